@@ -19,7 +19,7 @@ import anyio
 import structlog
 
 from sfn import descriptors, telemetry
-from sfn.daemon import causes
+from sfn.daemon import leaf_errors
 from sfn.errors import SfnError
 from sfn.facade.app import PATH, Application, before
 from sfn.facade.process import Process
@@ -31,21 +31,21 @@ from sfn.receiver.tokens import TokenFile, Tokens, match
 from sfn.settings.listener import is_loopback
 from sfn.telemetry.logs import Level
 from sfn.telemetry.metrics import Readers, registry
-from sfn.wiring.facades import Folders, over
+from sfn.wiring.facades import FacadeFolders, facade_over_folders
 from sfn.wiring.terms import DISTRIBUTION
 
 ENDED, FAILED = 0, 1
 LOOPBACK: Final = "127.0.0.1"
 
-_DRAIN: Final = 10
+_DRAIN_SECONDS: Final = 10
 """Seconds that requests have to be answered in the end."""
-_STARTED_WITHIN: Final = 30.0
+_START_TIMEOUT: Final = 30.0
 
 _log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class StandaloneListener:
     """Where a facade listens, and what clients must show.
 
     Attributes:
@@ -67,7 +67,7 @@ class Door:
         return "http" if self.certificate is None else "https"
 
 
-def run(folders: Folders, door: Door, level: Level) -> int:
+def run(folders: FacadeFolders, listener: StandaloneListener, level: Level) -> int:
     """Serve folders until a signal.
 
     Args:
@@ -79,60 +79,64 @@ def run(folders: Folders, door: Door, level: Level) -> int:
     telemetry.configure(level)
     descriptors.raise_limit()
     try:
-        anyio.run(_serve, folders, door, backend_options={"use_uvloop": True})
+        anyio.run(_serve, folders, listener, backend_options={"use_uvloop": True})
     except Exception as error:  # noqa: BLE001 - the end of the process: whatever it was is logged
-        for cause in causes(error):
+        for cause in leaf_errors(error):
             _log.error("the facade ends", error=str(cause), exc_info=None if isinstance(cause, SfnError) else cause)
         return FAILED
     return ENDED
 
 
-async def _serve(folders: Folders, door: Door) -> None:
+async def _serve(folders: FacadeFolders, address: StandaloneListener) -> None:
     # Before all else, as in the daemon: uvicorn would swallow the signals.
     with (
         anyio.open_signal_receiver(SIGTERM, SIGINT) as signals,
-        bound(door.host, door.port, "facade", "set --host and --port") as listener,
+        bound(address.host, address.port, "facade", "set --host and --port") as listener,
     ):
-        file = None if door.token_file is None else TokenFile(door.token_file)
+        file = None if address.token_file is None else TokenFile(address.token_file)
         tokens = Tokens({}, file)
-        admits = None if file is None else partial(_shown, tokens)
-        pair = None if door.certificate is None or door.key is None else Certificate(door.certificate, door.key)
-        served = assembled(replace(folders, admits=admits))
-        server = Server(served.application, pair)
-        _announce(door, listener.getsockname()[1], folders.roots)
+        admits = None if file is None else partial(_is_valid_token, tokens)
+        pair = (
+            None
+            if address.certificate is None or address.key is None
+            else Certificate(address.certificate, address.key)
+        )
+        facade = build_standalone(replace(folders, admits=admits))
+        server = Server(facade.application, pair)
+        _log_listening(address, listener.getsockname()[1], folders.roots)
         async with anyio.create_task_group() as tasks:
             if file is not None:
                 tasks.start_soon(file.watch)
-            tasks.start_soon(_heed, signals, server)
-            tasks.start_soon(served.prepare)
+            tasks.start_soon(_handle_signals, signals, server)
+            tasks.start_soon(facade.prepare)
             await server.serve(sockets=[listener])
             tasks.cancel_scope.cancel()
         _log.info("ended")
 
 
-def _announce(door: Door, port: int, roots: Sequence[str]) -> None:
+def _log_listening(address: StandaloneListener, port: int, roots: Sequence[str]) -> None:
     """Log where it listens, and what nobody may have meant."""
-    if not is_loopback(door.host):
-        if door.token_file is None:
+    if not is_loopback(address.host):
+        if address.token_file is None:
             _log.warning("everybody who reaches it may read", remedy="set --token-file")
-        elif door.certificate is None:
+        elif address.certificate is None:
             _log.warning("without TLS: tokens travel in clear text unless a proxy with TLS is in front")
-    host = f"[{door.host}]" if ":" in door.host and not door.host.startswith("[") else door.host
-    _log.info("listening", url=f"{door.scheme}://{host}:{port}{PATH}", port=port, roots=list(roots))
+    host = f"[{address.host}]" if ":" in address.host and not address.host.startswith("[") else address.host
+    _log.info("listening", url=f"{address.scheme}://{host}:{port}{PATH}", port=port, roots=list(roots))
 
 
-async def _heed(signals: AsyncIterator[Signals], server: Server) -> None:
+async def _handle_signals(signals: AsyncIterator[Signals], server: Server) -> None:
     async for number in signals:
         if server.should_exit:
             os._exit(FAILED)
-        _log.info("draining", signal=number.name, seconds=_DRAIN)
+        _log.info("draining", signal=number.name, seconds=_DRAIN_SECONDS)
         server.drain()
-        server.config.timeout_graceful_shutdown = _DRAIN
+        server.config.timeout_graceful_shutdown = _DRAIN_SECONDS
         server.should_exit = True
 
 
 @dataclass(frozen=True, slots=True)
-class Alone:
+class StandaloneFacade:
     """What a process serves.
 
     Attributes:
@@ -144,19 +148,19 @@ class Alone:
     prepare: Callable[[], Coroutine[Any, Any, None]]
 
 
-def assembled(folders: Folders) -> Alone:
+def build_standalone(folders: FacadeFolders) -> StandaloneFacade:
     """The parts of a process that is a facade and nothing else."""
     shown = registry(version(DISTRIBUTION))
-    facade = over(folders, Readers(shown).answered)
+    facade = facade_over_folders(folders, Readers(shown).answered)
     process = Process(shown, f"the catalog is at {PATH}")
-    return Alone(before(facade.facade, process), partial(process.prepare, facade.ready))
+    return StandaloneFacade(before(facade.facade, process), partial(process.prepare, facade.ready))
 
 
-def _shown(tokens: Tokens, authorization: bytes | None) -> bool:
+def _is_valid_token(tokens: Tokens, authorization: bytes | None) -> bool:
     return match(tokens.active(), bearer(authorization)) is not None
 
 
-class Beside:
+class EmbeddedFacade:
     """A facade in a thread of this process, on a free port of loopback, for who knows its token.
 
     Args:
@@ -167,20 +171,20 @@ class Beside:
         token: its readers'.
     """
 
-    def __init__(self, folders: Folders) -> None:
+    def __init__(self, folders: FacadeFolders) -> None:
         self.token = secrets.token_urlsafe(32)
         tokens = Tokens({"own": self.token})
-        self._served = assembled(replace(folders, admits=partial(_shown, tokens)))
+        self._facade = build_standalone(replace(folders, admits=partial(_is_valid_token, tokens)))
         self._up: Future[Server] = Future()
         with bound(LOOPBACK, 0, "facade") as listener:
             self.url = f"http://{LOOPBACK}:{listener.getsockname()[1]}{PATH}"
             self._thread = threading.Thread(target=self._run, args=(listener.dup(),), name="sfn-facade", daemon=True)
             self._thread.start()
-        self._server = self._up.result(_STARTED_WITHIN)
+        self._server = self._up.result(_START_TIMEOUT)
 
     def stop(self) -> None:
         """End it, once the requests under way are answered."""
-        self._server.config.timeout_graceful_shutdown = _DRAIN
+        self._server.config.timeout_graceful_shutdown = _DRAIN_SECONDS
         self._server.should_exit = True
         self._thread.join()
 
@@ -194,7 +198,7 @@ class Beside:
                 self._up.set_exception(error)
 
     async def _serve(self, listener: socket) -> None:
-        server = Server(self._served.application)
+        server = Server(self._facade.application)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(server.serve, [listener])
             await server.up.wait()

@@ -42,24 +42,24 @@ from sfn.threads import unfinished
 from sfn.wiring import assembly
 
 ENDED, FAILED = 0, 1
-CLOSING: Final = 90.0
+SHUTDOWN_TIMEOUT: Final = 90.0
 """Seconds from the end of a drain within which every wait that has a deadline has ended."""
-LINGER: Final = 1.0
+ABANDONED_CALLS_TIMEOUT: Final = 1.0
 """Seconds that calls have in the end which were given up a moment ago."""
 
-_ASK_AGAIN: Final = 1.0
+_SWEEP_RETRY_SECONDS: Final = 1.0
 _TLS: Final = "set listener.tls_certificate_file and listener.tls_key_file"
-_COLLECTED_AFTER: Final = 20_000
+_GC_THRESHOLD: Final = 20_000
 """Objects that were made and not let go of; by default 700."""
 
 _log = structlog.stdlib.get_logger(__name__)
 
 
-def run(settings: Settings, through: assembly.Adapter | None = None, roles: frozenset[Role] = ALL) -> int:
+def run(settings: Settings, wrap_store: assembly.StoreWrapper | None = None, roles: frozenset[Role] = ALL) -> int:
     """Run the service until it is told to end or a part of it fails.
 
     Args:
-        through: put around each store.
+        wrap_store: put around each store.
         roles: what this process does of it.
 
     Returns:
@@ -71,36 +71,39 @@ def run(settings: Settings, through: assembly.Adapter | None = None, roles: froz
         _log.warning("low limit of open files", files=files, remedy="raise it (ulimit -n, LimitNOFILE=)")
     code = ENDED
     try:
-        anyio.run(_serve, settings, through, roles, backend_options={"use_uvloop": True})
+        anyio.run(_run_service, settings, wrap_store, roles, backend_options={"use_uvloop": True})
     except Exception as error:  # noqa: BLE001 - the end of the process: whatever it was is logged
-        for cause in causes(error):
+        for cause in leaf_errors(error):
             expected = isinstance(cause, SfnError)
             _log.error("the service ends", error=str(cause), exc_info=None if expected else cause)
         code = FAILED
     finally:
         faulthandler.cancel_dump_traceback_later()
-    hanging = unfinished(LINGER)
+    hanging = unfinished(ABANDONED_CALLS_TIMEOUT)
     if hanging:
         _log.error("the service ends without what hangs", hanging=hanging, remedy="see whether a mount hangs")
         code = FAILED
     return code
 
 
-async def _serve(settings: Settings, through: assembly.Adapter | None, roles: frozenset[Role]) -> None:
+async def _run_service(settings: Settings, wrap_store: assembly.StoreWrapper | None, roles: frozenset[Role]) -> None:
     # Before all else: uvicorn would swallow the signals, or raise them again once it has ended.
     with anyio.open_signal_receiver(SIGTERM, SIGINT) as signals:
-        failure = Failure()
+        failure = FatalErrorReport()
         # Who can't listen leaves the inbox alone.
         with bound(settings.listener.host, settings.listener.port) as listener, ExitStack() as others:
-            async with assembly.assembled(settings, failure.tell, through, roles) as service:
-                announce(settings, listener, roles)
+            async with assembly.build_service(settings, failure.report, wrap_store, roles) as service:
+                log_listening(settings, listener, roles)
                 drain = settings.listener.drain
-                doors = [Door(listener, service.application), *_gates(service, settings, others)]
-                await Daemon(service, doors, drain, failure).run(_heeded_in_time(signals, drain))
+                listeners = [
+                    HttpListener(listener, service.application),
+                    *_gateway_listeners(service, settings, others),
+                ]
+                await ServiceRunner(service, listeners, drain, failure).run(_with_deadline(signals, drain))
         _log.info("ended")
 
 
-async def _heeded_in_time(signals: AsyncIterator[Signals], drain: timedelta) -> AsyncIterator[Signals]:
+async def _with_deadline(signals: AsyncIterator[Signals], drain: timedelta) -> AsyncIterator[Signals]:
     """The signals; from the first one on the process ends in time, whatever else does not.
 
     The very last resort, for a wait that has no deadline by a defect, or a system call that blocks the loop from then
@@ -108,58 +111,63 @@ async def _heeded_in_time(signals: AsyncIterator[Signals], drain: timedelta) -> 
     interpreter. The inbox is in no danger: it survives a death at any instruction.
     """
     async for number in signals:
-        faulthandler.dump_traceback_later(drain.total_seconds() + CLOSING, exit=True)
+        faulthandler.dump_traceback_later(drain.total_seconds() + SHUTDOWN_TIMEOUT, exit=True)
         yield number
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class HttpListener:
     """Where requests come in.
 
     Attributes:
-        listener: a bound socket; its server closes it.
+        bound_socket: a bound socket; its server closes it.
         application: what answers there.
     """
 
-    listener: socket.socket
+    bound_socket: socket.socket
     application: Application
 
 
-def _gates(service: assembly.Service, settings: Settings, opened: ExitStack) -> Iterator[Door]:
+def _gateway_listeners(
+    service: assembly.AssembledService, settings: Settings, opened: ExitStack
+) -> Iterator[HttpListener]:
     """The gateways' own listeners."""
-    for own in service.gates.own:
-        listener = opened.enter_context(bound(own.host, own.port, f"gateway.{own.name}"))
+    for gateway in service.gateways.listeners:
+        listener = opened.enter_context(bound(gateway.host, gateway.port, f"gateway.{gateway.name}"))
         port = listener.getsockname()[1]
         _log.info(
-            "gateway", name=own.name, url=f"{settings.listener.scheme}://{_authority(own.host)}:{port}", port=port
+            "gateway",
+            name=gateway.name,
+            url=f"{settings.listener.scheme}://{_authority(gateway.host)}:{port}",
+            port=port,
         )
-        yield Door(listener, own.application)
+        yield HttpListener(listener, gateway.application)
 
 
-class Failure:
+class FatalErrorReport:
     """Carries an error from a request, whose own task must answer, to the daemon's task group."""
 
     def __init__(self) -> None:
-        self._told = anyio.Event()
+        self._reported = anyio.Event()
         self._error: Broken | None = None
 
-    def tell(self, error: Broken) -> None:
+    def report(self, error: Broken) -> None:
         """The process can't go on."""
         self._error = self._error or error
-        self._told.set()
+        self._reported.set()
 
-    async def raised(self) -> None:
+    async def wait(self) -> None:
         """Wait for it.
 
         Raises:
             Broken: what was told.
         """
-        await self._told.wait()
+        await self._reported.wait()
         if self._error is not None:
             raise self._error
 
 
-class Daemon:
+class ServiceRunner:
     """The siblings.
 
     Args:
@@ -169,12 +177,20 @@ class Daemon:
         failure: what a request found broken.
     """
 
-    def __init__(self, service: assembly.Service, doors: Sequence[Door], drain: timedelta, failure: Failure) -> None:
+    def __init__(
+        self,
+        service: assembly.AssembledService,
+        listeners: Sequence[HttpListener],
+        drain: timedelta,
+        failure: FatalErrorReport,
+    ) -> None:
         self._service, self._drain, self._failure = service, drain, failure
         self._stop = anyio.Event()
         self._give_up_at = math.inf
-        most = descriptors.for_connections(len(doors))
-        self._servers = [(Server(door.application, service.certificate, most), door.listener) for door in doors]
+        most = descriptors.for_connections(len(listeners))
+        self._servers = [
+            (Server(listener.application, service.certificate, most), listener.bound_socket) for listener in listeners
+        ]
 
     async def run(self, signals: AsyncIterator[Signals]) -> None:
         """Until a signal and the drain that follows it.
@@ -185,34 +201,34 @@ class Daemon:
         try:
             await self._run(signals)
         finally:
-            for last in self._service.gates.at_last:
+            for last in self._service.gateways.shutdown_tasks:
                 await last()
 
     async def _run(self, signals: AsyncIterator[Signals]) -> None:
-        async with anyio.create_task_group() as siblings:
-            siblings.start_soon(self._heed, signals)
-            siblings.start_soon(self._failure.raised)
-            siblings.start_soon(self._service.tend)
-            for file in self._service.tokens:
-                siblings.start_soon(file.watch)
-            for chore in self._service.gates.chores:
-                siblings.start_soon(chore)
-            siblings.start_soon(self._ask_for_sweeps)
-            siblings.start_soon(self._become_ready)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._handle_signals, signals)
+            tasks.start_soon(self._failure.wait)
+            tasks.start_soon(self._service.run_maintenance)
+            for file in self._service.token_files:
+                tasks.start_soon(file.watch)
+            for chore in self._service.gateways.background_tasks:
+                tasks.start_soon(chore)
+            tasks.start_soon(self._request_first_sweeps)
+            tasks.start_soon(self._become_ready)
             async with anyio.create_task_group() as serving:
                 for server, listener in self._servers:
                     serving.start_soon(self._listen, server, listener)
-                for source in self._service.fetched:
+                for source in self._service.pull_sources:
                     serving.start_soon(source.run, self._stop)
-                await (self._service.worker.run(self._stop) if self._service.works else self._stop.wait())
+                await (self._service.worker.run(self._stop) if self._service.runs_worker else self._stop.wait())
                 # Only now: whoever asks during the drain is told of it, not refused.
-                left = self._give_up_at - anyio.current_time()
+                seconds_left = self._give_up_at - anyio.current_time()
                 for server, _ in self._servers:
-                    server.config.timeout_graceful_shutdown = max(1, math.ceil(left))
+                    server.config.timeout_graceful_shutdown = max(1, math.ceil(seconds_left))
                     server.should_exit = True
-            siblings.cancel_scope.cancel()
+            tasks.cancel_scope.cancel()
 
-    async def _heed(self, signals: AsyncIterator[Signals]) -> None:
+    async def _handle_signals(self, signals: AsyncIterator[Signals]) -> None:
         async for number in signals:
             if self._stop.is_set():
                 _log.warning("ending at once", signal=number.name)
@@ -232,23 +248,23 @@ class Daemon:
     async def _become_ready(self) -> None:
         for server, _ in self._servers:
             await server.up.wait()
-        _spare_the_collector()
+        _tune_garbage_collector()
         self._service.readiness.clear(assembly.STARTING)
         _log.info("ready")
 
-    async def _ask_for_sweeps(self) -> None:
+    async def _request_first_sweeps(self) -> None:
         """What happened while nobody listened is found by a walk over each catalog."""
-        while self._service.sweeps:
+        while self._service.first_sweeps:
             try:
-                await self._service.intake.put(self._service.sweeps)
+                await self._service.inbox.put(self._service.first_sweeps)
             except Trouble as trouble:
                 _log.warning("no sweep yet", error=str(trouble))
-                await anyio.sleep(trouble.retry_after or _ASK_AGAIN)
+                await anyio.sleep(trouble.retry_after or _SWEEP_RETRY_SECONDS)
             else:
                 return
 
 
-def _spare_the_collector() -> None:
+def _tune_garbage_collector() -> None:
     """Have the garbage collector look at less, and less often: it took a tenth of the time of taking events.
 
     What was made until now stays as long as the process, and is looked at no more. An event makes some fifty objects
@@ -256,10 +272,10 @@ def _spare_the_collector() -> None:
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(_COLLECTED_AFTER)
+    gc.set_threshold(_GC_THRESHOLD)
 
 
-def announce(settings: Settings, listener: socket.socket, roles: frozenset[Role] = ALL) -> None:
+def log_listening(settings: Settings, listener: socket.socket, roles: frozenset[Role] = ALL) -> None:
     """Log where it listens, and what an operator may not have meant."""
     port = listener.getsockname()[1]
     address = _authority(settings.listener.host)
@@ -278,10 +294,10 @@ def _authority(host: str) -> str:
     return host if ":" not in host or host.startswith("[") else f"[{host}]"
 
 
-def causes(error: BaseException) -> Iterator[BaseException]:
+def leaf_errors(error: BaseException) -> Iterator[BaseException]:
     """What a group of errors is made of; an error that is no group itself."""
     if isinstance(error, BaseExceptionGroup):
         for inner in error.exceptions:
-            yield from causes(inner)
+            yield from leaf_errors(inner)
     else:
         yield error

@@ -44,7 +44,7 @@
     │       └ DeniedHere    nothing was done: who asked is known and may not, here
     └ Broken                the process must end: fsync error, lost lock, newer schema
 
-A lost race is no error but an answer (`sfn.store.Moved`).
+A lost race is no error but an answer (`sfn.store.PreconditionFailed`).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sfn.pointer.document import State
+from sfn.pointer.document import DocumentState
 from sfn.pointer.naming import ORDINAL
 from tests.acceptance.command import on_terminal, sfn
 from tests.unit.directory import FIRST_ORDINAL, Directory
@@ -55,7 +55,7 @@ async def test_it_prints_the_newest_where_no_more_are_wanted(place: Directory) -
 
 async def test_a_refusal_is_one_line_and_1(tmp_path: Path) -> None:
     place = Directory(tmp_path / "gone")
-    place.write(state=State.DROPPED)
+    place.write(state=DocumentState.DROPPED)
     told = await sfn("history", str(place.path))
     assert (told.status, told.out, told.err.count("\n")) == (1, "", 1)
     assert "sales.orders was dropped" in told.err

@@ -17,7 +17,7 @@ import pytest
 import sfn
 from sfn.settings import load
 from sfn.wiring import sources
-from sfn.wiring.places import shelf
+from sfn.wiring.places import open_stores
 from tests.integration.lake import lake
 from tests.integration.waiting import until
 
@@ -121,7 +121,7 @@ async def test_its_other_settings_are_understood(tmp_path: Path) -> None:
     file = tmp_path / "sfn.toml"
     file.write_text((first + others).replace("[senders.ci]", '[senders.ci]\ncatalog = "prod"'))
     settings = load(file, {})
-    sources.check(settings)
+    sources.check_adapters(settings)
     assert [one.type for one in settings.catalogs.values()] == ["rest", "pyiceberg", "told"]
     file.write_text(vending)
     assert not load(file, {}).lacks_stores
@@ -137,7 +137,7 @@ async def test_the_stores_of_their_page_are_understood(tmp_path: Path) -> None:
     file = tmp_path / "sfn.toml"
     file.write_text(f'[catalogs.prod]\nuri = "https://catalog"\n{shown}')
     settings = load(file, {})
-    async with shelf(settings) as opened:
+    async with open_stores(settings) as opened:
         assert sorted(opened.stores) == ["file:///lake", "s3://lake/warehouse", "s3://onprem"]
 
 

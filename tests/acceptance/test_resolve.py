@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sfn.pointer import document
-from sfn.pointer.document import State
+from sfn.pointer.document import DocumentState
 from sfn.pointer.naming import ORDINAL
 from tests.acceptance.command import forked
 from tests.unit.directory import FIRST_ORDINAL, OTHER_UUID, UUID, Directory
@@ -124,7 +124,7 @@ def test_its_help_promises_no_more_than_it_prints(place: Directory) -> None:
 
 
 def test_a_refusal_is_one_line_on_standard_error_and_1(place: Directory) -> None:
-    place.write(state=State.DROPPED)
+    place.write(state=DocumentState.DROPPED)
     status, told, complaint = resolve(place.path, "--json")
     assert (status, told, complaint.count("\n")) == (1, "", 1)
     said = "expected a live table, found that sales.orders was dropped, as the catalog said at 2026-08-21T12:00:00.000Z"

@@ -11,8 +11,8 @@ from uuid import uuid4
 
 import msgspec
 
-from sfn.pointer.naming import Whose
-from sfn.pointer.site import Site
+from sfn.pointer.naming import FileOwner
+from sfn.pointer.site import FileLayout
 from tests.bench.servers import NAMESPACE, PATH
 from tests.bench.wire import Wire, wire
 from tests.bench.wrk import TOKEN
@@ -57,5 +57,5 @@ def create(warehouse: Path, *names: str) -> None:
 
 def sfn_file(warehouse: Path, name: str) -> Path:
     """A table's SFN file."""
-    (key, *_) = Site(directory(warehouse, name).as_uri()).keys(Whose((NAMESPACE,), name))
+    (key, *_) = FileLayout(directory(warehouse, name).as_uri()).keys(FileOwner((NAMESPACE,), name))
     return Path(key.removeprefix("file://"))

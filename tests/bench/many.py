@@ -92,7 +92,7 @@ class Many:
         file.parent.mkdir(parents=True, exist_ok=True)
         if doc is not None:
             file.write_bytes(document.render(doc))
-            (metadata / "version-hint.text").write_text(hintfile.stem(doc.metadata_file_path) or "")
+            (metadata / "version-hint.text").write_text(hintfile.text_for(doc.metadata_file_path) or "")
         return file
 
     @property

@@ -20,7 +20,7 @@ from sfn.pointer.naming import IDENTIFIER, ORDINAL, Naming
 from sfn.publish.learning import Ports
 from sfn.publish.policy import Policy
 from sfn.publish.protocol import publish
-from sfn.store import Gone, Guarantees, Moved, PointerStore
+from sfn.store import Deleted, Guarantees, ObjectStore, PreconditionFailed
 from sfn.store.local import LocalStore
 from sfn.words import Held, Hint, Slots, TableName
 from tests.bench.record import Figure, Run, Unmeasured
@@ -41,25 +41,25 @@ class Counted:
         requests: so far.
     """
 
-    store: PointerStore
+    store: ObjectStore
     requests: Counter[str] = field(default_factory=Counter)
 
-    def at(self, _location: str) -> Counted:
+    def store_for(self, _location: str) -> Counted:
         return self
 
     async def read(self, key: str) -> Held | None:
         self.requests["read"] += 1
         return await self.store.read(key)
 
-    async def part(self, key: str, start: int, most: int) -> bytes | None:
+    async def read_range(self, key: str, start: int, most: int) -> bytes | None:
         self.requests["part"] += 1
-        return await self.store.part(key, start, most)
+        return await self.store.read_range(key, start, most)
 
-    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
+    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed:
         self.requests["write"] += 1
         return await self.store.write(key, body, replacing)
 
-    async def delete(self, key: str, expected: Held) -> Gone | Moved:
+    async def delete(self, key: str, expected: Held) -> Deleted | PreconditionFailed:
         self.requests["delete"] += 1
         return await self.store.delete(key, expected)
 
@@ -67,8 +67,8 @@ class Counted:
         self.requests["list"] += 1
         return await self.store.list(prefix, limit)
 
-    async def prove(self, key: str) -> Guarantees:
-        return await self.store.prove(key)
+    async def probe(self, key: str) -> Guarantees:
+        return await self.store.probe(key)
 
 
 class Line:
@@ -76,11 +76,13 @@ class Line:
 
     def __init__(self, folder: Path, naming: Naming, keep_for: timedelta = timedelta(0)) -> None:
         self.clock, self.name = HandClock(), TableName("prod", ("n",), "orders")
-        self.location = (folder / naming.word).as_uri()
-        (folder / naming.word / "metadata").mkdir(parents=True)
+        self.location = (folder / naming.setting).as_uri()
+        (folder / naming.setting / "metadata").mkdir(parents=True)
         self.catalog, self.inbox = MemoryCatalog("prod"), MemoryInbox(TERMS, self.clock)
         self.store = Counted(LocalStore())
-        self.policy = Policy("c1", replica_lag=timedelta(0), swept=False, naming=naming, keep=KEEP, keep_for=keep_for)
+        self.policy = Policy(
+            "c1", replica_lag=timedelta(0), is_swept=False, naming=naming, keep_commits=KEEP, keep_commits_for=keep_for
+        )
         self.catalog.create_namespace("n")
 
     def commit(self) -> str:

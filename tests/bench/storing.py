@@ -23,7 +23,7 @@ from sfn.inbox.sqlite import SqliteInbox
 from sfn.inbox.terms import Terms as InboxTerms
 from sfn.publish.policy import Policy
 from sfn.store.remote import RemoteStore
-from sfn.store.router import Router
+from sfn.store.router import PrefixRouter
 from sfn.words import Claim, Done, Hint, Outcome, TableName
 from sfn.work.sources import Source
 from sfn.work.worker import Inbox, Terms, Worker
@@ -118,11 +118,11 @@ async def _published(url: str, warehouse: str, database: Path, rounds: int) -> f
         inbox = await stack.enter_async_context(SqliteInbox.opened(database, InboxTerms(), clock))
         store: RemoteStore = await stack.enter_async_context(s3_store(url))
         none = timedelta()
-        policy = Policy("c1", replica_lag=none, min_publish_interval=none, swept=False)
+        policy = Policy("c1", replica_lag=none, min_publish_interval=none, is_swept=False)
         worker = Worker(
             Inbox(inbox, inbox, inbox, inbox),
             _One(Source(catalog, policy)),
-            Router({warehouse: store}),
+            PrefixRouter({warehouse: store}),
             clock=clock,
             chance=SystemChance(),
             journal=settled,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from sfn.pointer import hintfile
 from sfn.pointer.document import Document, parse
-from sfn.pointer.naming import Whose
-from sfn.pointer.site import Site
+from sfn.pointer.naming import FileOwner
+from sfn.pointer.site import FileLayout
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +26,14 @@ class Pointed:
     def says(self, pointer: str) -> bool:
         """Whether both name this metadata file, and the table is live."""
         document = self.document
-        if document is None or not document.live:
+        if document is None or not document.is_live:
             return False
-        return document.metadata_file_path == pointer and self.hint == hintfile.stem(pointer)
+        return document.metadata_file_path == pointer and self.hint == hintfile.text_for(pointer)
 
 
 def pointed(directory: Path, namespace: str, name: str) -> Pointed:
     """The files of a table in its directory."""
-    (key, *_) = Site(directory.as_uri()).keys(Whose((namespace,), name))
+    (key, *_) = FileLayout(directory.as_uri()).keys(FileOwner((namespace,), name))
     document, hint = _content(Path(key.removeprefix("file://"))), _content(directory / "metadata" / "version-hint.text")
     return Pointed(None if document is None else parse(document), None if hint is None else hint.decode())
 

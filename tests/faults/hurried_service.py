@@ -12,7 +12,7 @@ ANSWERED_WITHIN: Final = 1.0
 
 
 if __name__ == "__main__":
-    defaults = pool.Pool.__init__.__kwdefaults__
-    assert defaults == {"limit": pool.ANSWERED_WITHIN}, "the pool's patience is set elsewhere now"
+    defaults = pool.HttpPool.__init__.__kwdefaults__
+    assert defaults == {"limit": pool.REQUEST_TIMEOUT}, "the pool's patience is set elsewhere now"
     defaults["limit"] = ANSWERED_WITHIN
     cli.main()

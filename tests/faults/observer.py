@@ -71,9 +71,9 @@ def _numbers(read: Pointed) -> dict[str, int]:
     """Which of a table's metadata files each of its two files names: they are numbered."""
     numbers = {}
     if read.document is not None:
-        assert read.document.live, read.document
+        assert read.document.is_live, read.document
         numbers["file"] = int(read.document.metadata_file_path.rsplit("/", 1)[-1].partition("-")[0])
     # One that names nothing is what a hint begins as.
-    if read.hint is not None and not hintfile.is_withdrawn(read.hint.encode()):
+    if read.hint is not None and not hintfile.is_cleared(read.hint.encode()):
         numbers["hint"] = int(read.hint.partition("-")[0])
     return numbers

@@ -32,4 +32,4 @@ if __name__ == "__main__":
     names = vars(committer)
     assert names["transact"] is transact, "the committer calls something else now, and would not be slow"
     names["transact"] = transact_slowly
-    raise SystemExit(daemon.run(load(Path(sys.argv[-1])), through=partial(SlowStore, seconds=HALF_A_CALL)))
+    raise SystemExit(daemon.run(load(Path(sys.argv[-1])), wrap_store=partial(SlowStore, seconds=HALF_A_CALL)))

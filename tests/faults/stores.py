@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 import anyio
 
 from sfn.errors import Scope, Transient
-from sfn.store import Gone, Guarantees, Moved, PointerStore
+from sfn.store import Deleted, Guarantees, ObjectStore, PreconditionFailed
 from sfn.words import Held
 
 
 @dataclass
 class CountingStore:
-    """Implements `PointerStore`: counts what arrives at the store behind it.
+    """Implements `ObjectStore`: counts what arrives at the store behind it.
 
     Attributes:
         done: verbs by name.
@@ -23,7 +23,7 @@ class CountingStore:
         refused: verbs that failed so.
     """
 
-    inner: PointerStore
+    inner: ObjectStore
     done: Counter[str] = field(default_factory=Counter)
     written: Counter[str] = field(default_factory=Counter)
     away: bool = False
@@ -33,16 +33,16 @@ class CountingStore:
         self._count("read", key)
         return await self.inner.read(key)
 
-    async def part(self, key: str, start: int, most: int) -> bytes | None:
+    async def read_range(self, key: str, start: int, most: int) -> bytes | None:
         self._count("part", key)
-        return await self.inner.part(key, start, most)
+        return await self.inner.read_range(key, start, most)
 
-    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
+    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed:
         self._count("write", key)
         self.written[key] += 1
         return await self.inner.write(key, body, replacing)
 
-    async def delete(self, key: str, expected: Held) -> Gone | Moved:
+    async def delete(self, key: str, expected: Held) -> Deleted | PreconditionFailed:
         self._count("delete", key)
         return await self.inner.delete(key, expected)
 
@@ -50,9 +50,9 @@ class CountingStore:
         self._count("list", prefix)
         return await self.inner.list(prefix, limit)
 
-    async def prove(self, key: str) -> Guarantees:
+    async def probe(self, key: str) -> Guarantees:
         # What was proven is remembered by the store itself.
-        return await self.inner.prove(key)
+        return await self.inner.probe(key)
 
     def _count(self, verb: str, key: str) -> None:
         if self.away:
@@ -63,9 +63,9 @@ class CountingStore:
 
 @dataclass
 class SlowStore:
-    """Implements `PointerStore`: each verb takes so many seconds before and after it happens."""
+    """Implements `ObjectStore`: each verb takes so many seconds before and after it happens."""
 
-    inner: PointerStore
+    inner: ObjectStore
     seconds: float
 
     async def read(self, key: str) -> Held | None:
@@ -74,17 +74,17 @@ class SlowStore:
         await anyio.sleep(self.seconds)
         return held
 
-    async def part(self, key: str, start: int, most: int) -> bytes | None:
+    async def read_range(self, key: str, start: int, most: int) -> bytes | None:
         await anyio.sleep(2 * self.seconds)
-        return await self.inner.part(key, start, most)
+        return await self.inner.read_range(key, start, most)
 
-    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
+    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed:
         await anyio.sleep(self.seconds)
         written = await self.inner.write(key, body, replacing)
         await anyio.sleep(self.seconds)
         return written
 
-    async def delete(self, key: str, expected: Held) -> Gone | Moved:
+    async def delete(self, key: str, expected: Held) -> Deleted | PreconditionFailed:
         await anyio.sleep(self.seconds)
         deleted = await self.inner.delete(key, expected)
         await anyio.sleep(self.seconds)
@@ -94,5 +94,5 @@ class SlowStore:
         await anyio.sleep(self.seconds)
         return await self.inner.list(prefix, limit)
 
-    async def prove(self, key: str) -> Guarantees:
-        return await self.inner.prove(key)
+    async def probe(self, key: str) -> Guarantees:
+        return await self.inner.probe(key)

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 
 from sfn.demo.fixture import RestCatalogServer
-from sfn.pointer.document import State
+from sfn.pointer.document import DocumentState
 from tests.faults import inboxes
 from tests.faults.files import contents, pointed
 from tests.faults.lake import NAMESPACE
@@ -70,7 +70,7 @@ async def _dropped(server: RestCatalogServer, service: Service, warehouse: Path,
         async with service.session.delete(path) as answer:
             answer.raise_for_status()
         assert await service.post(name, f"drop-{name}", operation="drop") == 202
-    await eventually(lambda: all(_state(warehouse, name) is State.DROPPED for name in gone))
+    await eventually(lambda: all(_state(warehouse, name) is DocumentState.DROPPED for name in gone))
     assert _wrong(warehouse, truth) == []
 
 
@@ -94,6 +94,6 @@ def _wrong(warehouse: Path, truth: dict[str, str]) -> list[str]:
     ]
 
 
-def _state(warehouse: Path, name: str) -> State | None:
+def _state(warehouse: Path, name: str) -> DocumentState | None:
     document = pointed(warehouse / NAMESPACE / name, NAMESPACE, name).document
     return None if document is None else document.state

@@ -95,7 +95,7 @@ class Gated:
             # One may be deleted meanwhile.
             with suppress(FileNotFoundError):
                 one = document.parse(file.read_bytes())
-                if one.live:
+                if one.is_live:
                     found[*one.namespace, one.name] = canonical(one.metadata_file_path)
         return found
 

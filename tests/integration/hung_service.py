@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from sfn import daemon
 from sfn.settings import load
-from sfn.store import PointerStore
+from sfn.store import ObjectStore
 from sfn.words import Held
 from tests.faults.stores import SlowStore
 from tests.promises.kernel import Hang, Step
@@ -33,14 +33,14 @@ class Deaf(SlowStore):
         raise AssertionError
 
 
-def deaf(inner: PointerStore) -> PointerStore:
+def deaf(inner: ObjectStore) -> ObjectStore:
     return Deaf(inner, 0)
 
 
 if __name__ == "__main__":
     settings = load(Path(sys.argv[-1]))
-    daemon.CLOSING = CLOSING  # type: ignore[misc]
+    daemon.SHUTDOWN_TIMEOUT = CLOSING  # type: ignore[misc]
     if sys.argv[1] == "files":
         Hang(READ)
         raise SystemExit(daemon.run(settings))
-    raise SystemExit(daemon.run(settings, through=deaf))
+    raise SystemExit(daemon.run(settings, wrap_store=deaf))

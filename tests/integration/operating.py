@@ -16,7 +16,7 @@ from sfn.admin.operators import Followed, Operations, Operator, Process
 from sfn.errors import Rejected
 from sfn.inbox.letters import Order
 from sfn.inbox.memory import MemoryInbox
-from sfn.publish.policy import Interest
+from sfn.publish.policy import TableFilter
 from sfn.receiver.app import application
 from sfn.receiver.keyring import Keyring
 from sfn.receiver.operators import PARTY, Operators
@@ -52,7 +52,7 @@ class Office:
     breakers: list[BreakerState] = field(default_factory=list)
     reasons: tuple[str, ...] = ()
     understood: list[Hint] | None = None
-    interest: Interest = field(default_factory=Interest)
+    interest: TableFilter = field(default_factory=TableFilter)
 
     def __post_init__(self) -> None:
         self.inbox = Desk(TERMS, self.clock)

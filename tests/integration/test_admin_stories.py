@@ -10,7 +10,7 @@ import pytest
 
 from sfn.admin.schemas import Unpublished
 from sfn.inbox.letters import Wanted
-from sfn.publish.policy import Interest
+from sfn.publish.policy import TableFilter
 from sfn.words import Answered, Claim, Dead, Done, Findings, Hint, Intent, Later, Memo, Reason, Story, Table, TableName
 from tests.integration.operating import Office, got, operating, table
 from tests.promises.inboxes import AT, pointer
@@ -23,7 +23,7 @@ LEFT_ALONE = Memo(Table("u1", AT, pointer(1), left_alone="switched off"))
 
 @pytest.fixture(name="office")
 def fixture_office() -> Office:
-    return Office(interest=Interest(exclude=("sales.secret",)))
+    return Office(interest=TableFilter(exclude=("sales.secret",)))
 
 
 @pytest.fixture(name="operator")

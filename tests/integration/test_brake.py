@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from sfn.pointer.document import State
+from sfn.pointer.document import DocumentState
 from tests.faults import inboxes
 from tests.faults.files import contents
 from tests.faults.lake import Lake, Mood, serving
@@ -107,12 +107,12 @@ async def _released(lake: Lake, service: Service) -> dict[str, object]:
         del lake.tables[name]
         assert await service.post(name, f"drop-{name}", operation="drop") == 202
     began = anyio.current_time()
-    await eventually(lambda: all(_state(lake, name) is State.DROPPED for name in gone))
+    await eventually(lambda: all(_state(lake, name) is DocumentState.DROPPED for name in gone))
     assert lake.wrong() == []
     return {"released": held, "dropped": len(gone), "dropped_in": round(anyio.current_time() - began, 2)}
 
 
-def _state(lake: Lake, name: str) -> State | None:
+def _state(lake: Lake, name: str) -> DocumentState | None:
     document = lake.pointed(name).document
     return None if document is None else document.state
 

@@ -17,7 +17,7 @@ from anyio.streams.memory import MemoryObjectSendStream
 from typing_extensions import override
 
 from sfn.clock import SystemChance, SystemClock
-from sfn.daemon import Daemon, Door, Failure, causes
+from sfn.daemon import FatalErrorReport, HttpListener, ServiceRunner, leaf_errors
 from sfn.errors import Broken, Scope, Transient
 from sfn.inbox import Claimed
 from sfn.inbox.memory import MemoryInbox
@@ -29,9 +29,9 @@ from sfn.receiver.ingest import Ingest
 from sfn.receiver.listening import bound
 from sfn.receiver.readiness import Readiness
 from sfn.receiver.senders import anonymous
-from sfn.store.router import Router
+from sfn.store.router import PrefixRouter
 from sfn.telemetry.metrics import Metrics
-from sfn.wiring.assembly import STARTING, Service
+from sfn.wiring.assembly import STARTING, AssembledService
 from sfn.words import Accepted, CatalogName, Claim, Hint, Note, Slots
 from sfn.work.logbook import Logbook
 from sfn.work.sources import Source
@@ -91,7 +91,7 @@ class Catalogs:
         return False
 
 
-class Siblings(Daemon):
+class Siblings(ServiceRunner):
     """A daemon whose server can be made to end, as nothing of ours does."""
 
     def end_listening(self) -> None:
@@ -130,10 +130,10 @@ async def for_ever() -> None:
 def service(
     inbox: Troubled,
     catalogs: Catalogs,
-    failure: Failure,
+    failure: FatalErrorReport,
     tend: Callable[[], Coroutine[Any, Any, None]],
     sweeps: tuple[Hint, ...],
-) -> Service:
+) -> AssembledService:
     readiness = Readiness(STARTING)
     senders = anonymous(["prod"])
     metrics = Metrics(version="1", catalogs=["prod"])
@@ -143,20 +143,20 @@ def service(
         readiness,
         limits=Limits(1000),
         concern=Concern(lambda _: True),
-        on_broken=failure.tell,
+        on_broken=failure.report,
         counted=metrics.events,
     )
     worker = Worker(
         Inbox(inbox, inbox, inbox, inbox),
         catalogs,
-        Router({}),
+        PrefixRouter({}),
         clock=SystemClock(),
         chance=SystemChance(),
         journal=Logbook(),
         terms=Terms(drain=timedelta(seconds=1)),
     )
-    listening = application(ingest, readiness, version="1", on_broken=failure.tell)
-    return Service(listening, readiness, worker, inbox, tend, sweeps)
+    listening = application(ingest, readiness, version="1", on_broken=failure.report)
+    return AssembledService(listening, readiness, worker, inbox, tend, sweeps)
 
 
 @asynccontextmanager
@@ -164,13 +164,13 @@ async def running(
     tend: Callable[[], Coroutine[Any, Any, None]] = for_ever, sweeps: tuple[Hint, ...] = ()
 ) -> AsyncGenerator[Running]:
     """A daemon that was started, and is cancelled in the end."""
-    inbox, catalogs, failure = Troubled(), Catalogs(), Failure()
+    inbox, catalogs, failure = Troubled(), Catalogs(), FatalErrorReport()
     inbox.on_put = [BUSY, BUSY] if sweeps else []
     send, receive = anyio.create_memory_object_stream[Signals](1)
     parts = service(inbox, catalogs, failure, tend, sweeps)
     with bound("127.0.0.1", 0) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        daemon = Siblings(parts, [Door(listener, parts.application)], timedelta(seconds=1), failure)
+        daemon = Siblings(parts, [HttpListener(listener, parts.application)], timedelta(seconds=1), failure)
         async with httpx.AsyncClient(base_url=url, timeout=5, trust_env=False) as client:
             made = Running(daemon, inbox, catalogs, send, client)
 
@@ -178,7 +178,7 @@ async def running(
                 try:
                     await daemon.run(receive)
                 except Exception as error:  # noqa: BLE001 - whatever it is, the test looks at it
-                    made.causes.extend(causes(error))
+                    made.causes.extend(leaf_errors(error))
                 made.ended = True
 
             async with anyio.create_task_group() as tasks, send, receive:

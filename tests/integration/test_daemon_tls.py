@@ -10,7 +10,7 @@ import httpx
 import pytest
 from structlog.testing import capture_logs
 
-from sfn.daemon import announce
+from sfn.daemon import log_listening
 from sfn.receiver.listening import bound
 from sfn.settings import load
 from tests.integration.lake import Lake, lake
@@ -78,6 +78,6 @@ def test_tokens_in_clear_text_are_warned_of_once(tmp_path: Path, host: str, tls:
     rest = "[senders.a]\nsecrets = { m = 't' }\n[catalogs.prod]\nuri = 'http://catalog'\n[stores.a]\nprefix = '/w'"
     configuration.write_text(f"[listener]\nhost = '{host}'{files}\n{rest}")
     with bound("127.0.0.1", 0) as listener, capture_logs() as logs:
-        announce(load(configuration, {}), listener)
+        log_listening(load(configuration, {}), listener)
     assert [entry["event"] for entry in logs] == [*told, "listening"]
     assert logs[-1]["url"].startswith("https://" if tls else "http://")

@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from sfn.pointer.document import Link, State
+from sfn.pointer.document import DocumentState, Link
 from tests.integration.attacked import MIB, World, interpreter, opens, planted, weigh
 from tests.integration.facing import facing
 from tests.servers.found import installed
@@ -83,9 +83,9 @@ def test_an_sfn_file_leads_to_no_metadata_elsewhere(world: World, location: str)
             canary.accept()
 
 
-@pytest.mark.parametrize("state", [State.RENAMED, State.MOVED])
+@pytest.mark.parametrize("state", [DocumentState.RENAMED, DocumentState.MOVED])
 @pytest.mark.parametrize("folder", ["outside/secret", "other/theirs", "ours/../outside/secret"])
-def test_nor_does_it_lead_to_another_one_elsewhere(world: World, state: State, folder: str) -> None:
+def test_nor_does_it_lead_to_another_one_elsewhere(world: World, state: DocumentState, folder: str) -> None:
     name = folder.rpartition("/")[2]
     file = f"file:{world.ours.parent}/{folder}/metadata/_sfn/sales_{name}_main.ver"
     place = planted(world, "moving", state=state, moved_to=Link(("sales",), name, file))

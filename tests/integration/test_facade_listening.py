@@ -9,8 +9,8 @@ import anyio
 import psutil
 import pytest
 
-from sfn.alone import assembled
-from sfn.wiring.facades import Folders
+from sfn.alone import build_standalone
+from sfn.wiring.facades import FacadeFolders
 from tests.integration.listening import Open, answer, chunk, listening, request
 from tests.unit.faced import HOME, shown
 
@@ -31,7 +31,7 @@ def fixture_root(tmp_path: Path) -> Path:
 
 @pytest.fixture(name="connect")
 async def fixture_connect(root: Path) -> AsyncIterator[Open]:
-    async with listening(assembled(Folders([f"file://{root}"])).application) as connect:
+    async with listening(build_standalone(FacadeFolders([f"file://{root}"])).application) as connect:
         yield connect
 
 

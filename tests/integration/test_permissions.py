@@ -14,7 +14,7 @@ import pytest
 from sfn.aws import Identity, Keys
 from sfn.cli.checks.findings import Severity
 from sfn.cli.checks.stores import store as checked
-from sfn.store.router import Router
+from sfn.store.router import PrefixRouter
 from tests.integration.test_publish_requests import NAME, Line
 from tests.promises.grounds import s3_store
 from tests.servers.s3 import S3
@@ -46,7 +46,7 @@ async def line(s3: S3, bucket: str, text: str) -> AsyncIterator[Line]:
     """A table below the warehouse, and the store as that user."""
     user = granted(s3, bucket, text)
     async with s3_store(s3.url, Identity(keys=Keys(user.access, user.secret))) as store:
-        made = Line(Router({f"s3://{bucket}/warehouse": store}), f"s3://{bucket}/warehouse/orders", [])
+        made = Line(PrefixRouter({f"s3://{bucket}/warehouse": store}), f"s3://{bucket}/warehouse/orders", [])
         made.catalog.create(NAME, made.at)
         # As its writer has it.
         s3.client.put_object(Bucket=bucket, Key="warehouse/orders/metadata/00000-x.metadata.json", Body=b"{}")
@@ -60,7 +60,7 @@ async def test_the_least_is_enough(s3: S3) -> None:
         table.catalog.commit(NAME)
         await table.told()
         await table.looked(hours=9)
-        store = table.stores.at(table.at)
+        store = table.stores.store_for(table.at)
         finding = await checked("lake", f"s3://{bucket}/warehouse", store, [table.at])
         assert finding.severity is Severity.OK, finding
         assert "deleted on a condition" in finding.text
@@ -77,7 +77,7 @@ async def test_what_is_missing_is_found(s3: S3, missing: str) -> None:
         statement["Action"] = [action for action in wanted if action != missing]
     least["Statement"] = [statement for statement in least["Statement"] if statement["Action"]]
     async with line(s3, bucket, json.dumps(least)) as table:
-        finding = await checked("lake", f"s3://{bucket}/warehouse", table.stores.at(table.at), [table.at])
+        finding = await checked("lake", f"s3://{bucket}/warehouse", table.stores.store_for(table.at), [table.at])
         assert finding.severity is Severity.ERROR
         verb = {"Get": "read", "Put": "write", "Del": "delete", "Lis": "list"}[missing[3:6]]
         assert f"permission to {verb}" in finding.text

@@ -101,7 +101,7 @@ async def test_an_older_version_that_runs_ends_when_it_must_not_go_on(dsn: str) 
     newer = PostgresInbox.opened(Server(dsn), Terms(), SystemClock(), migrations=[*MIGRATIONS, KIND, HARSH])
     async with older as old, newer:
         with anyio.fail_after(10), pytest.raises(Broken, match="which takes"):
-            await old.tend(timedelta(hours=72), every=0.1)
+            await old.run_maintenance(timedelta(hours=72), every=0.1)
 
 
 async def test_tables_that_somebody_removed_end_the_process(dsn: str) -> None:

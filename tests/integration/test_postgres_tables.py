@@ -100,8 +100,8 @@ async def test_what_is_old_goes_in_portions_and_one_process_does_it(dsn: str) ->
         await first.put([Hint(named(0), "etl", "new")])
         async with session(dsn) as other, other.transaction():
             await other.execute("SELECT pg_advisory_xact_lock($1::bigint)", number_of("tending"))
-            assert await second.tend_once(kept) == 0
-        assert await second.tend_once(kept) == 3 * PRUNED
+            assert await second.run_maintenance_once(kept) == 0
+        assert await second.run_maintenance_once(kept) == 3 * PRUNED
         assert await stored(dsn, "SELECT event_id FROM sfn.event") == ["new"]
 
 
@@ -113,7 +113,7 @@ async def test_closed_letters_go_after_a_while(dsn: str) -> None:
             await inbox.settle(claim, Dead(Reason.PERMANENT, "it can't be"), clock.now())
         assert await inbox.discard([1], Order("ann", "", clock.now())) == 1
         clock.turn(CLOSED_KEPT.total_seconds() + 1)
-        await inbox.tend_once(timedelta(hours=72))
+        await inbox.run_maintenance_once(timedelta(hours=72))
         assert [letter.id for letter in await inbox.newest(Wanted(status=None), 10)] == [2]
 
 
@@ -123,11 +123,11 @@ async def test_tending_goes_on_for_ever(dsn: str) -> None:
         await fill(inbox, 3)
         clock.turn(10)
         with anyio.move_on_after(0.5):
-            await inbox.tend(timedelta(seconds=5), every=0.1)
+            await inbox.run_maintenance(timedelta(seconds=5), every=0.1)
         assert await stored(dsn, "SELECT count(*) FROM sfn.event") == [0]
         await stored(dsn, "UPDATE sfn.version SET oldest = 99")
         with anyio.fail_after(5), pytest.raises(Broken, match="takes 99"):
-            await inbox.tend(timedelta(seconds=5), every=0.1)
+            await inbox.run_maintenance(timedelta(seconds=5), every=0.1)
 
 
 async def test_a_commit_is_on_disk_whatever_the_server_does_by_default(dsn: str, database: str) -> None:
@@ -168,7 +168,7 @@ async def test_figures_are_counted_seldom_and_told_often(dsn: str) -> None:
         assert len(await claims(inbox)) == 3
         assert (await inbox.figures()).tables == due
         with anyio.move_on_after(0.8):
-            await inbox.tend(timedelta(hours=1), every=0.1)
+            await inbox.run_maintenance(timedelta(hours=1), every=0.1)
         async with session(dsn) as other, other.transaction():
             await other.execute("LOCK TABLE sfn.subject")
             with anyio.fail_after(1):

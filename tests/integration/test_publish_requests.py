@@ -14,7 +14,7 @@ from sfn.inbox.memory import MemoryInbox
 from sfn.publish.learning import Ports
 from sfn.publish.policy import Policy
 from sfn.publish.protocol import publish
-from sfn.store.router import Router
+from sfn.store.router import PrefixRouter
 from sfn.words import Done, Hint, Later, Slots, TableName
 from tests.faults.proxy import Asked, Fault, Pass, Proxy
 from tests.promises.grounds import s3_store
@@ -36,12 +36,12 @@ class Line:
         asked: what the store was asked since it was read last.
     """
 
-    stores: Router
+    stores: PrefixRouter
     at: str
     asked: list[str]
     clock: HandClock = field(default_factory=HandClock)
     catalog: MemoryCatalog = field(default_factory=lambda: MemoryCatalog("prod"))
-    policy: Policy = field(default_factory=lambda: Policy("c1", replica_lag=timedelta(0), swept=False))
+    policy: Policy = field(default_factory=lambda: Policy("c1", replica_lag=timedelta(0), is_swept=False))
 
     def __post_init__(self) -> None:
         self.inbox = MemoryInbox(TERMS, self.clock)
@@ -77,7 +77,7 @@ async def line(s3: S3) -> AsyncIterator[Line]:
 
     with Proxy(s3.url, count) as proxy:
         async with s3_store(proxy.url) as store:
-            yield Line(Router({at.rpartition("/")[0]: store}), at, asked)
+            yield Line(PrefixRouter({at.rpartition("/")[0]: store}), at, asked)
 
 
 async def test_what_a_tables_life_costs(line: Line, record_property: Record) -> None:

@@ -20,7 +20,7 @@ from sfn.inbox.sqlite import SqliteInbox
 from sfn.inbox.terms import Terms as InboxTerms
 from sfn.publish.policy import Policy
 from sfn.store.local import LocalStore
-from sfn.store.router import Router
+from sfn.store.router import PrefixRouter
 from sfn.words import Accepted, Claim, Hint, Outcome, TableName
 from sfn.work.sources import Source
 from sfn.work.worker import Inbox, Terms, Worker
@@ -120,11 +120,11 @@ async def site(tmp_path: Path) -> AsyncGenerator[Site]:
         inbox = await stack.enter_async_context(SqliteInbox.opened(database, terms, clock))
         store = CountingStore(LocalStore(warehouse.as_uri()))
         pause = timedelta(milliseconds=50)
-        policy = Policy(await catalog.identity(), replica_lag=timedelta(), min_publish_interval=pause, swept=False)
+        policy = Policy(await catalog.identity(), replica_lag=timedelta(), min_publish_interval=pause, is_swept=False)
         worker = Worker(
             Inbox(inbox, inbox, inbox, inbox),
             OneSource(Source(catalog, policy)),
-            Router({warehouse.as_uri(): store}),
+            PrefixRouter({warehouse.as_uri(): store}),
             clock=clock,
             chance=SystemChance(),
             journal=attempts,

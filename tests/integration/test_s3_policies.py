@@ -11,7 +11,7 @@ import pytest
 
 from sfn.aws import Identity, Keys
 from sfn.errors import DeniedNow, Permanent, Scope, Transient
-from sfn.store import Gone, Moved
+from sfn.store import Deleted, PreconditionFailed
 from sfn.store.remote import RemoteStore
 from sfn.words import Held
 from tests.faults.proxy import Answer, Instead, Proxy
@@ -122,7 +122,7 @@ async def test_a_denied_prefix_is_its_tables_trouble_and_a_denied_bucket_the_sto
     served, refused = (f"s3://{bucket}/{place}/metadata/_sfn/a.ver" for place in ("open", "closed"))
     async with s3_store(s3.url, Identity(keys=Keys(keys.access, keys.secret))) as store:
         held = await put(store, served, b"1")
-        await store.prove(served)
+        await store.probe(served)
         with pytest.raises(DeniedNow) as denied:
             await store.write(refused, b"1", None)
         assert denied.value.scope is Scope.TABLE
@@ -143,13 +143,13 @@ async def test_a_bucket_that_keeps_versions_keeps_every_promise_too(s3: S3) -> N
     async with s3_store(s3.url) as store:
         first = await put(store, key, b"1")
         second = await put(store, key, b"2", first)
-        assert await store.write(key, b"3", first) == Moved()
-        assert await store.delete(key, first) == Moved()
-        guarantees = await store.prove(key)
+        assert await store.write(key, b"3", first) == PreconditionFailed()
+        assert await store.delete(key, first) == PreconditionFailed()
+        guarantees = await store.probe(key)
         assert (guarantees.swap, guarantees.conditional_delete) == (True, False)
         assert await store.read(key) == second
         assert await store.list(f"s3://{bucket}/{FOLDER}", 10) == [key]
-        assert await store.delete(key, second) == Gone()
+        assert await store.delete(key, second) == Deleted()
         assert await store.read(key) is None
         assert await store.list(f"s3://{bucket}/{FOLDER}", 10) == []
 

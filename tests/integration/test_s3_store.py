@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from sfn.errors import DeniedNow, Permanent, Scope, Transient, Trouble, Unaccepted, Unsure
-from sfn.store import Gone, Guarantees, Moved
+from sfn.store import Deleted, Guarantees, PreconditionFailed
 from sfn.store.remote import RemoteStore
 from sfn.words import Held
 from tests.faults.proxy import Answer, Asked, Break, Cut, Fault, Lose, Pass, Proxy
@@ -56,7 +56,7 @@ async def test_each_verb_is_one_request(store: RemoteStore, proxy: Proxy, key: s
     held = await written(store, key, b"2", held)
     assert await store.read(key) == held
     assert await store.list(key.rpartition("/")[0] + "/", 10) == [key]
-    assert await store.delete(key, held) == Gone()
+    assert await store.delete(key, held) == Deleted()
     assert proxy.asked == ["PUT", "PUT", "GET", "GET", "DELETE"]
 
 
@@ -95,7 +95,7 @@ async def test_a_service_that_does_not_see_the_condition_is_refused(
     held = await written(store, key, b"1")
     proxy.rule = lambda asked: Pass(frozenset({header}) if asked.method == "PUT" else frozenset())
     with pytest.raises(Permanent) as refused:
-        await store.prove(key)
+        await store.probe(key)
     assert refused.value.scope is Scope.STORE
     assert "unsafe_unconditional_writes" in refused.value.remedy
     assert "older pointer over a newer one" in refused.value.remedy
@@ -109,7 +109,7 @@ async def test_a_service_that_deletes_regardless_is_named_and_its_file_put_back(
     store = unsigned
     held = await written(store, key, b"1")
     proxy.rule = lambda asked: Pass(frozenset({"if-match"}) if asked.method == "DELETE" else frozenset())
-    assert await store.prove(key) == Guarantees(swap=True, conditional_delete=False)
+    assert await store.probe(key) == Guarantees(swap=True, conditional_delete=False)
     assert await store.read(key) == held
 
 
@@ -118,7 +118,7 @@ async def test_many_who_want_a_proof_share_one(store: RemoteStore, proxy: Proxy,
     proxy.asked.clear()
     async with anyio.create_task_group() as tasks:
         for _ in range(16):
-            tasks.start_soon(store.prove, key)
+            tasks.start_soon(store.probe, key)
     counted = Counter(proxy.asked)
     assert counted == {"PUT": 6, "GET": 7, "DELETE": 2}
     # The page on stores says so.
@@ -149,7 +149,7 @@ async def test_the_same_content_by_another_writer_is_not_ours(store: RemoteStore
     held = await written(store, key, b"1")
     async with s3_store(s3.url) as other:
         await written(other, key, b"2", held)
-    assert await store.write(key, b"2", held) == Moved()
+    assert await store.write(key, b"2", held) == PreconditionFailed()
 
 
 async def test_nobody_knows_whether_a_write_without_an_answer_happened(
@@ -206,7 +206,7 @@ async def test_what_a_service_says_of_a_write(
 async def test_a_conflict_of_two_conditional_writes_is_a_lost_race(store: RemoteStore, proxy: Proxy, key: str) -> None:
     held = await written(store, key, b"1")
     proxy.rule = lambda asked: error(409, "ConditionalRequestConflict") if asked.method == "PUT" else Pass()
-    assert await store.write(key, b"2", held) == Moved()
+    assert await store.write(key, b"2", held) == PreconditionFailed()
 
 
 async def test_a_bucket_of_another_region_is_found(store: RemoteStore, proxy: Proxy, key: str) -> None:

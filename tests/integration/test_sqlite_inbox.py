@@ -231,7 +231,7 @@ async def test_nothing_is_acknowledged_once_a_file_is_gone(tmp_path: Path, suffi
         with pytest.raises(Broken, match=f"inbox.db{suffix} where it was"):
             await inbox.put([Hint(ORDERS)])
         with pytest.raises(Broken):
-            await inbox.tend(TERMS.lease)
+            await inbox.run_maintenance(TERMS.lease)
 
 
 async def test_old_events_go_and_their_ids_with_them(tmp_path: Path) -> None:
@@ -242,15 +242,15 @@ async def test_old_events_go_and_their_ids_with_them(tmp_path: Path) -> None:
         await inbox.put(old)
         clock.turn(60)
         await inbox.put([Hint(ORDERS, "etl", "young")])
-        assert await inbox.tend_once(TERMS.lease) == count
-        assert await inbox.tend_once(TERMS.lease) == 0
+        assert await inbox.run_maintenance_once(TERMS.lease) == count
+        assert await inbox.run_maintenance_once(TERMS.lease) == 0
         assert await inbox.put([*old[:5], Hint(ORDERS, "etl", "young")]) == Accepted(5, 1, 5)
 
 
 async def test_tending_goes_on_until_it_is_cancelled(tmp_path: Path) -> None:
     async with SqliteInbox.opened(tmp_path / "inbox.db", TERMS, HandClock()) as inbox:
         with anyio.move_on_after(0.05) as tending:
-            await inbox.tend(TERMS.lease)
+            await inbox.run_maintenance(TERMS.lease)
         assert tending.cancelled_caught
 
 
@@ -260,7 +260,7 @@ async def test_tending_that_fails_is_told_of_once_and_goes_on(tmp_path: Path) ->
         with capture_logs() as logs, closing(sqlite3.connect(database, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(inbox.tend, TERMS.lease, 0.01)
+                tasks.start_soon(inbox.run_maintenance, TERMS.lease, 0.01)
                 await until(lambda: len(logs) == 1)
                 other.execute("ROLLBACK")
                 await until(lambda: len(logs) == 2)

@@ -81,7 +81,7 @@ async def test_the_files_follow_their_owner_only(name: str, tmp_path: Path, reco
     record_property(name, figures)
     print(f"{name}:", figures)
     assert _is_within(poller.pointers, table.history)
-    assert _is_within(poller.hints, [hintfile.stem(pointer) for pointer in table.history])
+    assert _is_within(poller.hints, [hintfile.text_for(pointer) for pointer in table.history])
     assert len(poller.pointers) > COMMITS / 3
     assert letters == ({"foreign-catalog": 1} if name == "orders" else {})
 

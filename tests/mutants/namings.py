@@ -116,14 +116,14 @@ NAMINGS = (
         "09-copy-is-another-name",
         9,
         f"{ALIASED}::test_a_copy_of_the_directory_is_no_other_name_of_it[asyncio]",
-        "assert left is None or hintfile.is_withdrawn(left.body)",
+        "assert left is None or hintfile.is_cleared(left.body)",
     ),
     Mutant(
         "09-refreshed-hint-is-another-name",
         9,
         f"{ALIASED}::test_a_copied_table_keeps_its_file_names_when_its_refresh_is_due"
         "[asyncio-file:///lake/elsewhere-identifier-True]",
-        "assert left is None or hintfile.is_withdrawn(left.body)",
+        "assert left is None or hintfile.is_cleared(left.body)",
     ),
     Mutant(
         "09-hint-goes-by-what-is-remembered",

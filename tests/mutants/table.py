@@ -137,7 +137,7 @@ TABLE = (
         "05-echo-skips-on-memory",
         5,
         f"{ORDER}::test_memory_skips_nothing_for_an_event_that_says_no_more_than_look",
-        "assert sorted(line.store.files) == [key_of(A), hintfile.key(AT)]",
+        "assert sorted(line.store.files) == [key_of(A), hintfile.key_of(AT)]",
     ),
     Mutant(
         "06-location-remembered-afterwards",
@@ -407,13 +407,13 @@ TABLE = (
         "11-what-is-denied-is-the-tables-trouble",
         11,
         f"{TROUBLE}::test_a_store_that_denies_everything_for_a_while_gives_no_table_up[asyncio]",
-        'assert set(await outcomes_for(made, 10 * SETTLED)) == {"released"}',
+        'assert set(await outcomes_for(made, 10 * PROPAGATION_SECONDS)) == {"released"}',
     ),
     Mutant(
         "11-witness-that-is-denied-too-is-not-heard",
         11,
         f"{DENIALS}::test_the_begin_of_an_outage_that_has_not_reached_every_table_makes_no_dead_letter",
-        "assert reach(denials, elsewhere=False) is Reach.STORE",
+        "assert reach(denials, elsewhere=False) is DenialReach.STORE",
     ),
     Mutant(
         "11-denied-alone-holds-up-the-store",

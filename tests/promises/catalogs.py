@@ -19,7 +19,7 @@ import pytest
 from yarl import URL
 
 from sfn.catalog import Catalog
-from sfn.catalog.library import LibraryCatalog, LibrarySettings
+from sfn.catalog.library import PyIcebergCatalog, PyIcebergSettings
 from sfn.catalog.memory import MemoryCatalog
 from sfn.catalog.rest import RestCatalog, RestSettings
 from sfn.demo.fixture import RestCatalogServer
@@ -238,8 +238,8 @@ async def _world(request: pytest.FixtureRequest, folder: Path) -> AsyncGenerator
                 yield made
         case "pyiceberg: rest":
             server: RestCatalogServer = request.getfixturevalue("rest_server")
-            settings = LibrarySettings(name="lake", properties={"type": "rest", "uri": server.uri})
-            async with rest_world(server, LibraryCatalog(settings)) as made:
+            settings = PyIcebergSettings(name="lake", properties={"type": "rest", "uri": server.uri})
+            async with rest_world(server, PyIcebergCatalog(settings)) as made:
                 yield made
         case paged:
             server = request.getfixturevalue("rest_server")
@@ -250,7 +250,7 @@ async def _world(request: pytest.FixtureRequest, folder: Path) -> AsyncGenerator
 
 
 @asynccontextmanager
-async def rest_world(server: RestCatalogServer, adapter: RestCatalog | LibraryCatalog) -> AsyncGenerator[RestWorld]:
+async def rest_world(server: RestCatalogServer, adapter: RestCatalog | PyIcebergCatalog) -> AsyncGenerator[RestWorld]:
     """A world on a server that runs."""
     async with aiohttp.ClientSession() as session:
         made = RestWorld(server.uri, server.warehouse, session, adapter)

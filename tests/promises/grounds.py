@@ -14,17 +14,17 @@ import pytest
 from azure.storage.blob import ContainerClient
 
 from sfn.aws import Identity, Keys
-from sfn.store import PointerStore
-from sfn.store.azure import MADE_UP as NO_BLOB
-from sfn.store.azure import AccountKey, AzureObjects, AzureTerms
-from sfn.store.gcs import MADE_UP as NO_GENERATION
-from sfn.store.gcs import GcsObjects, GcsTerms
+from sfn.store import ObjectStore
+from sfn.store.azure import IMPOSSIBLE_ETAG as NO_BLOB
+from sfn.store.azure import AccountKey, AzureClient, AzureOptions
+from sfn.store.gcs import IMPOSSIBLE_GENERATION as NO_GENERATION
+from sfn.store.gcs import GcsClient, GcsOptions
 from sfn.store.local import LocalStore
 from sfn.store.memory import MemoryStore
-from sfn.store.pool import Pool
-from sfn.store.remote import RemoteStore, Service
-from sfn.store.s3 import MADE_UP as NO_ETAG
-from sfn.store.s3 import AddressBook, S3Objects, S3Terms
+from sfn.store.pool import HttpPool
+from sfn.store.remote import RemoteStore, StoreService
+from sfn.store.s3 import IMPOSSIBLE_ETAG as NO_ETAG
+from sfn.store.s3 import BucketEndpoints, S3Client, S3Options
 from tests.promises.stores import plant_file
 from tests.servers.azure import ACCOUNT, Azure
 from tests.servers.azure import KEY as ACCOUNT_KEY
@@ -36,10 +36,10 @@ MADE_UP = "0" * 64
 """A tag that no content has, for stores whose tags are digests."""
 EVERYTHING = Identity(keys=Keys(ROOT.access, ROOT.secret))
 """Who may do everything on S3."""
-BOOK = AddressBook()
+BOOK = BucketEndpoints()
 
 
-Opened: TypeAlias = Callable[[], AbstractAsyncContextManager[PointerStore]]
+Opened: TypeAlias = Callable[[], AbstractAsyncContextManager[ObjectStore]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Ground:
         elsewhere: the same store opened in another process, to which this is sent; None for one in memory.
     """
 
-    store: PointerStore
+    store: ObjectStore
     folder: str
     plant: Callable[[str, bytes], Awaitable[None]]
     made_up: str = MADE_UP
@@ -121,10 +121,10 @@ async def s3_store(
         identity: who asks, None for somebody unknown.
         region: that requests are signed for at first.
     """
-    terms = S3Terms(identity=identity, endpoint=url, region=region)
-    pool = Pool()
+    terms = S3Options(identity=identity, endpoint=url, region=region)
+    pool = HttpPool()
     try:
-        yield RemoteStore(S3Objects(terms, pool, BOOK), Service(NO_ETAG))
+        yield RemoteStore(S3Client(terms, pool, BOOK), StoreService(NO_ETAG))
     finally:
         await pool.close()
 
@@ -148,7 +148,7 @@ async def gcs_store(url: str) -> AsyncIterator[RemoteStore]:
     """A store on a server."""
     pool = ConditionalDeletes()
     try:
-        yield RemoteStore(GcsObjects(GcsTerms(identity=None, endpoint=url), pool), Service(NO_GENERATION))
+        yield RemoteStore(GcsClient(GcsOptions(identity=None, endpoint=url), pool), StoreService(NO_GENERATION))
     finally:
         await pool.close()
 
@@ -174,10 +174,10 @@ async def azure(request: pytest.FixtureRequest, _: Path) -> AsyncIterator[Ground
 @asynccontextmanager
 async def azure_store(endpoint: str) -> AsyncIterator[RemoteStore]:
     """A store on a server, at the address of its account."""
-    pool = Pool()
+    pool = HttpPool()
     try:
-        terms = AzureTerms(identity=AccountKey(ACCOUNT_KEY), endpoint=endpoint)
-        yield RemoteStore(AzureObjects(terms, pool), Service(NO_BLOB))
+        terms = AzureOptions(identity=AccountKey(ACCOUNT_KEY), endpoint=endpoint)
+        yield RemoteStore(AzureClient(terms, pool), StoreService(NO_BLOB))
     finally:
         await pool.close()
 

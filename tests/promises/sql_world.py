@@ -15,7 +15,7 @@ from pyiceberg.types import LongType, NestedField
 from sqlalchemy import text
 
 from sfn.catalog import Catalog
-from sfn.catalog.library import LibraryCatalog, LibrarySettings
+from sfn.catalog.library import PyIcebergCatalog, PyIcebergSettings
 from sfn.words import TableName
 
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=False))
@@ -78,7 +78,7 @@ async def sql_world(folder: Path) -> AsyncGenerator[SqlWorld]:
     """A world in a folder."""
     uri = f"sqlite:///{folder}/catalog.db"
     with closing(SqlCatalog("lake", uri=uri)) as theirs:
-        adapter = LibraryCatalog(LibrarySettings(name="lake", properties={"type": "sql", "uri": uri}))
+        adapter = PyIcebergCatalog(PyIcebergSettings(name="lake", properties={"type": "sql", "uri": uri}))
         made = SqlWorld(folder, adapter, theirs)
         await made.create_namespace()
         try:

@@ -16,14 +16,14 @@ from typing import Final, TypeAlias
 from azure.storage.blob import AccountSasPermissions, ResourceTypes, generate_account_sas
 from typing_extensions import override
 
-from sfn.store.azure import MADE_UP as NO_BLOB
-from sfn.store.azure import AzureObjects, AzureTerms, SharedSignature
-from sfn.store.gcs import MADE_UP as NO_GENERATION
-from sfn.store.gcs import GcsObjects, GcsTerms
-from sfn.store.pool import BODY_LIMIT, Pool, Reply
-from sfn.store.remote import RemoteStore, Service
-from sfn.store.s3 import MADE_UP as NO_ETAG
-from sfn.store.s3 import S3Objects, S3Terms
+from sfn.store.azure import IMPOSSIBLE_ETAG as NO_BLOB
+from sfn.store.azure import AzureClient, AzureOptions, SharedSignature
+from sfn.store.gcs import IMPOSSIBLE_GENERATION as NO_GENERATION
+from sfn.store.gcs import GcsClient, GcsOptions
+from sfn.store.pool import BODY_LIMIT, HttpPool, HttpReply
+from sfn.store.remote import RemoteStore, StoreService
+from sfn.store.s3 import IMPOSSIBLE_ETAG as NO_ETAG
+from sfn.store.s3 import S3Client, S3Options
 from tests.integration.pages import Shown
 from tests.promises.grounds import BOOK, EVERYTHING, Ground
 from tests.promises.kept import sentence
@@ -204,7 +204,7 @@ def named(*verdicts: Verdict, of: Iterable[Quirk] = S3) -> list[str]:
 @asynccontextmanager
 async def s3_with(quirk: str, *, unsafe: bool = False) -> AsyncIterator[tuple[Ground, QuirkyS3]]:
     """A store on S3 with a quirk, and the server itself."""
-    pool = Pool()
+    pool = HttpPool()
     # A quirk may have several words of the server.
     words = [quirk] if quirk.startswith("gzip") else quirk.split(", ")
     async with quirky_s3(*words) as server:
@@ -212,9 +212,9 @@ async def s3_with(quirk: str, *, unsafe: bool = False) -> AsyncIterator[tuple[Gr
         async def plant(key: str, body: bytes) -> None:
             server.plant(key.removeprefix(f"s3://{BUCKET}/"), body)
 
-        terms = S3Terms(identity=EVERYTHING, endpoint=server.url, region=REGION)
+        terms = S3Options(identity=EVERYTHING, endpoint=server.url, region=REGION)
         try:
-            store = RemoteStore(S3Objects(terms, pool, BOOK), Service(NO_ETAG, unsafe=unsafe))
+            store = RemoteStore(S3Client(terms, pool, BOOK), StoreService(NO_ETAG, unsafe=unsafe))
             yield Ground(store, FOLDER, plant, NO_ETAG), server
         finally:
             await pool.close()
@@ -223,7 +223,7 @@ async def s3_with(quirk: str, *, unsafe: bool = False) -> AsyncIterator[tuple[Gr
 Change: TypeAlias = Callable[[str, str, Mapping[str, str]], tuple[str, Mapping[str, str]]]
 
 
-class Careless(Pool):
+class Careless(HttpPool):
     """Connections through a proxy that takes conditions away.
 
     Args:
@@ -237,7 +237,7 @@ class Careless(Pool):
     @override
     async def exchange(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes = b"", most: int = BODY_LIMIT
-    ) -> Reply:
+    ) -> HttpReply:
         url, headers = self._change(method, url, headers)
         return await super().exchange(method, url, headers, body, most)
 
@@ -255,9 +255,9 @@ async def gcs_with(quirk: str, endpoint: str, *, unsafe: bool = False) -> AsyncI
         return (re.sub(lost[1], "", url) if method == lost[0] else url), headers
 
     pool = Careless(change)
-    terms = GcsTerms(identity=None, endpoint=endpoint)
+    terms = GcsOptions(identity=None, endpoint=endpoint)
     try:
-        yield RemoteStore(GcsObjects(terms, pool, pauses=()), Service(NO_GENERATION, unsafe=unsafe))
+        yield RemoteStore(GcsClient(terms, pool, pauses=()), StoreService(NO_GENERATION, unsafe=unsafe))
     finally:
         await pool.close()
 
@@ -283,9 +283,9 @@ async def azure_with(quirk: str, endpoint: str, *, unsafe: bool = False) -> Asyn
         datetime(2100, 1, 1, tzinfo=UTC),
     )
     pool = Careless(change)
-    terms = AzureTerms(identity=SharedSignature(signature), endpoint=endpoint)
+    terms = AzureOptions(identity=SharedSignature(signature), endpoint=endpoint)
     try:
-        yield RemoteStore(AzureObjects(terms, pool), Service(NO_BLOB, unsafe=unsafe))
+        yield RemoteStore(AzureClient(terms, pool), StoreService(NO_BLOB, unsafe=unsafe))
     finally:
         await pool.close()
 

@@ -15,9 +15,9 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from sfn.errors import Scope, Trouble
-from sfn.store.folder import TEMPORARY, Folder
-from sfn.store.local import Busy, LocalFiles
-from sfn.store.unsynced import Unsynced
+from sfn.store.folder import TEMPORARY_NAME, LockableFolder
+from sfn.store.local import BlockingLocalStore, LockBusy
+from sfn.store.unsynced import PendingFsyncs
 from sfn.words import Held
 from tests.promises.kernel import Step, kill_at
 
@@ -64,16 +64,16 @@ def ended(process: BaseProcess) -> int:
     return code
 
 
-def write_when_free(files: LocalFiles, key: str, body: bytes, replacing: Held | None) -> bool:
+def write_when_free(files: BlockingLocalStore, key: str, body: bytes, replacing: Held | None) -> bool:
     """A write that waits for the lock. Whether the condition held."""
-    while isinstance(written := files.write(key, body, replacing), Busy):
+    while isinstance(written := files.write(key, body, replacing), LockBusy):
         time.sleep(0.001)
     return isinstance(written, Held)
 
 
 def count_up(key: str, turns: int) -> None:
     """Add 1 to the number in a file, so many times, each by compare-and-swap."""
-    files = LocalFiles()
+    files = BlockingLocalStore()
     while turns:
         held = files.read(key)
         assert held is not None
@@ -83,7 +83,7 @@ def count_up(key: str, turns: int) -> None:
 def count_up_by_the_folders_lock(key: str, turns: int) -> None:
     """As `count_up`, by the protocol of the version before the lock file: an `flock` on the folder itself."""
     path = Path(key.removeprefix("file://"))
-    temporary = path.with_name(TEMPORARY)
+    temporary = path.with_name(TEMPORARY_NAME)
     while turns:
         folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -101,14 +101,14 @@ def count_up_by_the_folders_lock(key: str, turns: int) -> None:
 
 def alternate(key: str, bodies: tuple[bytes, ...], turns: int) -> None:
     """Replace a file by each of the bodies in turn; tell nobody."""
-    files = LocalFiles()
+    files = BlockingLocalStore()
     for turn in range(turns):
         write_when_free(files, key, bodies[turn % len(bodies)], files.read(key))
 
 
 def die_writing(key: str, body: bytes, step: Step) -> None:
     """Write, and be killed by the kernel at a step."""
-    files = LocalFiles()
+    files = BlockingLocalStore()
     held = files.read(key)
     kill_at(step)
     files.write(key, body, held)
@@ -116,7 +116,7 @@ def die_writing(key: str, body: bytes, step: Step) -> None:
 
 def die_half_written(key: str, body: bytes, size: int) -> None:
     """Write, and be killed by the kernel after so many bytes."""
-    files = LocalFiles()
+    files = BlockingLocalStore()
     held = files.read(key)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -129,7 +129,7 @@ def write_within(limit: int, value: int, key: str, answer: Connection) -> None:
     before = resource.getrlimit(limit)
     resource.setrlimit(limit, (value, before[1]))
     try:
-        LocalFiles().write(key, b"x" * 2000, None)
+        BlockingLocalStore().write(key, b"x" * 2000, None)
     except Trouble as trouble:
         resource.setrlimit(limit, before)
         answer.send((type(trouble).__name__, trouble.scope, trouble.found))
@@ -144,7 +144,7 @@ def touch_as_nobody(root: str, touches: Sequence[tuple[str, str]], answer: Conne
     """
     if os.geteuid() == 0:
         os.setuid(NOBODY)
-    files = LocalFiles(root)
+    files = BlockingLocalStore(root)
     calls: Mapping[str, Callable[[str], object]] = {
         "read": files.read,
         "list": lambda key: files.list(key, 10),
@@ -158,7 +158,7 @@ def die_locked(user: int, umask: int, path: str) -> None:
     """Lock a folder as a user, under a mask of new files' modes, and die at once."""
     os.umask(umask)
     os.setuid(user)
-    with Folder(path, "the folder", Unsynced()) as folder:
+    with LockableFolder(path, "the folder", PendingFsyncs()) as folder:
         if folder.lock():
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -168,7 +168,7 @@ def write_as(user: int, umask: int, key: str, body: bytes, answer: Connection) -
     os.umask(umask)
     os.setuid(user)
     try:
-        answer.send(LocalFiles().write(key, body, None))
+        answer.send(BlockingLocalStore().write(key, body, None))
     except Trouble as trouble:
         answer.send((type(trouble).__name__, trouble.scope, trouble.found))
 

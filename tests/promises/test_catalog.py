@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from sfn.catalog import Skip, Withheld
+from sfn.catalog import SkipNamespace, UnlistedNamespace
 from sfn.errors import Permanent, Scope
 from sfn.words import Loaded, Missing, NotModified, TableName
 from tests.promises import catalogs
@@ -29,7 +29,7 @@ async def listing(world: World) -> list[TableName]:
     return sorted([table for table in await walked(world) if isinstance(table, TableName)])
 
 
-async def walked(world: World, skip: Skip | None = None) -> list[TableName | Withheld]:
+async def walked(world: World, skip: SkipNamespace | None = None) -> list[TableName | UnlistedNamespace]:
     """What a walk finds below this test's own namespace."""
     found = [one async for one in world.catalog.tables(skip)]
     return [one for one in found if one.namespace[:1] == (world.space,)]
@@ -95,8 +95,8 @@ async def test_a_renamed_table_is_listed_under_its_new_name_alone(world: World) 
     old, new = named(world, "old"), named(world, "new")
     await world.create(old)
     await world.rename(old, new)
-    assert not await world.catalog.listed(old)
-    assert await world.catalog.listed(new)
+    assert not await world.catalog.is_listed(old)
+    assert await world.catalog.is_listed(new)
 
 
 async def test_a_dropped_table_is_missing(world: World) -> None:
@@ -106,16 +106,16 @@ async def test_a_dropped_table_is_missing(world: World) -> None:
     await world.drop(table)
     assert await world.catalog.load(table, None) == Missing()
     assert await world.catalog.load(table, etag) == Missing()
-    assert not await world.catalog.listed(table)
+    assert not await world.catalog.is_listed(table)
 
 
 @listable
 async def test_a_dropped_table_is_listed_no_more(world: World) -> None:
     table = named(world, "orders")
     await world.create(table)
-    assert await world.catalog.listed(table)
+    assert await world.catalog.is_listed(table)
     await world.drop(table)
-    assert not await world.catalog.listed(table)
+    assert not await world.catalog.is_listed(table)
     assert await listing(world) == []
 
 
@@ -161,16 +161,16 @@ async def test_an_unknown_entity_tag_is_answered_in_full(world: World, known: st
 async def test_what_is_not_there_is_missing_and_not_listed(world: World) -> None:
     for table in (named(world, "nothing"), named(world, "nothing", "nowhere")):
         assert await world.catalog.load(table, None) == Missing()
-        assert not await world.catalog.listed(table)
+        assert not await world.catalog.is_listed(table)
 
 
 @listable
 async def test_a_table_is_listed_in_its_own_namespace_only(world: World) -> None:
     await world.create_namespace("inner")
     await world.create(named(world, "orders", "inner"))
-    assert await world.catalog.listed(named(world, "orders", "inner"))
-    assert not await world.catalog.listed(named(world, "orders"))
-    assert not await world.catalog.listed(named(world, "order", "inner"))
+    assert await world.catalog.is_listed(named(world, "orders", "inner"))
+    assert not await world.catalog.is_listed(named(world, "orders"))
+    assert not await world.catalog.is_listed(named(world, "order", "inner"))
 
 
 @listable
@@ -186,7 +186,7 @@ async def test_every_table_of_every_namespace_is_found(world: World) -> None:
         await world.create(table)
     assert await listing(world) == sorted(expected)
     for table in expected:
-        assert await world.catalog.listed(table)
+        assert await world.catalog.is_listed(table)
 
 
 @listable
@@ -216,11 +216,11 @@ async def test_a_closed_namespace_is_told_of_once_and_all_others_are_walked(worl
         await world.create(table)
     found = await walked(world)
     assert sorted(table for table in found if isinstance(table, TableName)) == expected
-    (withheld,) = (space for space in found if isinstance(space, Withheld))
+    (withheld,) = (space for space in found if isinstance(space, UnlistedNamespace))
     assert withheld.namespace == (world.space, closed)
-    assert withheld.why
+    assert withheld.reason
     with pytest.raises(Permanent) as caught:
-        await world.catalog.listed(named(world, "t", closed))
+        await world.catalog.is_listed(named(world, "t", closed))
     assert caught.value.scope is Scope.TABLE
 
 
@@ -262,7 +262,7 @@ async def test_an_ambiguous_name_is_answered_or_refused_but_never_mistaken(world
     except Permanent as trouble:
         found = trouble.scope
     assert found in {uuid, Scope.TABLE}
-    assert await world.catalog.listed(named(world, name))
+    assert await world.catalog.is_listed(named(world, name))
 
 
 @listable

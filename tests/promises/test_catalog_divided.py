@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sfn.catalog import Divided
+from sfn.catalog import NamespaceLister
 from sfn.errors import Permanent, Scope
 from sfn.words import TableName
 from tests.promises import catalogs
@@ -17,14 +17,14 @@ world = catalogs.world
 @listable
 async def test_namespace_by_namespace_the_same_tables_are_found(world: World) -> None:
     catalog = world.catalog
-    assert isinstance(catalog, Divided)
+    assert isinstance(catalog, NamespaceLister)
     await world.create_namespace("deep")
     for table in (named(world, "orders"), named(world, "below", "deep")):
         await world.create(table)
     waiting, found = list[tuple[str, ...]]([(world.space,)]), list[TableName]()
     while waiting:
         namespace = waiting.pop()
-        found += [table async for table in catalog.within(namespace)]
+        found += [table async for table in catalog.tables_in(namespace)]
         waiting += [below async for below in catalog.namespaces(namespace)]
     walked = [table async for table in catalog.tables() if isinstance(table, TableName)]
     assert sorted(found) == sorted(table for table in walked if table.namespace[0] == world.space)
@@ -34,16 +34,16 @@ async def test_namespace_by_namespace_the_same_tables_are_found(world: World) ->
 @listable
 async def test_a_namespace_that_is_not_there_has_nothing(world: World) -> None:
     catalog = world.catalog
-    assert isinstance(catalog, Divided)
-    assert [table async for table in catalog.within((world.space, "gone"))] == []
+    assert isinstance(catalog, NamespaceLister)
+    assert [table async for table in catalog.tables_in((world.space, "gone"))] == []
     assert [below async for below in catalog.namespaces((world.space, "gone"))] == []
 
 
 @listable
 async def test_a_closed_namespace_is_this_one_s_trouble_alone(world: World) -> None:
     catalog = world.catalog
-    assert isinstance(catalog, Divided)
+    assert isinstance(catalog, NamespaceLister)
     closed = (world.space, await world.close_namespace())
     with pytest.raises(Permanent) as refused:
-        [table async for table in catalog.within(closed)]
+        [table async for table in catalog.tables_in(closed)]
     assert refused.value.scope is Scope.TABLE

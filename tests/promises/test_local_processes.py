@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from sfn.store.content import tag_of
-from sfn.store.folder import LOCK, TEMPORARY, Folder
-from sfn.store.local import Busy, LocalFiles
-from sfn.store.unsynced import Unsynced
+from sfn.store.content import content_etag
+from sfn.store.folder import LOCK_NAME, TEMPORARY_NAME, LockableFolder
+from sfn.store.local import BlockingLocalStore, LockBusy
+from sfn.store.unsynced import PendingFsyncs
 from sfn.words import Held
 from tests.promises.kernel import Step
 from tests.promises.stores import (
@@ -42,13 +42,13 @@ def key_in(folder: Path) -> str:
 
 
 def written(key: str, body: bytes) -> Held:
-    held = LocalFiles().write(key, body, None)
+    held = BlockingLocalStore().write(key, body, None)
     assert isinstance(held, Held)
     return held
 
 
 def body_at(key: str) -> bytes | None:
-    held = LocalFiles().read(key)
+    held = BlockingLocalStore().read(key)
     return None if held is None else held.body
 
 
@@ -83,7 +83,7 @@ def test_a_reader_sees_one_writers_content_whole(tmp_path: Path) -> None:
     writer = started(alternate, key, bodies, 400)
     seen: set[bytes] = set()
     reads = 0
-    files = LocalFiles()
+    files = BlockingLocalStore()
     while writer.is_alive():
         held = files.read(key)
         assert held is not None
@@ -125,7 +125,7 @@ def test_a_half_written_content_is_seen_by_nobody(tmp_path: Path, before: bytes 
     else:
         written(key, before)
     assert ended(started(die_half_written, key, NEW, 1000)) == -signal.SIGXFSZ
-    leftover = tmp_path / "_sfn" / TEMPORARY
+    leftover = tmp_path / "_sfn" / TEMPORARY_NAME
     assert leftover.read_bytes() == NEW[:1000]
     assert body_at(key) == before
     check_mended(key, before)
@@ -134,12 +134,12 @@ def test_a_half_written_content_is_seen_by_nobody(tmp_path: Path, before: bytes 
 def check_mended(key: str, present: bytes | None) -> None:
     """No listing shows what a dead writer left, and the next writer goes on and removes it."""
     folder = key.rpartition("/")[0] + "/"
-    files = LocalFiles()
-    assert f"{folder}{TEMPORARY}" not in files.list(folder, 10)
+    files = BlockingLocalStore()
+    assert f"{folder}{TEMPORARY_NAME}" not in files.list(folder, 10)
     held = files.read(key)
     assert (None if held is None else held.body) == present
     assert files.write(key, b"next", held) == Held(b"next", written(f"{key}.same", b"next").tag)
-    assert TEMPORARY not in names_beside(key)
+    assert TEMPORARY_NAME not in names_beside(key)
 
 
 def test_a_writer_killed_at_any_moment_leaves_a_whole_content(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_a_writer_killed_at_any_moment_leaves_a_whole_content(tmp_path: Path) ->
         assert ended(writer) == -signal.SIGKILL
         moved += 1
         assert body_at(key) in bodies
-        assert LocalFiles().list(f"file://{tmp_path}/_sfn/", 10) == [key]
+        assert BlockingLocalStore().list(f"file://{tmp_path}/_sfn/", 10) == [key]
     assert moved == 6
     check_mended(key, body_at(key))
 
@@ -166,14 +166,14 @@ def test_what_a_living_writer_prepares_is_left_alone(tmp_path: Path) -> None:
     """Why cleaning up is safe: only the holder of the lock prepares, and only the holder of the lock cleans up."""
     key = key_in(tmp_path)
     held = written(key, OLD)
-    prepared = tmp_path / "_sfn" / TEMPORARY
-    files = LocalFiles()
-    with Folder(str(tmp_path / "_sfn"), "the folder", Unsynced()) as living:
+    prepared = tmp_path / "_sfn" / TEMPORARY_NAME
+    files = BlockingLocalStore()
+    with LockableFolder(str(tmp_path / "_sfn"), "the folder", PendingFsyncs()) as living:
         assert living.lock()
         prepared.write_bytes(b"half")
-        assert files.write(key, NEW, held) == Busy()
-        assert files.write(f"{key}.other", NEW, None) == Busy()
-        assert files.delete(key, held) == Busy()
+        assert files.write(key, NEW, held) == LockBusy()
+        assert files.write(f"{key}.other", NEW, None) == LockBusy()
+        assert files.delete(key, held) == LockBusy()
         assert prepared.read_bytes() == b"half"
         assert files.read(key) == held
     assert isinstance(files.write(f"{key}.other", NEW, None), Held)
@@ -191,16 +191,16 @@ def test_no_swap_is_lost_beside_the_version_that_locked_folders(tmp_path: Path) 
 
 def test_the_version_that_locked_folders_and_this_one_exclude_each_other(tmp_path: Path) -> None:
     before = os.open(tmp_path, os.O_RDONLY)
-    with Folder(str(tmp_path), "the folder", Unsynced()) as now:
+    with LockableFolder(str(tmp_path), "the folder", PendingFsyncs()) as now:
         assert now.lock()
         with pytest.raises(BlockingIOError):
             fcntl.flock(before, fcntl.LOCK_EX | fcntl.LOCK_NB)
     fcntl.flock(before, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    with Folder(str(tmp_path), "the folder", Unsynced()) as now:
+    with LockableFolder(str(tmp_path), "the folder", PendingFsyncs()) as now:
         assert not now.lock()
     os.close(before)
     assert names_in(tmp_path) == []
-    with Folder(str(tmp_path), "the folder", Unsynced()) as now:
+    with LockableFolder(str(tmp_path), "the folder", PendingFsyncs()) as now:
         assert now.lock()
 
 
@@ -213,22 +213,22 @@ def test_another_user_takes_over_a_lock_file_that_was_left(open_to_all: Path, um
     folder.chmod(mode)
     first = started(die_locked, USERS[0], umask, str(folder))
     assert ended(first) == -signal.SIGKILL
-    lock = (folder / LOCK).stat()
+    lock = (folder / LOCK_NAME).stat()
     assert (lock.st_uid, lock.st_size) == (USERS[0], 0)
-    assert written_as(USERS[1], umask, f"file://{folder}/a.ver") == Held(b"1", tag_of(b"1"))
+    assert written_as(USERS[1], umask, f"file://{folder}/a.ver") == Held(b"1", content_etag(b"1"))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes on two users' ids")
 def test_a_lock_file_that_another_user_may_only_read_is_locked_all_the_same(open_to_all: Path) -> None:
     """As an earlier version left it."""
     folder = open_to_all
-    (folder / LOCK).touch(0o644)
-    (folder / LOCK).chmod(0o644)
-    holder = os.open(folder / LOCK, os.O_RDWR)
+    (folder / LOCK_NAME).touch(0o644)
+    (folder / LOCK_NAME).chmod(0o644)
+    holder = os.open(folder / LOCK_NAME, os.O_RDWR)
     fcntl.flock(holder, fcntl.LOCK_EX)
-    assert written_as(USERS[1], 0o022, f"file://{folder}/a.ver") == Busy()
+    assert written_as(USERS[1], 0o022, f"file://{folder}/a.ver") == LockBusy()
     os.close(holder)
-    assert written_as(USERS[1], 0o022, f"file://{folder}/a.ver") == Held(b"1", tag_of(b"1"))
+    assert written_as(USERS[1], 0o022, f"file://{folder}/a.ver") == Held(b"1", content_etag(b"1"))
     assert names_in(folder) == ["a.ver"]
 
 
@@ -238,7 +238,7 @@ def test_a_folder_that_may_not_be_written_is_refused_with_a_lock_file_and_withou
     folder.chmod(0o755)
     for left in (False, True):
         if left:
-            (folder / LOCK).touch()
+            (folder / LOCK_NAME).touch()
         denied = written_as(USERS[1], 0o022, f"file://{folder}/a.ver")
         assert isinstance(denied, tuple)
         assert denied[0] == "DeniedNow"
@@ -253,7 +253,7 @@ def test_a_folder_that_was_moved_away_is_not_written_to(tmp_path: Path) -> None:
     """A lock on a folder that no longer lies where readers look protects nothing."""
     key = key_in(tmp_path)
     written(key, OLD)
-    with Folder(str(tmp_path / "_sfn"), "the folder", Unsynced()) as late:
+    with LockableFolder(str(tmp_path / "_sfn"), "the folder", PendingFsyncs()) as late:
         (tmp_path / "_sfn").rename(tmp_path / "elsewhere")
         assert not late.lock()
         (tmp_path / "_sfn").mkdir()

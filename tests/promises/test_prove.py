@@ -13,11 +13,11 @@ import pytest
 from typing_extensions import override
 
 from sfn.errors import DeniedNow, Scope, Transient, Unsure
-from sfn.store import Gone, Guarantees, Moved, prove
+from sfn.store import Deleted, Guarantees, PreconditionFailed, prove
 from sfn.store.content import media_type
 from sfn.store.memory import MemoryStore
-from sfn.store.objects import Kind, Refused
-from sfn.store.prove import PROBE, Proofs, Unfit, strong, unquoted
+from sfn.store.objects import ErrorKind, RequestFailed
+from sfn.store.prove import PROBE_PREFIX, StoreProbes, StoreUnfit, as_strong, without_quotes
 from sfn.words import Held
 from tests.promises.grounds import ADAPTERS, MADE_UP, Ground
 
@@ -47,12 +47,12 @@ class OddStore(MemoryStore):
         return await super().read(key)
 
     @override
-    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
+    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed:
         self._enter("create" if replacing is None else "swap", key)
         return await super().write(key, body, replacing)
 
     @override
-    async def delete(self, key: str, expected: Held) -> Gone | Moved:
+    async def delete(self, key: str, expected: Held) -> Deleted | PreconditionFailed:
         self._enter("delete", key)
         return await super().delete(key, expected)
 
@@ -76,11 +76,11 @@ def be_denied(_: str, __: dict[str, bytes]) -> None:
 
 
 def lose_tag(_: str, __: dict[str, bytes]) -> None:
-    raise Unsure(KEY, scope=Scope.STORE, expected="a tag", found="none") from Refused(Kind.TAGLESS, "none")
+    raise Unsure(KEY, scope=Scope.STORE, expected="a tag", found="none") from RequestFailed(ErrorKind.NO_ETAG, "none")
 
 
-def proofs(*, unsafe: bool = False) -> Proofs:
-    return Proofs(made_up=MADE_UP, unsafe=unsafe)
+def proofs(*, unsafe: bool = False) -> StoreProbes:
+    return StoreProbes(impossible_etag=MADE_UP, unsafe=unsafe)
 
 
 @pytest.fixture(params=list(ADAPTERS))
@@ -91,15 +91,15 @@ async def ground(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 
 async def test_a_good_store_is_proven_beside_a_file_that_stays_as_it_is(ground: Ground) -> None:
     held = await ground.store.write(ground.key, b"1", None)
-    assert await ground.store.prove(ground.key) == GOOD
+    assert await ground.store.probe(ground.key) == GOOD
     assert await ground.store.read(ground.key) == held
     assert await ground.store.list(ground.folder, 10) == [ground.key]
 
 
 async def test_a_proof_needs_no_file_and_is_for_good(ground: Ground) -> None:
-    proven = await ground.store.prove(ground.key)
+    proven = await ground.store.probe(ground.key)
     assert await ground.store.list(ground.folder, 10) == []
-    assert await ground.store.prove(f"{ground.folder}never_written.ver") == proven == GOOD
+    assert await ground.store.probe(f"{ground.folder}never_written.ver") == proven == GOOD
 
 
 async def test_no_stored_content_has_the_made_up_tag(ground: Ground) -> None:
@@ -111,21 +111,21 @@ async def test_no_stored_content_has_the_made_up_tag(ground: Ground) -> None:
 
 async def test_a_proof_has_a_file_of_its_own_that_looks_like_a_document_and_is_none() -> None:
     store = OddStore()
-    assert await proofs().of(store, KEY) == GOOD
+    assert await proofs().guarantees(store, KEY) == GOOD
     assert store.files == {KEY: b"live"}
     (probe,) = {key for _, key in store.asked}
-    assert probe.startswith(f"{FOLDER}/{PROBE}")
+    assert probe.startswith(f"{FOLDER}/{PROBE_PREFIX}")
     assert not probe.endswith(".ver")
     assert media_type(probe) == media_type(KEY)
 
 
 async def test_each_bucket_is_proven_once_and_by_itself() -> None:
     store, known = OddStore(), proofs()
-    await known.of(store, KEY)
+    await known.guarantees(store, KEY)
     once = len(store.asked)
-    await known.of(store, f"{FOLDER}/another.ver")
+    await known.guarantees(store, f"{FOLDER}/another.ver")
     assert len(store.asked) == once
-    await known.of(store, "s3://pond/orders/metadata/_sfn/x.ver")
+    await known.guarantees(store, "s3://pond/orders/metadata/_sfn/x.ver")
     assert len(store.asked) == 2 * once
 
 
@@ -134,28 +134,28 @@ async def test_each_bucket_is_proven_once_and_by_itself() -> None:
 async def test_a_proof_that_fails_leaves_nothing_behind_and_is_tried_again(verb: str, when: int) -> None:
     store, known = OddStore(**{verb: (when, fail)}), proofs()
     with pytest.raises(Unsure):
-        await known.of(store, KEY)
+        await known.guarantees(store, KEY)
     assert store.files == {KEY: b"live"}
-    known.check(KEY)
-    assert await known.of(store, KEY) == GOOD
+    known.check_not_refused(KEY)
+    assert await known.guarantees(store, KEY) == GOOD
 
 
 async def test_what_cannot_be_cleaned_away_hides_no_reason() -> None:
     store = OddStore(create=(2, be_denied), discard=(1, fail))
     with pytest.raises(DeniedNow):
-        await proofs().of(store, KEY)
+        await proofs().guarantees(store, KEY)
 
 
 @pytest.mark.parametrize(("event", "cleans"), [(be_denied, False), (fail, True)])
 async def test_what_was_not_written_is_not_cleaned_away(event: Event, *, cleans: bool) -> None:
     store = OddStore(create=(1, event))
     with pytest.raises(Transient):
-        await proofs().of(store, KEY)
+        await proofs().guarantees(store, KEY)
     assert ("discard" in {verb for verb, _ in store.asked}) is cleans
 
 
 async def test_a_store_that_hangs_is_not_waited_for_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prove, "CLEANED_WITHIN", 0.01)
+    monkeypatch.setattr(prove, "CLEANUP_TIMEOUT", 0.01)
 
     class Hanging(OddStore):
         @override
@@ -163,7 +163,7 @@ async def test_a_store_that_hangs_is_not_waited_for_twice(monkeypatch: pytest.Mo
             await anyio.sleep_forever()
 
     with pytest.raises(Unsure):
-        await proofs().of(Hanging(create=(1, fail)), KEY)
+        await proofs().guarantees(Hanging(create=(1, fail)), KEY)
 
 
 async def test_a_creation_whose_answer_was_lost_is_known_by_its_content() -> None:
@@ -171,34 +171,34 @@ async def test_a_creation_whose_answer_was_lost_is_known_by_its_content() -> Non
 
     class Repeating(OddStore):
         @override
-        async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
+        async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed:
             written = await super().write(key, body, replacing)
             is_first = [verb for verb, _ in self.asked] == ["create"]
             return await super().write(key, body, replacing) if is_first else written
 
-    assert await proofs().of(Repeating(), KEY) == GOOD
+    assert await proofs().guarantees(Repeating(), KEY) == GOOD
 
 
 async def test_what_a_missing_key_is_denied_with_is_no_creation() -> None:
     """Without the permission to list, some services deny what is missing."""
     store = OddStore(swap=(3, be_denied))
-    assert await proofs().of(store, KEY) == GOOD
+    assert await proofs().guarantees(store, KEY) == GOOD
 
 
 async def test_a_store_without_tags_is_refused_and_not_asked_for_ever() -> None:
     known = proofs(unsafe=True)
-    with pytest.raises(Unfit, match="without an entity tag"):
-        await known.of(OddStore(create=(1, lose_tag)), KEY)
-    with pytest.raises(Unfit, match="without an entity tag"):
-        known.check(KEY)
-    assert await known.of(OddStore(), KEY) == GOOD
-    known.check(KEY)
+    with pytest.raises(StoreUnfit, match="without an entity tag"):
+        await known.guarantees(OddStore(create=(1, lose_tag)), KEY)
+    with pytest.raises(StoreUnfit, match="without an entity tag"):
+        known.check_not_refused(KEY)
+    assert await known.guarantees(OddStore(), KEY) == GOOD
+    known.check_not_refused(KEY)
 
 
 class Bare(OddStore):
     """A store that takes a tag in one form alone, and gives it in another."""
 
-    def __init__(self, known: Proofs, form: str) -> None:
+    def __init__(self, known: StoreProbes, form: str) -> None:
         super().__init__()
         self._known, self._form = known, form
 
@@ -208,38 +208,38 @@ class Bare(OddStore):
         return None if held is None else Held(held.body, self._form % held.tag)
 
     @override
-    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
+    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed:
         held = await super().write(key, body, self._taken(key, replacing))
         return Held(held.body, self._form % held.tag) if isinstance(held, Held) else held
 
     @override
-    async def delete(self, key: str, expected: Held) -> Gone | Moved:
+    async def delete(self, key: str, expected: Held) -> Deleted | PreconditionFailed:
         return await super().delete(key, self._taken(key, expected) or expected)
 
     def _taken(self, key: str, held: Held | None) -> Held | None:
-        return None if held is None else Held(held.body, self._known.condition(key, held.tag))
+        return None if held is None else Held(held.body, self._known.etag_condition(key, held.tag))
 
 
 @pytest.mark.parametrize("form", ["%s", '"%s"', 'W/"%s"'])
 async def test_tags_are_written_as_the_store_takes_them(form: str) -> None:
     known = proofs()
-    assert known.condition(KEY, form % "0a") == form % "0a"
-    assert await known.of(Bare(known, form), KEY) == GOOD
-    assert known.condition(KEY, form % "0a") == "0a"
-    assert known.condition("s3://pond/x.ver", form % "0a") == form % "0a"
+    assert known.etag_condition(KEY, form % "0a") == form % "0a"
+    assert await known.guarantees(Bare(known, form), KEY) == GOOD
+    assert known.etag_condition(KEY, form % "0a") == "0a"
+    assert known.etag_condition("s3://pond/x.ver", form % "0a") == form % "0a"
 
 
 async def test_no_form_stays_that_does_not_help() -> None:
     known = proofs()
-    with pytest.raises(Unfit, match="refuses to replace"):
-        await known.of(Bare(known, '"!%s"'), KEY)
-    assert known.condition(KEY, '"0a"') == '"0a"'
+    with pytest.raises(StoreUnfit, match="refuses to replace"):
+        await known.guarantees(Bare(known, '"!%s"'), KEY)
+    assert known.etag_condition(KEY, '"0a"') == '"0a"'
 
 
 def test_forms_of_a_tag() -> None:
     tags = ['"0a"', 'W/"0a"', "0a"]
-    assert [unquoted(tag) for tag in tags] == ["0a", "0a", "0a"]
-    assert [strong(tag) for tag in tags] == ['"0a"', '"0a"', "0a"]
+    assert [without_quotes(tag) for tag in tags] == ["0a", "0a", "0a"]
+    assert [as_strong(tag) for tag in tags] == ['"0a"', '"0a"', "0a"]
 
 
 class Silent(OddStore):
@@ -250,7 +250,7 @@ class Silent(OddStore):
         self.answers = anyio.Event()
 
     @override
-    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
+    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed:
         await self.answers.wait()
         return await super().write(key, body, replacing)
 
@@ -259,13 +259,13 @@ async def test_who_waits_for_the_proof_of_another_can_be_stopped_and_who_proves_
     known, store, proven = proofs(), Silent(), list[Guarantees]()
 
     async def one() -> None:
-        proven.append(await known.of(store, KEY))
+        proven.append(await known.guarantees(store, KEY))
 
     async with anyio.create_task_group() as proving:
         proving.start_soon(one)
         await anyio.wait_all_tasks_blocked()
         with anyio.move_on_after(0.01) as waiting:
-            await known.of(store, KEY)
+            await known.guarantees(store, KEY)
         assert waiting.cancelled_caught
         proving.cancel_scope.cancel()
         store.answers.set()
@@ -278,7 +278,7 @@ async def test_a_proof_that_fails_for_one_is_tried_by_the_next() -> None:
 
     async def one() -> None:
         try:
-            await known.of(store, KEY)
+            await known.guarantees(store, KEY)
         except Transient as error:
             failed.append(error)
 

@@ -9,8 +9,8 @@ import anyio
 import pytest
 
 from sfn.errors import Permanent, Scope
-from sfn.pointer.document import LIMIT
-from sfn.store import Gone, Moved
+from sfn.pointer.document import MAX_DOCUMENT_BYTES
+from sfn.store import Deleted, PreconditionFailed
 from sfn.words import Held
 from tests.promises.grounds import ADAPTERS, Ground
 
@@ -44,45 +44,48 @@ async def test_what_was_written_is_read_with_the_same_tag(ground: Ground) -> Non
 
 
 async def test_a_file_of_any_length_is_read_in_parts(ground: Ground) -> None:
-    assert await ground.store.part(ground.key, 0, 10) is None
-    body = bytes(range(256)) * (LIMIT // 64)
+    assert await ground.store.read_range(ground.key, 0, 10) is None
+    body = bytes(range(256)) * (MAX_DOCUMENT_BYTES // 64)
     await ground.plant(ground.key, body)
-    assert await ground.store.part(ground.key, 0, 2 * len(body)) == body
-    assert await ground.store.part(ground.key, LIMIT, 1000) == body[LIMIT : LIMIT + 1000]
-    assert await ground.store.part(ground.key, len(body) - 3, 1000) == body[-3:]
-    assert await ground.store.part(ground.key, len(body), 1000) == b""
+    assert await ground.store.read_range(ground.key, 0, 2 * len(body)) == body
+    assert (
+        await ground.store.read_range(ground.key, MAX_DOCUMENT_BYTES, 1000)
+        == body[MAX_DOCUMENT_BYTES : MAX_DOCUMENT_BYTES + 1000]
+    )
+    assert await ground.store.read_range(ground.key, len(body) - 3, 1000) == body[-3:]
+    assert await ground.store.read_range(ground.key, len(body), 1000) == b""
 
 
 async def test_a_stale_writer_loses(ground: Ground) -> None:
     stale = await created(ground)
     newer = await replaced(ground, b"2", stale)
-    assert await ground.store.write(ground.key, b"3", replacing=stale) == Moved()
+    assert await ground.store.write(ground.key, b"3", replacing=stale) == PreconditionFailed()
     assert await ground.store.read(ground.key) == newer
 
 
 async def test_a_creation_never_replaces(ground: Ground) -> None:
     held = await created(ground)
-    assert await ground.store.write(ground.key, b"2", replacing=None) == Moved()
-    assert await ground.store.write(ground.key, b"1", replacing=None) == Moved()
+    assert await ground.store.write(ground.key, b"2", replacing=None) == PreconditionFailed()
+    assert await ground.store.write(ground.key, b"1", replacing=None) == PreconditionFailed()
     assert await ground.store.read(ground.key) == held
 
 
 async def test_a_replacement_never_creates(ground: Ground) -> None:
     held = Held(b"1", ground.made_up)
-    assert await ground.store.write(ground.key, b"2", replacing=held) == Moved()
+    assert await ground.store.write(ground.key, b"2", replacing=held) == PreconditionFailed()
     assert await ground.store.read(ground.key) is None
     held = await created(ground)
-    assert await ground.store.delete(ground.key, held) == Gone()
-    assert await ground.store.write(ground.key, b"2", replacing=held) == Moved()
+    assert await ground.store.delete(ground.key, held) == Deleted()
+    assert await ground.store.write(ground.key, b"2", replacing=held) == PreconditionFailed()
     assert await ground.store.read(ground.key) is None
 
 
 async def test_a_made_up_tag_fits_nothing_whatever_content_comes_with_it(ground: Ground) -> None:
     held = await created(ground)
     made_up = Held(held.body, ground.made_up)
-    assert await ground.store.write(ground.key, b"2", replacing=made_up) == Moved()
-    assert await ground.store.write(ground.key, held.body, replacing=made_up) == Moved()
-    assert await ground.store.delete(ground.key, made_up) == Moved()
+    assert await ground.store.write(ground.key, b"2", replacing=made_up) == PreconditionFailed()
+    assert await ground.store.write(ground.key, held.body, replacing=made_up) == PreconditionFailed()
+    assert await ground.store.delete(ground.key, made_up) == PreconditionFailed()
     assert await ground.store.read(ground.key) == held
 
 
@@ -99,7 +102,7 @@ async def test_a_content_that_returns_can_be_replaced_again(ground: Ground) -> N
     between = await replaced(ground, b"B", first)
     again = await replaced(ground, b"A", between)
     assert (again == first) is ground.tags_contents
-    assert await ground.store.write(ground.key, b"C", replacing=between) == Moved()
+    assert await ground.store.write(ground.key, b"C", replacing=between) == PreconditionFailed()
     assert await ground.store.read(ground.key) == again
     await replaced(ground, b"C", again)
 
@@ -107,24 +110,24 @@ async def test_a_content_that_returns_can_be_replaced_again(ground: Ground) -> N
 async def test_only_the_expected_content_is_deleted(ground: Ground) -> None:
     stale = await created(ground)
     held = await replaced(ground, b"2", stale)
-    assert await ground.store.delete(ground.key, stale) == Moved()
+    assert await ground.store.delete(ground.key, stale) == PreconditionFailed()
     assert await ground.store.read(ground.key) == held
-    assert await ground.store.delete(ground.key, held) == Gone()
+    assert await ground.store.delete(ground.key, held) == Deleted()
     assert await ground.store.read(ground.key) is None
 
 
 async def test_what_is_not_there_is_gone(ground: Ground) -> None:
-    assert await ground.store.delete(ground.key, Held(b"1", ground.made_up)) == Gone()
+    assert await ground.store.delete(ground.key, Held(b"1", ground.made_up)) == Deleted()
     held = await created(ground)
-    assert await ground.store.delete(ground.key, held) == Gone()
-    assert await ground.store.delete(ground.key, held) == Gone()
+    assert await ground.store.delete(ground.key, held) == Deleted()
+    assert await ground.store.delete(ground.key, held) == Deleted()
 
 
 async def test_an_empty_file_is_a_file(ground: Ground) -> None:
     held = await created(ground, b"")
     assert await ground.store.read(ground.key) == held == Held(b"", held.tag)
-    assert await ground.store.write(ground.key, b"", replacing=None) == Moved()
-    assert await ground.store.delete(ground.key, await replaced(ground, b"1", held)) == Gone()
+    assert await ground.store.write(ground.key, b"", replacing=None) == PreconditionFailed()
+    assert await ground.store.delete(ground.key, await replaced(ground, b"1", held)) == Deleted()
 
 
 async def test_a_listing_is_in_order_and_ends_at_its_limit(ground: Ground) -> None:
@@ -172,20 +175,20 @@ async def test_a_key_is_taken_to_the_letter(ground: Ground, name: str) -> None:
     assert isinstance(held, Held)
     assert await ground.store.read(key) == held
     assert await ground.store.list(ground.folder, 10) == [key]
-    assert await ground.store.delete(key, held) == Gone()
+    assert await ground.store.delete(key, held) == Deleted()
 
 
 async def test_no_more_than_a_document_is_read_of_a_foreign_file(ground: Ground) -> None:
-    await ground.plant(ground.key, b"x" * (LIMIT + 1000))
+    await ground.plant(ground.key, b"x" * (MAX_DOCUMENT_BYTES + 1000))
     held = await ground.store.read(ground.key)
     assert held is not None
-    assert len(held.body) == LIMIT + 1
+    assert len(held.body) == MAX_DOCUMENT_BYTES + 1
 
 
 async def test_no_more_than_a_document_is_written(ground: Ground) -> None:
-    held = await created(ground, b"x" * LIMIT)
+    held = await created(ground, b"x" * MAX_DOCUMENT_BYTES)
     with pytest.raises(Permanent) as refused:
-        await ground.store.write(ground.key, b"x" * (LIMIT + 1), replacing=held)
+        await ground.store.write(ground.key, b"x" * (MAX_DOCUMENT_BYTES + 1), replacing=held)
     assert refused.value.scope is Scope.TABLE
     assert await ground.store.read(ground.key) == held
 
@@ -193,8 +196,8 @@ async def test_no_more_than_a_document_is_written(ground: Ground) -> None:
 async def test_what_another_program_writes_is_seen(ground: Ground) -> None:
     held = await created(ground)
     await ground.plant(ground.key, b"theirs")
-    assert await ground.store.write(ground.key, b"2", replacing=held) == Moved()
-    assert await ground.store.delete(ground.key, held) == Moved()
+    assert await ground.store.write(ground.key, b"2", replacing=held) == PreconditionFailed()
+    assert await ground.store.delete(ground.key, held) == PreconditionFailed()
     theirs = await ground.store.read(ground.key)
     assert theirs is not None
     assert theirs.body == b"theirs"

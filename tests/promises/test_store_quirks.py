@@ -18,8 +18,8 @@ import pytest
 from sfn.cli.checks.findings import Severity
 from sfn.cli.checks.stores import store as checked
 from sfn.errors import Permanent, Scope, Transient
-from sfn.store import Gone, Guarantees
-from sfn.store.prove import PROBE
+from sfn.store import Deleted, Guarantees
+from sfn.store.prove import PROBE_PREFIX
 from sfn.store.remote import RemoteStore
 from sfn.words import Held
 from tests.promises import test_store
@@ -54,7 +54,7 @@ def promises(quirk: str) -> Iterator[tuple[str, Promise]]:
 @pytest.mark.parametrize("quirk", named(Verdict.RIGHT, Verdict.KEEPS))
 async def test_every_promise_is_kept(quirk: str) -> None:
     async with s3_with(quirk) as (ground, _):
-        await ground.store.prove(ground.key)
+        await ground.store.probe(ground.key)
         for number, (name, promise) in enumerate(promises(quirk)):
             try:
                 await promise(replace(ground, folder=f"s3://lake/{number}/metadata/_sfn/"))
@@ -66,7 +66,7 @@ async def test_every_promise_is_kept(quirk: str) -> None:
 @pytest.mark.parametrize("quirk", named(Verdict.RIGHT, Verdict.KEEPS))
 async def test_a_store_is_proven_and_nothing_is_left_behind(quirk: str) -> None:
     async with s3_with(quirk) as (ground, server):
-        proven = await ground.store.prove(ground.key)
+        proven = await ground.store.probe(ground.key)
         assert proven == Guarantees(swap=True, conditional_delete=QUIRKS[quirk].verdict is Verdict.RIGHT)
         assert server.objects == {}
         found = await checked("lake", "s3://lake", ground.store, [])
@@ -81,13 +81,13 @@ async def test_a_store_is_refused_with_a_reason_and_nothing_is_left_behind(quirk
         live = dict(server.objects)
         for _ in range(2):
             with pytest.raises(Permanent) as refused:
-                await ground.store.prove(KEY)
+                await ground.store.probe(KEY)
             assert refused.value.scope is Scope.STORE
             assert QUIRKS[quirk].said in refused.value.found
             assert refused.value.remedy
             assert ("unsafe_unconditional_writes" in refused.value.remedy) is QUIRKS[quirk].unsafe
         assert server.objects == live
-        assert not [asked for asked in server.asked if asked[0] != "GET" and PROBE not in asked[1]]
+        assert not [asked for asked in server.asked if asked[0] != "GET" and PROBE_PREFIX not in asked[1]]
         found = await checked("lake", "s3://lake", ground.store, [])
         assert found.severity is Severity.ERROR
         assert QUIRKS[quirk].said in found.text
@@ -98,7 +98,7 @@ async def test_a_store_is_refused_with_a_reason_and_nothing_is_left_behind(quirk
 async def test_a_store_that_fails_on_conditions_is_away(quirk: str) -> None:
     async with s3_with(quirk) as (ground, server):
         with pytest.raises(Transient) as away:
-            await ground.store.prove(KEY)
+            await ground.store.probe(KEY)
         assert away.value.scope is Scope.STORE
         assert QUIRKS[quirk].said in away.value.found
         assert server.objects == {}
@@ -118,7 +118,7 @@ async def test_a_listing_that_does_not_go_on_is_not_taken_for_whole(quirk: str) 
 @pytest.mark.parametrize("quirk", UNSAFE)
 async def test_an_operator_may_accept_a_store_that_takes_too_many_writes(quirk: str) -> None:
     async with s3_with(quirk, unsafe=True) as (ground, server):
-        assert await ground.store.prove(KEY) == Guarantees(swap=False, conditional_delete=False)
+        assert await ground.store.probe(KEY) == Guarantees(swap=False, conditional_delete=False)
         held = await ground.store.write(KEY, b"1", None)
         assert isinstance(held, Held)
         assert isinstance(await ground.store.write(KEY, b"2", held), Held)
@@ -129,7 +129,7 @@ async def test_an_operator_may_accept_a_store_that_takes_too_many_writes(quirk: 
 async def test_no_operator_can_accept_a_store_that_takes_too_few_writes(quirk: str) -> None:
     async with s3_with(quirk, unsafe=True) as (ground, server):
         with pytest.raises(Permanent):
-            await ground.store.prove(KEY)
+            await ground.store.probe(KEY)
         assert server.objects == {}
 
 
@@ -138,23 +138,23 @@ async def test_a_refused_store_is_written_to_no_more() -> None:
         held = await ground.store.write(KEY, b"1", None)
         assert isinstance(held, Held)
         with pytest.raises(Permanent):
-            await ground.store.prove(KEY)
+            await ground.store.probe(KEY)
         for change in (ground.store.write(KEY, b"2", held), ground.store.delete(KEY, held)):
             with pytest.raises(Permanent, match="may only replace one") as refused:
                 await change
             assert refused.value.scope is Scope.STORE
         assert await ground.store.read(KEY) == held
         server.quirks = frozenset()
-        await ground.store.prove(KEY)
-        assert await ground.store.delete(KEY, held) == Gone()
+        await ground.store.probe(KEY)
+        assert await ground.store.delete(KEY, held) == Deleted()
 
 
 async def test_a_proof_never_touches_a_file_of_a_table() -> None:
     async with s3_with("none") as (ground, server):
         await ground.plant(KEY, b"live")
         server.asked.clear()
-        await ground.store.prove(KEY)
-        assert {PROBE in key for _, key in server.asked} == {True}
+        await ground.store.probe(KEY)
+        assert {PROBE_PREFIX in key for _, key in server.asked} == {True}
 
 
 def other(
@@ -175,10 +175,10 @@ async def test_other_services_are_refused_or_right(quirk: str, request: pytest.F
     async with opened as store:
         if QUIRKS[quirk].verdict is Verdict.REFUSED:
             with pytest.raises(Permanent) as refused:
-                await store.prove(folder)
+                await store.probe(folder)
             assert (refused.value.scope, QUIRKS[quirk].said in refused.value.found) == (Scope.STORE, True)
         else:
-            assert await store.prove(folder) == Guarantees(swap=True, conditional_delete=False)
+            assert await store.probe(folder) == Guarantees(swap=True, conditional_delete=False)
         assert await store.list(folder, 10) == []
 
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 from typing_extensions import override
 
-from sfn.catalog import Withheld
-from sfn.catalog.told import ENTRIES, REMEMBERED, ToldCatalog
+from sfn.catalog import UnlistedNamespace
+from sfn.catalog.told import MAX_CACHED_FILES, MAX_CACHED_LOG_ENTRIES, EventCatalog
 from sfn.errors import Scope, Transient
 from sfn.store.memory import MemoryStore
 from sfn.words import Birth, Loaded, Missing, NotModified, Reason, Table, TableName, Telling, Told, ToldTable
@@ -33,11 +33,11 @@ class CountingStore(MemoryStore):
         self.away = False
 
     @override
-    async def part(self, key: str, start: int, most: int) -> bytes | None:
+    async def read_range(self, key: str, start: int, most: int) -> bytes | None:
         if self.away:
             raise Transient(key, scope=Scope.STORE, expected="an answer", found="none")
         self.opened[key] += 1
-        return await super().part(key, start, most)
+        return await super().read_range(key, start, most)
 
 
 class Ground:
@@ -45,7 +45,7 @@ class Ground:
 
     def __init__(self) -> None:
         self.store = CountingStore()
-        self.catalog = ToldCatalog("lake", "ours", self.store.part, (AT,))
+        self.catalog = EventCatalog("lake", "ours", self.store.read_range, (AT,))
 
     def lay(self, table: Table) -> Table:
         """Write a metadata file."""
@@ -78,9 +78,9 @@ def of(seq: int, table: Table, birth: Birth | None = None, uuid: str | None = No
 
 async def test_nobody_can_list_it_and_it_says_so(ground: Ground) -> None:
     found = [one async for one in ground.catalog.tables()]
-    assert [one.namespace for one in found if isinstance(one, Withheld)] == [()]
+    assert [one.namespace for one in found if isinstance(one, UnlistedNamespace)] == [()]
     assert len(found) == 1
-    assert not await ground.catalog.listed(NAME)
+    assert not await ground.catalog.is_listed(NAME)
     assert await ground.catalog.identity() == "ours"
 
 
@@ -119,7 +119,7 @@ async def test_an_unchanged_answer_opens_nothing(ground: Ground) -> None:
     versions = ground.versions("a", 1)
     etag = (await loaded(ground, told(of(1, versions[0])))).etag
     known = told(tables=(ToldTable("a", versions[0].metadata_location, 1, 1),))
-    fresh = ToldCatalog("lake", "ours", ground.store.part, (AT,))
+    fresh = EventCatalog("lake", "ours", ground.store.read_range, (AT,))
     ground.store.opened.clear()
     assert await fresh.load(NAME, etag, known) == NotModified()
     assert not ground.store.opened
@@ -133,7 +133,7 @@ async def test_a_file_is_opened_once_though_a_publish_asks_twice(ground: Ground)
 
 
 async def test_so_many_files_are_remembered_and_no_more(ground: Ground) -> None:
-    versions = ground.versions("a", REMEMBERED + 1, log=0)
+    versions = ground.versions("a", MAX_CACHED_FILES + 1, log=0)
     for version in (*versions, versions[-1], versions[0]):
         await loaded(ground, told(of(1, version)))
     assert ground.store.opened[versions[0].metadata_location] == 2
@@ -141,7 +141,7 @@ async def test_so_many_files_are_remembered_and_no_more(ground: Ground) -> None:
 
 
 async def test_of_long_logs_so_many_entries_are_remembered_and_no_more(ground: Ground) -> None:
-    entries = tuple(f"{AT}/metadata/{number}.metadata.json" for number in range(ENTRIES))
+    entries = tuple(f"{AT}/metadata/{number}.metadata.json" for number in range(MAX_CACHED_LOG_ENTRIES))
     versions = [replace(version, metadata_log=entries) for version in ground.versions("a", 2)]
     for version in (*versions, versions[-1], versions[0]):
         await loaded(ground, told(of(1, ground.lay(version))))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from urllib.parse import quote
 
-from sfn.catalog import Catalog, Skip, Withheld
+from sfn.catalog import Catalog, SkipNamespace, UnlistedNamespace
 from sfn.catalog.memory import MemoryCatalog
-from sfn.catalog.told import ToldCatalog
+from sfn.catalog.told import EventCatalog
 from sfn.clock import SystemClock
 from sfn.inbox import Roster
 from sfn.inbox.memory import MemoryInbox
@@ -24,7 +24,7 @@ class ToldWorld:
         self._truth = MemoryCatalog("lake")
         self._store = MemoryStore()
         self.inbox = MemoryInbox(Terms(told=frozenset({"lake"})), SystemClock())
-        self.adapter = ToldCatalog("lake", "ours", self._store.part, ("file:///warehouse",))
+        self.adapter = EventCatalog("lake", "ours", self._store.read_range, ("file:///warehouse",))
         self.catalog: Catalog = Remembered(self.inbox, self.adapter)
         self.space = space
         self._truth.create_namespace(self.space)
@@ -73,11 +73,11 @@ class Remembered:
     def __init__(self, inbox: Roster, catalog: Catalog) -> None:
         self._inbox, self._catalog = inbox, catalog
 
-    async def load(self, table: TableName, known: str | None, told: Told | None = None) -> Answer:
-        return await self._catalog.load(table, known, await self._inbox.told(table))
+    async def load(self, table: TableName, known_etag: str | None, history: Told | None = None) -> Answer:
+        return await self._catalog.load(table, known_etag, await self._inbox.told(table))
 
-    async def listed(self, table: TableName) -> bool:
-        return await self._catalog.listed(table)
+    async def is_listed(self, table: TableName) -> bool:
+        return await self._catalog.is_listed(table)
 
-    def tables(self, skip: Skip | None = None) -> AsyncGenerator[TableName | Withheld]:
+    def tables(self, skip: SkipNamespace | None = None) -> AsyncGenerator[TableName | UnlistedNamespace]:
         return self._catalog.tables(skip)

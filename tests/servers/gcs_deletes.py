@@ -8,10 +8,10 @@ from http import HTTPStatus
 
 from typing_extensions import override
 
-from sfn.store.pool import BODY_LIMIT, Pool, Reply
+from sfn.store.pool import BODY_LIMIT, HttpPool, HttpReply
 
 
-class ConditionalDeletes(Pool):
+class ConditionalDeletes(HttpPool):
     """Connections to fake-gcs-server on which `ifGenerationMatch` of a delete holds, as it does at Google's.
 
     The server does delete a single generation where it is told one. That is no condition and can't take its place:
@@ -21,7 +21,7 @@ class ConditionalDeletes(Pool):
     @override
     async def exchange(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes = b"", most: int = BODY_LIMIT
-    ) -> Reply:
+    ) -> HttpReply:
         if method != "DELETE":
             return await super().exchange(method, url, headers, body, most)
         told = url.replace("ifGenerationMatch=", "generation=")
@@ -32,4 +32,4 @@ class ConditionalDeletes(Pool):
         if object_itself.status == HTTPStatus.NOT_FOUND:
             return reply
         refused = {"error": {"errors": [{"domain": "global", "reason": "conditionNotMet"}], "code": 412}}
-        return Reply(HTTPStatus.PRECONDITION_FAILED, reply.headers, json.dumps(refused).encode())
+        return HttpReply(HTTPStatus.PRECONDITION_FAILED, reply.headers, json.dumps(refused).encode())

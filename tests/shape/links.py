@@ -29,9 +29,7 @@ def broken(root: Path) -> Iterator[str]:
             file, _, anchor = target.partition("#")
             other = (page.parent / file).resolve() if file else page
             where = f"{page.relative_to(root)}: {target}"
-            if not other.exists():
-                yield where
-            elif anchor and other.suffix == ".md" and anchor not in anchors(other):
+            if not other.exists() or (anchor and other.suffix == ".md" and anchor not in anchors(other)):
                 yield where
 
 

@@ -116,5 +116,3 @@ def _references() -> Iterator[str]:
                 said = ast.get_docstring(node)
                 if said is not None and _SEE.fullmatch(said.strip()):
                     yield f"{path.relative_to(PACKAGE)}: {node.name}: {said}"
-
-

@@ -1,7 +1,7 @@
 """Find private words: in identifiers, docstrings, comments and messages of the package, and in its pages.
 
-`docs/glossary.md` lists the terms that replace them. A word is banned where a newcomer has to guess its meaning, or where it
-makes a sentence that has to be read twice.
+`docs/glossary.md` lists the terms that replace them. A word is banned where a newcomer has to guess its meaning, or
+where it makes a sentence that has to be read twice.
 """
 
 import ast
@@ -14,14 +14,49 @@ from pathlib import Path
 from typing import Final
 
 WORDS: Final = (
-    "nobody", "whoever", "anew", "told", "tell", "tells", "hear", "hears", "hearsay", "telling", "tellings", "wish", "wishes", "story",
-    "stories", "heir", "heirs", "whose", "desk", "desks", "shelf", "shelves", "face", "faces", "faced", "custody", "standing",
-)  # fmt: skip
+    "nobody",
+    "whoever",
+    "anew",
+    "told",
+    "tell",
+    "tells",
+    "hear",
+    "hears",
+    "hearsay",
+    "telling",
+    "tellings",
+    "wish",
+    "wishes",
+    "story",
+    "stories",
+    "heir",
+    "heirs",
+    "whose",
+    "desk",
+    "desks",
+    "shelf",
+    "shelves",
+    "face",
+    "faces",
+    "faced",
+    "custody",
+    "standing",
+)
 PHRASES: Final = (
-    r"so many", r"of which", r"be it", r"in earnest", r"by and by", r"be(?:en)? seen to", r"seen through", r"let go", r"gives? leave",
-    r"looked at", r"(?:a|an|the|one|each|every|this|that|no|first|second|next|last|new|our|its) looks?(?! like)", r"looks of",
+    r"so many",
+    r"of which",
+    r"be it",
+    r"in earnest",
+    r"by and by",
+    r"be(?:en)? seen to",
+    r"seen through",
+    r"let go",
+    r"gives? leave",
+    r"looked at",
+    r"(?:an?|the|one|each|every|this|that|no|first|second|next|last|new|our|its) looks?(?! like)",
+    r"looks of",
     r"(?:operators?'|an operator's) orders?",
-)  # fmt: skip
+)
 # In names a word stands alone, so that its sense can't be seen: these are banned there as well.
 IN_NAMES: Final = (*WORDS, "kept", "look", "looks", "looked", "asof")
 

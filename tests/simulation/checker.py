@@ -11,9 +11,9 @@ from typing import Any
 
 from sfn.errors import Malformed, Stale, Unreadable
 from sfn.pointer import hintfile
-from sfn.pointer.naming import MAIN
-from sfn.pointer.site import Site
-from sfn.publish.inventory import pointers
+from sfn.pointer.naming import MAIN_BRANCH
+from sfn.pointer.site import FileLayout
+from sfn.publish.inventory import pointer_files
 from sfn.publish.policy import Policy
 from sfn.reader.files import finish
 from sfn.reader.opening import Opening
@@ -95,7 +95,7 @@ class Checker:
             self.blame("foreign file touched", f"{key} by {writer}")
         if key in self.theirs and new != self.theirs[key]:
             self.blame("foreign hint touched", f"{key} = {new!r} by {writer}")
-        is_pointer = bool(pointers([key]))
+        is_pointer = bool(pointer_files([key]))
         if is_pointer and before and not doc:
             check_deletion(self, key, before)
         if doc:
@@ -111,7 +111,7 @@ class Checker:
         here = key.rpartition("/")[0] + "/"
         for place in sorted(self.places):
             folders = [site.folder for site in self._sites_at(place)]
-            if here in folders or key == hintfile.key(place) or self._points_to(place, here):
+            if here in folders or key == hintfile.key_of(place) or self._points_to(place, here):
                 self.look(place, Cause(asked, (*doc["namespace"], doc["name"]) if doc else None))
 
     def look(self, place: str, cause: Cause = NOTHING) -> None:
@@ -142,31 +142,33 @@ class Checker:
     def documents(self, place: str) -> list[tuple[str, dict[str, Any]]]:
         """All documents of a directory."""
         keys = [key for site in self._sites_at(place) for key in self.files.below(site.folder)]
-        return [(key, self.document(key)) for key in pointers(keys)]
+        return [(key, self.document(key)) for key in pointer_files(keys)]
 
     def commits(self, place: str) -> list[tuple[str, dict[str, Any]]]:
         """The documents of single commits."""
         keys = [key for site in self._sites_at(place) for key in self.files.below(site.folder)]
-        return [(key, self.document(key)) for key in sorted(set(keys) - set(pointers(keys))) if key.endswith(".ver")]
+        return [
+            (key, self.document(key)) for key in sorted(set(keys) - set(pointer_files(keys))) if key.endswith(".ver")
+        ]
 
     def has_stayed(self, table: Table) -> bool:
         """Whether a table with a whole timeline was always at one place, under one name, and never stepped back."""
         uuid, policies = table.uuid, self.policies
         names = sum(uuid in uuids for uuids in self.ranks.names.values())
-        is_whole = len(policies) == 1 and policies[0].keep >= self.ranks.last
+        is_whole = len(policies) == 1 and policies[0].keep_commits >= self.ranks.last
         return is_whole and names == len(self.ranks.places[uuid]) == 1 and not self.ranks.rolled_back[uuid]
 
-    def sites(self, name: TableName, table: Table) -> list[Site]:
+    def sites(self, name: TableName, table: Table) -> list[FileLayout]:
         """Where a table's files may lie."""
-        return list(dict.fromkeys(policy.site(name, table.location) for policy in self.policies))
+        return list(dict.fromkeys(policy.layout(name, table.location) for policy in self.policies))
 
-    def _sites_at(self, place: str) -> list[Site]:
+    def _sites_at(self, place: str) -> list[FileLayout]:
         """One for each folder at a place."""
-        return [Site(place, placement=one) for one in {policy.placement: None for policy in self.policies}]
+        return [FileLayout(place, placement=one) for one in {policy.placement: None for policy in self.policies}]
 
     def hint(self, place: str) -> str | None:
         """What the version hint names, as a metadata location; None for one that is somebody else's."""
-        key = hintfile.key(place)
+        key = hintfile.key_of(place)
         said = self.files.bodies.get(key, b"").decode()
         if key in self.theirs or not said or said.startswith("sfn-withdrawn-"):
             return None
@@ -181,10 +183,10 @@ class Checker:
         pointer = self.hint(place)
         if pointer is None:
             return
-        said = hintfile.stem(pointer) or ""
+        said = hintfile.text_for(pointer) or ""
         docs = [doc for _, doc in self.documents(place) if doc["state"] == "current"]
         if len(self.catalogs) == 1 and not any(
-            said in {hintfile.stem(doc["metadata_file_path"]), *doc.get("hint_was", ())} for doc in docs
+            said in {hintfile.text_for(doc["metadata_file_path"]), *doc.get("hint_was", ())} for doc in docs
         ):
             if self._is_left_over_hint(place, said):
                 self.stated += 1
@@ -234,7 +236,7 @@ class Checker:
         branches = {
             ((*doc["namespace"], doc["name"]), doc["ref"])
             for _, doc in self.documents(place)
-            if doc["state"] == "current" and doc["ref"] != MAIN
+            if doc["state"] == "current" and doc["ref"] != MAIN_BRANCH
         }
         for identifier, ref in sorted(branches):
             found = self.resolve(place, identifier, ref=ref)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sfn.errors import NameTaken
-from sfn.pointer.naming import MAIN
+from sfn.pointer.naming import MAIN_BRANCH
 from sfn.reader.resolve import Resolved
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def check_forwarding(rest: _Rest, place: str, *, is_empty: bool) -> None:
         is_empty: no table lives there.
     """
     tables = {one.table.uuid: one for one in rest.tables}
-    documents = [(key, doc) for key, doc in rest.checker.documents(place) if doc["ref"] == MAIN]
+    documents = [(key, doc) for key, doc in rest.checker.documents(place) if doc["ref"] == MAIN_BRANCH]
     left = [
         doc
         for key, doc in documents

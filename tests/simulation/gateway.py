@@ -50,7 +50,7 @@ class Gateway:
         rng = node.service.rng
         noting = Noting(NAME, on_failure, lambda: f"{rng.getrandbits(64):016x}")
         commits = Commits(noting, node.inbox, self.debts, self._broken, self)
-        matters = node.service.policy.interest.covers
+        matters = node.service.policy.table_filter.covers
         reach = Reach(node.service.truth.name, {}, matters, asks_for_credentials=False)
         self._proxy = Proxy(Wire(node, server), commits, reach, Terms("http://catalog", None, 1 << 20), self)
 

@@ -8,8 +8,8 @@ import math
 from typing import TYPE_CHECKING
 
 from sfn.inbox.letters import Order
-from sfn.pointer.naming import MAIN
-from sfn.publish.inventory import pointers
+from sfn.pointer.naming import MAIN_BRANCH
+from sfn.publish.inventory import pointer_files
 from sfn.words import Hint, Missing, TableName
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ class Losses:
 
     def changed(self, key: str, new: bytes | None) -> None:
         """A service wrote a file: blame it where half of the tables, two or more, are given up by now."""
-        doc = json.loads(new) if self._is_watched and new is not None and pointers([key]) else {}
-        if not doc or doc["state"] != "dropped" or doc["ref"] != MAIN:
+        doc = json.loads(new) if self._is_watched and new is not None and pointer_files([key]) else {}
+        if not doc or doc["state"] != "dropped" or doc["ref"] != MAIN_BRANCH:
             return
         self._given_up.add((*doc["namespace"], doc["name"]))
         gone = len(self._given_up)
@@ -86,4 +86,6 @@ class Losses:
     def _live(self) -> set[tuple[str, ...]]:
         """The names whose leading file is live."""
         docs = [doc for place in self._world.checker.places for _, doc in self._world.checker.documents(place)]
-        return {(*doc["namespace"], doc["name"]) for doc in docs if doc["state"] == "current" and doc["ref"] == MAIN}
+        return {
+            (*doc["namespace"], doc["name"]) for doc in docs if doc["state"] == "current" and doc["ref"] == MAIN_BRANCH
+        }

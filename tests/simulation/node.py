@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import anyio
 
-from sfn.catalog.told import ToldCatalog
+from sfn.catalog.told import EventCatalog
 from sfn.errors import Scope, Transient, Trouble
 from sfn.inbox.bell import Bell
 from sfn.publish.policy import Policy
@@ -157,8 +157,8 @@ class Node:
         self.gateway = service.gateway(self)
         self.stop = anyio.Event()
         store = SimulatedStore(self)
-        told = ToldCatalog(service.truth.name, service.truth.catalog_id, store.part, (LAKE,))
-        source = Source(told if service.policy.told else SimulatedCatalog(self), service.policy)
+        told = EventCatalog(service.truth.name, service.truth.catalog_id, store.read_range, (LAKE,))
+        source = Source(told if service.policy.event_only else SimulatedCatalog(self), service.policy)
         self.worker = Worker(
             Inbox(self.inbox, self.inbox, self.inbox, self.inbox),
             OneSource(service.truth.name, source),
@@ -173,7 +173,7 @@ class Node:
         """What the daemon does: a first sweep for an inbox that never had one, and the worker until it is stopped."""
         if self.gateway is not None:
             self.gateway.open()
-        if not self.service.started and self.service.policy.swept:
+        if not self.service.started and self.service.policy.is_swept:
             await self._put(Hint(CatalogName(self.service.truth.name), sender="start"))
             self.service.started = True
         await self.worker.run(self.stop)

@@ -8,13 +8,13 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
-from sfn.catalog import Skip, Withheld
+from sfn.catalog import SkipNamespace, UnlistedNamespace
 from sfn.errors import Permanent, Scope, Transient, Trouble, Unsure
 from sfn.inbox import Claimed
 from sfn.inbox.letters import RELEASED, Order
 from sfn.inbox.sqlite.ledger import Ledger
-from sfn.store import Gone, Guarantees, Moved
-from sfn.store.denials import DENIED_BY, Denials
+from sfn.store import Deleted, Guarantees, PreconditionFailed
+from sfn.store.denials import ERROR_BY_REACH, PermissionTracker
 from sfn.words import (
     Accepted,
     Answer,
@@ -120,18 +120,18 @@ class SimulatedCatalog:
     def __init__(self, node: Node) -> None:
         self._node, self._truth = node, node.service.truth
 
-    async def load(self, table: TableName, known: str | None, told: Told | None = None) -> Answer:
+    async def load(self, table: TableName, known_etag: str | None, history: Told | None = None) -> Answer:
         found = await self._answer(f"load {table}", lambda at: self._truth.get(table, at))
         if not isinstance(found, Table):
             return found
         etag = hashlib.md5(repr(found).encode(), usedforsecurity=False).hexdigest()
-        return NotModified() if etag == known else Loaded(found, etag)
+        return NotModified() if etag == known_etag else Loaded(found, etag)
 
-    async def listed(self, table: TableName) -> bool:
+    async def is_listed(self, table: TableName) -> bool:
         found = await self._answer(f"listed {table}", lambda at: self._truth.get(table, at))
         return isinstance(found, Table) and self._truth.listed(table) == table
 
-    async def tables(self, skip: Skip | None = None) -> AsyncGenerator[TableName | Withheld]:
+    async def tables(self, skip: SkipNamespace | None = None) -> AsyncGenerator[TableName | UnlistedNamespace]:
         def listing(at: float) -> list[TableName]:
             return [name for name in sorted(self._truth.history) if isinstance(self._truth.get(name, at), Table)]
 
@@ -149,7 +149,7 @@ class SimulatedCatalog:
         for space in await self._answer(f"namespaces {parent}", listing):
             yield space
 
-    async def within(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableName]:
+    async def tables_in(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableName]:
         self._refuse_unlisted()
 
         def listing(at: float) -> list[TableName]:
@@ -179,9 +179,9 @@ class SimulatedStore:
 
     def __init__(self, node: Node) -> None:
         self._node, self._service = node, node.service
-        self._denials = Denials(node.service.loop.time)
+        self._denials = PermissionTracker(node.service.loop.time)
 
-    def at(self, location: str) -> SimulatedStore:
+    def store_for(self, location: str) -> SimulatedStore:
         return self
 
     async def read(self, key: str) -> Held | None:
@@ -190,37 +190,37 @@ class SimulatedStore:
         await self._node.step(f"after read {key}")
         return held
 
-    async def part(self, key: str, start: int, most: int) -> bytes | None:
+    async def read_range(self, key: str, start: int, most: int) -> bytes | None:
         await self._begin("open", key)
         body = self._service.files.bodies.get(key)
         await self._node.step(f"after open {key}")
         return None if body is None else body[start : start + most]
 
-    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
+    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed:
         await self._begin("write", key)
         if self._held(key) != replacing:
             await self._node.step()
-            return Moved()
+            return PreconditionFailed()
         self._service.files.put(key, body, self._service.truth.catalog_id)
         self._service.count("written")
-        self._denials.permitted("write", key)
+        self._denials.note_permitted("write", key)
         await self._node.step(f"after write {key}")
         self._node.maybe_fail(key, Unsure)
         return _held(body)
 
-    async def delete(self, key: str, expected: Held) -> Gone | Moved:
+    async def delete(self, key: str, expected: Held) -> Deleted | PreconditionFailed:
         await self._begin("delete", key)
         held = self._held(key)
         if held is not None:
             if held != expected and self._service.weather.conditional_delete:
                 await self._node.step()
-                return Moved()
+                return PreconditionFailed()
             self._service.files.put(key, None, self._service.truth.catalog_id)
             self._service.count("deleted")
-            self._denials.permitted("delete", key)
+            self._denials.note_permitted("delete", key)
         await self._node.step(f"after delete {key}")
         self._node.maybe_fail(key, Unsure)
-        return Gone()
+        return Deleted()
 
     async def list(self, prefix: str, limit: int) -> list[str]:
         await self._begin("list", prefix)
@@ -228,7 +228,7 @@ class SimulatedStore:
         await self._node.step(f"after list {prefix}")
         return keys
 
-    async def prove(self, key: str) -> Guarantees:
+    async def probe(self, key: str) -> Guarantees:
         return Guarantees(swap=True, conditional_delete=self._service.weather.conditional_delete)
 
     async def _begin(self, verb: str, key: str) -> None:
@@ -242,9 +242,9 @@ class SimulatedStore:
 
     def _denied(self, verb: str, key: str, now: float) -> Trouble:
         """A policy denies it here; as a real store does, it asks where the same was permitted before."""
-        witnesses = self._denials.denied(verb, key)
+        witnesses = self._denials.note_denied(verb, key)
         answers = [not self._service.weather.is_read_only(witness, now) for witness in witnesses]
-        kind, scope = DENIED_BY[self._denials.reach(verb, key, elsewhere=any(answers) if answers else None)]
+        kind, scope = ERROR_BY_REACH[self._denials.judge(verb, key, elsewhere=any(answers) if answers else None)]
         self._service.count(f"denied {scope}")
         return kind(key, scope=scope, expected=f"permission to {verb} here", found="a policy that denies it")
 

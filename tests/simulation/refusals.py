@@ -51,7 +51,7 @@ def check_refusal(
             return
         since = checker.there_since(identifier, place)
         is_known = cause.asked is not None and since is not None and cause.asked - since >= REPLICA_LAG
-        if is_known and cause.by != identifier and not checker.policies[-1].swept:
+        if is_known and cause.by != identifier and not checker.policies[-1].is_swept:
             checker.stated += 1
         elif is_known and not checker.told and len(checker.catalogs) == 1:
             checker.blame_for_now("refused: name", f"{reader} there since {since}: {found}")

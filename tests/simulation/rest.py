@@ -92,7 +92,7 @@ class _Rest:
             self.blame("not one live file", f"{one.name} at {place}: {current}")
             return
         self.check_branches(one, [doc for doc in live if doc["ref"] != "main"], current[0])
-        if checker.policies[-1].naming.has_commits:
+        if checker.policies[-1].naming.has_commit_files:
             self.check_commits(one, current[0])
         if (current[0]["metadata_file_path"], current[0]["guid"]) != (one.table.metadata_location, one.table.uuid):
             self.blame("stale", f"{one.name}: {current[0]['metadata_file_path']} not {one.table.metadata_location}")
@@ -103,7 +103,7 @@ class _Rest:
             self.blame("a reader by name is wrong", f"{one.name} at {place}: {found}")
 
     def check_branches(self, one: Resting, branches: list[dict[str, Any]], lead: dict[str, Any]) -> None:
-        wanted = sorted(self.checker.policies[-1].refs(one.table))
+        wanted = sorted(self.checker.policies[-1].branch_heads(one.table))
         found = sorted(doc["ref"] for doc in branches)
         # What other settings left is found at the next look, at most a refresh away.
         is_left_over = self.when == "rest" and len(self.checker.policies) > 1 and set(found) > set(wanted)
@@ -138,7 +138,7 @@ class _Rest:
 
     def place_of(self, one: Resting) -> str:
         """Where its files lie by now."""
-        return self.checker.policies[-1].site(one.name, one.table.location).location
+        return self.checker.policies[-1].layout(one.name, one.table.location).location
 
     def check_hint(self, place: str, here: list[Resting]) -> None:
         pointer = self.checker.hint(place)
@@ -160,8 +160,8 @@ class _Rest:
         unheard = pointer is None and not self.one_catalog and self.when == "rest"
         if foreign or unheard:
             return
-        is_theirs = hintfile.key(place) in self.checker.theirs
-        has_hint = self.checker.policies[-1].site(one.name, place).has_hint and not is_theirs
+        is_theirs = hintfile.key_of(place) in self.checker.theirs
+        has_hint = self.checker.policies[-1].layout(one.name, place).has_version_hint and not is_theirs
         if inside and has_hint and pointer != one.table.metadata_location:
             self.blame("hint stale", f"{place} {pointer} not {one.table.metadata_location}")
         if not inside and pointer is not None:

@@ -99,7 +99,7 @@ class Stage:
         begun = first_version(self.world.rng, place, self.world.time)
         pointers = [f"{place}/metadata/v{number}.metadata.json" for number in range(1, version + 1)]
         table = replace(begun, metadata_location=pointers[-1], metadata_log=tuple(pointers[:-1]))
-        key = hintfile.key(place)
+        key = hintfile.key_of(place)
         self.world.checker.theirs[key] = str(version).encode()
         self.world.files.lay(key, self.world.checker.theirs[key])
         self.world.set(0, named(name), table)

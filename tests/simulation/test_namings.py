@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import json
 
-from sfn.pointer.naming import ORDINAL, UUID, Whose
-from sfn.pointer.site import Placement, Site
+from sfn.pointer.naming import ORDINAL, UUID, FileOwner
+from sfn.pointer.site import FileLayout, Placement
 from sfn.words import TableName
 from tests.simulation.script import PLACE, Asleep, Stage, named
 from tests.simulation.setting import Setting
@@ -18,7 +18,7 @@ COMMITS = Setting(policies=({"naming": ORDINAL},))
 BY_UUID = Setting(policies=({"naming": UUID},))
 BELOW_ROOT = Setting(policies=({"naming": UUID, "placement": Placement.ROOT, "root": "s3://lake/sfn"},))
 BRANCHED = Setting(policies=({"branches": ("main", "r-*")},))
-HEAD = Site(PLACE, ORDINAL).keys(Whose(("n",), "a"))[0]
+HEAD = FileLayout(PLACE, ORDINAL).keys(FileOwner(("n",), "a"))[0]
 
 
 def test_a_head_is_written_and_before_the_files_of_commits() -> None:
@@ -98,7 +98,7 @@ def test_a_purge_leaves_no_file() -> None:
 def test_two_identifiers_with_one_plain_name_each_have_a_file() -> None:
     """Created at the same moment, by two processes: who comes second finds out when it writes."""
     names = [TableName("cat0", ("a_b",), "c"), TableName("cat0", ("a",), "b_c")]
-    plain = Site(PLACE).keys(Whose(("a_b",), "c"))[0]
+    plain = FileLayout(PLACE).keys(FileOwner(("a_b",), "c"))[0]
     stage = Stage(setting=Setting(shared=True))
 
     async def act() -> None:
@@ -118,7 +118,7 @@ def test_two_identifiers_with_one_plain_name_each_have_a_file() -> None:
 def test_branches_end_before_what_leads_them() -> None:
     """Else nobody would know of a branch that was left behind."""
     stage = Stage(setting=BRANCHED)
-    lead = Site(PLACE).keys(Whose(("n",), "a"))[0]
+    lead = FileLayout(PLACE).keys(FileOwner(("n",), "a"))[0]
 
     async def act() -> None:
         stage.create("a")
@@ -160,7 +160,7 @@ def test_a_file_by_uuid_is_taken_over_only_from_who_lost_the_table() -> None:
         stage.world.set(0, named("b"), table)
         await stage.hint("b")
         await asyncio.sleep(60)
-        file = Site(PLACE, UUID).keys(Whose((), "", table.uuid))[0]
+        file = FileLayout(PLACE, UUID).keys(FileOwner((), "", table.uuid))[0]
         assert json.loads(stage.world.files.bodies[file])["name"] == "a"
         stage.drop("b")
         await stage.hint("b", drop=True)
@@ -178,7 +178,7 @@ def test_of_two_files_by_uuid_the_older_one_loses_the_name_at_once() -> None:
         await asyncio.sleep(20)
         stage.drop("a")
         second = stage.create("a")
-        file = Site(PLACE, UUID).keys(Whose((), "", second.uuid))[0]
+        file = FileLayout(PLACE, UUID).keys(FileOwner((), "", second.uuid))[0]
         slow = stage.hold(f"after write {file}")
         await stage.hint("a")
         await slow.reached.wait()

@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from sfn.pointer.naming import ORDINAL, Whose
-from sfn.pointer.site import Site
+from sfn.pointer.naming import ORDINAL, FileOwner
+from sfn.pointer.site import FileLayout
 from tests.simulation.script import ELSEWHERE, PLACE, Asleep, Stage, named
 from tests.simulation.setting import Setting
 
@@ -173,7 +173,7 @@ def test_a_late_delete_meets_what_came_in_the_tombstones_place() -> None:
 def test_a_head_never_goes_back_whoever_wakes() -> None:
     """Rule 4: who slept between read and swap while many commits passed, some of them as one, writes nothing."""
     stage = Stage(setting=Setting(policies=({"naming": ORDINAL},)))
-    head = Site(PLACE, ORDINAL).keys(Whose(("n",), "a"))[0]
+    head = FileLayout(PLACE, ORDINAL).keys(FileOwner(("n",), "a"))[0]
 
     async def act() -> None:
         stage.create("a")

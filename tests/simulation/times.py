@@ -30,9 +30,9 @@ def policy_of(truth: CatalogTruth, *, told: bool, files: Mapping[str, Any]) -> P
         refresh_after=timedelta(seconds=1000),
         min_publish_interval=timedelta(seconds=1),
         sweep_every=timedelta(seconds=120),
-        swept=not told,
-        told=told,
-        keep_for=timedelta(0),
+        is_swept=not told,
+        event_only=told,
+        keep_commits_for=timedelta(0),
     )
     return replace(usual, **files)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass, field, replace
 
-from sfn.store.denials import SETTLED
+from sfn.store.denials import PROPAGATION_SECONDS
 from tests.simulation.setting import Setting
 
 
@@ -50,7 +50,7 @@ class Weather:
     def is_read_only(self, key: str, now: float) -> bool:
         """Whether a file may not be written or deleted now."""
         folder = key.rpartition("/")[0]
-        late = zlib.crc32(folder.encode()) / 2**32 * 0.9 * SETTLED
+        late = zlib.crc32(folder.encode()) / 2**32 * 0.9 * PROPAGATION_SECONDS
         return any(start + late <= now < end + late for start, end in self.read_only)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from sfn.pointer.naming import MAIN, commit_of
+from sfn.pointer.naming import MAIN_BRANCH, commit_ordinal
 
 if TYPE_CHECKING:
     from tests.simulation.checker import Checker
@@ -20,13 +20,13 @@ def check_written(checker: Checker, key: str, doc: dict[str, Any], before: dict[
         before: what was there; empty if nothing was.
     """
     _check_head(checker, key, doc)
-    if commit_of(key) is not None:
+    if commit_ordinal(key) is not None:
         _check_commit(checker, key, doc)
         return
     _check_forwarding(checker, key, doc, before)
     if doc["state"] != before.get("state"):
         _note_unheard_of(checker, key, doc)
-    if doc["state"] == "current" and doc["ref"] != MAIN:
+    if doc["state"] == "current" and doc["ref"] != MAIN_BRANCH:
         _check_lead(checker, key, doc)
 
 
@@ -47,7 +47,7 @@ def _note_unheard_of(checker: Checker, key: str, doc: dict[str, Any]) -> None:
 def _check_head(checker: Checker, key: str, doc: dict[str, Any]) -> None:
     """A document speaks of its branch as its metadata file does."""
     heads = checker.ranks.heads.get(doc["metadata_file_path"], {doc["ref"]: doc["snapshot_id"]})
-    is_rebuilt = commit_of(key) is not None and doc["snapshot_id"] is None
+    is_rebuilt = commit_ordinal(key) is not None and doc["snapshot_id"] is None
     if doc["state"] == "current" and not is_rebuilt and heads.get(doc["ref"], -1) != doc["snapshot_id"]:
         checker.blame("lie: branch", f"{key} {doc['ref']} at {doc['snapshot_id']}, not {heads}")
 
@@ -69,8 +69,8 @@ def _check_lead(checker: Checker, key: str, doc: dict[str, Any]) -> None:
     leads = [
         lead
         for other in checker.files.below(folder)
-        if other.endswith(".ver") and commit_of(other) is None
-        if (lead := checker.document(other))["ref"] == MAIN and lead["state"] == "current"
+        if other.endswith(".ver") and commit_ordinal(other) is None
+        if (lead := checker.document(other))["ref"] == MAIN_BRANCH and lead["state"] == "current"
         if [lead[part] for part in ("namespace", "name", "guid")] == whose
     ]
     newest = max((max(had.get(lead["metadata_file_path"], [0])) for lead in leads), default=0)

@@ -8,9 +8,9 @@ from pathlib import Path
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from sfn.pointer.document import Document, State, render
+from sfn.pointer.document import Document, DocumentState, render
 from sfn.pointer.location import canonical
-from sfn.pointer.naming import IDENTIFIER, ORDINAL, Naming, Whose
+from sfn.pointer.naming import IDENTIFIER, ORDINAL, FileOwner, Naming
 from tests.unit.directory import Directory
 
 
@@ -36,7 +36,7 @@ def beside(table: Table, identifier: str, naming: Naming = IDENTIFIER, late: int
     place.sfn_file(identifier).write_bytes(render(doc))
     if naming is ORDINAL:
         *namespace, name = identifier.split(".")
-        file = place.folder / ORDINAL.commit_names(Whose(tuple(namespace), name), doc.ordinal)[0]
+        file = place.folder / ORDINAL.commit_file_names(FileOwner(tuple(namespace), name), doc.ordinal)[0]
         file.write_bytes(render(doc))
     return str(path)
 
@@ -44,11 +44,13 @@ def beside(table: Table, identifier: str, naming: Naming = IDENTIFIER, late: int
 def dropped(table: Table, identifier: str, naming: Naming = IDENTIFIER) -> None:
     """Write what the service leaves of a dropped table."""
     place = Directory(Path(canonical(table.location()).removeprefix("file://")), naming=naming)
-    doc = _document(place, table, identifier, state=State.DROPPED)
+    doc = _document(place, table, identifier, state=DocumentState.DROPPED)
     place.sfn_file(identifier).write_bytes(render(doc))
 
 
-def _document(place: Directory, table: Table, identifier: str, state: State = State.CURRENT) -> Document:
+def _document(
+    place: Directory, table: Table, identifier: str, state: DocumentState = DocumentState.CURRENT
+) -> Document:
     metadata = table.metadata
     return place.document(
         identifier,

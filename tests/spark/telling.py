@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sfn.alone import Beside
+from sfn.alone import EmbeddedFacade
 from sfn.errors import SfnError
-from sfn.wiring.facades import Folders
+from sfn.wiring.facades import FacadeFolders
 
 URI, TOKEN = "spark.sfn.facade.uri", "spark.sfn.facade.token"
 
@@ -33,9 +33,9 @@ def told(spark: SparkSession, options: Mapping[str, str]) -> Iterator[None]:
 
 
 @contextmanager
-def elsewhere(spark: SparkSession, directory: str) -> Iterator[Beside]:
+def elsewhere(spark: SparkSession, directory: str) -> Iterator[EmbeddedFacade]:
     """A session that has a facade which is not the driver's own, over a table's directory and those beside it."""
-    facade = Beside(Folders([f"file://{Path(directory).parent}"]))
+    facade = EmbeddedFacade(FacadeFolders([f"file://{Path(directory).parent}"]))
     try:
         with told(spark, {URI: facade.url, TOKEN: facade.token}):
             yield facade

@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from sfn.cli import app as sfn
 from sfn.settings import load
 from sfn.spark.audit.__main__ import app
-from sfn.wiring.looking import looking
+from sfn.wiring.looking import open_read_only
 from tests.bench import many, servers
 from tests.bench.many import Many
 from tests.bench.servers import CATALOG, Setting
@@ -46,7 +46,7 @@ def typed(*words: object) -> Result:
 
 async def whose(configuration: Path) -> str:
     """The `catalog_id` of the configured catalog."""
-    async with looking(load(configuration, {})) as parts:
+    async with open_read_only(load(configuration, {})) as parts:
         return await parts.catalogs[CATALOG].identity()
 
 

@@ -11,9 +11,9 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from sfn.alone import Beside
+from sfn.alone import EmbeddedFacade
 from sfn.demo.fixture import RestCatalogServer
-from sfn.wiring.facades import Folders
+from sfn.wiring.facades import FacadeFolders
 from tests.spark.beside import published
 
 TABLE = "reading.orders"
@@ -58,7 +58,7 @@ def fixture_directory(spark: SparkSession, catalog: RestCatalogServer) -> str:
 def fixture_facade(spark: SparkSession, directory: str) -> Iterator[str]:
     """The name that Spark knows the facade by."""
     root = str(Path(directory).parents[1])
-    facade = Beside(Folders([f"file://{root}"]))
+    facade = EmbeddedFacade(FacadeFolders([f"file://{root}"]))
     for key, value in (_CATALOG | {".uri": facade.url, ".token": facade.token}).items():
         spark.conf.set(f"spark.sql.catalog.sfn{key}", value)
     yield "sfn"

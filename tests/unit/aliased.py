@@ -10,8 +10,8 @@ from typing import Any
 from typing_extensions import override
 
 from sfn.errors import Scope, Transient
-from sfn.pointer.location import below
-from sfn.store import Gone, Guarantees, Moved, PointerStore
+from sfn.pointer.location import is_below
+from sfn.store import Deleted, Guarantees, ObjectStore, PreconditionFailed
 from sfn.words import Held
 from tests.unit.publishing import CountingStore
 
@@ -28,7 +28,7 @@ class Names:
 
     def real(self, key: str) -> str:
         """A key by the directory's own name."""
-        name = max((name for name in self._names if below(key, name)), key=len, default=None)
+        name = max((name for name in self._names if is_below(key, name)), key=len, default=None)
         return key if name is None else self._names[name] + key.removeprefix(name)
 
     def are_one(self, key: str, other: str) -> bool:
@@ -49,15 +49,15 @@ class AliasedStore(CountingStore):
         return await super().read(self._names.real(key))
 
     @override
-    async def part(self, key: str, start: int, most: int) -> bytes | None:
-        return await super().part(self._names.real(key), start, most)
+    async def read_range(self, key: str, start: int, most: int) -> bytes | None:
+        return await super().read_range(self._names.real(key), start, most)
 
     @override
-    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
+    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed:
         return await super().write(self._names.real(key), body, replacing)
 
     @override
-    async def delete(self, key: str, expected: Held) -> Gone | Moved:
+    async def delete(self, key: str, expected: Held) -> Deleted | PreconditionFailed:
         return await super().delete(self._names.real(key), expected)
 
     @override
@@ -94,7 +94,7 @@ class Guarded(CountingStore):
         fails_after: so many changes later one is made, and an error raised; None for never.
     """
 
-    def __init__(self, inner: PointerStore, names: Names, is_right: Callable[[str, dict[str, Any]], bool]) -> None:
+    def __init__(self, inner: ObjectStore, names: Names, is_right: Callable[[str, dict[str, Any]], bool]) -> None:
         super().__init__()
         self._inner, self._names, self._is_right = inner, names, is_right
         self.harm: list[Harm] = []
@@ -105,19 +105,19 @@ class Guarded(CountingStore):
         return await self._inner.read(key)
 
     @override
-    async def part(self, key: str, start: int, most: int) -> bytes | None:
-        return await self._inner.part(key, start, most)
+    async def read_range(self, key: str, start: int, most: int) -> bytes | None:
+        return await self._inner.read_range(key, start, most)
 
     @override
     async def list(self, prefix: str, limit: int) -> list[str]:
         return await self._inner.list(prefix, limit)
 
     @override
-    async def prove(self, key: str) -> Guarantees:
-        return await self._inner.prove(key)
+    async def probe(self, key: str) -> Guarantees:
+        return await self._inner.probe(key)
 
     @override
-    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
+    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed:
         held = await self._inner.write(key, body, replacing)
         if isinstance(held, Held):
             self._watch(key, replacing, body)
@@ -125,9 +125,9 @@ class Guarded(CountingStore):
         return held
 
     @override
-    async def delete(self, key: str, expected: Held) -> Gone | Moved:
+    async def delete(self, key: str, expected: Held) -> Deleted | PreconditionFailed:
         gone = await self._inner.delete(key, expected)
-        if isinstance(gone, Gone):
+        if isinstance(gone, Deleted):
             self._watch(key, expected, None)
             self._fail(key)
         return gone

@@ -14,9 +14,9 @@ import pytest
 from aiohttp import web
 from multidict import CIMultiDictProxy
 
-from sfn.store.azure import AccountKey, AzureObjects, AzureTerms, Identity
-from sfn.store.objects import Refused
-from sfn.store.pool import Pool
+from sfn.store.azure import AccountKey, AzureClient, AzureIdentity, AzureOptions
+from sfn.store.objects import RequestFailed
+from sfn.store.pool import HttpPool
 
 HOME = "abfss://lake@acct.dfs.core.windows.net/"
 KEY = f"{HOME}sales/metadata/_sfn/orders.ver"
@@ -123,11 +123,11 @@ async def running(certificate: ssl.SSLContext | None = None) -> AsyncGenerator[S
 
 @asynccontextmanager
 async def asking(
-    server: Server, identity: Identity | None = SOMEBODY, *, ca_file: Path | None = None, limit: float = 5.0
-) -> AsyncGenerator[AzureObjects]:
+    server: Server, identity: AzureIdentity | None = SOMEBODY, *, ca_file: Path | None = None, limit: float = 5.0
+) -> AsyncGenerator[AzureClient]:
     """The adapter's requests to a server."""
-    pool = Pool(ca_file, limit=limit)
-    objects = AzureObjects(AzureTerms(identity=identity, endpoint=server.url), pool)
+    pool = HttpPool(ca_file, limit=limit)
+    objects = AzureClient(AzureOptions(identity=identity, endpoint=server.url), pool)
     try:
         yield objects
     finally:
@@ -135,8 +135,8 @@ async def asking(
         await pool.close()
 
 
-async def refusal(verb: Awaitable[object]) -> Refused:
+async def refusal(verb: Awaitable[object]) -> RequestFailed:
     """What a request is refused with."""
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RequestFailed) as refused:
         await verb
     return refused.value

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from sfn.pointer import document
-from sfn.pointer.document import Document, Link, State
-from sfn.pointer.naming import IDENTIFIER, ORDINAL, Naming, Whose
+from sfn.pointer.document import Document, DocumentState, Link
+from sfn.pointer.naming import IDENTIFIER, ORDINAL, FileOwner, Naming
 
 UUID = "9c12d441-03fe-4693-9a96-a0705ddf69c1"
 OTHER_UUID = "00000000-03fe-4693-9a96-a0705ddf69c1"
@@ -71,7 +71,7 @@ class Directory:
     ) -> Path:
         """Where a table's SFN file lies."""
         *namespace, name = identifier.split(".")
-        return self.folder / self.naming.names(Whose(tuple(namespace), name, guid), ref)[-1 if strict else 0]
+        return self.folder / self.naming.file_names(FileOwner(tuple(namespace), name, guid), ref)[-1 if strict else 0]
 
     def write(self, identifier: str = "sales.orders", *, strict: bool = False, **more: Any) -> Path:  # noqa: ANN401
         """Write a table's SFN file."""
@@ -86,7 +86,7 @@ class Directory:
         metadata = self.metadata(f"{minutes:05d}-a.metadata.json", uuid=more.get("guid", UUID))
         ordinal = FIRST_ORDINAL + 60_000 * minutes
         doc = self.document(identifier, minutes=minutes, ordinal=ordinal, metadata_file_path=f"file:{metadata}", **more)
-        file = self.folder / ORDINAL.commit_names(Whose(tuple(namespace), name), ordinal)[0]
+        file = self.folder / ORDINAL.commit_file_names(FileOwner(tuple(namespace), name), ordinal)[0]
         file.write_bytes(document.render(doc))
         return file
 
@@ -103,4 +103,4 @@ class Directory:
 
     def renamed(self, old: str, new: str, **more: Any) -> Path:  # noqa: ANN401
         """Write the SFN file that a rename leaves."""
-        return self.write(old, state=State.RENAMED, moved_to=self.link(new), **more)
+        return self.write(old, state=DocumentState.RENAMED, moved_to=self.link(new), **more)

@@ -12,9 +12,9 @@ from aiohttp import web
 from multidict import CIMultiDictProxy
 
 from sfn.google import Identity
-from sfn.store.gcs import GcsObjects, GcsTerms
-from sfn.store.objects import Refused
-from sfn.store.pool import Pool
+from sfn.store.gcs import GcsClient, GcsOptions
+from sfn.store.objects import RequestFailed
+from sfn.store.pool import HttpPool
 from tests.unit.rest_server import served
 
 KEY = "gs://lake/sales/metadata/_sfn/orders.ver"
@@ -106,18 +106,18 @@ async def asking(
     *,
     billing_project: str | None = None,
     pauses: Sequence[float] = (),
-) -> AsyncGenerator[GcsObjects]:
+) -> AsyncGenerator[GcsClient]:
     """The adapter's requests to a server."""
-    pool = Pool(limit=5.0)
-    terms = GcsTerms(identity=identity, endpoint=server.url, billing_project=billing_project)
+    pool = HttpPool(limit=5.0)
+    terms = GcsOptions(identity=identity, endpoint=server.url, billing_project=billing_project)
     try:
-        yield GcsObjects(terms, pool, pauses=pauses)
+        yield GcsClient(terms, pool, pauses=pauses)
     finally:
         await pool.close()
 
 
-async def refusal(verb: Awaitable[object]) -> Refused:
+async def refusal(verb: Awaitable[object]) -> RequestFailed:
     """What a request is refused with."""
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RequestFailed) as refused:
         await verb
     return refused.value

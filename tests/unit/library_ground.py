@@ -15,7 +15,7 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
 from typing_extensions import override
 
-from sfn.catalog.library import LibraryCatalog, LibrarySettings
+from sfn.catalog.library import PyIcebergCatalog, PyIcebergSettings
 from sfn.errors import Trouble
 from sfn.words import TableName
 from tests.promises.sql_world import SCHEMA, identifier
@@ -81,9 +81,9 @@ class Planned(NoopCatalog):
 
 
 @asynccontextmanager
-async def opening(properties: Mapping[str, str], **settings: Any) -> AsyncGenerator[LibraryCatalog]:  # noqa: ANN401 - a setting's
+async def opening(properties: Mapping[str, str], **settings: Any) -> AsyncGenerator[PyIcebergCatalog]:  # noqa: ANN401 - a setting's
     """An adapter called `lake`."""
-    catalog = LibraryCatalog(LibrarySettings(name="lake", properties=properties, **settings))
+    catalog = PyIcebergCatalog(PyIcebergSettings(name="lake", properties=properties, **settings))
     try:
         yield catalog
     finally:
@@ -91,7 +91,7 @@ async def opening(properties: Mapping[str, str], **settings: Any) -> AsyncGenera
 
 
 @asynccontextmanager
-async def planned(plan: Plan, **settings: Any) -> AsyncGenerator[LibraryCatalog]:  # noqa: ANN401 - a setting's
+async def planned(plan: Plan, **settings: Any) -> AsyncGenerator[PyIcebergCatalog]:  # noqa: ANN401 - a setting's
     """An adapter to a catalog that does what a test says."""
     name = f"plan {id(plan)}"
     Planned.plans[name] = plan
@@ -103,7 +103,7 @@ async def planned(plan: Plan, **settings: Any) -> AsyncGenerator[LibraryCatalog]
         del Planned.plans[name]
 
 
-async def trouble_of(catalog: LibraryCatalog, table: TableName = ORDERS, known: str | None = None) -> Trouble:
+async def trouble_of(catalog: PyIcebergCatalog, table: TableName = ORDERS, known: str | None = None) -> Trouble:
     """What a load raises: without a secret, on one line, and without the error that led to it."""
     with pytest.raises(Trouble) as caught:
         await catalog.load(table, known)

@@ -15,8 +15,8 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.typedef import Record
 
 from sfn.pointer.document import Document, render
-from sfn.pointer.naming import Whose
-from sfn.pointer.site import Site
+from sfn.pointer.naming import FileOwner
+from sfn.pointer.site import FileLayout
 from tests.unit.directory import FIRST_ORDINAL, WRITTEN_AT
 
 ODD: Final = (
@@ -81,7 +81,7 @@ def odd_table(
         written_at=WRITTEN_AT,
         snapshot_id=table.metadata.current_snapshot_id,
     )
-    put(Site(location).keys(Whose(("n",), "t"))[0], render(document))
+    put(FileLayout(location).keys(FileOwner(("n",), "t"))[0], render(document))
     assert json.loads(table.metadata.model_dump_json())["snapshots"][0]["manifest-list"].startswith(
         f"{metadata}/{below}/"
     )

@@ -15,12 +15,12 @@ from sfn.catalog.spelling import Spellings
 from sfn.errors import Scope, Transient
 from sfn.inbox.memory import MemoryInbox
 from sfn.pointer import hintfile
-from sfn.pointer.naming import Whose
-from sfn.pointer.site import Site
+from sfn.pointer.naming import FileOwner
+from sfn.pointer.site import FileLayout
 from sfn.publish.learning import Ports
 from sfn.publish.policy import Policy
 from sfn.publish.protocol import publish
-from sfn.store import Moved
+from sfn.store import PreconditionFailed
 from sfn.store.memory import MemoryStore
 from sfn.words import Answer, Claim, Held, Hint, Missing, Outcome, Slots, TableName, Told
 from tests.promises.inboxes import TERMS, HandClock
@@ -42,7 +42,7 @@ A, B = named("a"), named("b")
 
 def key_of(table: TableName, location: str = AT) -> str:
     """Where the file of a table is that lives at a location."""
-    return Site(location).keys(Whose(table.namespace, table.name))[0]
+    return FileLayout(location).keys(FileOwner(table.namespace, table.name))[0]
 
 
 class CountingCatalog(MemoryCatalog):
@@ -61,13 +61,13 @@ class CountingCatalog(MemoryCatalog):
     unlisted: frozenset[TableName] = frozenset()
 
     @override
-    async def listed(self, table: TableName) -> bool:
-        return table not in self.unlisted and await super().listed(table)
+    async def is_listed(self, table: TableName) -> bool:
+        return table not in self.unlisted and await super().is_listed(table)
 
     @override
-    async def within(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableName]:
+    async def tables_in(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableName]:
         self.listings += 1
-        async for name in super().within(namespace):
+        async for name in super().tables_in(namespace):
             if name not in self.listing_hides:
                 yield name
 
@@ -78,9 +78,9 @@ class CountingCatalog(MemoryCatalog):
             yield space
 
     @override
-    async def load(self, table: TableName, known: str | None, told: Told | None = None) -> Answer:
+    async def load(self, table: TableName, known_etag: str | None, history: Told | None = None) -> Answer:
         self.loads += 1
-        return Missing() if table in self.hidden else await super().load(table, known)
+        return Missing() if table in self.hidden else await super().load(table, known_etag)
 
 
 class CountingStore(MemoryStore):
@@ -88,7 +88,7 @@ class CountingStore(MemoryStore):
 
     reads = 0
 
-    def at(self, _location: str) -> CountingStore:
+    def store_for(self, _location: str) -> CountingStore:
         return self
 
     @override
@@ -103,7 +103,7 @@ class TornStore(CountingStore):
     torn = False
 
     @override
-    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
+    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed:
         held = await super().write(key, body, replacing)
         if self.torn:
             raise Transient(key, scope=Scope.TABLE, expected="an answer", found="none")
@@ -120,7 +120,7 @@ class FailingStore(CountingStore):
     broken = ""
 
     @override
-    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
+    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed:
         if key == self.broken:
             raise Transient(key, scope=Scope.TABLE, expected="an answer", found="none")
         return await super().write(key, body, replacing)
@@ -134,8 +134,8 @@ class HintsNoted(CountingStore):
         self.files, self.hints = files, dict[str, bytes | None]()
 
     @override
-    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
-        self.hints[key] = self.files.get(hintfile.key(AT))
+    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed:
+        self.hints[key] = self.files.get(hintfile.key_of(AT))
         return await super().write(key, body, replacing)
 
 
@@ -151,7 +151,7 @@ class Line:
         self.clock = HandClock()
         self.catalog, self.store = CountingCatalog("prod"), CountingStore()
         self.inbox = MemoryInbox(replace(TERMS, max_drops={"prod": 1000}), self.clock)
-        self.policy = policy or Policy("c1", replica_lag=LAG, swept=False)
+        self.policy = policy or Policy("c1", replica_lag=LAG, is_swept=False)
         self.outcomes: list[Outcome] = []
         self.spellings = Spellings(self.catalog, self.clock)
         self.catalog.create_namespace("n")
@@ -195,4 +195,4 @@ class Line:
 
     def hint(self, location: str = AT) -> bytes | None:
         """What the version hint says."""
-        return self.store.files.get(hintfile.key(location))
+        return self.store.files.get(hintfile.key_of(location))

@@ -8,7 +8,7 @@ from dataclasses import replace
 import anyio
 from typing_extensions import override
 
-from sfn.catalog import Skip, Withheld
+from sfn.catalog import SkipNamespace, UnlistedNamespace
 from sfn.catalog.memory import MemoryCatalog
 from sfn.errors import Scope, Transient
 from sfn.inbox.memory import MemoryInbox
@@ -58,20 +58,20 @@ class Slow(MemoryCatalog):
         self.before_load: Callable[[], object] = lambda: None
 
     @override
-    async def load(self, table: TableName, known: str | None, told: Told | None = None) -> Answer:
+    async def load(self, table: TableName, known_etag: str | None, history: Told | None = None) -> Answer:
         await anyio.sleep(0.003)
         self.before_load()
         self.fails_after -= 1
         if self.fails_with is not None and self.fails_after < 0:
             raise self.fails_with
-        return Missing() if table in self.lost else await super().load(table, known)
+        return Missing() if table in self.lost else await super().load(table, known_etag)
 
     @override
-    async def tables(self, skip: Skip | None = None) -> AsyncGenerator[TableName | Withheld]:
+    async def tables(self, skip: SkipNamespace | None = None) -> AsyncGenerator[TableName | UnlistedNamespace]:
         async for found in super().tables(skip):
             yield found
         if self.torn is not None:
-            yield Withheld(self.torn, "the second page may not be seen")
+            yield UnlistedNamespace(self.torn, "the second page may not be seen")
 
 
 class Noting(MemoryInbox):

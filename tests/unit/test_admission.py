@@ -9,7 +9,7 @@ import pytest
 from sfn.clock import SystemClock
 from sfn.dialects import Sender
 from sfn.errors import Broken
-from sfn.wiring.admission import admission
+from sfn.wiring.admission import build_access_control
 from tests.unit.settings_ground import CATALOG, Ground
 
 SECRET = "s3cret-of-two"  # noqa: S105 - it opens nothing
@@ -31,7 +31,7 @@ def test_senders_and_operators_are_known_by_named_tokens_and_those_of_files(grou
     text = (
         f"{CATALOG}[senders.etl]\nsecrets = {{ main = 'd' }}\nsecrets_file = '{etl}'\n[admin]\ntoken_file = '{admin}'"
     )
-    admitted = admission(ground.load(text), SystemClock())
+    admitted = build_access_control(ground.load(text), SystemClock())
     assert admitted.operators is not None
     for token in ("a", "b", "d"):
         assert admitted.senders.verify(f"Bearer {token}".encode()) == Sender("etl", {"prod": "prod"})
@@ -41,13 +41,13 @@ def test_senders_and_operators_are_known_by_named_tokens_and_those_of_files(grou
 
 
 def test_without_senders_everybody_may_send_and_nobody_may_operate(ground: Ground) -> None:
-    admitted = admission(ground.load(CATALOG), SystemClock())
+    admitted = build_access_control(ground.load(CATALOG), SystemClock())
     assert admitted.senders.verify(None) == Sender("anonymous", {"prod": "prod"})
     assert admitted.operators is None
 
 
 def test_without_senders_operators_are_still_known_by_their_token(ground: Ground) -> None:
-    admitted = admission(ground.load(f"{CATALOG}[admin]\ntoken = 'op'"), SystemClock())
+    admitted = build_access_control(ground.load(f"{CATALOG}[admin]\ntoken = 'op'"), SystemClock())
     assert admitted.operators is not None
     assert admitted.operators.admit(b"Bearer op", None)
     assert not admitted.operators.admit(None, None)
@@ -58,7 +58,7 @@ def test_a_token_that_two_files_share_is_refused_with_both_places(ground: Ground
     mine, theirs = written(tmp_path, "mine", "x", SECRET), written(tmp_path, "theirs", SECRET)
     settings = ground.load(f"{CATALOG}[senders.a]\nsecrets_file = '{mine}'\n{other.format(theirs)}")
     with pytest.raises(Broken) as caught:
-        admission(settings, SystemClock())
+        build_access_control(settings, SystemClock())
     party = "admin" if "admin" in other else "senders.b"
     assert caught.value.where == f"senders.a ({mine}:2) and {party} ({theirs}:1)"
     assert SECRET not in str(caught.value)
@@ -66,5 +66,5 @@ def test_a_token_that_two_files_share_is_refused_with_both_places(ground: Ground
 
 def test_a_sender_may_be_pinned_to_a_dialect(ground: Ground) -> None:
     text = "[senders.etl]\ndialect = 'glue'\nsecrets = { main = 'd' }\ncatalogs = { '1/eu' = 'prod' }"
-    sender = admission(ground.load(CATALOG + text), SystemClock()).senders.verify(b"Bearer d")
+    sender = build_access_control(ground.load(CATALOG + text), SystemClock()).senders.verify(b"Bearer d")
     assert sender == Sender("etl", {"1/eu": "prod"}, "glue")

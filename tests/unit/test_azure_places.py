@@ -8,16 +8,16 @@ from sfn.errors import SfnError
 from sfn.store.azure import (
     AccessToken,
     AccountKey,
-    Application,
-    AzureObjects,
-    AzureTerms,
-    Chain,
+    AzureClient,
+    AzureOptions,
+    DefaultCredentialChain,
+    EntraApplication,
     SharedSignature,
-    connected,
+    options_from_connection_string,
 )
-from sfn.store.azure.places import place_of
-from sfn.store.objects import Kind, Refused
-from sfn.store.pool import Pool
+from sfn.store.azure.places import blob_address
+from sfn.store.objects import ErrorKind, RequestFailed
+from sfn.store.pool import HttpPool
 from tests.unit.azure_server import PRIVATE, refusal
 
 URLS = {
@@ -41,19 +41,19 @@ STRANGE = [
 ]
 KEYED = f"AccountName=acct;AccountKey={PRIVATE}"
 CONNECTIONS = {
-    f"DefaultEndpointsProtocol=https;{KEYED};EndpointSuffix=core.windows.net": AzureTerms(
+    f"DefaultEndpointsProtocol=https;{KEYED};EndpointSuffix=core.windows.net": AzureOptions(
         identity=AccountKey(PRIVATE), endpoint="https://acct.blob.core.windows.net", account="acct"
     ),
-    f"{KEYED.replace('acct', 'ACCT')};": AzureTerms(
+    f"{KEYED.replace('acct', 'ACCT')};": AzureOptions(
         identity=AccountKey(PRIVATE), endpoint="https://acct.blob.core.windows.net", account="acct"
     ),
-    f"BlobEndpoint=http://127.0.0.1:10000/acct;{KEYED}": AzureTerms(
+    f"BlobEndpoint=http://127.0.0.1:10000/acct;{KEYED}": AzureOptions(
         identity=AccountKey(PRIVATE), endpoint="http://127.0.0.1:10000/acct", account="acct"
     ),
-    "BlobEndpoint=https://acct.blob.core.windows.net/;SharedAccessSignature=sv=1&sig=a%3D": AzureTerms(
+    "BlobEndpoint=https://acct.blob.core.windows.net/;SharedAccessSignature=sv=1&sig=a%3D": AzureOptions(
         identity=SharedSignature("sv=1&sig=a%3D"), endpoint="https://acct.blob.core.windows.net/"
     ),
-    "blobendpoint=https://acct.blob.core.windows.net": AzureTerms(
+    "blobendpoint=https://acct.blob.core.windows.net": AzureOptions(
         identity=None, endpoint="https://acct.blob.core.windows.net"
     ),
 }
@@ -61,54 +61,56 @@ CONNECTIONS = {
 
 @pytest.mark.parametrize("key", URLS)
 def test_a_key_leads_to_the_blobs_of_its_account(key: str) -> None:
-    place = place_of(key, AzureTerms())
+    place = blob_address(key, AzureOptions())
     assert place.url == URLS[key]
     assert place.account == place.url.removeprefix("https://").partition(".")[0]
-    assert (place.home + place.path, place.path) == (key, "t/a.ver")
+    assert (place.prefix + place.path, place.path) == (key, "t/a.ver")
     assert place.container == key.partition("://")[2].partition("@")[0]
 
 
 @pytest.mark.parametrize("host", STRANGE)
 def test_no_credentials_are_shown_to_hosts_that_are_not_azures(host: str) -> None:
-    with pytest.raises(Refused) as refused:
-        place_of(f"abfss://lake@{host}/t/a.ver", AzureTerms())
-    assert refused.value.kind is Kind.NO_PLACE
+    with pytest.raises(RequestFailed) as refused:
+        blob_address(f"abfss://lake@{host}/t/a.ver", AzureOptions())
+    assert refused.value.kind is ErrorKind.NO_BUCKET
     assert "endpoint" in refused.value.remedy
 
 
 def test_an_endpoint_stands_for_every_host() -> None:
-    place = place_of("abfss://lake@Devstoreaccount1.anything/t/a.ver", AzureTerms(endpoint="http://127.0.0.1:1/acct/"))
+    place = blob_address(
+        "abfss://lake@Devstoreaccount1.anything/t/a.ver", AzureOptions(endpoint="http://127.0.0.1:1/acct/")
+    )
     assert (place.url, place.account) == ("http://127.0.0.1:1/acct", "devstoreaccount1")
 
 
 @pytest.mark.parametrize("key", ["abfss://acct.dfs.core.windows.net/t/a.ver", "abfss://@acct.dfs.core.windows.net/t"])
 def test_a_key_without_a_container_leads_nowhere(key: str) -> None:
-    with pytest.raises(Refused) as refused:
-        place_of(key, AzureTerms())
-    assert refused.value.kind is Kind.UNFIT
+    with pytest.raises(RequestFailed) as refused:
+        blob_address(key, AzureOptions())
+    assert refused.value.kind is ErrorKind.INVALID_OBJECT
 
 
 async def test_credentials_of_one_account_are_for_no_other() -> None:
-    objects = AzureObjects(connected(KEYED), Pool())
+    objects = AzureClient(options_from_connection_string(KEYED), HttpPool())
     refused = await refusal(objects.get("abfss://lake@other.dfs.core.windows.net/t/a.ver", 10))
-    assert refused.kind is Kind.NO_PLACE
+    assert refused.kind is ErrorKind.NO_BUCKET
     assert "'other'" in refused.found
 
 
 @pytest.mark.parametrize("connection", CONNECTIONS)
 def test_a_connection_string_says_where_and_as_whom(connection: str) -> None:
-    assert connected(connection) == CONNECTIONS[connection]
+    assert options_from_connection_string(connection) == CONNECTIONS[connection]
 
 
 @pytest.mark.parametrize("connection", ["", "AccountKey=s3cret", "s3cret", "AccountName=;AccountKey=s3cret"])
 def test_a_connection_string_that_says_nothing_is_told_of_and_not_shown(connection: str) -> None:
     with pytest.raises(SfnError) as refused:
-        connected(connection)
+        options_from_connection_string(connection)
     assert "s3cret" not in str(refused.value)
 
 
 def test_what_opens_an_account_does_not_show() -> None:
-    others = (Application("tenant", "client", PRIVATE), AccessToken(PRIVATE), Chain("client"))
-    for terms in (*CONNECTIONS.values(), *(AzureTerms(identity=identity) for identity in others)):
+    others = (EntraApplication("tenant", "client", PRIVATE), AccessToken(PRIVATE), DefaultCredentialChain("client"))
+    for terms in (*CONNECTIONS.values(), *(AzureOptions(identity=identity) for identity in others)):
         assert PRIVATE not in repr(terms)
         assert "sig=" not in repr(terms)

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import web
 
-from sfn.store.azure import MADE_UP, AccountKey, AzureObjects, SharedSignature
-from sfn.store.objects import Found, Kind, Page
+from sfn.store.azure import IMPOSSIBLE_ETAG, AccountKey, AzureClient, SharedSignature
+from sfn.store.objects import ErrorKind, FetchedObject, ObjectPage
 from tests.unit.azure_server import (
     HOME,
     KEY,
@@ -38,7 +38,7 @@ async def server() -> AsyncIterator[Server]:
 
 
 @pytest.fixture
-async def objects(server: Server) -> AsyncIterator[AzureObjects]:
+async def objects(server: Server) -> AsyncIterator[AzureClient]:
     async with asking(server) as objects:
         yield objects
 
@@ -52,60 +52,60 @@ def by_method(**responders: Responder) -> Responder:
     return respond
 
 
-async def test_a_blob_is_had_with_its_tag_and_its_mark_in_one_request(server: Server, objects: AzureObjects) -> None:
+async def test_a_blob_is_had_with_its_tag_and_its_mark_in_one_request(server: Server, objects: AzureClient) -> None:
     server.answer = found(b"{}", x_ms_meta_sfnwrite="0a-1")
-    assert await objects.get(KEY, 100) == Found(b"{}", TAG, "0a-1")
+    assert await objects.get(KEY, 100) == FetchedObject(b"{}", TAG, "0a-1")
     assert server.asked == ["GET /lake/sales/metadata/_sfn/orders.ver"]
     assert server.requests[0].headers["x-ms-range"] == "bytes=0-99"
 
 
-async def test_somebody_elses_blob_has_no_mark(server: Server, objects: AzureObjects) -> None:
+async def test_somebody_elses_blob_has_no_mark(server: Server, objects: AzureClient) -> None:
     server.answer = found(b"3", x_ms_meta_author="theirs")
-    assert await objects.get(KEY, 100) == Found(b"3", TAG, None)
+    assert await objects.get(KEY, 100) == FetchedObject(b"3", TAG, None)
 
 
-async def test_an_empty_blob_has_no_part_and_is_asked_what_it_is(server: Server, objects: AzureObjects) -> None:
+async def test_an_empty_blob_has_no_part_and_is_asked_what_it_is(server: Server, objects: AzureClient) -> None:
     empty = reply(b"", etag=TAG, x_ms_meta_sfnwrite="0a-1", content_length="0")
     server.answer = by_method(GET=complaint(416, "InvalidRange"), HEAD=empty)
-    assert await objects.get(KEY, 100) == Found(b"", TAG, "0a-1")
-    assert await objects.part(KEY, 0, 100) == b""
+    assert await objects.get(KEY, 100) == FetchedObject(b"", TAG, "0a-1")
+    assert await objects.get_range(KEY, 0, 100) == b""
     assert [asked.method for asked in server.requests] == ["GET", "HEAD", "GET"]
 
 
-async def test_a_blob_that_is_filled_meanwhile_is_not_taken_for_empty(server: Server, objects: AzureObjects) -> None:
+async def test_a_blob_that_is_filled_meanwhile_is_not_taken_for_empty(server: Server, objects: AzureClient) -> None:
     server.answer = by_method(GET=complaint(416, "InvalidRange"), HEAD=reply(b"{}", etag=TAG))
-    assert (await refusal(objects.get(KEY, 100))).kind is Kind.MOVED
+    assert (await refusal(objects.get(KEY, 100))).kind is ErrorKind.PRECONDITION_FAILED
 
 
-async def test_no_more_of_a_blob_is_taken_than_was_asked_for(server: Server, objects: AzureObjects) -> None:
+async def test_no_more_of_a_blob_is_taken_than_was_asked_for(server: Server, objects: AzureClient) -> None:
     server.answer = reply(b"x" * 1000, 206, etag=TAG, content_range="bytes 0-999/1000")
     assert len((await objects.get(KEY, 100)).body) == 100
     assert len(server.requests) == 1
 
 
-async def test_a_part_is_a_range_and_one_request_however_long(server: Server, objects: AzureObjects) -> None:
+async def test_a_part_is_a_range_and_one_request_however_long(server: Server, objects: AzureClient) -> None:
     body = bytes(33 * 2**20)
     server.answer = reply(body, 206, etag=TAG, content_range=f"bytes 5-{len(body) + 4}/{len(body) + 5}")
-    assert await objects.part(KEY, 5, len(body)) == body
+    assert await objects.get_range(KEY, 5, len(body)) == body
     assert server.requests[0].headers["x-ms-range"] == f"bytes=5-{len(body) + 4}"
     server.answer = complaint(416, "InvalidRange")
-    assert await objects.part(KEY, 5, 10) == b""
+    assert await objects.get_range(KEY, 5, 10) == b""
     assert len(server.requests) == 2
 
 
-async def test_what_was_uploaded_compressed_comes_as_it_is(server: Server, objects: AzureObjects) -> None:
+async def test_what_was_uploaded_compressed_comes_as_it_is(server: Server, objects: AzureClient) -> None:
     server.answer = found(b"\x1f\x8bcompressed", content_encoding="gzip")
     assert (await objects.get(KEY, 100)).body == b"\x1f\x8bcompressed"
-    assert await objects.part(KEY, 0, 100) == b"\x1f\x8bcompressed"
+    assert await objects.get_range(KEY, 0, 100) == b"\x1f\x8bcompressed"
 
 
 @pytest.mark.parametrize("mark", ["hdi_isfolder", "Hdi_isfolder"])
-async def test_a_directory_is_no_file(server: Server, objects: AzureObjects, mark: str) -> None:
+async def test_a_directory_is_no_file(server: Server, objects: AzureClient, mark: str) -> None:
     headers = {"etag": TAG, f"x-ms-meta-{mark}": "true"}
     folder = reply(b"", 200, **headers)
     server.answer = by_method(GET=complaint(416, "InvalidRange"), HEAD=folder)
     refused = await refusal(objects.get(KEY, 100))
-    assert (refused.kind, "directory" in refused.found) == (Kind.UNFIT, True)
+    assert (refused.kind, "directory" in refused.found) == (ErrorKind.INVALID_OBJECT, True)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ async def test_a_directory_is_no_file(server: Server, objects: AzureObjects, mar
 @pytest.mark.parametrize("body", [b"", b"{}", bytes(range(256))])
 @pytest.mark.parametrize(("tag", "condition"), [(None, ("if-none-match", "*")), (TAG, ("if-match", TAG))])
 async def test_a_write_is_one_request_with_its_condition_and_its_mark(
-    server: Server, objects: AzureObjects, key: str, kind: str, body: bytes, tag: str | None, condition: tuple[str, str]
+    server: Server, objects: AzureClient, key: str, kind: str, body: bytes, tag: str | None, condition: tuple[str, str]
 ) -> None:
     server.answer = reply(b"", 201, etag='"0x1"')
     assert await objects.put(key, body, tag, "0a-1") == '"0x1"'
@@ -128,7 +128,7 @@ async def test_a_write_is_one_request_with_its_condition_and_its_mark(
     assert asked.headers["content-length"] == str(len(body))
 
 
-async def test_a_delete_has_its_condition_and_leaves_snapshots_alone(server: Server, objects: AzureObjects) -> None:
+async def test_a_delete_has_its_condition_and_leaves_snapshots_alone(server: Server, objects: AzureClient) -> None:
     server.answer = reply(b"", 202)
     await objects.delete(KEY, TAG)
     assert server.asked == ["DELETE /lake/sales/metadata/_sfn/orders.ver"]
@@ -137,23 +137,23 @@ async def test_a_delete_has_its_condition_and_leaves_snapshots_alone(server: Ser
 
 
 @pytest.mark.parametrize("tag", ["", "*", " ", "a b", '"0x1"\r\nx-ms-lease-id: 1', '"ä"'])
-async def test_what_is_no_tag_is_stale_and_nobody_is_asked(server: Server, objects: AzureObjects, tag: str) -> None:
-    assert (await refusal(objects.put(KEY, b"{}", tag, "0a-1"))).kind is Kind.MOVED
-    assert (await refusal(objects.delete(KEY, tag))).kind is Kind.MOVED
+async def test_what_is_no_tag_is_stale_and_nobody_is_asked(server: Server, objects: AzureClient, tag: str) -> None:
+    assert (await refusal(objects.put(KEY, b"{}", tag, "0a-1"))).kind is ErrorKind.PRECONDITION_FAILED
+    assert (await refusal(objects.delete(KEY, tag))).kind is ErrorKind.PRECONDITION_FAILED
     assert server.asked == []
 
 
-async def test_the_made_up_tag_is_asked_for(server: Server, objects: AzureObjects) -> None:
+async def test_the_made_up_tag_is_asked_for(server: Server, objects: AzureClient) -> None:
     server.answer = complaint(412, "ConditionNotMet")
-    assert (await refusal(objects.put(KEY, b"{}", MADE_UP, "0a-1"))).kind is Kind.MOVED
-    assert server.requests[0].headers["if-match"] == MADE_UP
+    assert (await refusal(objects.put(KEY, b"{}", IMPOSSIBLE_ETAG, "0a-1"))).kind is ErrorKind.PRECONDITION_FAILED
+    assert server.requests[0].headers["if-match"] == IMPOSSIBLE_ETAG
 
 
-async def test_a_listing_is_asked_for_in_pages(server: Server, objects: AzureObjects) -> None:
+async def test_a_listing_is_asked_for_in_pages(server: Server, objects: AzureClient) -> None:
     server.answer = listing("t/a.ver", "t/ä%2F.ver", following="on/+=")
-    assert await objects.page(f"{HOME}t/", 2, None) == Page((f"{HOME}t/a.ver", f"{HOME}t/ä%2F.ver"), "on/+=")
+    assert await objects.list_page(f"{HOME}t/", 2, None) == ObjectPage((f"{HOME}t/a.ver", f"{HOME}t/ä%2F.ver"), "on/+=")
     server.answer = listing()
-    assert await objects.page(f"{HOME}t/", 2, "on/+=") == Page((), None)
+    assert await objects.list_page(f"{HOME}t/", 2, "on/+=") == ObjectPage((), None)
     first, second = server.requests
     for asked in (first, second):
         assert asked.path.startswith("/lake?")
@@ -162,11 +162,11 @@ async def test_a_listing_is_asked_for_in_pages(server: Server, objects: AzureObj
     assert set(second.path.partition("?")[2].split("&")) == {*told, "marker=on%2F%2B%3D"}
 
 
-async def test_folders_are_left_out_of_a_listing_whatever_marks_them(server: Server, objects: AzureObjects) -> None:
+async def test_folders_are_left_out_of_a_listing_whatever_marks_them(server: Server, objects: AzureClient) -> None:
     marked = (blob("t/dir", hdi_isfolder="true"), blob("t/dir2", Hdi_isfolder="True", owner="x"))
     files = (blob("t/file", hdi_isfolder="false"), blob("t/other", owner="x"))
     server.answer = listing("t/", *marked, *files, prefixes=("t/dir/", "t/more/"))
-    assert (await objects.page(f"{HOME}t/", 10, None)).keys == (f"{HOME}t/file", f"{HOME}t/other")
+    assert (await objects.list_page(f"{HOME}t/", 10, None)).keys == (f"{HOME}t/file", f"{HOME}t/other")
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ async def test_folders_are_left_out_of_a_listing_whatever_marks_them(server: Ser
     ],
 )
 async def test_a_key_goes_over_the_wire_to_the_letter(
-    server: Server, objects: AzureObjects, name: str, quoted: str
+    server: Server, objects: AzureClient, name: str, quoted: str
 ) -> None:
     key = f"{HOME}t/{name}"
     server.answer = by_method(
@@ -190,7 +190,7 @@ async def test_a_key_goes_over_the_wire_to_the_letter(
     await objects.delete(key, TAG)
     assert {asked.path for asked in server.requests} == {f"/lake/t/{quoted}"}
     server.answer = listing()
-    await objects.page(key, 1, None)
+    await objects.list_page(key, 1, None)
     assert f"prefix=t%2F{quoted.replace('~', '%7E')}" in server.requests[-1].path.replace("~", "%7E").split("&")
 
 
@@ -219,7 +219,7 @@ async def test_no_secret_is_ever_told(
         told = [repr(objects), repr(identity)]
         for answer in (complaint(403, "AuthenticationFailed"), reply(b"{}"), reply(b"", 302, location="http://a/")):
             server.answer = answer
-            for verb in (objects.get(KEY, 10), objects.put(KEY, b"", TAG, "0a-1"), objects.page(KEY, 10, None)):
+            for verb in (objects.get(KEY, 10), objects.put(KEY, b"", TAG, "0a-1"), objects.list_page(KEY, 10, None)):
                 refused = await refusal(verb)
                 told += [repr(refused), str(refused), repr(refused.__cause__), str(refused.__cause__)]
     assert len(server.requests) == 9
@@ -231,6 +231,6 @@ async def test_no_secret_is_ever_told(
 async def test_a_key_that_is_none_is_told_of_and_not_shown(server: Server) -> None:
     async with asking(server, AccountKey(PRIVATE.removesuffix("="))) as objects:
         refused = await refusal(objects.put(KEY, b"", None, "0a-1"))
-    assert (refused.kind, server.asked) == (Kind.UNKNOWN, [])
+    assert (refused.kind, server.asked) == (ErrorKind.UNAUTHENTICATED, [])
     assert "account key" in refused.found
     assert PRIVATE.removesuffix("=") not in repr(refused) + repr(refused.__cause__)

@@ -11,10 +11,18 @@ import pytest
 from azure.storage.blob import ContainerClient, ContainerSasPermissions, generate_container_sas
 
 from sfn.errors import Permanent, Scope, Transient, Unsure
-from sfn.store import Gone, Moved
-from sfn.store.azure import MADE_UP, AccountKey, AzureObjects, AzureTerms, Identity, SharedSignature, connected
-from sfn.store.pool import Pool
-from sfn.store.remote import RemoteStore, Service
+from sfn.store import Deleted, PreconditionFailed
+from sfn.store.azure import (
+    IMPOSSIBLE_ETAG,
+    AccountKey,
+    AzureClient,
+    AzureIdentity,
+    AzureOptions,
+    SharedSignature,
+    options_from_connection_string,
+)
+from sfn.store.pool import HttpPool
+from sfn.store.remote import RemoteStore, StoreService
 from sfn.words import Held
 from tests.faults.proxy import Asked, Cut, Fault, Lose, Pass, Proxy
 from tests.servers.azure import ACCOUNT, Azure
@@ -48,10 +56,10 @@ def home(container: str) -> str:
 
 
 @asynccontextmanager
-async def opened(url: str, identity: Identity | None = SOMEBODY) -> AsyncIterator[RemoteStore]:
-    pool = Pool()
-    terms = AzureTerms(identity=identity, endpoint=f"{url}/{ACCOUNT}")
-    yield RemoteStore(AzureObjects(terms, pool), Service(MADE_UP))
+async def opened(url: str, identity: AzureIdentity | None = SOMEBODY) -> AsyncIterator[RemoteStore]:
+    pool = HttpPool()
+    terms = AzureOptions(identity=identity, endpoint=f"{url}/{ACCOUNT}")
+    yield RemoteStore(AzureClient(terms, pool), StoreService(IMPOSSIBLE_ETAG))
     await pool.close()
 
 
@@ -89,7 +97,7 @@ async def test_a_name_is_the_same_to_all(store: RemoteStore, others: ContainerCl
     assert others.download_blob(f"t/{name}").readall() == b"1"
     assert await store.read(key) == held
     assert await store.list(key.rpartition("/")[0] + "/", 10) == [key]
-    assert await store.delete(key, held) == Gone()
+    assert await store.delete(key, held) == Deleted()
 
 
 async def test_each_verb_is_one_request(store: RemoteStore, proxy: Proxy, home: str) -> None:
@@ -98,16 +106,16 @@ async def test_each_verb_is_one_request(store: RemoteStore, proxy: Proxy, home: 
     newer = await store.write(key, b"2", held)
     assert isinstance(newer, Held)
     assert await store.read(key) == newer
-    assert await store.part(key, 0, 10) == b"2"
+    assert await store.read_range(key, 0, 10) == b"2"
     assert await store.list(f"{home}t/", 10) == [key]
-    assert await store.delete(key, newer) == Gone()
+    assert await store.delete(key, newer) == Deleted()
     assert await store.read(key) is None
     assert proxy.asked == ["PUT", "PUT", "GET", "GET", "GET", "DELETE", "GET"]
 
 
 async def test_a_listing_goes_on_from_page_to_page(proxy: Proxy, home: str) -> None:
-    pool = Pool()
-    objects = AzureObjects(AzureTerms(identity=SOMEBODY, endpoint=f"{proxy.url}/{ACCOUNT}"), pool)
+    pool = HttpPool()
+    objects = AzureClient(AzureOptions(identity=SOMEBODY, endpoint=f"{proxy.url}/{ACCOUNT}"), pool)
     names = [f"{home}t/{number}.ver" for number in range(5)]
     for name in [*names, f"{home}t/3/below.ver"]:
         await objects.put(name, b"", None, "0a-1")
@@ -115,7 +123,7 @@ async def test_a_listing_goes_on_from_page_to_page(proxy: Proxy, home: str) -> N
     keys: list[str] = []
     begin, pages = None, 0
     while begin is not None or not pages:
-        page = await objects.page(f"{home}t/", 2, begin)
+        page = await objects.list_page(f"{home}t/", 2, begin)
         keys += page.keys
         begin, pages = page.next, pages + 1
     await pool.close()
@@ -141,14 +149,14 @@ async def test_both_hosts_lead_to_one_file(store: RemoteStore, container: str, h
     held = await created(store, f"{blobs}t/a.ver")
     assert await store.read(f"{home}t/a.ver") == held
     assert await store.list(f"{blobs}t/", 10) == [f"{blobs}t/a.ver"]
-    assert await store.delete(f"{home}t/a.ver", held) == Gone()
+    assert await store.delete(f"{home}t/a.ver", held) == Deleted()
 
 
 async def test_a_signature_opens_as_much_as_it_permits(azure: Azure, container: str, home: str) -> None:
     key = f"{home}t/a.ver"
     async with opened(azure.url, signature(container)) as store:
         held = await created(store, key)
-        assert (await store.prove(key)).conditional_delete
+        assert (await store.probe(key)).conditional_delete
         assert await store.list(f"{home}t/", 10) == [key]
     async with opened(azure.url, signature(container, "r")) as reader:
         assert await reader.read(key) == held
@@ -165,8 +173,10 @@ async def test_a_signature_opens_as_much_as_it_permits(azure: Azure, container: 
 
 
 async def test_a_connection_string_opens_its_account(azure: Azure, home: str) -> None:
-    pool = Pool()
-    store = RemoteStore(AzureObjects(connected(azure.connection), pool), Service(MADE_UP))
+    pool = HttpPool()
+    store = RemoteStore(
+        AzureClient(options_from_connection_string(azure.connection), pool), StoreService(IMPOSSIBLE_ETAG)
+    )
     held = await created(store, f"{home}t/a.ver")
     assert await store.read(f"{home}t/a.ver") == held
     await pool.close()
@@ -177,10 +187,10 @@ async def test_a_container_that_is_not_there_is_told_of_by_every_verb(store: Rem
     key = f"{home}orders.ver"
     for verb in (
         lambda: store.read(key),
-        lambda: store.part(key, 0, 10),
+        lambda: store.read_range(key, 0, 10),
         lambda: store.write(key, b"1", None),
-        lambda: store.write(key, b"1", Held(b"", MADE_UP)),
-        lambda: store.delete(key, Held(b"", MADE_UP)),
+        lambda: store.write(key, b"1", Held(b"", IMPOSSIBLE_ETAG)),
+        lambda: store.delete(key, Held(b"", IMPOSSIBLE_ETAG)),
         lambda: store.list(home, 10),
     ):
         with pytest.raises(Permanent) as nowhere:
@@ -220,7 +230,7 @@ async def test_a_write_whose_answer_was_lost_is_known_again(store: RemoteStore, 
     assert isinstance(newer, Held)
     assert proxy.asked == ["PUT", "PUT", "PUT", "GET"]
     assert await store.read(key) == newer
-    assert await store.write(key, b"2", held) == Moved()
+    assert await store.write(key, b"2", held) == PreconditionFailed()
 
 
 async def test_nobody_knows_whether_a_change_without_an_answer_happened(
@@ -251,7 +261,7 @@ async def test_a_service_that_does_not_see_the_condition_is_refused(
         held = await created(store, f"{home}t/a.ver")
         proxy.rule = lambda asked: Pass(frozenset({header}) if asked.method == "PUT" else frozenset())
         with pytest.raises(Permanent) as refused:
-            await store.prove(f"{home}t/a.ver")
+            await store.probe(f"{home}t/a.ver")
         assert refused.value.scope is Scope.STORE
         proxy.rule = lambda _: Pass()
         found = await store.read(f"{home}t/a.ver")
@@ -271,9 +281,11 @@ async def test_snapshots_are_not_deleted_with_a_file(store: RemoteStore, others:
 
 
 async def test_another_principal_over_the_same_connections(azure: Azure, container: str, home: str) -> None:
-    pool = Pool()
+    pool = HttpPool()
     stores = [
-        RemoteStore(AzureObjects(AzureTerms(identity=identity, endpoint=azure.endpoint), pool), Service(MADE_UP))
+        RemoteStore(
+            AzureClient(AzureOptions(identity=identity, endpoint=azure.endpoint), pool), StoreService(IMPOSSIBLE_ETAG)
+        )
         for identity in (SOMEBODY, signature(container, "r"))
     ]
     held = await created(stores[0], f"{home}t/a.ver")

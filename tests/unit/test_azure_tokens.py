@@ -11,9 +11,9 @@ import anyio
 import msgspec
 import pytest
 
-from sfn.store.azure import AccessToken, Application, Chain, Identity
-from sfn.store.azure.tokens import AGAIN, Tokens
-from sfn.store.objects import Found, Kind
+from sfn.store.azure import AccessToken, AzureIdentity, DefaultCredentialChain, EntraApplication
+from sfn.store.azure.tokens import RETRY_AFTER_FAILURE, EntraTokens
+from sfn.store.objects import ErrorKind, FetchedObject
 from tests.unit.azure_server import (
     KEY,
     TAG,
@@ -81,32 +81,34 @@ def shown(server: Server) -> list[str | None]:
 
 async def test_a_token_that_somebody_else_renews_is_shown(server: Server, tmp_path: Path) -> None:
     async with asking(server, AccessToken("theirs"), ca_file=tmp_path / "ca.pem") as objects:
-        assert await objects.get(KEY, 10) == Found(b"{}", TAG, None)
-        await objects.part(KEY, 0, 10)
+        assert await objects.get(KEY, 10) == FetchedObject(b"{}", TAG, None)
+        await objects.get_range(KEY, 0, 10)
     assert shown(server) == ["Bearer theirs"] * 2
 
 
-@pytest.mark.parametrize("identity", [AccessToken("theirs"), Chain(), Application("t", "c", "s3cret")])
-async def test_no_token_is_shown_without_tls(identity: Identity) -> None:
+@pytest.mark.parametrize(
+    "identity", [AccessToken("theirs"), DefaultCredentialChain(), EntraApplication("t", "c", "s3cret")]
+)
+async def test_no_token_is_shown_without_tls(identity: AzureIdentity) -> None:
     async with running() as plain, asking(plain, identity) as objects:
         refused = await refusal(objects.get(KEY, 10))
-    assert (refused.kind, plain.asked) == (Kind.UNKNOWN, [])
+    assert (refused.kind, plain.asked) == (ErrorKind.UNAUTHENTICATED, [])
     assert "https:" in refused.remedy
 
 
 async def test_a_token_that_is_not_accepted_is_told_of(server: Server, tmp_path: Path) -> None:
     server.answer = complaint(401, "InvalidAuthenticationInfo", www_authenticate="Bearer realm=here")
     async with asking(server, AccessToken("theirs"), ca_file=tmp_path / "ca.pem") as objects:
-        for verb in (objects.get(KEY, 10), objects.put(KEY, b"", None, "0a-1"), objects.page(KEY, 10, None)):
+        for verb in (objects.get(KEY, 10), objects.put(KEY, b"", None, "0a-1"), objects.list_page(KEY, 10, None)):
             refused = await refusal(verb)
-            assert (refused.kind, "theirs" in repr(refused)) == (Kind.UNKNOWN, False)
+            assert (refused.kind, "theirs" in repr(refused)) == (ErrorKind.UNAUTHENTICATED, False)
 
 
 async def test_the_workloads_own_identity_is_found_and_asked_once(
     server: Server, issuer: Server, tmp_path: Path
 ) -> None:
     async with (
-        asking(server, Chain("client-1"), ca_file=tmp_path / "ca.pem") as objects,
+        asking(server, DefaultCredentialChain("client-1"), ca_file=tmp_path / "ca.pem") as objects,
         anyio.create_task_group() as tasks,
     ):
         for _ in range(8):
@@ -122,8 +124,8 @@ async def test_what_a_service_wants_tokens_to_be_good_for_is_not_asked_for(
 ) -> None:
     challenge = "Bearer authorization_uri=https://login.example/t/oauth2/authorize resource_id=https://else.example"
     server.answer = complaint(401, "InvalidAuthenticationInfo", www_authenticate=challenge)
-    async with asking(server, Chain(), ca_file=tmp_path / "ca.pem") as objects:
-        assert (await refusal(objects.get(KEY, 10))).kind is Kind.UNKNOWN
+    async with asking(server, DefaultCredentialChain(), ca_file=tmp_path / "ca.pem") as objects:
+        assert (await refusal(objects.get(KEY, 10))).kind is ErrorKind.UNAUTHENTICATED
     assert {parse_qs(asked.path.partition("?")[2])["resource"][0] for asked in issuer.requests} == {
         "https://storage.azure.com"
     }
@@ -133,32 +135,32 @@ async def test_no_token_is_no_credentials_and_whoever_waits_is_told_the_same(
     server: Server, issuer: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     issuer.answer = reply(b'{"error": "invalid_client", "error_description": "AADSTS700016: s3cret"}', 400)
-    async with asking(server, Chain(), ca_file=tmp_path / "ca.pem") as objects:
+    async with asking(server, DefaultCredentialChain(), ca_file=tmp_path / "ca.pem") as objects:
         refused = await refusal(objects.put(KEY, b"", None, "0a-1"))
-        assert (refused.kind, "no access token" in refused.found) == (Kind.UNKNOWN, True)
+        assert (refused.kind, "no access token" in refused.found) == (ErrorKind.UNAUTHENTICATED, True)
         assert "s3cret" not in repr(refused)
         assert "az account get-access-token" in refused.remedy
         times = len(issuer.requests)
         assert (await refusal(objects.get(KEY, 10))).args == refused.args
         assert len(issuer.requests) == times
         issuer.answer = given()
-        pass_by(AGAIN, monkeypatch)
+        pass_by(RETRY_AFTER_FAILURE, monkeypatch)
         assert (await objects.get(KEY, 10)).body == b"{}"
     assert len(server.requests) == 1
 
 
 async def test_nobody_waits_for_a_token_for_ever(issuer: Server) -> None:
     issuer.answer = never
-    tokens = Tokens(Chain(), limit=0.5)
+    tokens = EntraTokens(DefaultCredentialChain(), limit=0.5)
     refused = await refusal(tokens.get_token(SCOPE))
-    assert (refused.kind, "within 0.5 s" in refused.found) == (Kind.UNKNOWN, True)
+    assert (refused.kind, "within 0.5 s" in refused.found) == (ErrorKind.UNAUTHENTICATED, True)
     await tokens.close()
 
 
 async def test_no_answer_of_entra_is_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AZURE_AUTHORITY_HOST", "https://127.0.0.1:1")
-    tokens = Tokens(Application("t", "c", "s3cret"))
+    tokens = EntraTokens(EntraApplication("t", "c", "s3cret"))
     refused = await refusal(tokens.get_token(SCOPE))
-    assert refused.kind is Kind.UNHEARD
+    assert refused.kind is ErrorKind.UNREACHABLE
     assert "s3cret" not in repr(refused) + repr(tokens)
     await tokens.close()

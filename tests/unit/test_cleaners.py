@@ -13,9 +13,9 @@ from typing_extensions import override
 
 from sfn.pointer.naming import ORDINAL, UUID
 from sfn.pointer.site import Placement
-from sfn.publish.inventory import pointers
+from sfn.publish.inventory import pointer_files
 from sfn.publish.policy import Policy
-from sfn.store import Moved
+from sfn.store import PreconditionFailed
 from sfn.words import Held, Hint
 from tests.promises.inboxes import HandClock
 from tests.simulation.cleaners import CLEANERS, Cleaner
@@ -42,7 +42,7 @@ class DatedStore(CountingStore):
         self._written: dict[str, datetime] = {}
 
     @override
-    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
+    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed:
         self._written[key] = self._clock.now()
         return await super().write(key, body, replacing)
 
@@ -54,7 +54,7 @@ class Lake(Line):
     """A line whose tables lie in three places, one of which they left."""
 
     def __init__(self, **more: Any) -> None:  # noqa: ANN401 - any setting
-        super().__init__(Policy("c1", replica_lag=LAG, swept=False, **more))
+        super().__init__(Policy("c1", replica_lag=LAG, is_swept=False, **more))
         self.store: DatedStore = DatedStore(self.clock)
 
     async def fill(self) -> None:
@@ -84,7 +84,9 @@ class Lake(Line):
 
     def live(self) -> tuple[dict[str, str], dict[str, bytes]]:
         """What readers find: the pointer in each leading file, and the hints."""
-        keys = [key for key in pointers(self.store.files) if json.loads(self.store.files[key])["state"] == "current"]
+        keys = [
+            key for key in pointer_files(self.store.files) if json.loads(self.store.files[key])["state"] == "current"
+        ]
         said = {key: json.loads(self.store.files[key])["metadata_file_path"] for key in keys}
         return said, {key: body for key, body in self.store.files.items() if key.endswith(".text")}
 

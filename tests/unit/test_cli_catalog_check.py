@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typing_extensions import override
 
-from sfn.catalog import Skip, Withheld
+from sfn.catalog import SkipNamespace, UnlistedNamespace
 from sfn.catalog.memory import MemoryCatalog
 from sfn.cli.checks import catalogs
 from sfn.cli.checks.catalogs import CatalogCheck, is_local
@@ -17,10 +17,10 @@ from sfn.cli.checks.retention import Lag, assumed
 from sfn.errors import Permanent, Scope, Transient, Trouble
 from sfn.pointer import document
 from sfn.pointer.document import Document
-from sfn.pointer.naming import Whose
-from sfn.pointer.site import Site
+from sfn.pointer.naming import FileOwner
+from sfn.pointer.site import FileLayout
 from sfn.store.memory import MemoryStore
-from sfn.store.router import Router
+from sfn.store.router import PrefixRouter
 from sfn.words import Answer, TableName, Told
 from tests.unit.operators import NOON
 from tests.unit.settings_ground import Ground
@@ -46,16 +46,16 @@ class Known(MemoryCatalog):
         """Nothing is open."""
 
     async def identity(self) -> str:
-        if self.trouble is not None:
-            raise self.trouble
+        if self.error is not None:
+            raise self.error
         return "ours"
 
     @override
-    async def load(self, table: TableName, known: str | None, told: Told | None = None) -> Answer:
+    async def load(self, table: TableName, known_etag: str | None, history: Told | None = None) -> Answer:
         self.loads.append(table)
         if table in self.refused:
             raise self.refused[table]
-        return await super().load(table, known)
+        return await super().load(table, known_etag)
 
 
 class World:
@@ -81,10 +81,10 @@ class World:
         """Put a file of some catalog beside a table."""
         place = f"file:///warehouse/sales/{name}"
         doc = Document(catalog_id, ("sales",), name, None, f"{place}/metadata/x.metadata.json", 1, NOON)
-        self.store.files[Site(place).keys(Whose(("sales",), name))[0]] = document.render(doc)
+        self.store.files[FileLayout(place).keys(FileOwner(("sales",), name))[0]] = document.render(doc)
 
     async def found(self, text: str = LOCAL, *, thorough: bool = False) -> list[Finding]:
-        settings, router = self.ground.load(text), Router({"file:///warehouse": self.store})
+        settings, router = self.ground.load(text), PrefixRouter({"file:///warehouse": self.store})
         lag = self.lag or assumed(settings)
         check = CatalogCheck("prod", self.catalog, router, settings, thorough=thorough, lag=lag)
         found = [one async for one in check.findings()]
@@ -122,7 +122,7 @@ async def test_files_of_another_catalog_id_are_warned_of_before_anything_is_fore
 
 
 async def test_a_catalog_that_is_away_is_an_error(world: World) -> None:
-    world.catalog.trouble = Transient("prod", scope=Scope.CATALOG, expected="an answer", found="none", remedy="wait")
+    world.catalog.error = Transient("prod", scope=Scope.CATALOG, expected="an answer", found="none", remedy="wait")
     (finding,) = await world.found()
     assert (finding.severity, finding.remedy) == (Severity.ERROR, "wait")
 
@@ -201,8 +201,8 @@ async def test_a_sample_is_looked_at_unless_all_are_wanted(world: World, monkeyp
 async def test_a_catalog_of_another_name_is_an_error_with_the_right_one(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def tables(_: Skip | None = None) -> AsyncGenerator[TableName | Withheld]:
-        yield Withheld((), "its database holds default, and nothing of lake", 'set … = "default"')
+    async def tables(_: SkipNamespace | None = None) -> AsyncGenerator[TableName | UnlistedNamespace]:
+        yield UnlistedNamespace((), "its database holds default, and nothing of lake", 'set … = "default"')
 
     monkeypatch.setattr(world.catalog, "tables", tables)
     assert await world.wrong() == Finding(

@@ -14,10 +14,10 @@ from sfn.cli.checks.parties import parties
 from sfn.cli.checks.stores import root, store
 from sfn.errors import Permanent, Scope, SfnError, Transient
 from sfn.settings import Settings
-from sfn.store import Gone, Guarantees, Moved
+from sfn.store import Deleted, Guarantees, PreconditionFailed
 from sfn.store.local import LocalStore
 from sfn.store.memory import MemoryStore
-from sfn.store.router import Router
+from sfn.store.router import PrefixRouter
 from sfn.words import Held
 from tests.unit.settings_ground import CATALOG, Ground
 
@@ -132,25 +132,25 @@ class Odd(MemoryStore):
         self.tried: list[str] = []
 
     @override
-    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
+    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed:
         self.tried.append(key)
         if self.refusal is not None:
             raise self.refusal
         return await super().write(key, body, replacing)
 
     @override
-    async def prove(self, key: str) -> Guarantees:
+    async def probe(self, key: str) -> Guarantees:
         if self.unproven is not None:
             raise self.unproven
-        return self.guarantees or await super().prove(key)
+        return self.guarantees or await super().probe(key)
 
 
 class Stuck(Odd):
     """A store whose files others change at once."""
 
     @override
-    async def delete(self, key: str, expected: Held) -> Gone | Moved:
-        return Moved()
+    async def delete(self, key: str, expected: Held) -> Deleted | PreconditionFailed:
+        return PreconditionFailed()
 
 
 async def test_a_store_is_tried_where_the_service_writes() -> None:
@@ -270,7 +270,7 @@ async def _all(settings: Settings) -> AsyncIterator[Finding]:
 
 async def rooted(folder: Path) -> Finding:
     prefix = f"file://{folder}"
-    return await root("prod", f"{prefix}/root", Router({prefix: LocalStore(prefix)}))
+    return await root("prod", f"{prefix}/root", PrefixRouter({prefix: LocalStore(prefix)}))
 
 
 async def test_a_root_is_there_and_written_into(tmp_path: Path) -> None:
@@ -286,7 +286,7 @@ async def test_a_root_is_there_and_written_into(tmp_path: Path) -> None:
 
 
 async def test_a_root_that_no_store_holds_is_an_error() -> None:
-    found = await root("prod", "file:///elsewhere", Router({}))
+    found = await root("prod", "file:///elsewhere", PrefixRouter({}))
     assert (found.where, found.severity) == ("catalogs.prod.root", ERROR)
 
 

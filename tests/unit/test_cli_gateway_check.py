@@ -38,12 +38,12 @@ class Telling(MemoryCatalog):
     async def close(self) -> None:
         pass
 
-    async def advertised(self) -> Mapping[str, str]:
+    async def advertised_config(self) -> Mapping[str, str]:
         if isinstance(self._advertised, Transient):
             raise self._advertised
         return self._advertised
 
-    async def advertised_coding(self) -> str:
+    async def advertised_encoding(self) -> str:
         return self._coding
 
 

@@ -17,7 +17,7 @@ from sfn.clock import SystemClock
 from sfn.errors import Permanent, Scope, Transient, Trouble
 from sfn.publish.policy import OnDrop
 from sfn.store.memory import MemoryStore
-from sfn.store.router import Router
+from sfn.store.router import PrefixRouter
 from sfn.words import Grant, Missing, TableName
 from sfn.work.vended import Vended
 from tests.unit.settings_ground import Ground
@@ -45,11 +45,11 @@ class Vending(Known):
             self.create(TableName("prod", (name,), name))
 
     @override
-    async def grants(self, table: TableName) -> tuple[Grant, ...] | Missing:
+    async def vended_credentials(self, table: TableName) -> tuple[Grant, ...] | Missing:
         self.asked.append(table)
         if self.denied is not None:
             raise self.denied
-        return await super().grants(table)
+        return await super().vended_credentials(table)
 
 
 @pytest.fixture(name="catalog")
@@ -59,7 +59,7 @@ def fixture_catalog() -> Vending:
 
 async def found(catalog: Vending, folder: Path, text: str = VENDED) -> Sequence[Finding]:
     settings = Ground(folder).load(text)
-    stores = Router({"file:///warehouse": MemoryStore()})
+    stores = PrefixRouter({"file:///warehouse": MemoryStore()})
     check = CatalogCheck("prod", catalog, stores, settings, thorough=True, lag=assumed(settings))
     return [one async for one in check.findings()]
 
@@ -101,8 +101,8 @@ async def test_a_catalog_that_denies_them_is_an_error(catalog: Vending, tmp_path
 async def test_a_table_that_is_gone_is_passed_over(tmp_path: Path) -> None:
     class Going(Vending):
         @override
-        async def grants(self, table: TableName) -> tuple[Grant, ...] | Missing:
-            await super().grants(table)
+        async def vended_credentials(self, table: TableName) -> tuple[Grant, ...] | Missing:
+            await super().vended_credentials(table)
             return Missing() if table == FIRST else (GRANT,)
 
     going = Going()
@@ -163,7 +163,7 @@ async def test_signatures_over_plain_http_are_warned_of(catalog: Vending, tmp_pa
 def test_what_becomes_of_a_dropped_tables_files_is_told(
     on_drop: OnDrop, prefix: str | None, places: Sequence[str], severity: Severity, said: str
 ) -> None:
-    own = Router({} if prefix is None else {prefix: MemoryStore()})
+    own = PrefixRouter({} if prefix is None else {prefix: MemoryStore()})
     finding = left_behind("catalogs.prod", on_drop, own, places, has_stores=prefix is not None)
     assert (finding.where, finding.severity) == ("catalogs.prod.on_drop", severity)
     assert said in finding.text
@@ -171,7 +171,7 @@ def test_what_becomes_of_a_dropped_tables_files_is_told(
 
 async def dropped(catalog: Vending, folder: Path, text: str = VENDED) -> Finding:
     """What is said of dropped tables, with stores that the catalog opens and none of our own."""
-    settings, own = Ground(folder).load(text), Router({})
+    settings, own = Ground(folder).load(text), PrefixRouter({})
     vended = Vended(catalog, own, lambda _grant, _location: MemoryStore(), SystemClock())
     check = CatalogCheck("prod", catalog, own, settings, thorough=True, lag=assumed(settings), vended=vended)
     (finding,) = [one async for one in check.findings() if one.where == "catalogs.prod.on_drop"]

@@ -34,7 +34,7 @@ def test_every_catalog_has_one() -> None:
 @pytest.mark.parametrize(("title", "text"), SHOWN)
 def test_each_is_a_configuration(tmp_path: Path, title: str, text: str) -> None:
     settings = Ground(tmp_path).load(text)
-    sources.check(settings)
+    sources.check_adapters(settings)
     assert not settings.lacks_stores
     assert bool(settings.gateway) is (title not in NO_GATEWAY)
     for name, gateway in settings.gateway.items():

@@ -148,7 +148,7 @@ def compose_settings(name: str = "sfn") -> Settings:
 @pytest.mark.parametrize("name", DAEMONS)
 def test_the_mounted_configuration_is_right_and_names_what_is_there(name: str) -> None:
     settings = compose_settings(name)
-    sources.check(settings)
+    sources.check_adapters(settings)
     (catalog,), (sender,) = settings.catalogs.values(), settings.senders.values()
     parts = urlsplit(catalog.uri)
     assert parts.hostname in SERVICES

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from sfn.store.denials import ASKED, KEPT, SETTLED, STALE, WITNESSES, Denials, Reach
+from sfn.store.denials import (
+    MAX_DENIED_FOLDERS,
+    MAX_WITNESSES,
+    MAX_WITNESSES_TRIED,
+    PROPAGATION_SECONDS,
+    STALE_SECONDS,
+    DenialReach,
+    PermissionTracker,
+)
 
 A, B, C = (f"s3://b/{table}/metadata/_sfn/x.ver" for table in "abc")
 
@@ -25,105 +33,109 @@ def seconds() -> Seconds:
 
 
 @pytest.fixture
-def denials(seconds: Seconds) -> Denials:
-    return Denials(seconds)
+def denials(seconds: Seconds) -> PermissionTracker:
+    return PermissionTracker(seconds)
 
 
-def reach(denials: Denials, key: str = A, verb: str = "write", *, elsewhere: bool | None = None) -> Reach:
-    denials.denied(verb, key)
-    return denials.reach(verb, key, elsewhere=elsewhere)
+def reach(
+    denials: PermissionTracker, key: str = A, verb: str = "write", *, elsewhere: bool | None = None
+) -> DenialReach:
+    denials.note_denied(verb, key)
+    return denials.judge(verb, key, elsewhere=elsewhere)
 
 
-def test_a_refusal_is_the_stores_until_a_table_is_served(denials: Denials, seconds: Seconds) -> None:
-    denials.permitted("write", B)
+def test_a_refusal_is_the_stores_until_a_table_is_served(denials: PermissionTracker, seconds: Seconds) -> None:
+    denials.note_permitted("write", B)
     seconds.now += 1
-    assert reach(denials) is Reach.STORE
+    assert reach(denials) is DenialReach.STORE
     seconds.now += 1
-    denials.permitted("write", B)
-    assert reach(denials) is Reach.TABLE
+    denials.note_permitted("write", B)
+    assert reach(denials) is DenialReach.TABLE
 
 
-def test_a_store_that_refuses_everything_never_reaches_one_table(denials: Denials, seconds: Seconds) -> None:
-    denials.permitted("write", B)
+def test_a_store_that_refuses_everything_never_reaches_one_table(denials: PermissionTracker, seconds: Seconds) -> None:
+    denials.note_permitted("write", B)
     for turn in range(100):
-        seconds.now += SETTLED
-        assert reach(denials, (A, B, C)[turn % 3]) is Reach.STORE
+        seconds.now += PROPAGATION_SECONDS
+        assert reach(denials, (A, B, C)[turn % 3]) is DenialReach.STORE
 
 
-def test_the_answer_of_a_witness_decides_at_once(denials: Denials) -> None:
-    assert reach(denials, elsewhere=True) is Reach.TABLE
-    assert reach(denials, elsewhere=False) is Reach.STORE
+def test_the_answer_of_a_witness_decides_at_once(denials: PermissionTracker) -> None:
+    assert reach(denials, elsewhere=True) is DenialReach.TABLE
+    assert reach(denials, elsewhere=False) is DenialReach.STORE
 
 
-def test_a_table_that_alone_is_refused_for_long_is_refused_for_good(denials: Denials, seconds: Seconds) -> None:
+def test_a_table_that_alone_is_refused_for_long_is_refused_for_good(
+    denials: PermissionTracker, seconds: Seconds
+) -> None:
     found = []
     for _ in range(4):
         found.append(reach(denials, elsewhere=True))
-        seconds.now += SETTLED
-    assert found == [Reach.TABLE, Reach.TABLE, Reach.LASTING, Reach.LASTING]
+        seconds.now += PROPAGATION_SECONDS
+    assert found == [DenialReach.TABLE, DenialReach.TABLE, DenialReach.TABLE_LASTING, DenialReach.TABLE_LASTING]
 
 
-def test_without_witnesses_others_that_are_served_tell_the_same(denials: Denials, seconds: Seconds) -> None:
+def test_without_witnesses_others_that_are_served_tell_the_same(denials: PermissionTracker, seconds: Seconds) -> None:
     found = []
     for _ in range(4):
         found.append(reach(denials))
-        seconds.now += SETTLED
-        denials.permitted("write", B)
-    assert found == [Reach.STORE, Reach.TABLE, Reach.LASTING, Reach.LASTING]
+        seconds.now += PROPAGATION_SECONDS
+        denials.note_permitted("write", B)
+    assert found == [DenialReach.STORE, DenialReach.TABLE, DenialReach.TABLE_LASTING, DenialReach.TABLE_LASTING]
 
 
 def test_the_end_of_an_outage_that_has_not_reached_every_table_makes_no_dead_letter(
-    denials: Denials, seconds: Seconds
+    denials: PermissionTracker, seconds: Seconds
 ) -> None:
     """The first table that is served again says nothing yet about one that is refused a while longer."""
     reach(denials, elsewhere=False)
-    seconds.now += 10 * SETTLED
-    assert reach(denials, elsewhere=False) is Reach.STORE
+    seconds.now += 10 * PROPAGATION_SECONDS
+    assert reach(denials, elsewhere=False) is DenialReach.STORE
     seconds.now += 1
-    assert reach(denials, elsewhere=True) is Reach.TABLE
-    seconds.now += SETTLED - 2
-    assert reach(denials, elsewhere=True) is Reach.TABLE
-    denials.permitted("write", A)
-    assert reach(denials) is Reach.STORE
+    assert reach(denials, elsewhere=True) is DenialReach.TABLE
+    seconds.now += PROPAGATION_SECONDS - 2
+    assert reach(denials, elsewhere=True) is DenialReach.TABLE
+    denials.note_permitted("write", A)
+    assert reach(denials) is DenialReach.STORE
 
 
 def test_the_begin_of_an_outage_that_has_not_reached_every_table_makes_no_dead_letter(
-    denials: Denials, seconds: Seconds
+    denials: PermissionTracker, seconds: Seconds
 ) -> None:
-    assert reach(denials, elsewhere=True) is Reach.TABLE
-    seconds.now += SETTLED
-    assert reach(denials, elsewhere=True) is Reach.TABLE
+    assert reach(denials, elsewhere=True) is DenialReach.TABLE
+    seconds.now += PROPAGATION_SECONDS
+    assert reach(denials, elsewhere=True) is DenialReach.TABLE
     for _ in range(10):
-        seconds.now += SETTLED / 2
-        assert reach(denials, elsewhere=False) is Reach.STORE
-    assert reach(denials, elsewhere=True) is Reach.TABLE
+        seconds.now += PROPAGATION_SECONDS / 2
+        assert reach(denials, elsewhere=False) is DenialReach.STORE
+    assert reach(denials, elsewhere=True) is DenialReach.TABLE
 
 
-def test_an_attempt_that_asks_twice_is_one_refusal(denials: Denials, seconds: Seconds) -> None:
+def test_an_attempt_that_asks_twice_is_one_refusal(denials: PermissionTracker, seconds: Seconds) -> None:
     """Credentials that are refused are renewed, and the same is asked once more."""
     reach(denials)
     seconds.now += 60
-    denials.permitted("write", B)
+    denials.note_permitted("write", B)
     seconds.now += 10
-    denials.denied("write", A)
+    denials.note_denied("write", A)
     seconds.now += 1
-    assert reach(denials) is Reach.TABLE
+    assert reach(denials) is DenialReach.TABLE
 
 
-def test_a_table_that_was_refused_long_ago_begins_anew(denials: Denials, seconds: Seconds) -> None:
+def test_a_table_that_was_refused_long_ago_begins_anew(denials: PermissionTracker, seconds: Seconds) -> None:
     reach(denials)
-    seconds.now += STALE + 1
-    denials.permitted("write", B)
+    seconds.now += STALE_SECONDS + 1
+    denials.note_permitted("write", B)
     seconds.now += 1
-    assert reach(denials) is Reach.STORE
+    assert reach(denials) is DenialReach.STORE
 
 
-def test_no_answer_takes_nothing_back(denials: Denials, seconds: Seconds) -> None:
-    while reach(denials, elsewhere=True) is not Reach.LASTING:
-        seconds.now += SETTLED
-    seconds.now += SETTLED
-    assert reach(denials, elsewhere=None) is Reach.LASTING
-    assert reach(denials, elsewhere=False) is Reach.STORE
+def test_no_answer_takes_nothing_back(denials: PermissionTracker, seconds: Seconds) -> None:
+    while reach(denials, elsewhere=True) is not DenialReach.TABLE_LASTING:
+        seconds.now += PROPAGATION_SECONDS
+    seconds.now += PROPAGATION_SECONDS
+    assert reach(denials, elsewhere=None) is DenialReach.TABLE_LASTING
+    assert reach(denials, elsewhere=False) is DenialReach.STORE
 
 
 @pytest.mark.parametrize(
@@ -136,30 +148,30 @@ def test_no_answer_takes_nothing_back(denials: Denials, seconds: Seconds) -> Non
     ],
     ids=["another verb", "hints", "metadata files", "the same folder"],
 )
-def test_another_verb_or_kind_of_file_is_no_witness(denials: Denials, verb: str, key: str) -> None:
+def test_another_verb_or_kind_of_file_is_no_witness(denials: PermissionTracker, verb: str, key: str) -> None:
     reach(denials)
-    denials.permitted(verb, key)
-    assert denials.denied("write", A) == []
-    assert denials.reach("write", A, elsewhere=None) is Reach.STORE
+    denials.note_permitted(verb, key)
+    assert denials.note_denied("write", A) == []
+    assert denials.judge("write", A, elsewhere=None) is DenialReach.STORE
 
 
-def test_witnesses_are_the_last_that_were_served_and_not_refused_since(denials: Denials) -> None:
-    folders = [f"s3://b/{number}/metadata/_sfn/x.ver" for number in range(WITNESSES + 2)]
+def test_witnesses_are_the_last_that_were_served_and_not_refused_since(denials: PermissionTracker) -> None:
+    folders = [f"s3://b/{number}/metadata/_sfn/x.ver" for number in range(MAX_WITNESSES + 2)]
     for key in folders:
-        denials.permitted("write", key)
-    assert denials.denied("write", A) == folders[: -ASKED - 1 : -1]
+        denials.note_permitted("write", key)
+    assert denials.note_denied("write", A) == folders[: -MAX_WITNESSES_TRIED - 1 : -1]
     for key in folders[1:]:
-        denials.denied("write", key)
-    assert denials.denied("write", A) == []
-    denials.permitted("write", B)
-    assert denials.denied("write", A) == [B]
+        denials.note_denied("write", key)
+    assert denials.note_denied("write", A) == []
+    denials.note_permitted("write", B)
+    assert denials.note_denied("write", A) == [B]
 
 
-def test_what_is_remembered_has_an_end(denials: Denials, seconds: Seconds) -> None:
-    for number in range(KEPT + 1):
-        denials.denied("write", f"s3://b/{number}/x.ver")
-    seconds.now += SETTLED
-    assert reach(denials, "s3://b/0/x.ver", elsewhere=True) is Reach.TABLE
-    seconds.now += SETTLED
-    assert reach(denials, "s3://b/0/x.ver", elsewhere=True) is Reach.TABLE
-    assert denials.reach("write", f"s3://b/{KEPT}/x.ver", elsewhere=None) is Reach.STORE
+def test_what_is_remembered_has_an_end(denials: PermissionTracker, seconds: Seconds) -> None:
+    for number in range(MAX_DENIED_FOLDERS + 1):
+        denials.note_denied("write", f"s3://b/{number}/x.ver")
+    seconds.now += PROPAGATION_SECONDS
+    assert reach(denials, "s3://b/0/x.ver", elsewhere=True) is DenialReach.TABLE
+    seconds.now += PROPAGATION_SECONDS
+    assert reach(denials, "s3://b/0/x.ver", elsewhere=True) is DenialReach.TABLE
+    assert denials.judge("write", f"s3://b/{MAX_DENIED_FOLDERS}/x.ver", elsewhere=None) is DenialReach.STORE

@@ -12,7 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sfn.errors import Malformed
-from sfn.pointer.document import HINTS_KEPT, LIMIT, Commit, Document, Link, State, parse, render
+from sfn.pointer.document import (
+    MAX_DOCUMENT_BYTES,
+    MAX_HINT_WAS,
+    CommitEntry,
+    Document,
+    DocumentState,
+    Link,
+    parse,
+    render,
+)
 from tests.dialects.drawing import anything
 
 DAY_ONE, LAST_DAY = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)
@@ -36,16 +45,16 @@ documents = st.builds(
     ordinal=moments,
     written_at=times,
     asked_at=st.none() | times,
-    state=st.sampled_from(State),
+    state=st.sampled_from(DocumentState),
     ref=texts.filter(bool),
     snapshot_id=st.none() | st.integers(-(2**63), 2**63 - 1),
     metadata_file_relative=st.none() | texts,
     moved_to=st.none() | links,
     name_now=st.none() | links,
     expires_at=st.none() | times,
-    hint_was=st.lists(texts, max_size=HINTS_KEPT).map(tuple),
+    hint_was=st.lists(texts, max_size=MAX_HINT_WAS).map(tuple),
     gap=st.integers(0, 2**31),
-    between=st.lists(st.builds(Commit, moments, texts, st.integers(0, 9)), max_size=3).map(tuple),
+    between=st.lists(st.builds(CommitEntry, moments, texts, st.integers(0, 9)), max_size=3).map(tuple),
     turned=st.booleans(),
     writer=texts,
 )
@@ -136,9 +145,9 @@ def test_an_ordinal_is_spelled_in_ascii() -> None:
 
 def test_a_document_has_so_many_bytes_and_not_one_more() -> None:
     body = render(PLAIN)
-    assert parse(body + b" " * (LIMIT - len(body))) == PLAIN
+    assert parse(body + b" " * (MAX_DOCUMENT_BYTES - len(body))) == PLAIN
     with pytest.raises(Malformed, match="65537 or more"):
-        parse(body + b" " * (LIMIT + 1 - len(body)))
+        parse(body + b" " * (MAX_DOCUMENT_BYTES + 1 - len(body)))
 
 
 LONG = "9" * 60_000

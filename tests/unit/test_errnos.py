@@ -10,13 +10,13 @@ from typing import Any, cast
 import aiohttp
 import pytest
 
-from sfn.catalog.library.refusals import refused as library_refused
-from sfn.catalog.rest.unheard import unheard
+from sfn.catalog.library.refusals import failure_of as library_refused
+from sfn.catalog.rest.unheard import failure_of_transport
 from sfn.errors import Scope, Transient, Trouble
-from sfn.store.meanings import MEANINGS
-from sfn.store.objects import Refused
-from sfn.store.pool import Pool
-from sfn.store.root import Root
+from sfn.store.meanings import ERROR_MAP
+from sfn.store.objects import RequestFailed
+from sfn.store.pool import HttpPool
+from sfn.store.root import StoreRoot
 from sfn.work.unforeseen import SHORT_OF, Unforeseen, kind_of
 
 NUMBERS = sorted(errno.errorcode)
@@ -40,9 +40,9 @@ def local(tmp_path: Path, number: int, verb: str) -> Trouble:
     def done(_: str, __: str) -> None:
         raise OSError(number, "everywhere")
 
-    root = Root(f"file://{tmp_path}", done)
-    root.permitted(verb, f"file://{tmp_path}/other/a.ver")
-    with pytest.raises(Trouble) as trouble, root.refusals(f"file://{tmp_path}/table/a.ver", verb):
+    root = StoreRoot(f"file://{tmp_path}", done)
+    root.note_permitted(verb, f"file://{tmp_path}/other/a.ver")
+    with pytest.raises(Trouble) as trouble, root.map_os_errors(f"file://{tmp_path}/table/a.ver", verb):
         raise OSError(number, "no")
     return trouble.value
 
@@ -78,16 +78,16 @@ class Session:
 @pytest.mark.parametrize("number", NUMBERS, ids=errno.errorcode.get)
 async def test_a_request_to_an_object_store_is_tried_again(number: int) -> None:
     for error in connection_errors(number):
-        pool = Pool()
+        pool = HttpPool()
         pool._session = cast("Any", Session(error))  # noqa: SLF001 - the one step that no server can refuse so
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(RequestFailed) as refused:
             await pool.exchange("GET", "https://store/key", {})
-        meaning = MEANINGS[refused.value.kind]
+        meaning = ERROR_MAP[refused.value.kind]
         assert (meaning.error, meaning.scope) == (Transient, Scope.STORE)
 
 
 CATALOGS: Mapping[str, Callable[[Exception], Any]] = {
-    "REST": lambda error: unheard("catalog", error, 30),
+    "REST": lambda error: failure_of_transport("catalog", error, 30),
     "PyIceberg": lambda error: library_refused("catalog", error, expected="a table", loading=True),
 }
 

@@ -113,7 +113,7 @@ def test_what_is_set_is_what_has_no_default() -> None:
 
 def test_it_loads_as_it_stands() -> None:
     settings = load(FILE, {})
-    sources.check(settings)
+    sources.check_adapters(settings)
     assert (len(settings.catalogs), len(settings.stores)) == (1, 1)
 
 

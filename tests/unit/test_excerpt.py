@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfn.catalog.excerpt import Wanted, excerpt
-from sfn.catalog.metadata import Unintelligible
+from sfn.catalog.excerpt import WantedMembers, extract
+from sfn.catalog.metadata import UnreadableDocument
 from sfn.catalog.rest import answers
 
-WANTED: Wanted = {"a": None, "b": {"c": None, "d": {"a": None, '"e\\': None}}}
+WANTED: WantedMembers = {"a": None, "b": {"c": None, "d": {"a": None, '"e\\': None}}}
 STEP = 2**16
 
 names = st.sampled_from(["a", "b", "c", "d", '"e\\', "", "aa"]) | st.text(max_size=4)
@@ -32,7 +32,7 @@ values = st.recursive(
 documents = st.dictionaries(names, values, max_size=8)
 
 
-async def cut(body: bytes, sizes: Sequence[int] = (), wanted: Wanted = WANTED) -> bytes:
+async def cut(body: bytes, sizes: Sequence[int] = (), wanted: WantedMembers = WANTED) -> bytes:
     """The excerpt of a body that arrives in parts of those sizes, and then all the rest."""
 
     async def parts() -> AsyncGenerator[bytes]:
@@ -42,10 +42,10 @@ async def cut(body: bytes, sizes: Sequence[int] = (), wanted: Wanted = WANTED) -
             at += size
         yield body[at:]
 
-    return bytes(await excerpt(b"", parts(), wanted))
+    return bytes(await extract(b"", parts(), wanted))
 
 
-def pruned(value: object, wanted: Wanted | None) -> object:
+def pruned(value: object, wanted: WantedMembers | None) -> object:
     if wanted is None or not isinstance(value, Mapping):
         return value
     return {name: pruned(inner, wanted[name]) for name, inner in value.items() if name in wanted}
@@ -139,7 +139,7 @@ async def test_what_is_no_json_is_not_read_on() -> None:
         while True:
             yield bytes(STEP)
 
-    assert await excerpt(b"<html>", endless(), WANTED) == b""
+    assert await extract(b"<html>", endless(), WANTED) == b""
 
 
 table = st.fixed_dictionaries(
@@ -165,11 +165,11 @@ async def test_a_cut_table_reads_like_the_whole(table: object, pointer: str | No
         yield b""
 
     body = json.dumps({"metadata": table, "config": config, "metadata-location": pointer}).encode()
-    assert outcome(bytes(await answers.cut_table(body, nothing()))) == outcome(body)
+    assert outcome(bytes(await answers.extract_table(body, nothing()))) == outcome(body)
 
 
 def outcome(body: bytes) -> object:
     try:
         return answers.read_table(body)
-    except Unintelligible as error:
+    except UnreadableDocument as error:
         return str(error)

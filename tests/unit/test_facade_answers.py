@@ -12,7 +12,7 @@ from sfn.facade.app import before
 from sfn.facade.index import Index
 from sfn.facade.trees import tree
 from sfn.facade.walk import walked
-from sfn.pointer.document import State
+from sfn.pointer.document import DocumentState
 from tests.unit.answering import ground
 from tests.unit.faced import HOME, Tables, commit, placed, shown
 from tests.unit.test_facade_routes import WRITES
@@ -140,7 +140,7 @@ async def test_a_table_that_went_elsewhere_is_found_where_it_is(root: Path) -> N
     shelf = Index(walked({f"file://{root}": tree(f"file://{root}", {})}), 60, 0)
     place = ground(root, {"sfn": shelf})
     assert (await place.table("orders")).status == 200
-    shown(root / "sales" / "orders").write(state=State.DROPPED)
+    shown(root / "sales" / "orders").write(state=DocumentState.DROPPED)
     assert (await place.table("orders")).kind == "NoSuchTableException"
     there = shown(root / "sales" / "orders-2")
     assert (await place.table("orders", method="HEAD")).status == 204

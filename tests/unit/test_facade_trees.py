@@ -28,7 +28,7 @@ from sfn.facade import Tree, trees
 from sfn.facade.trees import Stored, Threaded, tree
 from sfn.reader.files import Entries, Files
 from sfn.store.memory import MemoryStore
-from sfn.store.router import Router
+from sfn.store.router import PrefixRouter
 from sfn.threads import unfinished
 from tests.promises.stores import plant_file
 
@@ -96,7 +96,7 @@ def stored(_: Path) -> Ground:
     async def plant(key: str, body: bytes) -> None:
         await store.write(key, body, None)
 
-    return Ground(Stored(root, Router({"s3://lake": store})), root, plant, None)
+    return Ground(Stored(root, PrefixRouter({"s3://lake": store})), root, plant, None)
 
 
 @pytest.fixture(name="ground", params=[local, local_by_a_link, linked, memory_by_fsspec, stored])
@@ -164,7 +164,7 @@ class Failing(MemoryStore):
         self.trouble = trouble
 
     @override
-    async def part(self, key: str, start: int, most: int) -> bytes | None:
+    async def read_range(self, key: str, start: int, most: int) -> bytes | None:
         raise self.trouble
 
     @override
@@ -186,7 +186,7 @@ async def test_a_store_s_trouble_is_told_as_a_reader_knows_it(
     kind: type[Trouble], scope: Scope, told: type[Exception]
 ) -> None:
     trouble = kind("s3://lake/w/x", scope=scope, expected="an answer", found="none")
-    one = Stored("s3://lake/w", Router({"s3://lake": Failing(trouble)}))
+    one = Stored("s3://lake/w", PrefixRouter({"s3://lake": Failing(trouble)}))
     with pytest.raises(told):
         await one.read("s3://lake/w/x", 10)
     with pytest.raises(told):

@@ -14,7 +14,7 @@ from sfn.errors import NotPermitted, TooManyFiles, Unreachable, Unreadable
 from sfn.facade import Place, Tree, walk
 from sfn.facade.trees import tree
 from sfn.facade.walk import DEEPEST, walked
-from sfn.pointer.document import State
+from sfn.pointer.document import DocumentState
 from sfn.pointer.naming import ORDINAL, UUID
 from sfn.reader.files import Entries
 from tests.unit.directory import Directory
@@ -74,7 +74,7 @@ async def test_the_root_itself_may_be_a_table_and_a_namespace_be_called_metadata
 
 async def test_what_was_dropped_renamed_or_is_a_branch_is_not_shown(root: Path) -> None:
     place = shown(root / "t", "sales.new")
-    place.write("sales.dropped", state=State.DROPPED)
+    place.write("sales.dropped", state=DocumentState.DROPPED)
     place.renamed("sales.old", "sales.new")
     place.write("sales.branch", ref="audit")
     assert await below(root) == [("sales.new", f"{root}/t")]

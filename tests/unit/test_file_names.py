@@ -20,14 +20,14 @@ from sfn.pointer.naming import (
     NAMINGS,
     ORDINAL,
     UUID,
+    FileOwner,
     Naming,
-    Whose,
-    commit_of,
-    dotted,
-    folders,
-    owner_of,
+    commit_ordinal,
+    dotted_name,
+    owner_prefix,
+    table_folders,
 )
-from sfn.pointer.site import Placement, Site, below_root, location_of
+from sfn.pointer.site import FileLayout, Placement, folder_below_root, layout_location
 
 PLACE = "s3://lake/sales/orders"
 LONGEST, KEPT, DIGEST = 200, 100, 33
@@ -45,20 +45,20 @@ class Named:
     ref: str = "main"
 
     @property
-    def whose(self) -> Whose:
-        return Whose(self.namespace, self.name)
+    def whose(self) -> FileOwner:
+        return FileOwner(self.namespace, self.name)
 
     @property
     def plain(self) -> str:
-        return IDENTIFIER.names(self.whose, self.ref)[0]
+        return IDENTIFIER.file_names(self.whose, self.ref)[0]
 
     @property
     def strict(self) -> str:
-        return IDENTIFIER.names(self.whose, self.ref)[-1]
+        return IDENTIFIER.file_names(self.whose, self.ref)[-1]
 
     @property
     def keys(self) -> tuple[str, ...]:
-        return Site(PLACE).keys(self.whose, self.ref)
+        return FileLayout(PLACE).keys(self.whose, self.ref)
 
 
 def named(parts: st.SearchStrategy[str], refs: st.SearchStrategy[str], levels: int = 0) -> st.SearchStrategy[Named]:
@@ -177,7 +177,7 @@ def test_no_name_of_a_ref_is_that_of_a_head_or_of_one_commit(table: Named) -> No
     """Which is what ordinal naming calls its files."""
     for name in (table.plain, table.strict):
         assert not re.search(r"_(?:head|[0-9]{8}T[0-9]{6}(?:[0-9]{3})?)\.ver$", name)
-        assert commit_of(name) is None
+        assert commit_ordinal(name) is None
 
 
 @pytest.mark.parametrize("start", STARTS)
@@ -203,63 +203,67 @@ def test_of_tables_with_namespaces_each_finds_a_name_and_is_found_by_it(start: t
 @given(anyone)
 def test_both_names_are_looked_for_in_our_folder_the_plain_one_first(table: Named) -> None:
     place = f"{PLACE}/metadata/_sfn/"
-    assert Site(PLACE).folder == place
+    assert FileLayout(PLACE).folder == place
     assert table.keys == tuple(dict.fromkeys([place + table.plain, place + table.strict]))
 
 
 @given(st.lists(any_texts | alike, max_size=4).map(tuple), any_texts | alike)
 def test_a_dotted_name_spells_its_identifier(namespace: tuple[str, ...], name: str) -> None:
-    *levels, last = dotted(namespace, name).split(".")
+    *levels, last = dotted_name(namespace, name).split(".")
     assert (tuple(decoded(level) for level in levels), decoded(last)) == (namespace, name)
 
 
 @given(anyone, anyone, st.integers(0, LAST_ORDINAL))
 def test_a_commit_has_a_file_of_its_own_beside_the_head(table: Named, other: Named, ordinal: int) -> None:
-    heads, commits = ORDINAL.names(table.whose), ORDINAL.commit_names(table.whose, ordinal)
-    assert [commit_of(name) for name in (*heads, *commits)] == [None] * len(heads) + [ordinal] * len(commits)
+    heads, commits = ORDINAL.file_names(table.whose), ORDINAL.commit_file_names(table.whose, ordinal)
+    assert [commit_ordinal(name) for name in (*heads, *commits)] == [None] * len(heads) + [ordinal] * len(commits)
     assert len(heads) == len(commits)
-    assert [owner_of(name) for name in commits] == [owner_of(name) for name in ORDINAL.commit_names(table.whose, 0)]
+    assert [owner_prefix(name) for name in commits] == [
+        owner_prefix(name) for name in ORDINAL.commit_file_names(table.whose, 0)
+    ]
     assert all(len(name) <= FILE_NAME for name in (*heads, *commits))
-    assert (heads[-1] == ORDINAL.names(other.whose)[-1]) == (table.whose == other.whose)
+    assert (heads[-1] == ORDINAL.file_names(other.whose)[-1]) == (table.whose == other.whose)
 
 
 @given(anyone, st.uuids().map(str) | any_texts.filter(bool), st.none() | any_texts | odd)
 def test_a_name_by_uuid_stays_whatever_the_table_is_called(table: Named, guid: str, ref: str | None) -> None:
-    assert UUID.names(Whose(table.namespace, table.name, guid), ref) == UUID.names(Whose((), "other", guid), ref)
-    assert UUID.names(Whose((), "a", guid), "b") != UUID.names(Whose((), "a", guid + "_"), "b")
+    assert UUID.file_names(FileOwner(table.namespace, table.name, guid), ref) == UUID.file_names(
+        FileOwner((), "other", guid), ref
+    )
+    assert UUID.file_names(FileOwner((), "a", guid), "b") != UUID.file_names(FileOwner((), "a", guid + "_"), "b")
 
 
 @given(anyone, st.none() | any_texts | odd, st.sampled_from(list(NAMINGS.values())))
 def test_how_all_files_of_an_identifier_begin_is_known(table: Named, ref: str | None, naming: Naming) -> None:
-    whose = Whose(table.namespace, table.name, "9c12d441-03fe-4693-9a96-a0705ddf69c1")
-    assert all(name.startswith(naming.begins(whose)) for name in naming.names(whose, ref))
+    whose = FileOwner(table.namespace, table.name, "9c12d441-03fe-4693-9a96-a0705ddf69c1")
+    assert all(name.startswith(naming.prefixes(whose)) for name in naming.file_names(whose, ref))
 
 
 def test_a_table_without_a_uuid_has_no_name_by_it() -> None:
-    assert UUID.names(Whose(("a",), "t")) == ()
+    assert UUID.file_names(FileOwner(("a",), "t")) == ()
 
 
 @given(st.sampled_from(list(NAMINGS.values())), st.sampled_from(Placement))
 def test_a_site_is_what_its_text_stands_for(naming: Naming, placement: Placement) -> None:
-    site = Site(PLACE, naming, placement)
-    assert Site.of(site.text) == site
-    assert location_of(site.text) == PLACE
+    site = FileLayout(PLACE, naming, placement)
+    assert FileLayout.parse(site.encoded) == site
+    assert layout_location(site.encoded) == PLACE
 
 
 def test_each_placement_has_a_folder_of_its_own() -> None:
-    assert [Site(PLACE, IDENTIFIER, placement).folder for placement in Placement] == [
+    assert [FileLayout(PLACE, IDENTIFIER, placement).folder for placement in Placement] == [
         f"{PLACE}/metadata/_sfn/",
         f"{PLACE}/_sfn/",
         f"{PLACE}/",
     ]
-    assert below_root("s3://lake/sfn", ("a", "b.c"), "d_e") == "s3://lake/sfn/a.b%2Ec/d_e"
-    assert below_root(canonical("/"), ("a",), "t") == "file:///a/t"
-    assert below_root("s3://lake/sfn", (), "t") == "s3://lake/sfn/t"
+    assert folder_below_root("s3://lake/sfn", ("a", "b.c"), "d_e") == "s3://lake/sfn/a.b%2Ec/d_e"
+    assert folder_below_root(canonical("/"), ("a",), "t") == "file:///a/t"
+    assert folder_below_root("s3://lake/sfn", (), "t") == "s3://lake/sfn/t"
 
 
 @given(anyone, anyone)
 def test_two_identifiers_have_two_folders_below_a_root(table: Named, other: Named) -> None:
     assume(table.name and other.name and all((*table.namespace, *other.namespace)))
-    mine, theirs = folders(table.namespace, table.name), folders(other.namespace, other.name)
+    mine, theirs = table_folders(table.namespace, table.name), table_folders(other.namespace, other.name)
     assert (mine == theirs) == (table.whose == other.whose)
     assert all(len(part) <= FILE_NAME and part not in {"", ".", ".."} for part in mine.split("/"))

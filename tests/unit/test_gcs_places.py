@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from sfn.store.gcs import GcsObjects
-from sfn.store.objects import Kind
+from sfn.store.gcs import GcsClient
+from sfn.store.objects import ErrorKind
 from tests.unit.gcs_server import (
     KEY,
     TAG,
@@ -32,78 +32,78 @@ async def server() -> AsyncIterator[Server]:
 
 
 @pytest.fixture
-async def objects(server: Server) -> AsyncIterator[GcsObjects]:
+async def objects(server: Server) -> AsyncIterator[GcsClient]:
     async with asking(server) as objects:
         yield objects
 
 
 @pytest.mark.parametrize("status", [200, 401, 403])
-async def test_the_bucket_is_looked_at_once(server: Server, objects: GcsObjects, status: int) -> None:
+async def test_the_bucket_is_looked_at_once(server: Server, objects: GcsClient, status: int) -> None:
     server.object, server.bucket = NOT_FOUND, reply(b"{}", status)
     for _ in range(3):
-        assert (await refusal(objects.delete(KEY, TAG))).kind is Kind.MISSING
+        assert (await refusal(objects.delete(KEY, TAG))).kind is ErrorKind.MISSING
     assert server.asked.count(LOOK) == 1
 
 
-async def test_a_bucket_that_answered_need_not_be_looked_at(server: Server, objects: GcsObjects) -> None:
+async def test_a_bucket_that_answered_need_not_be_looked_at(server: Server, objects: GcsClient) -> None:
     server.object = found(b"")
     await objects.get(KEY, 10)
     server.object = NOT_FOUND
-    assert (await refusal(objects.delete(KEY, TAG))).kind is Kind.MISSING
+    assert (await refusal(objects.delete(KEY, TAG))).kind is ErrorKind.MISSING
     assert LOOK not in server.asked
 
 
-async def test_a_bucket_that_is_missing_is_looked_at_each_time(server: Server, objects: GcsObjects) -> None:
+async def test_a_bucket_that_is_missing_is_looked_at_each_time(server: Server, objects: GcsClient) -> None:
     server.object = server.bucket = NOT_FOUND
     for _ in range(2):
-        assert (await refusal(objects.delete(KEY, TAG))).kind is Kind.NO_PLACE
+        assert (await refusal(objects.delete(KEY, TAG))).kind is ErrorKind.NO_BUCKET
     assert server.asked.count(LOOK) == 2
     server.bucket = reply({"name": "lake"})
-    assert (await refusal(objects.delete(KEY, TAG))).kind is Kind.MISSING
+    assert (await refusal(objects.delete(KEY, TAG))).kind is ErrorKind.MISSING
 
 
-async def test_only_the_bucket_can_be_missing_for_a_creation_and_a_listing(server: Server, objects: GcsObjects) -> None:
+async def test_only_the_bucket_can_be_missing_for_a_creation_and_a_listing(server: Server, objects: GcsClient) -> None:
     server.object = NOT_FOUND
-    assert (await refusal(objects.put(KEY, b"", None, "0a-1"))).kind is Kind.NO_PLACE
-    assert (await refusal(objects.page(KEY, 10, None))).kind is Kind.NO_PLACE
+    assert (await refusal(objects.put(KEY, b"", None, "0a-1"))).kind is ErrorKind.NO_BUCKET
+    assert (await refusal(objects.list_page(KEY, 10, None))).kind is ErrorKind.NO_BUCKET
     assert LOOK not in server.asked
 
 
-async def test_a_bucket_that_vanished_is_known_no_more(server: Server, objects: GcsObjects) -> None:
+async def test_a_bucket_that_vanished_is_known_no_more(server: Server, objects: GcsClient) -> None:
     server.object = found(b"")
     await objects.get(KEY, 10)
     server.object = server.bucket = NOT_FOUND
     await refusal(objects.put(KEY, b"", None, "0a-1"))
-    assert (await refusal(objects.delete(KEY, TAG))).kind is Kind.NO_PLACE
+    assert (await refusal(objects.delete(KEY, TAG))).kind is ErrorKind.NO_BUCKET
     server.object = xml_complaint(404, "NoSuchBucket")
-    assert (await refusal(objects.get(KEY, 10))).kind is Kind.NO_PLACE
+    assert (await refusal(objects.get(KEY, 10))).kind is ErrorKind.NO_BUCKET
 
 
-async def test_where_no_cloud_storage_answers_there_is_no_bucket(server: Server, objects: GcsObjects) -> None:
+async def test_where_no_cloud_storage_answers_there_is_no_bucket(server: Server, objects: GcsClient) -> None:
     server.object = server.bucket = reply(b"<h1>404</h1>", 404)
     refused = await refusal(objects.get(KEY, 10))
-    assert refused.kind is Kind.NO_PLACE
+    assert refused.kind is ErrorKind.NO_BUCKET
     assert "without an error of Cloud Storage" in refused.found
 
 
 async def test_an_answer_without_a_code_is_an_object_missing_where_the_bucket_is_there(
-    server: Server, objects: GcsObjects
+    server: Server, objects: GcsClient
 ) -> None:
     """So says fake-gcs-server."""
     server.object = reply(b"Not Found", 404)
-    assert (await refusal(objects.get(KEY, 10))).kind is Kind.MISSING
-    assert (await refusal(objects.get(KEY, 10))).kind is Kind.MISSING
+    assert (await refusal(objects.get(KEY, 10))).kind is ErrorKind.MISSING
+    assert (await refusal(objects.get(KEY, 10))).kind is ErrorKind.MISSING
     assert server.asked.count(LOOK) == 1
 
 
 @pytest.mark.parametrize(
     ("status", "reason", "kind"),
-    [(503, "backendError", Kind.UNANSWERED), (429, "rateLimitExceeded", Kind.THROTTLED)],
+    [(503, "backendError", ErrorKind.NO_ANSWER), (429, "rateLimitExceeded", ErrorKind.THROTTLED)],
 )
 async def test_a_look_that_fails_tells_nothing(
-    server: Server, objects: GcsObjects, status: int, reason: str, kind: Kind
+    server: Server, objects: GcsClient, status: int, reason: str, kind: ErrorKind
 ) -> None:
     server.object, server.bucket = NOT_FOUND, complaint(status, reason)
     assert (await refusal(objects.delete(KEY, TAG))).kind is kind
     server.bucket = NOT_FOUND
-    assert (await refusal(objects.delete(KEY, TAG))).kind is Kind.NO_PLACE
+    assert (await refusal(objects.delete(KEY, TAG))).kind is ErrorKind.NO_BUCKET

@@ -14,11 +14,11 @@ import pytest
 from aiohttp import web
 
 from sfn.errors import Scope, Transient
-from sfn.store import Gone, Guarantees, Moved
-from sfn.store.gcs import MADE_UP
-from sfn.store.gcs.objects import PAUSES
-from sfn.store.objects import Kind
-from sfn.store.remote import RemoteStore, Service
+from sfn.store import Deleted, Guarantees, PreconditionFailed
+from sfn.store.gcs import IMPOSSIBLE_GENERATION
+from sfn.store.gcs.objects import RETRY_PAUSES
+from sfn.store.objects import ErrorKind
+from sfn.store.remote import RemoteStore, StoreService
 from sfn.words import Held
 from tests.unit.gcs_server import KEY, TAG, Asked, Server, asking, complaint, refusal, reply, running, xml_complaint
 
@@ -93,15 +93,15 @@ async def written(store: RemoteStore, body: bytes, replacing: Held | None) -> He
 async def test_a_version_hint_of_two_steps_is_written_and_the_store_is_proven(server: Server) -> None:
     bucket = Bucket()
     server.object = bucket.answer
-    async with asking(server, pauses=PAUSES) as objects:
-        store = RemoteStore(objects, Service(MADE_UP))
+    async with asking(server, pauses=RETRY_PAUSES) as objects:
+        store = RemoteStore(objects, StoreService(IMPOSSIBLE_GENERATION))
         begun = anyio.current_time()
-        assert await store.prove(KEY) == Guarantees(swap=True, conditional_delete=True)
+        assert await store.probe(KEY) == Guarantees(swap=True, conditional_delete=True)
         first = await written(store, b"1", None)
         second = await written(store, b"2", first)
         assert await store.read(KEY) == second
-        assert await store.write(KEY, b"3", first) == Moved()
-        assert await store.delete(KEY, second) == Gone()
+        assert await store.write(KEY, b"3", first) == PreconditionFailed()
+        assert await store.delete(KEY, second) == Deleted()
         assert anyio.current_time() - begun > 2.0
     assert sum(one.slow for one in bucket.objects.values()) >= 2
 
@@ -109,7 +109,7 @@ async def test_a_version_hint_of_two_steps_is_written_and_the_store_is_proven(se
 async def test_many_who_swap_at_once_lose_nothing(server: Server) -> None:
     server.object = Strict(0.02).answer
     async with asking(server, pauses=(0.03, 0.05, 0.1, 0.2, 0.4)) as objects:
-        store = RemoteStore(objects, Service(MADE_UP))
+        store = RemoteStore(objects, StoreService(IMPOSSIBLE_GENERATION))
         await written(store, b"0", None)
 
         async def count_up() -> None:
@@ -130,41 +130,41 @@ async def test_many_who_swap_at_once_lose_nothing(server: Server) -> None:
 async def test_an_object_that_is_never_free_is_given_up_as_one_tables_trouble(server: Server) -> None:
     server.object = complaint(429, "rateLimitExceeded")
     async with asking(server, pauses=QUICK) as objects:
-        assert (await refusal(objects.put(KEY, b"", TAG, "0a-1"))).kind is Kind.TOO_OFTEN
-        assert (await refusal(objects.delete(KEY, TAG))).kind is Kind.TOO_OFTEN
+        assert (await refusal(objects.put(KEY, b"", TAG, "0a-1"))).kind is ErrorKind.CHANGED_TOO_OFTEN
+        assert (await refusal(objects.delete(KEY, TAG))).kind is ErrorKind.CHANGED_TOO_OFTEN
         assert len(server.requests) == 2 * (1 + len(QUICK))
         with pytest.raises(Transient) as often:
-            await RemoteStore(objects, Service(MADE_UP)).write(KEY, b"", None)
+            await RemoteStore(objects, StoreService(IMPOSSIBLE_GENERATION)).write(KEY, b"", None)
         assert often.value.scope is Scope.TABLE
         assert "min_publish_interval" in often.value.remedy
 
 
 def test_nobody_waits_for_more_than_a_few_seconds() -> None:
-    assert sum(PAUSES) <= 5.0
-    assert min(PAUSES) >= 1.0
+    assert sum(RETRY_PAUSES) <= 5.0
+    assert min(RETRY_PAUSES) >= 1.0
 
 
 async def test_whoever_is_asked_to_wait_longer_comes_back_later(server: Server) -> None:
     server.object = complaint(429, "rateLimitExceeded", retry_after="30")
-    async with asking(server, pauses=PAUSES) as objects:
+    async with asking(server, pauses=RETRY_PAUSES) as objects:
         refused = await refusal(objects.put(KEY, b"", TAG, "0a-1"))
-    assert (refused.kind, refused.retry_after) == (Kind.TOO_OFTEN, 30.0)
+    assert (refused.kind, refused.retry_after) == (ErrorKind.CHANGED_TOO_OFTEN, 30.0)
     assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize(("status", "reason"), [(403, "rateLimitExceeded"), (429, "userRateLimitExceeded")])
 async def test_a_service_that_is_asked_too_much_is_asked_no_more(server: Server, status: int, reason: str) -> None:
     server.object = complaint(status, reason)
-    async with asking(server, pauses=PAUSES) as objects:
-        assert (await refusal(objects.put(KEY, b"", TAG, "0a-1"))).kind is Kind.THROTTLED
+    async with asking(server, pauses=RETRY_PAUSES) as objects:
+        assert (await refusal(objects.put(KEY, b"", TAG, "0a-1"))).kind is ErrorKind.THROTTLED
     assert len(server.requests) == 1
 
 
 async def test_what_is_read_too_often_is_the_whole_services_trouble(server: Server) -> None:
     server.object = complaint(429, "rateLimitExceeded")
-    async with asking(server, pauses=PAUSES) as objects:
-        for verb in (objects.get(KEY, 10), objects.part(KEY, 0, 10), objects.page(KEY, 10, None)):
-            assert (await refusal(verb)).kind is Kind.THROTTLED
+    async with asking(server, pauses=RETRY_PAUSES) as objects:
+        for verb in (objects.get(KEY, 10), objects.get_range(KEY, 0, 10), objects.list_page(KEY, 10, None)):
+            assert (await refusal(verb)).kind is ErrorKind.THROTTLED
     assert len(server.requests) == 3
 
 

@@ -10,10 +10,10 @@ import httpx
 import pytest
 
 from sfn.errors import Permanent, Scope, Unsure
-from sfn.store import Gone, Moved
-from sfn.store.gcs import MADE_UP, GcsObjects, GcsTerms
-from sfn.store.pool import Pool
-from sfn.store.remote import RemoteStore, Service
+from sfn.store import Deleted, PreconditionFailed
+from sfn.store.gcs import IMPOSSIBLE_GENERATION, GcsClient, GcsOptions
+from sfn.store.pool import HttpPool
+from sfn.store.remote import RemoteStore, StoreService
 from sfn.words import Held
 from tests.faults.proxy import Answer, Asked, Fault, Instead, Lose, Pass, Proxy
 from tests.servers.gcs import GCS
@@ -32,8 +32,10 @@ def bucket(gcs: GCS) -> str:
 
 @pytest.fixture
 async def store(proxy: Proxy) -> AsyncIterator[RemoteStore]:
-    pool = Pool()
-    yield RemoteStore(GcsObjects(GcsTerms(identity=None, endpoint=proxy.url), pool), Service(MADE_UP))
+    pool = HttpPool()
+    yield RemoteStore(
+        GcsClient(GcsOptions(identity=None, endpoint=proxy.url), pool), StoreService(IMPOSSIBLE_GENERATION)
+    )
     await pool.close()
 
 
@@ -71,22 +73,22 @@ async def test_a_name_is_the_same_to_all(store: RemoteStore, gcs: GCS, bucket: s
     held = await created(store, key)
     assert (await seen_by_others(gcs, bucket, f"t/{name}"))["name"] == f"t/{name}"
     assert await store.read(key) == held
-    assert await store.part(key, 0, 10) == b"1"
+    assert await store.read_range(key, 0, 10) == b"1"
     assert await store.list(key.rpartition("/")[0] + "/", 10) == [key]
-    assert await store.delete(key, held) == Gone()
+    assert await store.delete(key, held) == Deleted()
     assert await store.read(key) is None
 
 
 async def test_a_listing_goes_on_from_page_to_page(proxy: Proxy, bucket: str) -> None:
-    pool = Pool()
-    objects = GcsObjects(GcsTerms(identity=None, endpoint=proxy.url), pool)
+    pool = HttpPool()
+    objects = GcsClient(GcsOptions(identity=None, endpoint=proxy.url), pool)
     names = [f"gs://{bucket}/t/{number}.ver" for number in range(5)]
     for name in [*names, f"gs://{bucket}/t/3/below.ver"]:
         await objects.put(name, b"", None, "0a-1")
     keys: list[str] = []
     begin, pages = None, 0
     while begin is not None or not pages:
-        page = await objects.page(f"gs://{bucket}/t/", 2, begin)
+        page = await objects.list_page(f"gs://{bucket}/t/", 2, begin)
         keys += page.keys
         begin, pages = page.next, pages + 1
     await pool.close()
@@ -100,9 +102,9 @@ async def test_each_verb_is_one_request(store: RemoteStore, proxy: Proxy, bucket
     newer = await store.write(key, b"2", held)
     assert isinstance(newer, Held)
     assert await store.read(key) == newer
-    assert await store.part(key, 0, 10) == b"2"
+    assert await store.read_range(key, 0, 10) == b"2"
     assert await store.list(f"gs://{bucket}/t/", 10) == [key]
-    assert await store.delete(key, newer) == Gone()
+    assert await store.delete(key, newer) == Deleted()
     assert await store.read(key) is None
     assert proxy.asked == ["POST", "POST", "GET", "GET", "GET", "DELETE", "GET"]
 
@@ -122,7 +124,7 @@ async def test_a_write_that_was_carried_out_unheard_is_known_again(
     assert isinstance(newer, Held)
     assert await store.read(key) == newer
     proxy.rule = lambda asked: Answer(412) if asked.method == "POST" else Pass(frozenset({"host"}))
-    assert await store.write(key, b"2", newer) == Moved()
+    assert await store.write(key, b"2", newer) == PreconditionFailed()
 
 
 async def test_nobody_knows_whether_a_change_without_an_answer_happened(
@@ -140,10 +142,10 @@ async def test_a_bucket_that_is_not_there_is_told_of_by_every_verb(store: Remote
     key = "gs://never-made/t/orders.ver"
     for verb in (
         lambda: store.read(key),
-        lambda: store.part(key, 0, 10),
+        lambda: store.read_range(key, 0, 10),
         lambda: store.write(key, b"1", None),
-        lambda: store.write(key, b"1", Held(b"", MADE_UP)),
-        lambda: store.delete(key, Held(b"", MADE_UP)),
+        lambda: store.write(key, b"1", Held(b"", IMPOSSIBLE_GENERATION)),
+        lambda: store.delete(key, Held(b"", IMPOSSIBLE_GENERATION)),
         lambda: store.list("gs://never-made/t/", 10),
     ):
         with pytest.raises(Permanent) as nowhere:
@@ -153,9 +155,10 @@ async def test_a_bucket_that_is_not_there_is_told_of_by_every_verb(store: Remote
 
 
 async def test_another_principal_over_the_same_connections(gcs: GCS, bucket: str) -> None:
-    pool = Pool()
+    pool = HttpPool()
     stores = [
-        RemoteStore(GcsObjects(GcsTerms(identity=None, endpoint=gcs.url), pool), Service(MADE_UP)) for _ in range(2)
+        RemoteStore(GcsClient(GcsOptions(identity=None, endpoint=gcs.url), pool), StoreService(IMPOSSIBLE_GENERATION))
+        for _ in range(2)
     ]
     key = f"gs://{bucket}/t/orders.ver"
     held = await created(stores[0], key)

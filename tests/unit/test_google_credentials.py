@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from sfn.google import AGAIN, Chain, Identity
-from sfn.store.objects import Kind
+from sfn.store.objects import ErrorKind
 from tests.unit.gcs_server import KEY, PRIVATE, Asked, Server, asking, found, refusal, reply, running
 from tests.unit.rest_server import pass_by
 from tests.unit.token_endpoint import EARLY, REFUSED, SCOPES, Mint, account, none_of, private_key, put
@@ -113,6 +113,6 @@ async def test_a_store_shows_its_token_and_says_when_it_has_none(file: Path, ser
     server.object = REFUSED
     async with asking(server, Identity(file=file)) as objects:
         refused = await refusal(objects.get(KEY, 10))
-        assert refused.kind is Kind.UNKNOWN
+        assert refused.kind is ErrorKind.UNAUTHENTICATED
         assert refused.found == "no credentials: invalid_grant from Google"
         assert "check that file" in refused.remedy

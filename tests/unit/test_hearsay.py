@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sfn.pointer import hearsay
-from sfn.pointer.hearsay import TABLES, after, after_end, current, foreseen, in_order, of_uuid
-from sfn.pointer.lineage import Relation
+from sfn.pointer.hearsay import MAX_TABLES, apply_end, apply_known, apply_location, current, history_of, in_event_order
+from sfn.pointer.lineage import MetadataOrder
 from sfn.words import Birth, TableName, Telling, Told, ToldTable
 
 ELSEWHERE = TableName("prod", ("n",), "elsewhere")
@@ -24,7 +24,7 @@ def pointer(number: int, uuid: str = "u") -> str:
 
 def heard(*tellings: Telling, told: Told | None = None) -> Told:
     """What is known after these, of which all but ends tell a uuid."""
-    return foreseen(replace(told or Told(), tellings=tellings))
+    return apply_known(replace(told or Told(), tellings=tellings))
 
 
 def commit(seq: int, number: int, uuid: str = "u", birth: Birth | None = None) -> Telling:
@@ -53,9 +53,9 @@ def test_the_newest_of_all_counts(numbers: tuple[int, ...]) -> None:
 
 def test_of_an_unknown_order_the_later_told_counts() -> None:
     first, second = "s3://lake/u/metadata/one.json", "s3://lake/u/metadata/two.json"
-    told = after(Told(), Telling(1, first, "u"), "u", Relation.NEWER)
-    assert now(after(told, Telling(2, second, "u"), "u", Relation.UNKNOWN)) == ("u", second)
-    assert now(after(told, Telling(0, second, "u"), "u", Relation.UNKNOWN)) == ("u", first)
+    told = apply_location(Told(), Telling(1, first, "u"), "u", MetadataOrder.NEWER)
+    assert now(apply_location(told, Telling(2, second, "u"), "u", MetadataOrder.UNKNOWN)) == ("u", second)
+    assert now(apply_location(told, Telling(0, second, "u"), "u", MetadataOrder.UNKNOWN)) == ("u", first)
 
 
 @pytest.mark.parametrize("birth", list(Birth))
@@ -89,13 +89,13 @@ def test_what_a_table_takes_along_may_begin_with_an_older_file() -> None:
 def test_an_end_that_names_no_table_ends_the_one_that_has_the_name() -> None:
     told = heard(commit(1, 5, "u", Birth.CREATE), end(2, to=ELSEWHERE))
     assert now(told) is None
-    assert of_uuid(told, "u").to == ELSEWHERE
+    assert history_of(told, "u").to == ELSEWHERE
     assert now(heard(commit(3, 0, "v", Birth.CREATE), told=told)) == ("v", pointer(0, "v"))
 
 
 def test_an_end_that_names_no_table_ends_none_that_was_born_later() -> None:
     told = heard(commit(5, 5, "u", Birth.CREATE))
-    assert now(after_end(told, end(4))) == ("u", pointer(5))
+    assert now(apply_end(told, end(4))) == ("u", pointer(5))
 
 
 def test_an_end_that_names_another_table_ends_nothing() -> None:
@@ -115,11 +115,11 @@ def test_an_end_that_overtakes_its_tables_birth_still_ends_it() -> None:
 
 def test_the_oldest_of_too_many_tables_is_forgotten_but_never_the_one_that_has_the_name() -> None:
     told = heard(commit(1, 0, "mine", Birth.CREATE))
-    for number in range(3 * TABLES):
+    for number in range(3 * MAX_TABLES):
         told = heard(commit(10 + number, 0, f"late{number}"), told=told)
-    assert len(told.tables) == TABLES
+    assert len(told.tables) == MAX_TABLES
     assert now(told) == ("mine", pointer(0, "mine"))
-    assert of_uuid(told, "late0") == ToldTable("late0")
+    assert history_of(told, "late0") == ToldTable("late0")
 
 
 @st.composite
@@ -161,14 +161,14 @@ def test_whatever_the_order_and_however_often_the_same_table_has_the_name_in_the
 
 def test_what_arrives_at_once_with_a_birth_is_heard_before_it() -> None:
     told = [commit(3, 4, "u", Birth.REGISTER), commit(3, 6), commit(2, 1)]
-    assert in_order(told) == [commit(2, 1), commit(3, 6), commit(3, 4, "u", Birth.REGISTER)]
+    assert in_event_order(told) == [commit(2, 1), commit(3, 6), commit(3, 4, "u", Birth.REGISTER)]
 
 
 def test_what_says_no_uuid_is_left_to_be_heard() -> None:
-    told = foreseen(Told(tellings=(Telling(1, pointer(1)), commit(2, 2), end(3))))
+    told = apply_known(Told(tellings=(Telling(1, pointer(1)), commit(2, 2), end(3))))
     assert told.tellings == (Telling(1, pointer(1)),)
     assert now(told) is None
 
 
 def test_what_was_given_up_is_doubtful() -> None:
-    assert [one.is_doubtful for one in hearsay.doubted([commit(1, 1), end(2)])] == [True, True]
+    assert [one.is_doubtful for one in hearsay.mark_doubtful([commit(1, 1), end(2)])] == [True, True]

@@ -15,8 +15,8 @@ import anyio
 import pytest
 
 from sfn.errors import Scope, Transient, Trouble, Unsure
-from sfn.store import Moved
-from sfn.store.local import ANSWERED_WITHIN, LocalFiles, LocalStore
+from sfn.store import PreconditionFailed
+from sfn.store.local import FILE_SYSTEM_TIMEOUT, BlockingLocalStore, LocalStore
 from sfn.threads import unfinished
 from sfn.words import Held
 from tests.promises.kernel import Hang, Step, hanging, refused
@@ -39,12 +39,12 @@ LOCK = Step("flock")
 def fixture_key(tmp_path: Path) -> str:
     """A file that says 1, in a folder of its own."""
     key = f"file://{tmp_path}/_sfn/a.ver"
-    assert isinstance(LocalFiles().write(key, b"1", None), Held)
+    assert isinstance(BlockingLocalStore().write(key, b"1", None), Held)
     return key
 
 
 def held_at(key: str) -> Held:
-    held = LocalFiles().read(key)
+    held = BlockingLocalStore().read(key)
     assert held is not None
     return held
 
@@ -70,7 +70,7 @@ async def all_finished() -> None:
 
 
 def test_a_file_system_has_half_a_minute_to_answer() -> None:
-    assert ANSWERED_WITHIN == 30
+    assert FILE_SYSTEM_TIMEOUT == 30
 
 
 @pytest.mark.parametrize("step", [READ, Step("getdents64")], ids=["read", "list"])
@@ -207,12 +207,12 @@ def test_a_change_that_was_given_up_keeps_its_lock_until_it_ends(key: str) -> No
     held = held_at(key)
 
     async def act(hang: Hang) -> None:
-        local = LocalStore(limit=PATIENT, patience=0.01)
+        local = LocalStore(limit=PATIENT, lock_timeout=0.01)
         async with one_given_up(hang, partial(local.write, key, b"2", held)):
             with pytest.raises(Transient) as busy:
                 await local.write(key, b"3", held)
             assert busy.value.scope is Scope.TABLE
-        assert await local.write(key, b"3", held) == Moved()
+        assert await local.write(key, b"3", held) == PreconditionFailed()
 
     hanging(Step("renameat"), act)
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from sfn.pointer.inflate import inflated
+from sfn.pointer.inflate import decompress
 
 PART = 1 << 20
 SMALL = gzip.compress(b'{"a": [1]')
@@ -36,7 +36,7 @@ class Parts:
 
 
 async def body_of(parts: Parts) -> bytes:
-    return b"".join([part async for part in inflated(aiter(parts), PART)])
+    return b"".join([part async for part in decompress(aiter(parts), PART)])
 
 
 @pytest.mark.parametrize("more", [bytes(PART), SMALL * (PART // len(SMALL))], ids=["zeros", "members"])
@@ -75,4 +75,4 @@ async def test_what_nothing_can_compress_is_read_all_the_same(level: int) -> Non
         for part in packed:
             yield part
 
-    assert b"".join([part async for part in inflated(parts(), PART)]) == body
+    assert b"".join([part async for part in decompress(parts(), PART)]) == body

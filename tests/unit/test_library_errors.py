@@ -17,7 +17,7 @@ from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.exceptions import NoSuchTableError
 from thrift.transport.TTransport import TTransportException
 
-from sfn.catalog import Withheld
+from sfn.catalog import UnlistedNamespace
 from sfn.catalog.library import refusals
 from sfn.errors import Permanent, Scope, Transient
 from sfn.words import Missing
@@ -136,10 +136,10 @@ async def test_a_namespace_that_may_not_be_listed_is_withheld() -> None:
 
     async with planned(plan) as catalog:
         (found,) = [one async for one in catalog.tables()]
-        assert isinstance(found, Withheld)
+        assert isinstance(found, UnlistedNamespace)
         assert found.namespace == ("sales",)
         with pytest.raises(Permanent) as caught:
-            await catalog.listed(ORDERS)
+            await catalog.is_listed(ORDERS)
     assert caught.value.scope is Scope.TABLE
 
 
@@ -177,5 +177,5 @@ async def test_what_is_gone_is_told_by_the_service_below() -> None:
 
 
 def test_a_database_error_is_told_without_its_statement() -> None:
-    refusal = refusals.refused("there", LOCKED, expected="an answer")
+    refusal = refusals.failure_of("there", LOCKED, expected="an answer")
     assert refusal.found == "OperationalError: database is locked"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sfn.catalog.library import LibraryCatalog
+from sfn.catalog.library import PyIcebergCatalog
 from sfn.errors import Permanent, Scope, Transient
 from sfn.words import Loaded
 from tests.unit.library_ground import ORDERS, Database, opening, trouble_of
@@ -27,7 +27,7 @@ def fixture_database(tmp_path: Path) -> Database:
 
 
 @pytest.fixture(name="catalog")
-async def fixture_catalog(database: Database) -> AsyncGenerator[LibraryCatalog]:
+async def fixture_catalog(database: Database) -> AsyncGenerator[PyIcebergCatalog]:
     async with opening(database.properties) as catalog:
         yield catalog
 
@@ -45,7 +45,7 @@ def second_table(database: Database, pointer: str) -> None:
 @pytest.mark.parametrize("encode", [bytes, gzip.compress], ids=["plain", "gzip"])
 @pytest.mark.parametrize("size", [0, LARGE])
 async def test_a_file_of_any_size_is_read(
-    database: Database, catalog: LibraryCatalog, encode: Callable[[bytes], bytes], size: int
+    database: Database, catalog: PyIcebergCatalog, encode: Callable[[bytes], bytes], size: int
 ) -> None:
     before = await catalog.load(ORDERS, None)
     rewritten(database, {"statistics": ["x" * size], "current-snapshot-id": 7}, encode)
@@ -54,7 +54,7 @@ async def test_a_file_of_any_size_is_read(
     assert after == replace(before, table=replace(before.table, snapshot_id=7))
 
 
-async def test_a_table_of_version_1_need_not_have_a_uuid(database: Database, catalog: LibraryCatalog) -> None:
+async def test_a_table_of_version_1_need_not_have_a_uuid(database: Database, catalog: PyIcebergCatalog) -> None:
     document = json.loads(database.pointer.read_bytes())
     del document["table-uuid"]
     database.pointer.write_text(json.dumps(document | {"format-version": 1}))
@@ -75,7 +75,7 @@ async def test_a_file_that_is_too_long_is_given_up(database: Database) -> None:
     "content", [b"", b"{}", b"<html>", b'{"view-uuid": 1}', gzip.compress(b"{}", mtime=0)[:-9], b"\x1f\x8bno", b"\xff"]
 )
 async def test_a_file_that_describes_no_table_is_trouble_of_that_table(
-    database: Database, catalog: LibraryCatalog, content: bytes
+    database: Database, catalog: PyIcebergCatalog, content: bytes
 ) -> None:
     database.pointer.write_bytes(content)
     trouble = await trouble_of(catalog)
@@ -83,13 +83,15 @@ async def test_a_file_that_describes_no_table_is_trouble_of_that_table(
     assert database.pointer.as_uri() in trouble.where
 
 
-async def test_a_file_that_is_gone_is_trouble_of_that_table(database: Database, catalog: LibraryCatalog) -> None:
+async def test_a_file_that_is_gone_is_trouble_of_that_table(database: Database, catalog: PyIcebergCatalog) -> None:
     database.pointer.unlink()
     trouble = await trouble_of(catalog)
     assert (type(trouble), trouble.scope, trouble.found) == (Transient, Scope.TABLE, "no such file")
 
 
-async def test_one_file_that_can_not_be_read_is_its_tables_trouble(database: Database, catalog: LibraryCatalog) -> None:
+async def test_one_file_that_can_not_be_read_is_its_tables_trouble(
+    database: Database, catalog: PyIcebergCatalog
+) -> None:
     second_table(database, database.home.as_uri())
     for _ in range(2):
         assert isinstance(await catalog.load(ORDERS, None), Loaded)
@@ -97,7 +99,7 @@ async def test_one_file_that_can_not_be_read_is_its_tables_trouble(database: Dat
 
 
 async def test_a_file_that_can_not_be_read_is_the_catalogs_trouble_until_another_was_read(
-    database: Database, catalog: LibraryCatalog
+    database: Database, catalog: PyIcebergCatalog
 ) -> None:
     """A service that starts while nothing can be read must not spend the budget of each table."""
     second_table(database, database.home.as_uri())
@@ -107,7 +109,9 @@ async def test_a_file_that_can_not_be_read_is_the_catalogs_trouble_until_another
     assert (await trouble_of(catalog, OTHER)).scope is Scope.TABLE
 
 
-async def test_where_none_can_be_read_any_more_it_is_the_catalogs(database: Database, catalog: LibraryCatalog) -> None:
+async def test_where_none_can_be_read_any_more_it_is_the_catalogs(
+    database: Database, catalog: PyIcebergCatalog
+) -> None:
     """A revoked grant must not send every table to the dead letters."""
     second_table(database, database.home.as_uri())
     assert isinstance(await catalog.load(ORDERS, None), Loaded)

@@ -20,7 +20,7 @@ from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport, TTransportException
 from typing_extensions import override
 
-from sfn.catalog.library import LibraryCatalog
+from sfn.catalog.library import PyIcebergCatalog
 from sfn.errors import Permanent, Scope, Transient
 from sfn.words import Loaded, Missing, NotModified, TableName, Unwritten
 from tests.unit.library_ground import ORDERS, PRIVATE, Database, opening, trouble_of
@@ -129,7 +129,7 @@ def fixture_database(tmp_path: Path) -> Database:
 
 
 @pytest.fixture(name="catalog", params=["hive", "glue"])
-async def fixture_catalog(request: pytest.FixtureRequest, database: Database) -> AsyncGenerator[LibraryCatalog]:
+async def fixture_catalog(request: pytest.FixtureRequest, database: Database) -> AsyncGenerator[PyIcebergCatalog]:
     tables = held(database.pointer.as_uri())
     if request.param == "hive":
         with hive(tables) as properties:
@@ -140,7 +140,7 @@ async def fixture_catalog(request: pytest.FixtureRequest, database: Database) ->
             yield catalog
 
 
-async def test_a_table_is_loaded(database: Database, catalog: LibraryCatalog) -> None:
+async def test_a_table_is_loaded(database: Database, catalog: PyIcebergCatalog) -> None:
     answer = await catalog.load(ORDERS, None)
     assert isinstance(answer, Loaded)
     assert answer.table.metadata_location == database.pointer.as_uri()
@@ -149,36 +149,36 @@ async def test_a_table_is_loaded(database: Database, catalog: LibraryCatalog) ->
 
 
 @pytest.mark.parametrize("name", ["csv", "delta", "plain", "absent"])
-async def test_a_table_of_another_kind_is_no_table(catalog: LibraryCatalog, name: str) -> None:
+async def test_a_table_of_another_kind_is_no_table(catalog: PyIcebergCatalog, name: str) -> None:
     table = replace(ORDERS, name=name)
     assert await catalog.load(table, None) == Missing()
-    assert not await catalog.listed(table)
+    assert not await catalog.is_listed(table)
 
 
 @pytest.mark.parametrize("namespace", [("marketing",), ("sales", "inner")])
-async def test_a_namespace_that_is_missing_has_no_tables(catalog: LibraryCatalog, namespace: tuple[str, ...]) -> None:
+async def test_a_namespace_that_is_missing_has_no_tables(catalog: PyIcebergCatalog, namespace: tuple[str, ...]) -> None:
     table = TableName("lake", namespace, "orders")
     assert await catalog.load(table, None) == Missing()
-    assert not await catalog.listed(table)
+    assert not await catalog.is_listed(table)
 
 
-async def test_a_table_without_a_metadata_file_is_unwritten(catalog: LibraryCatalog) -> None:
+async def test_a_table_without_a_metadata_file_is_unwritten(catalog: PyIcebergCatalog) -> None:
     begun = replace(ORDERS, name="begun")
     assert await catalog.load(begun, None) == Unwritten()
-    assert await catalog.listed(begun)
+    assert await catalog.is_listed(begun)
 
 
-async def test_only_tables_of_iceberg_are_walked(catalog: LibraryCatalog) -> None:
+async def test_only_tables_of_iceberg_are_walked(catalog: PyIcebergCatalog) -> None:
     assert [one async for one in catalog.tables()] == [ORDERS, replace(ORDERS, name="begun")]
 
 
 @pytest.mark.parametrize("table", [replace(ORDERS, name="Orders"), replace(ORDERS, namespace=("SALES",))])
-async def test_another_spelling_of_a_name_is_not_another_table(catalog: LibraryCatalog, table: TableName) -> None:
+async def test_another_spelling_of_a_name_is_not_another_table(catalog: PyIcebergCatalog, table: TableName) -> None:
     with pytest.raises(Permanent, match="which the catalog keeps as"):
         await catalog.load(table, None)
 
 
-async def test_many_ask_at_once(catalog: LibraryCatalog) -> None:
+async def test_many_ask_at_once(catalog: PyIcebergCatalog) -> None:
     answers: list[object] = []
 
     async def load() -> None:

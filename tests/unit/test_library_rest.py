@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator
 import pytest
 from aiohttp import web
 
-from sfn.catalog import Withheld
-from sfn.catalog.library import LibraryCatalog
+from sfn.catalog import UnlistedNamespace
+from sfn.catalog.library import PyIcebergCatalog
 from sfn.errors import Permanent, Scope, Transient, Trouble
 from sfn.words import Loaded, Missing, NotModified, TableName, Unwritten
 from tests.unit.library_ground import ORDERS, PRIVATE, opening, trouble_of
@@ -34,12 +34,12 @@ def whole(pointer: str | None = "s3://b/t/metadata/1.json", **more: object) -> R
 
 
 @pytest.fixture(name="catalog")
-async def fixture_catalog(server: Server) -> AsyncGenerator[LibraryCatalog]:
+async def fixture_catalog(server: Server) -> AsyncGenerator[PyIcebergCatalog]:
     async with opening({"uri": server.uri, "token": PRIVATE}) as catalog:
         yield catalog
 
 
-async def test_a_table_is_described_as_by_our_own_adapter(server: Server, catalog: LibraryCatalog) -> None:
+async def test_a_table_is_described_as_by_our_own_adapter(server: Server, catalog: PyIcebergCatalog) -> None:
     log = [{"timestamp-ms": 1, "metadata-file": f"s3://b/t/metadata/{number}.json"} for number in (0, 1)]
     server.other = whole(metadata_log=log, properties={"encryption.key-id": "k"}, location="s3://b/t/")
     answer = await catalog.load(ORDERS, None)
@@ -52,7 +52,7 @@ async def test_a_table_is_described_as_by_our_own_adapter(server: Server, catalo
     assert await catalog.load(ORDERS, answer.etag) == NotModified()
 
 
-async def test_a_uuid_that_pyiceberg_made_up_is_none(server: Server, catalog: LibraryCatalog) -> None:
+async def test_a_uuid_that_pyiceberg_made_up_is_none(server: Server, catalog: PyIcebergCatalog) -> None:
     body = table("s3://b/t/metadata/1.json", **EMPTY, format_version=1)
     metadata = body["metadata"]
     assert isinstance(metadata, dict)
@@ -63,13 +63,13 @@ async def test_a_uuid_that_pyiceberg_made_up_is_none(server: Server, catalog: Li
     assert answer.table.uuid is None
 
 
-async def test_a_staged_table_is_unwritten(server: Server, catalog: LibraryCatalog) -> None:
+async def test_a_staged_table_is_unwritten(server: Server, catalog: PyIcebergCatalog) -> None:
     server.other = whole(None)
     assert await catalog.load(ORDERS, None) == Unwritten()
 
 
 @pytest.mark.parametrize("kind", ["NoSuchTableException", "NoSuchIcebergTableException", "NoSuchNamespaceException"])
-async def test_a_404_in_icebergs_shape_is_an_answer(server: Server, catalog: LibraryCatalog, kind: str) -> None:
+async def test_a_404_in_icebergs_shape_is_an_answer(server: Server, catalog: PyIcebergCatalog, kind: str) -> None:
     server.other = complaint(kind, 404)
     assert await catalog.load(ORDERS, None) == Missing()
 
@@ -84,12 +84,12 @@ async def test_a_404_in_icebergs_shape_is_an_answer(server: Server, catalog: Lib
     ],
     ids=["a page", "nothing", "another code", "another type"],
 )
-async def test_any_other_404_is_trouble(server: Server, catalog: LibraryCatalog, answer: Responder) -> None:
+async def test_any_other_404_is_trouble(server: Server, catalog: PyIcebergCatalog, answer: Responder) -> None:
     server.other = answer
     trouble = await trouble_of(catalog)
     assert (type(trouble), trouble.scope) == (Transient, Scope.CATALOG)
     with pytest.raises(Trouble):
-        await catalog.listed(ORDERS)
+        await catalog.is_listed(ORDERS)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ async def test_any_other_404_is_trouble(server: Server, catalog: LibraryCatalog,
     ids=["401", "429", "502", "no JSON"],
 )
 async def test_what_is_no_answer_is_trouble(
-    server: Server, catalog: LibraryCatalog, answer: Responder, kind: type[Trouble], scope: Scope
+    server: Server, catalog: PyIcebergCatalog, answer: Responder, kind: type[Trouble], scope: Scope
 ) -> None:
     server.other = answer
     trouble = await trouble_of(catalog)
@@ -111,14 +111,14 @@ async def test_what_is_no_answer_is_trouble(
 
 
 async def test_levels_that_the_catalogs_own_separator_would_join_are_refused(
-    server: Server, catalog: LibraryCatalog
+    server: Server, catalog: PyIcebergCatalog
 ) -> None:
     server.config = reply({"defaults": {"namespace-separator": "%2E"}, "overrides": {}})
     with pytest.raises(Permanent, match="which holds the catalog's own"):
         await catalog.load(TableName("lake", ("a.b",), "t"), None)
 
 
-async def test_a_catalog_without_nested_namespaces_has_none(server: Server, catalog: LibraryCatalog) -> None:
+async def test_a_catalog_without_nested_namespaces_has_none(server: Server, catalog: PyIcebergCatalog) -> None:
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
         if request.path.endswith("/tables"):
             return await reply({"identifiers": [{"namespace": ["sales"], "name": "orders"}]})(request)
@@ -147,7 +147,7 @@ def listing(*namespaces: str, tables: Responder | None = None, names: tuple[str,
 
 
 async def test_a_404_of_another_type_counts_once_no_listing_names_the_table(
-    server: Server, catalog: LibraryCatalog
+    server: Server, catalog: PyIcebergCatalog
 ) -> None:
     server.other = listing("sales")
     assert await catalog.load(ORDERS, None) == Missing()
@@ -156,11 +156,11 @@ async def test_a_404_of_another_type_counts_once_no_listing_names_the_table(
 
 
 async def test_a_namespace_that_is_missing_by_another_type_must_not_be_listed(
-    server: Server, catalog: LibraryCatalog
+    server: Server, catalog: PyIcebergCatalog
 ) -> None:
     server.other = listing("other", tables=complaint("BaseException", 404))
     assert await catalog.load(ORDERS, None) == Missing()
-    assert not await catalog.listed(ORDERS)
+    assert not await catalog.is_listed(ORDERS)
     server.other = listing("sales", tables=complaint("BaseException", 404))
     assert (await trouble_of(catalog)).scope is Scope.TABLE
 
@@ -176,9 +176,9 @@ async def test_a_namespace_that_is_missing_by_another_type_must_not_be_listed(
     ids=["500", "a page", "no list", "null"],
 )
 async def test_a_namespace_that_fails_is_withheld_and_all_others_are_walked(
-    server: Server, catalog: LibraryCatalog, answer: Responder
+    server: Server, catalog: PyIcebergCatalog, answer: Responder
 ) -> None:
     server.other = listing("aa", "sales", "zz", tables=answer)
     found = [one async for one in catalog.tables()]
     assert [one.identifier for one in found if isinstance(one, TableName)] == ["aa.other", "zz.other"]
-    assert [one.namespace for one in found if isinstance(one, Withheld)] == [("sales",)]
+    assert [one.namespace for one in found if isinstance(one, UnlistedNamespace)] == [("sales",)]

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from sfn.catalog.library import LibrarySettings, check
+from sfn.catalog.library import PyIcebergSettings, check_can_open
 from sfn.errors import SfnError
 
 SQL = {"type": "sql", "uri": "postgresql+psycopg2://user:s3cret@Host:5432/lake?sslmode=require"}
 
 
-def told(properties: dict[str, str], **more: str) -> LibrarySettings:
-    return LibrarySettings(name="prod", properties=properties, **more)  # type: ignore[arg-type]
+def told(properties: dict[str, str], **more: str) -> PyIcebergSettings:
+    return PyIcebergSettings(name="prod", properties=properties, **more)  # type: ignore[arg-type]
 
 
 def identity(properties: dict[str, str]) -> str:
@@ -67,7 +67,7 @@ def test_another_place_is_another_identity(other: dict[str, str]) -> None:
 
 def test_our_name_of_a_catalog_counts_only_where_it_is_the_catalogs_own() -> None:
     def identities(properties: dict[str, str]) -> int:
-        return len({LibrarySettings(name=name, properties=properties).identity() for name in ("a", "b")})
+        return len({PyIcebergSettings(name=name, properties=properties).identity() for name in ("a", "b")})
 
     assert identities(SQL) == 2
     assert identities({**SQL, "name": "default"}) == 1
@@ -105,7 +105,7 @@ def test_a_configured_identity_is_taken() -> None:
 )
 def test_what_cannot_work_is_refused(properties: dict[str, str], said: str) -> None:
     with pytest.raises(SfnError) as caught:
-        check(told(properties))
+        check_can_open(told(properties))
     assert str(caught.value).startswith("catalogs.prod.properties.")
     assert said in str(caught.value)
     assert "s3cret" not in str(caught.value)
@@ -125,7 +125,7 @@ def test_what_cannot_work_is_refused(properties: dict[str, str], said: str) -> N
     ],
 )
 def test_what_may_work_is_not_asked(properties: dict[str, str]) -> None:
-    check(told(properties))
+    check_can_open(told(properties))
 
 
 def test_secrets_are_all_that_is_not_known_to_be_none() -> None:

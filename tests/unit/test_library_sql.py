@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sfn.catalog import Withheld
-from sfn.catalog.library import LibraryCatalog
+from sfn.catalog import UnlistedNamespace
+from sfn.catalog.library import PyIcebergCatalog
 from sfn.errors import Permanent, Scope, Transient
 from sfn.words import Loaded, Missing, NotModified, TableName, Unwritten
 from tests.unit.library_ground import ORDERS, Database, opening, trouble_of
@@ -22,12 +22,12 @@ def fixture_database(tmp_path: Path) -> Database:
 
 
 @pytest.fixture(name="catalog")
-async def fixture_catalog(database: Database) -> AsyncGenerator[LibraryCatalog]:
+async def fixture_catalog(database: Database) -> AsyncGenerator[PyIcebergCatalog]:
     async with opening(database.properties) as catalog:
         yield catalog
 
 
-async def test_a_table_that_did_not_change_costs_no_file(database: Database, catalog: LibraryCatalog) -> None:
+async def test_a_table_that_did_not_change_costs_no_file(database: Database, catalog: PyIcebergCatalog) -> None:
     answer = await catalog.load(ORDERS, None)
     assert isinstance(answer, Loaded)
     database.pointer.unlink()
@@ -35,7 +35,7 @@ async def test_a_table_that_did_not_change_costs_no_file(database: Database, cat
 
 
 async def test_a_locked_database_is_trouble_of_the_catalog_and_never_an_absence(
-    database: Database, catalog: LibraryCatalog
+    database: Database, catalog: PyIcebergCatalog
 ) -> None:
     """Also where a connection is opened just then: PyIceberg takes the lock for a database without its tables."""
     answer = await catalog.load(ORDERS, None)
@@ -48,7 +48,7 @@ async def test_a_locked_database_is_trouble_of_the_catalog_and_never_an_absence(
                     assert (type(trouble), trouble.scope) == (Transient, Scope.CATALOG)
                     assert "database is locked" in trouble.found
                 with pytest.raises(Transient):
-                    await asked.listed(ORDERS)
+                    await asked.is_listed(ORDERS)
                 with pytest.raises(Transient):
                     [one async for one in asked.tables()]
                 with pytest.raises(Transient):
@@ -90,20 +90,20 @@ async def test_an_old_database_is_read_and_not_migrated(database: Database) -> N
     assert "iceberg_type" not in columns
 
 
-async def test_a_view_is_no_table(database: Database, catalog: LibraryCatalog) -> None:
+async def test_a_view_is_no_table(database: Database, catalog: PyIcebergCatalog) -> None:
     database.execute("UPDATE iceberg_tables SET iceberg_type = 'VIEW'")
     assert await catalog.load(ORDERS, None) == Missing()
-    assert not await catalog.listed(ORDERS)
+    assert not await catalog.is_listed(ORDERS)
     assert [one async for one in catalog.tables()] == []
 
 
 @pytest.mark.parametrize("pointer", [None, ""])
 async def test_a_row_without_a_metadata_file_is_neither_a_table_nor_an_absence(
-    database: Database, catalog: LibraryCatalog, pointer: str | None
+    database: Database, catalog: PyIcebergCatalog, pointer: str | None
 ) -> None:
     database.execute("UPDATE iceberg_tables SET metadata_location = ?", pointer)
     assert await catalog.load(ORDERS, None) == Unwritten()
-    assert await catalog.listed(ORDERS)
+    assert await catalog.is_listed(ORDERS)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ async def test_a_row_without_a_metadata_file_is_neither_a_table_nor_an_absence(
     ],
 )
 async def test_a_name_that_would_be_mistaken_is_refused_and_nothing_else_is(
-    catalog: LibraryCatalog, namespace: tuple[str, ...], name: str
+    catalog: PyIcebergCatalog, namespace: tuple[str, ...], name: str
 ) -> None:
     with pytest.raises(Permanent) as caught:
         await catalog.load(TableName("lake", namespace, name), None)
@@ -132,13 +132,13 @@ async def test_a_name_that_would_be_mistaken_is_refused_and_nothing_else_is(
 async def test_a_catalog_of_whose_name_its_database_knows_nothing_is_withheld(database: Database) -> None:
     async with opening({**database.properties, "name": "default"}) as catalog:
         assert [one async for one in catalog.tables()] == [
-            Withheld(
+            UnlistedNamespace(
                 (), "its database holds lake, and nothing of default", 'set catalogs.lake.properties.name = "lake"'
             )
         ]
 
 
-async def test_an_empty_catalog_is_no_wrong_name(database: Database, catalog: LibraryCatalog) -> None:
+async def test_an_empty_catalog_is_no_wrong_name(database: Database, catalog: PyIcebergCatalog) -> None:
     database.execute("DELETE FROM iceberg_tables")
     assert [one async for one in catalog.tables()] == []
     assert [one async for one in catalog.tables(lambda _: True)] == []

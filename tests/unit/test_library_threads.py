@@ -11,7 +11,7 @@ import pytest
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.exceptions import NoSuchTableError
 
-from sfn.catalog.library import LibraryCatalog
+from sfn.catalog.library import PyIcebergCatalog
 from sfn.catalog.library import catalog as adapter
 from sfn.errors import Scope, Transient
 from sfn.threads import unfinished
@@ -70,7 +70,7 @@ async def until_asked(server: Server, number: int = 1) -> None:
 async def test_the_loop_runs_on_while_pyiceberg_works(server: Server) -> None:
     answers: list[Answer] = []
 
-    async def load(catalog: LibraryCatalog) -> None:
+    async def load(catalog: PyIcebergCatalog) -> None:
         answers.append(await catalog.load(ORDERS, None))
 
     async with planned(server) as catalog, anyio.create_task_group() as tasks:
@@ -105,13 +105,13 @@ async def test_connections_that_hang_do_not_keep_others_from_being_opened(server
 
 
 def test_so_many_may_hang() -> None:
-    assert adapter.LEFT_BEHIND == 56
+    assert adapter.MAX_HANGING_CALLS == 56
 
 
 async def test_what_hangs_keeps_nobody_from_closing_nor_the_process_from_ending(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(adapter, "CLOSED_WITHIN", SHORT)
+    monkeypatch.setattr(adapter, "CLOSE_TIMEOUT", SHORT)
     server.hanging = {"close"}
     async with planned(server, request_timeout=2 * SOON) as catalog:
         assert await catalog.load(ORDERS, None) == Missing()
@@ -121,7 +121,7 @@ async def test_what_hangs_keeps_nobody_from_closing_nor_the_process_from_ending(
 
 
 def test_a_server_has_two_seconds_for_a_goodbye() -> None:
-    assert adapter.CLOSED_WITHIN == 2
+    assert adapter.CLOSE_TIMEOUT == 2
 
 
 async def test_no_object_of_pyiceberg_is_asked_by_two_threads() -> None:
@@ -139,7 +139,7 @@ async def test_no_object_of_pyiceberg_is_asked_by_two_threads() -> None:
 
     async with planned(plan) as catalog, anyio.create_task_group() as tasks:
         for _ in range(50):
-            tasks.start_soon(catalog.listed, ORDERS)
+            tasks.start_soon(catalog.is_listed, ORDERS)
     assert shared == []
 
 
@@ -164,14 +164,14 @@ async def test_after_trouble_no_object_of_pyiceberg_is_trusted_any_more() -> Non
     async with planned(plan, max_in_flight=3) as catalog:
         async with anyio.create_task_group() as tasks:
             for _ in range(3):
-                tasks.start_soon(catalog.listed, ORDERS)
+                tasks.start_soon(catalog.is_listed, ORDERS)
         failing.set()
         with pytest.raises(Transient):
-            await catalog.listed(ORDERS)
+            await catalog.is_listed(ORDERS)
         before = used.copy()
         assert {id(one) for one in closed} == {id(one) for one in before}
         failing.clear()
-        await catalog.listed(ORDERS)
+        await catalog.is_listed(ORDERS)
         assert used[-1] not in before
     assert used[-1] in closed
 
@@ -186,6 +186,6 @@ async def test_a_listing_that_hangs_is_trouble_of_its_namespace_while_the_catalo
 
     async with planned(answer, request_timeout=SHORT) as catalog:
         with pytest.raises(Transient) as caught:
-            await catalog.listed(ORDERS)
+            await catalog.is_listed(ORDERS)
         let_go.set()
     assert caught.value.scope is Scope.TABLE

@@ -12,12 +12,12 @@ import pytest
 
 import sfn
 from sfn.errors import Permanent, Scope, Unsafe
-from sfn.pointer.site import depth
+from sfn.pointer.site import depth_below_table
 from sfn.reader import local as reader
 from sfn.reader.files import finish
 from sfn.reader.verify import verify
-from sfn.store.folder import LOCK
-from sfn.store.local import LocalFiles
+from sfn.store.folder import LOCK_NAME
+from sfn.store.local import BlockingLocalStore
 from sfn.words import Held
 from tests.promises.stores import names_in
 from tests.unit.directory import Directory
@@ -46,17 +46,17 @@ def fixture_lake(tmp_path: Path) -> Path:
     return lake
 
 
-def files_of(lake: Path, *bounds: str, links_to: tuple[Path, ...] = ()) -> LocalFiles:
+def files_of(lake: Path, *bounds: str, links_to: tuple[Path, ...] = ()) -> BlockingLocalStore:
     """The store of a lake."""
     folders = [f"file://{folder}" for folder in links_to]
-    return LocalFiles(f"file://{lake}", [f"file://{lake}/{bound}" for bound in bounds], folders)
+    return BlockingLocalStore(f"file://{lake}", [f"file://{lake}/{bound}" for bound in bounds], folders)
 
 
-def verbs(files: LocalFiles, key: str) -> dict[str, Callable[[], object]]:
+def verbs(files: BlockingLocalStore, key: str) -> dict[str, Callable[[], object]]:
     """Every verb on a key."""
     return {
         "read": lambda: files.read(key),
-        "part": lambda: files.part(key, 0, 1),
+        "part": lambda: files.read_range(key, 0, 1),
         "create": lambda: files.write(key, b"2", None),
         "replace": lambda: files.write(key, b"2", SOME),
         "delete": lambda: files.delete(key, SOME),
@@ -162,7 +162,7 @@ def test_the_prefix_of_a_store_may_be_a_link(lake: Path) -> None:
 def test_what_lies_in_the_lock_files_place_is_not_waited_for(lake: Path, kind: str) -> None:
     folder = lake / "a" / "orders" / "metadata" / "_sfn"
     plants = {"pipe": os.mkfifo, "link": lambda path: path.symlink_to("x"), "folder": os.mkdir}
-    plants[kind](folder / LOCK)
+    plants[kind](folder / LOCK_NAME)
     with pytest.raises(Permanent) as refused:
         files_of(lake).write(f"file://{folder}/new.ver", b"2", None)
     assert refused.value.scope is Scope.TABLE
@@ -173,14 +173,14 @@ def test_the_lock_files_mode_is_not_given_to_another_file_that_has_its_name_too(
     """A hard link that the table's owner made, to a file of the service's own."""
     folder, secret = lake / "a" / "orders" / "metadata" / "_sfn", lake / "secret"
     secret.touch(0o600)
-    (folder / LOCK).hardlink_to(secret)
+    (folder / LOCK_NAME).hardlink_to(secret)
     files_of(lake).write(f"file://{folder}/new.ver", b"2", None)
     assert secret.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_lock_that_a_dead_writer_left_is_taken_and_nothing_stays(lake: Path) -> None:
     folder = lake / "a" / "orders" / "metadata" / "_sfn"
-    (folder / LOCK).touch()
+    (folder / LOCK_NAME).touch()
     files = files_of(lake)
     assert isinstance(files.write(f"file://{folder}/new.ver", b"2", None), Held)
     assert names_in(folder) == ["n_a_main.ver", "new.ver"]
@@ -241,7 +241,7 @@ def test_a_link_that_is_swapped_in_meanwhile_has_nothing_written_elsewhere(swapp
     ],
 )
 def test_how_many_names_of_a_key_lie_below_the_location(key: str, expected: int) -> None:
-    assert depth(key) == expected
+    assert depth_below_table(key) == expected
 
 
 @pytest.mark.parametrize("link", ["metadata", "metadata/_sfn"])

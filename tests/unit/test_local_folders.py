@@ -13,10 +13,10 @@ import anyio
 import pytest
 
 from sfn.errors import Permanent, Scope, Transient
-from sfn.store import Gone, Moved
-from sfn.store.folder import LOCK, READ, TEMPORARY, Folder, content
-from sfn.store.local import LocalFiles, LocalStore
-from sfn.store.unsynced import Unsynced
+from sfn.store import Deleted, PreconditionFailed
+from sfn.store.folder import LOCK_NAME, READ_FLAGS, TEMPORARY_NAME, LockableFolder, read_content
+from sfn.store.local import BlockingLocalStore, LocalStore
+from sfn.store.unsynced import PendingFsyncs
 from sfn.words import Held
 from tests.promises.stores import names_in, told, touch_as_nobody, write_within
 
@@ -36,12 +36,12 @@ SOME = Held(b"1", "0" * 64)
         "file:///a/b.ver/",
         "file:///a/b\0.ver",
         "file:///a/\ud800.ver",
-        f"file:///a/{TEMPORARY}",
-        f"file:///a/{LOCK}",
+        f"file:///a/{TEMPORARY_NAME}",
+        f"file:///a/{LOCK_NAME}",
     ],
 )
 def test_a_key_that_is_no_plain_path_is_refused(key: str) -> None:
-    files = LocalFiles()
+    files = BlockingLocalStore()
     for call in (
         lambda: files.read(key),
         lambda: files.write(key, b"1", None),
@@ -54,7 +54,7 @@ def test_a_key_that_is_no_plain_path_is_refused(key: str) -> None:
 
 
 def test_a_key_outside_of_the_root_is_refused(tmp_path: Path) -> None:
-    files = LocalFiles(f"file://{tmp_path}/warehouse")
+    files = BlockingLocalStore(f"file://{tmp_path}/warehouse")
     (tmp_path / "warehouse").mkdir()
     for outside in (f"file://{tmp_path}/a.ver", f"file://{tmp_path}/warehouse2/a.ver"):
         with pytest.raises(Permanent) as refused:
@@ -65,7 +65,7 @@ def test_a_key_outside_of_the_root_is_refused(tmp_path: Path) -> None:
 
 def test_the_whole_machine_may_be_the_root(tmp_path: Path) -> None:
     for root in ("file://", "file:///"):
-        files = LocalFiles(root)
+        files = BlockingLocalStore(root)
         assert files.read(f"file://{tmp_path}/a.ver") is None
         assert files.list("file:///", 10**6) == sorted(
             f"file:///{path.name}" for path in Path("/").iterdir() if path.is_symlink() or not path.is_dir()
@@ -73,7 +73,7 @@ def test_the_whole_machine_may_be_the_root(tmp_path: Path) -> None:
 
 
 def test_what_lies_below_a_missing_root_is_out_of_reach_and_not_absent(tmp_path: Path) -> None:
-    files = LocalFiles(f"file://{tmp_path}/unmounted")
+    files = BlockingLocalStore(f"file://{tmp_path}/unmounted")
     key = f"file://{tmp_path}/unmounted/a.ver"
     for call in (
         lambda: files.read(key),
@@ -89,7 +89,7 @@ def test_what_lies_below_a_missing_root_is_out_of_reach_and_not_absent(tmp_path:
 
 
 def test_two_folders_are_made_and_not_a_third(tmp_path: Path) -> None:
-    files = LocalFiles()
+    files = BlockingLocalStore()
     key = f"file://{tmp_path}/orders/metadata/_sfn/a.ver"
     with pytest.raises(Transient) as trouble:
         files.write(key, b"1", None)
@@ -101,30 +101,33 @@ def test_two_folders_are_made_and_not_a_third(tmp_path: Path) -> None:
 
 
 def test_only_a_creation_makes_folders(tmp_path: Path) -> None:
-    files = LocalFiles()
+    files = BlockingLocalStore()
     key = f"file://{tmp_path}/metadata/_sfn/a.ver"
     assert files.read(key) is None
-    assert files.write(key, b"1", SOME) == Moved()
-    assert files.delete(key, SOME) == Gone()
+    assert files.write(key, b"1", SOME) == PreconditionFailed()
+    assert files.delete(key, SOME) == Deleted()
     assert files.list(f"file://{tmp_path}/metadata/_sfn/", 10) == []
     assert names_in(tmp_path) == []
 
 
 def test_a_listing_shows_no_name_that_could_not_be_a_key(tmp_path: Path) -> None:
     (tmp_path / os.fsdecode(b"\xff.ver")).write_bytes(b"1")
-    (tmp_path / TEMPORARY).write_bytes(b"1")
-    assert LocalFiles().list(f"file://{tmp_path}/", 10) == []
+    (tmp_path / TEMPORARY_NAME).write_bytes(b"1")
+    assert BlockingLocalStore().list(f"file://{tmp_path}/", 10) == []
 
 
 def test_a_listing_hides_nothing_else(tmp_path: Path) -> None:
     (tmp_path / ".hidden").write_bytes(b"1")
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
     (tmp_path / "folder").mkdir()
-    assert LocalFiles().list(f"file://{tmp_path}/", 10) == [f"file://{tmp_path}/.hidden", f"file://{tmp_path}/link"]
+    assert BlockingLocalStore().list(f"file://{tmp_path}/", 10) == [
+        f"file://{tmp_path}/.hidden",
+        f"file://{tmp_path}/link",
+    ]
 
 
 def test_a_file_longer_than_a_document_is_replaced_and_deleted_by_nobody(tmp_path: Path) -> None:
-    files, key = LocalFiles(), f"file://{tmp_path}/a.ver"
+    files, key = BlockingLocalStore(), f"file://{tmp_path}/a.ver"
     (tmp_path / "a.ver").write_bytes(b"x" * 100_000)
     held = files.read(key)
     assert held is not None
@@ -137,13 +140,13 @@ def test_a_file_longer_than_a_document_is_replaced_and_deleted_by_nobody(tmp_pat
 
 async def test_a_change_waits_for_the_lock(tmp_path: Path) -> None:
     store, key = LocalStore(), f"file://{tmp_path}/a.ver"
-    written: list[Held | Moved] = []
+    written: list[Held | PreconditionFailed] = []
 
     async def write() -> None:
         written.append(await store.write(key, b"1", None))
 
     async with anyio.create_task_group() as tasks:
-        with Folder(str(tmp_path), "the folder", Unsynced()) as other:
+        with LockableFolder(str(tmp_path), "the folder", PendingFsyncs()) as other:
             assert other.lock()
             tasks.start_soon(write)
             await anyio.sleep(0.05)
@@ -153,8 +156,8 @@ async def test_a_change_waits_for_the_lock(tmp_path: Path) -> None:
 
 
 async def test_a_change_does_not_wait_for_ever(tmp_path: Path) -> None:
-    store, key = LocalStore(patience=0.05), f"file://{tmp_path}/a.ver"
-    with Folder(str(tmp_path), "the folder", Unsynced()) as other:
+    store, key = LocalStore(lock_timeout=0.05), f"file://{tmp_path}/a.ver"
+    with LockableFolder(str(tmp_path), "the folder", PendingFsyncs()) as other:
         assert other.lock()
         for call in (lambda: store.write(key, b"1", None), lambda: store.delete(key, SOME)):
             with pytest.raises(Transient) as trouble:
@@ -167,7 +170,7 @@ async def test_those_who_wait_for_one_folder_hold_up_no_other(tmp_path: Path) ->
     store = LocalStore(threads=1)
     (tmp_path / "stuck").mkdir()
     async with anyio.create_task_group() as tasks:
-        with Folder(str(tmp_path / "stuck"), "the folder", Unsynced()) as other:
+        with LockableFolder(str(tmp_path / "stuck"), "the folder", PendingFsyncs()) as other:
             assert other.lock()
             for number in range(4):
                 tasks.start_soon(store.write, f"file://{tmp_path}/stuck/{number}.ver", b"1", None)
@@ -245,4 +248,4 @@ def test_a_limit_of_the_process_is_no_tables_trouble(
 def test_a_file_that_is_longer_than_it_says_is_read_whole() -> None:
     version = Path("/proc/version")
     assert version.stat().st_size == 0
-    assert content(os.open(version, READ)) == version.read_bytes()
+    assert read_content(os.open(version, READ_FLAGS)) == version.read_bytes()

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from sfn.errors import DeniedHere, DeniedNow, Scope, Transient, Trouble
-from sfn.store.local import LocalFiles
-from sfn.store.root import SETTLED
+from sfn.store.local import BlockingLocalStore
+from sfn.store.root import PROPAGATION_SECONDS
 from sfn.words import Held
 from tests.promises.kernel import Step, refused
 from tests.promises.stores import NOBODY, told, touch_as_nobody
@@ -92,7 +92,7 @@ def test_the_right_to_write_in_the_root_itself_is_not_needed(root: Path) -> None
 def test_credentials_that_have_expired_are_the_stores_trouble(tmp_path: Path, number: int, verb: str) -> None:
     """Nothing can be opened any more, whatever the modes say."""
     location = f"file://{tmp_path}"
-    files, key = LocalFiles(location), f"{location}/a.ver"
+    files, key = BlockingLocalStore(location), f"{location}/a.ver"
     held = files.write(key, b"1", None)
     assert isinstance(held, Held)
     calls = {
@@ -108,9 +108,9 @@ def test_credentials_that_have_expired_are_the_stores_trouble(tmp_path: Path, nu
     assert files.read(key) == held
 
 
-TOUCHED: Mapping[str, Callable[[LocalFiles, str], object]] = {
+TOUCHED: Mapping[str, Callable[[BlockingLocalStore, str], object]] = {
     "read": lambda files, home: files.read(f"{home}/a.ver"),
-    "part": lambda files, home: files.part(f"{home}/00001-a.metadata.json", 0, 9),
+    "part": lambda files, home: files.read_range(f"{home}/00001-a.metadata.json", 0, 9),
     "list": lambda files, home: files.list(f"{home}/", 9),
     "write": lambda files, home: files.write(f"{home}/b.ver", b"1", None),
     "delete": lambda files, home: files.delete(f"{home}/b.ver", files.read(f"{home}/b.ver") or Held(b"", "")),
@@ -118,10 +118,10 @@ TOUCHED: Mapping[str, Callable[[LocalFiles, str], object]] = {
 OF_ITS_PLACE = [*FORBIDDEN, errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN]
 
 
-def two_tables(tmp_path: Path) -> tuple[LocalFiles, list[str], list[float]]:
+def two_tables(tmp_path: Path) -> tuple[BlockingLocalStore, list[str], list[float]]:
     """A store of two tables that were served, the places of both, and its clock."""
     homes, clock = [f"file://{tmp_path}/{name}" for name in ("a", "b")], [1000.0]
-    files = LocalFiles(f"file://{tmp_path}", seconds=lambda: clock[0])
+    files = BlockingLocalStore(f"file://{tmp_path}", seconds=lambda: clock[0])
     for home in homes:
         folder = Path(home.removeprefix("file://"))
         folder.mkdir()
@@ -140,7 +140,7 @@ def test_what_is_refused_everywhere_is_the_stores_trouble(tmp_path: Path, number
     for _ in range(2):
         trouble = trouble_of(OPEN, number, partial(TOUCHED[verb], files, home))
         assert (isinstance(trouble, Transient), trouble.scope) == (True, Scope.STORE)
-        clock[0] += 2 * SETTLED
+        clock[0] += 2 * PROPAGATION_SECONDS
 
 
 @pytest.mark.parametrize("number", [*FORBIDDEN, errno.ENOSPC, errno.EDQUOT], ids=errno.errorcode.get)
@@ -151,7 +151,7 @@ def test_what_is_refused_in_one_folder_alone_is_its_tables_trouble(tmp_path: Pat
     for _ in range(4):
         trouble = trouble_of(Step("mkdirat"), number, lambda: files.write(f"{home}/new/b.ver", b"1", None))
         kinds.append((type(trouble), trouble.scope))
-        clock[0] += SETTLED
+        clock[0] += PROPAGATION_SECONDS
     now, lasting = (DeniedNow, DeniedHere) if number in FORBIDDEN else (Transient, Transient)
     assert kinds == [(kind, Scope.TABLE) for kind in (now, now, lasting, lasting)]
 
@@ -164,7 +164,7 @@ def test_a_read_only_file_system_lets_no_witness_be_written(tmp_path: Path) -> N
 
 
 def test_the_whole_machine_has_no_root_that_could_be_forbidden(tmp_path: Path) -> None:
-    files, key = LocalFiles("file://"), f"file://{tmp_path}/a.ver"
+    files, key = BlockingLocalStore("file://"), f"file://{tmp_path}/a.ver"
     trouble = trouble_of(OPEN, errno.EACCES, lambda: files.write(key, b"1", None))
     assert (type(trouble), trouble.scope, trouble.where) == (DeniedNow, Scope.STORE, key)
 

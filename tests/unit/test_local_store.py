@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from sfn.errors import DeniedNow, Permanent, Scope, Transient, Trouble, Unsure
-from sfn.store import Gone, Moved
-from sfn.store.folder import LOCK, make
-from sfn.store.local import LocalFiles
-from sfn.store.unsynced import Unsynced
+from sfn.store import Deleted, PreconditionFailed
+from sfn.store.folder import LOCK_NAME, make_folder
+from sfn.store.local import BlockingLocalStore
+from sfn.store.unsynced import PendingFsyncs
 from sfn.words import Held
 from tests.promises.kernel import Step, refused
 from tests.promises.stores import names_in
@@ -29,14 +29,14 @@ def key_in(folder: Path) -> str:
 
 
 def held_at(key: str, body: bytes = b"1") -> Held:
-    held = LocalFiles().write(key, body, None)
+    held = BlockingLocalStore().write(key, body, None)
     assert isinstance(held, Held)
     return held
 
 
-def verbs(key: str, files: LocalFiles | None = None) -> Mapping[str, Callable[[], object]]:
+def verbs(key: str, files: BlockingLocalStore | None = None) -> Mapping[str, Callable[[], object]]:
     """Every verb on a key, but for the listing."""
-    files, some = files or LocalFiles(), Held(b"1", "0" * 64)
+    files, some = files or BlockingLocalStore(), Held(b"1", "0" * 64)
     return {
         "read": lambda: files.read(key),
         "create": lambda: files.write(key, b"2", None),
@@ -87,9 +87,11 @@ def test_a_refused_write_leaves_what_was_there(
     key = key_in(tmp_path)
     held = held_at(key) if verb == "replace" else None
     before = names_in(tmp_path)
-    check_refused(lambda: refused(step, number, lambda: LocalFiles().write(key, b"2", held)), kind, scope, number)
-    assert set(names_in(tmp_path)) - {LOCK} == set(before)
-    assert LocalFiles().read(key) == held
+    check_refused(
+        lambda: refused(step, number, lambda: BlockingLocalStore().write(key, b"2", held)), kind, scope, number
+    )
+    assert set(names_in(tmp_path)) - {LOCK_NAME} == set(before)
+    assert BlockingLocalStore().read(key) == held
 
 
 @pytest.mark.parametrize(
@@ -109,14 +111,19 @@ def test_a_file_that_cannot_be_linked_is_not_created(
 ) -> None:
     key = key_in(tmp_path)
     call = Step("linkat")
-    check_refused(lambda: refused(call, number, lambda: LocalFiles().write(key, b"2", None)), kind, scope, number)
+    check_refused(
+        lambda: refused(call, number, lambda: BlockingLocalStore().write(key, b"2", None)), kind, scope, number
+    )
     assert names_in(tmp_path) == []
 
 
 def test_a_file_that_another_program_creates_at_the_last_moment_is_not_replaced(tmp_path: Path) -> None:
     """The system's own refusal, which comes where the look before it found nothing."""
     key = key_in(tmp_path)
-    assert refused(Step("linkat"), errno.EEXIST, lambda: LocalFiles().write(key, b"2", None)) == Moved()
+    assert (
+        refused(Step("linkat"), errno.EEXIST, lambda: BlockingLocalStore().write(key, b"2", None))
+        == PreconditionFailed()
+    )
     assert names_in(tmp_path) == []
 
 
@@ -125,12 +132,14 @@ def test_a_rename_is_unsure_only_where_nobody_can_tell(tmp_path: Path, number: i
     key = key_in(tmp_path)
     held = held_at(key)
     call = Step("renameat")
-    check_refused(lambda: refused(call, number, lambda: LocalFiles().write(key, b"2", held)), kind, Scope.STORE, number)
+    check_refused(
+        lambda: refused(call, number, lambda: BlockingLocalStore().write(key, b"2", held)), kind, Scope.STORE, number
+    )
     assert names_in(tmp_path) == ["sales_orders_main.ver"]
 
 
 def test_what_is_visible_but_not_synced_is_unsure(tmp_path: Path) -> None:
-    key, files = key_in(tmp_path), LocalFiles()
+    key, files = key_in(tmp_path), BlockingLocalStore()
     check_unsure(FOLDER_SYNC, lambda: files.write(key, b"1", None))
     held = files.read(key)
     assert held is not None
@@ -142,12 +151,12 @@ def test_what_is_visible_but_not_synced_is_unsure(tmp_path: Path) -> None:
     check_unsure(FOLDER_SYNC, lambda: files.delete(key, newer))
     assert files.read(key) is None
     check_unsure(FOLDER_SYNC, lambda: files.delete(key, newer))
-    assert files.delete(key, newer) == Gone()
+    assert files.delete(key, newer) == Deleted()
 
 
 def test_a_new_folder_is_synced_before_a_file_is_in_it(tmp_path: Path) -> None:
     key = key_in(tmp_path / "_sfn")
-    check_unsure(FOLDER_SYNC, lambda: LocalFiles().write(key, b"1", None))
+    check_unsure(FOLDER_SYNC, lambda: BlockingLocalStore().write(key, b"1", None))
     assert names_in(tmp_path / "_sfn") == []
 
 
@@ -155,7 +164,7 @@ def test_a_new_folder_is_synced_before_a_file_is_in_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("verb", ["read", "create", "replace", "delete", "list"])
 def test_nothing_is_answered_from_a_folder_whose_change_is_not_synced(tmp_path: Path, change: str, verb: str) -> None:
     """Whoever finds the change would take it for done, and a power cut could still take it back."""
-    key, files = key_in(tmp_path), LocalFiles()
+    key, files = key_in(tmp_path), BlockingLocalStore()
     held = None if change == "create" else held_at(key)
     answers = {**verbs(key, files), "list": lambda: files.list(f"file://{tmp_path}/", 10)}
 
@@ -172,7 +181,7 @@ def test_nothing_is_answered_from_a_folder_whose_change_is_not_synced(tmp_path: 
 
 @pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOTSUP, errno.ENOSYS])
 def test_a_file_system_that_syncs_no_folders_is_good_enough(tmp_path: Path, number: int) -> None:
-    key, files = key_in(tmp_path / "_sfn"), LocalFiles()
+    key, files = key_in(tmp_path / "_sfn"), BlockingLocalStore()
     held = refused(FOLDER_SYNC, number, lambda: files.write(key, b"1", None))
     assert files.read(key) == held
 
@@ -180,13 +189,15 @@ def test_a_file_system_that_syncs_no_folders_is_good_enough(tmp_path: Path, numb
 def test_a_folder_whose_own_folder_cannot_be_opened_is_not_made(tmp_path: Path) -> None:
     """It could not be synced afterwards."""
     with pytest.raises(OSError, match=os.strerror(errno.EMFILE)):
-        refused(Step("openat"), errno.EMFILE, lambda: make(str(tmp_path / "_sfn"), "the folder", Unsynced()))
+        refused(
+            Step("openat"), errno.EMFILE, lambda: make_folder(str(tmp_path / "_sfn"), "the folder", PendingFsyncs())
+        )
     assert names_in(tmp_path) == []
 
 
 @pytest.mark.parametrize("step", [SYNC, Step("mkdirat")])
 def test_a_new_folder_that_is_not_durable_is_synced_before_a_file_is_in_it(tmp_path: Path, step: Step) -> None:
-    folder, files = tmp_path / "metadata" / "_sfn", LocalFiles()
+    folder, files = tmp_path / "metadata" / "_sfn", BlockingLocalStore()
     key = key_in(folder)
     check_unsure(step, lambda: files.write(key, b"1", None))
     folder.mkdir(parents=True, exist_ok=True)
@@ -198,7 +209,7 @@ def test_a_new_folder_that_is_not_durable_is_synced_before_a_file_is_in_it(tmp_p
 
 
 def test_a_folder_that_may_not_be_made_owes_nothing(tmp_path: Path) -> None:
-    key, files = key_in(tmp_path / "_sfn"), LocalFiles()
+    key, files = key_in(tmp_path / "_sfn"), BlockingLocalStore()
     for number in (errno.EACCES, errno.EEXIST):
         with pytest.raises(Trouble):
             refused(Step("mkdirat"), number, lambda: files.write(key, b"1", None))
@@ -206,7 +217,7 @@ def test_a_folder_that_may_not_be_made_owes_nothing(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_gone_owes_nothing(tmp_path: Path) -> None:
-    key, files = key_in(tmp_path / "_sfn"), LocalFiles()
+    key, files = key_in(tmp_path / "_sfn"), BlockingLocalStore()
     (tmp_path / "_sfn").mkdir()
     check_unsure(FOLDER_SYNC, lambda: files.write(key, b"1", None))
     (tmp_path / "_sfn").rename(tmp_path / "elsewhere")
@@ -227,7 +238,7 @@ def test_a_file_that_cannot_be_opened_is_not_taken_for_absent(tmp_path: Path, ve
 def test_a_folder_that_cannot_be_listed_is_not_taken_for_empty(tmp_path: Path) -> None:
     call = Step("getdents64")
     check_refused(
-        lambda: refused(call, errno.EIO, lambda: LocalFiles().list(f"file://{tmp_path}/", 10)),
+        lambda: refused(call, errno.EIO, lambda: BlockingLocalStore().list(f"file://{tmp_path}/", 10)),
         Transient,
         Scope.STORE,
         errno.EIO,
@@ -266,4 +277,4 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path, odd_things: 
 
 def test_a_listing_of_a_file_is_refused(tmp_path: Path) -> None:
     held_at(key_in(tmp_path))
-    check_refused(lambda: LocalFiles().list(f"{key_in(tmp_path)}/", 10), Permanent, Scope.TABLE, errno.ENOTDIR)
+    check_refused(lambda: BlockingLocalStore().list(f"{key_in(tmp_path)}/", 10), Permanent, Scope.TABLE, errno.ENOTDIR)

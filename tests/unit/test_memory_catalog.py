@@ -21,21 +21,21 @@ async def test_a_staged_table_is_unwritten_and_not_listed() -> None:
     catalog = memory()
     catalog.stage(ORDERS)
     assert await catalog.load(ORDERS, None) == Unwritten()
-    assert not await catalog.listed(ORDERS)
+    assert not await catalog.is_listed(ORDERS)
     catalog.create(ORDERS)
     assert isinstance(await catalog.load(ORDERS, None), Loaded)
 
 
 async def test_trouble_is_raised_by_every_question_until_it_is_over() -> None:
     catalog = memory()
-    catalog.trouble = Transient("catalog lake", scope=Scope.CATALOG, expected="an answer", found="none")
+    catalog.error = Transient("catalog lake", scope=Scope.CATALOG, expected="an answer", found="none")
     with pytest.raises(Transient):
         await catalog.load(ORDERS, None)
     with pytest.raises(Transient):
-        await catalog.listed(ORDERS)
+        await catalog.is_listed(ORDERS)
     with pytest.raises(Transient):
         await anext(catalog.tables())
-    catalog.trouble = None
+    catalog.error = None
     assert await catalog.load(ORDERS, None) == Missing()
 
 

@@ -9,8 +9,8 @@ import anyio
 import psutil
 import pytest
 
-from sfn.catalog.contents import PART, metadata_at
-from sfn.catalog.metadata import Unintelligible
+from sfn.catalog.contents import PART_BYTES, read_metadata_at
+from sfn.catalog.metadata import UnreadableDocument
 from sfn.store.memory import MemoryStore
 from sfn.words import Table
 
@@ -37,7 +37,7 @@ class Long:
         self._blocks = size // len(BLOCK)
         self.reads = 0
 
-    async def part(self, key: str, start: int, most: int) -> bytes | None:
+    async def read_range(self, key: str, start: int, most: int) -> bytes | None:
         assert key == AT
         self.reads += 1
         made, at = bytearray(), 0
@@ -63,9 +63,9 @@ async def test_a_long_file_is_read_part_by_part_and_others_get_their_turns() -> 
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(others)
-        assert await metadata_at(file.part, AT, AT) == EXPECTED
+        assert await read_metadata_at(file.read_range, AT, AT) == EXPECTED
         tasks.cancel_scope.cancel()
-    assert file.reads >= SIZE // PART
+    assert file.reads >= SIZE // PART_BYTES
     assert turns > 8 * file.reads
     assert most - before < MOST_MEMORY
 
@@ -74,10 +74,10 @@ async def read(content: bytes) -> Table | None:
     """What a file of that content says."""
     store = MemoryStore()
     store.files[AT] = content
-    return await metadata_at(store.part, AT, AT)
+    return await read_metadata_at(store.read_range, AT, AT)
 
 
-@pytest.mark.parametrize("size", [0, PART - len(HEAD) - len(TAIL), PART, 3 * PART])
+@pytest.mark.parametrize("size", [0, PART_BYTES - len(HEAD) - len(TAIL), PART_BYTES, 3 * PART_BYTES])
 async def test_a_file_of_any_length_says_the_same_compressed_or_not(size: int) -> None:
     body = HEAD + BLOCK * (size // len(BLOCK)) + TAIL
     assert await read(body) == await read(gzip.compress(body)) == EXPECTED
@@ -86,16 +86,16 @@ async def test_a_file_of_any_length_says_the_same_compressed_or_not(size: int) -
 async def test_a_file_whose_end_is_missing_makes_no_sense() -> None:
     body = HEAD + BLOCK * 8 + TAIL
     packed = gzip.compress(body)
-    for cut in (body[:-1], body[: 2 * PART], packed[: len(packed) // 2]):
-        with pytest.raises(Unintelligible):
+    for cut in (body[:-1], body[: 2 * PART_BYTES], packed[: len(packed) // 2]):
+        with pytest.raises(UnreadableDocument):
             await read(cut)
 
 
 async def test_what_inflates_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfn.catalog.contents.LONGEST", 4 * PART)
-    with pytest.raises(Unintelligible, match="more than"):
-        await read(gzip.compress(HEAD + b" " * 8 * PART + TAIL))
+    monkeypatch.setattr("sfn.catalog.contents.MAX_JSON_BYTES", 4 * PART_BYTES)
+    with pytest.raises(UnreadableDocument, match="more than"):
+        await read(gzip.compress(HEAD + b" " * 8 * PART_BYTES + TAIL))
 
 
 async def test_where_nothing_lies_there_is_none() -> None:
-    assert await metadata_at(MemoryStore().part, AT, AT) is None
+    assert await read_metadata_at(MemoryStore().read_range, AT, AT) is None

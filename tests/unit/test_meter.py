@@ -196,9 +196,9 @@ async def test_an_attempt_whose_lease_was_lost_is_fenced_and_nothing_else() -> N
 
 async def test_a_sweep_is_no_publication() -> None:
     made = desk()
-    made.catalog.trouble = Transient("s3cret", scope=Scope.TABLE, expected="an answer", found="none")
+    made.catalog.error = Transient("s3cret", scope=Scope.TABLE, expected="an answer", found="none")
     await made.hear(PROD)
-    made.catalog.trouble = None
+    made.catalog.error = None
     await made.wait_until(made.inbox.due_at(PROD))
     await made.work()
     told = await page(made)

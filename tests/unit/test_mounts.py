@@ -138,7 +138,7 @@ async def test_a_mount_that_never_answers_is_left_behind(ground: Ground, monkeyp
         yield from ()
 
     monkeypatch.setattr(assembly, "local_locks", hanging)
-    monkeypatch.setattr(assembly, "_MOUNTS_ANSWER_WITHIN", 0.01)
+    monkeypatch.setattr(assembly, "_MOUNTS_TIMEOUT", 0.01)
     before = set(threading.enumerate())
     await assembly._warn_of_local_locks(ground.load(CATALOG))  # noqa: SLF001 - the start itself takes a database
     left = set(threading.enumerate()) - before

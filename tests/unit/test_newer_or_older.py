@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfn.pointer.lineage import Relation, higher, reaches, relate, version
+from sfn.pointer.lineage import MetadataOrder, compare_metadata, is_at_or_after, metadata_version, newer_floor
 
 MIRRORED = {
-    Relation.SAME: Relation.SAME,
-    Relation.NEWER: Relation.OLDER,
-    Relation.OLDER: Relation.NEWER,
-    Relation.UNKNOWN: Relation.UNKNOWN,
+    MetadataOrder.SAME: MetadataOrder.SAME,
+    MetadataOrder.NEWER: MetadataOrder.OLDER,
+    MetadataOrder.OLDER: MetadataOrder.NEWER,
+    MetadataOrder.UNKNOWN: MetadataOrder.UNKNOWN,
 }
-FORWARD = {Relation.NEWER, Relation.UNKNOWN}
+FORWARD = {MetadataOrder.NEWER, MetadataOrder.UNKNOWN}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +64,14 @@ def histories(draw: st.DrawFn, *, back: bool = True, opaque: bool = True) -> lis
     return versions
 
 
-def relation(held: Version, candidate: Version) -> Relation:
-    return relate(held.pointer, held.log, candidate.pointer, candidate.log)
+def relation(held: Version, candidate: Version) -> MetadataOrder:
+    return compare_metadata(held.pointer, held.log, candidate.pointer, candidate.log)
 
 
 @given(histories())
 def test_a_pointer_is_the_same_as_itself_alone(history: list[Version]) -> None:
     for held, candidate in product(history, repeat=2):
-        assert (relation(held, candidate) is Relation.SAME) == (held is candidate)
+        assert (relation(held, candidate) is MetadataOrder.SAME) == (held is candidate)
 
 
 @given(histories())
@@ -83,32 +83,35 @@ def test_what_is_newer_from_here_is_older_from_there(history: list[Version]) -> 
 @given(histories())
 def test_the_order_never_goes_in_a_circle(history: list[Version]) -> None:
     for first, second, third in permutations(history, 3):
-        if relation(first, second) is relation(second, third) is Relation.NEWER:
+        if relation(first, second) is relation(second, third) is MetadataOrder.NEWER:
             assert relation(first, third) in FORWARD
 
 
 @given(histories(opaque=False))
 def test_where_all_are_numbered_newer_than_newer_is_newer(history: list[Version]) -> None:
     for first, second, third in permutations(history, 3):
-        if relation(first, second) is relation(second, third) is Relation.NEWER:
-            assert relation(first, third) is Relation.NEWER
+        if relation(first, second) is relation(second, third) is MetadataOrder.NEWER:
+            assert relation(first, third) is MetadataOrder.NEWER
 
 
 @given(histories())
 def test_what_a_pointer_goes_back_to_is_never_newer_than_it(history: list[Version]) -> None:
     for candidate in history:
         for held in candidate.ancestors:
-            known = held.pointer in candidate.log or None not in {version(held.pointer), version(candidate.pointer)}
-            assert relation(held, candidate) is (Relation.NEWER if known else Relation.UNKNOWN)
+            known = held.pointer in candidate.log or None not in {
+                metadata_version(held.pointer),
+                metadata_version(candidate.pointer),
+            }
+            assert relation(held, candidate) is (MetadataOrder.NEWER if known else MetadataOrder.UNKNOWN)
 
 
 @given(histories())
 def test_a_lost_log_makes_an_order_unknown_at_most(history: list[Version]) -> None:
     for held, candidate in product(history, repeat=2):
-        possible = {relation(held, candidate), Relation.UNKNOWN}
-        assert relate(held.pointer, (), candidate.pointer, candidate.log) in possible
-        assert relate(held.pointer, held.log, candidate.pointer, ()) in possible
-        assert relate(held.pointer, (), candidate.pointer, ()) in possible
+        possible = {relation(held, candidate), MetadataOrder.UNKNOWN}
+        assert compare_metadata(held.pointer, (), candidate.pointer, candidate.log) in possible
+        assert compare_metadata(held.pointer, held.log, candidate.pointer, ()) in possible
+        assert compare_metadata(held.pointer, (), candidate.pointer, ()) in possible
 
 
 @given(st.data(), histories(back=False, opaque=False))
@@ -116,7 +119,7 @@ def test_answers_in_any_order_end_at_the_newest(data: st.DataObject, history: li
     answers = data.draw(st.lists(st.sampled_from(history), min_size=1, max_size=12))
     held = answers[0]
     for answer in answers:
-        held = answer if relation(held, answer) is Relation.NEWER else held
+        held = answer if relation(held, answer) is MetadataOrder.NEWER else held
     assert held == max(answers, key=history.index)
 
 
@@ -125,7 +128,7 @@ def test_answers_in_any_order_never_lead_back(data: st.DataObject, history: list
     answers = data.draw(st.lists(st.sampled_from(history), min_size=1, max_size=12))
     held = answers[0]
     for answer in answers:
-        if relation(held, answer) is Relation.NEWER:
+        if relation(held, answer) is MetadataOrder.NEWER:
             assert held in answer.ancestors
             held = answer
 
@@ -137,15 +140,18 @@ def test_how_a_place_is_spelled_changes_nothing(data: st.DataObject, history: li
 
     for held, candidate in product(history, repeat=2):
         log = [respelled(entry) for entry in candidate.log]
-        again = relate(respelled(held.pointer), held.log, respelled(candidate.pointer), log)
+        again = compare_metadata(respelled(held.pointer), held.log, respelled(candidate.pointer), log)
         assert again is relation(held, candidate)
 
 
 @given(histories())
 def test_a_floor_is_reached_by_itself_and_by_what_is_newer(history: list[Version]) -> None:
     for floor, answer in product(history, repeat=2):
-        reached = relate(floor.pointer, (), answer.pointer, answer.log) in {Relation.SAME, Relation.NEWER}
-        assert reaches(answer.pointer, answer.log, floor.pointer) is reached
+        reached = compare_metadata(floor.pointer, (), answer.pointer, answer.log) in {
+            MetadataOrder.SAME,
+            MetadataOrder.NEWER,
+        }
+        assert is_at_or_after(answer.pointer, answer.log, floor.pointer) is reached
         if answer in floor.ancestors:
             assert not reached
 
@@ -157,18 +163,18 @@ floors = st.none() | st.builds(location, st.integers(0, 9), st.integers(0, 99))
 def test_of_numbered_floors_the_highest_is_kept_in_whatever_order_they_come(told: list[str | None]) -> None:
     kept = None
     for floor in told:
-        kept = higher(kept, floor)
-    numbers = [version(floor) for floor in told if floor is not None]
+        kept = newer_floor(kept, floor)
+    numbers = [metadata_version(floor) for floor in told if floor is not None]
     assert kept in told or not told
-    assert (version(kept) if kept is not None else None) == max(
+    assert (metadata_version(kept) if kept is not None else None) == max(
         (number for number in numbers if number is not None), default=None
     )
 
 
 @given(floors, st.sampled_from(["s3://lake/t/metadata/v9.metadata.json", "s3://lake/t/metadata/9.metadata.json"]))
 def test_of_floors_that_cannot_be_compared_the_later_told_is_kept(numbered: str | None, other: str) -> None:
-    assert higher(numbered, other) == other
-    assert higher(other, numbered) == (numbered or other)
+    assert newer_floor(numbered, other) == other
+    assert newer_floor(other, numbered) == (numbered or other)
 
 
 @pytest.mark.parametrize(
@@ -187,4 +193,4 @@ def test_of_floors_that_cannot_be_compared_the_later_told_is_kept(numbered: str 
     ],
 )
 def test_only_names_that_a_writer_numbers_have_a_number(name: str, number: int | None) -> None:
-    assert version(f"s3://lake/00007-00000000-0000-0000-0000-000000000000/metadata/{name}") == number
+    assert metadata_version(f"s3://lake/00007-00000000-0000-0000-0000-000000000000/metadata/{name}") == number

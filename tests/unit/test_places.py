@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sfn.errors import LocationRefused, Scope
-from sfn.pointer.location import below, canonical, checked, narrowest, store_of
+from sfn.pointer.location import canonical, check_location, is_below, longest_prefix, store_prefix
 
 FAMILIES = {
     "file": ("file",),
@@ -80,7 +80,7 @@ nonsense = st.text(max_size=12) | st.text("/:.%2eEfF\\?#@s3a\n ~", max_size=12)
 def test_all_spellings_of_a_place_are_one(place: Place, data: st.DataObject) -> None:
     spelled = place.spelled(data)
     assert canonical(spelled) == place.canonical
-    assert checked(spelled) == place.canonical
+    assert check_location(spelled) == place.canonical
 
 
 @given(places, places, st.data())
@@ -96,10 +96,10 @@ def test_a_canonical_spelling_stays_as_it_is(text: str) -> None:
 @given(nonsense | st.builds("{}{}".format, st.sampled_from(["s3://b/", "file:/", "/"]), nonsense))
 def test_what_is_not_refused_is_fit_to_be_written_to(text: str) -> None:
     try:
-        place = checked(text)
+        place = check_location(text)
     except LocationRefused:
         return
-    assert place == canonical(text) == checked(place)
+    assert place == canonical(text) == check_location(place)
     scheme, _, authority, *path = place.split("/")
     assert scheme.removesuffix(":") in FAMILIES
     assert (authority == "") == (scheme == "file:")
@@ -129,7 +129,7 @@ def test_no_segment_leads_out_of_its_folder(place: Place, data: st.DataObject) -
     segments = (*place.segments[:at], bad, *place.segments[at:])
     spelled = Place(place.family, place.authority, segments).spelled(data)
     with pytest.raises(LocationRefused):
-        checked(spelled)
+        check_location(spelled)
 
 
 @given(places, st.data(), st.sampled_from(FORBIDDEN))
@@ -141,7 +141,7 @@ def test_no_character_is_taken_that_means_something_else_to_somebody(
     where = data.draw(st.integers(0, len(segments[at])))
     segments[at] = segments[at][:where] + bad + segments[at][where:]
     with pytest.raises(LocationRefused):
-        checked(Place(place.family, place.authority, tuple(segments)).spelled(data))
+        check_location(Place(place.family, place.authority, tuple(segments)).spelled(data))
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_no_character_is_taken_that_means_something_else_to_somebody(
 )
 def test_what_is_no_place_of_ours_is_refused(location: str) -> None:
     with pytest.raises(LocationRefused) as refused:
-        checked(location)
+        check_location(location)
     assert repr(location) in refused.value.where
     assert refused.value.scope is Scope.TABLE
 
@@ -181,20 +181,20 @@ def test_only_what_lies_in_an_allowed_place_is_taken(place: Place, data: st.Data
     allowed = [place.canonical, "gs://another/place"]
     inside = Place(place.family, place.authority, (*place.segments, segment))
     beside = Place(place.family, place.authority, (*place.segments[:-1], place.segments[-1] + segment))
-    assert checked(place.spelled(data), allowed) == place.canonical
-    assert checked(inside.spelled(data), allowed) == inside.canonical
+    assert check_location(place.spelled(data), allowed) == place.canonical
+    assert check_location(inside.spelled(data), allowed) == inside.canonical
     with pytest.raises(LocationRefused, match="outside"):
-        checked(beside.spelled(data), allowed)
+        check_location(beside.spelled(data), allowed)
 
 
 @given(places, places)
 def test_a_store_holds_whole_authorities(place: Place, other: Place) -> None:
-    store = store_of(place.canonical)
+    store = store_prefix(place.canonical)
     assert store == f"{place.family}://{place.authority}"
-    assert below(place.canonical, store)
-    assert below(other.canonical, store) == (store_of(other.canonical) == store)
-    assert below(place.canonical, f"{place.family}://")
-    assert not below(f"{place.canonical}s", place.canonical)
+    assert is_below(place.canonical, store)
+    assert is_below(other.canonical, store) == (store_prefix(other.canonical) == store)
+    assert is_below(place.canonical, f"{place.family}://")
+    assert not is_below(f"{place.canonical}s", place.canonical)
 
 
 @pytest.mark.parametrize(
@@ -208,11 +208,11 @@ def test_a_store_holds_whole_authorities(place: Place, other: Place) -> None:
     ],
 )
 def test_a_configured_prefix_is_a_store_of_its_own(place: str, store: str) -> None:
-    assert store_of(place, ["file:///mnt/a", "file:///mnt/a/deep"]) == store
+    assert store_prefix(place, ["file:///mnt/a", "file:///mnt/a/deep"]) == store
 
 
 def test_the_narrowest_of_some_prefixes() -> None:
     prefixes = ("file:///w", "file:///w/inner", "file:///v")
-    assert narrowest("file:///w/inner", prefixes) == "file:///w/inner"
-    assert narrowest("file:///w/innermost", prefixes) == "file:///w"
-    assert narrowest("file:///", prefixes) is None
+    assert longest_prefix("file:///w/inner", prefixes) == "file:///w/inner"
+    assert longest_prefix("file:///w/innermost", prefixes) == "file:///w"
+    assert longest_prefix("file:///", prefixes) is None

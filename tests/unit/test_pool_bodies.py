@@ -11,14 +11,14 @@ import pytest
 from aiohttp import web
 
 from sfn.aws import Identity, Keys
-from sfn.store.objects import Kind, Refused
-from sfn.store.pool import BODY_LIMIT, Pool, Reply
-from sfn.store.s3 import AddressBook, S3Objects, S3Terms
+from sfn.store.objects import ErrorKind, RequestFailed
+from sfn.store.pool import BODY_LIMIT, HttpPool, HttpReply
+from sfn.store.s3 import BucketEndpoints, S3Client, S3Options
 from tests.unit.rest_server import served
 
 TEXT = b'{"state": "current"}' * 50
 BOMB = gzip.compress(bytes(64 * 2**20))
-BOOK = AddressBook()
+BOOK = BucketEndpoints()
 
 
 @dataclass
@@ -52,20 +52,20 @@ async def server() -> AsyncIterator[Answering]:
 
 
 @pytest.fixture
-async def pool() -> AsyncIterator[Pool]:
-    pool = Pool(limit=10.0)
+async def pool() -> AsyncIterator[HttpPool]:
+    pool = HttpPool(limit=10.0)
     yield pool
     await pool.close()
 
 
-async def got(pool: Pool, server: Answering, most: int = BODY_LIMIT) -> Reply:
+async def got(pool: HttpPool, server: Answering, most: int = BODY_LIMIT) -> HttpReply:
     return await pool.exchange("GET", server.url, {}, b"", most)
 
 
-async def test_no_compression_is_asked_for_and_no_signature_covers_that(server: Answering, pool: Pool) -> None:
+async def test_no_compression_is_asked_for_and_no_signature_covers_that(server: Answering, pool: HttpPool) -> None:
     """Some proxies change this header, and a signature of it would break."""
-    terms = S3Terms(identity=Identity(keys=Keys("k", "s")), endpoint=server.url, region="us-east-1")
-    await S3Objects(terms, pool, BOOK).get("s3://lake/a.ver", 100)
+    terms = S3Options(identity=Identity(keys=Keys("k", "s")), endpoint=server.url, region="us-east-1")
+    await S3Client(terms, pool, BOOK).get("s3://lake/a.ver", 100)
     assert server.headers["accept-encoding"] == "identity"
     assert "host;" in server.headers["authorization"]
     assert "accept-encoding" not in server.headers["authorization"]
@@ -88,21 +88,21 @@ async def test_no_compression_is_asked_for_and_no_signature_covers_that(server: 
     ],
 )
 async def test_a_body_is_what_it_was_before_it_was_compressed(
-    server: Answering, pool: Pool, encoding: str | None, body: bytes
+    server: Answering, pool: HttpPool, encoding: str | None, body: bytes
 ) -> None:
     server.body, server.encoding = body, encoding
     assert (await got(pool, server)).body == (TEXT if body else b"")
 
 
 @pytest.mark.parametrize("most", [1, 2**16])
-async def test_a_bomb_is_no_longer_than_what_was_asked_for(server: Answering, pool: Pool, most: int) -> None:
+async def test_a_bomb_is_no_longer_than_what_was_asked_for(server: Answering, pool: HttpPool, most: int) -> None:
     server.body, server.encoding = BOMB, "gzip"
     assert (await got(pool, server, most)).body == bytes(most)
     server.status = 500
     assert len((await got(pool, server, most)).body) == BODY_LIMIT
 
 
-async def test_the_beginning_of_a_long_body_is_decompressed(server: Answering, pool: Pool) -> None:
+async def test_the_beginning_of_a_long_body_is_decompressed(server: Answering, pool: HttpPool) -> None:
     """Nothing that can't be compressed is cut short by what compression adds."""
     body = b"".join(zlib.crc32(b"%d" % number).to_bytes(4, "big") for number in range(2**16))
     server.body, server.encoding = gzip.compress(body, mtime=0), "gzip"
@@ -121,19 +121,19 @@ async def test_the_beginning_of_a_long_body_is_decompressed(server: Answering, p
     ],
 )
 async def test_what_cannot_be_decompressed_is_no_answer(
-    server: Answering, pool: Pool, encoding: str, body: bytes
+    server: Answering, pool: HttpPool, encoding: str, body: bytes
 ) -> None:
     server.body, server.encoding = body, encoding
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RequestFailed) as refused:
         await got(pool, server)
-    assert refused.value.kind is Kind.UNANSWERED
+    assert refused.value.kind is ErrorKind.NO_ANSWER
     assert repr(encoding) in refused.value.found or f"encoding {encoding}" in refused.value.found
     assert "compression" in refused.value.remedy
     server.status = 403
-    assert await got(pool, server) == Reply(403, (await got(pool, server)).headers, b"")
+    assert await got(pool, server) == HttpReply(403, (await got(pool, server)).headers, b"")
 
 
-async def test_a_part_of_an_object_stays_as_it_is(server: Answering, pool: Pool) -> None:
+async def test_a_part_of_an_object_stays_as_it_is(server: Answering, pool: HttpPool) -> None:
     server.body, server.encoding, server.status = gzip.compress(TEXT, mtime=0)[5:], "gzip", 206
     assert (await got(pool, server)).body == server.body
 
@@ -152,13 +152,13 @@ async def test_a_part_of_an_object_stays_as_it_is(server: Answering, pool: Pool)
     ],
 )
 async def test_the_tag_of_a_compressed_answer_is_the_one_that_the_store_gave(
-    server: Answering, pool: Pool, encoding: str | None, tag: str, taken: str
+    server: Answering, pool: HttpPool, encoding: str | None, tag: str, taken: str
 ) -> None:
     server.body, server.encoding, server.tag = (
         gzip.compress(TEXT, mtime=0) if encoding == "gzip" else TEXT,
         encoding,
         tag,
     )
-    objects = S3Objects(S3Terms(identity=None, endpoint=server.url, region="us-east-1"), pool, BOOK)
+    objects = S3Client(S3Options(identity=None, endpoint=server.url, region="us-east-1"), pool, BOOK)
     found = await objects.get("s3://lake/a.ver", 10_000)
-    assert (found.body, found.tag) == (TEXT, taken)
+    assert (found.body, found.etag) == (TEXT, taken)

@@ -10,7 +10,7 @@ import pytest
 from sfn.errors import Transient
 from sfn.inbox.letters import Status, Wanted
 from sfn.inbox.memory import MemoryInbox
-from sfn.publish.policy import Interest, OnDrop
+from sfn.publish.policy import OnDrop, TableFilter
 from sfn.words import Dead, Done, Hint, Later, Reason, Table
 from tests.promises.inboxes import TERMS
 from tests.unit.publishing import AT, LAG, A, B, Line, TornStore, key_of
@@ -45,7 +45,7 @@ async def test_files_of_a_table_that_gets_none_any_more_go_and_so_does_its_row(h
     if how == "encrypted":
         line.catalog.commit(A, left_alone="it is encrypted")
     else:
-        line.policy = replace(line.policy, interest=Interest(exclude=("n.*",)))
+        line.policy = replace(line.policy, table_filter=TableFilter(exclude=("n.*",)))
     loads = line.catalog.loads
     await line.hear(Hint(A), seconds=3600)
     assert line.store.files == {}

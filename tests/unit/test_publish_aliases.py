@@ -20,16 +20,16 @@ from typing_extensions import override
 from sfn.errors import Transient
 from sfn.pointer import hintfile
 from sfn.pointer.location import canonical
-from sfn.pointer.naming import NAMINGS, Naming, Whose
-from sfn.pointer.site import Placement, Site
-from sfn.publish.comparison import Kind, compare
-from sfn.publish.facts import Facts, Lacking, ReadFiles, Seen
+from sfn.pointer.naming import NAMINGS, FileOwner, Naming
+from sfn.pointer.site import FileLayout, Placement
+from sfn.publish.comparison import DifferenceKind, compare
+from sfn.publish.facts import NeedsQuery, Observations, ObservedFile, ReadFiles
 from sfn.publish.policy import OnDrop, Policy
-from sfn.store import Moved, PointerStore
-from sfn.store.azure import MADE_UP, AccountKey, AzureObjects, AzureTerms
+from sfn.store import ObjectStore, PreconditionFailed
+from sfn.store.azure import IMPOSSIBLE_ETAG, AccountKey, AzureClient, AzureOptions
 from sfn.store.local import LocalStore
-from sfn.store.pool import Pool
-from sfn.store.remote import RemoteStore, Service
+from sfn.store.pool import HttpPool
+from sfn.store.remote import RemoteStore, StoreService
 from sfn.words import Claim, Held, Hint, Subject, Table, TableName
 from tests.servers.azure import ACCOUNT, Azure
 from tests.servers.azure import KEY as ACCOUNT_KEY
@@ -56,7 +56,7 @@ class Aliased(Line):
         places: the directories, each by one of its names.
     """
 
-    def __init__(self, policy: Policy, names: Names, inner: PointerStore | None = None) -> None:
+    def __init__(self, policy: Policy, names: Names, inner: ObjectStore | None = None) -> None:
         super().__init__(policy)
         self.names, self.inner = names, inner or AliasedStore(names)
         self.guarded = Guarded(self.inner, names, self._is_right)
@@ -81,12 +81,12 @@ class Aliased(Line):
         table = self.catalog.current(name)
         if table is None or said["guid"] != table.uuid or said["metadata_file_path"] != table.metadata_location:
             return False
-        keys = self.site(name, table).keys(Whose(name.namespace, name.name, table.uuid))
+        keys = self.site(name, table).keys(FileOwner(name.namespace, name.name, table.uuid))
         return any(self.names.are_one(key, mine) for mine in keys)
 
-    def site(self, name: TableName, table: Table) -> Site:
+    def site(self, name: TableName, table: Table) -> FileLayout:
         """Where a table's files belong."""
-        return self.policy.site(name, table.location)
+        return self.policy.layout(name, table.location)
 
     async def lay(self, table: Table) -> Table:
         """The table with its metadata file."""
@@ -112,26 +112,30 @@ class Aliased(Line):
         live = {name: table for name in (A, B, C) if (table := self.catalog.current(name)) is not None}
         for name, table in live.items():
             site = self.site(name, table)
-            documents = [await self.document_at(key) for key in site.keys(Whose(name.namespace, name.name, table.uuid))]
+            documents = [
+                await self.document_at(key) for key in site.keys(FileOwner(name.namespace, name.name, table.uuid))
+            ]
             mine = next(one for one in documents if one.get("name") == name.name)
             assert (mine["state"], mine["guid"]) == ("current", table.uuid)
             assert mine["metadata_file_path"] == table.metadata_location
-            if site.has_hint:
+            if site.has_version_hint:
                 beside = [one for one in live.values() if self.names.are_one(one.location, table.location)]
-                hint = await self.inner.read(hintfile.key(table.location))
-                said = None if hint is None or hintfile.is_withdrawn(hint.body) else hint.body
+                hint = await self.inner.read(hintfile.key_of(table.location))
+                said = None if hint is None or hintfile.is_cleared(hint.body) else hint.body
                 wanted = hintfile.content(table) if len(beside) == 1 else None
                 # What a dropped table leaves behind may be kept, and then the table is not alone.
                 assert said == wanted or (said is None and self.policy.on_drop is OnDrop.KEEP)
         for location in self.places if self.policy.on_drop is not OnDrop.KEEP else ():
             if not any(self.names.are_one(table.location, location) for table in live.values()):
-                left = await self.inner.read(hintfile.key(location))
-                assert left is None or hintfile.is_withdrawn(left.body)
+                left = await self.inner.read(hintfile.key_of(location))
+                assert left is None or hintfile.is_cleared(left.body)
 
 
 def policy_of(naming: Naming = NAMINGS["identifier"], placement: Placement = Placement.INSIDE) -> Policy:
     """With which tables are published quickly."""
-    return Policy("c1", replica_lag=LAG, absence_delay=LAG, swept=False, naming=naming, placement=placement, root=ROOT)
+    return Policy(
+        "c1", replica_lag=LAG, absence_delay=LAG, is_swept=False, naming=naming, placement=placement, root=ROOT
+    )
 
 
 @pytest.mark.anyio
@@ -150,7 +154,7 @@ async def test_a_table_that_gets_another_name_of_its_directory_stays_live(
         await line.hear(Hint(A), seconds=60)
         await line.check()
         await line.hear(Hint(A), seconds=60)
-        assert line.known[A] == {line.site(A, table).text}
+        assert line.known[A] == {line.site(A, table).encoded}
 
 
 @pytest.mark.anyio
@@ -162,10 +166,10 @@ async def test_a_directory_that_says_it_moved_to_itself_is_repaired_without_a_co
     line = Aliased(policy_of(naming), Names(ALIASES))
     table = await line.lay(line.catalog.create(A, REAL))
     if knows_both:
-        line.teaches = Site(LINK, naming).text
+        line.teaches = FileLayout(LINK, naming).encoded
     await line.hear(Hint(A), seconds=60)
-    key = line.site(A, table).keys(Whose(A.namespace, A.name, table.uuid))[0]
-    held, hint = await line.inner.read(key), await line.inner.read(hintfile.key(REAL))
+    key = line.site(A, table).keys(FileOwner(A.namespace, A.name, table.uuid))[0]
+    held, hint = await line.inner.read(key), await line.inner.read(hintfile.key_of(REAL))
     assert held is not None
     assert hint is not None
     assert compared(line, table, key, held) is None
@@ -173,23 +177,23 @@ async def test_a_directory_that_says_it_moved_to_itself_is_repaired_without_a_co
     damage = {"state": "moved", "moved_to": link, "expires_at": "2026-12-31T00:00:00Z"}
     damaged = await line.inner.write(key, json.dumps(json.loads(held.body) | damage).encode(), held)
     assert isinstance(damaged, Held)
-    assert compared(line, table, key, damaged) is Kind.BEHIND
-    await line.inner.delete(hintfile.key(REAL), hint)
+    assert compared(line, table, key, damaged) is DifferenceKind.BEHIND
+    await line.inner.delete(hintfile.key_of(REAL), hint)
     # An event that tells of nothing new, as one that is sent again.
     await line.hear(Hint(A), seconds=60)
     await line.check()
 
 
-def compared(line: Aliased, table: Table, key: str, held: Held) -> Kind | None:
+def compared(line: Aliased, table: Table, key: str, held: Held) -> DifferenceKind | None:
     """What a rehearsal of A's publish finds where this lies."""
-    facts = Facts()
+    facts = Observations()
     while True:
         try:
             difference = compare(A, table, table.location, facts, line.policy).difference
-        except Lacking as lacking:
-            keys = lacking.question.keys if isinstance(lacking.question, ReadFiles) else ()
+        except NeedsQuery as lacking:
+            keys = lacking.query.keys if isinstance(lacking.query, ReadFiles) else ()
             for asked in keys:
-                facts.files[asked] = Seen(held if asked == key else None, facts.next_turn())
+                facts.files[asked] = ObservedFile(held if asked == key else None, facts.next_sequence())
         else:
             return None if difference is None else difference.kind
 
@@ -200,7 +204,7 @@ async def test_a_copy_of_the_directory_is_no_other_name_of_it() -> None:
     line = Aliased(policy_of(), Names({}))
     table = await line.lay(line.catalog.create(A, REAL))
     await line.hear(Hint(A), seconds=60)
-    names = (hintfile.key(""), "/metadata/_sfn/n_a_main.ver", table.metadata_location.removeprefix(REAL))
+    names = (hintfile.key_of(""), "/metadata/_sfn/n_a_main.ver", table.metadata_location.removeprefix(REAL))
     for name in names:
         held = await line.inner.read(REAL + name)
         assert held is not None
@@ -213,7 +217,7 @@ async def test_a_copy_of_the_directory_is_no_other_name_of_it() -> None:
     await line.check()
     left = await line.document_at(REAL + names[1])
     assert left.get("moved_to", {}).get("sfn_file_path") == ELSEWHERE + names[1]
-    assert await line.inner.read(hintfile.key(REAL)) is None
+    assert await line.inner.read(hintfile.key_of(REAL)) is None
 
 
 @pytest.mark.anyio
@@ -227,7 +231,7 @@ async def test_a_copied_table_keeps_its_file_names_when_its_refresh_is_due(
     line = Aliased(policy_of(naming), Names(ALIASES))
     table = await line.lay(line.catalog.create(A, REAL))
     await line.hear(Hint(A), seconds=60)
-    key = line.site(A, table).keys(Whose(A.namespace, A.name, table.uuid))[0]
+    key = line.site(A, table).keys(FileOwner(A.namespace, A.name, table.uuid))[0]
     await line.copy(A, location)
     if late:
         line.clock.turn(line.policy.refresh_after.total_seconds())
@@ -236,7 +240,7 @@ async def test_a_copied_table_keeps_its_file_names_when_its_refresh_is_due(
     await line.check()
     if location == ELSEWHERE:
         assert (await line.document_at(key))["state"] == "moved"
-        assert await line.inner.read(hintfile.key(REAL)) is None
+        assert await line.inner.read(hintfile.key_of(REAL)) is None
 
 
 @pytest.mark.anyio
@@ -247,7 +251,7 @@ async def test_two_tables_in_one_directory_by_two_names_have_no_hint(naming: Nam
     await line.lay(line.catalog.create(B, LINK))
     await line.hear(Hint(A), Hint(B), seconds=60)
     await line.check()
-    assert await line.inner.read(hintfile.key(REAL)) is None
+    assert await line.inner.read(hintfile.key_of(REAL)) is None
     for name in (A, B, A):
         await line.lay(line.catalog.commit(name))
         await line.hear(Hint(name), seconds=60)
@@ -268,9 +272,9 @@ async def test_a_hint_that_is_made_while_a_second_table_comes_does_not_stay() ->
         hint = b""
 
         @override
-        async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
+        async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed:
             if key == key_of(B, LINK) and self.hint:
-                self.files[hintfile.key(REAL)], self.hint = self.hint, b""
+                self.files[hintfile.key_of(REAL)], self.hint = self.hint, b""
             return await super().write(key, body, replacing)
 
     names = Names(ALIASES)
@@ -278,12 +282,12 @@ async def test_a_hint_that_is_made_while_a_second_table_comes_does_not_stay() ->
     line = Aliased(policy_of(), names, store)
     await line.lay(line.catalog.create(A, REAL))
     await line.hear(Hint(A), seconds=60)
-    store.hint = store.files.pop(hintfile.key(REAL))
+    store.hint = store.files.pop(hintfile.key_of(REAL))
     await line.lay(line.catalog.create(B, LINK))
     await line.hear(Hint(B), seconds=60)
     assert not store.hint
     await line.check()
-    assert hintfile.key(REAL) not in store.files
+    assert hintfile.key_of(REAL) not in store.files
 
 
 @pytest.mark.anyio
@@ -297,7 +301,7 @@ async def test_a_table_may_be_renamed_and_get_another_name_of_its_directory_at_o
     await line.lay(line.catalog.commit(B, LINK))
     await line.inbox.put([Hint(A, renamed_to=B)])
     await line.work(20, only=lambda name: name == A)
-    key = Site(REAL, naming).keys(Whose(A.namespace, A.name, table.uuid))[0]
+    key = FileLayout(REAL, naming).keys(FileOwner(A.namespace, A.name, table.uuid))[0]
     assert (await line.document_at(key))["state"] == "current"
     await line.hear(Hint(B), seconds=200)
     await line.check()
@@ -306,10 +310,12 @@ async def test_a_table_may_be_renamed_and_get_another_name_of_its_directory_at_o
 @pytest.mark.anyio
 async def test_a_container_that_a_second_host_leads_to_is_one_place(azure: Azure) -> None:
     """On a real store, whose files say nothing of it: only what is written tells."""
-    container, pool = azure.container(), Pool()
+    container, pool = azure.container(), HttpPool()
     first, second = (f"abfss://{container}@{ACCOUNT}{zone}.dfs.core.windows.net/t" for zone in ("", ".z7"))
-    terms = AzureTerms(identity=AccountKey(ACCOUNT_KEY), endpoint=f"{azure.url}/{ACCOUNT}")
-    line = Aliased(policy_of(), Names({second: first}), RemoteStore(AzureObjects(terms, pool), Service(MADE_UP)))
+    terms = AzureOptions(identity=AccountKey(ACCOUNT_KEY), endpoint=f"{azure.url}/{ACCOUNT}")
+    line = Aliased(
+        policy_of(), Names({second: first}), RemoteStore(AzureClient(terms, pool), StoreService(IMPOSSIBLE_ETAG))
+    )
     await line.lay(line.catalog.create(A, first))
     await line.hear(Hint(A), seconds=60)
     # One that is known by its spelling alone, and then the other host, there and back.
@@ -319,7 +325,7 @@ async def test_a_container_that_a_second_host_leads_to_is_one_place(azure: Azure
         await line.hear(Hint(A), seconds=60)
         assert line.guarded.harm == []
         held = await line.inner.read(key_of(A, canonical(location)))
-        hint = await line.inner.read(hintfile.key(canonical(location)))
+        hint = await line.inner.read(hintfile.key_of(canonical(location)))
         assert held is not None
         assert hint is not None
         document = json.loads(held.body)
@@ -492,6 +498,6 @@ async def lived_below(lake: Path, steps: Sequence[Step], naming: str) -> None:
     """A history in a folder of this machine, of which `link` and `mount` are names of `real`."""
     at = {place: f"file://{lake}/{place.rpartition('/')[2]}" for place in (REAL, LINK, MOUNT, ELSEWHERE)}
     names = Names({at[LINK]: at[REAL], at[MOUNT]: at[REAL]})
-    line = Aliased(policy_of(NAMINGS[naming]), names, LocalStore(f"file://{lake}", patience=1.0))
+    line = Aliased(policy_of(NAMINGS[naming]), names, LocalStore(f"file://{lake}", lock_timeout=1.0))
     line.places = at[REAL], at[ELSEWHERE]
     await lived(line, [replace(step, location=at[step.location]) for step in steps])

@@ -10,9 +10,9 @@ import pytest
 
 from sfn.errors import Transient
 from sfn.pointer import hintfile
-from sfn.pointer.naming import IDENTIFIER, ORDINAL, UUID, Naming, Whose
-from sfn.pointer.site import Site
-from sfn.publish.inventory import pointers
+from sfn.pointer.naming import IDENTIFIER, ORDINAL, UUID, FileOwner, Naming
+from sfn.pointer.site import FileLayout
+from sfn.publish.inventory import pointer_files
 from sfn.publish.policy import Policy
 from sfn.words import Hint
 from tests.promises.inboxes import TERMS
@@ -96,12 +96,12 @@ async def test_a_second_table_of_another_catalog_ends_the_hint_once_it_is_seen(
     naming: Naming, seen_at_once: bool
 ) -> None:
     """At the refresh at the latest: a listing at each commit would be for this case alone."""
-    line = Line(Policy("c1", replica_lag=LAG, swept=False, naming=naming, min_publish_interval=LAG))
+    line = Line(Policy("c1", replica_lag=LAG, is_swept=False, naming=naming, min_publish_interval=LAG))
     table = line.catalog.create(A)
     line.store.files[table.metadata_location] = b"{}"
     await line.hear(Hint(A), seconds=60)
-    (ours,) = (key for key in pointers(line.store.files))
-    theirs = Site(AT, naming).keys(Whose(("n",), "b", "another"))[0]
+    (ours,) = (key for key in pointer_files(line.store.files))
+    theirs = FileLayout(AT, naming).keys(FileOwner(("n",), "b", "another"))[0]
     lay(line, theirs, json.loads(line.store.files[ours]), catalog_id="c2", name="b", guid="another")
     line.catalog.commit(A)
     await line.hear(Hint(A), seconds=60)
@@ -157,7 +157,7 @@ async def test_what_lies_at_a_new_place_is_seen_though_whoever_wrote_there_never
     lay(line, key_of(A, ELSEWHERE), line.document(A), metadata_file_path=table.metadata_location)
     hint = hintfile.content(table)
     assert hint is not None
-    line.store.files[hintfile.key(ELSEWHERE)] = hint
+    line.store.files[hintfile.key_of(ELSEWHERE)] = hint
     await line.hear(Hint(A), seconds=HOUR)
     assert line.document(A, ELSEWHERE)["state"] == "current"
     assert line.document(B, ELSEWHERE).get("state") != "current"

@@ -7,22 +7,22 @@ from typing import Any
 
 import pytest
 
-from sfn.pointer.naming import UUID, Whose
-from sfn.pointer.site import Site
+from sfn.pointer.naming import UUID, FileOwner
+from sfn.pointer.site import FileLayout
 from sfn.publish.policy import Policy
 from sfn.words import Dead, Hint, Reason
 from tests.unit.publishing import AT, LAG, A, B, Line
 
 pytestmark = pytest.mark.anyio
-WHOSE, HERE = Whose(A.namespace, A.name), Site(AT)
+WHOSE, HERE = FileOwner(A.namespace, A.name), FileLayout(AT)
 
 
 def line_of(*branches: str, **more: Any) -> Line:  # noqa: ANN401 - any setting
     """A line that publishes branches."""
-    return Line(Policy("c1", replica_lag=LAG, swept=False, branches=("main", *branches), **more))
+    return Line(Policy("c1", replica_lag=LAG, is_swept=False, branches=("main", *branches), **more))
 
 
-def said(line: Line, ref: str | None, whose: Whose = WHOSE, at: Site = HERE) -> tuple[str, str, int | None]:
+def said(line: Line, ref: str | None, whose: FileOwner = WHOSE, at: FileLayout = HERE) -> tuple[str, str, int | None]:
     """State, pointer and head snapshot of a branch's file."""
     body = json.loads(line.store.files[at.keys(whose, ref)[0]])
     assert body["ref"] == (ref or "main")
@@ -37,7 +37,7 @@ async def test_a_branch_that_is_published_has_a_file() -> None:
     await line.hear(Hint(A), seconds=20)
     assert said(line, None) == ("current", table.metadata_location, None)
     assert said(line, "release-1") == ("current", table.metadata_location, dict(table.branches)["release-1"])
-    assert Site(AT).keys(WHOSE, "dev")[0] not in line.store.files
+    assert FileLayout(AT).keys(WHOSE, "dev")[0] not in line.store.files
 
 
 async def test_every_file_follows_every_change_of_the_pointer() -> None:
@@ -61,7 +61,7 @@ async def test_a_branch_that_is_deleted_is_dropped_and_its_file_goes_in_time() -
     assert said(line, None)[1] == table.metadata_location
     assert said(line, "dev")[:2] == ("dropped", branched.metadata_location)
     await line.work(line.policy.expire_after.total_seconds() + 60)
-    assert Site(AT).keys(WHOSE, "dev")[0] not in line.store.files
+    assert FileLayout(AT).keys(WHOSE, "dev")[0] not in line.store.files
     assert said(line, None)[1] == table.metadata_location
 
 
@@ -81,7 +81,7 @@ async def test_one_that_is_not_published_any_more_is_dropped() -> None:
     line.catalog.create(A)
     line.catalog.branch(A, "dev")
     await line.hear(Hint(A), seconds=20)
-    line.policy = Policy("c1", replica_lag=LAG, swept=False)
+    line.policy = Policy("c1", replica_lag=LAG, is_swept=False)
     line.catalog.commit(A)
     await line.hear(Hint(A), seconds=20)
     assert said(line, "dev")[0] == "dropped"
@@ -117,11 +117,11 @@ async def test_a_move_leads_each_branch_on_to_its_own() -> None:
     await line.hear(Hint(A), seconds=20)
     line.catalog.commit(A, location="file:///warehouse/n/elsewhere")
     await line.hear(Hint(A), seconds=20)
-    there = Site("file:///warehouse/n/elsewhere")
+    there = FileLayout("file:///warehouse/n/elsewhere")
     for ref in (None, "dev"):
         assert said(line, ref)[0] == "moved"
         assert said(line, ref, at=there)[0] == "current"
-        moved = json.loads(line.store.files[Site(AT).keys(WHOSE, ref)[0]])
+        moved = json.loads(line.store.files[FileLayout(AT).keys(WHOSE, ref)[0]])
         assert moved["moved_to"]["sfn_file_path"] == there.keys(WHOSE, ref)[0]
 
 
@@ -133,15 +133,15 @@ async def test_a_rename_leads_each_branch_on_to_its_own() -> None:
     line.catalog.rename(A, B)
     await line.hear(Hint(A, renamed_to=B), Hint(B), seconds=60)
     for ref in (None, "dev"):
-        there = Site(AT).keys(Whose(B.namespace, B.name), ref)[0]
+        there = FileLayout(AT).keys(FileOwner(B.namespace, B.name), ref)[0]
         assert said(line, ref)[0] == "renamed"
-        assert json.loads(line.store.files[Site(AT).keys(WHOSE, ref)[0]])["moved_to"]["sfn_file_path"] == there
+        assert json.loads(line.store.files[FileLayout(AT).keys(WHOSE, ref)[0]])["moved_to"]["sfn_file_path"] == there
         assert json.loads(line.store.files[there])["state"] == "current"
 
 
 async def test_a_place_that_is_taken_costs_one_branch_and_is_told() -> None:
     line = line_of("*")
-    taken = Site(AT).keys(WHOSE, "dev")[0]
+    taken = FileLayout(AT).keys(WHOSE, "dev")[0]
     line.store.files[taken] = b"somebody else's"
     line.catalog.create(A)
     table = line.catalog.branch(A, "dev")
@@ -169,7 +169,7 @@ async def test_with_names_by_uuid_branches_have_theirs_too() -> None:
     line.catalog.create(A)
     table = line.catalog.branch(A, "dev")
     await line.hear(Hint(A), seconds=20)
-    whose, site = Whose((), "", table.uuid), Site(AT, UUID)
+    whose, site = FileOwner((), "", table.uuid), FileLayout(AT, UUID)
     assert sorted(key for key in line.store.files if key.endswith(".ver")) == sorted(
         [f"{site.folder}{table.uuid}_main.ver", f"{site.folder}{table.uuid}_dev.ver"]
     )
@@ -181,14 +181,14 @@ async def test_a_branch_that_was_deleted_before_a_rename_ends_though_its_table_k
     line = line_of("*", naming=UUID)
     line.catalog.create(A)
     table = line.catalog.branch(A, "dev")
-    whose = Whose(A.namespace, A.name, table.uuid)
+    whose = FileOwner(A.namespace, A.name, table.uuid)
     await line.hear(Hint(A), seconds=20)
     line.catalog.drop_branch(A, "dev")
     line.catalog.rename(A, B)
     after = line.catalog.commit(B)
     await line.hear(Hint(B), seconds=60)
     await line.hear(Hint(A), seconds=3600)
-    here = Site(AT, UUID)
+    here = FileLayout(AT, UUID)
     assert said(line, None, whose, here)[:2] == ("current", after.metadata_location)
     assert said(line, "dev", whose, here)[:2] == ("dropped", table.metadata_location)
     await line.work(line.policy.expire_after.total_seconds() + 86400)

@@ -9,34 +9,34 @@ import pytest
 
 from sfn.inbox.memory import MemoryInbox
 from sfn.pointer import hintfile
-from sfn.pointer.naming import UUID, Whose
-from sfn.pointer.site import Site
+from sfn.pointer.naming import UUID, FileOwner
+from sfn.pointer.site import FileLayout
 from sfn.publish.policy import Policy
 from sfn.words import Dead, Hint, Reason, Table, TableName
 from tests.promises.inboxes import TERMS
 from tests.unit.publishing import AT, LAG, A, B, Line
 
 pytestmark = pytest.mark.anyio
-HERE = Site(AT, UUID)
+HERE = FileLayout(AT, UUID)
 
 
 class ByUuid(Line):
     """A line with such names; metadata files that were written are there."""
 
     def __init__(self) -> None:
-        super().__init__(Policy("c1", replica_lag=LAG, absence_delay=LAG, swept=False, naming=UUID))
+        super().__init__(Policy("c1", replica_lag=LAG, absence_delay=LAG, is_swept=False, naming=UUID))
 
     def laid(self, table: Table) -> Table:
         """The table with its metadata file."""
         self.store.files[table.metadata_location] = b"{}"
         return table
 
-    def of(self, table: Table, site: Site = HERE) -> dict[str, Any]:
+    def of(self, table: Table, site: FileLayout = HERE) -> dict[str, Any]:
         """The table's file."""
-        body: dict[str, Any] = json.loads(self.store.files[site.keys(Whose((), "", table.uuid))[0]])
+        body: dict[str, Any] = json.loads(self.store.files[site.keys(FileOwner((), "", table.uuid))[0]])
         return body
 
-    def says(self, table: Table, name: TableName, pointer: Table, site: Site = HERE) -> None:
+    def says(self, table: Table, name: TableName, pointer: Table, site: FileLayout = HERE) -> None:
         """The table's file is live, under that name."""
         body = self.of(table, site)
         assert (body["state"], body["table_identifier"]) == ("current", name.identifier)
@@ -99,7 +99,7 @@ async def test_a_table_that_takes_the_name_and_the_place_of_another_has_its_own_
     assert line.of(first)["state"] == "dropped"
     assert line.hint() == hintfile.content(second)
     await line.work(line.policy.expire_after.total_seconds() + line.policy.refresh_after.total_seconds())
-    assert line.files == [HERE.keys(Whose((), "", second.uuid))[0]]
+    assert line.files == [HERE.keys(FileOwner((), "", second.uuid))[0]]
 
 
 async def test_a_rename_with_a_move_leads_on_from_the_old_place() -> None:
@@ -109,10 +109,10 @@ async def test_a_rename_with_a_move_leads_on_from_the_old_place() -> None:
     line.catalog.rename(A, B)
     moved = line.laid(line.catalog.commit(B, location="file:///warehouse/n/b"))
     await line.hear(Hint(A, renamed_to=B), Hint(B), seconds=90)
-    there = Site("file:///warehouse/n/b", UUID)
+    there = FileLayout("file:///warehouse/n/b", UUID)
     line.says(table, B, moved, there)
     assert line.of(table)["state"] == "renamed"
-    assert line.of(table)["moved_to"]["sfn_file_path"] == there.keys(Whose((), "", table.uuid))[0]
+    assert line.of(table)["moved_to"]["sfn_file_path"] == there.keys(FileOwner((), "", table.uuid))[0]
     assert line.hint() is None
 
 
@@ -161,7 +161,7 @@ async def test_a_file_of_another_catalog_is_left_alone() -> None:
     line = ByUuid()
     table = line.laid(line.catalog.create(A))
     await line.hear(Hint(A), seconds=20)
-    key = HERE.keys(Whose((), "", table.uuid))[0]
+    key = HERE.keys(FileOwner((), "", table.uuid))[0]
     theirs = line.store.files[key].replace(b'"c1"', b'"c2"')
     line.store.files[key] = theirs
     line.laid(line.catalog.commit(A))
@@ -219,7 +219,7 @@ async def test_a_rename_waits_for_no_file_of_another_catalog_that_has_the_name_t
         "asked_at": "2020-01-01T00:00:00Z",
         "written_at": "2020-01-01T00:00:00Z",
     }
-    line.store.files[HERE.keys(Whose((), "", other))[0]] = json.dumps(line.of(table) | older).encode()
+    line.store.files[HERE.keys(FileOwner((), "", other))[0]] = json.dumps(line.of(table) | older).encode()
     line.catalog.rename(A, B)
     await line.hear(Hint(A, renamed_to=B), Hint(B), seconds=60)
     line.says(table, B, table)

@@ -10,11 +10,11 @@ import pytest
 
 from sfn.errors import Transient
 from sfn.pointer.document import render_ordinal
-from sfn.pointer.naming import ORDINAL, Whose, commit_of
-from sfn.pointer.site import Site
-from sfn.publish.decide import Verdict, decide
-from sfn.publish.policy import MOST_COMMITS, OnDrop
-from sfn.store import Moved
+from sfn.pointer.naming import ORDINAL, FileOwner, commit_ordinal
+from sfn.pointer.site import FileLayout
+from sfn.publish.decide import Decision, decide
+from sfn.publish.policy import MAX_COMMIT_FILES, OnDrop
+from sfn.store import PreconditionFailed
 from sfn.words import Held, Hint, Later
 from tests.promises.inboxes import TERMS
 from tests.unit.publishing import AT, EVERYTHING, A, FailingStore, TornStore
@@ -101,7 +101,7 @@ async def test_a_table_that_moved_has_no_commit_twice_once_its_log_is_cut() -> N
     store.files[line.catalog.create(A, old).metadata_location] = b"{}"
     await line.hear(Hint(A), seconds=60)
     store.files[line.catalog.commit(A, AT).metadata_location] = b"{}"
-    store.broken = Site(old, ORDINAL).keys(Whose(A.namespace, A.name))[0]
+    store.broken = FileLayout(old, ORDINAL).keys(FileOwner(A.namespace, A.name))[0]
     with pytest.raises(Transient):
         await line.hear(Hint(A))
     store.broken = ""
@@ -110,7 +110,7 @@ async def test_a_table_that_moved_has_no_commit_twice_once_its_log_is_cut() -> N
     last = line.commit(2)
     line.catalog.amend(A, replace(last, metadata_log=last.metadata_log[1:], log_times=last.log_times[1:]))
     await line.hear(Hint(A), seconds=60)
-    keys = sorted(key for key in line.store.files if key.startswith(SITE.folder) and commit_of(key) is not None)
+    keys = sorted(key for key in line.store.files if key.startswith(SITE.folder) and commit_ordinal(key) is not None)
     pointers = [line.read(key)["metadata_file_path"] for key in keys]
     assert pointers == [*last.metadata_log, last.metadata_location][-len(pointers) :]
     assert pointers[-3:] == [*last.metadata_log[-2:], last.metadata_location]
@@ -134,7 +134,7 @@ async def test_whoever_comes_next_creates_what_a_writer_that_died_did_not() -> N
     line = Timeline()
     line.commit(4)
     await line.hear(Hint(A), seconds=20)
-    written = {key: body for key, body in line.store.files.items() if commit_of(key) is not None}
+    written = {key: body for key, body in line.store.files.items() if commit_ordinal(key) is not None}
     for key in written:
         del line.store.files[key]
     await line.hear(Hint(A, anew=True), seconds=20)
@@ -169,7 +169,7 @@ async def test_also_where_the_head_moves_on_at_once_or_the_table_is_gone() -> No
         line = Timeline()
         past = line.commit(4)
         await line.hear(Hint(A), seconds=20)
-        for key in [key for key in line.store.files if commit_of(key) is not None]:
+        for key in [key for key in line.store.files if commit_ordinal(key) is not None]:
             del line.store.files[key]
         if is_dropped:
             line.catalog.drop(A)
@@ -185,7 +185,7 @@ async def test_a_drop_that_deletes_makes_nothing_again_that_it_deleted() -> None
     line = Timeline(on_drop=OnDrop.DELETE)
     line.commit(4)
     await line.hear(Hint(A), seconds=20)
-    for key in [key for key in line.store.files if commit_of(key) is not None]:
+    for key in [key for key in line.store.files if commit_ordinal(key) is not None]:
         del line.store.files[key]
     line.catalog.drop(A)
     await line.hear(Hint(A, drop=True, anew=True), seconds=60)
@@ -203,7 +203,7 @@ async def test_a_writer_that_slept_while_others_went_on_moves_nothing_back() -> 
         line.commit()
         await line.hear(Hint(A), seconds=20)
     ordinal = line.head["Ordinal"]
-    assert isinstance(await line.store.write(HEAD, stale, slept), Moved)
+    assert isinstance(await line.store.write(HEAD, stale, slept), PreconditionFailed)
     assert line.head["Ordinal"] == ordinal
     assert len(line.commits) == 10
 
@@ -215,7 +215,7 @@ async def test_only_so_many_stay_and_those_that_are_young() -> None:
         line.commit()
         await line.hear(Hint(A), seconds=20)
     assert line.pointers == [*line.commit().metadata_log[-3:]]
-    line.policy = replace(line.policy, keep_for=timedelta(days=1))
+    line.policy = replace(line.policy, keep_commits_for=timedelta(days=1))
     for _ in range(4):
         line.commit()
         await line.hear(Hint(A), seconds=20)
@@ -228,8 +228,8 @@ async def test_however_many_commits_the_folder_is_one_page_of_a_listing() -> Non
     for _ in range(12):
         line.commit(100)
         await line.hear(Hint(A), seconds=20)
-    assert len(line.commits) == MOST_COMMITS
-    assert len([key for key in line.store.files if key.startswith(SITE.folder)]) == MOST_COMMITS + 1 <= 1000
+    assert len(line.commits) == MAX_COMMIT_FILES
+    assert len([key for key in line.store.files if key.startswith(SITE.folder)]) == MAX_COMMIT_FILES + 1 <= 1000
     assert sum(body.get("gap", 0) for body in line.commits) == 0
 
 
@@ -272,9 +272,9 @@ async def test_a_refresh_reads_a_full_folder_in_few_questions(monkeypatch: pytes
     line = Timeline(keep=200)
     line.commit(150)
     await line.hear(Hint(A), seconds=20)
-    verdicts: list[Verdict] = []
+    verdicts: list[Decision] = []
 
-    def noted(*asked: Any, **more: Any) -> Verdict:  # noqa: ANN401 - whatever the decision is given
+    def noted(*asked: Any, **more: Any) -> Decision:  # noqa: ANN401 - whatever the decision is given
         verdicts.append(decide(*asked, **more))
         return verdicts[-1]
 

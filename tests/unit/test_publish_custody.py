@@ -105,7 +105,7 @@ async def test_who_retires_leaves_no_file(then: str) -> None:
     line.catalog.create(A)
     await line.hear(Hint(A), seconds=MINUTE)
     RETIREMENTS[then](line)
-    line.policy = replace(line.policy, retired=True)
+    line.policy = replace(line.policy, is_retired=True)
     await line.hear(Hint(A, anew=True), seconds=MINUTE)
     assert line.store.files == {}
 
@@ -118,7 +118,7 @@ async def test_who_retires_leaves_no_tombstone() -> None:
     line.store.files[LEFT] = b"{}"
     await line.hear(Hint(A, drop=True), seconds=HOUR)
     assert line.document(A)["state"] == "dropped"
-    line.policy = replace(line.policy, retired=True)
+    line.policy = replace(line.policy, is_retired=True)
     await line.hear(Hint(A, anew=True), seconds=MINUTE)
     assert line.store.files == {LEFT: b"{}"}
 
@@ -127,7 +127,7 @@ async def test_who_retires_leaves_other_catalogs_files() -> None:
     line = Line()
     await made_foreign(line)
     before = dict(line.store.files)
-    line.policy = replace(line.policy, retired=True)
+    line.policy = replace(line.policy, is_retired=True)
     await line.hear(Hint(A, anew=True), seconds=HOUR)
     assert line.store.files == before
 
@@ -137,7 +137,7 @@ async def test_a_retirement_that_is_undone_publishes_again() -> None:
     line.catalog.create(A)
     await line.hear(Hint(A), seconds=MINUTE)
     policy = line.policy
-    line.policy = replace(policy, retired=True)
+    line.policy = replace(policy, is_retired=True)
     await line.hear(Hint(A, anew=True), seconds=MINUTE)
     line.policy = policy
     await line.hear(Hint(A), seconds=MINUTE)

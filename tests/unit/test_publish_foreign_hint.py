@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from sfn.pointer import hintfile
-from sfn.publish.pointing import HINT_SHOWN
+from sfn.publish.pointing import MAX_FOREIGN_HINT_BYTES
 from sfn.words import Hint, Outcome
 from sfn.words.outcome import Findings
 from tests.unit.publishing import AT, A, Line, key_of
 
 pytestmark = pytest.mark.anyio
-HINT_AT = hintfile.key(AT)
+HINT_AT = hintfile.key_of(AT)
 
 
 def findings_of(outcome: Outcome) -> Findings:
@@ -55,7 +55,7 @@ async def test_that_a_hint_is_not_ours_is_known_until_it_is_removed(line: Line) 
 async def test_of_a_long_hint_its_beginning_is_enough(line: Line) -> None:
     line.store.files[HINT_AT] = b"\xff" + b"x" * 9_000
     await line.hear(Hint(A), seconds=20)
-    assert findings_of(line.outcomes[-1]).story.foreign_hint == "\ufffd" + "x" * (HINT_SHOWN - 1)
+    assert findings_of(line.outcomes[-1]).story.foreign_hint == "\ufffd" + "x" * (MAX_FOREIGN_HINT_BYTES - 1)
 
 
 async def test_a_hint_that_somebody_else_wrote_as_ours_would_be_is_right() -> None:

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from sfn.pointer.naming import NAMINGS, Naming, Whose
-from sfn.pointer.site import Site
+from sfn.pointer.naming import NAMINGS, FileOwner, Naming
+from sfn.pointer.site import FileLayout
 from sfn.publish.policy import Policy
 from sfn.words import Hint, Later, Table
 from tests.unit.publishing import AT, LAG, A, B, Line, named
@@ -71,17 +71,17 @@ async def test_a_drop_is_not_told_of_what_the_row_missed_before_it_had_that_tabl
 @pytest.mark.parametrize("naming", NAMINGS.values(), ids=NAMINGS)
 @pytest.mark.parametrize("place", [AT, ELSEWHERE], ids=["here", "elsewhere"])
 async def test_a_tombstone_leads_on_once_its_table_is_there_under_another_name(naming: Naming, place: str) -> None:
-    line = Line(Policy("c1", replica_lag=LAG, absence_delay=LAG, swept=False, naming=naming))
+    line = Line(Policy("c1", replica_lag=LAG, absence_delay=LAG, is_swept=False, naming=naming))
     table = line.catalog.create(A)
     line.store.files[table.metadata_location] = b"{}"
     await line.hear(Hint(A), seconds=20)
     line.catalog.drop(A)
     await line.hear(Hint(A, drop=True), seconds=60)
-    key = Site(AT, naming).keys(Whose(A.namespace, A.name, table.uuid))[0]
+    key = FileLayout(AT, naming).keys(FileOwner(A.namespace, A.name, table.uuid))[0]
     assert b'"dropped"' in line.store.files[key]
     line.catalog.register(B, replace(table, location=place))
     await line.hear(Hint(B), Hint(A), seconds=60)
-    stays = naming.is_by_guid and place == AT
+    stays = naming.is_by_uuid and place == AT
     assert (b'"current"' if stays else b'"renamed"') in line.store.files[key]
     line.catalog.drop(B)
     await line.hear(Hint(B, drop=True), Hint(A), seconds=3600)

@@ -13,7 +13,7 @@ from tests.promises.inboxes import TERMS
 from tests.unit.publishing import AT, A, Line
 
 pytestmark = pytest.mark.anyio
-HINT_AT = hintfile.key(AT)
+HINT_AT = hintfile.key_of(AT)
 STEM = "00002-9c12d441-03fe-4693-9a96-a0705ddf69c1"
 REFRESH = 9 * 3600
 

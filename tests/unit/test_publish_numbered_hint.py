@@ -11,7 +11,7 @@ from tests.promises.inboxes import TERMS
 from tests.unit.publishing import AT, A, Line
 
 pytestmark = pytest.mark.anyio
-HINT_AT = hintfile.key(AT)
+HINT_AT = hintfile.key_of(AT)
 SECOND, THIRD = (
     Table(
         uuid="00000000-0000-0000-0000-00000000000a",

@@ -7,10 +7,10 @@ import json
 import pytest
 from typing_extensions import override
 
-from sfn.pointer.naming import NAMINGS, Naming, Whose
-from sfn.pointer.site import Placement, Site
+from sfn.pointer.naming import NAMINGS, FileOwner, Naming
+from sfn.pointer.site import FileLayout, Placement
 from sfn.publish.policy import Policy
-from sfn.store import Gone, Moved
+from sfn.store import Deleted, PreconditionFailed
 from sfn.words import Dead, Held, Hint, Reason, TableName
 from tests.unit.publishing import AT, LAG, A, CountingStore, Line, key_of
 
@@ -22,7 +22,7 @@ class Folding(CountingStore):
     """A store that keeps upper and lower case as they came, and takes them for the same."""
 
     @override
-    def at(self, _location: str) -> Folding:
+    def store_for(self, _location: str) -> Folding:
         return self
 
     @override
@@ -30,11 +30,11 @@ class Folding(CountingStore):
         return await super().read(self._folded(key))
 
     @override
-    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
+    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed:
         return await super().write(self._folded(key), body, replacing)
 
     @override
-    async def delete(self, key: str, expected: Held) -> Gone | Moved:
+    async def delete(self, key: str, expected: Held) -> Deleted | PreconditionFailed:
         return await super().delete(self._folded(key), expected)
 
     def _folded(self, key: str) -> str:
@@ -43,7 +43,7 @@ class Folding(CountingStore):
 
 def line_of(naming: Naming, placement: Placement = Placement.INSIDE) -> Line:
     """A line with a naming."""
-    policy = Policy("c1", replica_lag=LAG, swept=False, naming=naming, placement=placement, root="file:///sfn")
+    policy = Policy("c1", replica_lag=LAG, is_swept=False, naming=naming, placement=placement, root="file:///sfn")
     return Line(policy)
 
 
@@ -66,7 +66,7 @@ async def test_names_that_differ_in_case_alone_are_never_merged(naming: Naming, 
     (key,) = [
         key for key in before if json.loads(before[key])["metadata_file_path"] == tables[UPPER].metadata_location
     ][:1]
-    assert key.casefold().startswith(line.policy.site(UPPER, AT).folder.casefold())
+    assert key.casefold().startswith(line.policy.layout(UPPER, AT).folder.casefold())
     (letter,) = dead(line)
     assert letter.reason is Reason.FOREIGN_FILE
     assert "it is that of n.Orders, and the file system takes upper and lower case for the same" in letter.detail
@@ -98,7 +98,7 @@ GARBAGE = {
 async def test_what_is_no_document_of_ours_is_never_replaced(naming: Naming, body: bytes) -> None:
     line = line_of(naming)
     table = line.catalog.create(A)
-    key = Site(AT, naming).keys(Whose(A.namespace, A.name, table.uuid))[0]
+    key = FileLayout(AT, naming).keys(FileOwner(A.namespace, A.name, table.uuid))[0]
     line.store.files[key] = body
     await line.hear(Hint(A), seconds=60)
     assert line.store.files == {key: body}
@@ -116,11 +116,11 @@ async def test_what_lies_beside_ours_and_is_no_document_is_left_alone(naming: Na
     line = line_of(naming)
     table = line.catalog.create(A)
     beside = {
-        f"{Site(AT).folder}{name}": body
+        f"{FileLayout(AT).folder}{name}": body
         for name, body in zip(("x.ver", "n_a_x.ver", "y"), GARBAGE.values(), strict=False)
     }
     line.store.files |= beside
     await line.hear(Hint(A), seconds=60)
     assert {key: line.store.files[key] for key in beside} == beside
-    key = Site(AT, naming).keys(Whose(A.namespace, A.name, table.uuid))[0]
+    key = FileLayout(AT, naming).keys(FileOwner(A.namespace, A.name, table.uuid))[0]
     assert json.loads(line.store.files[key])["metadata_file_path"] == table.metadata_location

@@ -11,7 +11,7 @@ from typing_extensions import override
 from sfn.errors import Transient
 from sfn.pointer import hintfile
 from sfn.publish.policy import OnDrop, Policy
-from sfn.store import Moved
+from sfn.store import PreconditionFailed
 from sfn.words import Dead, Held, Hint, Reason, Released
 from tests.promises.inboxes import TERMS
 from tests.unit.publishing import AT, EVERYTHING, LAG, A, B, Line, TornStore, key_of
@@ -27,7 +27,7 @@ async def test_memory_skips_nothing_for_an_event_that_says_no_more_than_look() -
     await line.hear(Hint(A), seconds=60)
     line.store.files.clear()
     await line.hear(Hint(A))
-    assert sorted(line.store.files) == [key_of(A), hintfile.key(AT)]
+    assert sorted(line.store.files) == [key_of(A), hintfile.key_of(AT)]
 
 
 async def test_such_an_event_gets_one_more_look() -> None:
@@ -43,7 +43,7 @@ async def test_such_an_event_gets_one_more_look() -> None:
 
 async def test_under_its_old_name_a_table_is_not_followed_back_by_a_replica_that_lags() -> None:
     """The new name's file is ahead; that the old one still has the table may be of before the rename."""
-    line = Line(Policy("c1", replica_lag=timedelta(minutes=2), swept=False))
+    line = Line(Policy("c1", replica_lag=timedelta(minutes=2), is_swept=False))
     first = line.catalog.create(A)
     await line.hear(Hint(A), seconds=20)
     second, third = line.catalog.commit(A), line.catalog.commit(A)
@@ -119,7 +119,7 @@ async def test_an_older_file_of_ones_own_goes_before_another_table_takes_the_pla
             self.states: list[tuple[str, str]] = []
 
         @override
-        async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
+        async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed:
             try:
                 return await super().write(key, body, replacing)
             finally:
@@ -238,7 +238,7 @@ async def test_nor_for_one_that_nobody_may_end() -> None:
     """What it has by now lies where nothing may be written, and its files stay as they are."""
     line = Line()
     await moved_and_its_old_file_live(line)
-    line.policy = replace(line.policy, allowed=(AT, ELSEWHERE))
+    line.policy = replace(line.policy, allowed_locations=(AT, ELSEWHERE))
     line.catalog.commit(B, location="file:///somewhere/else")
     await line.work(60, only=lambda table: table == A)
     assert (line.document(A)["state"], line.document(B)["state"]) == ("current", "current")
@@ -257,7 +257,7 @@ async def test_nor_for_one_that_waits_for_an_operator() -> None:
 
 
 async def test_nor_where_files_of_dropped_tables_stay() -> None:
-    line = Line(Policy("c1", replica_lag=LAG, swept=False, on_drop=OnDrop.KEEP))
+    line = Line(Policy("c1", replica_lag=LAG, is_swept=False, on_drop=OnDrop.KEEP))
     await moved_and_its_old_file_live(line)
     line.catalog.drop(B)
     await line.work(3600)

@@ -12,7 +12,7 @@ from sfn.errors import Permanent, Scope
 from sfn.pointer import hintfile
 from sfn.pointer.site import Placement
 from sfn.publish.policy import Policy
-from sfn.store import Guarantees, Moved
+from sfn.store import Guarantees, PreconditionFailed
 from sfn.words import Dead, Done, Held, Hint, Reason
 from tests.unit.publishing import AT, EVERYTHING, LAG, A, B, CountingStore, Line, key_of
 
@@ -39,11 +39,11 @@ async def test_a_refused_table_heals_without_an_event() -> None:
 @pytest.mark.parametrize("place", [AT, "http://nessie/n/b"])
 async def test_a_table_that_was_renamed_while_its_location_is_refused_keeps_its_file(place: str, *, told: bool) -> None:
     line = Line()
-    line.policy = replace(line.policy, allowed=("file:///warehouse",))
+    line.policy = replace(line.policy, allowed_locations=("file:///warehouse",))
     line.store.files[line.catalog.create(A).metadata_location] = b"{}"
     await line.hear(Hint(A), seconds=20)
     before, was = dict(line.store.files), line.policy
-    line.policy = replace(was, allowed=("file:///elsewhere",))
+    line.policy = replace(was, allowed_locations=("file:///elsewhere",))
     line.catalog.rename(A, B)
     line.catalog.commit(B, location=place)
     await line.hear(Hint(A, renamed_to=B), *[Hint(B)] * told, seconds=1500)
@@ -66,7 +66,7 @@ async def test_a_refused_location_gives_up_no_table(refused: str) -> None:
         line.catalog.commit(A, location="http://nessie/n/a")
     else:
         line.catalog.commit(A)
-        line.policy = replace(was, allowed=("file:///elsewhere",))
+        line.policy = replace(was, allowed_locations=("file:///elsewhere",))
     await line.hear(Hint(A), seconds=DAY)
     assert isinstance(line.outcomes[-1], Dead)
     assert line.outcomes[-1].reason is Reason.LOCATION_REFUSED
@@ -94,17 +94,17 @@ class Provable(CountingStore):
         self.unfit: Permanent | None = None
 
     @override
-    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
+    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed:
         self.written.append(key)
         assert self.proved, "it was written to before it was proven"
         return await super().write(key, body, replacing)
 
     @override
-    async def prove(self, key: str) -> Guarantees:
+    async def probe(self, key: str) -> Guarantees:
         self.proved.append(key)
         if self.unfit is not None:
             raise self.unfit
-        return await super().prove(key)
+        return await super().probe(key)
 
 
 def provable(line: Line) -> Provable:
@@ -135,14 +135,14 @@ async def test_a_refused_store_gets_no_file(*, live: bool) -> None:
 @pytest.mark.parametrize(("placement", "folder"), [(Placement.INSIDE, "metadata/_sfn"), (Placement.ALONGSIDE, "_sfn")])
 async def test_a_store_is_proven_where_files_of_ours_may_lie(placement: Placement, folder: str) -> None:
     """Also where the version hint is the first file that a process writes: a policy may grant that name alone."""
-    line = Line(Policy("c1", replica_lag=LAG, swept=False, placement=placement))
+    line = Line(Policy("c1", replica_lag=LAG, is_swept=False, placement=placement))
     line.catalog.create(A)
     store = provable(line)
     await line.hear(Hint(A), seconds=20)
-    assert hintfile.key(AT) in store.written
-    del store.files[hintfile.key(AT)]
+    assert hintfile.key_of(AT) in store.written
+    del store.files[hintfile.key_of(AT)]
     store.proved.clear()
     store.written.clear()
     await line.work(line.policy.refresh_after.total_seconds() + 3600)
-    assert hintfile.key(AT) in store.written
+    assert hintfile.key_of(AT) in store.written
     assert {key.rpartition("/")[0] for key in store.proved} == {f"{AT}/{folder}"}

@@ -12,10 +12,10 @@ from typing_extensions import override
 
 from sfn.errors import Transient
 from sfn.pointer import hintfile
-from sfn.pointer.naming import IDENTIFIER, NAMINGS, ORDINAL, UUID, Naming, Whose
-from sfn.pointer.site import Placement, Site, below_root
+from sfn.pointer.naming import IDENTIFIER, NAMINGS, ORDINAL, UUID, FileOwner, Naming
+from sfn.pointer.site import FileLayout, Placement, folder_below_root
 from sfn.publish.policy import OnDrop, Policy
-from sfn.store import Gone, Moved
+from sfn.store import Deleted, PreconditionFailed
 from sfn.words import Held, Hint, Table
 from tests.promises.inboxes import TERMS
 from tests.unit.publishing import AT, LAG, A, B, HintsNoted, Line, TornStore
@@ -27,7 +27,7 @@ ROOT = "file:///sfn"
 def line_of(naming: Naming, placement: Placement) -> Line:
     """A line with these settings."""
     return Line(
-        Policy("c1", replica_lag=LAG, absence_delay=LAG, swept=False, naming=naming, placement=placement, root=ROOT)
+        Policy("c1", replica_lag=LAG, absence_delay=LAG, is_swept=False, naming=naming, placement=placement, root=ROOT)
     )
 
 
@@ -37,14 +37,14 @@ def laid(line: Line, table: Table) -> Table:
     return table
 
 
-def site_of(line: Line, table: Table) -> Site:
+def site_of(line: Line, table: Table) -> FileLayout:
     """Where its files belong."""
-    return line.policy.site(A, f"file://{table.location.removeprefix('file://')}")
+    return line.policy.layout(A, f"file://{table.location.removeprefix('file://')}")
 
 
-def document(line: Line, site: Site, table: Table) -> dict[str, Any]:
+def document(line: Line, site: FileLayout, table: Table) -> dict[str, Any]:
     """A leading document."""
-    body: dict[str, Any] = json.loads(line.store.files[site.keys(Whose(A.namespace, A.name, table.uuid))[0]])
+    body: dict[str, Any] = json.loads(line.store.files[site.keys(FileOwner(A.namespace, A.name, table.uuid))[0]])
     return body
 
 
@@ -75,7 +75,7 @@ async def test_each_naming_goes_with_each_placement(naming: Naming, placement: P
 
 def test_below_a_root_each_table_has_a_folder() -> None:
     policy = line_of(IDENTIFIER, Placement.ROOT).policy
-    assert policy.site(A, AT).folder == f"{below_root(ROOT, A.namespace, A.name)}/" == "file:///sfn/n/a/"
+    assert policy.layout(A, AT).folder == f"{folder_below_root(ROOT, A.namespace, A.name)}/" == "file:///sfn/n/a/"
 
 
 @pytest.mark.parametrize("after", NAMINGS.values(), ids=NAMINGS)
@@ -87,15 +87,18 @@ async def test_another_naming_leads_on_from_the_files_of_the_old_one(before: Nam
     line.policy = replace(line.policy, naming=after)
     table = laid(line, line.catalog.commit(A))
     await line.hear(Hint(A), seconds=20)
-    new = document(line, Site(AT, after), table)
+    new = document(line, FileLayout(AT, after), table)
     assert (new["state"], new["metadata_file_path"]) == ("current", table.metadata_location)
     assert line.hint() == hintfile.content(table)
     if before != after:
-        old = document(line, Site(AT, before), table)
+        old = document(line, FileLayout(AT, before), table)
         assert old["state"] == "moved"
-        assert old["moved_to"]["sfn_file_path"] == Site(AT, after).keys(Whose(A.namespace, A.name, table.uuid))[0]
+        assert (
+            old["moved_to"]["sfn_file_path"]
+            == FileLayout(AT, after).keys(FileOwner(A.namespace, A.name, table.uuid))[0]
+        )
     await line.work(2 * line.policy.expire_after.total_seconds())
-    stays = {Site(AT, after).keys(Whose(A.namespace, A.name, table.uuid))[0]}
+    stays = {FileLayout(AT, after).keys(FileOwner(A.namespace, A.name, table.uuid))[0]}
     kept = {key for key in line.store.files if key.endswith(".ver")}
     assert stays <= kept
     assert all(json.loads(line.store.files[key])["state"] == "current" for key in kept)
@@ -110,14 +113,14 @@ class Watched(TornStore):
         self.live: list[set[str]] = []
 
     @override
-    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
+    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed:
         try:
             return await super().write(key, body, replacing)
         finally:
             self.live.append(self.named())
 
     @override
-    async def delete(self, key: str, expected: Held) -> Gone | Moved:
+    async def delete(self, key: str, expected: Held) -> Deleted | PreconditionFailed:
         gone = await super().delete(key, expected)
         self.live.append(self.named())
         return gone
@@ -161,7 +164,7 @@ async def test_another_placement_leads_on_from_the_files_at_the_old_one(after: P
     await line.hear(Hint(A), seconds=20)
     line.policy = replace(line.policy, placement=after)
     await line.hear(Hint(A), seconds=20)
-    assert document(line, Site(AT), table)["state"] == "moved"
+    assert document(line, FileLayout(AT), table)["state"] == "moved"
     assert document(line, site_of(line, table), table)["state"] == "current"
     assert line.hint() == (None if after is Placement.ROOT else hintfile.content(table))
 
@@ -183,7 +186,7 @@ async def test_tables_that_share_a_directory_are_told_apart_and_have_no_hint(nam
     tables = {name: laid(line, line.catalog.create(name, AT)) for name in (A, B)}
     await line.hear(Hint(A), Hint(B), seconds=60)
     for name, table in tables.items():
-        key = Site(AT, naming).keys(Whose(name.namespace, name.name, table.uuid))[0]
+        key = FileLayout(AT, naming).keys(FileOwner(name.namespace, name.name, table.uuid))[0]
         assert json.loads(line.store.files[key])["metadata_file_path"] == table.metadata_location
     assert line.hint() is None
     line.catalog.drop(B)
@@ -202,7 +205,7 @@ async def test_a_hint_beside_a_file_by_uuid_goes_once_the_table_has_its_file_by_
     after = laid(line, line.catalog.commit(B))
     line.store = store = HintsNoted(line.store.files)
     await line.hear(Hint(B))
-    key = Site(AT, UUID, Placement.ALONGSIDE).keys(Whose((), "", table.uuid))[0]
+    key = FileLayout(AT, UUID, Placement.ALONGSIDE).keys(FileOwner((), "", table.uuid))[0]
     assert json.loads(line.store.files[key])["state"] == "renamed"
     assert store.hints[key] is None
     await line.hear(Hint(B), seconds=60)

@@ -12,13 +12,13 @@ import anyio.lowlevel
 import pytest
 from typing_extensions import override
 
-from sfn.catalog.spelling import REMEMBERED, Spellings, folded
+from sfn.catalog.spelling import CACHE_LIFETIME, Spellings, fold_name
 from sfn.errors import Scope, Transient
 from sfn.inbox.memory import MemoryInbox
 from sfn.pointer import hintfile
 from sfn.pointer.naming import UUID
-from sfn.publish.policy import Interest, Policy
-from sfn.store import Moved
+from sfn.publish.policy import Policy, TableFilter
+from sfn.store import PreconditionFailed
 from sfn.words import Dead, Held, Hint, Reason, TableName
 from tests.promises.inboxes import TERMS
 from tests.unit.publishing import EVERYTHING, LAG, CountingCatalog, CountingStore, Line, key_of
@@ -33,7 +33,7 @@ class AnyCase(Line):
 
     def __init__(self, policy: Policy | None = None) -> None:
         super().__init__(policy)
-        self.catalog.folds = folded
+        self.catalog.fold_name = fold_name
         self.catalog.create_namespace("sales")
 
     def files(self) -> dict[str, Any]:
@@ -109,7 +109,7 @@ async def test_whatever_spellings_a_catalog_takes_for_one(listed: str, other: st
 async def test_two_tables_whose_names_differ_by_case_stay_two() -> None:
     """A catalog that tells them apart lists both, each with its own uuid."""
     line = AnyCase()
-    line.catalog.folds = None
+    line.catalog.fold_name = None
     line.catalog.create_namespace("SALES")
     tables = {name: line.catalog.create(name, f"file:///warehouse/{name.name}") for name in (LISTED, OTHER)}
     for _ in range(2):
@@ -124,7 +124,7 @@ async def test_two_tables_whose_names_differ_by_case_stay_two() -> None:
 async def test_two_tables_whose_names_differ_by_case_stay_two_where_one_is_not_listed_yet() -> None:
     """Its catalog answers another table for the listed name: that is not the same one."""
     line = AnyCase()
-    line.catalog.folds = None
+    line.catalog.fold_name = None
     line.catalog.create_namespace("SALES")
     first, second = line.catalog.create(LISTED), line.catalog.create(OTHER, "file:///warehouse/second")
     line.catalog.listing_hides = frozenset({OTHER})
@@ -135,7 +135,7 @@ async def test_two_tables_whose_names_differ_by_case_stay_two_where_one_is_not_l
 
 async def test_a_copy_with_the_same_uuid_at_another_place_is_a_table_of_its_own() -> None:
     line = AnyCase()
-    line.catalog.folds = None
+    line.catalog.fold_name = None
     line.catalog.create_namespace("SALES")
     table = line.catalog.create(LISTED)
     copy = replace(line.catalog.create(OTHER, "file:///warehouse/second"), uuid=table.uuid)
@@ -147,7 +147,7 @@ async def test_a_copy_with_the_same_uuid_at_another_place_is_a_table_of_its_own(
 
 async def test_one_table_that_is_listed_under_two_spellings_has_two_files() -> None:
     line = AnyCase()
-    line.catalog.folds = None
+    line.catalog.fold_name = None
     line.catalog.create_namespace("SALES")
     table = line.catalog.create(LISTED)
     line.catalog.register(OTHER, table)
@@ -158,7 +158,7 @@ async def test_one_table_that_is_listed_under_two_spellings_has_two_files() -> N
 async def test_a_name_that_a_lagging_listing_lacks_is_published_once_it_is_listed() -> None:
     """A table that was registered under a second name is taken for the first one until it is looked at again."""
     line = AnyCase()
-    line.catalog.folds = None
+    line.catalog.fold_name = None
     line.catalog.create_namespace("SALES")
     table = line.catalog.create(LISTED)
     line.catalog.register(OTHER, table)
@@ -166,14 +166,14 @@ async def test_a_name_that_a_lagging_listing_lacks_is_published_once_it_is_liste
     await line.hear(Hint(OTHER))
     assert line.files() == of(0)
     line.catalog.listing_hides = frozenset()
-    line.clock.turn(REMEMBERED.total_seconds())
+    line.clock.turn(CACHE_LIFETIME.total_seconds())
     await line.work(LAG.total_seconds())
     assert line.files() == {**of(0), "SALES_ORDERS_main.ver": ("current", "00000")}
 
 
 async def test_tables_without_a_uuid_are_one_only_where_they_have_one_metadata_file() -> None:
     line = AnyCase()
-    line.catalog.folds = None
+    line.catalog.fold_name = None
     line.catalog.create_namespace("SALES")
     first = line.catalog.create(LISTED)
     line.catalog.amend(LISTED, replace(first, uuid=None))
@@ -289,7 +289,7 @@ async def test_a_namespace_that_may_not_be_listed_keeps_nothing_from_being_publi
 
 async def test_a_listed_name_that_is_left_out_has_no_file_in_the_other_ones_place() -> None:
     """`include` names the spelling that events use: nothing is taken from who relies on that."""
-    line = AnyCase(Policy("c1", replica_lag=LAG, swept=False, interest=Interest(include=("SALES.*",))))
+    line = AnyCase(Policy("c1", replica_lag=LAG, is_swept=False, table_filter=TableFilter(include=("SALES.*",))))
     line.catalog.create(LISTED)
     await line.hear(Hint(OTHER), seconds=60)
     assert line.files() == {"SALES_ORDERS_main.ver": ("current", "00000")}
@@ -308,7 +308,7 @@ async def test_a_listed_name_that_was_given_up_is_tried_again_as_by_its_own_even
 
 
 async def test_files_that_are_called_by_the_uuid_are_the_listed_names() -> None:
-    line = AnyCase(Policy("c1", replica_lag=LAG, swept=False, naming=UUID))
+    line = AnyCase(Policy("c1", replica_lag=LAG, is_swept=False, naming=UUID))
     line.catalog.create(LISTED)
     await line.hear(Hint(OTHER), seconds=120)
     (key,) = [key for key in line.store.files if key.endswith(".ver")]
@@ -337,7 +337,7 @@ class Interleaved(CountingStore):
         return await super().read(key)
 
     @override
-    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
+    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed:
         await anyio.lowlevel.checkpoint()
         held = await super().write(key, body, replacing)
         await anyio.lowlevel.checkpoint()
@@ -371,16 +371,16 @@ async def test_a_name_whose_namespace_can_not_be_listed_for_now_waits_once(failu
         failures = 0
 
         @override
-        async def within(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableName]:
+        async def tables_in(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableName]:
             self.failures -= 1
             if self.failures >= 0:
                 raise Transient("prod", scope=Scope.CATALOG, expected="a listing", found="none in time")
-            async for name in super().within(namespace):
+            async for name in super().tables_in(namespace):
                 yield name
 
     line = AnyCase()
     line.catalog = catalog = Failing("prod")
-    catalog.folds, catalog.failures = folded, failures
+    catalog.fold_name, catalog.failures = fold_name, failures
     catalog.create_namespace("sales")
     line.spellings = Spellings(catalog, line.clock)
     catalog.create(LISTED)
@@ -392,7 +392,7 @@ async def test_a_name_whose_namespace_can_not_be_listed_for_now_waits_once(failu
 
 async def test_a_file_by_the_uuid_that_another_spelling_has_is_taken_over_whatever_the_inbox_knows() -> None:
     """It was written while nothing was listed, and the inbox was lost since."""
-    line = AnyCase(Policy("c1", replica_lag=LAG, swept=False, naming=UUID))
+    line = AnyCase(Policy("c1", replica_lag=LAG, is_swept=False, naming=UUID))
     line.catalog.create(LISTED)
     line.spellings = Spellings(None, line.clock)
     await line.hear(Hint(OTHER), seconds=60)
@@ -410,7 +410,7 @@ async def test_a_file_by_the_uuid_that_another_spelling_has_is_taken_over_whatev
 
 async def test_two_spellings_do_not_wake_one_another_without_end() -> None:
     """One has the file by the uuid, the other is what the catalog lists, and for now it lists nothing."""
-    line = AnyCase(Policy("c1", replica_lag=LAG, swept=False, naming=UUID))
+    line = AnyCase(Policy("c1", replica_lag=LAG, is_swept=False, naming=UUID))
     line.catalog.create(LISTED)
     await line.hear(Hint(OTHER), seconds=60)
     (key,) = [key for key in line.store.files if key.endswith(".ver")]
@@ -448,8 +448,8 @@ async def test_a_listing_that_takes_long_is_not_asked_for_with_each_new_table() 
         times = 0
 
         @override
-        async def within(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableName]:
-            async for name in super().within(namespace):
+        async def tables_in(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableName]:
+            async for name in super().tables_in(namespace):
                 yield name
             self.times += 1
             line.clock.turn(10)
@@ -481,7 +481,7 @@ async def test_listings_are_asked_for_once_for_many_tables() -> None:
 
 
 async def test_a_spelling_is_forgotten_when_nobody_uses_it_any_more() -> None:
-    line = AnyCase(Policy("c1", replica_lag=LAG, swept=False, expire_after=timedelta(days=1)))
+    line = AnyCase(Policy("c1", replica_lag=LAG, is_swept=False, expire_after=timedelta(days=1)))
     line.catalog.create(LISTED)
     await line.hear(Hint(OTHER), seconds=60)
     assert await line.inbox.standing(OTHER) is not None

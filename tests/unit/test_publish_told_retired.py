@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from sfn.publish.policy import Interest, Policy
+from sfn.publish.policy import Policy, TableFilter
 from sfn.words import Birth, Dead, Hint
 from tests.unit.publishing import A
 from tests.unit.told_line import DAY, ToldLine
@@ -16,11 +16,11 @@ pytestmark = pytest.mark.anyio
 
 
 def retired(policy: Policy) -> Policy:
-    return replace(policy, retired=True)
+    return replace(policy, is_retired=True)
 
 
 def excluded(policy: Policy) -> Policy:
-    return replace(policy, interest=Interest(exclude=("**",)))
+    return replace(policy, table_filter=TableFilter(exclude=("**",)))
 
 
 WITHOUT_FILES = [retired, excluded]
@@ -40,7 +40,7 @@ async def fixture_line(request: pytest.FixtureRequest) -> ToldLine:
 
 async def back(line: ToldLine) -> None:
     """It publishes again, and has all tables looked at that it knows."""
-    line.policy = replace(line.policy, retired=False, interest=Interest())
+    line.policy = replace(line.policy, is_retired=False, table_filter=TableFilter())
     await line.hear(*[Hint(row.table, anew=True) async for row in line.inbox.known("prod")], seconds=60)
 
 

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from sfn.receiver.pull import Away
 from sfn.receiver.pull.outage import Outage
 from sfn.receiver.pull.subjects import overlap
-from sfn.wiring.pulls import server
+from sfn.wiring.pulls import build_pull_server
 from tests.promises.inboxes import HandClock
 from tests.unit.settings_ground import CATALOG, Ground
 
@@ -98,4 +98,4 @@ def test_a_source_of_a_stream_keeps_and_another_does_not(tmp_path: Path) -> None
     pull = "[pull.events]\nservers = ['nats://a']\nsubject = 's'\n"
     for more, keeps in (("", False), ("stream = 's'\ndurable = 'd'", True)):
         settings = Ground(tmp_path).load(CATALOG + pull + more)
-        assert server("events", settings.pull["events"]).keeps == keeps
+        assert build_pull_server("events", settings.pull["events"]).keeps == keeps

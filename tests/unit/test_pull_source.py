@@ -9,7 +9,7 @@ import anyio.lowlevel
 import pytest
 from structlog.testing import capture_logs
 
-from sfn.daemon import causes
+from sfn.daemon import leaf_errors
 from sfn.errors import Broken, Scope, Transient
 from sfn.receiver.pull import Last, source
 from tests.integration.pulling import event, subjects
@@ -25,7 +25,7 @@ async def test_a_broken_inbox_ends_the_source_and_nothing_more_is_acknowledged()
     ground.inbox.failure = BROKEN
     with pytest.raises(ExceptionGroup) as caught, anyio.fail_after(20):
         await ground.run()
-    assert BROKEN in list(causes(caught.value))
+    assert BROKEN in list(leaf_errors(caught.value))
     assert [message.told for message in messages] == [[], []]
 
 

@@ -18,7 +18,7 @@ from typing_extensions import override
 import sfn
 from sfn.errors import Ambiguous, Dropped, NameTaken, NotFound, Stale, TooManyHops, Unreachable, Unsafe, WrongTable
 from sfn.pointer import document
-from sfn.pointer.document import Document, State
+from sfn.pointer.document import Document, DocumentState
 from sfn.reader.documents import HOPS
 from sfn.reader.files import directory_url, finish
 from sfn.reader.local import LocalFiles
@@ -108,7 +108,7 @@ def test_two_tables_without_a_uuid_in_one_directory_are_not_one(place: Directory
 
 @pytest.mark.parametrize("table", [None, "sales.orders"])
 def test_a_dropped_table_is_refused(place: Directory, table: str | None) -> None:
-    place.write(state=State.DROPPED)
+    place.write(state=DocumentState.DROPPED)
     with pytest.raises(Dropped) as refused:
         sfn.resolve(place.path, table)
     assert refused.value.found == "that sales.orders was dropped, as the catalog said at 2026-08-21T12:00:00.000Z"
@@ -131,7 +131,7 @@ def test_a_table_that_lies_here_wins_over_one_that_left(place: Directory, tmp_pa
     there = Directory(tmp_path / "there")
     there.metadata(uuid=OTHER_UUID)
     there.write("sales.left", guid=OTHER_UUID)
-    place.write("sales.left", guid=OTHER_UUID, state=State.MOVED, moved_to=there.link("sales.left"))
+    place.write("sales.left", guid=OTHER_UUID, state=DocumentState.MOVED, moved_to=there.link("sales.left"))
     assert sfn.resolve(place.path).document.name == "left"
     place.write()
     assert sfn.resolve(place.path).document.name == "orders"
@@ -171,7 +171,7 @@ def test_it_is_refused_where_only_a_later_file_of_the_name_says_so(place: Direct
 def test_a_table_that_came_back_to_its_name_is_found_by_it(place: Directory) -> None:
     there = Directory(place.path.parent / "there")
     place.renamed("sales.orders", "sales.archive", name_now=there.link("sales.orders"))
-    place.write("sales.archive", state=State.RENAMED, moved_to=there.link("sales.orders"), minutes=1)
+    place.write("sales.archive", state=DocumentState.RENAMED, moved_to=there.link("sales.orders"), minutes=1)
     there.metadata()
     there.write(minutes=2)
     assert sfn.resolve(place.path, "sales.orders").document.name == "orders"

@@ -8,7 +8,7 @@ import pytest
 
 import sfn
 from sfn.errors import Dropped, Malformed, Unreadable
-from sfn.pointer.document import Link, State
+from sfn.pointer.document import DocumentState, Link
 from tests.unit.directory import OTHER_UUID, Directory
 
 
@@ -49,7 +49,7 @@ def test_what_is_no_document_is_refused_with_its_place(
 def renamed(place: Directory, target: str) -> None:
     """A tombstone of another table that forwards somewhere."""
     link = Link(("sales",), "target", target)
-    place.write("sales.was", guid=OTHER_UUID, state=State.RENAMED, moved_to=link)
+    place.write("sales.was", guid=OTHER_UUID, state=DocumentState.RENAMED, moved_to=link)
 
 
 @pytest.mark.parametrize("target", ["s3://lake/x.ver", "", "file:///a\0b", "file:///a\ud800b", "nonsense", "itself"])
@@ -62,9 +62,9 @@ def test_a_tombstone_that_leads_nowhere_hides_no_live_table(place: Directory, ta
 
 
 def test_of_several_that_are_gone_the_last_one_is_named(place: Directory) -> None:
-    place.write("sales.before", guid=OTHER_UUID, state=State.DROPPED)
+    place.write("sales.before", guid=OTHER_UUID, state=DocumentState.DROPPED)
     place.renamed("sales.orders", "sales.archive")
-    place.write("sales.archive", state=State.DROPPED, minutes=1)
+    place.write("sales.archive", state=DocumentState.DROPPED, minutes=1)
     with pytest.raises(Dropped, match=r"sales\.archive was dropped, .* at 2026-08-21T12:01:00\.000Z, nor is .* live"):
         sfn.resolve(place.path)
     with pytest.raises(Dropped, match=r"sales\.orders left for sales\.archive at .*, and no live table is there"):
@@ -72,7 +72,7 @@ def test_of_several_that_are_gone_the_last_one_is_named(place: Directory) -> Non
 
 
 def test_a_malformed_file_beside_tombstones_is_told_of(place: Directory) -> None:
-    place.write("sales.was", state=State.DROPPED)
+    place.write("sales.was", state=DocumentState.DROPPED)
     place.raw(b"{")
     with pytest.raises(Malformed, match="sales_orders_main"):
         sfn.resolve(place.path)

@@ -10,7 +10,7 @@ import pytest
 
 import sfn
 from sfn.errors import CommitNotFound, Dropped, Malformed, Stale, TooManyFiles
-from sfn.pointer.document import Commit, State, render_ordinal
+from sfn.pointer.document import CommitEntry, DocumentState, render_ordinal
 from sfn.pointer.naming import IDENTIFIER, ORDINAL, UUID, Naming
 from sfn.reader import timeline
 from sfn.reader.timeline import Source
@@ -55,7 +55,7 @@ async def test_every_commit_is_told_in_order(place: Directory, table: str | None
     assert {entry.source for entry in found} == {Source.COMMIT}
     third = found[2]
     assert third.metadata_location == f"file:{place.path}/metadata/00005-a.metadata.json"
-    assert (third.snapshot_id, third.gap, third.state) == (5, 2, State.CURRENT)
+    assert (third.snapshot_id, third.gap, third.state) == (5, 2, DocumentState.CURRENT)
     assert third.written_at == WRITTEN_AT + timedelta(minutes=5)
     assert third.at == datetime(2023, 11, 14, 22, 18, 20, tzinfo=UTC)
     assert await sfn.ahistory(place.path, table, uuid) == found
@@ -63,7 +63,9 @@ async def test_every_commit_is_told_in_order(place: Directory, table: str | None
 
 def test_commits_whose_files_are_still_to_be_created_are_told_by_the_head(place: Directory) -> None:
     paths = {number: f"file:{place.metadata(f'{number:05d}-a.metadata.json')}" for number in (8, 9)}
-    head(place, 10, snapshot_id=10, between=(Commit(ordinal(8), paths[8]), Commit(ordinal(9), paths[9], gap=3)))
+    head(
+        place, 10, snapshot_id=10, between=(CommitEntry(ordinal(8), paths[8]), CommitEntry(ordinal(9), paths[9], gap=3))
+    )
     found = sfn.history(place.path)
     assert minutes(found) == [1, 3, 5, 7, 8, 9, 10]
     assert [entry.source for entry in found[4:]] == [Source.LEADING] * 3
@@ -115,14 +117,14 @@ def test_a_broken_file_of_a_commit_is_told_of(place: Directory) -> None:
 
 
 def test_a_dropped_table_has_its_timeline(place: Directory) -> None:
-    head(place, 7, snapshot_id=7, state=State.DROPPED)
+    head(place, 7, snapshot_id=7, state=DocumentState.DROPPED)
     found = sfn.history(place.path)
     assert minutes(found) == [1, 3, 5, 7]
-    assert [entry.state for entry in found] == [State.CURRENT] * 3 + [State.DROPPED]
+    assert [entry.state for entry in found] == [DocumentState.CURRENT] * 3 + [DocumentState.DROPPED]
 
 
 def test_a_renamed_tables_former_commits_are_told_to_who_comes_by_its_former_name(place: Directory) -> None:
-    head(place, 7, state=State.RENAMED, moved_to=place.link("sales.archive"))
+    head(place, 7, state=DocumentState.RENAMED, moved_to=place.link("sales.archive"))
     place.commit(9, "sales.archive")
     metadata = place.metadata("00009-a.metadata.json")
     place.write("sales.archive", minutes=9, ordinal=ordinal(9), metadata_file_path=f"file:{metadata}")
@@ -152,7 +154,7 @@ def test_before_the_first_known_commit_there_is_none(place: Directory) -> None:
 
 def test_a_commit_that_only_the_head_tells_of_is_found_too(place: Directory) -> None:
     path = f"file:{place.metadata('00008-a.metadata.json')}"
-    file = head(place, 9, between=(Commit(ordinal(8), path, gap=4),))
+    file = head(place, 9, between=(CommitEntry(ordinal(8), path, gap=4),))
     found = sfn.resolve(place.path, as_of=text(8))
     assert (found.metadata_location, found.snapshot_id, found.sfn_file) == (path, None, file.as_uri())
     assert sfn.resolve(place.path, as_of=text(7)).lost == 4
@@ -167,7 +169,7 @@ def test_another_tables_commits_were_never_current(place: Directory) -> None:
 
 
 def test_a_dropped_table_is_found_as_it_was_and_not_as_it_is(place: Directory) -> None:
-    head(place, 7, snapshot_id=7, state=State.DROPPED)
+    head(place, 7, snapshot_id=7, state=DocumentState.DROPPED)
     assert sfn.resolve(place.path, as_of=text(5)).snapshot_id == 5
     assert sfn.resolve(place.path, as_of=text(7)).snapshot_id == 7
     with pytest.raises(CommitNotFound, match=r"whether sales\.orders was still there at .* found its last commit"):
@@ -266,7 +268,7 @@ def test_times_that_are_in_no_order_tell_nothing_that_is_not_certain(tmp_path: P
 
 def test_a_dropped_table_without_files_of_commits_has_no_timeline(tmp_path: Path) -> None:
     place = logged(tmp_path, IDENTIFIER, 1, 3)
-    place.write(state=State.DROPPED)
+    place.write(state=DocumentState.DROPPED)
     for ask in (sfn.history, lambda path: sfn.resolve(path, as_of=text(1))):
         with pytest.raises(Dropped):
             ask(place.path)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import sfn
 from sfn.errors import NotRelative, Unreadable, Unsafe
-from sfn.pointer.document import State
-from sfn.pointer.location import canonical, store_of
+from sfn.pointer.document import DocumentState
+from sfn.pointer.location import canonical, store_prefix
 from sfn.reader.documents import HOPS
 from sfn.reader.files import Counted, finish
 from sfn.reader.memory import MemoryFiles
@@ -85,9 +85,9 @@ def test_metadata_may_lie_where_the_directorys_own_store_reaches(directory: str,
     ],
 )
 def test_another_bucket_or_host_is_followed_to_only_where_it_is_allowed(directory: str, location: str) -> None:
-    with pytest.raises(Unsafe, match=f"a location in {re.escape(store_of(directory))}, as the directory is"):
+    with pytest.raises(Unsafe, match=f"a location in {re.escape(store_prefix(directory))}, as the directory is"):
         Trust(directory).place(location, "x")
-    assert Trust(directory, (store_of(location),)).place(location, "x") == location
+    assert Trust(directory, (store_prefix(location),)).place(location, "x") == location
 
 
 def test_who_says_what_is_allowed_is_sent_nowhere_else() -> None:
@@ -104,7 +104,7 @@ def test_the_metadata_and_the_way_to_it_are_held_to_that(tmp_path: Path, table: 
     place, there = Directory(tmp_path / "orders"), Directory(tmp_path / "there")
     pointer = f"file:{there.metadata()}"
     there.write(metadata_file_path=pointer)
-    moved = {"state": State.MOVED, "moved_to": there.link("sales.orders")}
+    moved = {"state": DocumentState.MOVED, "moved_to": there.link("sales.orders")}
     for more in ({"metadata_file_path": pointer}, moved):
         place.write(**more)
         assert sfn.resolve(place.path, table).metadata_location == pointer
@@ -165,7 +165,7 @@ def documents(name: str) -> st.SearchStrategy[dict[str, Any]]:
         "written_at": "2026-08-21T12:00:00.000Z",
     }
     told = {key: st.just(value) for key, value in right.items()} | {
-        "state": st.sampled_from([*State]),
+        "state": st.sampled_from([*DocumentState]),
         "metadata_file_path": PLACES,
         "moved_to": st.none() | LINK,
         "name_now": st.none() | LINK,

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 import pytest
 
 import sfn
-from sfn.catalog.metadata import Unintelligible, read_metadata
+from sfn.catalog.metadata import UnreadableDocument, read_metadata
 from sfn.errors import SfnError
 from sfn.pointer.document import parse, render
 from sfn.reader import verify
@@ -122,7 +122,7 @@ def broken(made: RealTable, metadata: dict[str, Any], chosen: list[tuple[Way, An
         pointer.write_text(json.dumps(mutated(metadata, way, instead)))
         for name, ask in asked.items():
             try:
-                with suppress(SfnError, Unintelligible):
+                with suppress(SfnError, UnreadableDocument):
                     ask()
             except Exception as error:  # noqa: BLE001 - that is what is looked for
                 said = "deleted" if instead is DELETED else f"{instead!r:.30}"

@@ -21,8 +21,8 @@ from sfn.errors import (
     Unreadable,
 )
 from sfn.pointer import document
-from sfn.pointer.document import Commit, Link, State
-from sfn.pointer.naming import IDENTIFIER, ORDINAL, UUID, Naming, Whose
+from sfn.pointer.document import CommitEntry, DocumentState, Link
+from sfn.pointer.naming import IDENTIFIER, ORDINAL, UUID, FileOwner, Naming
 from sfn.reader import lookup
 from sfn.reader.files import directory_url, finish
 from sfn.reader.local import LocalFiles
@@ -71,26 +71,26 @@ def test_a_name_that_another_table_has_now_is_refused_for_each_branch(place: Dir
     archive, now = place.link("sales.archive"), place.link("sales.orders")
     place.write("sales.archive")
     place.write("sales.archive", ref="audit", snapshot_id=5)
-    place.write(state=State.RENAMED, moved_to=archive, name_now=now)
-    place.write(state=State.RENAMED, ref="audit", moved_to=archive, name_now=now)
+    place.write(state=DocumentState.RENAMED, moved_to=archive, name_now=now)
+    place.write(state=DocumentState.RENAMED, ref="audit", moved_to=archive, name_now=now)
     with pytest.raises(NameTaken, match=r"that it is now sales\.archive, and that another table is sales\.orders"):
         sfn.resolve(place.path, "sales.orders", ref=ref)
 
 
 def test_of_two_tables_that_are_gone_neither_is_the_one(tmp_path: Path) -> None:
     place = Directory(tmp_path / "orders", naming=ORDINAL)
-    place.write(state=State.DROPPED)
-    place.write("sales.b", guid=OTHER_UUID, state=State.DROPPED, minutes=1)
+    place.write(state=DocumentState.DROPPED)
+    place.write("sales.b", guid=OTHER_UUID, state=DocumentState.DROPPED, minutes=1)
     with pytest.raises(Ambiguous, match=r"sales\.b, sales\.orders"):
         sfn.history(place.path)
     with pytest.raises(Ambiguous, match=r"sales\.b, sales\.orders"):
         sfn.resolve(place.path, as_of="20200101T000000000")
-    assert [entry.state for entry in sfn.history(place.path, "sales.b")] == [State.DROPPED]
+    assert [entry.state for entry in sfn.history(place.path, "sales.b")] == [DocumentState.DROPPED]
 
 
 def test_a_tombstone_elsewhere_does_not_hide_that_the_table_itself_cannot_be_read(place: Directory) -> None:
     file = place.raw(b"{")
-    Directory(place.path, folder="_sfn").write(state=State.DROPPED)
+    Directory(place.path, folder="_sfn").write(state=DocumentState.DROPPED)
     with pytest.raises(Malformed) as refused:
         sfn.resolve(place.path, "sales.orders")
     assert refused.value.where == file.as_uri()
@@ -98,17 +98,17 @@ def test_a_tombstone_elsewhere_does_not_hide_that_the_table_itself_cannot_be_rea
 
 @pytest.mark.parametrize("name", ["a.b", "a/b", "a\\b"])
 def test_a_table_is_followed_to_a_file_that_has_escapes_in_its_name(place: Directory, name: str) -> None:
-    file = place.folder / IDENTIFIER.names(Whose(("eu.sales",), name))[0]
+    file = place.folder / IDENTIFIER.file_names(FileOwner(("eu.sales",), name))[0]
     assert "%" in file.name
     file.write_bytes(document.render(replace(place.document(), namespace=("eu.sales",), name=name)))
-    place.write(state=State.RENAMED, moved_to=Link(("eu.sales",), name, f"file://{file}"))
+    place.write(state=DocumentState.RENAMED, moved_to=Link(("eu.sales",), name, f"file://{file}"))
     for table in ("sales.orders", None):
         assert sfn.resolve(place.path, table).document.name == name
 
 
 def test_who_has_no_uuid_is_followed_by_name_and_catalog_alone(place: Directory) -> None:
     place.metadata(uuid=None)
-    place.write(guid=None, state=State.RENAMED, moved_to=place.link("sales.other"))
+    place.write(guid=None, state=DocumentState.RENAMED, moved_to=place.link("sales.other"))
     place.write("sales.other", guid=None, catalog_id="f" * 32)
     with pytest.raises(Unreadable, match=r"that sales\.orders left for sales\.other"):
         sfn.resolve(place.path, "sales.orders")
@@ -145,7 +145,7 @@ class TestRelative:
         copy.metadata("00009-a.metadata.json", metadata_log=logged, last_updated_ms=FIRST_ORDINAL + 9 * MINUTE)
         return copy
 
-    def head(self, copy: Directory, between: tuple[Commit, ...]) -> None:
+    def head(self, copy: Directory, between: tuple[CommitEntry, ...]) -> None:
         copy.write(
             metadata_file_path="s3://lake/orders/metadata/00009-a.metadata.json",
             metadata_file_relative="../00009-a.metadata.json",
@@ -159,7 +159,7 @@ class TestRelative:
         if naming is UUID:
             copy = Directory(copy.path, naming=UUID)
         path = f"s3://lake/orders/metadata/{earlier}-a.metadata.json"
-        between = (Commit(FIRST_ORDINAL + minutes * MINUTE, path),) if naming is ORDINAL else ()
+        between = (CommitEntry(FIRST_ORDINAL + minutes * MINUTE, path),) if naming is ORDINAL else ()
         self.head(copy, between=between)
         as_of = "20231114T222130000"
         found = sfn.resolve(copy.path, as_of=as_of, relative=True)
@@ -167,7 +167,7 @@ class TestRelative:
         assert sfn.history(copy.path, relative=True)[-2].metadata_location == path
 
     def test_what_was_in_another_folder_is_not_known_there(self, copy: Directory) -> None:
-        elsewhere = Commit(FIRST_ORDINAL, "s3://lake/before/metadata/00000-a.metadata.json")
+        elsewhere = CommitEntry(FIRST_ORDINAL, "s3://lake/before/metadata/00000-a.metadata.json")
         self.head(copy, between=(elsewhere,))
         with pytest.raises(NotRelative):
             sfn.resolve(copy.path, as_of="20231114T222130000", relative=True)

@@ -16,7 +16,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 import sfn
 from sfn.errors import LocationRefused, Unreachable, Unsafe
-from sfn.pointer.location import checked, literal
+from sfn.pointer.location import check_literal, check_location
 from sfn.reader import verify
 from sfn.reader.remote import FsspecFiles
 from sfn.reader.table import loaded
@@ -78,7 +78,7 @@ def test_files_of_a_store_are_read_by_the_names_that_they_have(tmp_path: Path) -
 )
 @pytest.mark.parametrize("root", ["s3://lake", "gs://lake", "abfss://c@a.dfs.core.windows.net", "memory://x"])
 def test_the_name_of_a_file_in_a_store_stands_for_itself(root: str, name: str) -> None:
-    assert literal(f"{root}/{name}") == f"{root}/{name}"
+    assert check_literal(f"{root}/{name}") == f"{root}/{name}"
     assert Trust(f"{root}/t").file(f"{root}/{name}", "said") == f"{root}/{name}"
 
 
@@ -100,14 +100,14 @@ def test_the_name_of_a_file_in_a_store_stands_for_itself(root: str, name: str) -
 )
 def test_a_name_that_leads_elsewhere_is_refused(location: str) -> None:
     with pytest.raises(LocationRefused):
-        literal(location)
+        check_literal(location)
     with pytest.raises(Unsafe, match="said"):
         Trust("s3://lake/t").file(location, "said")
 
 
 @pytest.mark.parametrize("location", ["/a//b", "file:/a///b", "file:///a/b", "//a//b//"])
 def test_empty_segments_lead_nowhere_on_a_file_system(location: str) -> None:
-    assert literal(location) == "file:///a/b"
+    assert check_literal(location) == "file:///a/b"
 
 
 @pytest.mark.parametrize("name", ["a?b", "a#b", "a%2Fb", "a//b", "a\\b"])
@@ -143,6 +143,6 @@ def test_what_azures_driver_changes_is_refused(key: str) -> None:
 @pytest.mark.parametrize("location", ["s3://lake//t", "s3://lake/a//t", "/lake//t", "s3://lake/t#1", "s3://lake/t?x"])
 def test_the_remedy_for_a_tables_own_location_names_no_setting(location: str) -> None:
     with pytest.raises(LocationRefused) as refused:
-        checked(location, ("s3://lake", "file:///lake"))
+        check_location(location, ("s3://lake", "file:///lake"))
     assert "allowed_locations" not in str(refused.value)
     assert refused.value.remedy

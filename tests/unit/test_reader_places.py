@@ -9,7 +9,7 @@ import pytest
 
 import sfn
 from sfn.errors import Ambiguous, Dropped, NameTaken, NoDirectory, NotFound, TooManyFiles
-from sfn.pointer.document import State
+from sfn.pointer.document import DocumentState
 from sfn.pointer.naming import IDENTIFIER, ORDINAL, UUID, Naming
 from sfn.reader import lookup
 from tests.unit.directory import OTHER_UUID, Directory
@@ -74,7 +74,7 @@ def test_inside_is_looked_at_first(tmp_path: Path) -> None:
 @pytest.mark.parametrize("table", [None, "sales.orders"])
 def test_what_is_dropped_inside_may_live_alongside(tmp_path: Path, table: str | None) -> None:
     place = placed(tmp_path)
-    place.write(state=State.DROPPED, guid=OTHER_UUID)
+    place.write(state=DocumentState.DROPPED, guid=OTHER_UUID)
     placed(tmp_path, "_sfn").write()
     assert sfn.resolve(place.path, table).document.guid == GUID
 
@@ -84,7 +84,7 @@ def test_a_table_that_lies_alongside_wins_over_one_that_left_from_inside(tmp_pat
     there.metadata(uuid=OTHER_UUID)
     there.write("sales.left", guid=OTHER_UUID)
     place = placed(tmp_path)
-    place.write("sales.left", guid=OTHER_UUID, state=State.MOVED, moved_to=there.link("sales.left"))
+    place.write("sales.left", guid=OTHER_UUID, state=DocumentState.MOVED, moved_to=there.link("sales.left"))
     assert sfn.resolve(place.path).document.name == "left"
     placed(tmp_path, "_sfn").write()
     assert sfn.resolve(place.path).document.name == "orders"
@@ -96,7 +96,7 @@ def test_a_move_to_another_naming_and_placement_is_followed(tmp_path: Path, new:
     there = placed(tmp_path, folder, new)
     there.write(minutes=1)
     place = placed(tmp_path)
-    place.write(state=State.MOVED, moved_to=there.link("sales.orders"))
+    place.write(state=DocumentState.MOVED, moved_to=there.link("sales.orders"))
     for found in (
         sfn.resolve(place.path),
         sfn.resolve(place.path, "sales.orders"),
@@ -181,7 +181,7 @@ def test_what_took_a_name_is_found_by_it_where_it_lies_in_the_same_directory(
 @pytest.mark.parametrize("naming", NAMINGS, ids=lambda naming: naming.word)
 def test_a_dropped_table_is_refused_in_every_naming(tmp_path: Path, naming: Naming) -> None:
     place = placed(tmp_path, naming=naming)
-    place.write(state=State.DROPPED)
+    place.write(state=DocumentState.DROPPED)
     for table, guid in ((None, None), ("sales.orders", None), (None, GUID)):
         with pytest.raises(Dropped, match=r"sales\.orders was dropped"):
             sfn.resolve(place.path, table, guid)
@@ -216,7 +216,7 @@ def test_more_files_than_a_reader_looks_at_are_refused_unless_the_table_is_named
 def test_a_directory_full_of_data_hides_no_tombstone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lookup, "LISTED", 5)
     place = placed(tmp_path)
-    place.write(state=State.DROPPED)
+    place.write(state=DocumentState.DROPPED)
     for number in range(10):
         (place.path / f"{number}.parquet").touch()
     with pytest.raises(Dropped):

@@ -9,7 +9,7 @@ import pytest
 
 import sfn
 from sfn.errors import Ambiguous, MalformedMetadata, RefNotFound, WrongTable
-from sfn.pointer.document import State
+from sfn.pointer.document import DocumentState
 from sfn.pointer.naming import IDENTIFIER, ORDINAL, UUID, Naming
 from sfn.reader.files import Requests
 from tests.unit.directory import OTHER_UUID, Directory
@@ -59,7 +59,7 @@ def test_a_ref_without_a_file_is_found_in_the_metadata(
 @pytest.mark.parametrize("table", [None, "sales.orders"])
 def test_a_ref_that_is_nowhere_is_refused_with_those_that_there_are(tmp_path: Path, table: str | None) -> None:
     place = placed(tmp_path)
-    place.write(ref="gone", state=State.DROPPED)
+    place.write(ref="gone", state=DocumentState.DROPPED)
     for ref in ("nowhere", "gone"):
         with pytest.raises(RefNotFound, match=f"a branch or tag {ref}, found audit, main, v1"):
             sfn.resolve(place.path, table, ref=ref)

@@ -7,10 +7,10 @@ import sys
 import pytest
 
 from sfn.errors import DeniedNow, Permanent, Scope
-from sfn.store.content import tag_of
-from sfn.store.objects import Found, Kind, Page, Refused
-from sfn.store.remote import RemoteStore, Service
-from sfn.wiring.remote import Remotes
+from sfn.store.content import content_etag
+from sfn.store.objects import ErrorKind, FetchedObject, ObjectPage, RequestFailed
+from sfn.store.remote import RemoteStore, StoreService
+from sfn.wiring.remote import RemoteStores
 from sfn.words import Grant, Held
 
 MADE_UP = f'"{"0" * 32}"'
@@ -22,15 +22,15 @@ async def test_what_is_vended_for_a_store_that_lacks_its_packages_is_the_stores_
     """A trouble of the whole store: no table of it becomes a dead letter."""
     monkeypatch.delitem(sys.modules, "sfn.wiring.on_s3", raising=False)
     monkeypatch.setitem(sys.modules, "sfn.store.s3", None)
-    remotes = Remotes({})
+    remotes = RemoteStores({})
     with pytest.raises(Permanent, match=r"no module sfn\.store\.s3; pip install '\.\[s3\]'") as missing:
-        remotes.granted(Grant("", {"s3.access-key-id": "k"}, None), "s3://lake/orders")
+        remotes.open_vended(Grant("", {"s3.access-key-id": "k"}, None), "s3://lake/orders")
     assert missing.value.scope is Scope.STORE
     await remotes.close()
 
 
 class Bucket:
-    """Implements `Objects` in memory.
+    """Implements `ObjectClient` in memory.
 
     Attributes:
         files: bodies and tags by key.
@@ -40,44 +40,44 @@ class Bucket:
     """
 
     def __init__(self) -> None:
-        self.files: dict[str, Found] = {}
+        self.files: dict[str, FetchedObject] = {}
         self.changed: set[str] = set()
         self.is_conditional = True
         self.denied: tuple[str, ...] = ()
 
-    async def get(self, key: str, most: int) -> Found:
+    async def get(self, key: str, most: int) -> FetchedObject:
         if key not in self.files:
-            raise Refused(Kind.MISSING, "nothing")
+            raise RequestFailed(ErrorKind.MISSING, "nothing")
         return self.files[key]
 
-    async def part(self, key: str, start: int, most: int) -> bytes:
+    async def get_range(self, key: str, start: int, most: int) -> bytes:
         return (await self.get(key, most)).body[start : start + most]
 
     async def put(self, key: str, body: bytes, replacing: str | None, mark: str) -> str:
         self._check(key, replacing)
-        self.files[key] = Found(body, tag := f'"{tag_of(body)}"', mark)
+        self.files[key] = FetchedObject(body, tag := f'"{content_etag(body)}"', mark)
         return tag
 
     async def delete(self, key: str, expected: str | None) -> None:
         if expected is not None:
             self._check(key, expected)
         elif key.startswith(self.denied):
-            raise Refused(Kind.DENIED, "AccessDenied")
+            raise RequestFailed(ErrorKind.DENIED, "AccessDenied")
         self.files.pop(key, None)
 
-    async def page(self, prefix: str, most: int, begin: str | None) -> Page:
-        return Page(tuple(key for key in self.files if key.startswith(prefix))[:most], None)
+    async def list_page(self, prefix: str, most: int, begin: str | None) -> ObjectPage:
+        return ObjectPage(tuple(key for key in self.files if key.startswith(prefix))[:most], None)
 
     async def close(self) -> None:
         pass
 
     def _check(self, key: str, tag: str | None) -> None:
         if key.startswith(self.denied):
-            raise Refused(Kind.DENIED, "AccessDenied")
+            raise RequestFailed(ErrorKind.DENIED, "AccessDenied")
         self.changed.add(key)
         found = self.files.get(key)
-        if self.is_conditional and tag != (found and found.tag):
-            raise Refused(Kind.MOVED, "PreconditionFailed")
+        if self.is_conditional and tag != (found and found.etag):
+            raise RequestFailed(ErrorKind.PRECONDITION_FAILED, "PreconditionFailed")
 
 
 OPEN, CLOSED = "s3://lake/open/metadata", "s3://lake/closed/metadata"
@@ -91,15 +91,15 @@ async def test_another_tables_file_is_not_touched_to_find_out_how_far_a_refusal_
 ) -> None:
     """A proxy may have lost the conditions since the store was proven."""
     bucket = Bucket()
-    store = RemoteStore(bucket, Service(MADE_UP))
-    await store.prove(f"{OPEN}/{name}")
+    store = RemoteStore(bucket, StoreService(MADE_UP))
+    await store.probe(f"{OPEN}/{name}")
     held = await store.write(f"{OPEN}/{name}", b"1", None)
     assert isinstance(held, Held)
     if verb == "delete":
         gone = await store.write(f"{OPEN}/x/{name}", b"1", None)
         assert isinstance(gone, Held)
         await store.delete(f"{OPEN}/x/{name}", gone)
-        bucket.files[f"{OPEN}/x/{name}"] = Found(b"1", held.tag, None)
+        bucket.files[f"{OPEN}/x/{name}"] = FetchedObject(b"1", held.tag, None)
     before = dict(bucket.files)
     bucket.is_conditional, bucket.changed = False, set()
     bucket.denied = (CLOSED,) if scope is Scope.TABLE else ("s3://lake/",)

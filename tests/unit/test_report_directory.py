@@ -17,7 +17,7 @@ from pyiceberg.types import LongType, NestedField
 import sfn
 from sfn.errors import SfnError
 from sfn.pointer import document
-from sfn.publish.comparison import Kind
+from sfn.publish.comparison import DifferenceKind
 from sfn.report import earlier, keeping, opening, reading, runs
 from sfn.report.columns import PARTITIONS, SCHEMA, Entry, Standing
 from sfn.report.directory import Directory
@@ -181,13 +181,18 @@ def test_what_is_read_names_few_and_counts_all(place: Place) -> None:
     table = opening.opened(place, 1)
     reported(table, 1)
     run = runs.begun(AT.replace(day=23), 1, ("prod",), runs.runs(table), deep=True)
-    states = [Kind.BEHIND] * 3 + [Kind.FOREIGN_FILE] * 2 + [Standing.UNKNOWN] * 2 + [Standing.CURRENT] * 3
+    states = (
+        [DifferenceKind.BEHIND] * 3
+        + [DifferenceKind.FOREIGN_FILE] * 2
+        + [Standing.UNKNOWN] * 2
+        + [Standing.CURRENT] * 3
+    )
     entries = [
         run.run.entry(TableName("prod", ("ns",), f"t{number}"), state, AT) for number, state in enumerate(states)
     ]
     for number, entry in enumerate(entries):
         entry.deep, entry.sfn_age_seconds = "", float(number)
-        if entry.state == Kind.BEHIND:
+        if entry.state == DifferenceKind.BEHIND:
             entry.lag_seconds, entry.commits_behind, entry.versions_kept = 10.0 * number, 1 + number, 4
         entry.error = "away" if entry.state == Standing.UNKNOWN else None
     entries[-1].deep, entries[-1].unchanged = "a file is missing", True

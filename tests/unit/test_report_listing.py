@@ -8,10 +8,10 @@ import anyio
 import pytest
 from typing_extensions import override
 
-from sfn.catalog.health import IN_A_ROW, PROBES
+from sfn.catalog.health import MAX_CONSECUTIVE_FAILURES, MAX_PROBES
 from sfn.catalog.memory import MemoryCatalog
 from sfn.errors import Scope, Transient
-from sfn.publish.policy import Interest
+from sfn.publish.policy import TableFilter
 from sfn.report.listing import Part, parts, tables
 from sfn.report.trials import TRIES, Trials
 from sfn.words import TableName
@@ -40,10 +40,10 @@ class Failing(MemoryCatalog):
             yield one
 
     @override
-    async def within(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableName]:
+    async def tables_in(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableName]:
         self.asked += 1
         self._fail(namespace)
-        async for one in super().within(namespace):
+        async for one in super().tables_in(namespace):
             yield one
 
     def _fail(self, namespace: tuple[str, ...]) -> None:
@@ -54,9 +54,9 @@ class Failing(MemoryCatalog):
 async def listed(catalog: Failing, patience: float = 60.0) -> tuple[list[str], list[Part]]:
     """The tables that are found, and the namespaces that could not be listed."""
     with anyio.fail_after(20):
-        found = await parts("prod", catalog, Interest(), Trials(patience))
+        found = await parts("prod", catalog, TableFilter(), Trials(patience))
         good = [part for part in found if not part.refused]
-        names, refused = await tables(good, catalog, Interest(), Trials(patience))
+        names, refused = await tables(good, catalog, TableFilter(), Trials(patience))
     return sorted(table.identifier for table in names), [*(part for part in found if part.refused), *refused]
 
 
@@ -75,6 +75,6 @@ async def test_a_catalog_that_lists_no_namespace_is_given_up_soon() -> None:
     given = [Part("prod", (name,)) for name in names]
     catalog.failing = dict.fromkeys(names, Scope.TABLE)
     with anyio.fail_after(20):
-        found, refused = await tables(given, catalog, Interest(), Trials(0.0))
+        found, refused = await tables(given, catalog, TableFilter(), Trials(0.0))
     assert (found, len(refused)) == ([], 300)
-    assert catalog.asked <= TRIES * IN_A_ROW * (1 + PROBES), "most were not asked about"
+    assert catalog.asked <= TRIES * MAX_CONSECUTIVE_FAILURES * (1 + MAX_PROBES), "most were not asked about"

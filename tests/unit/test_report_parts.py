@@ -10,10 +10,10 @@ import anyio
 import pytest
 
 from sfn.errors import Permanent, Scope, SfnError, Transient
-from sfn.pointer.document import Document, State
-from sfn.pointer.site import Site
-from sfn.publish.comparison import Compared, Difference, Kind
-from sfn.publish.own import File, Own
+from sfn.pointer.document import Document, DocumentState
+from sfn.pointer.site import FileLayout
+from sfn.publish.comparison import ComparisonResult, DifferenceKind, TableDifference
+from sfn.publish.own import OurFile, TableFiles
 from sfn.report import theirs
 from sfn.report.columns import Standing
 from sfn.report.earlier import Earlier
@@ -50,11 +50,13 @@ def table(version: int = 5, **more: Any) -> Table:  # noqa: ANN401 - any attribu
     )
 
 
-def examined(said: int, kind: Kind | None = None, **more: Any) -> Examined:  # noqa: ANN401 - any attribute
+def examined(said: int, kind: DifferenceKind | None = None, **more: Any) -> Examined:  # noqa: ANN401 - any attribute
     doc = Document("c1", NAME.namespace, NAME.name, "u1", pointer(said), NOON, NOW - timedelta(hours=2), **more)
-    own = Own(Site("file:///w/t"), "key", (File("key", Held(b"", "t"), doc),))
-    difference = None if kind is None else Difference(NAME, kind, "how")
-    return Examined(Loaded(table(), '"e"'), table(), Compared(own, difference, is_exact=kind is None), difference)
+    own = TableFiles(FileLayout("file:///w/t"), "key", (OurFile("key", Held(b"", "t"), doc),))
+    difference = None if kind is None else TableDifference(NAME, kind, "how")
+    return Examined(
+        Loaded(table(), '"e"'), table(), ComparisonResult(own, difference, is_exact=kind is None), difference
+    )
 
 
 @pytest.mark.parametrize("slices", [1, 2, 32])
@@ -87,18 +89,20 @@ def test_a_table_that_is_current_has_no_lag() -> None:
 
 
 def test_lag_is_since_the_first_commit_that_a_file_does_not_know() -> None:
-    entry = RUN.found(NAME, examined(3, Kind.BEHIND), NOW)
+    entry = RUN.found(NAME, examined(3, DifferenceKind.BEHIND), NOW)
     assert entry is not None
     assert (entry.state, entry.commits_behind, entry.lag_seconds, entry.hinted) == ("behind", 2, 7_200, True)
 
 
 def test_behind_by_one_it_is_since_the_last_commit() -> None:
-    entry = RUN.found(NAME, examined(4, Kind.BEHIND), NOW)
+    entry = RUN.found(NAME, examined(4, DifferenceKind.BEHIND), NOW)
     assert entry is not None
     assert (entry.commits_behind, entry.lag_seconds) == (1, 3_600)
 
 
-@pytest.mark.parametrize("said", [examined(99, Kind.BEHIND), examined(3, Kind.BEHIND, state=State.DROPPED)])
+@pytest.mark.parametrize(
+    "said", [examined(99, DifferenceKind.BEHIND), examined(3, DifferenceKind.BEHIND, state=DocumentState.DROPPED)]
+)
 def test_a_lag_that_nothing_tells_is_none(said: Examined) -> None:
     entry = RUN.found(NAME, said, NOW)
     assert entry is not None

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfn.catalog.metadata import LAST_MILLISECOND, Unintelligible
+from sfn.catalog.metadata import LAST_MILLISECOND, UnreadableDocument
 from sfn.catalog.rest import answers
-from sfn.catalog.rest.answers import Config, Page
+from sfn.catalog.rest.answers import CatalogConfig, ListingPage
 from sfn.words import Table
 from tests.unit.rest_server import table
 
@@ -77,7 +77,7 @@ def test_no_body_raises_anything_but_unintelligible(body: bytes) -> None:
     for read in STRICT:
         try:
             read(body)
-        except Unintelligible as error:
+        except UnreadableDocument as error:
             assert str(error)  # noqa: PT017 - it need not be raised
     for read in LENIENT:
         read(body)
@@ -92,7 +92,7 @@ def test_a_table_with_any_one_field_changed_is_read_or_unintelligible(data: st.D
     target[data.draw(st.sampled_from(sorted(target)))] = data.draw(st.sampled_from(["", None, 0, -1, [], {}]) | JSON)
     try:
         found = answers.read_table(msgspec.json.encode(body))
-    except Unintelligible:
+    except UnreadableDocument:
         return
     assert found is None or (found.location and found.metadata_location and found.uuid)
 
@@ -217,7 +217,7 @@ def test_properties_say_how_many_metadata_files_stay(deletes: object, most: obje
 def test_only_a_table_of_version_1_may_lack_a_uuid() -> None:
     assert read(table(format_version=1, table_uuid=None)).uuid is None
     for version in (2, 3):
-        with pytest.raises(Unintelligible):
+        with pytest.raises(UnreadableDocument):
             read(table(format_version=version, table_uuid=None))
 
 
@@ -232,7 +232,7 @@ def test_a_table_without_a_metadata_file_is_none(pointer: str | None) -> None:
     ids=str,
 )
 def test_impossible_metadata_is_unintelligible(metadata: dict[str, object]) -> None:
-    with pytest.raises(Unintelligible):
+    with pytest.raises(UnreadableDocument):
         read(table("file:/t/1.json", **metadata))
 
 
@@ -241,13 +241,13 @@ def test_overrides_win_over_defaults_and_empty_settings_count_for_nothing() -> N
         "defaults": {"prefix": "d", "uri": "https://d", "header.a": "1", "namespace-separator": None},
         "overrides": {"prefix": "o", "uri": "", "header.b": "2", "s3.signer.uri": "https://s"},
     }
-    assert answers.read_config(msgspec.json.encode(body)) == Config(
+    assert answers.read_config(msgspec.json.encode(body)) == CatalogConfig(
         prefix="o",
         uri="https://d",
         separator=None,
         defaults={"a": "1"},
         overrides={"b": "2"},
-        told={"prefix": "o", "uri": "https://d", "header.a": "1", "header.b": "2", "s3.signer.uri": "https://s"},
+        settings={"prefix": "o", "uri": "https://d", "header.a": "1", "header.b": "2", "s3.signer.uri": "https://s"},
     )
 
 
@@ -263,26 +263,27 @@ def test_overrides_win_over_defaults_and_empty_settings_count_for_nothing() -> N
 )
 def test_a_list_of_endpoints_tells_whether_credentials_have_their_own(endpoints: object, vends: bool | None) -> None:
     body = {"defaults": {}, "overrides": {}, "endpoints": endpoints}
-    assert answers.read_config(msgspec.json.encode(body)).vends is vends
+    assert answers.read_config(msgspec.json.encode(body)).has_credentials_endpoint is vends
 
 
 def test_a_token_of_the_next_page_may_be_spelled_as_s3_tables_does() -> None:
     body = msgspec.json.encode({"identifiers": [{"namespace": ["a"], "name": "t"}], "nextPageToken": "x"})
-    assert answers.read_tables(body) == Page(((("a",), "t"),), "x")
-    assert answers.read_namespaces(msgspec.json.encode({"namespaces": [["a"]], "nextPageToken": "x"})).next == "x"
+    assert answers.read_tables(body) == ListingPage(((("a",), "t"),), "x")
+    page = answers.read_namespaces(msgspec.json.encode({"namespaces": [["a"]], "nextPageToken": "x"}))
+    assert page == ListingPage((("a",),), "x")
 
 
 def test_pages_end_without_a_token() -> None:
     def page(token: str | None) -> bytes:
         return msgspec.json.encode({"namespaces": [["a", "b"]], "next-page-token": token})
 
-    assert answers.read_namespaces(page("x")) == Page((("a", "b"),), "x")
-    assert answers.read_namespaces(page("")) == Page((("a", "b"),), None)
-    assert answers.read_namespaces(page(None)) == Page((("a", "b"),), None)
+    assert answers.read_namespaces(page("x")) == ListingPage((("a", "b"),), "x")
+    assert answers.read_namespaces(page("")) == ListingPage((("a", "b"),), None)
+    assert answers.read_namespaces(page(None)) == ListingPage((("a", "b"),), None)
 
 
 def test_no_error_quotes_the_body() -> None:
-    with pytest.raises(Unintelligible) as caught:
+    with pytest.raises(UnreadableDocument) as caught:
         answers.read_table(b'{"metadata": "s3cret", "metadata-location": 5}')
     assert "s3cret" not in str(caught.value)
 
@@ -290,18 +291,21 @@ def test_no_error_quotes_the_body() -> None:
 @pytest.mark.parametrize(
     ("body", "found"),
     [
-        ({}, Config()),
-        ({"defaults": None, "overrides": None}, Config()),
-        ({"endpoints": [None, 7, "GET /v1/x"]}, Config(vends=False)),
-        ({"defaults": {"rest-page-size": 200, "s3.path-style-access": True, "x": None, "y": [1], "z": 0.5}}, Config()),
-        ({"overrides": {"prefix": 7}}, Config(prefix="7")),
-        ({"overrides": {"prefix": None, "uri": ""}}, Config()),
-        ({"defaults": {"prefix": "a"}, "overrides": {"prefix": ""}}, Config(prefix="a")),
-        ({"defaults": {"header.X-N": 1}}, Config(defaults={"X-N": "1"})),
+        ({}, CatalogConfig()),
+        ({"defaults": None, "overrides": None}, CatalogConfig()),
+        ({"endpoints": [None, 7, "GET /v1/x"]}, CatalogConfig(has_credentials_endpoint=False)),
+        (
+            {"defaults": {"rest-page-size": 200, "s3.path-style-access": True, "x": None, "y": [1], "z": 0.5}},
+            CatalogConfig(),
+        ),
+        ({"overrides": {"prefix": 7}}, CatalogConfig(prefix="7")),
+        ({"overrides": {"prefix": None, "uri": ""}}, CatalogConfig()),
+        ({"defaults": {"prefix": "a"}, "overrides": {"prefix": ""}}, CatalogConfig(prefix="a")),
+        ({"defaults": {"header.X-N": 1}}, CatalogConfig(defaults={"X-N": "1"})),
     ],
 )
-def test_a_configuration_with_values_that_are_no_texts_is_read(body: object, found: Config) -> None:
-    assert replace(answers.read_config(msgspec.json.encode(body)), told={}) == found
+def test_a_configuration_with_values_that_are_no_texts_is_read(body: object, found: CatalogConfig) -> None:
+    assert replace(answers.read_config(msgspec.json.encode(body)), settings={}) == found
 
 
 @pytest.mark.parametrize(
@@ -318,7 +322,7 @@ def test_a_configuration_with_values_that_are_no_texts_is_read(body: object, fou
     ],
 )
 def test_a_configuration_without_what_is_needed_of_it_is_none(body: object) -> None:
-    with pytest.raises(Unintelligible):
+    with pytest.raises(UnreadableDocument):
         answers.read_config(msgspec.json.encode(body))
 
 
@@ -337,7 +341,7 @@ def test_a_configuration_without_what_is_needed_of_it_is_none(body: object) -> N
     ],
 )
 def test_a_lifetime_that_is_none_is_not_known(said: object, lasts: float | None) -> None:
-    assert answers.read_token(msgspec.json.encode({"access_token": "t", "expires_in": said})).lasts == lasts
+    assert answers.read_token(msgspec.json.encode({"access_token": "t", "expires_in": said})).lifetime == lasts
 
 
 @pytest.mark.parametrize(
@@ -351,7 +355,7 @@ def test_a_lifetime_that_is_none_is_not_known(said: object, lasts: float | None)
 )
 def test_entries_of_another_shape_are_left_out_and_counted(identifiers: object, found: int, odd: int) -> None:
     page = answers.read_tables(msgspec.json.encode({"identifiers": identifiers, "more": 1}))
-    assert (len(page.items), page.odd, page.next) == (found, odd, None)
+    assert (len(page.items), page.malformed, page.next_token) == (found, odd, None)
 
 
 @pytest.mark.parametrize(
@@ -359,4 +363,4 @@ def test_entries_of_another_shape_are_left_out_and_counted(identifiers: object, 
 )
 def test_namespaces_of_another_shape_are_left_out_and_counted(namespaces: object, found: int, odd: int) -> None:
     page = answers.read_namespaces(msgspec.json.encode({"namespaces": namespaces, "next-page-token": "x"}))
-    assert (len(page.items), page.odd, page.next) == (found, odd, "x")
+    assert (len(page.items), page.malformed, page.next_token) == (found, odd, "x")

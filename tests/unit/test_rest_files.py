@@ -9,7 +9,7 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from sfn.catalog.rest.files import Renewed
+from sfn.catalog.rest.files import RenewedFile
 from sfn.errors import Permanent, Scope, Transient
 from sfn.words import Loaded
 from tests.unit.certificates import replace
@@ -18,7 +18,7 @@ from tests.unit.rest_server import ORDERS, Mint, Open, Server, bearers, believin
 
 @pytest.fixture(autouse=True)
 def looked_at_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Renewed, "every", 0.0)
+    monkeypatch.setattr(RenewedFile, "check_interval", 0.0)
 
 
 async def test_a_token_file_is_read_again_when_it_changes(server: Server, opened: Open, tmp_path: Path) -> None:
@@ -34,7 +34,7 @@ async def test_a_token_file_is_read_again_when_it_changes(server: Server, opened
 async def test_a_file_is_looked_at_once_in_a_while(
     server: Server, opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Renewed, "every", 3600.0)
+    monkeypatch.setattr(RenewedFile, "check_interval", 3600.0)
     file = tmp_path / "token"
     file.write_text("first\n")
     catalog = opened(server, token_file=file)
@@ -117,7 +117,7 @@ async def test_a_token_file_that_comes_to_be_wrong_leaves_the_old_token_in_force
 async def test_a_file_that_hangs_from_the_start_is_the_catalogs_trouble_and_nobody_elses(
     server: Server, opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str
 ) -> None:
-    monkeypatch.setattr(Renewed, "patience", 0.2)
+    monkeypatch.setattr(RenewedFile, "read_timeout", 0.2)
     hanging = tmp_path / "pipe"
     # Nobody writes to the pipe: opening it to read does not return.
     os.mkfifo(hanging)
@@ -151,7 +151,7 @@ async def test_a_file_that_hangs_holds_up_one_request_at_a_time(server: Server, 
 async def test_a_file_that_comes_to_hang_leaves_the_old_token_in_force(
     server: Server, opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Renewed, "patience", 0.2)
+    monkeypatch.setattr(RenewedFile, "read_timeout", 0.2)
     file, hanging = tmp_path / "token", tmp_path / "pipe"
     file.write_text("first")
     os.mkfifo(hanging)

@@ -7,7 +7,7 @@ from datetime import timedelta
 import anyio
 import pytest
 
-from sfn.catalog import Vendor
+from sfn.catalog import CredentialVendor
 from sfn.catalog.rest import RestCatalog
 from sfn.words import Grant, Loaded, Missing, TableName
 from tests.unit.rest_server import ORDERS, Open, Responder, Server, complaint, pass_by, reply
@@ -26,7 +26,7 @@ def vending(server: Server) -> Vending:
 
 
 async def key_of(catalog: RestCatalog, table: TableName = ORDERS) -> str:
-    return key_in(await catalog.grants(table))
+    return key_in(await catalog.vended_credentials(table))
 
 
 def key_in(grants: tuple[Grant, ...] | Missing) -> str:
@@ -36,7 +36,7 @@ def key_in(grants: tuple[Grant, ...] | Missing) -> str:
 
 
 async def given(catalog: RestCatalog, table: TableName = ORDERS) -> tuple[Grant, ...]:
-    grants = await catalog.grants(table)
+    grants = await catalog.vended_credentials(table)
     assert not isinstance(grants, Missing)
     return grants
 
@@ -48,7 +48,7 @@ def delegating(server: Server) -> list[str | None]:
 @pytest.mark.usefixtures("vending")
 async def test_an_endpoint_that_is_listed_is_asked(server: Server, opened: Open) -> None:
     catalog = opened(server)
-    assert isinstance(catalog, Vendor)
+    assert isinstance(catalog, CredentialVendor)
     (grant,) = await given(catalog)
     assert grant.prefix == "s3://lake/orders"
     assert grant.expires_at is not None
@@ -69,10 +69,10 @@ async def test_a_load_is_asked_where_the_endpoint_is_not_listed(server: Server, 
 async def test_ordinary_loads_and_listings_delegate_nothing(server: Server, opened: Open) -> None:
     server.config = listing(LOAD)
     catalog = opened(server)
-    await catalog.grants(ORDERS)
+    await catalog.vended_credentials(ORDERS)
     assert isinstance(await catalog.load(ORDERS, None), Loaded)
     server.other = reply({"identifiers": [], "namespaces": []})
-    assert not await catalog.listed(ORDERS)
+    assert not await catalog.is_listed(ORDERS)
     assert [one async for one in catalog.tables()] == []
     assert delegating(server).count("vended-credentials") == 1
 
@@ -104,7 +104,7 @@ async def test_a_missing_table_says_nothing_of_the_endpoint(server: Server, open
     server.config = reply({"defaults": {}, "overrides": {}})
     vending.endpoint = GONE
     catalog = opened(server)
-    assert await catalog.grants(ORDERS) == Missing()
+    assert await catalog.vended_credentials(ORDERS) == Missing()
     vending.endpoint = None
     assert await key_of(catalog, ITEMS) == "1"
     assert server.asked == [f"{PATH}/credentials", "/v1/namespaces/sales/tables/items/credentials"]
@@ -115,10 +115,10 @@ async def test_a_catalog_that_vends_nothing_is_not_asked_each_time(
 ) -> None:
     vending.endpoint, vending.load = reply({"storage-credentials": []}), reply({"config": {"s3.region": "x"}})
     catalog = opened(server)
-    assert [await catalog.grants(ORDERS) for _ in range(3)] == [()] * 3
+    assert [await catalog.vended_credentials(ORDERS) for _ in range(3)] == [()] * 3
     assert len(server.asked) == 2
     pass_by(301, monkeypatch)
-    assert await catalog.grants(ORDERS) == ()
+    assert await catalog.vended_credentials(ORDERS) == ()
     assert len(server.asked) == 3
 
 
@@ -170,7 +170,7 @@ async def test_refused_grants_are_renewed_once_for_all(server: Server, opened: O
     vending.late = 0.1
 
     async def renew() -> None:
-        found.append(key_in(await catalog.renewed(ORDERS, list(refused))))
+        found.append(key_in(await catalog.renew_credentials(ORDERS, list(refused))))
 
     async with anyio.create_task_group() as group:
         for _ in range(MANY):
@@ -182,7 +182,7 @@ async def test_refused_grants_are_renewed_once_for_all(server: Server, opened: O
 
 @pytest.mark.usefixtures("vending")
 async def test_the_least_recently_used_go(server: Server, opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfn.catalog.rest.grants.MOST", 2)
+    monkeypatch.setattr("sfn.catalog.rest.grants.MAX_TABLES", 2)
     catalog = opened(server)
     asked = [ORDERS, ITEMS, ORDERS, TableName("lake", ("sales",), "more"), ORDERS, ITEMS]
     assert [await key_of(catalog, table) for table in asked] == ["1", "2", "1", "3", "1", "4"]
@@ -193,8 +193,8 @@ async def test_a_table_that_is_not_there_is_missing(server: Server, opened: Open
     for endpoints in ([LOAD], [LOAD, CREDENTIALS]):
         server.config = listing(*endpoints)
         catalog = opened(server)
-        assert await catalog.grants(ORDERS) == Missing()
-        assert await catalog.renewed(ORDERS, ()) == Missing()
+        assert await catalog.vended_credentials(ORDERS) == Missing()
+        assert await catalog.renew_credentials(ORDERS, ()) == Missing()
 
 
 async def test_a_table_that_was_dropped_keeps_its_grants_until_they_end(
@@ -207,7 +207,7 @@ async def test_a_table_that_was_dropped_keeps_its_grants_until_they_end(
         pass_by(passed, monkeypatch)
         assert await key_of(catalog) == "1"
     pass_by(3601, monkeypatch)
-    assert await catalog.grants(ORDERS) == Missing()
+    assert await catalog.vended_credentials(ORDERS) == Missing()
 
 
 async def test_a_refused_grant_of_a_dropped_table_is_not_given_again(
@@ -216,12 +216,12 @@ async def test_a_refused_grant_of_a_dropped_table_is_not_given_again(
     catalog = opened(server)
     refused = await given(catalog)
     vending.endpoint = GONE
-    assert await catalog.renewed(ORDERS, refused) == Missing()
-    assert await catalog.grants(ORDERS) == Missing()
+    assert await catalog.renew_credentials(ORDERS, refused) == Missing()
+    assert await catalog.vended_credentials(ORDERS) == Missing()
 
 
 async def test_a_table_that_comes_again_has_grants_again(server: Server, opened: Open, vending: Vending) -> None:
     catalog, vending.endpoint = opened(server), GONE
-    assert await catalog.grants(ORDERS) == Missing()
+    assert await catalog.vended_credentials(ORDERS) == Missing()
     vending.endpoint = None
     assert await key_of(catalog) == "1"

@@ -28,7 +28,7 @@ def vending(server: Server) -> Vending:
 
 async def trouble_of(catalog: RestCatalog, asked: TableName = ORDERS) -> Trouble:
     with pytest.raises(Trouble) as caught:
-        await catalog.grants(asked)
+        await catalog.vended_credentials(asked)
     assert caught.value.__cause__ is None
     assert caught.value.__context__ is None
     return caught.value
@@ -77,16 +77,16 @@ async def test_good_grants_are_given_while_the_catalog_has_trouble(
     server: Server, opened: Open, vending: Vending, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     catalog = opened(server)
-    kept = await catalog.grants(ORDERS)
+    kept = await catalog.vended_credentials(ORDERS)
     assert not isinstance(kept, Missing)
     vending.endpoint = reply(b"", 503)
     pass_by(3600 - 50, monkeypatch)
-    assert await catalog.grants(ORDERS) == kept
+    assert await catalog.vended_credentials(ORDERS) == kept
     asked = len(server.asked)
-    assert await catalog.grants(ORDERS) == kept
+    assert await catalog.vended_credentials(ORDERS) == kept
     assert len(server.asked) == asked, "it is not asked each time"
     with pytest.raises(Transient):
-        await catalog.renewed(ORDERS, kept)
+        await catalog.renew_credentials(ORDERS, kept)
     pass_by(3601, monkeypatch)
     await trouble_of(catalog)
 
@@ -109,12 +109,12 @@ async def test_no_secret_shows_in_any_message_or_log(
     catalog, errors = opened(server, token=PRIVATE), list[Trouble]()
     caplog.set_level(logging.DEBUG)
     with capture_logs() as logs:
-        kept = await catalog.grants(ORDERS)
+        kept = await catalog.vended_credentials(ORDERS)
         assert not isinstance(kept, Missing)
         assert kept[0].config["s3.secret-access-key"] == THEIRS
         vending.endpoint = vending.load = WITH_SECRETS[case]
         with pytest.raises(Trouble) as renewing:
-            await catalog.renewed(ORDERS, kept)
+            await catalog.renew_credentials(ORDERS, kept)
         errors.append(renewing.value)
         errors.append(
             await trouble_of(catalog, TableName("lake", ("sales",), "another"))
@@ -132,7 +132,7 @@ async def test_a_load_of_a_large_table_gives_its_grants_alone(server: Server, op
     server.config = listing(LOAD)
     snapshots = [{"snapshot-id": number, "summary": {"x": "y" * 1000}} for number in range(12_000)]
     vending.load = reply({**table(snapshots=snapshots), **vending.shape(vending.keys())})
-    grants = await opened(server).grants(ORDERS)
+    grants = await opened(server).vended_credentials(ORDERS)
     assert not isinstance(grants, Missing)
     assert [grant.prefix for grant in grants] == ["s3://lake/orders"]
 
@@ -153,7 +153,7 @@ async def test_a_table_that_is_gone_by_another_type_of_error_gives_no_grants_onc
     if is_listed:
         assert (await trouble_of(catalog)).scope is Scope.TABLE
     else:
-        assert await catalog.grants(ORDERS) == Missing()
+        assert await catalog.vended_credentials(ORDERS) == Missing()
 
 
 async def test_grants_are_asked_for_without_a_query_that_the_catalog_refuses(
@@ -165,4 +165,4 @@ async def test_grants_are_asked_for_without_a_query_that_the_catalog_refuses(
 
     server.other = respond
     server.config = listing(LOAD)
-    assert await opened(server).grants(ORDERS)
+    assert await opened(server).vended_credentials(ORDERS)

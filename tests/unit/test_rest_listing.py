@@ -10,12 +10,12 @@ import anyio
 import pytest
 from aiohttp import web
 
-from sfn.catalog import Skip, Withheld
+from sfn.catalog import SkipNamespace, UnlistedNamespace
 from sfn.catalog import health as health_module
-from sfn.catalog.health import IN_A_ROW, PROBES, TIGHT, Health
+from sfn.catalog.health import MAX_CONSECUTIVE_FAILURES, MAX_PROBES, REDUCED_TIMEOUT, CatalogHealth
 from sfn.catalog.rest import RestCatalog
 from sfn.catalog.rest import listing as listing_module
-from sfn.catalog.rest.asking import REMEMBERED
+from sfn.catalog.rest.asking import REMEMBER_SECONDS
 from sfn.errors import Permanent, Scope, Transient, Trouble
 from sfn.words import TableName
 from tests.unit.rest_server import ORDERS, Open, Responder, Server, complaint, pass_by, reply
@@ -50,11 +50,11 @@ async def walked(catalog: RestCatalog, into: list[str] | None = None) -> list[st
     return found
 
 
-async def seen(catalog: RestCatalog, skip: Skip | None = None) -> tuple[list[str], list[Withheld]]:
+async def seen(catalog: RestCatalog, skip: SkipNamespace | None = None) -> tuple[list[str], list[UnlistedNamespace]]:
     """The tables, and what is withheld."""
     found = [one async for one in catalog.tables(skip)]
     tables = sorted(one.identifier for one in found if isinstance(one, TableName))
-    return tables, [one for one in found if isinstance(one, Withheld)]
+    return tables, [one for one in found if isinstance(one, UnlistedNamespace)]
 
 
 async def test_namespaces_are_walked_level_by_level(server: Server, opened: Open) -> None:
@@ -93,16 +93,16 @@ async def test_pages_are_followed(server: Server, opened: Open) -> None:
 
     server.other = respond
     catalog = opened(server, page_size=2)
-    assert await catalog.listed(TableName("lake", ("sales",), "t4"))
+    assert await catalog.is_listed(TableName("lake", ("sales",), "t4"))
     path = "/v1/namespaces/sales/tables?pageSize=2&pageToken="
     assert server.asked == [path, f"{path}from%262", f"{path}from%264"]
-    assert not await catalog.listed(ORDERS)
+    assert not await catalog.is_listed(ORDERS)
 
 
 async def test_a_token_that_comes_again_is_no_end(server: Server, opened: Open) -> None:
     server.other = reply({"identifiers": [], "next-page-token": "same"})
     with pytest.raises(Transient) as caught:
-        await opened(server).listed(ORDERS)
+        await opened(server).is_listed(ORDERS)
     assert caught.value.scope is Scope.TABLE
     assert len(server.asked) == 2
 
@@ -110,13 +110,13 @@ async def test_a_token_that_comes_again_is_no_end(server: Server, opened: Open) 
 async def test_a_namespace_listed_as_one_level_still_lists_its_tables(server: Server, opened: Open) -> None:
     server.other = reply({"identifiers": [{"namespace": ["a.b"], "name": "t"}]})
     catalog = opened(server)
-    assert await catalog.listed(TableName("lake", ("a", "b"), "t"))
-    assert not await catalog.listed(TableName("lake", ("a", "c"), "t"))
+    assert await catalog.is_listed(TableName("lake", ("a", "b"), "t"))
+    assert not await catalog.is_listed(TableName("lake", ("a", "c"), "t"))
 
 
 async def test_a_missing_namespace_lists_nothing(server: Server, opened: Open) -> None:
     server.other = complaint("NoSuchNamespaceException", 404)
-    assert not await opened(server).listed(ORDERS)
+    assert not await opened(server).is_listed(ORDERS)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ async def test_any_other_answer_is_trouble_and_never_an_empty_listing(
     server.other = refusal
     catalog = opened(server)
     with pytest.raises(Transient) as caught:
-        await catalog.listed(ORDERS)
+        await catalog.is_listed(ORDERS)
     assert caught.value.scope is Scope.TABLE
     with pytest.raises(Transient):
         await walked(catalog)
@@ -164,8 +164,8 @@ async def test_a_closed_namespace_is_withheld_and_all_others_are_walked(server: 
     tables, withheld = await seen(opened(server))
     assert tables == ["a.x.t", "c.t"]
     assert [one.namespace for one in withheld] == [("a",), ("b",)]
-    assert "/namespaces/a/tables" in withheld[0].why
-    assert "ForbiddenException" in withheld[0].why
+    assert "/namespaces/a/tables" in withheld[0].reason
+    assert "ForbiddenException" in withheld[0].reason
 
 
 async def test_a_namespace_whose_children_may_not_be_listed_is_withheld(server: Server, opened: Open) -> None:
@@ -217,7 +217,7 @@ async def test_a_namespace_that_fails_is_withheld_and_all_others_are_walked(
     expected = ["a.t", "b.x.t", "c.t"] if case not in {"401", "429"} else ["a.t", "c.t"]
     assert tables == sorted(expected + (["b.u"] if "entry" in case else []))
     assert [one.namespace for one in withheld] == [("b",)]
-    assert "/namespaces/b/tables" in withheld[0].why
+    assert "/namespaces/b/tables" in withheld[0].reason
     # A redirect stays until somebody changes something.
     assert withheld[0].is_failure == (case != "a redirect")
 
@@ -235,7 +235,7 @@ async def test_namespaces_whose_children_fail_are_withheld(server: Server, opene
     assert (tables, [one.namespace for one in withheld]) == (["a.t", "b.t"], [("a",)])
 
 
-@pytest.mark.parametrize("failing", [1, IN_A_ROW - 1, 3 * IN_A_ROW])
+@pytest.mark.parametrize("failing", [1, MAX_CONSECUTIVE_FAILURES - 1, 3 * MAX_CONSECUTIVE_FAILURES])
 async def test_many_namespaces_that_fail_in_a_row_hide_no_other(server: Server, opened: Open, failing: int) -> None:
     names = ["a", *(f"m{number:02}" for number in range(failing)), "z"]
     special = {f"t:{name}": FAILURES["503"] for name in names[1:-1]}
@@ -252,7 +252,7 @@ async def test_a_catalog_that_lists_no_namespace_at_all_fails_the_walk_soon(
     server.other = catalog_of({"": [[name] for name in names]}, {f"t:{name}": FAILURES["503"] for name in names})
     with pytest.raises(Transient):
         await seen(opened(server))
-    assert sum("/tables" in path for path in server.asked) <= IN_A_ROW + PROBES
+    assert sum("/tables" in path for path in server.asked) <= MAX_CONSECUTIVE_FAILURES + MAX_PROBES
 
 
 async def test_a_catalog_that_fails_in_the_middle_of_a_walk_fails_the_walk_soon(server: Server, opened: Open) -> None:
@@ -267,11 +267,11 @@ async def test_a_catalog_that_fails_in_the_middle_of_a_walk_fails_the_walk_soon(
     server.other = respond
     with pytest.raises(Transient):
         await seen(opened(server))
-    assert asked <= 5 + IN_A_ROW + 1
+    assert asked <= 5 + MAX_CONSECUTIVE_FAILURES + 1
 
 
 @pytest.mark.parametrize("case", ["503", "401"])
-@pytest.mark.parametrize("bad", [IN_A_ROW, 5 * IN_A_ROW])
+@pytest.mark.parametrize("bad", [MAX_CONSECUTIVE_FAILURES, 5 * MAX_CONSECUTIVE_FAILURES])
 async def test_many_first_namespaces_that_fail_hide_no_other(server: Server, opened: Open, bad: int, case: str) -> None:
     names = [*(f"m{number:02}" for number in range(bad)), "x", "y", "z"]
     special = {f"t:{name}": FAILURES[case] for name in names[:bad]}
@@ -281,19 +281,19 @@ async def test_many_first_namespaces_that_fail_hide_no_other(server: Server, ope
 
 
 async def test_few_namespaces_that_hang_are_as_many_that_fail() -> None:
-    health = Health(lambda _: listing_of(), tuple)
+    health = CatalogHealth(lambda _: listing_of(), tuple)
     slow = Transient("there", scope=Scope.TABLE, expected="an answer", found="none")
     assert not await health.is_down(slow, 60.0)
     assert await health.is_down(slow, 60.0), "two that hang, and none that answered"
 
 
 async def test_after_minutes_of_slow_failures_a_walk_waits_less_for_each_page() -> None:
-    health = Health(lambda _: listing_of("t"), tuple)
+    health = CatalogHealth(lambda _: listing_of("t"), tuple)
     slow = Transient("there", scope=Scope.TABLE, expected="an answer", found="none")
-    health.answered(("a",))
+    health.note_listed(("a",))
     for _ in range(4):
         assert not await health.is_down(slow, 50.0)
-    assert health.patience == TIGHT
+    assert health.page_timeout == REDUCED_TIMEOUT
 
 
 async def listing_of(*entries: object) -> AsyncGenerator[object]:
@@ -346,7 +346,7 @@ async def test_a_list_that_is_left_out_is_empty(server: Server, opened: Open, pa
     listing = catalog_of({"": [["a"], ["b"], ["c"]]}, {"t:b": reply(page), "n:b": reply({})})
     server.other = listing
     assert await seen(opened(server)) == (["a.t", "c.t"], [])
-    assert not await opened(server).listed(TableName("lake", ("b",), "t"))
+    assert not await opened(server).is_listed(TableName("lake", ("b",), "t"))
 
 
 async def test_an_entry_that_comes_twice_is_listed_once(server: Server, opened: Open) -> None:
@@ -358,7 +358,7 @@ async def test_an_entry_that_comes_twice_is_listed_once(server: Server, opened: 
 async def test_tokens_without_end_that_bring_nothing_new_are_no_listing(
     server: Server, opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listing_module, "FRUITLESS", 10)
+    monkeypatch.setattr(listing_module, "MAX_PAGES_WITHOUT_NEW", 10)
     numbers = count()
 
     async def respond(request: web.BaseRequest) -> web.StreamResponse:
@@ -367,7 +367,7 @@ async def test_tokens_without_end_that_bring_nothing_new_are_no_listing(
 
     server.other = respond
     with pytest.raises(Transient) as caught:
-        await opened(server).listed(ORDERS)
+        await opened(server).is_listed(ORDERS)
     assert "10 pages without a new entry" in caught.value.found
     assert len(server.asked) == 12
 
@@ -406,7 +406,7 @@ async def test_a_stray_refusal_of_pages_does_not_switch_them_off(
     server.requests.clear()
     assert await walked(catalog) == ["a.t"]
     assert not any("pageToken" in path for path in server.asked)
-    pass_by(REMEMBERED + 1, monkeypatch)
+    pass_by(REMEMBER_SECONDS + 1, monkeypatch)
     assert await walked(catalog) == ["a.t"]
     assert server.asked[-1] == "/v1/namespaces?parent=a&pageToken="
 
@@ -441,17 +441,17 @@ async def test_a_namespace_that_is_missing_by_another_type_of_error_must_not_be_
     space = "|".join(levels)
     special = {f"t:{space}": gone, f"n:{space}": gone}
     server.other = catalog_of({"": [["b"]]}, special)
-    assert not await opened(server).listed(TableName("lake", levels, "t"))
+    assert not await opened(server).is_listed(TableName("lake", levels, "t"))
     server.other = catalog_of({"|".join(levels[:-1]): [list(levels)]}, special)
     with pytest.raises(Transient):
-        await opened(server).listed(TableName("lake", levels, "t"))
+        await opened(server).is_listed(TableName("lake", levels, "t"))
 
 
 async def test_a_namespace_that_hangs_after_slow_failures_is_not_waited_for(
     server: Server, opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(health_module, "SLOW_ALTOGETHER", 0.0)
-    monkeypatch.setattr(health_module, "TIGHT", 0.2)
+    monkeypatch.setattr(health_module, "MAX_SLOW_SECONDS", 0.0)
+    monkeypatch.setattr(health_module, "REDUCED_TIMEOUT", 0.2)
     let_go = anyio.Event()
 
     async def hang(request: web.BaseRequest) -> web.StreamResponse:
@@ -463,4 +463,4 @@ async def test_a_namespace_that_hangs_after_slow_failures_is_not_waited_for(
         tables, withheld = await seen(opened(server))
         let_go.set()
     assert (tables, [one.namespace for one in withheld]) == (["a.t", "c.t"], [("b",)])
-    assert "within 0.2 s, as other namespaces took long" in withheld[0].why
+    assert "within 0.2 s, as other namespaces took long" in withheld[0].reason

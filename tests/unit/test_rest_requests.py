@@ -10,10 +10,10 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from sfn.catalog.refusal import Refusal
+from sfn.catalog.refusal import CatalogFailure
 from sfn.catalog.rest import RestSettings, paths
-from sfn.catalog.rest.directions import route
-from sfn.catalog.rest.refusals import Reply
+from sfn.catalog.rest.directions import route_of
+from sfn.catalog.rest.refusals import CatalogReply
 from sfn.errors import NamedOtherwise, Permanent, Scope, Trouble
 from sfn.words import Loaded, NotModified, TableName, Unwritten
 from tests.unit.rest_server import ORDERS, PRIVATE, Open, Responder, Server, reply, running, table
@@ -119,10 +119,10 @@ async def test_the_catalog_may_send_us_elsewhere(server: Server, opened: Open) -
 @pytest.mark.parametrize("told", ["http://catalog", "ws://catalog", "catalog"])
 def test_nobody_leads_our_token_out_of_tls(told: str) -> None:
     body = msgspec.json.encode({"overrides": {"uri": told}})
-    answer = Reply("catalog lake", 200, datetime(2026, 11, 21, tzinfo=UTC), {}, body)
-    refusal = route(RestSettings(name="lake", uri="HTTPS://catalog"), answer)
-    assert isinstance(refusal, Refusal)
-    assert (refusal.permanent, refusal.reach) == (True, Scope.CATALOG)
+    answer = CatalogReply("catalog lake", 200, datetime(2026, 11, 21, tzinfo=UTC), {}, body)
+    refusal = route_of(RestSettings(name="lake", uri="HTTPS://catalog"), answer)
+    assert isinstance(refusal, CatalogFailure)
+    assert (refusal.permanent, refusal.scope) == (True, Scope.CATALOG)
 
 
 async def test_headers_are_merged_and_those_that_frame_a_message_left_out(server: Server, opened: Open) -> None:
@@ -274,7 +274,7 @@ async def test_no_more_requests_are_in_flight_than_allowed_and_no_fewer(
     ],
 )
 def test_the_identity_is_that_of_the_uri_however_it_is_written(uri: str, normal: str) -> None:
-    assert paths.base(uri) == normal
+    assert paths.base_url(uri) == normal
 
 
 async def test_the_identity_is_a_digest_of_uri_warehouse_and_prefix(server: Server, opened: Open) -> None:

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sfn.catalog.rest import RestSettings
-from sfn.catalog.rest.client import Client
-from sfn.catalog.rest.refusals import Reply, retry_after
+from sfn.catalog.rest.client import CatalogHttpClient
+from sfn.catalog.rest.refusals import CatalogReply, retry_after
 from tests.unit.rest_server import Server
 
 AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -20,7 +20,7 @@ DATE = r"[A-Z][a-z]{2}, [0-3][0-9] (Jan|Feb|Dec) [0-9]{4,12} [0-2][0-9]:[0-5][0-
 
 
 def waited(value: str, **headers: str) -> float | None:
-    return retry_after(Reply("catalog lake", 503, AT, {"Retry-After": value, **headers}, b""))
+    return retry_after(CatalogReply("catalog lake", 503, AT, {"Retry-After": value, **headers}, b""))
 
 
 @pytest.mark.parametrize(
@@ -79,10 +79,10 @@ async def test_without_a_date_of_the_server_it_counts_from_when_the_reply_began(
         return response
 
     server.other = busy
-    client = Client(RestSettings(name="lake", uri=server.uri), clock)
+    client = CatalogHttpClient(RestSettings(name="lake", uri=server.uri), clock)
     reply = await client.get(f"{server.uri}/v1/namespaces", {})
     await client.close()
-    assert (reply.at, bytes(reply.body)) == (AT, b"later")
+    assert (reply.received_at, bytes(reply.body)) == (AT, b"later")
     assert retry_after(reply) == 90.0
 
 

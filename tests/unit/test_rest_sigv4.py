@@ -97,7 +97,7 @@ async def test_listings_are_signed_page_after_page(server: Server, opened: Open,
         return await reply({**page, "nextPageToken": "a/b+c= &" if first else None})(request)
 
     aws.answer = answer
-    assert await opened(server, **SIGNED).listed(ORDERS)
+    assert await opened(server, **SIGNED).is_listed(ORDERS)
     assert server.asked == [
         f"/v1/catalogs/111122223333/namespaces/sales/tables?pageToken={token}" for token in ("", "a%2Fb%2Bc%3D%20%26")
     ]

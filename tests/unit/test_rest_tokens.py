@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from sfn.catalog.rest import RestCatalog
-from sfn.catalog.rest.oauth2 import DOUBTED_EVERY
+from sfn.catalog.rest.oauth2 import DENIED_RENEWAL_INTERVAL
 from sfn.errors import Permanent, Scope, Transient, Trouble
 from sfn.words import Loaded
 from tests.unit.rest_server import ORDERS, PRIVATE, Mint, Open, Responder, Server, complaint, pass_by, reply, table
@@ -177,7 +177,7 @@ async def test_a_real_denial_asks_for_few_tokens(server: Server, opened: Open, m
     for _ in range(3):
         assert await loaded_by_many(catalog) == {(Transient, Scope.TABLE): MANY}
     assert len(mint.forms) == 2
-    pass_by(DOUBTED_EVERY + 1, monkeypatch)
+    pass_by(DENIED_RENEWAL_INTERVAL + 1, monkeypatch)
     assert await loaded_by_many(catalog) == {(Transient, Scope.TABLE): MANY}
     assert len(mint.forms) == 3
 

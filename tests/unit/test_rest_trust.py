@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from sfn.catalog.rest import RestCatalog
-from sfn.catalog.rest.files import Renewed
+from sfn.catalog.rest.files import RenewedFile
 from sfn.errors import Permanent, Scope
 from sfn.words import Loaded
 from tests.unit.certificates import Authority, Files, replace
@@ -29,7 +29,7 @@ class Site:
 
 @pytest.fixture(autouse=True)
 def looked_at_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Renewed, "every", 0.0)
+    monkeypatch.setattr(RenewedFile, "check_interval", 0.0)
 
 
 @pytest.fixture

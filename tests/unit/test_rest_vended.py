@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfn.catalog.metadata import Unintelligible
-from sfn.catalog.rest.vended import cut_grants, read_grants, secrets_in
+from sfn.catalog.metadata import UnreadableDocument
+from sfn.catalog.rest.vended import extract_credentials, read_credentials, secrets_in
 from sfn.words import Grant
 from tests.unit.rest_server import table
 
@@ -51,7 +51,7 @@ ANSWERS = st.fixed_dictionaries(
 
 
 def read(**body: object) -> tuple[Grant, ...]:
-    return read_grants(msgspec.json.encode({key.replace("_", "-"): value for key, value in body.items()}))
+    return read_credentials(msgspec.json.encode({key.replace("_", "-"): value for key, value in body.items()}))
 
 
 def credential(prefix: str, **more: object) -> dict[str, object]:
@@ -61,8 +61,8 @@ def credential(prefix: str, **more: object) -> dict[str, object]:
 @given(st.binary() | (ANSWERS | JSON).map(msgspec.json.encode))
 def test_no_body_raises_anything_but_unintelligible_and_each_grant_opens_something(body: bytes) -> None:
     try:
-        grants = read_grants(body)
-    except Unintelligible as error:
+        grants = read_credentials(body)
+    except UnreadableDocument as error:
         assert str(error)  # noqa: PT017 - it need not be raised
         return
     for grant in grants:
@@ -137,7 +137,7 @@ def test_no_value_shows_in_a_repr_or_an_error() -> None:
         assert secret not in repr(grants)
         assert secret not in str(grants)
     for body in ({"storage-credentials": [{"prefix": 1, "config": KEYS}]}, {"config": [KEYS]}):
-        with pytest.raises(Unintelligible) as caught:
+        with pytest.raises(UnreadableDocument) as caught:
             read(**body)
         assert not any(secret in str(caught.value) for secret in KEYS.values())
 
@@ -150,12 +150,12 @@ async def test_what_is_cut_out_of_a_large_body_says_the_same(answer: dict[str, o
         for start in range(10, len(body), 7):
             yield body[start : start + 7]
 
-    cut = await cut_grants(body[:10], parts())
+    cut = await extract_credentials(body[:10], parts())
     assert msgspec.json.decode(cut, type=dict).keys() <= {"config", "storage-credentials"}
     try:
-        whole = read_grants(body)
-    except Unintelligible:
-        with pytest.raises(Unintelligible):
-            read_grants(cut)
+        whole = read_credentials(body)
+    except UnreadableDocument:
+        with pytest.raises(UnreadableDocument):
+            read_credentials(cut)
     else:
-        assert read_grants(cut) == whole
+        assert read_credentials(cut) == whole

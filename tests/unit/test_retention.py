@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from sfn.pointer.retention import SHORT, is_short_lived, lifetime
+from sfn.pointer.retention import SHORT_LIFETIME, is_short_lived, metadata_lifetime
 from sfn.words import Table
 
 NOW = 1_700_000_000_000
@@ -27,14 +27,14 @@ def table(kept: int | None, commits: int, every: int = MINUTE, *, now: int = NOW
     [(20, 20, 20), (20, 100, 20), (1, 1, 1), (3, 3, 3), (100, 10, 100), (100, 50, 100)],
 )
 def test_it_is_as_long_as_so_many_commits_take(kept: int, commits: int, minutes: int) -> None:
-    assert lifetime(table(kept, commits)) == timedelta(minutes=minutes)
+    assert metadata_lifetime(table(kept, commits)) == timedelta(minutes=minutes)
 
 
 def test_a_log_that_is_longer_tells_by_its_newest_entries() -> None:
     slow = tuple(NOW - 100 * MINUTE * ago for ago in range(20, 10, -1))
     quick = table(10, 10)
     longer = Table("u1", "s3://t", "x", last_updated_ms=NOW, log_times=(*slow, *quick.log_times), versions_kept=10)
-    assert lifetime(longer) == timedelta(minutes=10)
+    assert metadata_lifetime(longer) == timedelta(minutes=10)
 
 
 @pytest.mark.parametrize(
@@ -50,11 +50,11 @@ def test_a_log_that_is_longer_tells_by_its_newest_entries() -> None:
     ],
 )
 def test_nothing_is_told_where_nothing_is_deleted_or_too_little_known(unknown: Table) -> None:
-    assert lifetime(unknown) is None
+    assert metadata_lifetime(unknown) is None
     assert not is_short_lived(unknown)
 
 
 def test_what_is_soon_deleted_is_short_lived() -> None:
-    minutes = SHORT // timedelta(minutes=1)
+    minutes = SHORT_LIFETIME // timedelta(minutes=1)
     assert is_short_lived(table(minutes - 1, 100))
     assert not is_short_lived(table(minutes, 100))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sfn.store.objects import Kind, Refused
-from sfn.store.s3.addresses import AddressBook, Place
+from sfn.store.objects import ErrorKind, RequestFailed
+from sfn.store.s3.addresses import BucketEndpoints, EndpointOptions
 
 
 @pytest.fixture(autouse=True)
@@ -20,18 +20,20 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 async def test_a_profile_that_is_not_there_is_named_and_looked_for_again(files: Path) -> None:
-    book, place = AddressBook(), Place(endpoint=None, region=None, path_style=None, profile="lake")
-    with pytest.raises(Refused, match=r"profile lake without them .*could not be found") as refused:
-        await book.at(place)
-    assert refused.value.kind is Kind.NO_ADDRESS
+    book, place = BucketEndpoints(), EndpointOptions(endpoint=None, region=None, path_style=None, profile="lake")
+    with pytest.raises(RequestFailed, match=r"profile lake without them .*could not be found") as refused:
+        await book.addresses_for(place)
+    assert refused.value.kind is ErrorKind.NO_ENDPOINT
     (files / "config").write_text("[profile lake]\nregion = eu-west-1\n")
-    assert (await book.at(place)).region == "eu-west-1"
+    assert (await book.addresses_for(place)).region == "eu-west-1"
 
 
 async def test_so_is_one_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_PROFILE", "lake")
-    with pytest.raises(Refused, match=r"AWS's own configuration .*\(lake\)") as refused:
-        await AddressBook().at(Place(endpoint="http://127.0.0.1:1", region="us-east-1", path_style=True, profile=None))
+    with pytest.raises(RequestFailed, match=r"AWS's own configuration .*\(lake\)") as refused:
+        await BucketEndpoints().addresses_for(
+            EndpointOptions(endpoint="http://127.0.0.1:1", region="us-east-1", path_style=True, profile=None)
+        )
     assert "AWS_PROFILE" in refused.value.remedy
 
 
@@ -48,8 +50,8 @@ REGIONS = [
 
 
 async def url_of(bucket: str, region: str | None = "eu-central-1", endpoint: str | None = None) -> str:
-    place = Place(endpoint=endpoint, region=region, path_style=None, profile=None)
-    return (await AddressBook().at(place)).of(bucket)
+    place = EndpointOptions(endpoint=endpoint, region=region, path_style=None, profile=None)
+    return (await BucketEndpoints().addresses_for(place)).bucket_url(bucket)
 
 
 @pytest.mark.parametrize("region", REGIONS)

@@ -8,20 +8,20 @@ import pytest
 from typing_extensions import override
 
 from sfn.errors import DeniedNow, Scope, Transient, Unsure
-from sfn.store import Gone, Moved
-from sfn.store.objects import Found, Kind, Refused
-from sfn.store.pool import BODY_LIMIT, Pool, Reply
-from sfn.store.remote import RemoteStore, Service
-from sfn.store.s3 import MADE_UP, AddressBook, S3Objects, S3Terms
+from sfn.store import Deleted, PreconditionFailed
+from sfn.store.objects import ErrorKind, FetchedObject, RequestFailed
+from sfn.store.pool import BODY_LIMIT, HttpPool, HttpReply
+from sfn.store.remote import RemoteStore, StoreService
+from sfn.store.s3 import IMPOSSIBLE_ETAG, BucketEndpoints, S3Client, S3Options
 from sfn.words import Held
 
 KEY = "s3://lake/sales/metadata/_sfn/orders.ver"
 TAG = '"d41d8cd98f00b204e9800998ecf8427e"'
-BOOK = AddressBook()
+BOOK = BucketEndpoints()
 TAGLESS: list[Mapping[str, str]] = [{}, {"ETag": ""}, {"ETag": "*"}]
 
 
-class Overheard(Pool):
+class Overheard(HttpPool):
     """Connections to nowhere.
 
     Attributes:
@@ -32,14 +32,14 @@ class Overheard(Pool):
 
     def __init__(self) -> None:
         super().__init__()
-        self.replies: dict[str, Reply] = {}
-        self.listing = Reply(500, {}, b"")
+        self.replies: dict[str, HttpReply] = {}
+        self.listing = HttpReply(500, {}, b"")
         self.asked: list[tuple[str, Mapping[str, str]]] = []
 
     @override
     async def exchange(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes = b"", most: int = BODY_LIMIT
-    ) -> Reply:
+    ) -> HttpReply:
         self.asked.append((method, headers))
         return self.listing if "list-type" in url else self.replies[method]
 
@@ -50,37 +50,37 @@ def pool() -> Overheard:
 
 
 @pytest.fixture
-def objects(pool: Overheard) -> S3Objects:
-    terms = S3Terms(identity=None, endpoint="http://127.0.0.1:1", region="us-east-1")
-    return S3Objects(terms, pool, BOOK)
+def objects(pool: Overheard) -> S3Client:
+    terms = S3Options(identity=None, endpoint="http://127.0.0.1:1", region="us-east-1")
+    return S3Client(terms, pool, BOOK)
 
 
 @pytest.fixture
-def store(objects: S3Objects) -> RemoteStore:
-    return RemoteStore(objects, Service(MADE_UP, seconds=lambda: 0.0))
+def store(objects: S3Client) -> RemoteStore:
+    return RemoteStore(objects, StoreService(IMPOSSIBLE_ETAG, seconds=lambda: 0.0))
 
 
-async def refusal(verb: Awaitable[object]) -> Refused:
-    with pytest.raises(Refused) as refused:
+async def refusal(verb: Awaitable[object]) -> RequestFailed:
+    with pytest.raises(RequestFailed) as refused:
         await verb
     return refused.value
 
 
-async def test_an_object_is_had_with_its_tag_and_its_mark(pool: Overheard, objects: S3Objects) -> None:
-    pool.replies["GET"] = Reply(200, {"ETag": TAG, "x-amz-meta-sfn-write": "0a-1"}, b"{}")
-    assert await objects.get(KEY, 100) == Found(b"{}", TAG, "0a-1")
+async def test_an_object_is_had_with_its_tag_and_its_mark(pool: Overheard, objects: S3Client) -> None:
+    pool.replies["GET"] = HttpReply(200, {"ETag": TAG, "x-amz-meta-sfn-write": "0a-1"}, b"{}")
+    assert await objects.get(KEY, 100) == FetchedObject(b"{}", TAG, "0a-1")
 
 
-@pytest.mark.parametrize("tag", [TAG, MADE_UP, '"abc-2"', "unquoted", '"*"', 'W/"1"'])
-async def test_every_tag_is_taken_and_asked_for_as_it_is(pool: Overheard, objects: S3Objects, tag: str) -> None:
-    pool.replies |= {"PUT": Reply(200, {"ETag": tag}, b""), "DELETE": Reply(204, {}, b"")}
+@pytest.mark.parametrize("tag", [TAG, IMPOSSIBLE_ETAG, '"abc-2"', "unquoted", '"*"', 'W/"1"'])
+async def test_every_tag_is_taken_and_asked_for_as_it_is(pool: Overheard, objects: S3Client, tag: str) -> None:
+    pool.replies |= {"PUT": HttpReply(200, {"ETag": tag}, b""), "DELETE": HttpReply(204, {}, b"")}
     assert await objects.put(KEY, b"{}", tag, "0a-1") == tag
     await objects.delete(KEY, tag)
     assert [(method, headers["if-match"]) for method, headers in pool.asked] == [("PUT", tag), ("DELETE", tag)]
 
 
-async def test_a_creation_has_the_condition_that_nothing_is_there(pool: Overheard, objects: S3Objects) -> None:
-    pool.replies["PUT"] = Reply(200, {"ETag": TAG}, b"")
+async def test_a_creation_has_the_condition_that_nothing_is_there(pool: Overheard, objects: S3Client) -> None:
+    pool.replies["PUT"] = HttpReply(200, {"ETag": TAG}, b"")
     assert await objects.put(KEY, b"{}", None, "0a-1") == TAG
     [(_, headers)] = pool.asked
     assert headers["if-none-match"] == "*"
@@ -88,18 +88,18 @@ async def test_a_creation_has_the_condition_that_nothing_is_there(pool: Overhear
 
 
 @pytest.mark.parametrize("headers", TAGLESS)
-async def test_an_answer_without_a_tag_is_none(pool: Overheard, objects: S3Objects, headers: Mapping[str, str]) -> None:
-    pool.replies |= {"GET": Reply(200, headers, b"{}"), "PUT": Reply(200, headers, b"")}
+async def test_an_answer_without_a_tag_is_none(pool: Overheard, objects: S3Client, headers: Mapping[str, str]) -> None:
+    pool.replies |= {"GET": HttpReply(200, headers, b"{}"), "PUT": HttpReply(200, headers, b"")}
     verbs = (objects.get(KEY, 100), objects.put(KEY, b"{}", None, "0a-1"), objects.put(KEY, b"{}", TAG, "0a-1"))
     for verb in verbs:
         refused = await refusal(verb)
-        assert (refused.kind, refused.found) == (Kind.TAGLESS, "an answer that has no ETag")
+        assert (refused.kind, refused.found) == (ErrorKind.NO_ETAG, "an answer that has no ETag")
 
 
 @pytest.mark.parametrize("tag", ["", "*", " ", '"a b"', f"{TAG}\n", '"\xe9"'])
-async def test_what_is_no_tag_is_stale_and_nobody_is_asked(pool: Overheard, objects: S3Objects, tag: str) -> None:
-    assert (await refusal(objects.put(KEY, b"{}", tag, "0a-1"))).kind is Kind.MOVED
-    assert (await refusal(objects.delete(KEY, tag))).kind is Kind.MOVED
+async def test_what_is_no_tag_is_stale_and_nobody_is_asked(pool: Overheard, objects: S3Client, tag: str) -> None:
+    assert (await refusal(objects.put(KEY, b"{}", tag, "0a-1"))).kind is ErrorKind.PRECONDITION_FAILED
+    assert (await refusal(objects.delete(KEY, tag))).kind is ErrorKind.PRECONDITION_FAILED
     assert pool.asked == []
 
 
@@ -107,7 +107,7 @@ async def test_what_is_no_tag_is_stale_and_nobody_is_asked(pool: Overheard, obje
 async def test_nobody_knows_whether_a_write_happened_that_is_answered_without_a_tag(
     pool: Overheard, store: RemoteStore, headers: Mapping[str, str]
 ) -> None:
-    pool.replies["PUT"] = Reply(200, headers, b"")
+    pool.replies["PUT"] = HttpReply(200, headers, b"")
     for replacing in (None, Held(b"1", TAG)):
         with pytest.raises(Unsure) as unsure:
             await store.write(KEY, b"2", replacing)
@@ -116,7 +116,7 @@ async def test_nobody_knows_whether_a_write_happened_that_is_answered_without_a_
 
 
 async def test_a_read_without_a_tag_is_tried_again(pool: Overheard, store: RemoteStore) -> None:
-    pool.replies["GET"] = Reply(200, {}, b"1")
+    pool.replies["GET"] = HttpReply(200, {}, b"1")
     with pytest.raises(Transient) as trouble:
         await store.read(KEY)
     assert (type(trouble.value), trouble.value.scope) == (Transient, Scope.STORE)
@@ -124,18 +124,18 @@ async def test_a_read_without_a_tag_is_tried_again(pool: Overheard, store: Remot
 
 @pytest.mark.parametrize("tag", ["", "*"])
 async def test_what_was_remembered_without_a_tag_is_stale(pool: Overheard, store: RemoteStore, tag: str) -> None:
-    pool.replies["GET"] = Reply(200, {"ETag": TAG}, b"2")
-    assert await store.write(KEY, b"3", Held(b"1", tag)) == Moved()
-    assert await store.delete(KEY, Held(b"1", tag)) == Moved()
-    pool.replies["GET"] = Reply(404, {}, b"<Error><Code>NoSuchKey</Code></Error>")
-    assert await store.delete(KEY, Held(b"1", tag)) == Gone()
+    pool.replies["GET"] = HttpReply(200, {"ETag": TAG}, b"2")
+    assert await store.write(KEY, b"3", Held(b"1", tag)) == PreconditionFailed()
+    assert await store.delete(KEY, Held(b"1", tag)) == PreconditionFailed()
+    pool.replies["GET"] = HttpReply(404, {}, b"<Error><Code>NoSuchKey</Code></Error>")
+    assert await store.delete(KEY, Held(b"1", tag)) == Deleted()
     assert {method for method, _ in pool.asked} == {"GET"}
 
 
 LISTED = "<ListBucketResult><IsTruncated>{more}</IsTruncated>{names}</ListBucketResult>"
 
 
-class Regional(Pool):
+class Regional(HttpPool):
     """Connections to Amazon, where one bucket is in one region.
 
     Args:
@@ -145,7 +145,7 @@ class Regional(Pool):
         urls: that were asked.
     """
 
-    def __init__(self, answer: Reply) -> None:
+    def __init__(self, answer: HttpReply) -> None:
         super().__init__()
         self.urls: list[str] = []
         self._answer = answer
@@ -153,14 +153,14 @@ class Regional(Pool):
     @override
     async def exchange(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes = b"", most: int = BODY_LIMIT
-    ) -> Reply:
+    ) -> HttpReply:
         self.urls.append(url)
-        return Reply(200, {"ETag": TAG}, b"{}") if "af-south-1" in url else self._answer
+        return HttpReply(200, {"ETag": TAG}, b"{}") if "af-south-1" in url else self._answer
 
 
-def elsewhere(status: int, code: str, *, region: str = "", header: str = "") -> Reply:
+def elsewhere(status: int, code: str, *, region: str = "", header: str = "") -> HttpReply:
     text = f"<Error><Code>{code}</Code>{f'<Region>{region}</Region>' if region else ''}</Error>"
-    return Reply(status, {"x-amz-bucket-region": header} if header else {}, text.encode())
+    return HttpReply(status, {"x-amz-bucket-region": header} if header else {}, text.encode())
 
 
 @pytest.mark.parametrize(
@@ -173,11 +173,11 @@ def elsewhere(status: int, code: str, *, region: str = "", header: str = "") -> 
         elsewhere(400, "AuthorizationHeaderMalformed", region="af-south-1"),
     ],
 )
-async def test_a_bucket_of_another_region_is_asked_there(answer: Reply) -> None:
+async def test_a_bucket_of_another_region_is_asked_there(answer: HttpReply) -> None:
     pool = Regional(answer)
-    objects = S3Objects(S3Terms(identity=None, region="us-west-2"), pool, BOOK)
-    assert (await objects.get(KEY, 100)).tag == TAG
-    assert (await objects.get(KEY, 100)).tag == TAG
+    objects = S3Client(S3Options(identity=None, region="us-west-2"), pool, BOOK)
+    assert (await objects.get(KEY, 100)).etag == TAG
+    assert (await objects.get(KEY, 100)).etag == TAG
     hosts = ["us-west-2", "af-south-1", "af-south-1"]
     assert pool.urls == [f"https://lake.s3.{region}.amazonaws.com/sales/metadata/_sfn/orders.ver" for region in hosts]
 
@@ -189,16 +189,16 @@ async def test_a_bucket_of_another_region_is_asked_there(answer: Reply) -> None:
         (elsewhere(301, "PermanentRedirect"), "PermanentRedirect", 'region = "REGION"'),
         (elsewhere(400, "IllegalLocationConstraintException"), "IllegalLocation", 'region = "REGION"'),
         (elsewhere(301, "PermanentRedirect", header="x.evil.example/"), "PermanentRedirect", 'region = "REGION"'),
-        (Reply(307, {"Location": "http://evil.example/"}, b""), "status 307", ""),
+        (HttpReply(307, {"Location": "http://evil.example/"}, b""), "status 307", ""),
     ],
 )
 async def test_a_redirect_that_leads_nowhere_names_the_region_and_the_remedy(
-    answer: Reply, found: str, remedy: str
+    answer: HttpReply, found: str, remedy: str
 ) -> None:
     pool = Regional(answer)
-    objects = S3Objects(S3Terms(identity=None, region="us-west-2"), pool, BOOK)
+    objects = S3Client(S3Options(identity=None, region="us-west-2"), pool, BOOK)
     refused = await refusal(objects.get(KEY, 100))
-    assert refused.kind is Kind.NO_PLACE
+    assert refused.kind is ErrorKind.NO_BUCKET
     assert found in refused.found
     assert remedy in refused.remedy
     assert len(pool.urls) == 1
@@ -207,38 +207,38 @@ async def test_a_redirect_that_leads_nowhere_names_the_region_and_the_remedy(
 @pytest.mark.parametrize("status", [304, 412, 409])
 async def test_a_write_that_changes_nothing_is_a_lost_race(pool: Overheard, store: RemoteStore, status: int) -> None:
     body = b"" if status == 304 else b"<Error><Code>PreconditionFailed</Code></Error>"
-    pool.replies |= {"PUT": Reply(status, {}, body), "GET": Reply(200, {"ETag": TAG}, b"2")}
-    assert await store.write(KEY, b"3", None) == Moved()
-    assert await store.write(KEY, b"3", Held(b"1", TAG)) == Moved()
+    pool.replies |= {"PUT": HttpReply(status, {}, body), "GET": HttpReply(200, {"ETag": TAG}, b"2")}
+    assert await store.write(KEY, b"3", None) == PreconditionFailed()
+    assert await store.write(KEY, b"3", Held(b"1", TAG)) == PreconditionFailed()
 
 
-async def test_an_error_is_one_whatever_its_status(pool: Overheard, objects: S3Objects) -> None:
-    error = Reply(200, {"ETag": TAG}, b"<Error><Code>PreconditionFailed</Code></Error>")
+async def test_an_error_is_one_whatever_its_status(pool: Overheard, objects: S3Client) -> None:
+    error = HttpReply(200, {"ETag": TAG}, b"<Error><Code>PreconditionFailed</Code></Error>")
     pool.replies |= {"PUT": error, "DELETE": error}
     for verb in (objects.put(KEY, b"{}", None, "0a-1"), objects.delete(KEY, TAG)):
-        assert (await refusal(verb)).kind is Kind.MOVED
+        assert (await refusal(verb)).kind is ErrorKind.PRECONDITION_FAILED
 
 
 async def test_a_file_of_the_proof_is_deleted_without_a_condition(pool: Overheard, store: RemoteStore) -> None:
-    pool.replies["DELETE"] = Reply(204, {}, b"")
+    pool.replies["DELETE"] = HttpReply(204, {}, b"")
     await store.discard(KEY)
     [(_, headers)] = pool.asked
     assert "if-match" not in headers
 
 
 async def test_a_missing_part_may_be_denied_to_who_may_list(pool: Overheard, store: RemoteStore) -> None:
-    listing = Reply(200, {}, LISTED.format(more="false", names="").encode())
-    denied = Reply(403, {}, b"<Error><Code>AccessDenied</Code></Error>")
+    listing = HttpReply(200, {}, LISTED.format(more="false", names="").encode())
+    denied = HttpReply(403, {}, b"<Error><Code>AccessDenied</Code></Error>")
     pool.listing, pool.replies["GET"] = listing, denied
-    assert await store.part(KEY, 0, 10) is None
+    assert await store.read_range(KEY, 0, 10) is None
     pool.listing = denied
     with pytest.raises(DeniedNow):
-        await store.part(KEY, 0, 10)
+        await store.read_range(KEY, 0, 10)
 
 
 @pytest.mark.parametrize(("more", "following"), [("true", ""), ("True", ""), ("false", None)])
 async def test_a_listing_that_breaks_off_is_told_from_a_whole_one(
-    pool: Overheard, objects: S3Objects, more: str, following: str | None
+    pool: Overheard, objects: S3Client, more: str, following: str | None
 ) -> None:
-    pool.listing = Reply(200, {}, LISTED.format(more=more, names="").encode())
-    assert (await objects.page("s3://lake/sales/", 10, None)).next == following
+    pool.listing = HttpReply(200, {}, LISTED.format(more=more, names="").encode())
+    assert (await objects.list_page("s3://lake/sales/", 10, None)).next == following

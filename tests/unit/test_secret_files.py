@@ -16,7 +16,7 @@ from sfn.receiver.operators import PARTY
 from sfn.receiver.secret import Scheme
 from sfn.receiver.senders import Senders
 from sfn.receiver.tokens import TokenFile, Tokens
-from sfn.wiring.admission import admission
+from sfn.wiring.admission import build_access_control
 from tests.unit.settings_ground import CATALOG, Ground
 from tests.unit.signers import SECRETS, TEXT, head, opened, scheme_of, whose
 from tests.unit.webhooks import SECRET
@@ -98,7 +98,7 @@ def test_a_secret_that_signs_is_nobody_elses_token(tmp_path: Path, other: str) -
     text = f"{CATALOG}[senders.a]\nscheme = 'standard-webhooks'\nsecrets_file = '{tmp_path}/mine'\n"
     settings = Ground(tmp_path).load(text + other.format(tmp_path / "theirs"))
     with pytest.raises(Broken, match=r"senders.a .*mine:1. and "):
-        admission(settings, SystemClock())
+        build_access_control(settings, SystemClock())
 
 
 @pytest.mark.parametrize(

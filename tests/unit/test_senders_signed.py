@@ -15,7 +15,7 @@ from sfn.receiver.operators import PARTY
 from sfn.receiver.senders import Proven, Senders
 from sfn.receiver.signature import StandardWebhooks
 from sfn.receiver.tokens import Tokens
-from sfn.wiring.admission import admission
+from sfn.wiring.admission import build_access_control
 from tests.unit.settings_ground import CATALOG, Ground
 from tests.unit.signers import NAMES, SECRETS, SENDERS, TEXT, Stopped, head, opened, tokens, whose
 from tests.unit.webhooks import AT, BODY, MESSAGE
@@ -131,7 +131,7 @@ async def test_settings_say_how_each_sender_signs_and_who_need_not(tmp_path: Pat
         f"[senders.polaris]\nscheme = 'hmac-sha256'\nsignature_header = 'X-Polaris-Signature-256'\nrate_limit = 7\n"
         f"secrets = {{ main = '{TEXT}' }}\n[senders.local]\nscheme = 'none'\nrate_limit = 9\n"
     )
-    admitted = admission(Ground(tmp_path).load(text), Stopped())
+    admitted = build_access_control(Ground(tmp_path).load(text), Stopped())
     assert [await whose(admitted.senders, head(name)) for name in ("etl", "spark", "polaris")] == [
         "etl",
         None,

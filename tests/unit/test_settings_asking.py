@@ -10,7 +10,7 @@ import pytest
 
 from sfn.catalog.rest import RestSettings
 from sfn.settings import Misconfigured
-from sfn.wiring.sources import check, rest_settings
+from sfn.wiring.sources import check_adapters, rest_settings
 from tests.unit.settings_ground import CATALOG, Ground
 
 GLUE = '[catalogs.prod]\nuri = "https://glue.eu-central-1.amazonaws.com/iceberg"\n'
@@ -96,9 +96,9 @@ def test_only_rest_catalogs_have_them(ground: Ground, key: str, kind: str) -> No
 
 
 def test_what_is_signed_for_must_be_known_at_the_start(ground: Ground) -> None:
-    check(ground.load(f"{GLUE}auth = 'sigv4'\n"))
+    check_adapters(ground.load(f"{GLUE}auth = 'sigv4'\n"))
     with pytest.raises(Misconfigured) as caught:
-        check(ground.load(f"{CATALOG}auth = 'sigv4'\n"))
+        check_adapters(ground.load(f"{CATALOG}auth = 'sigv4'\n"))
     assert "catalogs.prod.signing_region: needed, as the host of uri does not tell it" in str(caught.value)
 
 

@@ -11,10 +11,10 @@ from sfn.errors import Broken
 from sfn.facade.exchange import Receive, Scope, Send
 from sfn.inbox.memory import MemoryInbox
 from sfn.settings.roles import ALL, Role, roles_of
-from sfn.store.router import Router
+from sfn.store.router import PrefixRouter
 from sfn.telemetry.metrics import Metrics
-from sfn.wiring.admission import admission
-from sfn.wiring.facades import faced
+from sfn.wiring.admission import build_access_control
+from sfn.wiring.facades import build_facade
 from tests.promises.inboxes import TERMS, HandClock
 from tests.unit.settings_ground import CATALOG, Ground
 
@@ -30,7 +30,7 @@ def test_without_a_token_there_is_none(ground: Ground) -> None:
     facade = ground.load(STORES).facade
     assert (facade.is_on, facade.roots, facade.directories, facade.metadata_limit) == (False, (), True, 64 << 20)
     assert not ground.load(f"{STORES}[facade]\ndirectories = false\n").facade.is_on
-    assert admission(ground.load(STORES), SystemClock()).readers is None
+    assert build_access_control(ground.load(STORES), SystemClock()).readers is None
 
 
 @pytest.mark.parametrize("key", ["token = 'a'", "token_file = '/t'", "open = true"])
@@ -65,7 +65,7 @@ def test_its_readers_are_known_by_their_tokens_alone(ground: Ground, tmp_path: P
     text = f"{STORES}[facade]\n{{}}\n[admin]\ntoken = 'op'\n"
     keys = {"token = 'a'": "a", f"token_file = '{tmp_path}/tokens'": "bd"}
     for key, tokens in keys.items():
-        admitted = admission(ground.load(text.format(key)), SystemClock())
+        admitted = build_access_control(ground.load(text.format(key)), SystemClock())
         assert admitted.readers is not None
         assert [one for one in "abcd" if admitted.readers(f"Bearer {one}".encode())] == list(tokens)
         assert not admitted.readers(None)
@@ -73,7 +73,7 @@ def test_its_readers_are_known_by_their_tokens_alone(ground: Ground, tmp_path: P
         assert len(admitted.files) == len(tokens) - 1
     (tmp_path / "tokens").write_text("op")
     with pytest.raises(Broken):
-        admission(ground.load(text.format(key)), SystemClock())
+        build_access_control(ground.load(text.format(key)), SystemClock())
 
 
 async def test_without_one_the_listener_is_as_it_was(ground: Ground) -> None:
@@ -86,8 +86,8 @@ async def test_without_one_the_listener_is_as_it_was(ground: Ground) -> None:
     readers = Metrics(version="1", catalogs=["prod"]).readers
     inbox, opened = MemoryInbox(TERMS, HandClock()), ground.load(f"{STORES}[facade]\nopen = true\n")
     for settings in (None, ground.load(STORES)):
-        assert faced(settings, inbox, Router({}), None, readers, refused)(others) is others
-    assert faced(opened, inbox, Router({}), None, readers, refused)(others) is not others
+        assert build_facade(settings, inbox, PrefixRouter({}), None, readers, refused)(others) is others
+    assert build_facade(opened, inbox, PrefixRouter({}), None, readers, refused)(others) is not others
 
 
 def test_it_is_a_role() -> None:

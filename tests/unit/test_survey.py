@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from sfn.catalog import Skip, Withheld
+from sfn.catalog import SkipNamespace, UnlistedNamespace
 from sfn.errors import Permanent, Scope, Transient, Trouble
 from sfn.pointer import document, hintfile
-from sfn.pointer.document import State
+from sfn.pointer.document import DocumentState
 from sfn.pointer.naming import UUID
-from sfn.publish.comparison import Difference, Kind
-from sfn.publish.facts import IsListed, Lacking
-from sfn.publish.policy import Interest, Policy
+from sfn.publish.comparison import DifferenceKind, TableDifference
+from sfn.publish.facts import IsListed, NeedsQuery
+from sfn.publish.policy import Policy, TableFilter
 from sfn.words import Held, Hint, TableName
 from sfn.work.examination import learnt
 from sfn.work.sources import Source
@@ -36,7 +36,7 @@ class Torn(CountingStore):
         self.refused: dict[str, Trouble] = {}
 
     @override
-    def at(self, _location: str) -> Torn:
+    def store_for(self, _location: str) -> Torn:
         return self
 
     @override
@@ -51,7 +51,7 @@ class Defective(CountingCatalog):
     """A catalog whose walk ends as nobody foresaw."""
 
     @override
-    async def tables(self, skip: Skip | None = None) -> AsyncGenerator[TableName | Withheld]:
+    async def tables(self, skip: SkipNamespace | None = None) -> AsyncGenerator[TableName | UnlistedNamespace]:
         yield A
         raise ZeroDivisionError
 
@@ -74,7 +74,7 @@ async def walked(world: Line) -> Found:
     return found
 
 
-async def difference(world: Line) -> Difference:
+async def difference(world: Line) -> TableDifference:
     (found,) = (await walked(world)).differences
     return found
 
@@ -96,14 +96,14 @@ async def test_a_table_that_nobody_told_of_is_missing() -> None:
     world = await line(A)
     world.catalog.create(B)
     found = await difference(world)
-    assert (found.table, found.kind) == (B, Kind.MISSING)
+    assert (found.table, found.kind) == (B, DifferenceKind.MISSING)
 
 
 async def test_a_commit_that_nobody_told_of_leaves_the_file_behind() -> None:
     world = await line(A)
     pointer = world.catalog.commit(A).metadata_location
     found = await difference(world)
-    assert found.kind is Kind.BEHIND
+    assert found.kind is DifferenceKind.BEHIND
     assert found.detail.endswith(f"the catalog {pointer}")
 
 
@@ -112,19 +112,23 @@ async def test_a_rollback_leaves_the_file_ahead() -> None:
     world.catalog.commit(A)
     await world.hear(Hint(A), seconds=1)
     world.catalog.roll_back(A)
-    assert (await difference(world)).kind is Kind.AHEAD
+    assert (await difference(world)).kind is DifferenceKind.AHEAD
 
 
 @pytest.mark.parametrize(
     ("more", "kind", "said"),
     [
-        ({"state": State.DROPPED}, Kind.BEHIND, "it says dropped"),
-        ({"guid": "another"}, Kind.OTHER, "it is of the table another"),
-        ({"metadata_file_path": "file:///elsewhere/x.metadata.json"}, Kind.OTHER, "none is known to be newer"),
-        ({"catalog_id": "theirs"}, Kind.FOREIGN_CATALOG, "carries the catalog_id theirs"),
+        ({"state": DocumentState.DROPPED}, DifferenceKind.BEHIND, "it says dropped"),
+        ({"guid": "another"}, DifferenceKind.OTHER, "it is of the table another"),
+        (
+            {"metadata_file_path": "file:///elsewhere/x.metadata.json"},
+            DifferenceKind.OTHER,
+            "none is known to be newer",
+        ),
+        ({"catalog_id": "theirs"}, DifferenceKind.FOREIGN_CATALOG, "carries the catalog_id theirs"),
     ],
 )
-async def test_what_another_document_is(more: dict[str, Any], kind: Kind, said: str) -> None:
+async def test_what_another_document_is(more: dict[str, Any], kind: DifferenceKind, said: str) -> None:
     world = await line(A)
     rewrite(world, **more)
     found = await difference(world)
@@ -135,7 +139,7 @@ async def test_what_another_document_is(more: dict[str, Any], kind: Kind, said: 
 async def test_what_is_no_document_is_foreign() -> None:
     world = await line(A)
     world.store.files[key_of(A)] = b"no document"
-    assert (await difference(world)).kind is Kind.FOREIGN_FILE
+    assert (await difference(world)).kind is DifferenceKind.FOREIGN_FILE
 
 
 async def test_a_hint_of_ours_that_is_behind_is_told() -> None:
@@ -144,8 +148,8 @@ async def test_a_hint_of_ours_that_is_behind_is_told() -> None:
     world.catalog.commit(A)
     await world.hear(Hint(A), seconds=1)
     assert before is not None
-    world.store.files[hintfile.key(AT)] = before
-    assert (await difference(world)).kind is Kind.HINT_BEHIND
+    world.store.files[hintfile.key_of(AT)] = before
+    assert (await difference(world)).kind is DifferenceKind.HINT_BEHIND
     world.policy = replace(world.policy, version_hint=False)
     assert (await walked(world)).differences == []
 
@@ -158,24 +162,24 @@ async def test_a_hint_of_ours_where_there_should_be_none_is_told() -> None:
     world.catalog.amend(A, replace(before, metadata_location=f"{AT}/metadata/3.metadata.json", metadata_log=log))
     await world.hear(Hint(A), seconds=1)
     rewrite(world, hint_was=("3",))
-    world.store.files[hintfile.key(AT)] = b"3"
+    world.store.files[hintfile.key_of(AT)] = b"3"
     found = await difference(world)
-    assert (found.kind, found.detail[-20:]) == (Kind.HINT_BEHIND, "there should be none")
+    assert (found.kind, found.detail[-20:]) == (DifferenceKind.HINT_BEHIND, "there should be none")
 
 
 @pytest.mark.parametrize("body", [None, b"somebody-elses"])
 async def test_a_hint_that_is_not_ours_to_write_is_none_of_our_business(body: bytes | None) -> None:
     world = await line(A)
-    del world.store.files[hintfile.key(AT)]
+    del world.store.files[hintfile.key_of(AT)]
     if body is not None:
-        world.store.files[hintfile.key(AT)] = body
+        world.store.files[hintfile.key_of(AT)] = body
     assert (await walked(world)).differences == []
 
 
 async def test_a_table_that_gets_no_files_and_has_one_is_told() -> None:
     world = await line(A)
     world.catalog.commit(A, left_alone="encrypted")
-    assert (await difference(world)).kind is Kind.LEFT_OVER
+    assert (await difference(world)).kind is DifferenceKind.LEFT_OVER
     world.store.files.clear()
     assert (await walked(world)).differences == []
 
@@ -183,9 +187,9 @@ async def test_a_table_that_gets_no_files_and_has_one_is_told() -> None:
 async def test_a_location_that_is_refused_is_told() -> None:
     world = await line()
     world.catalog.create(B, location="http://elsewhere/b")
-    assert (await difference(world)).kind is Kind.LOCATION_REFUSED
-    world.policy = replace(world.policy, allowed=("file:///other",))
-    assert [one.kind for one in (await walked(world)).differences] == [Kind.LOCATION_REFUSED] * 2
+    assert (await difference(world)).kind is DifferenceKind.LOCATION_REFUSED
+    world.policy = replace(world.policy, allowed_locations=("file:///other",))
+    assert [one.kind for one in (await walked(world)).differences] == [DifferenceKind.LOCATION_REFUSED] * 2
 
 
 async def test_a_file_that_may_not_be_read_is_told() -> None:
@@ -194,7 +198,7 @@ async def test_a_file_that_may_not_be_read_is_told() -> None:
     world.store.refused["n_a_"] = Permanent("a", scope=Scope.TABLE, expected="a file", found="a pipe")
     world.store.refused["n_b_"] = Transient("b", scope=Scope.TABLE, expected="a file", found="a busy one")
     found = await walked(world)
-    assert [(one.table, one.kind) for one in found.differences] == [(A, Kind.PERMANENT)]
+    assert [(one.table, one.kind) for one in found.differences] == [(A, DifferenceKind.PERMANENT)]
     assert [table for table, _ in found.failed] == [B]
 
 
@@ -208,7 +212,7 @@ async def test_trouble_of_a_store_ends_the_walk() -> None:
 
 async def test_trouble_of_the_catalog_ends_the_walk() -> None:
     world = await line(A)
-    world.catalog.trouble = Transient("prod", scope=Scope.CATALOG, expected="an answer", found="none")
+    world.catalog.error = Transient("prod", scope=Scope.CATALOG, expected="an answer", found="none")
     with pytest.raises(Transient, match="expected an answer"):
         await walked(world)
 
@@ -226,7 +230,7 @@ async def test_what_is_withheld_is_told_and_what_is_excluded_is_not_asked_about(
     world.catalog.create_namespace("closed")
     world.catalog.create(TableName("prod", ("closed",), "c"))
     world.catalog.close_namespace("closed")
-    world.policy = replace(world.policy, interest=Interest(exclude=("n.b",)))
+    world.policy = replace(world.policy, table_filter=TableFilter(exclude=("n.b",)))
     world.store.files.clear()
     found = await walked(world)
     assert [one.namespace for one in found.withheld] == [("closed",)]
@@ -255,7 +259,7 @@ async def test_differences_come_in_order_and_each_table_is_told_of() -> None:
 
 async def test_nothing_is_learnt_but_files_and_what_the_catalog_says_of_tables() -> None:
     def wants_more(_: object) -> None:
-        raise Lacking(IsListed(A))
+        raise NeedsQuery(IsListed(A))
 
     with pytest.raises(TypeError):
         await learnt(wants_more, CountingStore(), CountingCatalog("prod"))
@@ -263,10 +267,10 @@ async def test_nothing_is_learnt_but_files_and_what_the_catalog_says_of_tables()
 
 async def test_a_table_that_was_renamed_and_keeps_its_file_is_behind_until_the_file_says_so() -> None:
     """With names by uuid; and it is not taken for a stranger's."""
-    world = Line(Policy("c1", swept=False, naming=UUID))
+    world = Line(Policy("c1", is_swept=False, naming=UUID))
     table = world.catalog.create(A, AT)
     await world.hear(Hint(A), seconds=1)
     world.catalog.rename(A, B)
     found = await difference(world)
-    assert (found.table, found.kind) == (B, Kind.BEHIND)
+    assert (found.table, found.kind) == (B, DifferenceKind.BEHIND)
     assert f"{table.uuid}_main.ver still calls the table n.a" in found.detail

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from sfn.publish.policy import Interest, OnDrop
+from sfn.publish.policy import OnDrop, TableFilter
 from sfn.words import CatalogName, Dead, Findings, Hint, Reason, Retry
 from sfn.work.report import SweepReport
 from sfn.work.sweep import Sweep, SweepPorts
@@ -224,7 +224,7 @@ async def test_where_files_of_dropped_tables_stay_an_absence_is_nothing(world: W
     for _ in range(2):
         assert (await world.swept(keep)).calm
         assert world.told == []
-    excluded = replace(keep, interest=Interest(exclude=("sales.t1",)))
+    excluded = replace(keep, table_filter=TableFilter(exclude=("sales.t1",)))
     await world.swept(excluded)
     assert world.told == ["sales.t1"]
 
@@ -247,7 +247,7 @@ async def test_of_a_catalog_that_retired_only_what_is_still_published_is_looked_
         await world.published(tables[name])
     world.commit(tables["live"])
     world.catalog.drop(tables["gone"])
-    swept = await world.swept(replace(POLICY, retired=True))
+    swept = await world.swept(replace(POLICY, is_retired=True))
     assert (world.told, swept.tables, len(loads)) == (["sales.gone", "sales.live"], 1, 1)
     assert world.differed == {"sales.gone": "absent", "sales.live": "changed"}
 

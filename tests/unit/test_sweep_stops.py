@@ -9,7 +9,7 @@ import anyio
 import pytest
 from typing_extensions import override
 
-from sfn.catalog import Skip, Withheld
+from sfn.catalog import SkipNamespace, UnlistedNamespace
 from sfn.catalog.memory import MemoryCatalog
 from sfn.inbox import Claimed
 from sfn.publish.policy import Policy
@@ -38,7 +38,7 @@ class Endless(MemoryCatalog):
         self.reached = anyio.Event()
 
     @override
-    async def tables(self, skip: Skip | None = None) -> AsyncGenerator[TableName | Withheld]:
+    async def tables(self, skip: SkipNamespace | None = None) -> AsyncGenerator[TableName | UnlistedNamespace]:
         async for found in super().tables(skip):
             yield found
         self.reached.set()

@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
-from sfn.publish.policy import Interest, Policy
+from sfn.publish.policy import Policy, TableFilter
 from sfn.words import Dead, Findings, Reason
 from sfn.work.sweep import NAMED
 from tests.unit.sweeping import World
@@ -93,7 +93,7 @@ async def test_many_that_are_withheld_are_one_record_of_bounded_length(world: Wo
 async def test_what_is_excluded_altogether_is_not_even_listed(world: World, exclude: str, *, asked: bool) -> None:
     await world.published(world.create("t", "closed", "inner"))
     world.catalog.close_namespace("closed")
-    policy = Policy("id", interest=Interest(exclude=(exclude,)))
+    policy = Policy("id", table_filter=TableFilter(exclude=(exclude,)))
     with capture_logs() as records:
         await world.swept(policy)
     assert len(warnings(records)) == asked
@@ -103,7 +103,7 @@ async def test_a_published_table_that_is_excluded_is_told_wherever_it_lies(world
     for table in (world.create("t", "closed"), world.create("t", "closed", "inner"), world.create("t", "open")):
         await world.published(table)
     world.catalog.close_namespace("closed")
-    await world.swept(Policy("id", interest=Interest(exclude=("closed.*", "open.**"))))
+    await world.swept(Policy("id", table_filter=TableFilter(exclude=("closed.*", "open.**"))))
     assert world.told == ["closed.t", "open.t"]
 
 

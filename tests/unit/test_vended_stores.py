@@ -9,9 +9,9 @@ import pytest
 from typing_extensions import override
 
 from sfn.errors import DENIED, DeniedNow, NotVended, Permanent, Scope, Transient, Unaccepted
-from sfn.store import PointerStore
+from sfn.store import ObjectStore
 from sfn.store.memory import MemoryStore
-from sfn.store.router import Router
+from sfn.store.router import PrefixRouter
 from sfn.words import Grant, Held, Missing, TableName
 from sfn.work.vended import Vended
 from tests.promises.inboxes import HandClock
@@ -40,14 +40,14 @@ class Shop:
         self.opened: list[tuple[str, str]] = []
         self.files = MemoryStore()
 
-    async def grants(self, table: TableName) -> tuple[Grant, ...] | Missing:
+    async def vended_credentials(self, table: TableName) -> tuple[Grant, ...] | Missing:
         return self.vends.get(table, Missing())
 
-    async def renewed(self, table: TableName, refused: Sequence[Grant]) -> tuple[Grant, ...] | Missing:
+    async def renew_credentials(self, table: TableName, refused: Sequence[Grant]) -> tuple[Grant, ...] | Missing:
         self.vends |= {table: self.renews[table]} if table in self.renews else {}
         return self.vends.get(table, Missing())
 
-    def open(self, grant: Grant, location: str) -> PointerStore:
+    def open(self, grant: Grant, location: str) -> ObjectStore:
         token = grant.config["token"]
         self.opened.append((grant.prefix, token))
         return _Guarded(self, token)
@@ -89,7 +89,7 @@ def own() -> MemoryStore:
 @pytest.fixture
 def vended(shop: Shop, clock: HandClock) -> Vended:
     """Of a service without a store of its own."""
-    return Vended(shop, Router({}), shop.open, clock)
+    return Vended(shop, PrefixRouter({}), shop.open, clock)
 
 
 def grant(prefix: str, token: str, clock: HandClock, *, minutes: float = 60) -> Grant:
@@ -105,7 +105,7 @@ async def test_the_longest_prefix_opens_a_place_and_a_store_is_opened_once(
         grant("s3://lake/x", "x", clock),
     )
     shop.files.files[KEY] = b"1"
-    store = vended.of(TABLE).at(KEY)
+    store = vended.of(TABLE).store_for(KEY)
     for _ in range(2):
         assert await store.read(KEY) == await shop.files.read(KEY)
     assert shop.opened == [(AT, "second")]
@@ -114,7 +114,7 @@ async def test_the_longest_prefix_opens_a_place_and_a_store_is_opened_once(
 async def test_a_prefix_ends_with_a_segment(vended: Vended, shop: Shop, clock: HandClock) -> None:
     shop.vends[TABLE] = (grant("s3://lake/sales/ord", "first", clock),)
     with pytest.raises(Permanent, match="found some for s3://lake/sales/ord;") as refused:
-        await vended.of(TABLE).at(KEY).read(KEY)
+        await vended.of(TABLE).store_for(KEY).read(KEY)
     assert not isinstance(refused.value, NotVended)
     assert shop.opened == []
 
@@ -123,20 +123,20 @@ async def test_what_is_for_wherever_the_table_lies_is_not_for_files_apart_from_i
     shop: Shop, own: MemoryStore, clock: HandClock
 ) -> None:
     shop.vends[TABLE] = (grant("", "first", clock),)
-    vended = Vended(shop, Router({"s3://pointers": own}), shop.open, clock, "s3://pointers/sfn")
+    vended = Vended(shop, PrefixRouter({"s3://pointers": own}), shop.open, clock, "s3://pointers/sfn")
     apart = "s3://pointers/sfn/orders/sales_orders_main.ver"
     own.files[apart] = b"ours"
-    held = await vended.of(TABLE).at(apart).read(apart)
+    held = await vended.of(TABLE).store_for(apart).read(apart)
     assert held is not None
     assert held.body == b"ours"
-    assert await vended.of(TABLE).at(KEY).read(KEY) is None
+    assert await vended.of(TABLE).store_for(KEY).read(KEY) is None
     assert shop.opened == [("", "first")]
 
 
 async def test_what_a_store_refuses_is_asked_for_anew_once(vended: Vended, shop: Shop, clock: HandClock) -> None:
     shop.vends[TABLE] = (grant(AT, "stale", clock),)
     shop.renews[TABLE] = (grant(AT, "second", clock),)
-    assert await vended.of(TABLE).at(KEY).read(KEY) is None
+    assert await vended.of(TABLE).store_for(KEY).read(KEY) is None
     assert shop.opened == [(AT, "stale"), (AT, "second")]
 
 
@@ -147,7 +147,7 @@ async def test_what_is_denied_with_old_credentials_may_be_permitted_with_new_one
     shop.elsewhere = {"first"}
     shop.vends[TABLE] = (grant("", "first", clock),)
     shop.renews[TABLE] = (grant("", "second", clock),)
-    assert await vended.of(TABLE).at(KEY).read(KEY) is None
+    assert await vended.of(TABLE).store_for(KEY).read(KEY) is None
     assert shop.opened == [("", "first"), ("", "second")]
 
 
@@ -157,7 +157,7 @@ async def test_what_is_denied_again_is_denied(vended: Vended, shop: Shop, clock:
     shop.vends[TABLE] = (grant("", "first", clock),)
     shop.renews[TABLE] = (grant("", renewed, clock),)
     with pytest.raises(DENIED, match="AccessDenied"):
-        await vended.of(TABLE).at(KEY).read(KEY)
+        await vended.of(TABLE).store_for(KEY).read(KEY)
 
 
 async def test_a_store_is_opened_for_each_bucket_section_and_table_that_has_no_prefix(
@@ -166,11 +166,11 @@ async def test_a_store_is_opened_for_each_bucket_section_and_table_that_has_no_p
     """Sections may tell different addresses for them, and other tables are given other credentials."""
     shop.vends[TABLE] = (grant("", "first", clock),)
     shop.vends[RENAMED] = (grant("", "second", clock),)
-    vended = Vended(shop, Router({"s3://lake/sales/orders/metadata": own}), shop.open, clock)
+    vended = Vended(shop, PrefixRouter({"s3://lake/sales/orders/metadata": own}), shop.open, clock)
     for _ in range(2):
         for key in (KEY, f"{AT}/version-hint.text", "s3://pond/orders/version-hint.text"):
-            await vended.of(TABLE).at(key).read(key)
-        await vended.of(RENAMED).at(KEY).read(KEY)
+            await vended.of(TABLE).store_for(key).read(key)
+        await vended.of(RENAMED).store_for(KEY).read(KEY)
     assert shop.opened == [("", "first")] * 3 + [("", "second")]
 
 
@@ -181,7 +181,7 @@ async def test_what_is_refused_again_is_the_catalogs_trouble(
     shop.vends[TABLE] = (grant(AT, "stale", clock),)
     shop.renews[TABLE] = (grant(AT, renewed, clock),)
     with pytest.raises(Transient) as trouble:
-        await vended.of(TABLE).at(KEY).read(KEY)
+        await vended.of(TABLE).store_for(KEY).read(KEY)
     assert trouble.value.scope is Scope.CATALOG
     assert "ExpiredToken" in str(trouble.value)
     assert renewed not in str(trouble.value)
@@ -190,7 +190,7 @@ async def test_what_is_refused_again_is_the_catalogs_trouble(
 async def test_a_table_that_moved_is_asked_for_anew(vended: Vended, shop: Shop, clock: HandClock) -> None:
     shop.vends[TABLE] = (grant("s3://lake/elsewhere", "first", clock),)
     shop.renews[TABLE] = (grant(AT, "second", clock),)
-    assert await vended.of(TABLE).at(KEY).read(KEY) is None
+    assert await vended.of(TABLE).store_for(KEY).read(KEY) is None
     assert shop.opened == [(AT, "second")]
 
 
@@ -198,12 +198,12 @@ async def test_a_dropped_tables_files_need_a_store_of_our_own(
     shop: Shop, own: MemoryStore, vended: Vended, clock: HandClock
 ) -> None:
     with pytest.raises(NotVended) as refused:
-        await vended.of(TABLE).at(KEY).read(KEY)
+        await vended.of(TABLE).store_for(KEY).read(KEY)
     assert refused.value.scope is Scope.TABLE
     assert "on_drop" in refused.value.remedy
     assert "[stores.NAME] prefix" in refused.value.remedy
     own.files[KEY] = b"ours"
-    held = await Vended(shop, Router({"s3://lake": own}), shop.open, clock).of(TABLE).at(KEY).read(KEY)
+    held = await Vended(shop, PrefixRouter({"s3://lake": own}), shop.open, clock).of(TABLE).store_for(KEY).read(KEY)
     assert held is not None
     assert held.body == b"ours"
 
@@ -212,20 +212,23 @@ async def test_a_renamed_tables_old_file_is_opened_with_what_its_new_name_was_gi
     vended: Vended, shop: Shop, clock: HandClock
 ) -> None:
     shop.vends[RENAMED] = (grant(AT, "first", clock, minutes=15),)
-    assert await vended.of(RENAMED).at(KEY).read(KEY) is None
-    assert await vended.of(TABLE).at(KEY).read(KEY) is None
+    assert await vended.of(RENAMED).store_for(KEY).read(KEY) is None
+    assert await vended.of(TABLE).store_for(KEY).read(KEY) is None
     clock.turn(15 * 60)
     with pytest.raises(Permanent):
-        await vended.of(TABLE).at(KEY).read(KEY)
+        await vended.of(TABLE).store_for(KEY).read(KEY)
 
 
 async def test_what_is_vended_goes_before_a_store_of_our_own(shop: Shop, own: MemoryStore, clock: HandClock) -> None:
     own.files[KEY] = b"ours"
     shop.vends[TABLE] = (grant(AT, "first", clock),)
-    assert await Vended(shop, Router({"s3://lake": own}), shop.open, clock).of(TABLE).at(KEY).read(KEY) is None
+    assert (
+        await Vended(shop, PrefixRouter({"s3://lake": own}), shop.open, clock).of(TABLE).store_for(KEY).read(KEY)
+        is None
+    )
 
 
 async def test_nothing_of_a_grant_shows(vended: Vended, shop: Shop, clock: HandClock) -> None:
     shop.vends[TABLE] = (grant(AT, "first", clock),)
-    await vended.of(TABLE).at(KEY).read(KEY)
+    await vended.of(TABLE).store_for(KEY).read(KEY)
     assert "first" not in repr([vars(vended), shop.vends])

@@ -102,7 +102,10 @@ def _is_uuid(text: str) -> bool:
 
 def hint(current: str, folder: set[str]) -> str | None:
     """What the service writes, where these files lie beside the current one."""
-    text, rival = hintfile.content(table(f"{METADATA}/{current}")), hintfile.rival(table(f"{METADATA}/{current}"))
+    text, rival = (
+        hintfile.content(table(f"{METADATA}/{current}")),
+        hintfile.shadowing_file(table(f"{METADATA}/{current}")),
+    )
     is_rivalled = rival is not None and rival.removeprefix(f"{METADATA}/") in folder
     return None if text is None or is_rivalled else text.decode()
 
@@ -161,9 +164,9 @@ def test_a_hint_never_leads_a_reader_of_folders_further_astray_than_no_hint(
 @pytest.mark.parametrize("reader", READERS)
 @given(folder=st.sets(names, max_size=8), nonce=st.from_regex(r"[0-9T]{1,24}-[0-9]{1,6}", fullmatch=True))
 def test_a_withdrawn_hint_leads_nowhere(reader: Reader, folder: set[str], nonce: str) -> None:
-    text = hintfile.withdrawn(nonce)
-    assert hintfile.is_withdrawn(text)
-    assert text != hintfile.withdrawn(f"{nonce}0")
+    text = hintfile.cleared_content(nonce)
+    assert hintfile.is_cleared(text)
+    assert text != hintfile.cleared_content(f"{nonce}0")
     assert reader(text.decode(), folder) is None
 
 
@@ -171,13 +174,13 @@ def test_a_withdrawn_hint_leads_nowhere(reader: Reader, folder: set[str], nonce:
 def test_a_hint_that_speaks_is_not_withdrawn(name: str) -> None:
     text = hintfile.content(table(f"{METADATA}/{name}"))
     assert text is not None
-    assert not hintfile.is_withdrawn(text)
-    assert hintfile.is_withdrawn(b"")
+    assert not hintfile.is_cleared(text)
+    assert hintfile.is_cleared(b"")
 
 
 @given(names, names)
 def test_two_files_have_two_hints(name: str, other: str) -> None:
-    assert (hintfile.stem(f"{METADATA}/{name}") == hintfile.stem(f"{METADATA}/{other}")) == (name == other)
+    assert (hintfile.text_for(f"{METADATA}/{name}") == hintfile.text_for(f"{METADATA}/{other}")) == (name == other)
 
 
 @pytest.mark.parametrize(
@@ -213,7 +216,7 @@ def test_two_files_have_two_hints(name: str, other: str) -> None:
     ],
 )
 def test_the_hint_of_a_name(name: str, text: str | None) -> None:
-    assert hintfile.stem(f"{METADATA}/{name}") == text
+    assert hintfile.text_for(f"{METADATA}/{name}") == text
     written = hintfile.content(table(f"{METADATA}/{name}"))
     assert written == (None if text is None else text.encode())
 
@@ -223,7 +226,7 @@ def test_the_hint_of_a_name(name: str, text: str | None) -> None:
     [("v3", {"3"}), ("3", {"3"}), ("v03", {"v03", "03"}), ("a b", {"a b"}), ("00003-a", {"00003-a"}), ("", set())],
 )
 def test_what_an_earlier_version_wrote_for_a_name_is_recognised(stem: str, texts: set[str]) -> None:
-    assert set(hintfile.spellings(f"{METADATA}/{stem}{SUFFIX}")) == texts
+    assert set(hintfile.known_texts(f"{METADATA}/{stem}{SUFFIX}")) == texts
 
 
 @pytest.mark.parametrize(

@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from sfn.catalog.library import LibraryCatalog, LibrarySettings
+from sfn.catalog.library import PyIcebergCatalog, PyIcebergSettings
 from sfn.catalog.rest import RestCatalog, RestSettings
-from sfn.catalog.told import ToldCatalog
+from sfn.catalog.told import EventCatalog
 from sfn.clock import SystemClock
 from sfn.errors import Broken
 from sfn.inbox.terms import Terms as InboxTerms
-from sfn.publish.policy import Interest, OnDrop, Policy
+from sfn.publish.policy import OnDrop, Policy, TableFilter
 from sfn.settings import Misconfigured, Settings
-from sfn.store.router import Router
-from sfn.wiring.assembly import assembled
-from sfn.wiring.sources import adapters, check, library_settings, rest_settings
-from sfn.wiring.terms import inbox_terms, policy, worker_terms
+from sfn.store.router import PrefixRouter
+from sfn.wiring.assembly import build_service
+from sfn.wiring.sources import build_catalogs, check_adapters, pyiceberg_settings, rest_settings
+from sfn.wiring.terms import inbox_config, publish_policy, worker_options
 from sfn.words import CatalogName, Hint
 from sfn.work.retry import RetryPolicy
 from sfn.work.worker import Terms
@@ -88,7 +88,7 @@ async def fixture_opened() -> AsyncGenerator[Open]:
 
 
 def test_a_catalogs_settings_are_its_policy(ground: Ground) -> None:
-    assert policy(ground.load(EVERYTHING), "prod", "id") == Policy(
+    assert publish_policy(ground.load(EVERYTHING), "prod", "id") == Policy(
         catalog_id="id",
         replica_lag=timedelta(seconds=29),
         absence_delay=timedelta(minutes=31),
@@ -97,22 +97,22 @@ def test_a_catalogs_settings_are_its_policy(ground: Ground) -> None:
         min_publish_interval=timedelta(seconds=47),
         on_drop=OnDrop.KEEP,
         version_hint=False,
-        allowed=("s3://lake/tables",),
-        swept=True,
+        allowed_locations=("s3://lake/tables",),
+        is_swept=True,
         sweep_every=timedelta(minutes=23),
-        interest=Interest(("sales.*",), ("sales.tmp_*",)),
+        table_filter=TableFilter(("sales.*",), ("sales.tmp_*",)),
         writer=f"iceberg-sfn {version('iceberg-sfn')}",
     )
 
 
 def test_the_defaults_of_settings_and_policy_are_the_same(ground: Ground) -> None:
-    plain = policy(ground.load(CATALOG), "prod", "id")
+    plain = publish_policy(ground.load(CATALOG), "prod", "id")
     assert replace(plain, writer="iceberg-sfn") == Policy(catalog_id="id")
 
 
 def test_without_sweeps_a_policy_says_so_and_none_comes_by_itself(ground: Ground) -> None:
-    never = policy(ground.load(f'{CATALOG}[sweep]\nevery = "off"'), "prod", "id")
-    assert (never.swept, never.sweep_every > timedelta(days=10_000)) == (False, True)
+    never = publish_policy(ground.load(f'{CATALOG}[sweep]\nevery = "off"'), "prod", "id")
+    assert (never.is_swept, never.sweep_every > timedelta(days=10_000)) == (False, True)
 
 
 SECRETS: tuple[tuple[str, dict[str, str | Path]], ...] = (
@@ -153,17 +153,17 @@ properties = { type = "sql", uri = "sqlite:////lake.db", name = "default" }
 
 
 def test_pyiceberg_is_told_what_its_settings_say(ground: Ground) -> None:
-    told = library_settings("lake", ground.load(PYICEBERG).catalogs["lake"])
+    told = pyiceberg_settings("lake", ground.load(PYICEBERG).catalogs["lake"])
     properties = {"type": "sql", "uri": "sqlite:////lake.db", "name": "default"}
-    assert told == LibrarySettings(name="lake", properties=properties, catalog_id="ours")
+    assert told == PyIcebergSettings(name="lake", properties=properties, catalog_id="ours")
 
 
 async def test_each_type_of_catalog_has_its_adapter(ground: Ground) -> None:
     told = '[catalogs.heard]\ntype = "told"\ncatalog_id = "c"\nallowed_locations = ["/lake"]\n'
     told += '[senders.etl]\nsecrets = { main = "a" }\ncatalog = "heard"\n'
-    both = adapters(ground.load(CATALOG + PYICEBERG + told), SystemClock(), Router({}).part)
+    both = build_catalogs(ground.load(CATALOG + PYICEBERG + told), SystemClock(), PrefixRouter({}).read_range)
     kinds = {name: type(one) for name, one in both.items()}
-    assert kinds == {"prod": RestCatalog, "lake": LibraryCatalog, "heard": ToldCatalog}
+    assert kinds == {"prod": RestCatalog, "lake": PyIcebergCatalog, "heard": EventCatalog}
     for one in both.values():
         await one.close()
 
@@ -171,16 +171,16 @@ async def test_each_type_of_catalog_has_its_adapter(ground: Ground) -> None:
 def test_worker_and_inbox_are_told_theirs(ground: Ground) -> None:
     settings = ground.load(EVERYTHING + '[stores.a]\nprefix = "/mnt/a/"\n[stores.b]\nprefix = "file:/mnt/b"\n')
     retry = RetryPolicy(timedelta(seconds=2), timedelta(seconds=13), timedelta(hours=17), 19)
-    assert worker_terms(settings) == Terms(3, timedelta(seconds=11), timedelta(seconds=7), retry)
+    assert worker_options(settings) == Terms(3, timedelta(seconds=11), timedelta(seconds=7), retry)
     stores = ("file:///mnt/a", "file:///mnt/b")
     told = InboxTerms(timedelta(seconds=11), timedelta(seconds=13), max_drops={"prod": 37}, stores=stores)
-    assert inbox_terms(settings) == told
+    assert inbox_config(settings) == told
 
 
 def test_their_defaults_are_the_same(ground: Ground) -> None:
     settings = ground.load(CATALOG)
-    assert worker_terms(settings) == Terms()
-    assert inbox_terms(settings) == InboxTerms()
+    assert worker_options(settings) == Terms()
+    assert inbox_config(settings) == InboxTerms()
 
 
 def local(ground: Ground, folder: Path, more: str = "") -> Settings:
@@ -193,8 +193,8 @@ def never(_: Broken) -> None:
 
 @pytest.mark.parametrize(("more", "count"), [("", 1), ('[sweep]\nevery = "off"', 0)])
 async def test_a_start_asks_for_a_sweep_of_each_catalog(ground: Ground, tmp_path: Path, more: str, count: int) -> None:
-    async with assembled(local(ground, tmp_path, more), never) as service:
-        assert service.sweeps == (Hint(CatalogName("prod"), sender="start"),) * count
+    async with build_service(local(ground, tmp_path, more), never) as service:
+        assert service.first_sweeps == (Hint(CatalogName("prod"), sender="start"),) * count
         assert service.readiness.reasons == ("starting",)
 
 
@@ -210,7 +210,7 @@ async def test_a_start_asks_for_a_sweep_of_each_catalog(ground: Ground, tmp_path
 )
 def test_a_catalog_that_cannot_be_asked_is_told_by_its_setting(ground: Ground, more: str, said: str) -> None:
     with pytest.raises(Misconfigured) as caught:
-        check(ground.load(CATALOG + more))
+        check_adapters(ground.load(CATALOG + more))
     (problem,) = caught.value.problems
     assert said in problem.found
     assert "s3cret" not in str(caught.value)
@@ -220,7 +220,7 @@ def test_a_catalog_that_cannot_be_asked_is_told_by_its_setting(ground: Ground, m
 def test_all_catalogs_that_cannot_be_asked_are_told_at_once(ground: Ground) -> None:
     both = "token = 'a'\ncredential = 'b'\n"
     with pytest.raises(Misconfigured) as caught:
-        check(
+        check_adapters(
             ground.load(f"{CATALOG}{both}[catalogs.fine]\nuri = 'http://x'\n[catalogs.dev]\nuri = 'http://x'\n{both}")
         )
     assert [problem.where for problem in caught.value.problems] == ["catalogs.prod", "catalogs.dev"]
@@ -230,7 +230,7 @@ def test_a_catalog_that_pyiceberg_cannot_open_is_told_with_the_others(ground: Gr
     text = "[catalogs.old]\ntype = 'pyiceberg'\nproperties = { uri = 'sqlite://' }\n"
     more = PYICEBERG.replace("sqlite:////lake.db", "postgresql+asyncpg://u:s3cret@h")
     with pytest.raises(Misconfigured) as caught:
-        check(ground.load(f"{CATALOG}token = 'a'\ncredential = 'b'\n{text}{more}"))
+        check_adapters(ground.load(f"{CATALOG}token = 'a'\ncredential = 'b'\n{text}{more}"))
     places = ["catalogs.prod", "catalogs.old.properties.uri", "catalogs.lake.properties.uri"]
     assert [problem.where for problem in caught.value.problems] == places
     assert "s3cret" not in str(caught.value)

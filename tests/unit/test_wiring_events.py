@@ -10,7 +10,7 @@ import pytest
 from sfn.admin.operators import Retirement
 from sfn.errors import Rejected
 from sfn.settings import Settings
-from sfn.wiring.events import concern, understood
+from sfn.wiring.events import build_event_filter, decode_undecodable
 from sfn.words import Hint, TableName, Undecodable
 from tests.unit.settings_ground import CATALOG, Ground
 
@@ -48,13 +48,13 @@ def test_what_nobody_can_be_asked_for_is_kept_though_nothing_is_published_of_it(
     settings: Settings, retired: frozenset[str]
 ) -> None:
     hints = [Hint(TableName(catalog, (level,), "t")) for catalog in ("prod", "hive") for level in ("sales", "tmp")]
-    taken = concern(settings, Retirement(retired)).of(hints)
+    taken = build_event_filter(settings, Retirement(retired)).of(hints)
     assert taken == [*(hints[:1] if not retired else []), *hints[2:]]
 
 
 def test_a_catalog_is_of_no_concern_from_when_it_retires_until_that_is_undone(settings: Settings) -> None:
     retirement = Retirement()
-    ours, hint = concern(settings, retirement), Hint(TableName("prod", ("sales",), "t"))
+    ours, hint = build_event_filter(settings, retirement), Hint(TableName("prod", ("sales",), "t"))
     taken = []
     for retirement.names in (frozenset(), frozenset({"prod"}), frozenset()):
         taken.append(ours.of([hint]))
@@ -65,30 +65,30 @@ def test_what_is_decoded_again_is_of_the_same_concern(settings: Settings) -> Non
     content = [
         event(catalog, level, metadata_location=AT) for catalog in ("prod", "hive") for level in ("sales", "tmp")
     ]
-    hints = understood(settings, concern(settings, Retirement()), kept(content))
+    hints = decode_undecodable(settings, build_event_filter(settings, Retirement()), kept(content))
     assert [str(hint.subject) for hint in hints] == ["prod:sales.t", "hive:sales.t", "hive:tmp.t"]
 
 
 def test_what_is_decoded_again_must_say_enough_as_well(settings: Settings) -> None:
     content = [event("hive", metadata_location=AT), event("hive")]
     with pytest.raises(Rejected) as caught:
-        understood(settings, concern(settings, Retirement()), kept(content))
+        decode_undecodable(settings, build_event_filter(settings, Retirement()), kept(content))
     assert (caught.value.status, caught.value.where) == (422, "#/1")
 
 
 def test_a_sender_that_is_not_configured_any_more_is_named_with_those_that_are(settings: Settings) -> None:
     with pytest.raises(Rejected, match="a configured sender: etl, found gone"):
-        understood(settings, concern(settings, Retirement()), kept(event("prod"), "gone"))
+        decode_undecodable(settings, build_event_filter(settings, Retirement()), kept(event("prod"), "gone"))
 
 
 def test_what_was_fetched_is_decoded_again_for_the_catalogs_of_its_source(tmp_path: Path) -> None:
     pull = "[pull.events]\nservers = ['nats://a']\nsubject = 's'\ncatalogs = { theirs = 'prod' }\n"
     for settings in (Ground(tmp_path).load(f"{text}{pull}") for text in (SETTINGS, CATALOG)):
-        ours = concern(settings, Retirement())
-        (hint,) = understood(settings, ours, kept(event("theirs"), "pull.events"))
+        ours = build_event_filter(settings, Retirement())
+        (hint,) = decode_undecodable(settings, ours, kept(event("theirs"), "pull.events"))
         assert hint.subject == TableName("prod", ("sales",), "t")
         with pytest.raises(Rejected, match="expected one of theirs"):
-            understood(settings, ours, kept(event("hive"), "pull.events"))
+            decode_undecodable(settings, ours, kept(event("hive"), "pull.events"))
 
 
 def test_what_was_fetched_from_a_source_that_is_gone_is_nobodys_though_nobody_need_show_who_it_is(
@@ -96,16 +96,16 @@ def test_what_was_fetched_from_a_source_that_is_gone_is_nobodys_though_nobody_ne
 ) -> None:
     settings = Ground(tmp_path).load(CATALOG)
     with pytest.raises(Rejected, match=r"a configured sender: none is, found pull\.old"):
-        understood(settings, concern(settings, Retirement()), kept(event("prod"), "pull.old"))
+        decode_undecodable(settings, build_event_filter(settings, Retirement()), kept(event("prod"), "pull.old"))
 
 
 def test_without_senders_it_may_be_of_any_catalog(tmp_path: Path) -> None:
     settings = Ground(tmp_path).load(CATALOG)
-    (hint,) = understood(settings, concern(settings, Retirement()), kept(event("prod"), "anonymous"))
+    (hint,) = decode_undecodable(settings, build_event_filter(settings, Retirement()), kept(event("prod"), "anonymous"))
     assert hint.subject == TableName("prod", ("sales",), "t")
 
 
 def test_what_is_decoded_again_is_of_the_dialect_that_the_sender_is_pinned_to_now(tmp_path: Path) -> None:
     pinned = Ground(tmp_path).load(SETTINGS.replace("[senders.etl]", '[senders.etl]\ndialect = "glue"'))
     with pytest.raises(Rejected, match="an event in the format glue"):
-        understood(pinned, concern(pinned, Retirement()), kept(event("prod")))
+        decode_undecodable(pinned, build_event_filter(pinned, Retirement()), kept(event("prod")))

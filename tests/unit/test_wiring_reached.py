@@ -15,7 +15,7 @@ from typing_extensions import override
 from sfn.admin.operators import Retirement
 from sfn.errors import Scope, Trouble
 from sfn.inbox.memory import MemoryInbox
-from sfn.wiring.reached import Reached
+from sfn.wiring.reached import LazyCatalogRegistry
 from sfn.words import Known
 from tests.promises.inboxes import TERMS, HandClock, table
 from tests.promises.inboxes import Ground as Rows
@@ -49,7 +49,7 @@ async def fixture_opened() -> AsyncGenerator[Open]:
 async def test_a_catalog_has_a_policy_once_it_was_reached(
     ground: Ground, server: Server, opened: Open, inbox: MemoryInbox
 ) -> None:
-    sources = Reached(ground.load(CATALOG), {"prod": opened(server)}, Retirement(), inbox, inbox)
+    sources = LazyCatalogRegistry(ground.load(CATALOG), {"prod": opened(server)}, Retirement(), inbox, inbox)
     up = server.config
     server.config = complaint("ServiceUnavailableException", 503)
     for _ in range(2):
@@ -79,7 +79,7 @@ class Slow(MemoryInbox):
 
 async def test_all_who_ask_at_once_get_the_same_source(ground: Ground, server: Server, opened: Open) -> None:
     inbox = Slow(TERMS, HandClock())
-    sources = Reached(ground.load(CATALOG), {"prod": opened(server)}, Retirement(), inbox, inbox)
+    sources = LazyCatalogRegistry(ground.load(CATALOG), {"prod": opened(server)}, Retirement(), inbox, inbox)
     found = []
 
     async def ask() -> None:
@@ -97,7 +97,9 @@ async def test_a_configured_identity_needs_no_catalog(
     ground: Ground, server: Server, opened: Open, inbox: MemoryInbox
 ) -> None:
     server.config = reply(b"", 500)
-    sources = Reached(ground.load(CATALOG), {"prod": opened(server, catalog_id="ours")}, Retirement(), inbox, inbox)
+    sources = LazyCatalogRegistry(
+        ground.load(CATALOG), {"prod": opened(server, catalog_id="ours")}, Retirement(), inbox, inbox
+    )
     source = await sources.named("prod")
     assert source is not None
     assert source.policy.catalog_id == "ours"
@@ -111,7 +113,7 @@ async def test_a_catalog_that_became_another_is_told_with_what_helps(
     inbox = MemoryInbox(TERMS, clock)
 
     async def started(catalog_id: str) -> list[EventDict]:
-        sources = Reached(
+        sources = LazyCatalogRegistry(
             ground.load(CATALOG), {"prod": opened(server, catalog_id=catalog_id)}, Retirement(), inbox, inbox
         )
         with capture_logs() as records:
@@ -133,16 +135,16 @@ async def test_a_catalog_that_retires_gets_no_files_from_then_on(
     ground: Ground, server: Server, opened: Open, inbox: MemoryInbox
 ) -> None:
     retirement = Retirement()
-    sources = Reached(ground.load(CATALOG), {"prod": opened(server)}, retirement, inbox, inbox)
+    sources = LazyCatalogRegistry(ground.load(CATALOG), {"prod": opened(server)}, retirement, inbox, inbox)
     retired = []
     for retirement.names in (frozenset(), frozenset({"prod"}), frozenset({"other"})):
         source = await sources.named("prod")
         assert source is not None
-        retired.append(source.policy.retired)
+        retired.append(source.policy.is_retired)
     assert retired == [False, True, False]
     assert [sources.retired(name) for name in ("prod", "other")] == [False, True]
-    assert set(sources.identities()) == {"prod"}
+    assert set(sources.catalog_ids()) == {"prod"}
 
 
 async def test_another_name_is_no_catalog(ground: Ground, inbox: MemoryInbox) -> None:
-    assert await Reached(ground.load(CATALOG), {}, Retirement(), inbox, inbox).named("prod") is None
+    assert await LazyCatalogRegistry(ground.load(CATALOG), {}, Retirement(), inbox, inbox).named("prod") is None

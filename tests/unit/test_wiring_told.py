@@ -10,11 +10,11 @@ import pytest
 from sfn.admin.operators import Retirement
 from sfn.errors import Broken
 from sfn.inbox.memory import MemoryInbox
-from sfn.wiring.assembly import assembled
-from sfn.wiring.metering import bounds
-from sfn.wiring.reached import Reached
-from sfn.wiring.sources import check
-from sfn.wiring.terms import inbox_terms, policy
+from sfn.wiring.assembly import build_service
+from sfn.wiring.metering import metric_bounds
+from sfn.wiring.reached import LazyCatalogRegistry
+from sfn.wiring.sources import check_adapters
+from sfn.wiring.terms import inbox_config, publish_policy
 from sfn.words import CatalogName, Hint
 from tests.promises.inboxes import TERMS, HandClock
 from tests.promises.told_world import ToldWorld
@@ -39,36 +39,36 @@ def fixture_ground(tmp_path: Path) -> Ground:
 
 def test_its_policy_says_that_nobody_walks_it(ground: Ground) -> None:
     settings = ground.load(BOTH)
-    told, asked = policy(settings, "hive", "hive-prod"), policy(settings, "prod", "id")
-    assert (told.told, told.swept, told.sweep_every > timedelta(days=10_000)) == (True, False, True)
-    assert (asked.told, asked.swept) == (False, True)
-    assert told.allowed == ("s3://lake",)
+    told, asked = publish_policy(settings, "hive", "hive-prod"), publish_policy(settings, "prod", "id")
+    assert (told.event_only, told.is_swept, told.sweep_every > timedelta(days=10_000)) == (True, False, True)
+    assert (asked.event_only, asked.is_swept) == (False, True)
+    assert told.allowed_locations == ("s3://lake",)
 
 
 def test_only_what_is_swept_of_our_own_accord_has_an_interval(ground: Ground) -> None:
-    assert bounds(ground.load(BOTH)).swept == {"prod": 900.0}
-    assert bounds(ground.load(f'{BOTH}[sweep]\nevery = "off"')).swept == {}
+    assert metric_bounds(ground.load(BOTH)).swept == {"prod": 900.0}
+    assert metric_bounds(ground.load(f'{BOTH}[sweep]\nevery = "off"')).swept == {}
 
 
 def test_the_inbox_is_told_to_keep_what_is_told_of_it(ground: Ground) -> None:
-    assert inbox_terms(ground.load(BOTH)).told == {"hive"}
+    assert inbox_config(ground.load(BOTH)).told == {"hive"}
 
 
 def test_nothing_is_missing_that_only_asking_needs(ground: Ground) -> None:
-    check(ground.load(BOTH))
+    check_adapters(ground.load(BOTH))
 
 
 async def test_a_start_asks_for_no_sweep_of_it(ground: Ground, tmp_path: Path) -> None:
     def never(_: Broken) -> None:
         raise AssertionError
 
-    async with assembled(ground.load(f'[inbox]\nurl = "sqlite:///{tmp_path}/inbox.db"\n{BOTH}'), never) as service:
-        assert service.sweeps == (Hint(CatalogName("prod"), sender="start"),)
+    async with build_service(ground.load(f'[inbox]\nurl = "sqlite:///{tmp_path}/inbox.db"\n{BOTH}'), never) as service:
+        assert service.first_sweeps == (Hint(CatalogName("prod"), sender="start"),)
 
 
 async def test_it_is_who_its_settings_say(ground: Ground) -> None:
     inbox = MemoryInbox(TERMS, HandClock())
-    sources = Reached(ground.load(BOTH), {"hive": ToldWorld("n").adapter}, Retirement(), inbox, inbox)
+    sources = LazyCatalogRegistry(ground.load(BOTH), {"hive": ToldWorld("n").adapter}, Retirement(), inbox, inbox)
     source = await sources.named("hive")
     assert source is not None
-    assert (source.policy.catalog_id, source.policy.told) == ("ours", True)
+    assert (source.policy.catalog_id, source.policy.event_only) == ("ours", True)

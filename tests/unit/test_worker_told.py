@@ -14,7 +14,7 @@ PROD = CatalogName("prod")
 async def test_a_sweep_that_somebody_asked_for_settles_without_trouble_and_calms_no_brake() -> None:
     desk = Desk()
     assert desk.source is not None
-    desk.source = Source(desk.source.catalog, replace(desk.source.policy, told=True))
+    desk.source = Source(desk.source.catalog, replace(desk.source.policy, event_only=True))
     (outcome,) = await desk.hear(PROD)
     assert isinstance(outcome, Done)
     assert outcome.forget

@@ -12,9 +12,9 @@ from typing_extensions import override
 
 from sfn.errors import DeniedHere, NamedOtherwise, Permanent, Scope, Transient
 from sfn.inbox.letters import Wanted
-from sfn.publish.policy import Interest
-from sfn.store import Moved
-from sfn.store.denials import DENIED_BY, SETTLED, Denials
+from sfn.publish.policy import TableFilter
+from sfn.store import PreconditionFailed
+from sfn.store.denials import ERROR_BY_REACH, PROPAGATION_SECONDS, PermissionTracker
 from sfn.store.memory import MemoryStore
 from sfn.words import (
     CatalogName,
@@ -91,7 +91,7 @@ async def test_no_wish_holds_up_a_sweep_for_longer_than_five_minutes(wish: float
     made = desk()
     trouble = busy(Scope.TABLE, wish)()
     assert isinstance(trouble, Transient)
-    made.catalog.trouble = trouble
+    made.catalog.error = trouble
     outcome = the_only(await made.hear(CatalogName("prod")))
     assert isinstance(outcome, Retry)
     assert outcome.at <= made.clock.now() + LONGEST_WISH
@@ -116,7 +116,7 @@ async def test_trouble_that_nobody_can_tell_is_an_outcome_too() -> None:
 async def test_a_name_that_the_catalogs_paths_can_not_say_has_the_other_name_looked_at_and_no_dead_letter() -> None:
     made = Desk()
     other = TableName("prod", ("a", "b"), "t")
-    made.catalog.trouble = NamedOtherwise("there", expected="a name", found="another", instead=("a", "b"))
+    made.catalog.error = NamedOtherwise("there", expected="a name", found="another", instead=("a", "b"))
     await made.inbox.put([Hint(GUESS, guessed=True)])
     outcome = the_only(await made.work())
     assert isinstance(outcome, Done)
@@ -141,9 +141,9 @@ async def test_a_name_without_exactly_one_other_reading_or_from_an_event_is_a_de
     """An acknowledged event does not end without a trace."""
     made = Desk()
     assert made.source is not None
-    interest = Interest(exclude=("a.b.*",)) if excluded else Interest()
-    made.source = replace(made.source, policy=replace(made.source.policy, interest=interest))
-    made.catalog.trouble = NamedOtherwise("there", expected="a name", found="another", instead=instead)
+    interest = TableFilter(exclude=("a.b.*",)) if excluded else TableFilter()
+    made.source = replace(made.source, policy=replace(made.source.policy, table_filter=interest))
+    made.catalog.error = NamedOtherwise("there", expected="a name", found="another", instead=instead)
     await made.inbox.put(hints)
     outcome = the_only(await made.work())
     assert isinstance(outcome, Dead)
@@ -155,7 +155,7 @@ async def test_one_that_has_a_file_of_ours_is_refused() -> None:
     """Its file would say for ever what it says now: an operator has to know."""
     made = desk()
     await made.hear()
-    made.catalog.trouble = NamedOtherwise("there", expected="a name", found="another", instead=("a", "b"))
+    made.catalog.error = NamedOtherwise("there", expected="a name", found="another", instead=("a", "b"))
     outcome = the_only(await made.hear())
     assert isinstance(outcome, Dead)
     assert outcome.reason is Reason.PERMANENT
@@ -255,7 +255,7 @@ class Hungry(MemoryStore):
     place = "nowhere"
 
     @override
-    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
+    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed:
         if key.startswith(self.place):
             raise MemoryError
         return await super().write(key, body, replacing)
@@ -314,15 +314,15 @@ class Guarded(MemoryStore):
     def __init__(self, seconds: Callable[[], float]) -> None:
         super().__init__()
         self.denied: tuple[str, ...] = ()
-        self._denials = Denials(seconds)
+        self._denials = PermissionTracker(seconds)
 
     @override
-    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
+    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed:
         if key.startswith(self.denied):
-            answers = [not witness.startswith(self.denied) for witness in self._denials.denied("write", key)]
-            kind, scope = DENIED_BY[self._denials.reach("write", key, elsewhere=any(answers) if answers else None)]
+            answers = [not witness.startswith(self.denied) for witness in self._denials.note_denied("write", key)]
+            kind, scope = ERROR_BY_REACH[self._denials.judge("write", key, elsewhere=any(answers) if answers else None)]
             raise kind(key, scope=scope, expected="permission to write here", found="a policy")
-        self._denials.permitted("write", key)
+        self._denials.note_permitted("write", key)
         return await super().write(key, body, replacing)
 
 
@@ -351,8 +351,10 @@ async def test_a_store_that_denies_everything_for_a_while_gives_no_table_up() ->
     for table in (TABLE, OTHER):
         made.catalog.commit(table)
     await made.inbox.put([Hint(TABLE), Hint(OTHER)])
-    assert set(await outcomes_for(made, 10 * SETTLED)) == {"released"}
-    assert (await made.inbox.figures()).oldest_due["prod"] < made.clock.now() - timedelta(seconds=9 * SETTLED)
+    assert set(await outcomes_for(made, 10 * PROPAGATION_SECONDS)) == {"released"}
+    assert (await made.inbox.figures()).oldest_due["prod"] < made.clock.now() - timedelta(
+        seconds=9 * PROPAGATION_SECONDS
+    )
     store.denied = ()
     assert await outcomes_for(made, 5) == ["done", "done"]
     assert await made.inbox.find(Wanted(status=None), 0, 9) == []
@@ -365,7 +367,7 @@ async def test_a_table_that_alone_is_denied_becomes_a_dead_letter_and_stops_no_o
     await made.inbox.put([Hint(TABLE)])
     found = list[str]()
     for _ in range(10):
-        found += await outcomes_for(made, SETTLED / 2)
+        found += await outcomes_for(made, PROPAGATION_SECONDS / 2)
         made.catalog.commit(OTHER)
         assert isinstance(the_only(await made.hear(OTHER)), Done)
     assert made.worker.breakers() == []
@@ -381,7 +383,7 @@ async def test_a_table_that_alone_is_denied_becomes_a_dead_letter_and_stops_no_o
 
 async def test_a_catalogs_pauses_grow_as_a_tables_do() -> None:
     made = desk(Terms(retry=RetryPolicy(base=timedelta(seconds=2), cap=timedelta(seconds=13), max_attempts=2)))
-    made.catalog.trouble = Transient("there", scope=Scope.TABLE, expected="an answer", found="none")
+    made.catalog.error = Transient("there", scope=Scope.TABLE, expected="an answer", found="none")
     outcome = the_only(await made.hear(CatalogName("prod")))
     for pause in (1.5, 3, 6, 9.75, 9.75):
         assert isinstance(outcome, Retry)
@@ -393,7 +395,7 @@ async def test_a_catalogs_pauses_grow_as_a_tables_do() -> None:
 @pytest.mark.parametrize("base", [timedelta(days=1), timedelta(days=900_000_000)])
 async def test_no_base_is_too_long_for_a_catalog(base: timedelta) -> None:
     made = desk(Terms(retry=RetryPolicy(base=base)))
-    made.catalog.trouble = Transient("there", scope=Scope.TABLE, expected="an answer", found="none")
+    made.catalog.error = Transient("there", scope=Scope.TABLE, expected="an answer", found="none")
     outcome = the_only(await made.hear(CatalogName("prod")))
     for _ in range(40):
         assert isinstance(outcome, Retry)

@@ -15,7 +15,7 @@ from sfn.inbox import Claimed
 from sfn.inbox.letters import Letter
 from sfn.inbox.memory import MemoryInbox
 from sfn.inbox.terms import Terms as InboxTerms
-from sfn.store.router import Router
+from sfn.store.router import PrefixRouter
 from sfn.words import Claim, Done, Hint, Outcome, Slots, TableName
 from sfn.work.lanes import FIRST
 from sfn.work.sources import Source
@@ -116,7 +116,7 @@ async def test_after_an_outage_every_row_is_looked_at(share: float, concurrency:
     worker = Worker(
         Inbox(inbox, inbox, inbox, inbox),
         Outage(),
-        Router({}),
+        PrefixRouter({}),
         clock=clock,
         chance=clock,
         journal=journal,

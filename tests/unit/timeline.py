@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from sfn.pointer.naming import ORDINAL, Whose, commit_of
-from sfn.pointer.site import Site
+from sfn.pointer.naming import ORDINAL, FileOwner, commit_ordinal
+from sfn.pointer.site import FileLayout
 from sfn.publish.policy import Policy
 from sfn.words import Table
 from tests.unit.publishing import AT, LAG, A, Line
 
-SITE = Site(AT, ORDINAL)
-HEAD = SITE.keys(Whose(A.namespace, A.name))[0]
+SITE = FileLayout(AT, ORDINAL)
+HEAD = SITE.keys(FileOwner(A.namespace, A.name))[0]
 
 
 class Timeline(Line):
@@ -20,7 +20,7 @@ class Timeline(Line):
 
     def __init__(self, **more: Any) -> None:  # noqa: ANN401 - any setting
         usual: dict[str, Any] = {"replica_lag": LAG, "keep_for": LAG}
-        super().__init__(Policy("c1", swept=False, naming=ORDINAL, **usual | more))
+        super().__init__(Policy("c1", is_swept=False, naming=ORDINAL, **usual | more))
 
     def commit(self, times: int = 1) -> Table:
         """So many commits; the first creates the table."""
@@ -44,7 +44,7 @@ class Timeline(Line):
     @property
     def commits(self) -> list[dict[str, Any]]:
         """The documents of commits, the oldest first; each at the place that its Ordinal names."""
-        keys = sorted(key for key in self.store.files if commit_of(key) is not None)
+        keys = sorted(key for key in self.store.files if commit_ordinal(key) is not None)
         found = [self.read(key) for key in keys]
         assert keys == [f"{SITE.folder}n_a_{body['Ordinal']}.ver" for body in found]
         return found

@@ -9,7 +9,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from sfn.catalog.told import ToldCatalog
+from sfn.catalog.told import EventCatalog
 from sfn.inbox.memory import MemoryInbox
 from sfn.publish.learning import Ports
 from sfn.publish.policy import Policy
@@ -43,10 +43,10 @@ class ToldLine(Line):
     """
 
     def __init__(self, policy: Policy | None = None, **terms: Any) -> None:  # noqa: ANN401 - those of `Terms`
-        told = policy or Policy("c1", replica_lag=LAG, allowed=(ALLOWED,))
-        super().__init__(replace(told, swept=False, told=True))
+        told = policy or Policy("c1", replica_lag=LAG, allowed_locations=(ALLOWED,))
+        super().__init__(replace(told, is_swept=False, event_only=True))
         self.inbox = MemoryInbox(replace(TERMS, told=frozenset({"prod"}), **terms), self.clock)
-        self.told = ToldCatalog("prod", "c1", self.store.part, (ALLOWED,))
+        self.told = EventCatalog("prod", "c1", self.store.read_range, (ALLOWED,))
 
     def lay(self, table: Table) -> Table:
         """Write a table's metadata file."""

@@ -14,7 +14,7 @@ from sfn.inbox import Claimed
 from sfn.inbox.letters import Letter
 from sfn.inbox.memory import MemoryInbox
 from sfn.publish.policy import Policy
-from sfn.store import PointerStore
+from sfn.store import ObjectStore
 from sfn.store.memory import MemoryStore
 from sfn.telemetry.metrics import Metrics
 from sfn.words import Accepted, Claim, Hint, Note, Outcome, Slots, Subject, TableName
@@ -113,10 +113,10 @@ class Desk:
         self.metrics = Metrics(version="1.2.3", catalogs=["prod", "dev"], dialects=["own"])
         self.inbox = inbox or WatchedInbox(self.clock)
         self.catalog = MemoryCatalog("prod")
-        self.store: PointerStore = MemoryStore()
+        self.store: ObjectStore = MemoryStore()
         self.catalog.create_namespace(*TABLE.namespace)
         now = timedelta(0)
-        policy = Policy("c1", replica_lag=now, refresh_after=REFRESH, min_publish_interval=now, swept=False)
+        policy = Policy("c1", replica_lag=now, refresh_after=REFRESH, min_publish_interval=now, is_swept=False)
         self.source: Source | None = Source(self.catalog, policy)
         self.has_retired = False
         self.trouble: Callable[[], Exception] | None = None
@@ -136,7 +136,7 @@ class Desk:
     def retired(self, catalog: str) -> bool:
         return self.has_retired
 
-    def at(self, location: str) -> PointerStore:
+    def store_for(self, location: str) -> ObjectStore:
         if self.trouble is not None:
             raise self.trouble()
         return self.store

@@ -17,7 +17,7 @@ from sfn.errors import nearest
 from sfn.inbox import Brake, Intake, Roster
 from sfn.inbox.desk import Custody, DeadLetters, Desk
 from sfn.inbox.letters import Order
-from sfn.publish.policy import Interest
+from sfn.publish.policy import TableFilter
 from sfn.words import Hint, TableName, Undecodable
 from sfn.work.lanes import BreakerState
 from sfn.work.report import SweepReport
@@ -53,7 +53,7 @@ class Followed:
 
     type: str
     swept: bool = True
-    interest: Interest = Interest()
+    interest: TableFilter = TableFilter()
 
 
 @dataclass(slots=True)

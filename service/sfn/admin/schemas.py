@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from sfn.inbox.letters import Status as LetterStatus
-from sfn.pointer.site import location_of
+from sfn.pointer.site import layout_location
 from sfn.words import Reason, Subject, TableName
 from sfn.words.table import spelled
 
@@ -463,7 +463,7 @@ class Table(Answer):
                     renamed_to=wish.renamed_to.identifier if wish.renamed_to is not None else None,
                     news=standing.news,
                 ),
-                "locations": sorted({location_of(site) for site in standing.locations}),
+                "locations": sorted({layout_location(site) for site in standing.locations}),
                 "refresh_at": story.refresh_at,
                 "last": said and Last(outcome=said.outcome, why=said.why, at=said.at),
                 "last_event": event and LastEvent.of(event),

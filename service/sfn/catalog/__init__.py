@@ -8,30 +8,30 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 from sfn.words import Answer, Grant, Missing, TableName, Told
 
-Skip: TypeAlias = Callable[[tuple[str, ...]], bool]
+SkipNamespace: TypeAlias = Callable[[tuple[str, ...]], bool]
 """Whether a namespace, and all that lies below it, is left out."""
 
 
 @dataclass(frozen=True, slots=True)
-class Withheld:
+class UnlistedNamespace:
     """What a catalog does not let us see: whether a table of that namespace exists, or of one below it, is not known.
 
     Attributes:
         namespace: its levels, outermost first; none for the whole catalog.
-        why: what happened, for a person.
+        reason: what happened, for a person.
         remedy: the setting that is wrong, and what to set it to; empty where a permission is missing.
         is_failure: the catalog failed to list the namespace, which may pass; else our principal may not list it.
     """
 
     namespace: tuple[str, ...]
-    why: str
+    reason: str
     remedy: str = ""
     is_failure: bool = False
 
     @property
-    def said(self) -> str:
+    def message(self) -> str:
         """All of it in one line."""
-        return f"{self.why}; {self.remedy}" if self.remedy else self.why
+        return f"{self.reason}; {self.remedy}" if self.remedy else self.reason
 
 
 class Catalog(Protocol):
@@ -41,21 +41,22 @@ class Catalog(Protocol):
     refused connections, 401, 403, 429, 5xx, a body that is no JSON, a 404 that is not in Iceberg's error shape.
     """
 
-    async def load(self, table: TableName, known: str | None, told: Told | None = None) -> Answer:
+    async def load(self, table: TableName, known_etag: str | None, history: Told | None = None) -> Answer:
         """What the catalog says about a table now.
 
         Args:
             table: whose metadata.
-            known: entity tag of an answer that the caller still has; `NotModified` is returned only where it was given.
-            told: all that was told of the table, for a catalog that has no other source; every other passes over it.
+            known_etag: entity tag of an answer that the caller still has; `NotModified` is returned only where it
+                was given.
+            history: all that was told of the table, for a catalog that has no other source; every other passes over it.
         """
         ...
 
-    async def listed(self, table: TableName) -> bool:
+    async def is_listed(self, table: TableName) -> bool:
         """Whether a complete listing of the table's namespace names it; a missing namespace lists nothing."""
         ...
 
-    def tables(self, skip: Skip | None = None) -> AsyncGenerator[TableName | Withheld]:
+    def tables(self, skip: SkipNamespace | None = None) -> AsyncGenerator[TableName | UnlistedNamespace]:
         """Every table of every namespace, pages followed, and once each namespace that is withheld.
 
         No trouble is raised for one namespace that may not be listed, or cannot be: all others are walked.
@@ -72,7 +73,7 @@ class Catalog(Protocol):
 
 
 @runtime_checkable
-class Divided(Protocol):
+class NamespaceLister(Protocol):
     """A catalog whose listing can be shared out, namespace by namespace. Both verbs raise trouble as `Catalog.tables`,
     and `Permanent` with scope table for a namespace that may not be looked into; one that is missing lists nothing.
     """
@@ -81,19 +82,19 @@ class Divided(Protocol):
         """Those right below another, or the outermost; some catalogs name all of them at once, and more than once."""
         ...
 
-    def within(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableName]:
+    def tables_in(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableName]:
         """The tables of one."""
         ...
 
 
 @runtime_checkable
-class Vendor(Protocol):
+class CredentialVendor(Protocol):
     """A catalog that gives credentials for its tables' stores. What they open is the table's and nobody else's.
 
     Both verbs raise trouble as `Catalog.load`. What they give is kept in memory alone, and shows in no message.
     """
 
-    async def grants(self, table: TableName) -> tuple[Grant, ...] | Missing:
+    async def vended_credentials(self, table: TableName) -> tuple[Grant, ...] | Missing:
         """What opens the place of a table now.
 
         Given from memory while it is good, which ends a little before the grants do. A grant that has not ended is
@@ -105,12 +106,12 @@ class Vendor(Protocol):
         """
         ...
 
-    async def renewed(self, table: TableName, refused: Sequence[Grant]) -> tuple[Grant, ...] | Missing:
+    async def renew_credentials(self, table: TableName, rejected: Sequence[Grant]) -> tuple[Grant, ...] | Missing:
         """What opens it after a store refused some, or where none of them is for the place that the table has now.
 
         Args:
             table: whose.
-            refused: as they were given: all of them.
+            rejected: as they were given: all of them.
 
         Returns:
             As of `grants`, but never by memory where that is of these. Where they are the same again there is nothing
@@ -120,10 +121,10 @@ class Vendor(Protocol):
 
 
 @runtime_checkable
-class Advertiser(Protocol):
+class ConfigAdvertiser(Protocol):
     """A catalog that tells its clients how to go on, ourselves among them."""
 
-    async def advertised(self) -> Mapping[str, str]:
+    async def advertised_config(self) -> Mapping[str, str]:
         """What it tells them, by the keys of Iceberg's REST specification ("getConfig"); what it insists on wins.
 
         Raises:
@@ -131,7 +132,7 @@ class Advertiser(Protocol):
         """
         ...
 
-    async def advertised_coding(self) -> str:
+    async def advertised_encoding(self) -> str:
         """What that came encoded with (`Content-Encoding`), although it was asked for as it is; "" for nothing.
 
         Raises:
@@ -140,4 +141,4 @@ class Advertiser(Protocol):
         ...
 
 
-__all__ = ["Advertiser", "Catalog", "Divided", "Skip", "Vendor", "Withheld"]
+__all__ = ["Catalog", "ConfigAdvertiser", "CredentialVendor", "NamespaceLister", "SkipNamespace", "UnlistedNamespace"]

@@ -18,14 +18,14 @@ from typing import Final, TypeAlias
 import msgspec
 from anyio import lowlevel
 
-Wanted: TypeAlias = Mapping[str, "Wanted | None"]
+WantedMembers: TypeAlias = Mapping[str, "WantedMembers | None"]
 """An object's members that are needed, by name: of an object only these of its own, or whole where it says None."""
 
-_STEP: Final = 2**16
+_STEP_BYTES: Final = 2**16
 """Bytes that are looked at without a pause, in at most a millisecond where they are what catalogs send."""
 _FIRST_PIECE: Final = 2**8
 """Bytes of an array or object that are looked at first: most of those beside the large ones are as small."""
-_ROUNDS: Final = 8
+_BRACKET_ROUNDS: Final = 8
 
 _SPACE: Final = re.compile(rb"[ \t\n\r]*+")
 _SCALAR: Final = re.compile(rb"[-+.0-9A-Za-z]*+")
@@ -44,30 +44,30 @@ _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"{}[]"))
 _AS_BRACES: Final = bytes.maketrans(b"[]", b"{}")
 
 
-async def excerpt(begun: bytes | bytearray, parts: AsyncIterator[bytes], wanted: Wanted) -> bytearray:
+async def extract(start: bytes | bytearray, parts: AsyncIterator[bytes], wanted: WantedMembers) -> bytearray:
     """The same document with the wanted members alone; nothing, which no decoder takes, where it is no whole object.
 
     Of what is left out it is only found where it ends: errors in there may pass.
 
     Args:
-        begun: what there is of the document.
+        start: what there is of the document.
         parts: the rest of it, in order, none empty; not read on where it is no JSON.
         wanted: members of the outermost object.
     """
-    scan = _Scan(begun, parts)
+    scanner = _JsonScanner(start, parts)
     try:
-        await scan.document(wanted)
-    except _Malformed:
+        await scanner.document(wanted)
+    except _IncompleteJson:
         return bytearray()
-    return scan.kept
+    return scanner.output
 
 
-class _Malformed(Exception):
+class _IncompleteJson(Exception):
     """It is no whole JSON document."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Within:
+class _OpenContainer:
     """How far into an array or object.
 
     Attributes:
@@ -80,7 +80,7 @@ class _Within:
     is_text: bool = False
     is_escaped: bool = False
 
-    def after(self, piece: bytes) -> _Within | None:
+    def after(self, piece: bytes) -> _OpenContainer | None:
         """Behind one more piece, not empty; None where it is over within that piece."""
         piece = piece[self.is_escaped :]
         is_escaped = False
@@ -90,50 +90,50 @@ class _Within:
             piece = piece.replace(b'\\"', b"")
         texts = piece.split(b'"')
         signs = b"".join(texts[self.is_text :: 2]).translate(_AS_BRACES, _NO_BRACKETS)
-        for _ in range(_ROUNDS):
+        for _ in range(_BRACKET_ROUNDS):
             # What is opened and closed again goes no deeper: hardly anything is left to be counted one by one.
             signs = signs.replace(b"{}", b"")
         depths = list(accumulate((1 if sign == ord("{") else -1 for sign in signs), initial=self.depth))
         if min(depths) <= 0:
             return None
-        return _Within(depths[-1], self.is_text ^ (len(texts) % 2 == 0), is_escaped)
+        return _OpenContainer(depths[-1], self.is_text ^ (len(texts) % 2 == 0), is_escaped)
 
 
-class _Scan:
+class _JsonScanner:
     """Goes through a document once.
 
     Attributes:
-        kept: the excerpt so far.
+        output: the excerpt so far.
     """
 
     def __init__(self, begun: bytes | bytearray, parts: AsyncIterator[bytes]) -> None:
-        self.kept = bytearray()
-        self._arrived, self._looked_at, self._parts = begun, 0, parts
+        self.output = bytearray()
+        self._arrived, self._consumed, self._parts = begun, 0, parts
         self._part, self._at = b"", 0
 
-    async def document(self, wanted: Wanted) -> None:
+    async def document(self, wanted: WantedMembers) -> None:
         """Keep what is wanted of the outermost object; raises _Malformed."""
         await self._object(wanted)
         if await self._sign():
-            raise _Malformed
+            raise _IncompleteJson
 
-    async def _object(self, wanted: Wanted) -> None:
+    async def _object(self, wanted: WantedMembers) -> None:
         sign = await self._pass(b"{")
-        self.kept += b"{"
-        begins = len(self.kept)
+        self.output += b"{"
+        begins = len(self.output)
         if await self._sign() == b"}":
             sign = await self._pass(b"}")
         while sign != b"}":
             self._skip_members(wanted)
-            await self._member(wanted, b"," if len(self.kept) > begins else b"")
+            await self._member(wanted, b"," if len(self.output) > begins else b"")
             sign = await self._pass(b",", b"}")
-        self.kept += b"}"
+        self.output += b"}"
 
-    def _skip_members(self, wanted: Wanted) -> None:
+    def _skip_members(self, wanted: WantedMembers) -> None:
         while (member := _MEMBER.match(self._part, self._at)) is not None and _decoded(member[1]) not in wanted:
             self._at = member.end()
 
-    async def _member(self, wanted: Wanted, separator: bytes) -> None:
+    async def _member(self, wanted: WantedMembers, separator: bytes) -> None:
         key = bytearray()
         await self._string(key)
         await self._pass(b":")
@@ -141,12 +141,12 @@ class _Scan:
         if name not in wanted:
             await self._value(None)
             return
-        self.kept += separator + key + b":"
+        self.output += separator + key + b":"
         inner = wanted[name]
         if inner is not None and await self._sign() == b"{":
             await self._object(inner)
         else:
-            await self._value(self.kept)
+            await self._value(self.output)
 
     async def _value(self, sink: bytearray | None) -> None:
         match await self._sign():
@@ -165,18 +165,18 @@ class _Scan:
 
     async def _container(self, sink: bytearray | None) -> None:
         await self._pass(b"{", b"[", sink=sink)
-        within, size, is_near = _Within(), _FIRST_PIECE, False
+        within, size, is_near = _OpenContainer(), _FIRST_PIECE, False
         while True:
             piece = self._part[self._at : self._at + size]
             if not piece:
                 if not await self._more():
-                    raise _Malformed
+                    raise _IncompleteJson
                 continue
             after = within.after(piece)
             if after is not None:
                 within = after
                 self._to(self._at + len(piece), sink)
-                size = size if is_near else min(2 * size, _STEP)
+                size = size if is_near else min(2 * size, _STEP_BYTES)
             elif len(piece) > 1:
                 size, is_near = len(piece) // 2, True
             else:
@@ -192,7 +192,7 @@ class _Scan:
         """The next byte that is no white space; raises _Malformed where it is none of these."""
         sign = await self._sign()
         if sign not in signs:
-            raise _Malformed
+            raise _IncompleteJson
         self._to(self._at + 1, sink)
         return sign
 
@@ -213,10 +213,10 @@ class _Scan:
     async def _more(self) -> bool:
         """Whether there is any: the next step of what has arrived, or of what arrives next."""
         await lowlevel.checkpoint()
-        if self._looked_at >= len(self._arrived):
-            self._arrived, self._looked_at = await anext(self._parts, b""), 0
-        more = self._arrived[self._looked_at : self._looked_at + _STEP]
-        self._looked_at += len(more)
+        if self._consumed >= len(self._arrived):
+            self._arrived, self._consumed = await anext(self._parts, b""), 0
+        more = self._arrived[self._consumed : self._consumed + _STEP_BYTES]
+        self._consumed += len(more)
         self._part, self._at = self._part[self._at :] + more, 0
         return bool(more)
 
@@ -225,4 +225,4 @@ def _decoded(key: bytes | bytearray) -> str:
     try:
         return msgspec.json.decode(key, type=str)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise _Malformed from None
+        raise _IncompleteJson from None

@@ -13,19 +13,20 @@ from sfn.errors import Permanent, Scope, Trouble
 Levels: TypeAlias = tuple[str, ...]
 """A namespace: its levels, outermost first; none for what all others lie in."""
 
-IN_A_ROW: Final = 8
+MAX_CONSECUTIVE_FAILURES: Final = 8
 """Namespaces that fail one after the other before others are asked about to find out whether the catalog is down."""
-PROBES: Final = 8
+MAX_PROBES: Final = 8
 """Other namespaces that are asked about to find that out, where none has answered yet."""
-SLOW: Final = 5.0
+SLOW_SECONDS: Final = 5.0
 """Seconds: a listing that takes longer to fail counts as several that fail."""
-SLOW_COUNTS: Final = 4
-SLOW_ALTOGETHER: Final = 180.0
-"""Seconds that slow failures of one walk may take. After that the walk waits no longer than `TIGHT` for each page."""
-TIGHT: Final = 10.0
+SLOW_WEIGHT: Final = 4
+MAX_SLOW_SECONDS: Final = 180.0
+"""Seconds that slow failures of one walk may take. After that the walk waits no longer than `REDUCED_TIMEOUT` for
+each page."""
+REDUCED_TIMEOUT: Final = 10.0
 
 
-class Health:
+class CatalogHealth:
     """Distinguishes a namespace that cannot be listed from a catalog that is down, which lists no namespace.
 
     Args:
@@ -38,7 +39,7 @@ class Health:
     ) -> None:
         self._probe, self._others = probe, others
         self._probing = anyio.Lock()
-        self._good: Levels | None = None
+        self._last_listed: Levels | None = None
         self._in_a_row = 0
         self._slow = 0.0
         self._failure: Trouble | None = None
@@ -46,44 +47,44 @@ class Health:
     @property
     def outage(self) -> Trouble | None:
         """The last failure, where no namespace could be listed at all."""
-        return self._failure if self._good is None else None
+        return self._failure if self._last_listed is None else None
 
     @property
-    def patience(self) -> float | None:
+    def page_timeout(self) -> float | None:
         """Seconds to wait for a page; None for as long as the adapter waits."""
-        return TIGHT if self._slow >= SLOW_ALTOGETHER else None
+        return REDUCED_TIMEOUT if self._slow >= MAX_SLOW_SECONDS else None
 
-    def answered(self, namespace: Levels) -> None:
+    def note_listed(self, namespace: Levels) -> None:
         """The tables of a namespace were listed."""
-        self._good, self._in_a_row = namespace, 0
+        self._last_listed, self._in_a_row = namespace, 0
 
-    async def is_down(self, trouble: Trouble, seconds: float = 0.0) -> bool:
+    async def is_down(self, error: Trouble, seconds: float = 0.0) -> bool:
         """Return whether a failed listing of a namespace means that the catalog as a whole is down.
 
         Args:
-            trouble: raised by the listing.
+            error: raised by the listing.
             seconds: how long the listing took to fail.
         """
-        is_far = trouble.scope is not Scope.TABLE
-        if isinstance(trouble, Permanent) and not is_far:
+        is_far = error.scope is not Scope.TABLE
+        if isinstance(error, Permanent) and not is_far:
             return False
-        is_slow = seconds >= SLOW
-        self._failure = trouble
+        is_slow = seconds >= SLOW_SECONDS
+        self._failure = error
         self._slow += seconds if is_slow else 0.0
-        self._in_a_row += SLOW_COUNTS if is_slow else 1
+        self._in_a_row += SLOW_WEIGHT if is_slow else 1
         async with self._probing:
-            return (is_far or self._in_a_row >= IN_A_ROW) and not await self._answers()
+            return (is_far or self._in_a_row >= MAX_CONSECUTIVE_FAILURES) and not await self._any_namespace_answers()
 
-    async def _answers(self) -> bool:
+    async def _any_namespace_answers(self) -> bool:
         """Ask about a namespace that answered before, or about some that were not asked about."""
         others = self._others()
         # Evenly from the first to the last: those that fail together often have names that begin alike.
-        spread = {number * (len(others) - 1) // (PROBES - 1) for number in range(PROBES)} if others else ()
-        asked = [self._good] if self._good is not None else [others[number] for number in sorted(spread)]
+        spread = {number * (len(others) - 1) // (MAX_PROBES - 1) for number in range(MAX_PROBES)} if others else ()
+        asked = [self._last_listed] if self._last_listed is not None else [others[number] for number in sorted(spread)]
         for namespace in asked:
-            with suppress(Trouble, TimeoutError), anyio.fail_after(TIGHT):
+            with suppress(Trouble, TimeoutError), anyio.fail_after(REDUCED_TIMEOUT):
                 async with aclosing(self._probe(namespace)) as found:
                     await anext(found, None)
-                self.answered(namespace)
+                self.note_listed(namespace)
                 return True
         return False

@@ -8,7 +8,7 @@ from hashlib import sha256
 from itertools import count
 from uuid import UUID
 
-from sfn.catalog import Skip, Withheld
+from sfn.catalog import SkipNamespace, UnlistedNamespace
 from sfn.errors import Permanent, Scope, Trouble
 from sfn.words import Answer, Grant, Loaded, Missing, NotModified, Table, TableName, Told, Unwritten
 
@@ -16,7 +16,7 @@ _EPOCH_MS = 1_700_000_000_000
 
 
 @dataclass(slots=True)
-class _Row:
+class _TableVersions:
     """A table's metadata, oldest first; empty for a staged create."""
 
     versions: list[Table] = field(default_factory=list)
@@ -28,71 +28,71 @@ class MemoryCatalog:
     Args:
         name: the name that the configuration gives it.
         warehouse: location below which tables get theirs.
-        folds: what two spellings of a level or a name have in common that are one to the catalog: it answers for every
-            spelling, and lists the one that was created. None: each spelling is a name of its own.
+        fold_name: what two spellings of a level or a name have in common that are one to the catalog: it answers for
+            every spelling, and lists the one that was created. None: each spelling is a name of its own.
 
     Attributes:
-        trouble: raised by every question while it is set.
+        error: raised by every question while it is set.
         vended: the grants of tables; those of a dropped one are no longer given.
     """
 
     def __init__(
-        self, name: str, warehouse: str = "file:///warehouse", folds: Callable[[str], str] | None = None
+        self, name: str, warehouse: str = "file:///warehouse", fold_name: Callable[[str], str] | None = None
     ) -> None:
-        self.name, self.folds = name, folds
-        self.trouble: Trouble | None = None
+        self.name, self.fold_name = name, fold_name
+        self.error: Trouble | None = None
         self.vended: dict[TableName, tuple[Grant, ...]] = {}
         self._warehouse = warehouse
         self._serial = count(1)
         self._namespaces: set[tuple[str, ...]] = set()
         self._closed: set[tuple[str, ...]] = set()
-        self._rows: dict[TableName, _Row] = {}
+        self._rows: dict[TableName, _TableVersions] = {}
 
-    async def load(self, table: TableName, known: str | None, told: Told | None = None) -> Answer:
-        self._raise_trouble()
-        row = self._rows.get(self._spelled(table))
+    async def load(self, table: TableName, known_etag: str | None, history: Told | None = None) -> Answer:
+        self._raise_error()
+        row = self._rows.get(self._row_name(table))
         if row is None:
             return Missing()
         if not row.versions:
             return Unwritten()
         etag = _etag(row.versions[-1])
-        return NotModified() if etag == known else Loaded(row.versions[-1], etag)
+        return NotModified() if etag == known_etag else Loaded(row.versions[-1], etag)
 
-    async def listed(self, table: TableName) -> bool:
-        self._raise_trouble()
+    async def is_listed(self, table: TableName) -> bool:
+        self._raise_error()
         self._raise_closed(table.namespace)
-        return table in self._written()
+        return table in self._listed_tables()
 
-    async def tables(self, skip: Skip | None = None) -> AsyncGenerator[TableName | Withheld]:
-        self._raise_trouble()
+    async def tables(self, skip: SkipNamespace | None = None) -> AsyncGenerator[TableName | UnlistedNamespace]:
+        self._raise_error()
         skipped = {space for space in self._namespaces if skip is not None and skip(space)}
         for space in sorted(self._closed):
             if skipped.isdisjoint(_path(space)):
-                yield Withheld(space, f"namespace {'.'.join(space)} is closed")
-        for table in self._written():
+                yield UnlistedNamespace(space, f"namespace {'.'.join(space)} is closed")
+        for table in self._listed_tables():
             if (skipped | self._closed).isdisjoint(_path(table.namespace)):
                 yield table
 
     async def namespaces(self, parent: tuple[str, ...]) -> AsyncGenerator[tuple[str, ...]]:
-        self._raise_trouble()
+        self._raise_error()
         self._raise_closed(parent)
         for space in sorted(self._namespaces):
             if space[:-1] == parent:
                 yield space
 
-    async def within(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableName]:
-        self._raise_trouble()
+    async def tables_in(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableName]:
+        self._raise_error()
         self._raise_closed(namespace)
-        for table in self._written():
+        for table in self._listed_tables():
             if table.namespace == namespace:
                 yield table
 
-    async def grants(self, table: TableName) -> tuple[Grant, ...] | Missing:
-        self._raise_trouble()
+    async def vended_credentials(self, table: TableName) -> tuple[Grant, ...] | Missing:
+        self._raise_error()
         return self.vended.get(table, ()) if table in self._rows else Missing()
 
-    async def renewed(self, table: TableName, refused: Sequence[Grant]) -> tuple[Grant, ...] | Missing:
-        return await self.grants(table)
+    async def renew_credentials(self, table: TableName, rejected: Sequence[Grant]) -> tuple[Grant, ...] | Missing:
+        return await self.vended_credentials(table)
 
     def create_namespace(self, *levels: str) -> None:
         """Create a namespace and those that it lies in."""
@@ -121,9 +121,9 @@ class MemoryCatalog:
         """
         if table.namespace not in self._namespaces:
             raise ValueError(f"no namespace for {table}")
-        if self._rows.get(table, _Row()).versions:
+        if self._rows.get(table, _TableVersions()).versions:
             raise ValueError(f"{table} exists")
-        self._rows[table] = _Row()
+        self._rows[table] = _TableVersions()
 
     def commit(self, table: TableName, location: str | None = None, left_alone: str | None = None) -> Table:
         """One more version of the metadata, with a new snapshot."""
@@ -185,15 +185,15 @@ class MemoryCatalog:
         versions.append(version)
         return version
 
-    def _spelled(self, table: TableName) -> TableName:
+    def _row_name(self, table: TableName) -> TableName:
         """The name of the row that the catalog takes a name for."""
-        if self.folds is None or table in self._rows:
+        if self.fold_name is None or table in self._rows:
             return table
-        wanted = [self.folds(part) for part in (*table.namespace, table.name)]
-        alike = (one for one in self._rows if [self.folds(part) for part in (*one.namespace, one.name)] == wanted)
+        wanted = [self.fold_name(part) for part in (*table.namespace, table.name)]
+        alike = (one for one in self._rows if [self.fold_name(part) for part in (*one.namespace, one.name)] == wanted)
         return next(alike, table)
 
-    def _written(self) -> list[TableName]:
+    def _listed_tables(self) -> list[TableName]:
         return [table for table, row in self._rows.items() if row.versions]
 
     def _raise_closed(self, namespace: tuple[str, ...]) -> None:
@@ -201,9 +201,9 @@ class MemoryCatalog:
             where = f"catalog {self.name}: namespace {'.'.join(namespace)}"
             raise Permanent(where, scope=Scope.TABLE, expected="a listing", found="a closed namespace")
 
-    def _raise_trouble(self) -> None:
-        if self.trouble is not None:
-            raise self.trouble
+    def _raise_error(self) -> None:
+        if self.error is not None:
+            raise self.error
 
 
 def _path(namespace: tuple[str, ...]) -> list[tuple[str, ...]]:

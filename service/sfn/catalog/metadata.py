@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, TypeVar
 import msgspec
 from msgspec import Meta, inspect
 
-from sfn.catalog.excerpt import Wanted, excerpt
+from sfn.catalog.excerpt import WantedMembers, extract
 from sfn.words import Table
 
 LAST_MILLISECOND: Final = 253_402_300_799_999
@@ -30,11 +30,11 @@ _BRANCH: Final = "branch"
 T = TypeVar("T")
 
 
-class Unintelligible(Exception):
+class UnreadableDocument(Exception):
     """A document is no JSON or not of the expected shape; the message says where, and quotes nothing of it."""
 
 
-class _Logged(msgspec.Struct, gc=False):
+class _LogEntry(msgspec.Struct, gc=False):
     file: str = msgspec.field(name="metadata-file")
     timestamp_ms: Any = msgspec.field(name="timestamp-ms", default=0)
 
@@ -44,14 +44,14 @@ class _Ref(msgspec.Struct, rename="kebab", gc=False):
     type: str = "branch"
 
 
-class _Properties(msgspec.Struct):
+class _TableProperties(msgspec.Struct):
     key: str | bool | None = msgspec.field(name="encryption.key-id", default=None)
     enabled: str | bool | None = msgspec.field(name="sfn.enabled", default=None)
     deletes: Any = msgspec.field(name="write.metadata.delete-after-commit.enabled", default=None)
     versions: Any = msgspec.field(name="write.metadata.previous-versions-max", default=None)
 
 
-class Metadata(msgspec.Struct, rename="kebab"):
+class TableMetadata(msgspec.Struct, rename="kebab"):
     """A table's metadata (Iceberg specification, "Table Metadata Fields")."""
 
     format_version: int
@@ -59,32 +59,32 @@ class Metadata(msgspec.Struct, rename="kebab"):
     last_updated_ms: int
     table_uuid: Annotated[str, Meta(min_length=1)] | None = None
     current_snapshot_id: int | None = None
-    metadata_log: list[_Logged] | None = None
-    properties: _Properties | None = None
+    metadata_log: list[_LogEntry] | None = None
+    properties: _TableProperties | None = None
     refs: dict[str, _Ref] | None = None
 
 
-def table_of(metadata: Metadata, metadata_location: str) -> Table:
+def to_table(metadata: TableMetadata, metadata_location: str) -> Table:
     """The table that has this metadata in that file.
 
     Raises:
         Unintelligible: it lacks what its format version requires.
     """
-    properties = metadata.properties or _Properties()
+    properties = metadata.properties or _TableProperties()
     if metadata.table_uuid is None and metadata.format_version > 1:
         # Iceberg specification, "Table Metadata Fields": required from version 2 on.
-        raise Unintelligible("no table-uuid in metadata of format version 2 or higher")
+        raise UnreadableDocument("no table-uuid in metadata of format version 2 or higher")
     return Table(
         uuid=metadata.table_uuid,
         location=metadata.location.rstrip("/") or metadata.location,
         metadata_location=metadata_location,
         metadata_log=tuple(entry.file for entry in metadata.metadata_log or ()),
-        log_times=tuple(_written_ms(entry) for entry in metadata.metadata_log or ()),
+        log_times=tuple(_log_time(entry) for entry in metadata.metadata_log or ()),
         last_updated_ms=_updated_ms(metadata),
-        snapshot_id=_head(metadata),
+        snapshot_id=_current_snapshot(metadata),
         branches=_branches(metadata.refs or {}),
         left_alone=_left_alone(properties),
-        versions_kept=_versions_kept(properties),
+        versions_kept=_max_previous_versions(properties),
     )
 
 
@@ -94,15 +94,15 @@ def read_metadata(body: bytes | bytearray, metadata_location: str) -> Table:
     Raises:
         Unintelligible: any other content.
     """
-    return table_of(decoded(body, Metadata), metadata_location)
+    return to_table(decode_json(body, TableMetadata), metadata_location)
 
 
-async def cut_metadata(begun: bytes | bytearray, parts: AsyncIterator[bytes]) -> bytearray:
+async def extract_metadata(start: bytes | bytearray, parts: AsyncIterator[bytes]) -> bytearray:
     """A content of which `read_metadata` makes the same as of the whole of a metadata file; see `excerpt`."""
-    return await excerpt(begun, parts, _NEEDED)
+    return await extract(start, parts, _METADATA_MEMBERS)
 
 
-def decoded(body: bytes | bytearray, shape: type[T], *, strict: bool = True) -> T:
+def decode_json(body: bytes | bytearray, shape: type[T], *, strict: bool = True) -> T:
     """A JSON document of that shape.
 
     Args:
@@ -114,33 +114,33 @@ def decoded(body: bytes | bytearray, shape: type[T], *, strict: bool = True) -> 
     try:
         return msgspec.json.decode(body, type=shape, strict=strict)
     except msgspec.ValidationError as error:
-        raise Unintelligible(f"JSON of another shape ({error})") from None
+        raise UnreadableDocument(f"JSON of another shape ({error})") from None
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise Unintelligible("no whole JSON document") from None
+        raise UnreadableDocument("no whole JSON document") from None
     except RecursionError:
-        raise Unintelligible("JSON nested too deeply") from None
+        raise UnreadableDocument("JSON nested too deeply") from None
 
 
-def needed(shape: type) -> Wanted:
+def needed_members(shape: type) -> WantedMembers:
     """The members of which an object of that shape is made: what to cut out of a large document."""
-    return _needed(inspect.type_info(shape)) or {}
+    return _members_of(inspect.type_info(shape)) or {}
 
 
-def _needed(kind: inspect.Type) -> Wanted | None:
+def _members_of(kind: inspect.Type) -> WantedMembers | None:
     """The members of which a type is made; None where it is no object with members of its own."""
     match kind:
         case inspect.StructType():
-            return {field.encode_name: _needed(field.type) for field in kind.fields}
+            return {field.encode_name: _members_of(field.type) for field in kind.fields}
         case inspect.UnionType():
-            return next((members for each in kind.types if (members := _needed(each)) is not None), None)
+            return next((members for each in kind.types if (members := _members_of(each)) is not None), None)
         case _:
             return None
 
 
-_NEEDED: Final = needed(Metadata)
+_METADATA_MEMBERS: Final = needed_members(TableMetadata)
 
 
-def _head(metadata: Metadata) -> int | None:
+def _current_snapshot(metadata: TableMetadata) -> int | None:
     # Old writers say -1 for "none".
     current = None if metadata.current_snapshot_id == _NO_SNAPSHOT else metadata.current_snapshot_id
     main = (metadata.refs or {}).get(_MAIN)
@@ -152,19 +152,19 @@ def _branches(refs: Mapping[str, _Ref]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted((name, ref.snapshot_id) for name, ref in refs.items() if ref.type == _BRANCH and name != _MAIN))
 
 
-def _updated_ms(metadata: Metadata) -> int:
+def _updated_ms(metadata: TableMetadata) -> int:
     # Only the order of Ordinals counts, so a nonsense time is no reason to refuse a table. It is not clamped to the
     # last millisecond: that would be the table's greatest Ordinal for ever.
     updated = metadata.last_updated_ms
     return updated if 0 <= updated <= LAST_MILLISECOND else 0
 
 
-def _written_ms(entry: _Logged) -> int:
+def _log_time(entry: _LogEntry) -> int:
     # Nothing but the order of a timeline rests on it, and that is ours: nonsense in it is no reason to refuse a table.
     return min(max(entry.timestamp_ms, 0), LAST_MILLISECOND) if isinstance(entry.timestamp_ms, int) else 0
 
 
-def _versions_kept(properties: _Properties) -> int | None:
+def _max_previous_versions(properties: _TableProperties) -> int | None:
     # As TableMetadata takes them: at least one. Nonsense fails whoever writes, and is no reason to refuse a table.
     if str(properties.deletes).strip().lower() != "true":
         return None
@@ -174,7 +174,7 @@ def _versions_kept(properties: _Properties) -> int | None:
         return _PREVIOUS_VERSIONS
 
 
-def _left_alone(properties: _Properties) -> str | None:
+def _left_alone(properties: _TableProperties) -> str | None:
     if properties.key:
         return "encrypted: the table property encryption.key-id is set"
     if str(properties.enabled).strip().lower() == "false":

@@ -14,12 +14,12 @@ _LONGEST_FOUND: Final = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class CatalogFailure:
     """Why a question has no answer.
 
     Attributes:
         permanent: somebody must change something first.
-        reach: whose trouble it is; None: another question decides between table and catalog.
+        scope: whose trouble it is; None: another question decides between table and catalog.
         retry_after: seconds that the catalog asked us to wait.
     """
 
@@ -28,10 +28,10 @@ class Refusal:
     found: str
     remedy: str = ""
     permanent: bool = False
-    reach: Scope | None = None
+    scope: Scope | None = None
     retry_after: float | None = None
 
-    def trouble(self, scope: Scope, secrets: Iterable[str]) -> Transient | Permanent:
+    def to_error(self, scope: Scope, secrets: Iterable[str]) -> Transient | Permanent:
         """The error to raise, on one line, with every secret of ours blotted out, whoever repeated it."""
         # A header's stray bytes are lone surrogates in Python, which no log can write.
         found = self.found.encode("utf-8", "replace").decode()
@@ -53,24 +53,24 @@ class Refusal:
         )
 
 
-class Refused(Exception):
+class CatalogRequestFailed(Exception):
     """Carries a refusal to where its scope is decided; never leaves its adapter."""
 
-    def __init__(self, refusal: Refusal) -> None:
-        super().__init__(refusal.where, refusal.found)
-        self.refusal = refusal
+    def __init__(self, failure: CatalogFailure) -> None:
+        super().__init__(failure.where, failure.found)
+        self.failure = failure
 
 
-def both(refusal: Refusal, other: Refusal) -> Refusal:
+def combine(failure: CatalogFailure, other: CatalogFailure) -> CatalogFailure:
     """One refusal of two: of a question, and of the one that was to decide whose trouble that is.
 
     What is wrong with the whole catalog says what to do.
     """
-    waits = [wait for wait in (refusal.retry_after, other.retry_after) if wait is not None]
+    waits = [wait for wait in (failure.retry_after, other.retry_after) if wait is not None]
     return replace(
-        refusal,
-        found=f"{refusal.found}; and of {other.where}: {other.found}",
-        remedy=other.remedy or refusal.remedy,
+        failure,
+        found=f"{failure.found}; and of {other.where}: {other.found}",
+        remedy=other.remedy or failure.remedy,
         permanent=other.permanent,
         retry_after=max(waits, default=None),
     )

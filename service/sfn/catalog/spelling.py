@@ -18,25 +18,25 @@ from weakref import WeakValueDictionary
 import anyio
 import structlog
 
-from sfn.catalog import Divided
+from sfn.catalog import NamespaceLister
 from sfn.clock import Clock
 from sfn.errors import Transient, Trouble
 from sfn.words import TableName
 
 T = TypeVar("T")
 
-REMEMBERED: Final = timedelta(seconds=30)
+CACHE_LIFETIME: Final = timedelta(seconds=30)
 """For how long a listing is used again: less than the usual `replica_lag`, after which a doubtful table is looked at
 once more."""
-FAILED: Final = timedelta(seconds=1)
+FAILURE_LIFETIME: Final = timedelta(seconds=1)
 """For how long a listing that failed is not asked for again."""
-MOST: Final = 100_000
+MAX_CACHED_NAMES: Final = 100_000
 """Names of listings that are remembered together."""
-LONG: Final = timedelta(seconds=1)
+SLOW_LISTING: Final = timedelta(seconds=1)
 """A listing that took at least this long is not asked for again for each new name."""
-SHARE: Final = 20
+SLOW_LIFETIME_FACTOR: Final = 20
 """Such a listing is used again for 20 times as long as it took: then listings take 5 % of the time at most."""
-LONGEST: Final = timedelta(minutes=5)
+MAX_CACHE_LIFETIME: Final = timedelta(minutes=5)
 """No listing is used again for longer, however long it took; the wall clock may have been set meanwhile."""
 
 _QUOTES: Final = "\"'`[]"
@@ -45,7 +45,7 @@ Levels: TypeAlias = tuple[str, ...]
 _log = structlog.stdlib.get_logger(__name__)
 
 
-def folded(part: str) -> str:
+def fold_name(part: str) -> str:
     """Return what all spellings of a level or a name have in common."""
     folds = part.casefold()
     if not part.isascii():
@@ -54,58 +54,62 @@ def folded(part: str) -> str:
     return folds.strip().strip(_QUOTES).strip() or part
 
 
-def is_alike(one: TableName, other: TableName) -> bool:
+def may_be_same_name(one: TableName, other: TableName) -> bool:
     """Whether two names of a catalog may be spellings of one."""
-    return one.catalog == other.catalog and [*map(folded, (*one.namespace, one.name))] == [
-        *map(folded, (*other.namespace, other.name))
+    return one.catalog == other.catalog and [*map(fold_name, (*one.namespace, one.name))] == [
+        *map(fold_name, (*other.namespace, other.name))
     ]
 
 
-class Unlisted(Exception):
+class ListingUnavailable(Exception):
     """A listing that could not be had.
 
     Attributes:
-        for_now: it may be had soon; else the catalog refuses it, or failed the time before too.
+        is_temporary: it may be had soon; else the catalog refuses it, or failed the time before too.
     """
 
-    def __init__(self, *, for_now: bool) -> None:
+    def __init__(self, *, is_temporary: bool) -> None:
         super().__init__()
-        self.for_now = for_now
+        self.is_temporary = is_temporary
 
 
 @dataclass(frozen=True, slots=True)
-class _Listing(Generic[T]):
+class _CachedListing(Generic[T]):
     """A listing as it was when somebody asked for it.
 
     Attributes:
-        asked: when that was.
-        names: by what they have in common; or why they were not to be had.
+        requested_at: when that was.
+        entries: by what they have in common; or why they were not to be had.
         is_outage: it failed, and did not fail the time before.
-        took: how long it took.
+        duration: how long it took.
         size: how much memory it takes, in names.
     """
 
-    asked: datetime
-    names: Mapping[str, Sequence[T]] | Trouble
+    requested_at: datetime
+    entries: Mapping[str, Sequence[T]] | Trouble
     is_outage: bool = False
-    took: timedelta = timedelta()
+    duration: timedelta = timedelta()
     size: int = 1
 
-    def is_young(self, now: datetime, *, complete: bool) -> bool:
+    def is_fresh(self, now: datetime, *, complete: bool) -> bool:
         """Whether it is used again.
 
         Args:
             now: by the wall clock.
             complete: it must have all names that there are, as far as that costs little.
         """
-        is_dear = self.took >= LONG
-        good_for = min(max(REMEMBERED, SHARE * self.took), LONGEST) if is_dear else REMEMBERED
-        if isinstance(self.names, Transient):
-            good_for = FAILED
-        return now - self.asked < good_for and (is_dear or not complete)
+        is_slow = self.duration >= SLOW_LISTING
+        lifetime = (
+            min(max(CACHE_LIFETIME, SLOW_LIFETIME_FACTOR * self.duration), MAX_CACHE_LIFETIME)
+            if is_slow
+            else CACHE_LIFETIME
+        )
+        if isinstance(self.entries, Transient):
+            lifetime = FAILURE_LIFETIME
+        return now - self.requested_at < lifetime and (is_slow or not complete)
 
 
-class _Listings(Generic[T]):
+class _ListingCache(Generic[T]):
     """Listings of one kind, by what they are below.
 
     Args:
@@ -114,12 +118,14 @@ class _Listings(Generic[T]):
         clock: the wall clock.
     """
 
-    def __init__(self, ask: Callable[[Levels], AsyncGenerator[T]], last: Callable[[T], str], clock: Clock) -> None:
-        self._ask, self._last, self._clock = ask, last, clock
-        self._known = OrderedDict[Levels, _Listing[T]]()
+    def __init__(
+        self, fetch: Callable[[Levels], AsyncGenerator[T]], last_part: Callable[[T], str], clock: Clock
+    ) -> None:
+        self._fetch, self._last_part, self._clock = fetch, last_part, clock
+        self._cached = OrderedDict[Levels, _CachedListing[T]]()
         self._asking = WeakValueDictionary[Levels, anyio.Lock]()
 
-    async def alike(self, below: Levels, part: str, *, fresh: bool) -> Sequence[T]:
+    async def matching(self, below: Levels, part: str, *, fresh: bool) -> Sequence[T]:
         """Return those entries of a listing whose last part is alike to one.
 
         Args:
@@ -132,47 +138,49 @@ class _Listings(Generic[T]):
             Unlisted: it could not be had.
         """
 
-        def matches(listing: _Listing[T]) -> Sequence[T]:
-            if isinstance(listing.names, Trouble):
-                raise Unlisted(for_now=listing.is_outage)
-            return listing.names.get(folded(part), ())
+        def matches(listing: _CachedListing[T]) -> Sequence[T]:
+            if isinstance(listing.entries, Trouble):
+                raise ListingUnavailable(is_temporary=listing.is_outage)
+            return listing.entries.get(fold_name(part), ())
 
-        now, known = self._clock.now(), self._known.get(below)
-        if known is not None and known.is_young(now, complete=False):
+        now, known = self._clock.now(), self._cached.get(below)
+        if known is not None and known.is_fresh(now, complete=False):
             found = matches(known)
-            if found or known.is_young(now, complete=fresh):
+            if found or known.is_fresh(now, complete=fresh):
                 return found
-        return matches(await self._asked(below, now))
+        return matches(await self._listing_since(below, now))
 
-    async def _asked(self, below: Levels, since: datetime) -> _Listing[T]:
+    async def _listing_since(self, below: Levels, since: datetime) -> _CachedListing[T]:
         """Return a listing that was asked for since a moment: who waits for an older answer shares the next one."""
         lock = self._asking.get(below)
         if lock is None:
             lock = self._asking[below] = anyio.Lock()
         async with lock:
-            known = self._known.get(below)
-            if known is not None and (known.asked >= since or known.is_young(self._clock.now(), complete=True)):
+            known = self._cached.get(below)
+            if known is not None and (known.requested_at >= since or known.is_fresh(self._clock.now(), complete=True)):
                 return known
-            return await self._listed(below)
+            return await self._list(below)
 
-    async def _listed(self, below: Levels) -> _Listing[T]:
+    async def _list(self, below: Levels) -> _CachedListing[T]:
         asked, names, size = self._clock.now(), defaultdict[str, list[T]](list), 1
         try:
-            async with aclosing(self._ask(below)) as found:
+            async with aclosing(self._fetch(below)) as found:
                 async for entry in found:
-                    names[folded(self._last(entry))].append(entry)
+                    names[fold_name(self._last_part(entry))].append(entry)
                     size += 1
         except Trouble as trouble:
             _log.debug("spellings not compared", below=".".join(below) or "(all)", why=str(trouble))
-            before = self._known.get(below)
-            is_new = before is None or not isinstance(before.names, Trouble)
-            listing: _Listing[T] = _Listing(asked, trouble, is_outage=is_new and isinstance(trouble, Transient))
+            before = self._cached.get(below)
+            is_new = before is None or not isinstance(before.entries, Trouble)
+            listing: _CachedListing[T] = _CachedListing(
+                asked, trouble, is_outage=is_new and isinstance(trouble, Transient)
+            )
         else:
-            listing = _Listing(asked, dict(names), took=self._clock.now() - asked, size=size)
-        self._known.pop(below, None)
-        self._known[below] = listing
-        while len(self._known) > 1 and sum(one.size for one in self._known.values()) > MOST:
-            self._known.popitem(last=False)
+            listing = _CachedListing(asked, dict(names), duration=self._clock.now() - asked, size=size)
+        self._cached.pop(below, None)
+        self._cached[below] = listing
+        while len(self._cached) > 1 and sum(one.size for one in self._cached.values()) > MAX_CACHED_NAMES:
+            self._cached.popitem(last=False)
         return listing
 
 
@@ -189,13 +197,13 @@ class Spellings:
 
     def __init__(self, catalog: object, clock: Clock) -> None:
         self.catalog = catalog
-        self._namespaces: _Listings[Levels] | None = None
-        self._tables: _Listings[TableName] | None = None
-        if isinstance(catalog, Divided):
-            self._namespaces = _Listings(catalog.namespaces, lambda space: space[-1] if space else "", clock)
-            self._tables = _Listings(catalog.within, lambda name: name.name, clock)
+        self._namespaces: _ListingCache[Levels] | None = None
+        self._tables: _ListingCache[TableName] | None = None
+        if isinstance(catalog, NamespaceLister):
+            self._namespaces = _ListingCache(catalog.namespaces, lambda space: space[-1] if space else "", clock)
+            self._tables = _ListingCache(catalog.tables_in, lambda name: name.name, clock)
 
-    async def alike(self, table: TableName, *, fresh: bool) -> tuple[TableName, ...] | None:
+    async def matching_names(self, table: TableName, *, fresh: bool) -> tuple[TableName, ...] | None:
         """Return the listed names that are alike to a table's name.
 
         Args:
@@ -211,31 +219,33 @@ class Spellings:
         if self._namespaces is None or self._tables is None:
             return None
         try:
-            return await self._alike(self._namespaces, self._tables, table, fresh=fresh)
-        except Unlisted as unlisted:
-            if unlisted.for_now:
+            return await self._matching_names(self._namespaces, self._tables, table, fresh=fresh)
+        except ListingUnavailable as unlisted:
+            if unlisted.is_temporary:
                 raise
             return None
 
-    async def _alike(
-        self, namespaces: _Listings[Levels], tables: _Listings[TableName], table: TableName, *, fresh: bool
+    async def _matching_names(
+        self, namespaces: _ListingCache[Levels], tables: _ListingCache[TableName], table: TableName, *, fresh: bool
     ) -> tuple[TableName, ...]:
         names: list[TableName] = []
-        for space in await self._spaces(namespaces, table.namespace, fresh=fresh):
-            found = await tables.alike(space, table.name, fresh=fresh)
+        for space in await self._matching_namespaces(namespaces, table.namespace, fresh=fresh):
+            found = await tables.matching(space, table.name, fresh=fresh)
             # Some catalogs list a nested namespace as one level with dots.
             if any(name.identifier == table.identifier for name in found):
                 return (table,)
             names += found
         return tuple(dict.fromkeys(names))
 
-    async def _spaces(self, listings: _Listings[Levels], namespace: Levels, *, fresh: bool) -> list[Levels]:
+    async def _matching_namespaces(
+        self, listings: _ListingCache[Levels], namespace: Levels, *, fresh: bool
+    ) -> list[Levels]:
         """Return the listed namespaces that are alike to one, that itself first."""
         spaces: list[Levels] = [()]
         for depth in range(1, len(namespace) + 1):
             found: set[Levels] = set()
             for parent in spaces:
-                below = await listings.alike(parent, namespace[depth - 1], fresh=fresh)
+                below = await listings.matching(parent, namespace[depth - 1], fresh=fresh)
                 # Some catalogs list all levels at once.
                 found.update(space for space in below if len(space) == depth and space[:-1] == parent)
             spaces = sorted(found, key=lambda space: (space != namespace[: len(space)], space))

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Final
 
-from sfn.catalog import Skip, Withheld
-from sfn.catalog.contents import Part, metadata_at
-from sfn.catalog.metadata import Unintelligible
+from sfn.catalog import SkipNamespace, UnlistedNamespace
+from sfn.catalog.contents import ReadRange, read_metadata_at
+from sfn.catalog.metadata import UnreadableDocument
 from sfn.errors import LocationRefused, Permanent, Scope, SfnError, Transient
 from sfn.pointer import hearsay
-from sfn.pointer.lineage import Relation, version
-from sfn.pointer.location import canonical, checked
+from sfn.pointer.lineage import MetadataOrder, metadata_version
+from sfn.pointer.location import canonical, check_location
 from sfn.words import (
     Answer,
     Birth,
@@ -30,15 +30,15 @@ from sfn.words import (
     Unheard,
 )
 
-REMEMBERED: Final = 64
+MAX_CACHED_FILES: Final = 64
 """Metadata files of which is remembered what they say: one publish asks for the same a few times."""
 
 
-ENTRIES: Final = 100_000
+MAX_CACHED_LOG_ENTRIES: Final = 100_000
 """Entries of their metadata-logs that are remembered, 15 MB; of one file however many it has."""
 
 
-class ToldCatalog:
+class EventCatalog:
     """A catalog that is only told of.
 
     An answer is what the newest of all told metadata files says, by metadata-log or number; which table has the name is
@@ -52,26 +52,35 @@ class ToldCatalog:
         allowed: canonical prefixes of which every told location must lie below one.
     """
 
-    def __init__(self, name: str, catalog_id: str, part: Part, allowed: Sequence[str]) -> None:
-        self._name, self._catalog_id, self._part, self._allowed = name, catalog_id, part, allowed
-        self._remembered: OrderedDict[str, Table] = OrderedDict()
+    def __init__(self, name: str, catalog_id: str, read_range: ReadRange, allowed_locations: Sequence[str]) -> None:
+        self._name, self._catalog_id, self._read_range, self._allowed_locations = (
+            name,
+            catalog_id,
+            read_range,
+            allowed_locations,
+        )
+        self._cached: OrderedDict[str, Table] = OrderedDict()
 
-    async def load(self, table: TableName, known: str | None, told: Told | None = None) -> Answer:
+    async def load(self, table: TableName, known_etag: str | None, history: Told | None = None) -> Answer:
         """As the port promises, by what was told; nothing told is a table that is missing."""
-        heard = await self._heard(told or Told())
-        now = hearsay.current(heard.told)
-        if now is None or now.location is None:
-            return Missing(heard)
-        etag = _etag(now.location)
-        return NotModified(heard) if etag == known else Loaded(await self._opened(now.location), etag, heard)
+        applied = await self._apply(history or Told())
+        current = hearsay.current(applied.told)
+        if current is None or current.location is None:
+            return Missing(applied)
+        etag = _etag(current.location)
+        return (
+            NotModified(applied)
+            if etag == known_etag
+            else Loaded(await self._metadata(current.location), etag, applied)
+        )
 
-    async def listed(self, table: TableName) -> bool:
+    async def is_listed(self, table: TableName) -> bool:
         """False: there is no listing that could name a table whose end was told of."""
         return False
 
-    async def tables(self, skip: Skip | None = None) -> AsyncGenerator[TableName | Withheld]:
+    async def tables(self, skip: SkipNamespace | None = None) -> AsyncGenerator[TableName | UnlistedNamespace]:
         """Nothing but that all of it is withheld."""
-        yield Withheld(
+        yield UnlistedNamespace(
             (), f"the catalog {self._name} is of type told: it is not asked, events alone tell of its tables"
         )
 
@@ -82,94 +91,98 @@ class ToldCatalog:
     async def close(self) -> None:
         """Nothing is open."""
 
-    async def _heard(self, told: Told) -> Hearing:
+    async def _apply(self, history: Told) -> Hearing:
         """All that can be heard, in the order in which it was told."""
-        looks = await self._looked_into(told)
-        after = replace(told, tellings=())
-        for telling in hearsay.in_order(told.tellings):
-            if telling.ends:
-                after = hearsay.after_end(after, telling)
-            elif (look := looks.seen.get(telling.location or "")) is not None and telling.location is not None:
-                order = await self._order(after, look, telling.location)
-                after = hearsay.after(after, telling, look.uuid, order)
-        unheard = {telling: why for telling in told.tellings if (why := looks.unheard(after, telling)) is not None}
-        is_news = any(not telling.is_doubtful and telling not in unheard for telling in told.tellings)
-        return Hearing(after, tuple(why for one, why in unheard.items() if not (one.is_doubtful and is_news)))
+        examined = await self._examine(history)
+        applied = replace(history, tellings=())
+        for change in hearsay.in_event_order(history.tellings):
+            if change.ends:
+                applied = hearsay.apply_end(applied, change)
+            elif (file := examined.by_location.get(change.location or "")) is not None and change.location is not None:
+                order = await self._order(applied, file, change.location)
+                applied = hearsay.apply_location(applied, change, file.uuid, order)
+        unapplied = {
+            change: why for change in history.tellings if (why := examined.unapplied(applied, change)) is not None
+        }
+        is_news = any(not change.is_doubtful and change not in unapplied for change in history.tellings)
+        return Hearing(applied, tuple(why for one, why in unapplied.items() if not (one.is_doubtful and is_news)))
 
-    async def _looked_into(self, told: Told) -> _Looks:
+    async def _examine(self, history: Told) -> _ExaminedFiles:
         """Look into as few files as tell whose they are: one whose log names the others, mostly."""
-        looks = _Looks({table.location: _Look(table.uuid) for table in told.tables if table.location is not None})
-        for known in list(looks.seen):
-            if (held := self._remembered.get(known)) is not None:
-                looks.logged(held)
-        over = hearsay.foreseen(told)
-        for telling in sorted(told.tellings, key=_newest_first):
-            location = telling.location
-            if location is None or location in looks.seen or location in looks.troubles:
+        examined = _ExaminedFiles(
+            {table.location: _FileOwnership(table.uuid) for table in history.tables if table.location is not None}
+        )
+        for known in list(examined.by_location):
+            if (metadata := self._cached.get(known)) is not None:
+                examined.add_log(metadata)
+        foreseen = hearsay.apply_known(history)
+        for change in sorted(history.tellings, key=_newest_first):
+            location = change.location
+            if location is None or location in examined.by_location or location in examined.errors:
                 continue
-            if canonical(location) in looks.log:
-                looks.seen[location] = _Look(looks.log[canonical(location)])
-            elif telling.uuid is not None and _is_over(over, telling):
-                looks.seen[location] = _Look(telling.uuid, is_over=True)
+            if canonical(location) in examined.log:
+                examined.by_location[location] = _FileOwnership(examined.log[canonical(location)])
+            elif change.uuid is not None and _has_ended(foreseen, change):
+                examined.by_location[location] = _FileOwnership(change.uuid, has_ended=True)
             else:
-                await self._look_into(location, looks)
-        return looks
+                await self._examine_file(location, examined)
+        return examined
 
-    async def _look_into(self, location: str, looks: _Looks) -> None:
+    async def _examine_file(self, location: str, examined: _ExaminedFiles) -> None:
         try:
-            table = await self._opened(location)
-        except (_NotThere, Permanent) as trouble:
+            table = await self._metadata(location)
+        except (_MetadataMissing, Permanent) as trouble:
             if trouble.scope is not Scope.TABLE:
                 raise
-            looks.troubles[location] = trouble
+            examined.errors[location] = trouble
         else:
-            looks.seen[location] = _Look(table.uuid, table)
-            looks.logged(table)
+            examined.by_location[location] = _FileOwnership(table.uuid, table)
+            examined.add_log(table)
 
-    async def _order(self, told: Told, look: _Look, location: str) -> Relation:
+    async def _order(self, history: Told, file: _FileOwnership, location: str) -> MetadataOrder:
         """What a location is to the one that is known of its table."""
-        known = hearsay.of_uuid(told, look.uuid)
+        known = hearsay.history_of(history, file.uuid)
         if known.location is not None and canonical(known.location) == canonical(location):
-            return Relation.SAME
-        log = look.table.metadata_log if look.table is not None else ()
-        order = hearsay.relation(known, location, log)
-        if order is not Relation.UNKNOWN or known.location is None:
+            return MetadataOrder.SAME
+        log = file.table.metadata_log if file.table is not None else ()
+        order = hearsay.order_of(known, location, log)
+        if order is not MetadataOrder.UNKNOWN or known.location is None:
             return order
-        if look.is_over:
-            return Relation.OLDER
+        if file.has_ended:
+            return MetadataOrder.OLDER
         try:
-            held = await self._opened(known.location)
-        except (_NotThere, Permanent) as trouble:
+            metadata = await self._metadata(known.location)
+        except (_MetadataMissing, Permanent) as trouble:
             if trouble.scope is not Scope.TABLE:
                 raise
             return order
-        return hearsay.relation(known, location, log, held.metadata_log)
+        return hearsay.order_of(known, location, log, metadata.metadata_log)
 
-    async def _opened(self, location: str) -> Table:
+    async def _metadata(self, location: str) -> Table:
         """What a metadata file says; it never changes."""
-        found = self._remembered.get(location)
+        found = self._cached.get(location)
         if found is None:
             found = await self._read(location)
-        self._remembered[location] = found
-        self._remembered.move_to_end(location)
+        self._cached[location] = found
+        self._cached.move_to_end(location)
         while self._is_too_much():
-            self._remembered.popitem(last=False)
+            self._cached.popitem(last=False)
         return found
 
     def _is_too_much(self) -> bool:
-        entries = sum(len(table.metadata_log) for table in self._remembered.values())
-        return len(self._remembered) > REMEMBERED or (entries > ENTRIES and len(self._remembered) > 1)
+        entries = sum(len(table.metadata_log) for table in self._cached.values())
+        return len(self._cached) > MAX_CACHED_FILES or (entries > MAX_CACHED_LOG_ENTRIES and len(self._cached) > 1)
 
     async def _read(self, location: str) -> Table:
-        place = checked(location, self._allowed)
+        place = check_location(location, self._allowed_locations)
         try:
-            table = await metadata_at(self._part, place, location)
-        except Unintelligible as error:
+            table = await read_metadata_at(self._read_range, place, location)
+        except UnreadableDocument as error:
             found = str(error)
         else:
             if table is not None:
                 return table
-            raise _NotThere(location)
+            raise _MetadataMissing(location)
         raise Permanent(
             location,
             scope=Scope.TABLE,
@@ -179,7 +192,7 @@ class ToldCatalog:
         )
 
 
-class _NotThere(Transient):
+class _MetadataMissing(Transient):
     """A metadata file that was told of does not exist, or not yet."""
 
     def __init__(self, location: str) -> None:
@@ -193,81 +206,81 @@ class _NotThere(Transient):
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _FileOwnership:
     """Whose metadata lies at a location.
 
     Attributes:
         uuid: of the table.
         table: what the file says; None where it need not be opened.
-        is_over: it need not, as its table has ended.
+        has_ended: it need not, as its table has ended.
     """
 
     uuid: str | None
     table: Table | None = None
-    is_over: bool = False
+    has_ended: bool = False
 
 
 @dataclass(slots=True)
-class _Looks:
+class _ExaminedFiles:
     """What one load found.
 
     Attributes:
-        seen: by location.
+        by_location: by location.
         log: table uuids by canonical location of older metadata, of files that were opened.
-        troubles: locations that can't be read.
+        errors: locations that can't be read.
     """
 
-    seen: dict[str, _Look]
+    by_location: dict[str, _FileOwnership]
     log: dict[str, str | None] = field(default_factory=dict)
-    troubles: dict[str, _NotThere | Permanent] = field(default_factory=dict)
+    errors: dict[str, _MetadataMissing | Permanent] = field(default_factory=dict)
 
-    def logged(self, table: Table) -> None:
+    def add_log(self, table: Table) -> None:
         """Know the metadata-log of a table."""
         uuid = table.uuid
         self.log.update({canonical(entry): uuid for entry in table.metadata_log})
 
-    def unheard(self, told: Told, telling: Telling) -> Unheard | None:
+    def unapplied(self, history: Told, change: Telling) -> Unheard | None:
         """Why a telling means nothing yet, given all that was heard; None where it does, or never will."""
-        trouble = self.troubles.get(telling.location or "")
-        if isinstance(trouble, _NotThere):
-            return None if _is_gone(told, telling) else Unheard(telling, None, str(trouble))
+        trouble = self.errors.get(change.location or "")
+        if isinstance(trouble, _MetadataMissing):
+            return None if _is_not_awaited(history, change) else Unheard(change, None, str(trouble))
         if trouble is not None:
             reason = Reason.LOCATION_REFUSED if isinstance(trouble, LocationRefused) else Reason.PERMANENT
-            return Unheard(telling, reason, str(trouble))
-        look = self.seen.get(telling.location or "")
-        is_stray = look is not None and telling.birth is None and hearsay.is_stray(told, look.uuid)
-        return Unheard(telling, None, str(_stray(telling))) if is_stray else None
+            return Unheard(change, reason, str(trouble))
+        file = self.by_location.get(change.location or "")
+        is_orphan = file is not None and change.birth is None and hearsay.is_orphan(history, file.uuid)
+        return Unheard(change, None, str(_orphan_error(change))) if is_orphan else None
 
 
-def _stray(telling: Telling) -> SfnError:
+def _orphan_error(change: Telling) -> SfnError:
     return SfnError(
-        telling.location or "",
+        change.location or "",
         expected="an event of the operation create or register of its table, as another one has the name or had it",
         found="a commit alone",
         remedy="have the sender tell of it",
     )
 
 
-def _is_gone(told: Told, telling: Telling) -> bool:
+def _is_not_awaited(history: Told, change: Telling) -> bool:
     """Whether a file that is not there is not waited for: most likely it was deleted with its table, or as too old."""
-    if telling.birth is not None:
-        return telling.seq < told.ended_at
-    now = hearsay.current(told)
+    if change.birth is not None:
+        return change.seq < history.ended_at
+    now = hearsay.current(history)
     if now is None:
-        return told != Told()
-    ours, theirs = version(now.location or ""), version(telling.location or "")
-    return ours is not None and theirs is not None and theirs < ours
+        return history != Told()
+    current_version, version_of_change = metadata_version(now.location or ""), metadata_version(change.location or "")
+    return current_version is not None and version_of_change is not None and version_of_change < current_version
 
 
-def _is_over(told: Told, telling: Telling) -> bool:
+def _has_ended(history: Told, change: Telling) -> bool:
     """Whether nothing that a file says could bring its table back: it was dropped or renamed, so is not opened."""
-    table = hearsay.of_uuid(told, telling.uuid)
-    return telling.birth is not Birth.REGISTER and table.ended_at >= 0 and not hearsay.is_alive(told, table)
+    table = hearsay.history_of(history, change.uuid)
+    return change.birth is not Birth.REGISTER and table.ended_at >= 0 and not hearsay.is_alive(history, table)
 
 
-def _newest_first(telling: Telling) -> tuple[int, int]:
-    number = version(telling.location or "")
-    return (-1 if number is None else number) * -1, -telling.seq
+def _newest_first(change: Telling) -> tuple[int, int]:
+    number = metadata_version(change.location or "")
+    return (-1 if number is None else number) * -1, -change.seq
 
 
 def _etag(location: str) -> str:

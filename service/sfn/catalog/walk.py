@@ -1,7 +1,7 @@
 """The walk over all namespaces of a catalog, by its listings.
 
 A namespace that cannot be listed is withheld, and the walk goes on: one bad namespace must not hide those behind it.
-`Health` distinguishes such a namespace from a catalog that is down.
+`CatalogHealth` distinguishes such a namespace from a catalog that is down.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from typing import TypeVar
 
 import anyio
 
-from sfn.catalog import Skip, Withheld
-from sfn.catalog.health import SLOW, Health, Levels
+from sfn.catalog import SkipNamespace, UnlistedNamespace
+from sfn.catalog.health import SLOW_SECONDS, CatalogHealth, Levels
 from sfn.errors import Permanent, Scope, Transient, Trouble
 from sfn.words import TableName
 
 T = TypeVar("T")
 
 
-async def walk(
+async def walk_tables(
     catalog: str,
     tables: Callable[[Levels], AsyncGenerator[tuple[Levels, str]]],
     namespaces: Callable[[Levels], AsyncGenerator[Levels]],
-    skip: Skip | None = None,
-) -> AsyncGenerator[TableName | Withheld]:
+    skip: SkipNamespace | None = None,
+) -> AsyncGenerator[TableName | UnlistedNamespace]:
     """Yield every table of every namespace, and each namespace that could not be listed, or not whole.
 
     A namespace is entered once, so catalogs that ignore the parent or list all levels at once are walked too.
@@ -45,59 +45,59 @@ async def walk(
     """
     seen: set[Levels] = {()}
     waiting = deque[Levels]([()])
-    health = Health(tables, lambda: tuple(waiting))
+    health = CatalogHealth(tables, lambda: tuple(waiting))
     outermost: Trouble | None = None
     while waiting:
         namespace = waiting.popleft()
         where = f"catalog {catalog}: listing of {'.'.join(namespace) or 'all namespaces'}"
-        failures: list[_Failure] = []
+        failures: list[_ListingFailure] = []
         if namespace:
-            async with aclosing(_each(tables(namespace), where, health.patience, failures)) as found:
+            async with aclosing(_entries(tables(namespace), where, health.page_timeout, failures)) as found:
                 async for levels, name in found:
                     yield TableName(catalog, levels, name)
             if not failures:
-                health.answered(namespace)
+                health.note_listed(namespace)
         # What hung, or is the whole catalog's, would do so again.
-        if not any(failure.seconds >= SLOW or failure.trouble.scope is not Scope.TABLE for failure in failures):
-            async with aclosing(_each(namespaces(namespace), where, health.patience, failures)) as children:
+        if not any(failure.seconds >= SLOW_SECONDS or failure.error.scope is not Scope.TABLE for failure in failures):
+            async with aclosing(_entries(namespaces(namespace), where, health.page_timeout, failures)) as children:
                 found_below = [child async for child in children if skip is None or not skip(child)]
             waiting.extend(child for child in dict.fromkeys(found_below) if child not in seen)
             seen.update(found_below)
-        if failures and not namespace and failures[0].trouble.scope is Scope.TABLE:
-            outermost = failures[0].trouble
+        if failures and not namespace and failures[0].error.scope is Scope.TABLE:
+            outermost = failures[0].error
         elif failures:
-            yield await _withheld(namespace, failures[0], health)
+            yield await _unlisted(namespace, failures[0], health)
     if (failed := outermost or health.outage) is not None:
         raise failed
 
 
-async def _withheld(namespace: Levels, failure: _Failure, health: Health) -> Withheld:
+async def _unlisted(namespace: Levels, failure: _ListingFailure, health: CatalogHealth) -> UnlistedNamespace:
     """Return what a failure says of a namespace; raise the failure where the catalog is down."""
-    trouble = failure.trouble
-    if not namespace or await health.is_down(trouble, failure.seconds):
-        raise trouble
-    is_refused = isinstance(trouble, Permanent) and trouble.scope is Scope.TABLE
-    return Withheld(namespace, str(trouble), is_failure=not is_refused)
+    error = failure.error
+    if not namespace or await health.is_down(error, failure.seconds):
+        raise error
+    is_refused = isinstance(error, Permanent) and error.scope is Scope.TABLE
+    return UnlistedNamespace(namespace, str(error), is_failure=not is_refused)
 
 
 @dataclass(frozen=True, slots=True)
-class _Failure:
+class _ListingFailure:
     """A listing that failed.
 
     Attributes:
-        trouble: raised by the listing.
+        error: raised by the listing.
         seconds: how long it took to fail; what came before is not counted.
     """
 
-    trouble: Trouble
+    error: Trouble
     seconds: float
 
 
-async def _each(
-    found: AsyncGenerator[T], where: str, patience: float | None, failures: list[_Failure]
+async def _entries(
+    found: AsyncGenerator[T], where: str, patience: float | None, failures: list[_ListingFailure]
 ) -> AsyncGenerator[T]:
     """Yield the entries of a listing until it ends or fails; a failure is noted."""
-    entries = found if patience is None else _hurried(found, where, patience)
+    entries = found if patience is None else _with_timeout(found, where, patience)
     async with aclosing(found), aclosing(entries):
         began = monotonic()
         try:
@@ -106,10 +106,10 @@ async def _each(
                 # The consumer of the entries may take long.
                 began = monotonic()
         except Trouble as trouble:
-            failures.append(_Failure(trouble, monotonic() - began))
+            failures.append(_ListingFailure(trouble, monotonic() - began))
 
 
-async def _hurried(found: AsyncGenerator[T], where: str, patience: float) -> AsyncGenerator[T]:
+async def _with_timeout(found: AsyncGenerator[T], where: str, patience: float) -> AsyncGenerator[T]:
     while True:
         try:
             with anyio.fail_after(patience):

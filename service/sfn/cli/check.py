@@ -65,7 +65,7 @@ def _loaded(config: Path | None, roles: str) -> tuple[Settings, frozenset[Role]]
     chosen = roles_of(roles)
     settings = load(config)
     check_roles(chosen, settings)
-    sources.check(settings)
+    sources.check_adapters(settings)
     return settings, chosen
 
 

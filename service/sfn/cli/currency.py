@@ -20,9 +20,9 @@ from sfn.reader.documents import named
 from sfn.reader.resolve import Resolved
 from sfn.reader.verify import Finding
 from sfn.settings import Settings, load
-from sfn.store.router import Router
+from sfn.store.router import PrefixRouter
 from sfn.wiring import places, sources
-from sfn.wiring.sources import Identified
+from sfn.wiring.sources import IdentifiedCatalog
 from sfn.words import Loaded, Missing, NotModified, Table, TableName, Unwritten
 
 _WHAT: Final = "catalog"
@@ -51,7 +51,7 @@ def owners(config: Path | None, catalog: str | None) -> Owners:
         Misconfigured: the configuration is wrong, or has no such catalog.
     """
     settings = load(config)
-    sources.check(settings)
+    sources.check_adapters(settings)
     askable = [name for name in settings.catalogs if name not in settings.told]
     check_named(catalog, askable, settings.told)
     return Owners(settings, tuple(name for name in askable if catalog in {None, name}))
@@ -68,8 +68,8 @@ def currency(found: Resolved, asked: Owners) -> Finding:
 
     async def ask() -> Finding:
         settings = asked.settings
-        async with places.shelf(settings) as shelf, AsyncExitStack() as stack:
-            catalogs = sources.adapters(settings, SystemClock(), Router(shelf.stores).part)
+        async with places.open_stores(settings) as shelf, AsyncExitStack() as stack:
+            catalogs = sources.build_catalogs(settings, SystemClock(), PrefixRouter(shelf.stores).read_range)
             for one in catalogs.values():
                 stack.push_async_callback(one.close)
             return await _asked(found, {name: catalogs[name] for name in asked.names})
@@ -77,7 +77,7 @@ def currency(found: Resolved, asked: Owners) -> Finding:
     return anyio.run(ask)
 
 
-async def _asked(found: Resolved, catalogs: Mapping[str, Identified]) -> Finding:
+async def _asked(found: Resolved, catalogs: Mapping[str, IdentifiedCatalog]) -> Finding:
     others = []
     for name, catalog in catalogs.items():
         try:
@@ -93,7 +93,7 @@ async def _asked(found: Resolved, catalogs: Mapping[str, Identified]) -> Finding
     return _wrong(found, f"a configured catalog with the catalog_id {found.document.catalog_id}", known)
 
 
-async def _answered(found: Resolved, owner: Identified, name: str) -> Finding:
+async def _answered(found: Resolved, owner: IdentifiedCatalog, name: str) -> Finding:
     doc = found.document
     try:
         answer = await owner.load(TableName(name, doc.namespace, doc.name), None)

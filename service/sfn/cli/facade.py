@@ -67,11 +67,11 @@ def facade(
     from sfn import alone
     from sfn.cli.pages import safe
     from sfn.errors import SfnError
-    from sfn.wiring.facades import Folders
+    from sfn.wiring.facades import FacadeFolders
 
     level, most = _level(log_level), _bytes(metadata_limit)
     try:
-        folders = Folders(
+        folders = FacadeFolders(
             [canonical_root(text) for text in roots], storage_options or {}, None, by_directory, None, most
         )
     except SfnError as error:
@@ -79,7 +79,7 @@ def facade(
         raise typer.Exit(WRONG_USAGE) from None
     if (tls_certificate is None) != (tls_key is None):
         raise typer.BadParameter("expected --tls-certificate and --tls-key, found one of them alone")
-    door = alone.Door(host, port, token_file, tls_certificate, tls_key)
+    door = alone.StandaloneListener(host, port, token_file, tls_certificate, tls_key)
     raise typer.Exit(alone.run(folders, door, level))
 
 
@@ -90,13 +90,13 @@ def canonical_root(text: str) -> str:
         SfnError: it is none, or no folder of this machine.
     """
     from sfn.errors import LocationRefused, NoDirectory, SfnError
-    from sfn.pointer.location import scheme_of, sound
+    from sfn.pointer.location import check_any_scheme, scheme_of
     from sfn.reader.files import directory_url
 
     try:
         url = directory_url(text)
         # Of a table below it, for a root may be a whole bucket.
-        sound(f"{url}/table")
+        check_any_scheme(f"{url}/table")
     except ValueError as error:
         raise SfnError("ROOT", expected=str(error), found="another") from None
     except LocationRefused as refused:

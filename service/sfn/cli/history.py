@@ -44,14 +44,14 @@ def history(
 
 
 def _told(entry: Entry) -> dict[str, Any]:
-    from sfn.pointer.document import moment, render_ordinal
+    from sfn.pointer.document import format_time, render_ordinal
 
     return {
         "Ordinal": render_ordinal(entry.ordinal),
         "metadata_location": entry.metadata_location,
         "snapshot_id": entry.snapshot_id,
         "gap": entry.gap,
-        "written_at": None if entry.written_at is None else moment(entry.written_at),
+        "written_at": None if entry.written_at is None else format_time(entry.written_at),
         "state": entry.state,
         "source": entry.source,
     }

@@ -167,12 +167,12 @@ def _told(taken: Accepted, table: str) -> str:
 def _ignored(voice: Voice, tables: list[str]) -> str:
     """Why the service ignores tables, as far as the configuration tells."""
     from sfn.cli.tables import table_of
-    from sfn.publish.policy import Interest
+    from sfn.publish.policy import TableFilter
     from sfn.words import TableName
 
     if voice.settings is None or voice.catalog is None:
         return "ignored: include and exclude leave the table out, or its catalog is retired"
-    section, interest = f"catalogs.{voice.catalog}", Interest(voice.settings.include, voice.settings.exclude)
+    section, interest = f"catalogs.{voice.catalog}", TableFilter(voice.settings.include, voice.settings.exclude)
     if any(interest.covers(TableName(voice.catalog, *table_of(table))) for table in tables):
         undo = f"`sfn retire {voice.catalog} --undo`"
         return f"ignored: the catalog {voice.catalog} is retired, its tables get no files; {undo} has it back"

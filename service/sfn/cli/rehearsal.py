@@ -15,7 +15,7 @@ from sfn.cli.printing import progress
 from sfn.cli.sweeping import check_named
 from sfn.settings import load
 from sfn.wiring import sources
-from sfn.wiring.looking import looking
+from sfn.wiring.looking import open_read_only
 from sfn.words.table import spelled
 from sfn.work.survey import Found, Survey
 
@@ -65,7 +65,7 @@ def rehearse(config: Path | None, catalog: str | None) -> list[Rehearsed]:
         Trouble: a catalog or a store can't be asked.
     """
     settings = load(config)
-    sources.check(settings)
+    sources.check_adapters(settings)
     names = [name for name in settings.catalogs if name not in settings.told]
     check_named(catalog, names, settings.told)
     # What the adapters log would stand among what the command prints.
@@ -76,9 +76,9 @@ def rehearse(config: Path | None, catalog: str | None) -> list[Rehearsed]:
 
     async def walk() -> list[Rehearsed]:
         found = []
-        async with looking(settings) as parts:
+        async with open_read_only(settings) as parts:
             for name in names if catalog is None else [catalog]:
-                source = await parts.source(name)
+                source = await parts.connect(name)
                 with progress(name, None) as moved:
                     survey = Survey(
                         source,
@@ -118,6 +118,6 @@ def _told(name: str, found: Found) -> Rehearsed:
         name,
         found.tables,
         [Differs(spelled(one.table.namespace, one.table.name), one.kind, one.detail) for one in found.differences],
-        [Refused(".".join(one.namespace) or "(all)", one.said, one.is_failure) for one in found.withheld],
+        [Refused(".".join(one.namespace) or "(all)", one.message, one.is_failure) for one in found.withheld],
         [Refused(spelled(table.namespace, table.name), why) for table, why in found.failed],
     )

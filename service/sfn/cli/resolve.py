@@ -46,7 +46,7 @@ def resolve(
 
 def told(found: Resolved) -> dict[str, Any]:
     """What was resolved, as JSON has it."""
-    from sfn.pointer.document import moment, render_ordinal
+    from sfn.pointer.document import format_time, render_ordinal
 
     document = found.document
     return {
@@ -59,7 +59,7 @@ def told(found: Resolved) -> dict[str, Any]:
         "ref": found.ref,
         "snapshot_id": found.snapshot_id,
         "Ordinal": render_ordinal(document.ordinal),
-        "written_at": moment(document.written_at),
+        "written_at": format_time(document.written_at),
         "age_seconds": round(found.age.total_seconds(), 3),
         "sfn_file": found.sfn_file,
         "how": found.how,

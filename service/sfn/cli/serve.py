@@ -27,7 +27,7 @@ def serve(config: options.Config = None, roles: options.Roles = "receiver,worker
         from sfn import daemon
         from sfn.wiring import sources
 
-        sources.check(settings)
+        sources.check_adapters(settings)
     except SfnError as error:
         for problem in error.problems if isinstance(error, Misconfigured) else (error,):
             typer.echo(str(problem), err=True)

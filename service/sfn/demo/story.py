@@ -16,8 +16,8 @@ from sfn.demo.narrator import Narrator
 from sfn.demo.sql import SqlCatalogFile
 from sfn.errors import Dropped, Unreadable
 from sfn.pointer import document, hintfile
-from sfn.pointer.naming import Whose
-from sfn.pointer.site import Site
+from sfn.pointer.naming import FileOwner
+from sfn.pointer.site import FileLayout
 from sfn.reader.blocking import resolve
 
 _COMMITS: tuple[tuple[Row, ...], ...] = (
@@ -139,7 +139,7 @@ class _Users:
         def state_of_the_old() -> str:
             return document.parse(self._sfn_file(directory, old).read_bytes()).state.value
 
-        waited = self.narrator.until("the old name's file", state_of_the_old, document.State.RENAMED.value)
+        waited = self.narrator.until("the old name's file", state_of_the_old, document.DocumentState.RENAMED.value)
         self.narrator.note(f"✓ {waited:.2f} s after that the old name's file says `renamed`")
         found = resolve(directory, (NAMESPACE, old)).metadata_location
         self.narrator.check("whoever asks for the old name is led to the table", expected=pointer, found=found)
@@ -223,18 +223,18 @@ class _Users:
         waited = self.narrator.until(what, lambda: resolve(directory, (NAMESPACE, name)).metadata_location, pointer)
         self.narrator.note(f"✓ {waited:.2f} s later the file beside the table says {pointer.rsplit('/', 1)[-1]}")
         hint = self._hint(directory)
-        stem = hintfile.stem(pointer)
+        stem = hintfile.text_for(pointer)
         waited = self.narrator.until("the version hint", lambda: hint.read_text() if hint.exists() else None, stem)
         self.narrator.note(f"✓ {waited:.2f} s after that the version hint says so too, for readers that know only that")
         self.narrator.check("that is the catalog's pointer", expected=pointer, found=self.lake.pointer(name))
 
     @staticmethod
     def _hint(directory: Path) -> Path:
-        return Path(hintfile.key(str(directory)))
+        return Path(hintfile.key_of(str(directory)))
 
     @staticmethod
     def _sfn_file(directory: Path, name: str) -> Path:
-        return Path(Site(str(directory)).keys(Whose((NAMESPACE,), name))[0])
+        return Path(FileLayout(str(directory)).keys(FileOwner((NAMESPACE,), name))[0])
 
 
 def _is_dropped(directory: Path) -> bool:

@@ -13,7 +13,7 @@ from typing import Final
 
 from sfn.beneath import DETOURS, FOLDER, LinkRefused, opened
 from sfn.errors import TooManyFiles, Unsafe
-from sfn.pointer.location import below
+from sfn.pointer.location import is_below
 from sfn.reader.files import Entries
 from sfn.reader.local import FLAGS, MISSING, content, refusal
 
@@ -92,7 +92,7 @@ class Beneath:
     def _names(self, key: str) -> list[str]:
         path = key.removeprefix(_SCHEME)
         names = path[len(self._path.rstrip("/")) :].strip("/").split("/")
-        if not below(key, self._root) or not {".", ".."}.isdisjoint(names) or "" in names[1:]:
+        if not is_below(key, self._root) or not {".", ".."}.isdisjoint(names) or "" in names[1:]:
             raise Unsafe(key, expected=f"a place below {self._root}", found="one outside")
         return [name for name in names if name]
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from sfn.errors import LocationRefused, Unsafe
 from sfn.facade import Namespace, Place
-from sfn.pointer.location import narrowest, sound
+from sfn.pointer.location import check_any_scheme, longest_prefix
 from sfn.reader.blocking import identifier_of
 from sfn.reader.files import Files
 from sfn.reader.resolve import Question
@@ -36,10 +36,10 @@ def place(name: str, trees: Mapping[str, Files]) -> Place:
         raise Unsafe(f"{name[:64]!r}…", expected=f"a directory of at most {LONGEST:,} characters", found="a longer one")
     directory, _, table = name.partition("#")
     try:
-        url = sound(directory.rstrip("/") or "/")
+        url = check_any_scheme(directory.rstrip("/") or "/")
     except LocationRefused as refused:
         raise Unsafe(f"{name!r}", expected=refused.expected, found=refused.found) from None
-    root = narrowest(url, trees)
+    root = longest_prefix(url, trees)
     if root is None:
         remedy = "read another one, or have the facade started with a root that covers it"
         raise Unsafe(

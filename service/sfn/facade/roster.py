@@ -13,7 +13,7 @@ from sfn.facade import Namespace, Place
 from sfn.facade.index import Index
 from sfn.inbox import Roster
 from sfn.inbox.desk import Desk
-from sfn.pointer.location import narrowest
+from sfn.pointer.location import longest_prefix
 from sfn.reader.files import Files
 from sfn.reader.resolve import Question
 from sfn.words import Published, TableName
@@ -86,7 +86,7 @@ async def _published(
 
 
 def _placed(namespace: Namespace, name: str, live: Published | None, trees: Mapping[str, Files]) -> Place | None:
-    root = None if live is None else narrowest(live.location, trees)
+    root = None if live is None else longest_prefix(live.location, trees)
     if live is None or root is None:
         return None
     return Place(trees[root], Question(live.location, (*namespace, name), allowed=(root,)))

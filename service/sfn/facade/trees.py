@@ -11,10 +11,10 @@ from typing import Any, Final, Protocol, TypeVar
 from sfn.errors import DENIED, NotPermitted, SfnError, Trouble, Unaccepted, Unreachable, Unsafe
 from sfn.facade import Tree
 from sfn.facade.beneath import Beneath
-from sfn.pointer.location import below, scheme_of
+from sfn.pointer.location import is_below, scheme_of
 from sfn.reader.files import Entries, finish
 from sfn.reader.remote import FsspecFiles
-from sfn.store import Stores
+from sfn.store import StoreRouter
 from sfn.threads import Late, Threads
 
 T = TypeVar("T")
@@ -94,20 +94,20 @@ class Stored:
         stores: which one holds it.
     """
 
-    def __init__(self, root: str, stores: Stores) -> None:
+    def __init__(self, root: str, stores: StoreRouter) -> None:
         self._root, self._stores = root, stores
 
     async def read(self, key: str, most: int, start: int = 0) -> bytes | None:
         check(key, self._root)
         try:
-            return await self._stores.at(key).part(key, start, most)
+            return await self._stores.store_for(key).read_range(key, start, most)
         except Trouble as trouble:
             raise _told(trouble) from trouble
 
     async def list(self, prefix: str, limit: int) -> list[str]:
         check(prefix, self._root)
         try:
-            return await self._stores.at(prefix).list(prefix, limit)
+            return await self._stores.store_for(prefix).list(prefix, limit)
         except Trouble as trouble:
             raise _told(trouble) from trouble
 
@@ -127,7 +127,7 @@ def check(key: str, root: str) -> None:
     Raises:
         Unsafe: it is.
     """
-    if not below(key.removesuffix("/"), root) or not {".", ".."}.isdisjoint(key.split("/")):
+    if not is_below(key.removesuffix("/"), root) or not {".", ".."}.isdisjoint(key.split("/")):
         raise Unsafe(key, expected=f"a place below {root}", found="one outside")
 
 

@@ -11,8 +11,8 @@ import structlog
 from sfn.errors import TooManyFiles, Unreachable, Unreadable
 from sfn.facade import Namespace, Place, Scan, Tree
 from sfn.pointer.document import Document
-from sfn.pointer.location import narrowest
-from sfn.pointer.naming import EXTENSION, HEAD, MAIN
+from sfn.pointer.location import longest_prefix
+from sfn.pointer.naming import EXTENSION, HEAD, MAIN_BRANCH
 from sfn.reader.documents import read
 from sfn.reader.files import Entries
 from sfn.reader.resolve import Question
@@ -26,7 +26,7 @@ MOST_TOLD: Final = 100
 
 _OURS: Final = "_sfn"
 _METADATA: Final = "metadata"
-_LEADS: Final = tuple(f"_{part}{EXTENSION}" for part in (MAIN, HEAD))
+_LEADS: Final = tuple(f"_{part}{EXTENSION}" for part in (MAIN_BRANCH, HEAD))
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -52,7 +52,7 @@ class _Walks:
         walk = _Walk(self._root, tree, self._told)
         async for directory, doc in walk.tables():
             # What lies below a root inside of this one is that root's.
-            if narrowest(directory, self._trees) == self._root:
+            if longest_prefix(directory, self._trees) == self._root:
                 question = Question(directory, (*doc.namespace, doc.name), allowed=(self._root,))
                 yield doc.namespace, doc.name, Place(tree, question)
         self._told = frozenset(walk.hidden)
@@ -113,7 +113,7 @@ class _Walk:
             except Unreadable as refusal:
                 self._tell("file not shown", folder + name, refusal)
                 continue
-            if start is not None and start.doc.live and start.doc.ref == MAIN:
+            if start is not None and start.doc.is_live and start.doc.ref == MAIN_BRANCH:
                 yield start.doc
 
     async def _entries(self, prefix: str) -> Entries | None:

@@ -12,8 +12,8 @@ import msgspec
 
 from sfn.inbox.intents import Opened
 from sfn.inbox.standing import LastEvent, Said, Standing
-from sfn.pointer.location import store_of
-from sfn.pointer.site import location_of
+from sfn.pointer.location import store_prefix
+from sfn.pointer.site import layout_location
 from sfn.words import Claim, Lane, Memo, Reason, Story, Subject, Swept, TableName, Urgency, Wish, lies_below
 
 MOST_WITHHELD: Final = 1_000
@@ -130,10 +130,10 @@ def lane_of(row: Row, stores: Collection[str] = ()) -> Lane:
     """The lane that a row would be claimed from; `stores` are those of the terms."""
     if not isinstance(row.subject, TableName):
         return Lane(row.subject.catalog, "", Urgency.SWEEP)
-    live = row.story.live.location if row.story.live is not None else location_of(min(row.locations, default=""))
+    live = row.story.live.location if row.story.live is not None else layout_location(min(row.locations, default=""))
     told = Urgency.SHORT_LIVED if row.story.short_lived else Urgency.LIVE
     urgency = told if row.seq > row.done_seq else Urgency.CHORE
-    return Lane(row.subject.catalog, store_of(live, stores) if live else "", urgency)
+    return Lane(row.subject.catalog, store_prefix(live, stores) if live else "", urgency)
 
 
 def claim_of(row: Row, lane: Lane, sweep: LastSweep | None) -> Claim:

@@ -16,7 +16,7 @@ from sfn.inbox.row import Row
 from sfn.inbox.terms import Terms
 from sfn.inbox.transitions import hinted
 from sfn.pointer import hearsay
-from sfn.pointer.lineage import version
+from sfn.pointer.lineage import metadata_version
 from sfn.words import Birth, Hint, Subject, TableName, Telling, Told, ToldTable, normal_uuid
 
 KEPT = 16
@@ -79,8 +79,8 @@ def _taken_along(hint: Hint, seq: int, told: Told | None) -> Iterator[Telling]:
     if told.tellings and told.tellings[-1].to == hint.subject:
         # The rename itself, under the old name.
         told = replace(told, tellings=told.tellings[:-1])
-    known = hearsay.foreseen(told)
-    table = hearsay.current(known) if hint.uuid is None else hearsay.of_uuid(known, hint.uuid)
+    known = hearsay.apply_known(told)
+    table = hearsay.current(known) if hint.uuid is None else hearsay.history_of(known, hint.uuid)
     for location, uuid in _places(told, known, table):
         yield Telling(seq, location, uuid, birth)
         birth = None
@@ -88,7 +88,7 @@ def _taken_along(hint: Hint, seq: int, told: Told | None) -> Iterator[Telling]:
 
 def _places(told: Told, known: Told, table: ToldTable | None) -> Iterator[tuple[str, str | None]]:
     """Where a table's metadata lies, or may lie, with its uuid as far as it was told; what is sure first."""
-    before = hearsay.of_uuid(told, table.uuid) if table is not None else None
+    before = hearsay.history_of(told, table.uuid) if table is not None else None
     if before is not None and before.location is not None:
         yield before.location, before.uuid
     unplaced = [telling for telling in known.tellings if telling.seq > known.ended_at]
@@ -109,9 +109,9 @@ def _addressed(
         return
     for _ in range(_HOPS):
         row = row_of(name)
-        before = hearsay.foreseen((told_of(row) if row is not None else None) or Told())
+        before = hearsay.apply_known((told_of(row) if row is not None else None) or Told())
         yield name, telling
-        table = hearsay.of_uuid(before, telling.uuid)
+        table = hearsay.history_of(before, telling.uuid)
         # A birth after an end that has its own birth is a return.
         returns = telling.birth is not None and table.born_at >= 0
         if table.to is None or hearsay.is_alive(before, table) or returns:
@@ -143,7 +143,7 @@ def _least(tellings: list[Telling]) -> Telling:
     commits = [one for one in tellings if one.birth is None and not one.ends]
     oldest, highest = None, -1
     for one in reversed(commits):
-        number = version(one.location or "")
+        number = metadata_version(one.location or "")
         if number is not None and number < highest:
             oldest = one
         highest = max(highest, -1 if number is None else number)
@@ -151,5 +151,5 @@ def _least(tellings: list[Telling]) -> Telling:
 
 
 def _is_lower(one: Telling, other: Telling) -> bool:
-    a, b = version(one.location or ""), version(other.location or "")
+    a, b = metadata_version(one.location or ""), metadata_version(other.location or "")
     return a is not None and b is not None and a < b

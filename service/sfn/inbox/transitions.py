@@ -30,8 +30,8 @@ from msgspec.structs import replace
 from sfn.inbox.row import Row, State, told_by
 from sfn.inbox.standing import Said
 from sfn.inbox.terms import Terms
-from sfn.pointer.hearsay import doubted
-from sfn.pointer.lineage import higher
+from sfn.pointer.hearsay import mark_doubtful
+from sfn.pointer.lineage import newer_floor
 from sfn.words import (
     Ask,
     Claim,
@@ -75,7 +75,7 @@ def hinted(row: Row | None, hint: Hint, seq: int, now: datetime, cap: timedelta)
     row = row or Row(hint.subject, now)
     wish = Wish(
         # What a row was told of before it was given up may have been rolled back since.
-        floor=(hint.floor or row.wish.floor) if row.reason is not None else higher(row.wish.floor, hint.floor),
+        floor=(hint.floor or row.wish.floor) if row.reason is not None else newer_floor(row.wish.floor, hint.floor),
         renamed_to=hint.renamed_to or row.wish.renamed_to,
         drop=hint.drop or row.wish.drop,
         purge=hint.purge or row.wish.purge,
@@ -182,7 +182,7 @@ def settled(row: Row, claim: Claim, outcome: Outcome, now: datetime, cap: timede
             return _queued(replace(_kept_waiting(row), memo=Memo()), at, now)
         case Dead(reason, _, findings, look_at):
             row = _with(row, claim, findings) if findings is not None else replace(row, memo=Memo())
-            wish = dataclasses.replace(row.wish, tellings=doubted(row.wish.tellings))
+            wish = dataclasses.replace(row.wish, tellings=mark_doubtful(row.wish.tellings))
             row = replace(row, state=State.DEAD, reason=reason, wish=wish, waits_since=None)
             if look_at is not None:
                 row = _queued(replace(row, attempt=0, failing_since=None, done_seq=claim.seq), look_at, now)

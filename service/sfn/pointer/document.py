@@ -11,27 +11,27 @@ from functools import lru_cache
 from typing import Any
 
 from sfn.errors import Malformed, UnknownVersion
-from sfn.pointer.fields import Fields
+from sfn.pointer.fields import JsonFields
 from sfn.words import normal_uuid
 
 VERSION = 1
-LIMIT = 64 * 1024
+MAX_DOCUMENT_BYTES = 64 * 1024
 """Bytes that a document may have."""
-HINTS_KEPT = 4
+MAX_HINT_WAS = 4
 """Entries that `hint_was` may have."""
 LAST_ORDINAL = 253_370_764_800_000
 """Unix milliseconds of the greatest Ordinal that a metadata file gives; the year after it is left for successors."""
 
-_REMEMBERED = 4 * 1024
+_MAX_CACHED_BYTES = 4 * 1024
 """Bytes of a document that is remembered: nearly all have fewer, and the longest would take half a gigabyte."""
-_SHOWN = 300
+_MAX_SHOWN = 300
 """Characters of what was found that an error shows."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _ORDINAL = re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)(\d{3})?", re.ASCII)
 
 
-class State(StrEnum):
+class DocumentState(StrEnum):
     """What a document says of its table."""
 
     CURRENT = "current"
@@ -50,7 +50,7 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class CommitEntry:
     """One commit in a timeline: an entry of `between`.
 
     Attributes:
@@ -90,7 +90,7 @@ class Document:
     ordinal: int
     written_at: datetime
     asked_at: datetime | None = None
-    state: State = State.CURRENT
+    state: DocumentState = DocumentState.CURRENT
     ref: str = "main"
     snapshot_id: int | None = None
     metadata_file_relative: str | None = None
@@ -99,7 +99,7 @@ class Document:
     expires_at: datetime | None = None
     hint_was: tuple[str, ...] = ()
     gap: int = 0
-    between: tuple[Commit, ...] = ()
+    between: tuple[CommitEntry, ...] = ()
     turned: bool = False
     writer: str = ""
 
@@ -112,12 +112,12 @@ class Document:
         return self.asked_at or self.written_at
 
     @property
-    def live(self) -> bool:
+    def is_live(self) -> bool:
         """Whether it points to a table."""
-        return self.state is State.CURRENT
+        return self.state is DocumentState.CURRENT
 
 
-def moment(at: datetime) -> str:
+def format_time(at: datetime) -> str:
     """RFC 3339 in UTC with milliseconds."""
     return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
@@ -161,17 +161,17 @@ def render(document: Document) -> bytes:
         "metadata_file_relative": document.metadata_file_relative,
         "moved_to": _link_body(document.moved_to),
         "name_now": _link_body(document.name_now),
-        "expires_at": moment(document.expires_at) if document.expires_at else None,
+        "expires_at": format_time(document.expires_at) if document.expires_at else None,
         "hint_was": list(document.hint_was) or None,
         "gap": document.gap or None,
         "between": [_commit_body(commit) for commit in document.between] or None,
         "turned": document.turned or None,
-        "asked_at": moment(document.asked_at) if document.asked_at else None,
-        "written_at": moment(document.written_at),
+        "asked_at": format_time(document.asked_at) if document.asked_at else None,
+        "written_at": format_time(document.written_at),
         "writer": document.writer or None,
     }
-    spoken = {key: value for key, value in body.items() if value is not None or key in {"guid", "snapshot_id"}}
-    return (json.dumps(spoken, ensure_ascii=False, indent=2) + "\n").encode("utf-8", "backslashreplace")
+    present = {key: value for key, value in body.items() if value is not None or key in {"guid", "snapshot_id"}}
+    return (json.dumps(present, ensure_ascii=False, indent=2) + "\n").encode("utf-8", "backslashreplace")
 
 
 def parse(body: bytes) -> Document:
@@ -183,17 +183,17 @@ def parse(body: bytes) -> Document:
         UnknownVersion: another version.
     """
     # Who publishes asks for the same bytes many times over.
-    return _remembered(body) if len(body) <= _REMEMBERED else _parsed(body)
+    return _parse_cached(body) if len(body) <= _MAX_CACHED_BYTES else _parse(body)
 
 
 @lru_cache(4096)
-def _remembered(body: bytes) -> Document:
-    return _parsed(body)
+def _parse_cached(body: bytes) -> Document:
+    return _parse(body)
 
 
-def _parsed(body: bytes) -> Document:
-    if len(body) > LIMIT:
-        raise _malformed(f"at most {LIMIT} bytes", f"{len(body)} or more")
+def _parse(body: bytes) -> Document:
+    if len(body) > MAX_DOCUMENT_BYTES:
+        raise _malformed(f"at most {MAX_DOCUMENT_BYTES} bytes", f"{len(body)} or more")
     try:
         # Bytes it would take for UTF-16 or UTF-32 where they look like it.
         raw = json.loads(body.decode())
@@ -206,61 +206,63 @@ def _parsed(body: bytes) -> Document:
         raise _malformed(f"version {VERSION}", f"version {version!r}")
     if version != VERSION:
         remedy = "read it with the version of this package that wrote it, or a later one"
-        found = _shown(f"version {version}")
+        found = _shortened(f"version {version}")
         raise UnknownVersion("SFN document", expected=f"version {VERSION}", found=found, remedy=remedy)
     try:
-        return _document(Fields(raw))
+        return _document(JsonFields(raw))
     except (ValueError, OverflowError) as error:
         raise _malformed("the keys of the specification", str(error)) from error
 
 
 def _malformed(expected: str, found: str) -> Malformed:
-    return Malformed("SFN document", expected=expected, found=_shown(found))
+    return Malformed("SFN document", expected=expected, found=_shortened(found))
 
 
-def _shown(found: str) -> str:
-    return found if len(found) <= _SHOWN else f"{found[:_SHOWN]}…"
+def _shortened(found: str) -> str:
+    return found if len(found) <= _MAX_SHOWN else f"{found[:_MAX_SHOWN]}…"
 
 
-def _document(fields: Fields) -> Document:
+def _document(fields: JsonFields) -> Document:
     raw = fields.raw
     return Document(
         catalog_id=fields.text("catalog_id"),
-        namespace=fields.texts("namespace"),
+        namespace=fields.text_list("namespace"),
         name=fields.text("name"),
-        guid=fields.optional("guid"),
+        guid=fields.optional_text("guid"),
         metadata_file_path=fields.text("metadata_file_path"),
         ordinal=parse_ordinal(fields.text("Ordinal" if "Ordinal" in raw else "ordinal")),
-        written_at=fields.at("written_at"),
-        asked_at=fields.at("asked_at") if raw.get("asked_at") is not None else None,
-        state=State(fields.optional("state") or State.CURRENT),
-        ref=fields.optional("ref") or "main",
+        written_at=fields.time("written_at"),
+        asked_at=fields.time("asked_at") if raw.get("asked_at") is not None else None,
+        state=DocumentState(fields.optional_text("state") or DocumentState.CURRENT),
+        ref=fields.optional_text("ref") or "main",
         snapshot_id=fields.integer("snapshot_id"),
-        metadata_file_relative=fields.optional("metadata_file_relative"),
+        metadata_file_relative=fields.optional_text("metadata_file_relative"),
         moved_to=_link(fields, "moved_to"),
         name_now=_link(fields, "name_now"),
-        expires_at=fields.at("expires_at") if raw.get("expires_at") is not None else None,
-        hint_was=fields.texts("hint_was")[:HINTS_KEPT] if raw.get("hint_was") is not None else (),
+        expires_at=fields.time("expires_at") if raw.get("expires_at") is not None else None,
+        hint_was=fields.text_list("hint_was")[:MAX_HINT_WAS] if raw.get("hint_was") is not None else (),
         gap=fields.count("gap"),
         between=_commits(fields, "between"),
         turned=raw.get("turned") is True,
-        writer=fields.optional("writer") or "",
+        writer=fields.optional_text("writer") or "",
     )
 
 
-def _link(fields: Fields, key: str) -> Link | None:
-    inner = fields.inner(key)
-    return None if inner is None else Link(inner.texts("namespace"), inner.text("name"), inner.text("sfn_file_path"))
+def _link(fields: JsonFields, key: str) -> Link | None:
+    inner = fields.object(key)
+    return (
+        None if inner is None else Link(inner.text_list("namespace"), inner.text("name"), inner.text("sfn_file_path"))
+    )
 
 
-def _commits(fields: Fields, key: str) -> tuple[Commit, ...]:
-    entries = fields.entries(key, ("Ordinal", "path", "gap"))
+def _commits(fields: JsonFields, key: str) -> tuple[CommitEntry, ...]:
+    entries = fields.tuples(key, ("Ordinal", "path", "gap"))
     return tuple(
-        Commit(parse_ordinal(entry.text("Ordinal")), entry.text("path"), entry.count("gap")) for entry in entries
+        CommitEntry(parse_ordinal(entry.text("Ordinal")), entry.text("path"), entry.count("gap")) for entry in entries
     )
 
 
-def _commit_body(commit: Commit) -> list[str | int]:
+def _commit_body(commit: CommitEntry) -> list[str | int]:
     return [render_ordinal(commit.ordinal), commit.metadata_file_path, commit.gap]
 
 

@@ -9,7 +9,7 @@ _BITS: Final = 63
 """Of an integer's amount: as many as snapshot ids and times have."""
 
 
-class Fields:
+class JsonFields:
     """Typed access to a JSON object; every mismatch is a ValueError that names the key.
 
     Its strings can be written as UTF-8, and its integers have 64 bits.
@@ -23,17 +23,17 @@ class Fields:
         if not isinstance(value, str):
             message = f"{key} is {type(value).__name__}, not a string"
             raise ValueError(message)
-        return _whole(key, value)
+        return _check_encodable(key, value)
 
-    def optional(self, key: str) -> str | None:
+    def optional_text(self, key: str) -> str | None:
         return None if self.raw.get(key) is None else self.text(key)
 
-    def texts(self, key: str) -> tuple[str, ...]:
+    def text_list(self, key: str) -> tuple[str, ...]:
         value = self.raw.get(key)
         if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
             message = f"{key} is not an array of strings"
             raise ValueError(message)
-        return tuple(_whole(key, part) for part in value)
+        return tuple(_check_encodable(key, part) for part in value)
 
     def integer(self, key: str) -> int | None:
         value = self.raw.get(key)
@@ -45,7 +45,7 @@ class Fields:
             raise ValueError(message)
         return value
 
-    def at(self, key: str) -> datetime:
+    def time(self, key: str) -> datetime:
         value = datetime.fromisoformat(self.text(key))
         if value.tzinfo is None:
             message = f"{key} has no time zone"
@@ -59,24 +59,24 @@ class Fields:
             raise ValueError(message)
         return value
 
-    def inner(self, key: str) -> Fields | None:
+    def object(self, key: str) -> JsonFields | None:
         value = self.raw.get(key)
         if value is not None and not isinstance(value, dict):
             message = f"{key} is not an object"
             raise ValueError(message)
-        return None if value is None else Fields(value)
+        return None if value is None else JsonFields(value)
 
-    def entries(self, key: str, names: tuple[str, ...]) -> list[Fields]:
+    def tuples(self, key: str, names: tuple[str, ...]) -> list[JsonFields]:
         """An array of arrays, each as if it were an object with these keys."""
         value = self.raw.get(key)
         value = [] if value is None else value
         if not isinstance(value, list) or not all(isinstance(one, list) and len(one) == len(names) for one in value):
             message = f"{key} is not an array of arrays of {', '.join(names)}"
             raise ValueError(message)
-        return [Fields(dict(zip(names, one, strict=True))) for one in value]
+        return [JsonFields(dict(zip(names, one, strict=True))) for one in value]
 
 
-def _whole(key: str, text: str) -> str:
+def _check_encodable(key: str, text: str) -> str:
     """A text without half surrogate pairs, which JSON can spell and UTF-8 can't."""
     try:
         text.encode()

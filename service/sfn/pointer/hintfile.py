@@ -18,7 +18,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _DIGITS = re.compile(r"v(\d+)")
 
 
-def key(location: str) -> str:
+def key_of(location: str) -> str:
     """Where the hint of a canonical table location lies."""
     return f"{location}{_PATH}"
 
@@ -28,7 +28,7 @@ def location_of(key: str) -> str | None:
     return key.removesuffix(_PATH) if key.endswith(_PATH) else None
 
 
-def stem(pointer: str) -> str | None:
+def text_for(pointer: str) -> str | None:
     """The text of a hint that names a metadata file: just the digits of `v<digits>`, else the name without the suffix.
 
     Returns:
@@ -36,33 +36,33 @@ def stem(pointer: str) -> str | None:
         lies there): another suffix, as `….metadata.json.gz`, or the suffix twice; a number, which readers take for
         `v<number>`; characters that readers do not pass on as they are; the text of a withdrawn hint.
     """
-    text = _base(pointer)
-    if text is None or _PLAIN.fullmatch(text) is None or _is_number(text) or is_withdrawn(text.encode()):
+    text = _base_name(pointer)
+    if text is None or _PLAIN.fullmatch(text) is None or _is_number(text) or is_cleared(text.encode()):
         return None
     counter = _COUNTER.fullmatch(text)
     return counter[1] if counter else text
 
 
-def rival(table: Table) -> str | None:
+def shadowing_file(table: Table) -> str | None:
     """The file that DuckDB opens instead of a table's metadata file if that file exists; None if there is none.
 
     DuckDB tries `v<hint>.metadata.json` before `<hint>.metadata.json`. Only a hint of digits means the former.
     """
-    text = stem(table.metadata_location)
+    text = text_for(table.metadata_location)
     if text is None or is_numbered(text):
         return None
     return f"{canonical(table.location)}/metadata/v{text}{_SUFFIX}"
 
 
-def spellings(pointer: str) -> tuple[str, ...]:
+def known_texts(pointer: str) -> tuple[str, ...]:
     """Every text that a version of this service writes, or once wrote, to name a metadata file."""
-    text = _base(pointer)
+    text = _base_name(pointer)
     if text is None:
         return ()
     digits = _DIGITS.fullmatch(text)
     # Earlier versions took `v03` for a counter, and any other name as it is.
     former = digits[1] if digits else text
-    return tuple(dict.fromkeys(one for one in (stem(pointer), former) if one is not None))
+    return tuple(dict.fromkeys(one for one in (text_for(pointer), former) if one is not None))
 
 
 def is_numbered(text: str) -> bool:
@@ -70,7 +70,7 @@ def is_numbered(text: str) -> bool:
     return text.isdecimal()
 
 
-def _base(pointer: str) -> str | None:
+def _base_name(pointer: str) -> str | None:
     """A metadata file's name without its suffix; None if the name has another suffix, or the suffix twice."""
     name = pointer.rsplit("/", 1)[-1]
     text = name.removesuffix(_SUFFIX)
@@ -89,14 +89,14 @@ def _is_number(text: str) -> bool:
 
 def content(table: Table) -> bytes | None:
     """The hint's bytes for a table, without a newline; None where its metadata does not lie directly in `metadata/`."""
-    text = stem(table.metadata_location)
+    text = text_for(table.metadata_location)
     folder = canonical(table.metadata_location).rsplit("/", 1)[0]
     if text is None or folder != f"{canonical(table.location)}/metadata":
         return None
     return text.encode()
 
 
-def withdrawn(nonce: str) -> bytes:
+def cleared_content(nonce: str) -> bytes:
     """A hint that names nothing: every reader refuses it.
 
     It stands where a hint must not speak any more and can't be deleted safely, and for a moment before a hint is made:
@@ -105,6 +105,6 @@ def withdrawn(nonce: str) -> bytes:
     return _WITHDRAWN + nonce.encode()
 
 
-def is_withdrawn(body: bytes) -> bool:
+def is_cleared(body: bytes) -> bool:
     """Whether a hint names nothing."""
     return not body or body.startswith(_WITHDRAWN)

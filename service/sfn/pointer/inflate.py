@@ -8,23 +8,23 @@ from typing import Final
 
 _GZIP: Final = b"\x1f\x8b"
 _GZIP_WINDOW: Final = 31
-_WASTE: Final = 1 << 20
+_MAX_OVERHEAD: Final = 1 << 20
 """Bytes by which a file may be longer compressed than not: what can't be compressed takes a few more in each block."""
 
 
-def is_compressed(begun: bytes) -> bool:
+def is_compressed(start: bytes) -> bool:
     """Whether a file that begins so is compressed: told by content, as file names differ from engine to engine."""
-    return begun.startswith(_GZIP)
+    return start.startswith(_GZIP)
 
 
-async def inflated(parts: AsyncIterator[bytes], most: int) -> AsyncGenerator[bytes]:
+async def decompress(parts: AsyncIterator[bytes], limit: int) -> AsyncGenerator[bytes]:
     """The parts of a file as they are, or decompressed; no more are asked for once a compressed file has ended.
 
     What another gzip file behind that end would hold is passed over: Iceberg writes a single one.
 
     Args:
         parts: none empty.
-        most: bytes of a part that comes out of decompression.
+        limit: bytes of a part that comes out of decompression.
 
     Raises:
         zlib.error: the compression is broken, or says next to nothing in many bytes.
@@ -39,12 +39,12 @@ async def inflated(parts: AsyncIterator[bytes], most: int) -> AsyncGenerator[byt
             yield part
             continue
         wasted += len(part)
-        more = inflater.decompress(part, most)
+        more = inflater.decompress(part, limit)
         while more:
             wasted -= len(more)
             yield more
-            more = inflater.decompress(inflater.unconsumed_tail, most)
+            more = inflater.decompress(inflater.unconsumed_tail, limit)
         if inflater.eof:
             return
-        if wasted > _WASTE:
+        if wasted > _MAX_OVERHEAD:
             raise zlib.error("more compressed than not")

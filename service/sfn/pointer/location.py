@@ -63,7 +63,7 @@ def _authority(scheme: str, authority: str) -> str:
     return container + at + ".".join([account, *("dfs" if label == "blob" else label for label in service)])
 
 
-def checked(location: str, allowed: Sequence[str] = ()) -> str:
+def check_location(location: str, allowed: Sequence[str] = ()) -> str:
     """The canonical form of a location that is fit to be written to.
 
     Args:
@@ -74,30 +74,30 @@ def checked(location: str, allowed: Sequence[str] = ()) -> str:
         LocationRefused: another scheme, no absolute path, user information, a query, a fragment, a control character,
             a backslash, an encoded or empty or dotted segment, or a place that is not below `allowed`.
     """
-    place = _fit(location)
-    if allowed and not any(below(place, prefix) for prefix in allowed):
+    canonical_location = _check_known_scheme(location)
+    if allowed and not any(is_below(canonical_location, prefix) for prefix in allowed):
         expected, remedy = f"a location below one of {', '.join(allowed)}", _WIDEN
         raise _refused(location, expected, "a location outside of them", remedy)
-    return place
+    return canonical_location
 
 
 @lru_cache(4096)
-def sound(location: str) -> str:
+def check_any_scheme(location: str) -> str:
     """The canonical form of a location of any scheme, whose path leads where it seems to.
 
     Raises:
         LocationRefused: as of `checked`, but for the scheme.
     """
-    place = canonical(location)
-    match = _SPLIT.fullmatch(place)
+    canonical_location = canonical(location)
+    match = _SPLIT.fullmatch(canonical_location)
     if match is None:
         raise _refused(location, "an absolute location", "another form")
     _check_shape(location, match[1], match[2] or "", match[3] or "")
-    return place
+    return canonical_location
 
 
 @lru_cache(4096)
-def literal(location: str) -> str:
+def check_literal(location: str) -> str:
     """Return the canonical form of a file's location, whose path stands for itself: for stores that are no web servers.
 
     `#`, `?`, `%`, a backslash and empty segments are part of a name there. A file system ignores empty segments, so
@@ -106,8 +106,8 @@ def literal(location: str) -> str:
     Raises:
         LocationRefused: no absolute path, user information, a control character, a `.` or `..` segment.
     """
-    place = canonical(location)
-    match = _SPLIT.fullmatch(place)
+    canonical_location = canonical(location)
+    match = _SPLIT.fullmatch(canonical_location)
     if match is None:
         raise _refused(location, "an absolute location", "another form")
     scheme, authority, path = match[1], match[2] or "", match[3] or ""
@@ -116,48 +116,48 @@ def literal(location: str) -> str:
         raise _refused(location, "no control character", "one")
     if not path or not {".", ".."}.isdisjoint(path.split("/")):
         raise _refused(location, "a path without `.` or `..` segments", f"path {path!r}")
-    return f"{scheme}://{_SLASHES.sub('/', path)}" if scheme == "file" else place
+    return f"{scheme}://{_SLASHES.sub('/', path)}" if scheme == "file" else canonical_location
 
 
-def scheme_of(place: str) -> str:
+def scheme_of(location: str) -> str:
     """The scheme of a canonical location."""
-    return place.partition(":")[0]
+    return location.partition(":")[0]
 
 
-def below(place: str, prefix: str) -> bool:
+def is_below(location: str, prefix: str) -> bool:
     """Whether a canonical location is the prefix or lies in it, by whole segments."""
-    return place == prefix or place.startswith(prefix.rstrip("/") + "/")
+    return location == prefix or location.startswith(prefix.rstrip("/") + "/")
 
 
-def narrowest(place: str, prefixes: Iterable[str]) -> str | None:
+def longest_prefix(location: str, prefixes: Iterable[str]) -> str | None:
     """The longest of some canonical prefixes that a canonical location lies below."""
-    return max((prefix for prefix in prefixes if below(place, prefix)), key=len, default=None)
+    return max((prefix for prefix in prefixes if is_below(location, prefix)), key=len, default=None)
 
 
-def store_of(place: str, prefixes: Collection[str] = ()) -> str:
+def store_prefix(location: str, prefixes: Collection[str] = ()) -> str:
     """What one store, and one breaker, stands for.
 
     Args:
-        place: a canonical location.
+        location: a canonical location.
         prefixes: canonical, each a store of its own, such as a mount.
 
     Returns:
         The longest prefix that the location lies below, else its scheme and authority.
     """
-    if (prefix := narrowest(place, prefixes)) is not None:
+    if (prefix := longest_prefix(location, prefixes)) is not None:
         return prefix
-    match = _SPLIT.fullmatch(place)
-    return f"{match[1]}://{match[2] or ''}" if match else place
+    match = _SPLIT.fullmatch(location)
+    return f"{match[1]}://{match[2] or ''}" if match else location
 
 
 @lru_cache(4096)
-def _fit(location: str) -> str:
-    place = canonical(location)
-    match = _SPLIT.fullmatch(place)
+def _check_known_scheme(location: str) -> str:
+    canonical_location = canonical(location)
+    match = _SPLIT.fullmatch(canonical_location)
     if match is None or match[1] not in _KNOWN:
         raise _refused(location, f"a location on one of {', '.join(sorted(_KNOWN))}", "another scheme")
     _check_shape(location, match[1], match[2] or "", match[3] or "")
-    return place
+    return canonical_location
 
 
 def _check_authority(location: str, scheme: str, authority: str) -> None:

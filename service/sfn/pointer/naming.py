@@ -18,7 +18,7 @@ from typing import Final
 from sfn.pointer.document import parse_ordinal, render_ordinal
 
 EXTENSION: Final = ".ver"
-MAIN: Final = "main"
+MAIN_BRANCH: Final = "main"
 """The branch that every table has."""
 HEAD: Final = "head"
 """The part of the file that names the newest of a table's commits, where each has a file."""
@@ -26,14 +26,14 @@ HEAD: Final = "head"
 _ESCAPED = re.compile(rb"[^A-Za-z0-9_-]")
 _ORDINAL = re.compile(r"\d{8}T\d{6}(?:\d{3})?", re.ASCII)
 _ESCAPE_BEGUN = re.compile(r"%[0-9A-F]?$")
-_LONGEST = 200
-_KEPT = 100
-_LONGEST_REF = 100
-_REF_KEPT = 60
+_MAX_NAME = 200
+_CUT_LENGTH = 100
+_MAX_REF = 100
+_REF_CUT_LENGTH = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Whose:
+class FileOwner:
     """What a file name may tell of a table.
 
     Attributes:
@@ -52,70 +52,76 @@ class Naming:
     """One way to call files.
 
     Attributes:
-        word: what the settings call it.
-        owner: of a table, and whether `_` inside its parts is `%5F`: how its files' names begin; None where the table
-            has nothing to be called by.
-        lead: the part of the file that is written first and orders all others: `MAIN` or `HEAD`.
-        has_refs: each branch that is published has a file.
-        has_commits: each commit has a file.
-        is_by_guid: tables that had one identifier after another have files beside each other, and a table keeps its
+        setting: what the settings call it.
+        owner_part: of a table, and whether `_` inside its parts is `%5F`: how its files' names begin; None where the
+            table has nothing to be called by.
+        main_part: the part of the file that is written first and orders all others: `MAIN_BRANCH` or `HEAD`.
+        has_branch_files: each branch that is published has a file.
+        has_commit_files: each commit has a file.
+        is_by_uuid: tables that had one identifier after another have files beside each other, and a table keeps its
             files when it is renamed.
     """
 
-    word: str
-    owner: Callable[[Whose, bool], str | None]
-    lead: str
-    has_refs: bool
-    has_commits: bool
-    is_by_guid: bool
+    setting: str
+    owner_part: Callable[[FileOwner, bool], str | None]
+    main_part: str
+    has_branch_files: bool
+    has_commit_files: bool
+    is_by_uuid: bool
 
-    def names(self, whose: Whose, ref: str | None = None) -> tuple[str, ...]:
+    def file_names(self, file_owner: FileOwner, ref: str | None = None) -> tuple[str, ...]:
         """The name of a table's leading file, or of a branch's: the plain one and, where it differs, the strict one.
 
         Empty for a table that this naming can't name: one without a uuid that is to be called by it.
         """
-        both = [(self.owner(whose, strict), self._part(ref, strict=strict)) for strict in (False, True)]
+        both = [(self.owner_part(file_owner, strict), self._part(ref, strict=strict)) for strict in (False, True)]
         return tuple(dict.fromkeys(_joined(owner, part) for owner, part in both if owner is not None))
 
-    def commit_names(self, whose: Whose, ordinal: int) -> tuple[str, ...]:
+    def commit_file_names(self, file_owner: FileOwner, ordinal: int) -> tuple[str, ...]:
         """As `names`, of the file of one commit.
 
         Args:
             ordinal: Unix milliseconds.
         """
-        owners = dict.fromkeys(self.owner(whose, strict) for strict in (False, True))
+        owners = dict.fromkeys(self.owner_part(file_owner, strict) for strict in (False, True))
         return tuple(_joined(owner, render_ordinal(ordinal)) for owner in owners if owner is not None)
 
-    def begins(self, whose: Whose) -> tuple[str, ...]:
+    def prefixes(self, file_owner: FileOwner) -> tuple[str, ...]:
         """How the names of all files of an identifier begin; "" where its tables may have had any uuid."""
-        if self.is_by_guid:
+        if self.is_by_uuid:
             return ("",)
-        owners = [self.owner(whose, strict) for strict in (False, True)]
+        owners = [self.owner_part(file_owner, strict) for strict in (False, True)]
         # Of a longer one so much is left at least, whatever the part behind it.
-        return tuple(dict.fromkeys(_uncut(owner) for owner in owners if owner is not None))
+        return tuple(dict.fromkeys(_uncut_prefix(owner) for owner in owners if owner is not None))
 
     def _part(self, ref: str | None, *, strict: bool) -> str:
-        return self.lead if ref is None else _ref(ref, strict=strict)
+        return self.main_part if ref is None else _ref(ref, strict=strict)
 
 
-def _by_identifier(whose: Whose, strict: bool) -> str:  # noqa: FBT001 - a row's function
-    levels = [".".join(_encoded(level, strict=strict) for level in whose.namespace)] if whose.namespace else []
-    return "_".join([*levels, _encoded(whose.name, strict=strict)])
+def _by_identifier(file_owner: FileOwner, strict: bool) -> str:  # noqa: FBT001 - a row's function
+    levels = (
+        [".".join(_encoded(level, strict=strict) for level in file_owner.namespace)] if file_owner.namespace else []
+    )
+    return "_".join([*levels, _encoded(file_owner.name, strict=strict)])
 
 
-def _by_guid(whose: Whose, _strict: bool) -> str | None:  # noqa: FBT001 - a row's function
-    return _encoded(whose.guid, strict=True) if whose.guid else None
+def _by_uuid(file_owner: FileOwner, _strict: bool) -> str | None:  # noqa: FBT001 - a row's function
+    return _encoded(file_owner.guid, strict=True) if file_owner.guid else None
 
 
-IDENTIFIER: Final = Naming("identifier", _by_identifier, MAIN, has_refs=True, has_commits=False, is_by_guid=False)
-ORDINAL: Final = Naming("ordinal", _by_identifier, HEAD, has_refs=False, has_commits=True, is_by_guid=False)
-UUID: Final = Naming("uuid", _by_guid, MAIN, has_refs=True, has_commits=False, is_by_guid=True)
+IDENTIFIER: Final = Naming(
+    "identifier", _by_identifier, MAIN_BRANCH, has_branch_files=True, has_commit_files=False, is_by_uuid=False
+)
+ORDINAL: Final = Naming(
+    "ordinal", _by_identifier, HEAD, has_branch_files=False, has_commit_files=True, is_by_uuid=False
+)
+UUID: Final = Naming("uuid", _by_uuid, MAIN_BRANCH, has_branch_files=True, has_commit_files=False, is_by_uuid=True)
 
-NAMINGS: Final[Mapping[str, Naming]] = MappingProxyType({row.word: row for row in (IDENTIFIER, ORDINAL, UUID)})
+NAMINGS: Final[Mapping[str, Naming]] = MappingProxyType({row.setting: row for row in (IDENTIFIER, ORDINAL, UUID)})
 
 
 @lru_cache(8192)
-def commit_of(file_name: str) -> int | None:
+def commit_ordinal(file_name: str) -> int | None:
     """The Ordinal of the commit that a file is for, in Unix milliseconds; None for every other file."""
     part = file_name.removesuffix(EXTENSION).rpartition("_")[2]
     if part == file_name or not _ORDINAL.fullmatch(part):
@@ -126,17 +132,17 @@ def commit_of(file_name: str) -> int | None:
         return None
 
 
-def owner_of(file_name: str) -> str:
+def owner_prefix(file_name: str) -> str:
     """How the names of all files begin that have the same owner, in the same spelling."""
     return file_name.rpartition("_")[0]
 
 
-def dotted(namespace: Sequence[str], name: str) -> str:
+def dotted_name(namespace: Sequence[str], name: str) -> str:
     """The identifier as one unambiguous text: encoded levels and name, joined by dots."""
     return ".".join(_encoded(part, strict=False) for part in (*namespace, name))
 
 
-def folders(namespace: Sequence[str], name: str) -> str:
+def table_folders(namespace: Sequence[str], name: str) -> str:
     """The folders of a table below a root of their own: its namespace, if it has one, and its name."""
     levels = [".".join(_encoded(level, strict=False) for level in namespace)] if namespace else []
     return "/".join(_shortened(part) for part in [*levels, _encoded(name, strict=False)])
@@ -152,8 +158,8 @@ def _encoded(text: str, *, strict: bool) -> str:
 def _ref(ref: str, *, strict: bool) -> str:
     """A ref as a part; what would be taken for a head's or a commit's has a character encoded that needs it not."""
     encoded = _encoded(ref, strict=strict)
-    if len(encoded) > _LONGEST_REF:
-        return _cut(encoded, _REF_KEPT)
+    if len(encoded) > _MAX_REF:
+        return _cut(encoded, _REF_CUT_LENGTH)
     start, separator, last = encoded.rpartition("_")
     if last == HEAD or _ORDINAL.fullmatch(last):
         return f"{start}{separator}%{ord(last[0]):02X}{last[1:]}"
@@ -162,22 +168,22 @@ def _ref(ref: str, *, strict: bool) -> str:
 
 def _joined(owner: str, part: str) -> str:
     whole = f"{owner}_{part}"
-    if len(whole) > _LONGEST:
+    if len(whole) > _MAX_NAME:
         # A plain ref may hold a `_`: what is before the last one is the owner then.
         owner, _, part = whole.rpartition("_")
-        whole = f"{_cut(owner, _KEPT)}_{part}"
+        whole = f"{_cut(owner, _CUT_LENGTH)}_{part}"
     return whole + EXTENSION
 
 
-def _uncut(owner: str) -> str:
-    return f"{owner}_" if len(owner) < _KEPT else _ESCAPE_BEGUN.sub("", owner[:_KEPT])
+def _uncut_prefix(owner: str) -> str:
+    return f"{owner}_" if len(owner) < _CUT_LENGTH else _ESCAPE_BEGUN.sub("", owner[:_CUT_LENGTH])
 
 
 def _shortened(folder: str) -> str:
-    return folder if len(folder) <= _LONGEST else _cut(folder, _KEPT)
+    return folder if len(folder) <= _MAX_NAME else _cut(folder, _CUT_LENGTH)
 
 
 def _cut(text: str, most: int) -> str:
     digest = hashlib.sha256(text.encode("ascii")).hexdigest()[:32]
-    kept = _ESCAPE_BEGUN.sub("", text[:most])
-    return f"{kept}~{digest}"
+    start = _ESCAPE_BEGUN.sub("", text[:most])
+    return f"{start}~{digest}"

@@ -7,134 +7,149 @@ from datetime import datetime, timedelta
 
 from sfn.pointer import hintfile
 from sfn.pointer.location import canonical
-from sfn.pointer.naming import MAIN
-from sfn.publish.changes import Draft
-from sfn.publish.elsewhere import drop
-from sfn.publish.facts import IsListed, MayStep
-from sfn.publish.inventory import beside
-from sfn.publish.older import older_files, older_first, written_at
-from sfn.publish.own import Own
+from sfn.pointer.naming import MAIN_BRANCH
+from sfn.publish.changes import PlanBuilder
+from sfn.publish.elsewhere import drop_files
+from sfn.publish.facts import IsListed, IsStepAllowed
+from sfn.publish.inventory import foreign_documents
+from sfn.publish.older import last_written_at, recheck_after_older, rows_with_older_files
+from sfn.publish.own import TableFiles
 from sfn.publish.policy import OnDrop
-from sfn.publish.scene import Scene
+from sfn.publish.scene import PublishContext
 from sfn.words import Ask, Backward, Dead, Reason, Step, Table, TableName
 
 
-def settle_absent(scene: Scene, nowhere: Mapping[str, list[Own]], draft: Draft) -> None:
+def drop_missing_tables(context: PublishContext, nowhere: Mapping[str, list[TableFiles]], builder: PlanBuilder) -> None:
     """Give up the files of tables that are nowhere any more, once every test for it has been passed."""
-    if not nowhere or scene.policy.on_drop is OnDrop.KEEP:
+    if not nowhere or context.policy.on_drop is OnDrop.KEEP:
         return
-    held = scene.claim.story.held and not scene.claim.story.waived
-    if held and not scene.is_answered:
-        known = scene.claim.story.absent
-        draft.absent.update({uuid: known.get(uuid, scene.look.answered) for uuid in nowhere})
-        draft.dead = _held(scene, draft.absent)
+    on_hold = context.job.story.held and not context.job.story.waived
+    if on_hold and not context.has_table:
+        known = context.job.story.absent
+        builder.missing_since.update({uuid: known.get(uuid, context.answer.answered_at) for uuid in nowhere})
+        builder.dead_letter = _on_hold(context, builder.missing_since)
         return
-    for uuid, owns in nowhere.items():
-        if _is_certain(scene, uuid, owns, draft):
-            if not _brake_allows(scene, uuid, owns):
-                draft.dead = _held(scene, draft.absent)
+    for uuid, existing in nowhere.items():
+        if _is_certainly_dropped(context, uuid, existing, builder):
+            if not _drop_limit_allows(context, uuid, existing):
+                builder.dead_letter = _on_hold(context, builder.missing_since)
                 return
-            for own in owns:
-                delete = scene.policy.on_drop is OnDrop.DELETE or _is_purged(scene, own)
-                drop(scene, own, draft, delete=delete)
+            for table_files in existing:
+                delete = context.policy.on_drop is OnDrop.DELETE or _is_purged(context, table_files)
+                drop_files(context, table_files, builder, delete=delete)
 
 
-def _is_certain(scene: Scene, uuid: str, owns: list[Own], draft: Draft) -> bool:
-    policy, look = scene.policy, scene.look
-    written = written_at(owns)
-    older = older_files(scene, uuid, owns) if uuid else []
+def _is_certainly_dropped(context: PublishContext, uuid: str, existing: list[TableFiles], builder: PlanBuilder) -> bool:
+    policy, answer = context.policy, context.answer
+    written = last_written_at(existing)
+    older = rows_with_older_files(context, uuid, existing) if uuid else []
     if older:
-        draft.wait_for(older, *older_first(scene))
+        builder.wait_for(older, *recheck_after_older(context))
         return False
-    if _hides_older(scene, owns, draft):
-        draft.look_again(*older_first(scene))
+    if _would_expose_older(context, existing, builder):
+        builder.recheck_at(*recheck_after_older(context))
         return False
-    if look.asked - written < policy.replica_lag:
-        draft.look_again(written + policy.replica_lag, "the answer may be older than what is held")
+    if answer.asked_at - written < policy.replica_lag:
+        builder.recheck_at(written + policy.replica_lag, "the answer may be older than what is held")
         return False
-    if (heir := _heir_beside(scene, uuid, owns)) is not None:
-        draft.ask([heir])
-        draft.look_again(look.answered + policy.pause, f"{heir.table} has this table, and must say so first")
+    if (rename_target := _rename_target_in_folder(context, uuid, existing)) is not None:
+        builder.wake([rename_target])
+        builder.recheck_at(
+            answer.answered_at + policy.recheck_delay, f"{rename_target.table} has this table, and must say so first"
+        )
         return False
-    if not scene.is_answered and scene.facts.holds(IsListed(scene.name)):
-        draft.look_again(look.answered + policy.long_pause, "not found, and yet the namespace lists it")
+    if not context.has_table and context.observations.is_true(IsListed(context.name)):
+        builder.recheck_at(answer.answered_at + policy.long_recheck_delay, "not found, and yet the namespace lists it")
         return False
-    return _was_absent_long_enough(scene, uuid, draft)
+    return _was_absent_long_enough(context, uuid, builder)
 
 
-def _hides_older(scene: Scene, owns: list[Own], draft: Draft) -> bool:
+def _would_expose_older(context: PublishContext, existing: list[TableFiles], builder: PlanBuilder) -> bool:
     """Whether an older table of the name would be what readers find by it, once these files are none any more.
 
     Each of them has its own file where files are called by the uuid.
     """
-    goes = {change.key for change in draft.changes}
-    newest = {own.site: own.doc.as_of for own in owns if own.doc is not None and own.site.naming.is_by_guid}
+    goes = {change.key for change in builder.changes}
+    newest = {
+        table_files.layout: table_files.main_document.as_of
+        for table_files in existing
+        if table_files.main_document is not None and table_files.layout.naming.is_by_uuid
+    }
     return any(
-        other.doc is not None and other.doc.live and other.key not in goes and other.doc.as_of < newest[other.site]
-        for other in scene.owns
-        if other not in owns and other.site in newest
+        other.main_document is not None
+        and other.main_document.is_live
+        and other.key not in goes
+        and other.main_document.as_of < newest[other.layout]
+        for other in context.existing
+        if other not in existing and other.layout in newest
     )
 
 
-def _heir_beside(scene: Scene, uuid: str, owns: list[Own]) -> Ask | None:
+def _rename_target_in_folder(context: PublishContext, uuid: str, existing: list[TableFiles]) -> Ask | None:
     """Who has the table by the catalog's word, and by a file beside these.
 
     What a row publishes is known to the others once it has settled, and a sweep does not wait for those that it finds.
     """
-    catalog_id = scene.policy.catalog_id
-    for own in owns if uuid else ():
-        for doc in beside(scene.inventory, own.site):
-            if doc.live and doc.ref == MAIN and (doc.guid, doc.catalog_id) == (uuid, catalog_id):
-                name = TableName(scene.name.catalog, doc.namespace, doc.name)
-                found = scene.facts.look(name).found if scene.policy.interest.covers(name) else None
+    catalog_id = context.policy.catalog_id
+    for table_files in existing if uuid else ():
+        for doc in foreign_documents(context.finder, table_files.layout):
+            if doc.is_live and doc.ref == MAIN_BRANCH and (doc.guid, doc.catalog_id) == (uuid, catalog_id):
+                name = TableName(context.name.catalog, doc.namespace, doc.name)
+                found = (
+                    context.observations.answer_for(name).found if context.policy.table_filter.covers(name) else None
+                )
                 if isinstance(found, Table) and found.uuid == uuid and found.left_alone is None:
-                    return Ask(name, own.site.text)
+                    return Ask(name, table_files.layout.encoded)
     return None
 
 
-def _was_absent_long_enough(scene: Scene, uuid: str, draft: Draft) -> bool:
-    policy, look, live = scene.policy, scene.look, scene.claim.story.live
+def _was_absent_long_enough(context: PublishContext, uuid: str, builder: PlanBuilder) -> bool:
+    policy, answer, live = context.policy, context.answer, context.job.story.live
     # It was told of the name: what it says of a table that was last published under it, it does not say of others.
-    drop = scene.claim.wish.drop and live is not None and live.uuid == (uuid or None)
+    drop = context.job.wish.drop and live is not None and live.uuid == (uuid or None)
     # What nobody can ask is missing only where that was told.
-    was_told = drop or policy.told
-    wait = policy.replica_lag if was_told else max(policy.absence_delay, policy.replica_lag)
-    since = scene.claim.story.absent.get(uuid)
-    draft.absent[uuid] = since or look.answered
-    if since is None or look.asked < since + wait:
-        draft.look_again((since or look.answered) + wait, "absent: looked at once more before it counts as dropped")
+    is_reported = drop or policy.event_only
+    wait = policy.replica_lag if is_reported else max(policy.absence_delay, policy.replica_lag)
+    since = context.job.story.absent.get(uuid)
+    builder.missing_since[uuid] = since or answer.answered_at
+    if since is None or answer.asked_at < since + wait:
+        builder.recheck_at(
+            (since or answer.answered_at) + wait, "absent: looked at once more before it counts as dropped"
+        )
         return False
-    swept = scene.claim.swept_at
-    if policy.swept and not drop and (swept is None or swept < since):
+    swept = context.job.swept_at
+    if policy.is_swept and not drop and (swept is None or swept < since):
         pause = max(policy.sweep_every / 4, timedelta(seconds=1))
-        draft.look_again(look.answered + pause, "absent: a sweep must come first, it finds a table that was renamed")
+        builder.recheck_at(
+            answer.answered_at + pause, "absent: a sweep must come first, it finds a table that was renamed"
+        )
         return False
     return True
 
 
-def _brake_allows(scene: Scene, uuid: str, owns: list[Own]) -> bool:
-    if scene.is_answered or scene.claim.story.waived:
+def _drop_limit_allows(context: PublishContext, uuid: str, existing: list[TableFiles]) -> bool:
+    if context.has_table or context.job.story.waived:
         return True
-    doc = owns[-1].doc
+    doc = existing[-1].main_document
     pointer = doc.metadata_file_path if doc is not None else ""
-    return scene.facts.holds(MayStep(Step(Backward.DROP, uuid, pointer)))
+    return context.observations.is_true(IsStepAllowed(Step(Backward.DROP, uuid, pointer)))
 
 
-def _is_purged(scene: Scene, own: Own) -> bool:
-    doc, location = own.doc, own.site.location
+def _is_purged(context: PublishContext, table_files: TableFiles) -> bool:
+    doc, location = table_files.main_document, table_files.layout.location
     if doc is None or canonical(doc.metadata_file_path.rpartition("/")[0]) != f"{location}/metadata":
         # Where the metadata lies in another folder nothing can be told from this one, and the event is believed.
-        return scene.purged
+        return context.is_purged
     # Else it is not: a late one may be of a table that had the name before. Where files are left a tombstone is too.
-    return set(scene.facts.folder(f"{location}/metadata/")) <= {hintfile.key(location)}
+    return set(context.observations.folder(f"{location}/metadata/")) <= {hintfile.key_of(location)}
 
 
-def _held(scene: Scene, absent: Mapping[str, datetime]) -> Dead:
-    catalog = scene.name.catalog
-    since = min(absent.values(), default=scene.look.answered)
+def _on_hold(context: PublishContext, absent: Mapping[str, datetime]) -> Dead:
+    catalog = context.name.catalog
+    since = min(absent.values(), default=context.answer.answered_at)
     return Dead(
         Reason.HELD_DROP,
-        f"{scene.name} is missing from the catalog since {since:%F %H:%M:%S} UTC, and more tables of {catalog} than "
+        f"{context.name} is missing from the catalog since {since:%F %H:%M:%S} UTC, and more tables of {catalog} than "
         "the limit allows: its files stay as they were. `sfn status` says how many. If the catalog lost its tables, "
         f"restore them: the next sweep closes this letter. If they were dropped on purpose: sfn release {catalog}",
     )

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
-from sfn.pointer.site import Site
-from sfn.publish.changes import Change, Put
-from sfn.publish.facts import Facts
-from sfn.publish.own import Own
+from sfn.pointer.site import FileLayout
+from sfn.publish.changes import FileChange, Put
+from sfn.publish.facts import Observations
+from sfn.publish.own import TableFiles
 from sfn.words import Claim
 
 
@@ -27,80 +27,91 @@ class Alias:
     Attributes:
         key: by the name that is written.
         other: by the other one.
-        site: where the file belongs, by the name that is written.
+        layout: where the file belongs, by the name that is written.
     """
 
     key: str
     other: str
-    site: Site
+    layout: FileLayout
 
 
-def find_aliases(claim: Claim, site: Site | None, owns: Sequence[Own], facts: Facts) -> dict[Site, Alias]:
+def find_aliases(
+    job: Claim, layout: FileLayout | None, existing: Sequence[TableFiles], observations: Observations
+) -> dict[FileLayout, Alias]:
     """The sites of our files that are, as far as can be told, other names of one of the other sites.
 
     The name that is written is the table's, or else the one that was published last, or the first one.
 
     Args:
-        site: where the table's files belong.
+        layout: where the table's files belong.
     """
-    live = claim.story.live
-    home = site.location if site is not None else live.location if live is not None else None
-    known: dict[Site, None] = {} if site is None else {site: None}
-    found: dict[Site, Alias] = {}
-    for own in sorted(owns, key=lambda own: (own.site.location != home, own.site.text)):
-        lead = own.lead
-        if lead is None or own.site in found:
+    live = job.story.live
+    home = layout.location if layout is not None else live.location if live is not None else None
+    known: dict[FileLayout, None] = {} if layout is None else {layout: None}
+    found: dict[FileLayout, Alias] = {}
+    for table_files in sorted(
+        existing, key=lambda table_files: (table_files.layout.location != home, table_files.layout.encoded)
+    ):
+        main_file = table_files.main_file
+        if main_file is None or table_files.layout in found:
             continue
         for other in known:
             # A location below a root is no directory of a table's.
-            if other.location == own.site.location or other.has_hint is not own.site.has_hint:
+            if (
+                other.location == table_files.layout.location
+                or other.has_version_hint is not table_files.layout.has_version_hint
+            ):
                 continue
-            key = counterpart(own, lead.key, other.location)
-            held = facts.file(key)
-            if held is not None and held.body == lead.held.body:
-                found[own.site] = Alias(key, lead.key, replace(own.site, location=other.location))
+            key = key_at_location(table_files, main_file.key, other.location)
+            stored = observations.file(key)
+            if stored is not None and stored.body == main_file.stored.body:
+                found[table_files.layout] = Alias(
+                    key, main_file.key, replace(table_files.layout, location=other.location)
+                )
                 break
         else:
-            known[own.site] = None
+            known[table_files.layout] = None
     return found
 
 
-def counterpart(own: Own, key: str, location: str) -> str:
+def key_at_location(table_files: TableFiles, key: str, location: str) -> str:
     """The key of one of our files if its site were at another location."""
-    return replace(own.site, location=location).folder + key.removeprefix(own.site.folder)
+    return replace(table_files.layout, location=location).folder + key.removeprefix(table_files.layout.folder)
 
 
-def are_one_file(one: Own, other: Own) -> bool:
+def is_same_file(one: TableFiles, other: TableFiles) -> bool:
     """Whether the leading files of two sites are, as far as can be told, one file."""
     if one.key == other.key:
         return True
     are_called_alike = one.key.rpartition("/")[2] == other.key.rpartition("/")[2]
-    held = one.held
-    return are_called_alike and held is not None and other.held is not None and held.body == other.held.body
+    held = one.stored
+    return are_called_alike and held is not None and other.stored is not None and held.body == other.stored.body
 
 
-def tried(aliases: Mapping[Site, Alias], changes: Iterable[Change]) -> dict[Site, Alias]:
+def tested_aliases(aliases: Mapping[FileLayout, Alias], changes: Iterable[FileChange]) -> dict[FileLayout, Alias]:
     """The aliases that these changes prove or refute: a file that has other bytes afterwards."""
     changed = {
         change.key
         for change in changes
         if not isinstance(change, Put) or change.replacing is None or change.body != change.replacing.body
     }
-    return {site: alias for site, alias in aliases.items() if alias.key in changed}
+    return {layout: alias for layout, alias in aliases.items() if alias.key in changed}
 
 
-def known_twice(claim: Claim, site: Site | None, proven: Mapping[Site, Alias], left: AbstractSet[str]) -> set[str]:
+def duplicate_layouts(
+    job: Claim, layout: FileLayout | None, proven: Mapping[FileLayout, Alias], vacated: AbstractSet[str]
+) -> set[str]:
     """The row's texts of sites that the row knows by another name, or in another spelling, as well.
 
     Args:
-        site: where the table's files belong; the row knows it by now.
+        layout: where the table's files belong; the row knows it by now.
         proven: aliases that hold once the plan is carried out.
-        left: texts of sites where no file of ours lies any more.
+        vacated: texts of sites where no file of ours lies any more.
     """
-    known = claim.locations | left | ({site.text} if site is not None else set())
-    texts = {text: Site.of(text) for text in claim.locations}
+    known = job.locations | vacated | ({layout.encoded} if layout is not None else set())
+    parsed = {key: FileLayout.parse(key) for key in job.locations}
     return {
-        text
-        for text, one in texts.items()
-        if (one in proven and proven[one].site.text in known) or (text != one.text and one.text in known)
+        key
+        for key, one in parsed.items()
+        if (one in proven and proven[one].layout.encoded in known) or (key != one.encoded and one.encoded in known)
     }

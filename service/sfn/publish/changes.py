@@ -14,22 +14,22 @@ from datetime import datetime
 from enum import IntEnum
 from typing import TypeAlias
 
-from sfn.pointer.site import Site
+from sfn.pointer.site import FileLayout
 from sfn.words import Ask, Dead, Done, Held, Later, Telling
 
 
 class Stage(IntEnum):
     """When in a plan a change comes."""
 
-    MEND = 0
-    POINT = 1
+    REPAIR = 0
+    POINTER = 1
     COMMIT = 2
     BRANCH = 3
     HINT = 4
-    SILENCE = 5
+    CLEAR_HINT = 5
     SUPERSEDE = 6
-    FORWARD = 7
-    PRUNE = 8
+    TOMBSTONE = 7
+    DELETE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Put:
     key: str
     body: bytes
     replacing: Held | None
-    check: tuple[str, Site] | None = None
+    check: tuple[str, FileLayout] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,20 +58,20 @@ class Remove:
     """Delete exactly what was seen.
 
     Attributes:
-        otherwise: what to write instead where a store can't delete on a condition; None to leave the file.
+        fallback_body: what to write instead where a store can't delete on a condition; None to leave the file.
     """
 
     stage: Stage
     key: str
     replacing: Held
-    otherwise: bytes | None = None
+    fallback_body: bytes | None = None
 
 
-Change: TypeAlias = Put | Remove
+FileChange: TypeAlias = Put | Remove
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PublishPlan:
     """Changes in their order, and the outcome once all of them are made.
 
     Attributes:
@@ -79,48 +79,48 @@ class Plan:
         outcome: once all of them are made.
         aliases: pairs of keys that must hold the same bytes then: the first was changed, the second is taken for
             another name of the same file.
-        unchanged: keys that must hold what was seen there.
+        unchanged_keys: keys that must hold what was seen there.
     """
 
-    changes: tuple[Change, ...]
+    changes: tuple[FileChange, ...]
     outcome: Done | Later | Dead
     aliases: tuple[tuple[str, str], ...] = ()
-    unchanged: tuple[str, ...] = ()
+    unchanged_keys: tuple[str, ...] = ()
 
 
-def places_of(asks: Iterable[Ask]) -> frozenset[str]:
+def known_locations(wakeups: Iterable[Ask]) -> frozenset[str]:
     """Where rows that should look are known to have a file, as `Story.older_at`."""
-    return frozenset(ask.location for ask in asks if ask.location is not None)
+    return frozenset(wakeup.location for wakeup in wakeups if wakeup.location is not None)
 
 
 @dataclass(slots=True)
-class Draft:
+class PlanBuilder:
     """A plan in the making.
 
     Attributes:
         changes: in no order yet.
-        looks: moments at which something must be looked at again, and why.
-        asks: rows that should look.
-        stirs: locations whose other rows should look.
-        absent: when each uuid was first seen missing, for those still waited for.
-        dead: what is to end as a dead letter.
-        echo: an event told of nothing that the answer shows; it gets one more look.
-        unheard: what was told and means nothing yet, so stays told.
-        lost: a dead letter for what of it is not waited for any more; all else goes on.
+        rechecks: moments at which something must be looked at again, and why.
+        wakeups: rows that should look.
+        wake_locations: locations whose other rows should look.
+        missing_since: when each uuid was first seen missing, for those still waited for.
+        dead_letter: what is to end as a dead letter.
+        recheck_unconfirmed: an event told of nothing that the answer shows; it gets one more look.
+        unapplied: what was told and means nothing yet, so stays told.
+        given_up: a dead letter for what of it is not waited for any more; all else goes on.
         foreign_hint, older_at: see `Story`.
-        unchanged: see `Plan`.
+        unchanged_keys: see `Plan`.
     """
 
-    changes: list[Change] = field(default_factory=list)
-    looks: list[tuple[datetime, str]] = field(default_factory=list)
-    asks: dict[Ask, None] = field(default_factory=dict)
-    stirs: set[str] = field(default_factory=set)
-    absent: dict[str, datetime] = field(default_factory=dict)
-    dead: Dead | None = None
-    echo: bool = False
-    unheard: tuple[Telling, ...] = ()
-    lost: Dead | None = None
-    unchanged: tuple[str, ...] = ()
+    changes: list[FileChange] = field(default_factory=list)
+    rechecks: list[tuple[datetime, str]] = field(default_factory=list)
+    wakeups: dict[Ask, None] = field(default_factory=dict)
+    wake_locations: set[str] = field(default_factory=set)
+    missing_since: dict[str, datetime] = field(default_factory=dict)
+    dead_letter: Dead | None = None
+    recheck_unconfirmed: bool = False
+    unapplied: tuple[Telling, ...] = ()
+    given_up: Dead | None = None
+    unchanged_keys: tuple[str, ...] = ()
     foreign_hint: str | None = None
     older_at: frozenset[str] = frozenset()
 
@@ -128,24 +128,24 @@ class Draft:
         """Write a file."""
         self.changes.append(Put(stage, key, body, replacing))
 
-    def remove(self, stage: Stage, key: str, replacing: Held, otherwise: bytes | None = None) -> None:
+    def remove(self, stage: Stage, key: str, replacing: Held, fallback_body: bytes | None = None) -> None:
         """Delete a file."""
-        self.changes.append(Remove(stage, key, replacing, otherwise))
+        self.changes.append(Remove(stage, key, replacing, fallback_body))
 
-    def look_again(self, at: datetime, why: str) -> None:
+    def recheck_at(self, at: datetime, why: str) -> None:
         """Come back to it."""
-        self.looks.append((at, why))
+        self.rechecks.append((at, why))
 
-    def ask(self, asks: Iterable[Ask]) -> None:
+    def wake(self, wakeups: Iterable[Ask]) -> None:
         """Have other rows look."""
-        self.asks.update(dict.fromkeys(asks))
+        self.wakeups.update(dict.fromkeys(wakeups))
 
     def wait_for(self, older: Iterable[Ask], at: datetime, why: str) -> None:
         """Have rows with older files look, and come back to it."""
-        self.ask(older)
-        self.older_at |= places_of(older)
-        self.look_again(at, why)
+        self.wake(older)
+        self.older_at |= known_locations(older)
+        self.recheck_at(at, why)
 
-    def ordered(self) -> tuple[Change, ...]:
+    def ordered_changes(self) -> tuple[FileChange, ...]:
         """The changes in the order that keeps every prefix right."""
         return tuple(sorted(self.changes, key=lambda change: change.stage))

@@ -15,20 +15,20 @@ from itertools import chain, repeat
 
 from sfn.errors import LocationRefused
 from sfn.pointer import naming
-from sfn.pointer.document import LAST_ORDINAL, Commit, Document, render
-from sfn.pointer.lineage import Relation, relate, version
-from sfn.pointer.location import canonical, checked
-from sfn.pointer.naming import Whose
-from sfn.publish.changes import Draft, Stage
-from sfn.publish.documents import relative, says
-from sfn.publish.facts import FOLDER_LISTED
-from sfn.publish.inventory import ours, readable
-from sfn.publish.own import Own
-from sfn.publish.policy import MOST_COMMITS
-from sfn.publish.scene import Scene
+from sfn.pointer.document import LAST_ORDINAL, CommitEntry, Document, render
+from sfn.pointer.lineage import MetadataOrder, compare_metadata, metadata_version
+from sfn.pointer.location import canonical, check_location
+from sfn.pointer.naming import FileOwner
+from sfn.publish.changes import PlanBuilder, Stage
+from sfn.publish.documents import is_up_to_date, relative_path
+from sfn.publish.facts import MAX_LISTED_FILES
+from sfn.publish.inventory import is_ours, parse_or_none
+from sfn.publish.own import TableFiles
+from sfn.publish.policy import MAX_COMMIT_FILES
+from sfn.publish.scene import PublishContext
 from sfn.words import Held, Table
 
-LONGEST_BETWEEN = 48_000
+MAX_BETWEEN_BYTES = 48_000
 """Bytes that a head may spend on naming commits: a document has its limit."""
 
 _ENTRY = 80
@@ -36,23 +36,23 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class _Timeline:
+class _CommitFiles:
     """The files of a table's commits, as listed.
 
     Attributes:
-        own: the head that they lie beside.
+        table_files: the head that they lie beside.
         keys: by Ordinal; None where the folder holds more files than are listed.
     """
 
-    scene: Scene
-    own: Own
+    context: PublishContext
+    table_files: TableFiles
     keys: Mapping[int, str] | None
 
     def key(self, ordinal: int) -> str:
         """Where the file of a commit belongs: spelled as its head is."""
-        whose, site = _whose(self.own, self.scene), self.own.site
-        names = site.naming.commit_names(whose, ordinal)
-        return site.folder + names[_spelling(self.own, self.scene)]
+        file_owner, layout = _file_owner(self.table_files, self.context), self.table_files.layout
+        names = layout.naming.commit_file_names(file_owner, ordinal)
+        return layout.folder + names[_name_variant(self.table_files, self.context)]
 
     def has(self, ordinal: int) -> bool:
         """Whether a file is there; it is taken for there where that can't be told."""
@@ -64,107 +64,131 @@ class _Timeline:
         return max((ordinal for ordinal in self.keys or () if ordinal <= LAST_ORDINAL), default=0)
 
 
-def keep_commits(scene: Scene, table: Table, own: Own, doc: Document, draft: Draft, *, anew: bool) -> Document:
+def write_commit_files(
+    context: PublishContext,
+    table: Table,
+    table_files: TableFiles,
+    doc: Document,
+    builder: PlanBuilder,
+    *,
+    rewrite: bool,
+) -> Document:
     """Bring the commits' files in line with the head.
 
     Args:
-        own: the table's files so far.
+        table_files: the table's files so far.
         doc: the head, as it is or would be written.
-        anew: it is written now.
+        rewrite: it is written now.
 
     Returns:
         The head with the Ordinal and the commits that its swap allots.
     """
-    if not anew and scene.facts.from_memory:
+    if not rewrite and context.observations.is_from_cache:
         return doc
-    timeline = _timeline(scene, own)
-    _mend(timeline, draft)
+    commit_files = _list_commit_files(context, table_files)
+    _create_missing(commit_files, builder)
     created: list[int] = []
-    if anew and not says(scene, own.doc, table):
-        doc = _allotted(timeline, table, doc)
-        for commit in (*doc.between, Commit(doc.ordinal, doc.metadata_file_path, doc.gap)):
-            draft.put(Stage.COMMIT, timeline.key(commit.ordinal), render(_commit(own, doc, commit)), None)
+    if rewrite and not is_up_to_date(context, table_files.main_document, table):
+        doc = _with_ordinals(commit_files, table, doc)
+        for commit in (*doc.between, CommitEntry(doc.ordinal, doc.metadata_file_path, doc.gap)):
+            builder.put(
+                Stage.COMMIT, commit_files.key(commit.ordinal), render(_commit_document(table_files, doc, commit)), None
+            )
             created.append(commit.ordinal)
-    elif own.doc is not None:
-        doc = replace(doc, gap=own.doc.gap, between=own.doc.between)
-    _prune(timeline, created, draft)
+    elif table_files.main_document is not None:
+        doc = replace(doc, gap=table_files.main_document.gap, between=table_files.main_document.between)
+    _delete_old(commit_files, created, builder)
     return doc
 
 
-def finish_commits(scene: Scene, own: Own, draft: Draft) -> None:
+def complete_commit_files(context: PublishContext, table_files: TableFiles, builder: PlanBuilder) -> None:
     """Create what a head still promises, before anything else is written over it."""
-    if own.site.naming.has_commits and not scene.facts.from_memory:
-        _mend(_timeline(scene, own), draft)
+    if table_files.layout.naming.has_commit_files and not context.observations.is_from_cache:
+        _create_missing(_list_commit_files(context, table_files), builder)
 
 
-def remove_commits(scene: Scene, own: Own, draft: Draft, *, but: Collection[int] = ()) -> None:
+def remove_commit_files(
+    context: PublishContext, table_files: TableFiles, builder: PlanBuilder, *, except_ordinals: Collection[int] = ()
+) -> None:
     """Delete the files of all commits but some."""
-    for key, held in _commit_files(scene, own, but=but):
-        draft.remove(Stage.PRUNE, key, held)
+    for key, stored in _own_commit_files(context, table_files, except_ordinals=except_ordinals):
+        builder.remove(Stage.DELETE, key, stored)
 
 
-def touch_commits(scene: Scene, own: Own, draft: Draft) -> None:
+def refresh_commit_files(context: PublishContext, table_files: TableFiles, builder: PlanBuilder) -> None:
     """Write the files of all commits once more, unchanged; beside a tombstone too they stay until it expires."""
-    changed = {change.key for change in draft.changes}
-    for key, held in _commit_files(scene, own):
+    changed = {change.key for change in builder.changes}
+    for key, stored in _own_commit_files(context, table_files):
         if key not in changed:
-            draft.put(Stage.FORWARD, key, held.body, held)
+            builder.put(Stage.TOMBSTONE, key, stored.body, stored)
 
 
-def _commit_files(scene: Scene, own: Own, but: Collection[int] = ()) -> Iterator[tuple[str, Held]]:
+def _own_commit_files(
+    context: PublishContext, table_files: TableFiles, except_ordinals: Collection[int] = ()
+) -> Iterator[tuple[str, Held]]:
     """The commits' files that are known to be there and are ours, the oldest first, but those of some Ordinals."""
-    known = (_timeline(scene, own).keys or {}) if own.site.naming.has_commits else {}
-    keys = [key for ordinal, key in sorted(known.items()) if ordinal not in but]
-    scene.facts.require_files(keys)
+    known = (_list_commit_files(context, table_files).keys or {}) if table_files.layout.naming.has_commit_files else {}
+    keys = [key for ordinal, key in sorted(known.items()) if ordinal not in except_ordinals]
+    context.observations.require_files(keys)
     for key in keys:
-        held = scene.facts.file(key)
-        doc = readable(held)
-        if held is not None and doc is not None and ours(doc, scene.name, scene.policy):
-            yield key, held
+        stored = context.observations.file(key)
+        doc = parse_or_none(stored)
+        if stored is not None and doc is not None and is_ours(doc, context.name, context.policy):
+            yield key, stored
 
 
-def _timeline(scene: Scene, own: Own) -> _Timeline:
-    folder = scene.facts.folder(own.site.folder)
-    if len(folder) > FOLDER_LISTED:
-        return _Timeline(scene, own, None)
-    names = [key.removeprefix(own.site.folder) for key in folder]
-    owner = naming.owner_of(own.site.naming.commit_names(_whose(own, scene), 0)[_spelling(own, scene)])
+def _list_commit_files(context: PublishContext, table_files: TableFiles) -> _CommitFiles:
+    folder = context.observations.folder(table_files.layout.folder)
+    if len(folder) > MAX_LISTED_FILES:
+        return _CommitFiles(context, table_files, None)
+    names = [key.removeprefix(table_files.layout.folder) for key in folder]
+    owner = naming.owner_prefix(
+        table_files.layout.naming.commit_file_names(_file_owner(table_files, context), 0)[
+            _name_variant(table_files, context)
+        ]
+    )
     keys = {
-        ordinal: own.site.folder + name
+        ordinal: table_files.layout.folder + name
         for name in names
-        if naming.owner_of(name) == owner and (ordinal := naming.commit_of(name)) is not None
+        if naming.owner_prefix(name) == owner and (ordinal := naming.commit_ordinal(name)) is not None
     }
-    return _Timeline(scene, own, keys)
+    return _CommitFiles(context, table_files, keys)
 
 
-def _whose(own: Own, scene: Scene) -> Whose:
-    return Whose(scene.name.namespace, scene.name.name, own.doc.guid if own.doc is not None else None)
+def _file_owner(table_files: TableFiles, context: PublishContext) -> FileOwner:
+    return FileOwner(
+        context.name.namespace,
+        context.name.name,
+        table_files.main_document.guid if table_files.main_document is not None else None,
+    )
 
 
-def _spelling(own: Own, scene: Scene) -> int:
-    return own.site.keys(_whose(own, scene)).index(own.key)
+def _name_variant(table_files: TableFiles, context: PublishContext) -> int:
+    return table_files.layout.keys(_file_owner(table_files, context)).index(table_files.key)
 
 
-def _mend(timeline: _Timeline, draft: Draft) -> None:
+def _create_missing(commit_files: _CommitFiles, builder: PlanBuilder) -> None:
     """Create the files that the last swap of the head made room for, if its writer did not."""
-    scene, own = timeline.scene, timeline.own
-    doc = own.doc
-    if doc is None or not doc.live:
+    context, table_files = commit_files.context, commit_files.table_files
+    doc = table_files.main_document
+    if doc is None or not doc.is_live:
         return
-    promised = (*doc.between, Commit(doc.ordinal, doc.metadata_file_path, doc.gap))[-scene.policy.keep :]
+    promised = (*doc.between, CommitEntry(doc.ordinal, doc.metadata_file_path, doc.gap))[-context.policy.keep_commits :]
     for commit in promised:
-        if not timeline.has(commit.ordinal):
-            draft.put(Stage.MEND, timeline.key(commit.ordinal), render(_commit(own, doc, commit)), None)
+        if not commit_files.has(commit.ordinal):
+            builder.put(
+                Stage.REPAIR, commit_files.key(commit.ordinal), render(_commit_document(table_files, doc, commit)), None
+            )
 
 
-def _commit(own: Own, head: Document, commit: Commit) -> Document:
+def _commit_document(table_files: TableFiles, head: Document, commit: CommitEntry) -> Document:
     """The document of one commit, made of the head whose swap allotted it."""
     is_newest = commit.ordinal == head.ordinal
     return replace(
         head,
         ordinal=commit.ordinal,
         metadata_file_path=commit.metadata_file_path,
-        metadata_file_relative=relative(own.site, commit.metadata_file_path),
+        metadata_file_relative=relative_path(table_files.layout, commit.metadata_file_path),
         gap=commit.gap,
         snapshot_id=head.snapshot_id if is_newest else None,
         hint_was=(),
@@ -173,40 +197,43 @@ def _commit(own: Own, head: Document, commit: Commit) -> Document:
     )
 
 
-def _allotted(timeline: _Timeline, table: Table, head: Document) -> Document:
+def _with_ordinals(commit_files: _CommitFiles, table: Table, head: Document) -> Document:
     """The head with the commits since the one that is held, as far as log and files tell, and the count of the rest."""
-    scene = timeline.scene
-    entries, gap = _since_held(timeline, table)
-    kept = _short_enough(entries, scene.policy.keep - 1)
-    gap += len(entries) - len(kept)
-    there = _there(scene, [entry for entry, _ in kept])
-    last, between = max(scene.previous, timeline.last), []
-    for entry, at in kept:
-        if canonical(entry) in there:
+    context = commit_files.context
+    entries, gap = _commits_since_known(commit_files, table)
+    listed = _fitting(entries, context.policy.keep_commits - 1)
+    gap += len(entries) - len(listed)
+    existing = _existing_metadata(context, [entry for entry, _ in listed])
+    last, between = max(context.last_ordinal, commit_files.last), []
+    for entry, at in listed:
+        if canonical(entry) in existing:
             last = max(min(at, LAST_ORDINAL), last + 1)
-            between.append(Commit(last, entry, gap))
+            between.append(CommitEntry(last, entry, gap))
             gap = 0
         else:
             gap += 1
     return replace(head, ordinal=max(head.ordinal, last + 1), gap=gap, between=tuple(between))
 
 
-def _since_held(timeline: _Timeline, table: Table) -> tuple[list[tuple[str, int]], int]:
+def _commits_since_known(commit_files: _CommitFiles, table: Table) -> tuple[list[tuple[str, int]], int]:
     """The entries of the log behind the newest pointer that we knew, and how many commits before them are missing."""
     times = chain(table.log_times, repeat(0))
     entries = list(zip(table.metadata_log, times, strict=False))
-    known = _known(timeline, table)
+    known = _last_known_pointer(commit_files, table)
     if known is None:
-        first = version(entries[0][0] if entries else table.metadata_location)
+        first = metadata_version(entries[0][0] if entries else table.metadata_location)
         return entries, first or 0
     since = _index_after(canonical(known), table.metadata_log)
     if since is not None:
         return entries[since:], 0
-    before = version(known)
-    if before is None or relate(known, (), table.metadata_location, table.metadata_log) is not Relation.NEWER:
+    before = metadata_version(known)
+    if (
+        before is None
+        or compare_metadata(known, (), table.metadata_location, table.metadata_log) is not MetadataOrder.NEWER
+    ):
         return [], 0
-    newer = [(entry, at) for entry, at in entries if (version(entry) or 0) > before]
-    first = version(newer[0][0] if newer else table.metadata_location)
+    newer = [(entry, at) for entry, at in entries if (metadata_version(entry) or 0) > before]
+    first = metadata_version(newer[0][0] if newer else table.metadata_location)
     return newer, max(0, (first or 0) - before - 1)
 
 
@@ -216,46 +243,46 @@ def _index_after(pointer: str, log: Sequence[str]) -> int | None:
     return next(found, None)
 
 
-def _known(timeline: _Timeline, table: Table) -> str | None:
+def _last_known_pointer(commit_files: _CommitFiles, table: Table) -> str | None:
     """The newest pointer of the table that a file of ours named: at its place, elsewhere, or under another name."""
-    scene = timeline.scene
-    mine = [doc for doc in scene.documents if doc.guid == table.uuid]
-    if mine:
+    context = commit_files.context
+    own_documents = [doc for doc in context.documents if doc.guid == table.uuid]
+    if own_documents:
         # What leads on from where the table was has a greater Ordinal, and names what was current there.
-        return max(mine, key=lambda doc: (doc.live, doc.ordinal)).metadata_file_path
-    others = scene.facts.others_with(table.uuid, scene.name) if table.uuid is not None else []
+        return max(own_documents, key=lambda doc: (doc.is_live, doc.ordinal)).metadata_file_path
+    others = context.observations.other_tables_with(table.uuid, context.name) if table.uuid is not None else []
     return max(others, key=lambda other: other[1].written_at)[1].pointer if others else None
 
 
-def _short_enough(entries: list[tuple[str, int]], most: int) -> list[tuple[str, int]]:
+def _fitting(entries: list[tuple[str, int]], limit: int) -> list[tuple[str, int]]:
     """The newest, as many as a head may name."""
-    kept: list[tuple[str, int]] = []
+    fitting: list[tuple[str, int]] = []
     length = 0
-    for entry in reversed(entries[max(0, len(entries) - most) :]):
+    for entry in reversed(entries[max(0, len(entries) - limit) :]):
         length += len(json.dumps(entry[0])) + _ENTRY
-        if length > LONGEST_BETWEEN:
+        if length > MAX_BETWEEN_BYTES:
             break
-        kept.append(entry)
-    return kept[::-1]
+        fitting.append(entry)
+    return fitting[::-1]
 
 
-def _there(scene: Scene, entries: Iterable[str]) -> set[str]:
+def _existing_metadata(context: PublishContext, entries: Iterable[str]) -> set[str]:
     """Those metadata files of the log that still exist, where we may look; canonical."""
     places: list[str] = []
     for entry in entries:
         with suppress(LocationRefused):
-            places.append(checked(entry, scene.policy.allowed))
-    return scene.facts.existing(places)
+            places.append(check_location(entry, context.policy.allowed_locations))
+    return context.observations.existing(places)
 
 
-def _prune(timeline: _Timeline, created: list[int], draft: Draft) -> None:
+def _delete_old(commit_files: _CommitFiles, created: list[int], builder: PlanBuilder) -> None:
     """Delete what is neither among the newest nor young."""
-    scene = timeline.scene
-    policy, now = scene.policy, scene.look.answered
-    all_of_them = sorted({*(timeline.keys or ()), *created}, reverse=True)
-    young = {
+    context = commit_files.context
+    policy, now = context.policy, context.answer.answered_at
+    all_of_them = sorted({*(commit_files.keys or ()), *created}, reverse=True)
+    remaining = {
         ordinal
-        for rank, ordinal in enumerate(all_of_them[:MOST_COMMITS])
-        if rank < policy.keep or now - (_EPOCH + timedelta(milliseconds=ordinal)) < policy.keep_for
+        for rank, ordinal in enumerate(all_of_them[:MAX_COMMIT_FILES])
+        if rank < policy.keep_commits or now - (_EPOCH + timedelta(milliseconds=ordinal)) < policy.keep_commits_for
     }
-    remove_commits(scene, timeline.own, draft, but=young)
+    remove_commit_files(context, commit_files.table_files, builder, except_ordinals=remaining)

@@ -10,17 +10,17 @@ from enum import StrEnum
 
 from sfn.pointer import hintfile
 from sfn.pointer.document import Document
-from sfn.pointer.lineage import Relation, relate
-from sfn.pointer.naming import Whose
-from sfn.publish.facts import Facts
-from sfn.publish.inventory import Inventory, is_named
-from sfn.publish.own import Own
+from sfn.pointer.lineage import MetadataOrder, compare_metadata
+from sfn.pointer.naming import FileOwner
+from sfn.publish.facts import Observations
+from sfn.publish.inventory import FileFinder, has_identifier
+from sfn.publish.own import TableFiles
 from sfn.publish.policy import Policy
 from sfn.publish.scene import hint_at
 from sfn.words import Reason, Table, TableName
 
 
-class Kind(StrEnum):
+class DifferenceKind(StrEnum):
     """What a table's files are to the catalog's answer.
 
     missing           no file of ours lies there
@@ -46,7 +46,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class TableDifference:
     """One table that differs.
 
     Attributes:
@@ -56,109 +56,131 @@ class Difference:
     """
 
     table: TableName
-    kind: Kind
+    kind: DifferenceKind
     detail: str
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ComparisonResult:
     """What lies at a table's place.
 
     Attributes:
-        own: our files there.
+        table_files: our files there.
         difference: how they differ from what they should say; None where all is right.
         is_exact: they say just what the catalog does, and so does the version hint, or there is none: nothing of that
             was found out by the table's metadata log.
     """
 
-    own: Own
-    difference: Difference | None
+    table_files: TableFiles
+    difference: TableDifference | None
     is_exact: bool
 
 
-def usual(name: TableName, table: Table, place: str, policy: Policy) -> tuple[str, ...]:
+def usual_keys(name: TableName, table: Table, location: str, policy: Policy) -> tuple[str, ...]:
     """The files that `compare` reads of nearly every table, for whoever can read several at once."""
-    site = policy.site(name, place)
-    keys = site.keys(Whose(name.namespace, name.name, table.uuid))[:1]
-    has_hint = policy.version_hint and site.has_hint
-    return (*keys, hintfile.key(site.location)) if has_hint else keys or (site.folder,)
+    layout = policy.layout(name, location)
+    keys = layout.keys(FileOwner(name.namespace, name.name, table.uuid))[:1]
+    has_hint = policy.version_hint and layout.has_version_hint
+    return (*keys, hintfile.key_of(layout.location)) if has_hint else keys or (layout.folder,)
 
 
-def compare(name: TableName, table: Table, place: str, facts: Facts, policy: Policy) -> Compared:
+def compare(
+    name: TableName, table: Table, location: str, observations: Observations, policy: Policy
+) -> ComparisonResult:
     """What lies at a table's place, and how that differs from what should.
 
     Args:
         name: its identifier.
         table: what the catalog says.
-        place: its canonical location, checked.
-        facts: the files there, as far as they were read.
+        location: its canonical location, checked.
+        observations: the files there, as far as they were read.
         policy: the catalog's settings.
 
     Raises:
         Lacking: a file must be read first.
     """
-    own = Inventory(facts, policy, name).slot(policy.site(name, place), table.uuid)
-    difference = _difference(name, table, own, facts, policy)
-    hint = hint_at(facts, own.site.location) if difference is None and _has_hint(own, table, policy) else None
-    return Compared(own, difference, difference is None and (hint is None or hint.body == hintfile.content(table)))
+    table_files = FileFinder(observations, policy, name).find_slot(policy.layout(name, location), table.uuid)
+    difference = _difference(name, table, table_files, observations, policy)
+    hint = (
+        hint_at(observations, table_files.layout.location)
+        if difference is None and _has_hint(table_files, table, policy)
+        else None
+    )
+    return ComparisonResult(
+        table_files, difference, difference is None and (hint is None or hint.body == hintfile.content(table))
+    )
 
 
-def _difference(name: TableName, table: Table, own: Own, facts: Facts, policy: Policy) -> Difference | None:
+def _difference(
+    name: TableName, table: Table, table_files: TableFiles, observations: Observations, policy: Policy
+) -> TableDifference | None:
     if table.left_alone is not None:
-        live = own.doc is not None and own.doc.live
-        return Difference(name, Kind.LEFT_OVER, f"{own.key}: {table.left_alone}") if live else None
-    if own.obstacle is not None:
-        return _obstructed(name, own, own.obstacle)
-    if own.doc is None:
-        return Difference(name, Kind.MISSING, f"nothing at {own.key}")
-    if not is_named(own.doc, name):
-        said = f"{own.key} still calls the table {'.'.join((*own.doc.namespace, own.doc.name))}"
-        return Difference(name, Kind.BEHIND, said)
-    found = _pointing(own.doc, table) or _hint(own, own.doc, table, facts, policy)
-    return None if found is None else Difference(name, found[0], f"{own.key}: {found[1]}")
+        live = table_files.main_document is not None and table_files.main_document.is_live
+        return (
+            TableDifference(name, DifferenceKind.LEFT_OVER, f"{table_files.key}: {table.left_alone}") if live else None
+        )
+    if table_files.conflict is not None:
+        return _conflict(name, table_files, table_files.conflict)
+    if table_files.main_document is None:
+        return TableDifference(name, DifferenceKind.MISSING, f"nothing at {table_files.key}")
+    if not has_identifier(table_files.main_document, name):
+        document = table_files.main_document
+        called = ".".join((*document.namespace, document.name))
+        message = f"{table_files.key} still calls the table {called}"
+        return TableDifference(name, DifferenceKind.BEHIND, message)
+    found = _compare_pointer(table_files.main_document, table) or _compare_hint(
+        table_files, table_files.main_document, table, observations, policy
+    )
+    return None if found is None else TableDifference(name, found[0], f"{table_files.key}: {found[1]}")
 
 
-def _obstructed(name: TableName, own: Own, obstacle: Reason) -> Difference:
-    if obstacle is Reason.FOREIGN_CATALOG and own.found is not None:
-        return Difference(name, Kind.FOREIGN_CATALOG, f"{own.key} carries the catalog_id {own.found.catalog_id}")
-    if obstacle is Reason.PERMANENT:
-        return Difference(name, Kind.PERMANENT, "it has no table-uuid to call its files by")
-    return Difference(name, Kind.FOREIGN_FILE, f"{own.key} is not provably ours")
+def _conflict(name: TableName, table_files: TableFiles, reason: Reason) -> TableDifference:
+    if reason is Reason.FOREIGN_CATALOG and table_files.conflicting_document is not None:
+        return TableDifference(
+            name,
+            DifferenceKind.FOREIGN_CATALOG,
+            f"{table_files.key} carries the catalog_id {table_files.conflicting_document.catalog_id}",
+        )
+    if reason is Reason.PERMANENT:
+        return TableDifference(name, DifferenceKind.PERMANENT, "it has no table-uuid to call its files by")
+    return TableDifference(name, DifferenceKind.FOREIGN_FILE, f"{table_files.key} is not provably ours")
 
 
-def _pointing(doc: Document, table: Table) -> tuple[Kind, str] | None:
-    said = doc.metadata_file_path
-    if not doc.live:
-        return Kind.BEHIND, f"it says {doc.state.value}"
+def _compare_pointer(doc: Document, table: Table) -> tuple[DifferenceKind, str] | None:
+    named = doc.metadata_file_path
+    if not doc.is_live:
+        return DifferenceKind.BEHIND, f"it says {doc.state.value}"
     if doc.guid != table.uuid:
-        return Kind.OTHER, f"it is of the table {doc.guid}, the catalog's is {table.uuid}"
-    match relate(said, (), table.metadata_location, table.metadata_log):
-        case Relation.SAME:
+        return DifferenceKind.OTHER, f"it is of the table {doc.guid}, the catalog's is {table.uuid}"
+    match compare_metadata(named, (), table.metadata_location, table.metadata_log):
+        case MetadataOrder.SAME:
             return None
-        case Relation.NEWER:
-            return Kind.BEHIND, f"it names {said}, the catalog {table.metadata_location}"
-        case Relation.OLDER:
-            return Kind.AHEAD, f"it names {said}, the catalog {table.metadata_location}"
-        case Relation.UNKNOWN:
+        case MetadataOrder.NEWER:
+            return DifferenceKind.BEHIND, f"it names {named}, the catalog {table.metadata_location}"
+        case MetadataOrder.OLDER:
+            return DifferenceKind.AHEAD, f"it names {named}, the catalog {table.metadata_location}"
+        case MetadataOrder.UNKNOWN:
             return (
-                Kind.OTHER,
-                f"it names {said}, the catalog {table.metadata_location}, of which none is known to be newer",
+                DifferenceKind.OTHER,
+                f"it names {named}, the catalog {table.metadata_location}, of which none is known to be newer",
             )
 
 
-def _hint(own: Own, doc: Document, table: Table, facts: Facts, policy: Policy) -> tuple[Kind, str] | None:
+def _compare_hint(
+    table_files: TableFiles, doc: Document, table: Table, observations: Observations, policy: Policy
+) -> tuple[DifferenceKind, str] | None:
     """The version hint, where it is ours and behind. None at all may be right: two tables may share the directory."""
     wanted = hintfile.content(table)
-    hint = hint_at(facts, own.site.location) if _has_hint(own, table, policy) else None
+    hint = hint_at(observations, table_files.layout.location) if _has_hint(table_files, table, policy) else None
     if hint is None or hint.body == wanted:
         return None
     said = hint.body.decode(errors="replace")
-    named = (text for entry in table.metadata_log for text in hintfile.spellings(entry))
-    ours = {*doc.hint_was, *(text for text in named if not hintfile.is_numbered(text))}
-    right = "and there should be none" if wanted is None else f"not {wanted.decode()}"
-    return (Kind.HINT_BEHIND, f"the version hint says {said}, {right}") if said in ours else None
+    spellings = (text for entry in table.metadata_log for text in hintfile.known_texts(entry))
+    our_texts = {*doc.hint_was, *(text for text in spellings if not hintfile.is_numbered(text))}
+    expected = "and there should be none" if wanted is None else f"not {wanted.decode()}"
+    return (DifferenceKind.HINT_BEHIND, f"the version hint says {said}, {expected}") if said in our_texts else None
 
 
-def _has_hint(own: Own, table: Table, policy: Policy) -> bool:
+def _has_hint(table_files: TableFiles, table: Table, policy: Policy) -> bool:
     """Whether a version hint of ours may stand beside the table's files."""
-    return table.left_alone is None and policy.version_hint and own.site.has_hint
+    return table.left_alone is None and policy.version_hint and table_files.layout.has_version_hint

@@ -5,22 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from sfn.pointer.document import Document, Link, State, render
+from sfn.pointer.document import Document, DocumentState, Link, render
 from sfn.pointer.location import canonical
-from sfn.pointer.naming import Whose
-from sfn.publish.aliases import are_one_file
-from sfn.publish.changes import Draft, Stage
-from sfn.publish.commits import finish_commits, remove_commits
-from sfn.publish.documents import successor
-from sfn.publish.heirs import Heir, heir_of, is_over, may_lead_on
-from sfn.publish.hints import silence_hint
-from sfn.publish.older import older_files, older_first
-from sfn.publish.own import File, Own
-from sfn.publish.scene import Scene
+from sfn.pointer.naming import FileOwner
+from sfn.publish.aliases import is_same_file
+from sfn.publish.changes import PlanBuilder, Stage
+from sfn.publish.commits import complete_commit_files, remove_commit_files
+from sfn.publish.documents import tombstone_document
+from sfn.publish.heirs import RenameTarget, is_expired, may_forward, to_rename_target
+from sfn.publish.hints import clear_hint
+from sfn.publish.older import recheck_after_older, rows_with_older_files
+from sfn.publish.own import OurFile, TableFiles
+from sfn.publish.scene import PublishContext
 from sfn.words import Ask, Reason, Table
 
 
-def settle_elsewhere(scene: Scene, heirs: Mapping[str, Heir | None], draft: Draft) -> dict[str, list[Own]]:
+def update_files_elsewhere(
+    context: PublishContext, rename_targets: Mapping[str, RenameTarget | None], builder: PlanBuilder
+) -> dict[str, list[TableFiles]]:
     """Follow what became of our files away from the table's place.
 
     Those of a table whose new location is refused stay as they are: a wrong setting, or a catalog that answers wrong
@@ -32,214 +34,264 @@ def settle_elsewhere(scene: Scene, heirs: Mapping[str, Heir | None], draft: Draf
     Returns:
         By table uuid: the live files whose table is nowhere any more, the newest last.
     """
-    nowhere: dict[str, list[Own]] = {}
-    held = [(own, own.doc) for own in scene.owns if own.doc is not None and not scene.is_here(own)]
-    for own, doc in sorted(held, key=lambda one: one[1].as_of):
-        if scene.table is not None and doc.guid == scene.table.uuid:
-            _settle_moved(scene, own, doc, draft)
-        elif doc.guid is not None and doc.guid in heirs and may_lead_on(scene, doc):
-            _settle_renamed(scene, own, doc, heirs[doc.guid], draft)
-        elif not doc.live:
-            _age(scene, own, draft)
-        elif _is_superseded(scene, own, doc):
-            _give_up(scene, own, doc, draft, stage=Stage.SUPERSEDE)
+    nowhere: dict[str, list[TableFiles]] = {}
+    existing_documents = [
+        (table_files, table_files.main_document)
+        for table_files in context.existing
+        if table_files.main_document is not None and not context.is_current(table_files)
+    ]
+    for table_files, doc in sorted(existing_documents, key=lambda one: one[1].as_of):
+        if context.table is not None and doc.guid == context.table.uuid:
+            _update_moved(context, table_files, doc, builder)
+        elif doc.guid is not None and doc.guid in rename_targets and may_forward(context, doc):
+            _update_renamed(context, table_files, doc, rename_targets[doc.guid], builder)
+        elif not doc.is_live:
+            _expire(context, table_files, builder)
+        elif _is_superseded(context, table_files, doc):
+            _drop_after_older(context, table_files, doc, builder, stage=Stage.SUPERSEDE)
         else:
-            nowhere.setdefault(doc.guid or "", []).append(own)
+            nowhere.setdefault(doc.guid or "", []).append(table_files)
     return nowhere
 
 
-def _settle_moved(scene: Scene, own: Own, doc: Document, draft: Draft) -> None:
-    if scene.obstacle is None:
-        _move(scene, own, draft)
-    elif doc.live and scene.obstacle.reason is not Reason.LOCATION_REFUSED:
-        _give_up(scene, own, doc, draft)
-    elif not doc.live:
-        _age(scene, own, draft)
+def _update_moved(context: PublishContext, table_files: TableFiles, doc: Document, builder: PlanBuilder) -> None:
+    if context.conflict is None:
+        _forward_moved(context, table_files, builder)
+    elif doc.is_live and context.conflict.reason is not Reason.LOCATION_REFUSED:
+        _drop_after_older(context, table_files, doc, builder)
+    elif not doc.is_live:
+        _expire(context, table_files, builder)
 
 
-def _settle_renamed(scene: Scene, own: Own, doc: Document, heir: Heir | None, draft: Draft) -> None:
-    if heir is not None:
-        _rename(scene, own, doc, heir, draft)
-    elif not doc.live:
-        _age(scene, own, draft)
+def _update_renamed(
+    context: PublishContext,
+    table_files: TableFiles,
+    doc: Document,
+    rename_target: RenameTarget | None,
+    builder: PlanBuilder,
+) -> None:
+    if rename_target is not None:
+        _forward_renamed(context, table_files, doc, rename_target, builder)
+    elif not doc.is_live:
+        _expire(context, table_files, builder)
     else:
-        draft.look_again(scene.look.answered + scene.policy.long_pause, "renamed to a location that is refused")
+        builder.recheck_at(
+            context.answer.answered_at + context.policy.long_recheck_delay, "renamed to a location that is refused"
+        )
 
 
-def _is_superseded(scene: Scene, own: Own, doc: Document) -> bool:
+def _is_superseded(context: PublishContext, table_files: TableFiles, doc: Document) -> bool:
     """Whether a table of another uuid had the name later, by a file beside this one: then it is this one's no more."""
-    return own.site.naming.is_by_guid and any(
-        other.site == own.site and (scene.is_here(other) or (other.doc is not None and other.doc.as_of > doc.as_of))
-        for other in scene.owns
-        if other is not own
+    return table_files.layout.naming.is_by_uuid and any(
+        other.layout == table_files.layout
+        and (context.is_current(other) or (other.main_document is not None and other.main_document.as_of > doc.as_of))
+        for other in context.existing
+        if other is not table_files
     )
 
 
-def drop(scene: Scene, own: Own, draft: Draft, *, delete: bool = False, stage: Stage = Stage.FORWARD) -> None:
+def drop_files(
+    context: PublishContext,
+    table_files: TableFiles,
+    builder: PlanBuilder,
+    *,
+    delete: bool = False,
+    stage: Stage = Stage.TOMBSTONE,
+) -> None:
     """Say that the table is gone: the hint first, then its documents become `dropped`, or go too, the leading one last.
 
     While that one is live the row still knows what there is to do.
     """
-    if own.doc is None:
+    if table_files.main_document is None:
         return
     if delete:
         # What a drop that failed has deleted must not be made again: it would stay.
-        remove_commits(scene, own, draft)
+        remove_commit_files(context, table_files, builder)
     else:
-        finish_commits(scene, own, draft)
-    silence_hint(scene, own, draft)
-    draft.stirs.add(own.site.location)
-    for file in reversed(own.files):
-        dropped = render(successor(scene, file.doc, State.DROPPED))
+        complete_commit_files(context, table_files, builder)
+    clear_hint(context, table_files, builder)
+    builder.wake_locations.add(table_files.layout.location)
+    for file in reversed(table_files.files):
+        dropped = render(tombstone_document(context, file.doc, DocumentState.DROPPED))
         if delete:
-            draft.remove(Stage.PRUNE, file.key, file.held, otherwise=dropped)
-        elif file.doc.live:
-            draft.put(stage, file.key, dropped, file.held)
+            builder.remove(Stage.DELETE, file.key, file.stored, fallback_body=dropped)
+        elif file.doc.is_live:
+            builder.put(stage, file.key, dropped, file.stored)
 
 
-def _give_up(
-    scene: Scene, own: Own, doc: Document, draft: Draft, *, delete: bool = False, stage: Stage = Stage.FORWARD
+def _drop_after_older(
+    context: PublishContext,
+    table_files: TableFiles,
+    doc: Document,
+    builder: PlanBuilder,
+    *,
+    delete: bool = False,
+    stage: Stage = Stage.TOMBSTONE,
 ) -> None:
     """Drop what has no successor, once older files of the table went."""
-    older = older_files(scene, doc.guid, [own]) if doc.guid is not None else []
+    older = rows_with_older_files(context, doc.guid, [table_files]) if doc.guid is not None else []
     if older:
-        draft.wait_for(older, *older_first(scene))
+        builder.wait_for(older, *recheck_after_older(context))
     else:
-        drop(scene, own, draft, delete=delete, stage=stage)
+        drop_files(context, table_files, builder, delete=delete, stage=stage)
 
 
-def withdraw(scene: Scene, own: Own, draft: Draft) -> None:
+def remove_files(context: PublishContext, table_files: TableFiles, builder: PlanBuilder) -> None:
     """Take back what speaks of a live table at a site; what speaks of a table that is gone expires.
 
     Of a catalog that retired nothing is left either way.
     """
-    if own.doc is not None and own.doc.live:
-        _give_up(scene, own, own.doc, draft, delete=True)
-    elif own.doc is not None:
-        _age(scene, own, draft)
+    if table_files.main_document is not None and table_files.main_document.is_live:
+        _drop_after_older(context, table_files, table_files.main_document, builder, delete=True)
+    elif table_files.main_document is not None:
+        _expire(context, table_files, builder)
 
 
-def _move(scene: Scene, own: Own, draft: Draft) -> None:
+def _forward_moved(context: PublishContext, table_files: TableFiles, builder: PlanBuilder) -> None:
     """Lead on to where the table's files are now: another location, or other settings for what they are called."""
-    here, lead = scene.here, own.lead
-    if here is None or lead is None:
+    here, main_file = context.current_files, table_files.main_file
+    if here is None or main_file is None:
         return
-    stray = [file for file in own.files if file.doc.state in {State.CURRENT, State.MOVED, lead.doc.state}]
-    link = Link(scene.name.namespace, scene.name.name, here.key)
-    stray = [file for file in stray if file.doc.moved_to != link]
-    if lead not in stray:
-        _age(scene, own, draft)
+    outdated = [
+        file
+        for file in table_files.files
+        if file.doc.state in {DocumentState.CURRENT, DocumentState.MOVED, main_file.doc.state}
+    ]
+    link = Link(context.name.namespace, context.name.name, here.key)
+    outdated = [file for file in outdated if file.doc.moved_to != link]
+    if main_file not in outdated:
+        _expire(context, table_files, builder)
         return
-    if lead.doc.guid is not None:
+    if main_file.doc.guid is not None:
         # Of a row that the inbox lost only its file still tells: a reader must not come back to it once ours is gone.
-        draft.ask(older_files(scene, lead.doc.guid, [own]))
-    finish_commits(scene, own, draft)
-    silence_hint(scene, own, draft)
-    draft.stirs.add(own.site.location)
-    for file in reversed(stray):
-        key = here.key if file is lead else _target(scene, here, file)
-        moved = replace(successor(scene, file.doc, State.MOVED), moved_to=replace(link, sfn_file_path=key))
-        draft.put(Stage.FORWARD, file.key, render(moved), file.held)
+        builder.wake(rows_with_older_files(context, main_file.doc.guid, [table_files]))
+    complete_commit_files(context, table_files, builder)
+    clear_hint(context, table_files, builder)
+    builder.wake_locations.add(table_files.layout.location)
+    for file in reversed(outdated):
+        key = here.key if file is main_file else _branch_target(context, here, file)
+        moved = replace(
+            tombstone_document(context, file.doc, DocumentState.MOVED), moved_to=replace(link, sfn_file_path=key)
+        )
+        builder.put(Stage.TOMBSTONE, file.key, render(moved), file.stored)
 
 
-def _target(scene: Scene, here: Own, file: File) -> str:
+def _branch_target(context: PublishContext, here: TableFiles, file: OurFile) -> str:
     """Where a file's branch is now; a branch that is not published any more leads to the table."""
-    if scene.table is None or file.doc.ref not in scene.policy.refs(scene.table):
+    if context.table is None or file.doc.ref not in context.policy.branch_heads(context.table):
         return here.key
-    return scene.inventory.slot(here.site, scene.table.uuid, file.doc.ref).key
+    return context.finder.find_slot(here.layout, context.table.uuid, file.doc.ref).key
 
 
-def _rename(scene: Scene, own: Own, doc: Document, heir: Heir, draft: Draft) -> None:
-    site = scene.policy.site(heir.name, heir.place)
-    theirs = replace(scene.inventory, name=heir.name, remembered=frozenset())
-    for key in site.keys(Whose(heir.name.namespace, heir.name.name, doc.guid)):
+def _forward_renamed(
+    context: PublishContext, table_files: TableFiles, doc: Document, rename_target: RenameTarget, builder: PlanBuilder
+) -> None:
+    layout = context.policy.layout(rename_target.name, rename_target.location)
+    other_finder = replace(context.finder, name=rename_target.name, cached_keys=frozenset())
+    for key in layout.keys(FileOwner(rename_target.name.namespace, rename_target.name.name, doc.guid)):
         # Two names can share a plain file name, so what is remembered of ours may be an old state of theirs.
-        scene.facts.require_read(key)
-    target = theirs.slot(site, doc.guid)
-    if target.obstacle is None and are_one_file(own, target):
-        _hand_over(scene, own, heir, draft)
+        context.observations.require_read(key)
+    target = other_finder.find_slot(layout, doc.guid)
+    if target.conflict is None and is_same_file(table_files, target):
+        _transfer(context, table_files, rename_target, builder)
         return
-    if target.obstacle is not None and scene.look.asked - doc.written_at >= scene.policy.replica_lag:
-        if doc.live:
-            _give_up(scene, own, doc, draft)
+    if target.conflict is not None and context.answer.asked_at - doc.written_at >= context.policy.replica_lag:
+        if doc.is_live:
+            _drop_after_older(context, table_files, doc, builder)
         else:
-            _age(scene, own, draft)
+            _expire(context, table_files, builder)
         return
-    if target.doc is None or not _is_current(target.doc, doc, heir):
-        draft.ask([Ask(heir.name)])
-        draft.look_again(scene.look.answered + scene.policy.pause, f"{heir.name} must be published first")
+    if target.main_document is None or not _is_current(target.main_document, doc, rename_target):
+        builder.wake([Ask(rename_target.name)])
+        builder.recheck_at(
+            context.answer.answered_at + context.policy.recheck_delay, f"{rename_target.name} must be published first"
+        )
         return
-    if scene.look.asked - doc.written_at < scene.policy.replica_lag:
-        draft.look_again(doc.written_at + scene.policy.replica_lag, "the answer may be older than what is held")
+    if context.answer.asked_at - doc.written_at < context.policy.replica_lag:
+        builder.recheck_at(doc.written_at + context.policy.replica_lag, "the answer may be older than what is held")
         return
-    finish_commits(scene, own, draft)
-    silence_hint(scene, own, draft)
-    draft.stirs.add(own.site.location)
-    for file in reversed(own.files):
-        if file.doc.live or file.doc.state is doc.state:
-            branch = target if file is own.lead else theirs.slot(site, doc.guid, file.doc.ref)
-            renamed = _renamed(scene, file, branch if branch.doc is not None and branch.doc.live else target, heir)
-            draft.put(Stage.FORWARD, file.key, render(renamed), file.held)
+    complete_commit_files(context, table_files, builder)
+    clear_hint(context, table_files, builder)
+    builder.wake_locations.add(table_files.layout.location)
+    for file in reversed(table_files.files):
+        if file.doc.is_live or file.doc.state is doc.state:
+            branch = target if file is table_files.main_file else other_finder.find_slot(layout, doc.guid, file.doc.ref)
+            renamed = _renamed_document(
+                context,
+                file,
+                branch if branch.main_document is not None and branch.main_document.is_live else target,
+                rename_target,
+            )
+            builder.put(Stage.TOMBSTONE, file.key, render(renamed), file.stored)
 
 
-def _hand_over(scene: Scene, own: Own, heir: Heir, draft: Draft) -> None:
+def _transfer(
+    context: PublishContext, table_files: TableFiles, rename_target: RenameTarget, builder: PlanBuilder
+) -> None:
     """The heir takes over the files that are called by the uuid; of branches that it has no file of, ours end here."""
-    kept = scene.policy.refs(heir.table)
-    ended = [file for file in own.files if own.held is None and file.doc.ref not in kept]
-    for file in (file for file in ended if file.doc.live):
-        draft.put(Stage.FORWARD, file.key, render(successor(scene, file.doc, State.DROPPED)), file.held)
-    if len(ended) < len(own.files):
-        draft.ask([Ask(heir.name)])
-        draft.look_again(scene.look.answered + scene.policy.pause, f"{heir.name} has this file now, and must take it")
-    elif not any(file.doc.live for file in ended):
-        _age(scene, own, draft)
+    branches = context.policy.branch_heads(rename_target.table)
+    ended_files = [file for file in table_files.files if table_files.stored is None and file.doc.ref not in branches]
+    for file in (file for file in ended_files if file.doc.is_live):
+        builder.put(
+            Stage.TOMBSTONE, file.key, render(tombstone_document(context, file.doc, DocumentState.DROPPED)), file.stored
+        )
+    if len(ended_files) < len(table_files.files):
+        builder.wake([Ask(rename_target.name)])
+        builder.recheck_at(
+            context.answer.answered_at + context.policy.recheck_delay,
+            f"{rename_target.name} has this file now, and must take it",
+        )
+    elif not any(file.doc.is_live for file in ended_files):
+        _expire(context, table_files, builder)
 
 
-def _renamed(scene: Scene, file: File, target: Own, heir: Heir) -> Document:
+def _renamed_document(
+    context: PublishContext, file: OurFile, target: TableFiles, rename_target: RenameTarget
+) -> Document:
     return replace(
-        successor(scene, file.doc, State.RENAMED),
-        moved_to=Link(heir.name.namespace, heir.name.name, target.key),
-        name_now=_name_now(scene, file.doc),
+        tombstone_document(context, file.doc, DocumentState.RENAMED),
+        moved_to=Link(rename_target.name.namespace, rename_target.name.name, target.key),
+        name_now=_current_link(context, file.doc),
     )
 
 
-def _is_current(target: Document, doc: Document, heir: Heir) -> bool:
+def _is_current(target: Document, doc: Document, rename_target: RenameTarget) -> bool:
     """Whether the heir's file may be forwarded to: it names our pointer or the catalog's, or was written after ours."""
-    if not target.live or target.guid != doc.guid:
+    if not target.is_live or target.guid != doc.guid:
         return False
-    pointers = {canonical(doc.metadata_file_path), canonical(heir.table.metadata_location)}
+    pointers = {canonical(doc.metadata_file_path), canonical(rename_target.table.metadata_location)}
     return canonical(target.metadata_file_path) in pointers or target.written_at >= doc.written_at
 
 
-def _name_now(scene: Scene, doc: Document) -> Link | None:
+def _current_link(context: PublishContext, doc: Document) -> Link | None:
     """The file of the table that has the name by now, also where another spelling of the name has that file."""
-    here, found = scene.here, scene.look.found
+    here, found = context.current_files, context.answer.found
     if here is not None:
-        return Link(scene.name.namespace, scene.name.name, here.key)
-    if scene.other_name is None or not isinstance(found, Table) or found.uuid == doc.guid:
+        return Link(context.name.namespace, context.name.name, here.key)
+    if context.listed_name is None or not isinstance(found, Table) or found.uuid == doc.guid:
         return None
-    heir = heir_of(scene, scene.other_name, found)
-    if heir is None:
+    rename_target = to_rename_target(context, context.listed_name, found)
+    if rename_target is None:
         return None
-    theirs = replace(scene.inventory, name=heir.name, remembered=frozenset())
-    key = theirs.slot(scene.policy.site(heir.name, heir.place), found.uuid).key
-    return Link(heir.name.namespace, heir.name.name, key)
+    other_finder = replace(context.finder, name=rename_target.name, cached_keys=frozenset())
+    key = other_finder.find_slot(context.policy.layout(rename_target.name, rename_target.location), found.uuid).key
+    return Link(rename_target.name.namespace, rename_target.name.name, key)
 
 
-def _age(scene: Scene, own: Own, draft: Draft) -> None:
+def _expire(context: PublishContext, table_files: TableFiles, builder: PlanBuilder) -> None:
     """What speaks of a table that is gone goes in its time, the leading file last."""
-    lead = own.lead
-    if lead is None:
+    main_file = table_files.main_file
+    if main_file is None:
         return
-    if is_over(scene, lead.doc) or scene.policy.retired:
-        silence_hint(scene, own, draft, again=True)
-        remove_commits(scene, own, draft)
-        for file in reversed(own.files):
-            draft.remove(Stage.PRUNE, file.key, file.held)
+    if is_expired(context, main_file.doc) or context.policy.is_retired:
+        clear_hint(context, table_files, builder, repeated=True)
+        remove_commit_files(context, table_files, builder)
+        for file in reversed(table_files.files):
+            builder.remove(Stage.DELETE, file.key, file.stored)
         return
-    for file in own.files:
-        name_now = _name_now(scene, file.doc) if file.doc.state is State.RENAMED else None
+    for file in table_files.files:
+        name_now = _current_link(context, file.doc) if file.doc.state is DocumentState.RENAMED else None
         if file.doc.name_now is None and name_now is not None:
-            named = replace(file.doc, name_now=name_now, ordinal=scene.previous + 1)
-            draft.put(Stage.FORWARD, file.key, render(named), file.held)
-    silence_hint(scene, own, draft, again=True)
+            named = replace(file.doc, name_now=name_now, ordinal=context.last_ordinal + 1)
+            builder.put(Stage.TOMBSTONE, file.key, render(named), file.stored)
+    clear_hint(context, table_files, builder, repeated=True)

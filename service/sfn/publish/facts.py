@@ -1,7 +1,8 @@
 """What one publish has learnt so far, and what it still has to ask.
 
-A decision reads `Facts`; what it needs and nobody has asked yet it raises as `Lacking`. The protocol asks and decides
-anew. So the decision stays pure, asks for no more than it uses, and the order of asking is its own order of reading.
+A decision reads `Observations`; what it needs and nobody has asked yet it raises as `NeedsQuery`. The protocol asks
+and decides anew. So the decision stays pure, asks for no more than it uses, and the order of asking is its own order
+of reading.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from sfn.words import Hearing, Held, Known, Missing, Published, Step, Table, Tab
 
 T = TypeVar("T")
 
-LISTED = 1000
+MAX_FOREIGN_FILES = 1000
 """Files of other rows in one folder that are looked at."""
-FOLDER_LISTED = 10_000
+MAX_LISTED_FILES = 10_000
 """Files of one folder that are listed."""
 
 
@@ -51,22 +52,22 @@ class FindFiles:
 
 
 @dataclass(frozen=True, slots=True)
-class Remember:
+class RecordLocation:
     """Make the site durable on the row; who else has a live table of another uuid at its location?"""
 
-    site: str
+    layout: str
     uuid: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class WhoIsAt:
+class TablesAtLocation:
     """Which other rows have a live file at this location?"""
 
     location: str
 
 
 @dataclass(frozen=True, slots=True)
-class WhoHas:
+class TablesWithUuid:
     """Which rows have a live file of this table uuid?"""
 
     uuid: str
@@ -80,7 +81,7 @@ class IsListed:
 
 
 @dataclass(frozen=True, slots=True)
-class ListedAlike:
+class ListedSpellings:
     """Under which spellings of its name does the catalog list the table?
 
     Attributes:
@@ -93,163 +94,163 @@ class ListedAlike:
 
 
 @dataclass(frozen=True, slots=True)
-class MayStep:
+class IsStepAllowed:
     """Does the brake give leave?"""
 
     step: Step
 
 
 @dataclass(frozen=True, slots=True)
-class Prove:
+class ProbeStore:
     """What does the store of this existing file guarantee?"""
 
     key: str
 
 
-Question: TypeAlias = (
+PublishQuery: TypeAlias = (
     LoadTable
     | ReadFiles
     | ListFolder
     | FindFiles
-    | Remember
-    | WhoIsAt
-    | WhoHas
+    | RecordLocation
+    | TablesAtLocation
+    | TablesWithUuid
     | IsListed
-    | ListedAlike
-    | MayStep
-    | Prove
+    | ListedSpellings
+    | IsStepAllowed
+    | ProbeStore
 )
 
 
-class Lacking(Exception):
+class NeedsQuery(Exception):
     """The decision needs an answer that nobody has asked for."""
 
-    def __init__(self, question: Question) -> None:
-        self.question = question
-        super().__init__(question)
+    def __init__(self, query: PublishQuery) -> None:
+        self.query = query
+        super().__init__(query)
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class CatalogAnswer:
     """One answer of the catalog.
 
     Attributes:
         found: what it said.
         etag: its entity tag.
-        asked, answered: when the request left, when the answer arrived.
-        turn: how many answers were learnt before it.
-        heard: of a catalog that can't be asked, how much of what was told the answer is.
+        asked_at, answered: when the request left, when the answer arrived.
+        sequence: how many answers were learnt before it.
+        applied: of a catalog that can't be asked, how much of what was told the answer is.
     """
 
     found: Table | Missing | Unwritten
     etag: str | None
-    asked: datetime
-    answered: datetime
-    turn: int
-    heard: Hearing | None = None
+    asked_at: datetime
+    answered_at: datetime
+    sequence: int
+    applied: Hearing | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """One file as it was seen: `turn` as in `Look`, 0 for one that is only remembered from an earlier publish."""
+class ObservedFile:
+    """One file as it was seen: `sequence` as in `Look`, 0 for one that is only remembered from an earlier publish."""
 
-    held: Held | None
-    turn: int
+    stored: Held | None
+    sequence: int
 
 
 @dataclass(slots=True)
-class Facts:
+class Observations:
     """All that one publish knows. A lost race throws it away and starts a new one.
 
     Attributes:
-        relist: look at the folder even where a file of ours is in its place.
-        from_memory: it began with what an earlier publish left behind.
-        unlisted: names whose listing could not be had for now.
+        must_list_folders: look at the folder even where a file of ours is in its place.
+        is_from_cache: it began with what an earlier publish left behind.
+        failed_listings: names whose listing could not be had for now.
     """
 
-    relist: bool = False
-    from_memory: bool = False
-    turn: int = 0
-    looks: dict[TableName, Look] = field(default_factory=dict)
-    files: dict[str, Seen] = field(default_factory=dict)
+    must_list_folders: bool = False
+    is_from_cache: bool = False
+    last_sequence: int = 0
+    answers: dict[TableName, CatalogAnswer] = field(default_factory=dict)
+    files: dict[str, ObservedFile] = field(default_factory=dict)
     folders: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    rows: dict[Question, Collection[TableName]] = field(default_factory=dict)
-    carrying: dict[str, tuple[Known, ...]] = field(default_factory=dict)
-    there: dict[str, bool] = field(default_factory=dict)
-    yes: dict[Question, bool] = field(default_factory=dict)
+    names_by_query: dict[PublishQuery, Collection[TableName]] = field(default_factory=dict)
+    tables_by_uuid: dict[str, tuple[Known, ...]] = field(default_factory=dict)
+    existence: dict[str, bool] = field(default_factory=dict)
+    checks: dict[PublishQuery, bool] = field(default_factory=dict)
     spellings: dict[TableName, tuple[TableName, ...]] = field(default_factory=dict)
-    unlisted: set[TableName] = field(default_factory=set)
-    proven: dict[str, Guarantees] = field(default_factory=dict)
+    failed_listings: set[TableName] = field(default_factory=set)
+    guarantees_by_folder: dict[str, Guarantees] = field(default_factory=dict)
 
     @classmethod
-    def remembered(cls, tags: Mapping[str, Held | None]) -> Facts:
+    def of_cache(cls, tags: Mapping[str, Held | None]) -> Observations:
         """Facts that start from what an earlier publish left behind."""
-        return cls(from_memory=bool(tags), files={key: Seen(held, 0) for key, held in tags.items()})
+        return cls(is_from_cache=bool(tags), files={key: ObservedFile(stored, 0) for key, stored in tags.items()})
 
-    def next_turn(self) -> int:
+    def next_sequence(self) -> int:
         """The number of the next answer."""
-        self.turn += 1
-        return self.turn
+        self.last_sequence += 1
+        return self.last_sequence
 
-    def look(self, table: TableName) -> Look:
+    def answer_for(self, table: TableName) -> CatalogAnswer:
         """The catalog's latest answer for a table."""
-        return _known(self.looks.get(table), LoadTable(table))
+        return _require(self.answers.get(table), LoadTable(table))
 
     def file(self, key: str) -> Held | None:
         """The file at a key."""
-        seen = self.files.get(key)
-        if seen is None:
-            raise Lacking(ReadFiles((key,)))
-        return seen.held
+        observed = self.files.get(key)
+        if observed is None:
+            raise NeedsQuery(ReadFiles((key,)))
+        return observed.stored
 
     def require_files(self, keys: Iterable[str]) -> None:
         """Have many files read at once that `file` is about to ask for: each question is a decision made anew."""
         missing = tuple(key for key in keys if key not in self.files)
         if missing:
-            raise Lacking(ReadFiles(missing))
+            raise NeedsQuery(ReadFiles(missing))
 
     def existing(self, keys: Iterable[str]) -> set[str]:
         """Those of these keys at which there is a file."""
-        wanted = tuple(keys)
-        if unknown := tuple(key for key in wanted if key not in self.there):
-            raise Lacking(FindFiles(unknown))
-        return {key for key in wanted if self.there[key]}
+        requested = tuple(keys)
+        if unknown := tuple(key for key in requested if key not in self.existence):
+            raise NeedsQuery(FindFiles(unknown))
+        return {key for key in requested if self.existence[key]}
 
     def folder(self, prefix: str) -> tuple[str, ...]:
         """The keys below a prefix."""
-        return _known(self.folders.get(prefix), ListFolder(prefix))
+        return _require(self.folders.get(prefix), ListFolder(prefix))
 
-    def names(self, question: Remember | WhoIsAt) -> tuple[TableName, ...]:
+    def table_names(self, query: RecordLocation | TablesAtLocation) -> tuple[TableName, ...]:
         """Rows that answer a question, in order."""
-        return tuple(sorted(_known(self.rows.get(question), question)))
+        return tuple(sorted(_require(self.names_by_query.get(query), query)))
 
-    def others_with(self, uuid: str, name: TableName) -> list[tuple[Known, Published]]:
+    def other_tables_with(self, uuid: str, name: TableName) -> list[tuple[Known, Published]]:
         """The rows of other names whose live file carries a table uuid, each with what it published."""
-        rows = _known(self.carrying.get(uuid), WhoHas(uuid))
-        return [(row, row.live) for row in rows if row.live is not None and row.table != name]
+        tables = _require(self.tables_by_uuid.get(uuid), TablesWithUuid(uuid))
+        return [(row, row.live) for row in tables if row.live is not None and row.table != name]
 
-    def holds(self, question: IsListed | MayStep) -> bool:
+    def is_true(self, query: IsListed | IsStepAllowed) -> bool:
         """A yes or no."""
-        return _known(self.yes.get(question), question)
+        return _require(self.checks.get(query), query)
 
-    def listed_alike(self, table: TableName, *, fresh: bool) -> tuple[TableName, ...]:
+    def listed_spellings(self, table: TableName, *, fresh: bool) -> tuple[TableName, ...]:
         """Return the listed names that are spelled like a table's, or its own alone; none where that is not known."""
-        return _known(self.spellings.get(table), ListedAlike(table, fresh))
+        return _require(self.spellings.get(table), ListedSpellings(table, fresh))
 
     def guarantees(self, key: str) -> Guarantees:
         """What the store of an existing file was proven to do: what it does for one, it does for the whole folder."""
-        return _known(self.proven.get(folder_of(key)), Prove(key))
+        return _require(self.guarantees_by_folder.get(folder_of(key)), ProbeStore(key))
 
     def require_read(self, key: str) -> None:
         """Have a file read unless this publish did so: what is only remembered may have changed."""
-        if key not in self.files or self.files[key].turn == 0:
-            raise Lacking(ReadFiles((key,)))
+        if key not in self.files or self.files[key].sequence == 0:
+            raise NeedsQuery(ReadFiles((key,)))
 
-    def require_look_after(self, table: TableName, keys: tuple[str, ...]) -> None:
+    def require_answer_after(self, table: TableName, keys: tuple[str, ...]) -> None:
         """Have the catalog asked again unless its answer is younger than the tags of these files (rule: tag first)."""
-        newest = max((self.files[key].turn for key in keys if key in self.files), default=0)
-        if self.look(table).turn < newest:
-            raise Lacking(LoadTable(table))
+        newest = max((self.files[key].sequence for key in keys if key in self.files), default=0)
+        if self.answer_for(table).sequence < newest:
+            raise NeedsQuery(LoadTable(table))
 
 
 def folder_of(key: str) -> str:
@@ -257,7 +258,7 @@ def folder_of(key: str) -> str:
     return key.rpartition("/")[0]
 
 
-def _known(value: T | None, question: Question) -> T:
+def _require(value: T | None, query: PublishQuery) -> T:
     if value is None:
-        raise Lacking(question)
+        raise NeedsQuery(query)
     return value

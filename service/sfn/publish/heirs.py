@@ -5,103 +5,105 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sfn.errors import LocationRefused
-from sfn.pointer.document import Document, State
-from sfn.pointer.location import checked
-from sfn.publish.changes import Draft
-from sfn.publish.inventory import readable
-from sfn.publish.scene import Scene
-from sfn.publish.spelled import listed_name
+from sfn.pointer.document import Document, DocumentState
+from sfn.pointer.location import check_location
+from sfn.publish.changes import PlanBuilder
+from sfn.publish.inventory import parse_or_none
+from sfn.publish.scene import PublishContext
+from sfn.publish.spelled import match_listed_name
 from sfn.words import Ask, Table, TableName
 
 
 @dataclass(frozen=True, slots=True)
-class Heir:
+class RenameTarget:
     """The name that a table of ours has now.
 
     Attributes:
         name: the new name.
         table: what the catalog says of it.
-        place: its canonical location.
+        location: its canonical location.
     """
 
     name: TableName
     table: Table
-    place: str
+    location: str
 
 
-def find_heirs(scene: Scene, draft: Draft) -> dict[str, Heir | None]:
+def find_rename_targets(context: PublishContext, builder: PlanBuilder) -> dict[str, RenameTarget | None]:
     """By table uuid: who carries, by the catalog's own word, a uuid that our files name and our name does not.
 
     None for one whose location is refused. One that was given up may have come back, or have been somewhere all along
     where nobody saw it.
     """
-    heirs: dict[str, Heir | None] = {}
-    for doc in scene.documents:
+    rename_targets: dict[str, RenameTarget | None] = {}
+    for doc in context.documents:
         uuid = doc.guid
-        if uuid is None or uuid in heirs or not may_lead_on(scene, doc):
+        if uuid is None or uuid in rename_targets or not may_forward(context, doc):
             continue
-        if scene.table is not None and uuid == scene.table.uuid:
+        if context.table is not None and uuid == context.table.uuid:
             continue
-        for candidate in _candidates(scene, uuid):
-            found = scene.facts.look(candidate.table).found
+        for candidate in _candidates(context, uuid):
+            found = context.observations.answer_for(candidate.table).found
             if not isinstance(found, Table):
                 # Another spelling of our name is told by `wake_listed`.
-                draft.ask([candidate] if candidate.table != scene.other_name else [])
+                builder.wake([candidate] if candidate.table != context.listed_name else [])
             elif found.uuid == uuid and found.left_alone is None:
-                heirs[uuid] = heir_of(scene, _as_listed(scene, candidate.table, found), found)
+                rename_targets[uuid] = to_rename_target(context, _as_listed(context, candidate.table, found), found)
                 break
-    return heirs
+    return rename_targets
 
 
-def _as_listed(scene: Scene, name: TableName, table: Table) -> TableName:
+def _as_listed(context: PublishContext, name: TableName, table: Table) -> TableName:
     """Return the name that has the table's file: an event may spell it in another way."""
-    if name != scene.claim.wish.renamed_to or scene.policy.told:
+    if name != context.job.wish.renamed_to or context.policy.event_only:
         return name
-    return listed_name(scene.facts, scene.policy, name, table, fresh=True) or name
+    return match_listed_name(context.observations, context.policy, name, table, fresh=True) or name
 
 
-def heir_of(scene: Scene, name: TableName, table: Table) -> Heir | None:
+def to_rename_target(context: PublishContext, name: TableName, table: Table) -> RenameTarget | None:
     """A name with the table that the catalog says it has; None where a location of that is refused."""
     try:
-        checked(table.metadata_location, scene.policy.allowed)
-        return Heir(name, table, checked(table.location, scene.policy.allowed))
+        check_location(table.metadata_location, context.policy.allowed_locations)
+        return RenameTarget(name, table, check_location(table.location, context.policy.allowed_locations))
     except LocationRefused:
         return None
 
 
-def may_lead_on(scene: Scene, doc: Document) -> bool:
+def may_forward(context: PublishContext, doc: Document) -> bool:
     """Whether a document becomes `renamed` once its table has another name.
 
     One that is `renamed` already stays as it is, unless the file that it leads to is gone or another table's.
     """
-    if doc.live or is_over(scene, doc):
-        return doc.live
-    return doc.state is State.DROPPED or (doc.state is State.RENAMED and _leads_nowhere(scene, doc))
+    if doc.is_live or is_expired(context, doc):
+        return doc.is_live
+    return doc.state is DocumentState.DROPPED or (
+        doc.state is DocumentState.RENAMED and _forwards_nowhere(context, doc)
+    )
 
 
-def _leads_nowhere(scene: Scene, doc: Document) -> bool:
+def _forwards_nowhere(context: PublishContext, doc: Document) -> bool:
     """Whether a document leads to a file beside it that is not the table's; of other places that is not known.
 
     A place that can't be read must not keep a table from being published whose name had another table before.
     """
     key = doc.moved_to.sfn_file_path if doc.moved_to is not None else ""
-    if not key.startswith(tuple(own.site.folder for own in scene.owns)):
+    if not key.startswith(tuple(table_files.layout.folder for table_files in context.existing)):
         return False
-    target = readable(scene.facts.file(key))
+    target = parse_or_none(context.observations.file(key))
     return target is None or target.guid != doc.guid
 
 
-def is_over(scene: Scene, doc: Document) -> bool:
+def is_expired(context: PublishContext, doc: Document) -> bool:
     """Whether what speaks of a table that is gone has done so for long enough."""
-    return doc.expires_at is not None and scene.look.answered >= doc.expires_at
+    return doc.expires_at is not None and context.answer.answered_at >= doc.expires_at
 
 
-def _candidates(scene: Scene, uuid: str) -> list[Ask]:
+def _candidates(context: PublishContext, uuid: str) -> list[Ask]:
     """Who may carry the table now. Who has a live file of it and knows is not woken: two names that were both dropped
     would wake one another without end.
     """
-    told, others = scene.claim.wish.renamed_to, scene.facts.others_with(uuid, scene.name)
-    asks = [Ask(scene.other_name)] if scene.other_name is not None else []
-    asks += [Ask(told)] if told is not None and told != scene.name else []
-    asks += [Ask(row.table, live.location) for row, live in others if row.table != told]
-    return [ask for ask in asks if scene.policy.interest.covers(ask.table)]
+    renamed_to, others = context.job.wish.renamed_to, context.observations.other_tables_with(uuid, context.name)
+    wakeups = [Ask(context.listed_name)] if context.listed_name is not None else []
+    wakeups += [Ask(renamed_to)] if renamed_to is not None and renamed_to != context.name else []
+    wakeups += [Ask(row.table, live.location) for row, live in others if row.table != renamed_to]
+    return [wakeup for wakeup in wakeups if context.policy.table_filter.covers(wakeup.table)]

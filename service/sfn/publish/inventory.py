@@ -6,180 +6,200 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from sfn.catalog.spelling import is_alike
+from sfn.catalog.spelling import may_be_same_name
 from sfn.errors import Malformed
 from sfn.pointer import document, naming
 from sfn.pointer.document import Document
-from sfn.pointer.naming import MAIN, Whose, owner_of
-from sfn.pointer.site import Site
-from sfn.publish.facts import LISTED, Facts
-from sfn.publish.own import File, Own
+from sfn.pointer.naming import MAIN_BRANCH, FileOwner, owner_prefix
+from sfn.pointer.site import FileLayout
+from sfn.publish.facts import MAX_FOREIGN_FILES, Observations
+from sfn.publish.own import OurFile, TableFiles
 from sfn.publish.policy import Policy
 from sfn.words import Claim, Held, Reason, Table, TableName, normal_uuid
 
 
-def ours(doc: Document, name: TableName, policy: Policy) -> bool:
+def is_ours(doc: Document, name: TableName, policy: Policy) -> bool:
     """Whether a document is this row's own, or was adopted."""
-    return is_named(doc, name) and (doc.catalog_id == policy.catalog_id or (name, doc.catalog_id) == policy.adopted)
+    return has_identifier(doc, name) and (
+        doc.catalog_id == policy.catalog_id or (name, doc.catalog_id) == policy.adopted
+    )
 
 
-def is_named(doc: Document, name: TableName) -> bool:
+def has_identifier(doc: Document, name: TableName) -> bool:
     """Whether a document carries the identifier, whatever its catalog."""
     return (doc.namespace, doc.name) == (name.namespace, name.name)
 
 
-def readable(held: Held | None) -> Document | None:
+def parse_or_none(stored: Held | None) -> Document | None:
     """The document of a file, None where there is none or it is not one."""
-    if held is None:
+    if stored is None:
         return None
     try:
-        return document.parse(held.body)
+        return document.parse(stored.body)
     except Malformed:
         return None
 
 
 @dataclass(frozen=True, slots=True)
-class Inventory:
+class FileFinder:
     """How one row's files are found.
 
     Attributes:
-        facts: what was learnt so far.
+        observations: what was learnt so far.
         policy: the catalog's settings.
         name: the row's.
-        remembered: keys that the last publish saw.
+        cached_keys: keys that the last publish saw.
     """
 
-    facts: Facts
+    observations: Observations
     policy: Policy
     name: TableName
-    remembered: frozenset[str] = frozenset()
+    cached_keys: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, claim: Claim, facts: Facts, policy: Policy, name: TableName) -> Inventory:
+    def for_job(cls, job: Claim, observations: Observations, policy: Policy, name: TableName) -> FileFinder:
         """That of a claimed row."""
-        return cls(facts, policy, name, frozenset(claim.memo.tags if facts.from_memory else ()))
+        return cls(observations, policy, name, frozenset(job.memo.tags if observations.is_from_cache else ()))
 
-    def at(self, site: Site, table: Table | None, *, is_place: bool) -> list[Own]:
+    def files_at(self, layout: FileLayout, table: Table | None, *, is_current: bool) -> list[TableFiles]:
         """Our files at a site.
 
         Args:
             table: what the catalog says the name has.
-            is_place: its files belong there: then they come first, even where there is none yet.
+            is_current: its files belong there: then they come first, even where there is none yet.
         """
         guid = table.uuid if table is not None else None
-        refs = self.policy.refs(table) if table is not None and is_place else {}
-        found: list[Own] = []
-        if is_place or not site.naming.is_by_guid:
-            found.append(self._led(site, guid, refs))
-        seen = {file.key for own in found for file in own.files}
-        others = [file for file in self._others(site, seen) if self._belongs(file, site)]
-        if not site.naming.is_by_guid:
-            (own,) = found
-            return [_with(own, others)]
-        groups: dict[str | None, list[File]] = {}
+        refs = self.policy.branch_heads(table) if table is not None and is_current else {}
+        found: list[TableFiles] = []
+        if is_current or not layout.naming.is_by_uuid:
+            found.append(self._with_branches(layout, guid, refs))
+        known_keys = {file.key for table_files in found for file in table_files.files}
+        others = [file for file in self._others(layout, known_keys) if self._belongs(file, layout)]
+        if not layout.naming.is_by_uuid:
+            (table_files,) = found
+            return [_with_files(table_files, others)]
+        groups: dict[str | None, list[OurFile]] = {}
         for file in others:
             groups.setdefault(file.doc.guid, []).append(file)
-        if is_place:
-            found = [_with(found[0], groups.pop(guid, []))]
-        return found + [_with(Own(site, self._lead_key(site, files[0].doc)), files) for files in groups.values()]
+        if is_current:
+            found = [_with_files(found[0], groups.pop(guid, []))]
+        return found + [
+            _with_files(TableFiles(layout, self._main_key(layout, files[0].doc)), files) for files in groups.values()
+        ]
 
-    def slot(self, site: Site, guid: str | None, ref: str | None = None) -> Own:
+    def find_slot(self, layout: FileLayout, guid: str | None, ref: str | None = None) -> TableFiles:
         """Our file of a table's branch, or its leading one: the one that is there, else the first name that is free."""
-        keys = site.keys(Whose(self.name.namespace, self.name.name, guid), ref)
+        keys = layout.keys(FileOwner(self.name.namespace, self.name.name, guid), ref)
         if not keys:
-            return Own(site, site.folder, obstacle=Reason.PERMANENT)
+            return TableFiles(layout, layout.folder, conflict=Reason.PERMANENT)
         for key in keys:
             file = self._file(key)
-            if file is not None and file.doc.ref == (ref or MAIN) and self._may_have(file.doc, site, guid):
-                return Own(site, key, (file,))
+            if file is not None and file.doc.ref == (ref or MAIN_BRANCH) and self._may_take(file.doc, layout, guid):
+                return TableFiles(layout, key, (file,))
         for key in keys:
-            held = self.facts.file(key)
-            if held is None:
-                return Own(site, key)
-            doc = readable(held)
+            stored = self.observations.file(key)
+            if stored is None:
+                return TableFiles(layout, key)
+            doc = parse_or_none(stored)
             if doc is None:
-                return Own(site, key, obstacle=Reason.FOREIGN_FILE)
-            if is_named(doc, self.name) or (site.naming.is_by_guid and doc.catalog_id != self.policy.catalog_id):
-                return Own(site, key, obstacle=Reason.FOREIGN_CATALOG, found=doc)
-        return Own(site, keys[-1], obstacle=Reason.FOREIGN_FILE, found=readable(self.facts.file(keys[-1])))
+                return TableFiles(layout, key, conflict=Reason.FOREIGN_FILE)
+            if has_identifier(doc, self.name) or (
+                layout.naming.is_by_uuid and doc.catalog_id != self.policy.catalog_id
+            ):
+                return TableFiles(layout, key, conflict=Reason.FOREIGN_CATALOG, conflicting_document=doc)
+        return TableFiles(
+            layout,
+            keys[-1],
+            conflict=Reason.FOREIGN_FILE,
+            conflicting_document=parse_or_none(self.observations.file(keys[-1])),
+        )
 
-    def _led(self, site: Site, guid: str | None, refs: Iterable[str]) -> Own:
-        own = self.slot(site, guid)
-        files = [slot.files for ref in refs if (slot := self.slot(site, guid, ref)).files]
-        return _with(own, [file for one in files for file in one])
+    def _with_branches(self, layout: FileLayout, guid: str | None, refs: Iterable[str]) -> TableFiles:
+        table_files = self.find_slot(layout, guid)
+        files = [slot.files for ref in refs if (slot := self.find_slot(layout, guid, ref)).files]
+        return _with_files(table_files, [file for one in files for file in one])
 
-    def _others(self, site: Site, seen: set[str]) -> Iterator[File]:
+    def _others(self, layout: FileLayout, known_keys: set[str]) -> Iterator[OurFile]:
         """Our files in a site's folder beside those that were seen.
 
         The folder is listed where memory does not tell: earlier settings may have had files for other branches.
         """
-        known = {key for key in self.remembered if key.startswith(site.folder)}
+        known = {key for key in self.cached_keys if key.startswith(layout.folder)}
         keys: Iterable[str] = sorted(known)
-        if site.naming.has_refs and (not known or site.folder in self.facts.folders):
-            keys = self.facts.folder(site.folder)
-        elif site.folder in self.facts.folders:
-            keys = sorted({*known, *self.facts.folders[site.folder]})
-        begins = site.naming.begins(Whose(self.name.namespace, self.name.name))
-        starts = tuple(site.folder + begin for begin in begins)
-        wanted = [key for key in pointers(keys) if key not in seen and key.startswith(starts)]
-        self.facts.require_files(wanted)
-        for key in wanted:
+        if layout.naming.has_branch_files and (not known or layout.folder in self.observations.folders):
+            keys = self.observations.folder(layout.folder)
+        elif layout.folder in self.observations.folders:
+            keys = sorted({*known, *self.observations.folders[layout.folder]})
+        prefixes = layout.naming.prefixes(FileOwner(self.name.namespace, self.name.name))
+        starts = tuple(layout.folder + begin for begin in prefixes)
+        unread = [key for key in pointer_files(keys) if key not in known_keys and key.startswith(starts)]
+        self.observations.require_files(unread)
+        for key in unread:
             file = self._file(key)
-            if file is not None and ours(file.doc, self.name, self.policy):
+            if file is not None and is_ours(file.doc, self.name, self.policy):
                 yield file
 
-    def _belongs(self, file: File, site: Site) -> bool:
+    def _belongs(self, file: OurFile, layout: FileLayout) -> bool:
         """Whether a file is called what its document would be called at the site: two sites may share a folder."""
         doc = file.doc
         # Earlier versions called a file by the uuid as the metadata spelled it.
-        written = unquote(owner_of(file.key.removeprefix(site.folder)))
-        whose = Whose(doc.namespace, doc.name, written if normal_uuid(written) == doc.guid else doc.guid)
-        return file.key in site.keys(whose, None if doc.ref == MAIN else doc.ref)
+        name_part = unquote(owner_prefix(file.key.removeprefix(layout.folder)))
+        owner = FileOwner(doc.namespace, doc.name, name_part if normal_uuid(name_part) == doc.guid else doc.guid)
+        return file.key in layout.keys(owner, None if doc.ref == MAIN_BRANCH else doc.ref)
 
-    def _lead_key(self, site: Site, doc: Document) -> str:
-        return site.keys(Whose(doc.namespace, doc.name, doc.guid))[0]
+    def _main_key(self, layout: FileLayout, doc: Document) -> str:
+        return layout.keys(FileOwner(doc.namespace, doc.name, doc.guid))[0]
 
-    def _may_have(self, doc: Document, site: Site, guid: str | None) -> bool:
+    def _may_take(self, doc: Document, layout: FileLayout, guid: str | None) -> bool:
         """Whether a document is ours, or what a table of ours left that had the file before, under another name."""
-        if ours(doc, self.name, self.policy):
+        if is_ours(doc, self.name, self.policy):
             return True
-        if not site.naming.is_by_guid or doc.catalog_id != self.policy.catalog_id or doc.guid != guid:
+        if not layout.naming.is_by_uuid or doc.catalog_id != self.policy.catalog_id or doc.guid != guid:
             return False
-        if not doc.live:
+        if not doc.is_live:
             return True
         other = TableName(self.name.catalog, doc.namespace, doc.name)
-        found = self.facts.look(other).found
+        found = self.observations.answer_for(other).found
         if not isinstance(found, Table) or found.uuid != guid:
             return True
         # Written under another spelling of our name, while the catalog listed nothing.
-        return is_alike(other, self.name) and self.name in self.facts.listed_alike(other, fresh=False)
+        return may_be_same_name(other, self.name) and self.name in self.observations.listed_spellings(
+            other, fresh=False
+        )
 
-    def _file(self, key: str) -> File | None:
-        held = self.facts.file(key)
-        doc = readable(held)
-        return File(key, held, doc) if held is not None and doc is not None else None
+    def _file(self, key: str) -> OurFile | None:
+        stored = self.observations.file(key)
+        doc = parse_or_none(stored)
+        return OurFile(key, stored, doc) if stored is not None and doc is not None else None
 
 
-def pointers(keys: Iterable[str]) -> list[str]:
+def pointer_files(keys: Iterable[str]) -> list[str]:
     """The files that say where a table or a branch is: not those of single commits, nor anybody else's."""
-    return [key for key in keys if key.endswith(naming.EXTENSION) and naming.commit_of(key.rpartition("/")[2]) is None]
+    return [
+        key for key in keys if key.endswith(naming.EXTENSION) and naming.commit_ordinal(key.rpartition("/")[2]) is None
+    ]
 
 
-def beside(inventory: Inventory, site: Site) -> tuple[Document, ...]:
+def foreign_documents(finder: FileFinder, layout: FileLayout) -> tuple[Document, ...]:
     """The other rows' documents in a site's folder."""
-    facts, found = inventory.facts, []
-    keys = pointers(facts.folder(site.folder))[: LISTED + 1]
-    facts.require_files(keys)
+    observations, found = finder.observations, []
+    keys = pointer_files(observations.folder(layout.folder))[: MAX_FOREIGN_FILES + 1]
+    observations.require_files(keys)
     for key in keys:
-        doc = readable(facts.file(key))
-        if doc is not None and not ours(doc, inventory.name, inventory.policy):
+        doc = parse_or_none(observations.file(key))
+        if doc is not None and not is_ours(doc, finder.name, finder.policy):
             # One of our own two names may be somebody else's file, and then it is in our memory.
-            facts.require_read(key)
+            observations.require_read(key)
             found.append(doc)
     return tuple(found)
 
 
-def _with(own: Own, more: Sequence[File]) -> Own:
+def _with_files(table_files: TableFiles, others: Sequence[OurFile]) -> TableFiles:
     """The same with more files, the leading one first."""
-    files = sorted((*own.files, *more), key=lambda file: (file.key != own.key, file.doc.ref != MAIN, file.key))
-    return Own(own.site, own.key, tuple(files), own.obstacle, own.found)
+    files = sorted(
+        (*table_files.files, *others),
+        key=lambda file: (file.key != table_files.key, file.doc.ref != MAIN_BRANCH, file.key),
+    )
+    return TableFiles(
+        table_files.layout, table_files.key, tuple(files), table_files.conflict, table_files.conflicting_document
+    )

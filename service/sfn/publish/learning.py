@@ -7,41 +7,41 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from sfn.catalog import Catalog
-from sfn.catalog.spelling import Spellings, Unlisted
+from sfn.catalog.spelling import ListingUnavailable, Spellings
 from sfn.clock import Clock
 from sfn.errors import LocationRefused, Scope, Transient
 from sfn.inbox import Roster, Worklist
 from sfn.pointer import hintfile
 from sfn.pointer.location import canonical
-from sfn.pointer.naming import Whose
-from sfn.pointer.site import Site
+from sfn.pointer.naming import FileOwner
+from sfn.pointer.site import FileLayout
 from sfn.publish.facts import (
-    FOLDER_LISTED,
-    Facts,
+    MAX_LISTED_FILES,
+    CatalogAnswer,
     FindFiles,
     IsListed,
-    ListedAlike,
+    IsStepAllowed,
+    ListedSpellings,
     ListFolder,
     LoadTable,
-    Look,
-    MayStep,
-    Prove,
-    Question,
+    Observations,
+    ObservedFile,
+    ProbeStore,
+    PublishQuery,
     ReadFiles,
-    Remember,
-    Seen,
-    WhoHas,
-    WhoIsAt,
+    RecordLocation,
+    TablesAtLocation,
+    TablesWithUuid,
     folder_of,
 )
-from sfn.publish.inventory import ours, pointers, readable
-from sfn.publish.learnt import learnt
+from sfn.publish.inventory import is_ours, parse_or_none, pointer_files
+from sfn.publish.learnt import recover_history
 from sfn.publish.policy import Policy
-from sfn.store import Guarantees, Stores
+from sfn.store import Guarantees, StoreRouter
 from sfn.words import Claim, Loaded, Memo, Missing, NotModified, TableName, Told
 
 
-class Fenced(Exception):
+class LeaseLost(Exception):
     """The lease was lost while publishing; nothing may be settled."""
 
 
@@ -53,145 +53,153 @@ class Ports:
         spellings: how the catalog lists names; None: it is not asked.
     """
 
-    worklist: Worklist
-    roster: Roster
+    queue: Worklist
+    table_index: Roster
     catalog: Catalog
-    stores: Stores
+    stores: StoreRouter
     clock: Clock
     spellings: Spellings | None = None
 
 
-class Learning:
+class QueryRunner:
     """Asks the world for one publish.
 
     Attributes:
-        latest: what is remembered, with the catalog's last answer.
+        latest_cache: what is remembered, with the catalog's last answer.
     """
 
-    def __init__(self, claim: Claim, ports: Ports, policy: Policy) -> None:
-        if not isinstance(claim.subject, TableName):
-            raise TypeError(claim.subject)
-        self.claim, self.ports, self.policy, self.name = claim, ports, policy, claim.subject
-        self.latest = claim.memo
+    def __init__(self, job: Claim, ports: Ports, policy: Policy) -> None:
+        if not isinstance(job.subject, TableName):
+            raise TypeError(job.subject)
+        self.job, self.ports, self.policy, self.name = job, ports, policy, job.subject
+        self.latest_cache = job.memo
 
-    async def learn(self, question: Question, facts: Facts) -> None:
+    async def run(self, query: PublishQuery, observations: Observations) -> None:
         """Ask the world what the decision lacks."""
         ports = self.ports
-        match question:
-            case ReadFiles() | ListFolder() | FindFiles() | Prove():
-                await self._look(question, facts)
+        match query:
+            case ReadFiles() | ListFolder() | FindFiles() | ProbeStore():
+                await self._query_files(query, observations)
             case LoadTable(table):
-                facts.looks[table] = await self._load(table, facts)
+                observations.answers[table] = await self._load(table, observations)
             case IsListed(table):
-                facts.yes[question] = await ports.catalog.listed(table)
-            case ListedAlike(table, fresh):
-                await self._compare(table, facts, fresh=fresh)
-            case MayStep(step):
-                facts.yes[question] = await ports.worklist.permit(self.claim, step, ports.clock.now())
-            case WhoHas(uuid):
-                facts.carrying[uuid] = tuple(await ports.roster.carrying(self.name.catalog, uuid))
-            case WhoIsAt(location):
-                facts.rows[question] = await ports.roster.neighbours(self.name, location)
-            case Remember(site, uuid):
-                facts.rows[question] = await self._remember(site, uuid)
+                observations.checks[query] = await ports.catalog.is_listed(table)
+            case ListedSpellings(table, fresh):
+                await self._list_spellings(table, observations, fresh=fresh)
+            case IsStepAllowed(step):
+                observations.checks[query] = await ports.queue.permit(self.job, step, ports.clock.now())
+            case TablesWithUuid(uuid):
+                observations.tables_by_uuid[uuid] = tuple(await ports.table_index.carrying(self.name.catalog, uuid))
+            case TablesAtLocation(location):
+                observations.names_by_query[query] = await ports.table_index.neighbours(self.name, location)
+            case RecordLocation(site, uuid):
+                observations.names_by_query[query] = await self._record_location(site, uuid)
             case _:
-                assert_never(question)
+                assert_never(query)
 
-    async def prove(self, key: str) -> Guarantees:
+    async def probe(self, key: str) -> Guarantees:
         """Return what the store of a key is proven to do.
 
         The proof's file lies in a folder of SFN files, also where the key is a version hint: policies may permit no
         other name beside that.
         """
         location = hintfile.location_of(key)
-        beside = key if location is None else Site(location, placement=self.policy.placement).folder
-        return await self.ports.stores.at(key).prove(beside)
+        folder = key if location is None else FileLayout(location, placement=self.policy.placement).folder
+        return await self.ports.stores.store_for(key).probe(folder)
 
-    async def _look(self, question: ReadFiles | ListFolder | FindFiles | Prove, facts: Facts) -> None:
+    async def _query_files(
+        self, query: ReadFiles | ListFolder | FindFiles | ProbeStore, observations: Observations
+    ) -> None:
         """Look at files."""
         stores = self.ports.stores
-        match question:
+        match query:
             case ReadFiles(keys):
                 for key in keys:
-                    facts.files[key] = Seen(await stores.at(key).read(key), facts.next_turn())
+                    observations.files[key] = ObservedFile(
+                        await stores.store_for(key).read(key), observations.next_sequence()
+                    )
             case ListFolder(prefix):
-                facts.folders[prefix] = tuple(await stores.at(prefix).list(prefix, FOLDER_LISTED + 1))
-            case Prove(key):
-                facts.proven[folder_of(key)] = await self.prove(key)
+                observations.folders[prefix] = tuple(await stores.store_for(prefix).list(prefix, MAX_LISTED_FILES + 1))
+            case ProbeStore(key):
+                observations.guarantees_by_folder[folder_of(key)] = await self.probe(key)
             case FindFiles(keys):
                 for key in keys:
-                    facts.there[key] = await self._is_there(key)
+                    observations.existence[key] = await self._exists(key)
             case _:
-                assert_never(question)
+                assert_never(query)
 
-    async def _compare(self, table: TableName, facts: Facts, *, fresh: bool) -> None:
+    async def _list_spellings(self, table: TableName, observations: Observations, *, fresh: bool) -> None:
         """Compare a name with what the catalog lists."""
         spellings = self.ports.spellings
         try:
-            alike = await spellings.alike(table, fresh=fresh) if spellings is not None else None
-        except Unlisted:
+            alike = await spellings.matching_names(table, fresh=fresh) if spellings is not None else None
+        except ListingUnavailable:
             alike = None
-            facts.unlisted.add(table)
-        facts.spellings[table] = alike or ()
+            observations.failed_listings.add(table)
+        observations.spellings[table] = alike or ()
 
-    async def _is_there(self, key: str) -> bool:
+    async def _exists(self, key: str) -> bool:
         try:
-            return await self.ports.stores.at(key).part(key, 0, 1) is not None
+            return await self.ports.stores.store_for(key).read_range(key, 0, 1) is not None
         except LocationRefused:
             return False
 
-    async def _remember(self, site: str, uuid: str | None) -> Collection[TableName]:
-        others = await self.ports.worklist.remember(self.claim, site, uuid)
+    async def _record_location(self, layout: str, uuid: str | None) -> Collection[TableName]:
+        others = await self.ports.queue.remember(self.job, layout, uuid)
         if others is None:
-            raise Fenced
+            raise LeaseLost
         return others
 
-    async def _load(self, table: TableName, facts: Facts) -> Look:
-        memo = self.latest if table == self.name else Memo()
+    async def _load(self, table: TableName, observations: Observations) -> CatalogAnswer:
+        cached = self.latest_cache if table == self.name else Memo()
         asked = self.ports.clock.now()
-        told = await self._told(table, facts) if self.policy.told else None
-        answer = await self.ports.catalog.load(table, memo.etag if memo.table is not None else None, told)
+        history = await self._event_history(table, observations) if self.policy.event_only else None
+        loaded = await self.ports.catalog.load(table, cached.etag if cached.table is not None else None, history)
         answered = self.ports.clock.now()
-        if isinstance(answer, Loaded):
+        if isinstance(loaded, Loaded):
             if table == self.name:
-                self.latest = replace(self.latest, table=answer.table, etag=answer.etag)
-            return Look(answer.table, answer.etag, asked, answered, facts.next_turn(), answer.heard)
-        if isinstance(answer, NotModified) and memo.table is not None:
-            return Look(memo.table, memo.etag, asked, answered, facts.next_turn(), answer.heard)
-        if isinstance(answer, NotModified):
+                self.latest_cache = replace(self.latest_cache, table=loaded.table, etag=loaded.etag)
+            return CatalogAnswer(loaded.table, loaded.etag, asked, answered, observations.next_sequence(), loaded.heard)
+        if isinstance(loaded, NotModified) and cached.table is not None:
+            return CatalogAnswer(cached.table, cached.etag, asked, answered, observations.next_sequence(), loaded.heard)
+        if isinstance(loaded, NotModified):
             raise Transient(
                 str(table), scope=Scope.TABLE, expected="a table or its absence", found="304 without being asked for it"
             )
-        heard = answer.heard if isinstance(answer, Missing) else None
-        return Look(answer, None, asked, answered, facts.next_turn(), heard)
+        applied = loaded.heard if isinstance(loaded, Missing) else None
+        return CatalogAnswer(loaded, None, asked, answered, observations.next_sequence(), applied)
 
-    async def _told(self, table: TableName, facts: Facts) -> Told | None:
+    async def _event_history(self, table: TableName, observations: Observations) -> Told | None:
         """What was told of a table by now: the claim may be older, and a tag must be older than the answer."""
-        told, story = await self.ports.roster.told(table), self.claim.story
+        history, table_state = await self.ports.table_index.told(table), self.job.story
         # Whatever lies at a place of a row that never settled was written for what is told.
-        is_unsettled = bool(self.claim.locations) and not story.visited
-        if table != self.name or story.told is not None or is_unsettled:
-            return told
-        await self.learn(ReadFiles(tuple(key for key in self._own_keys() if key not in facts.files)), facts)
-        known = learnt(self.claim, self.name, facts.files.values(), self.policy)
-        return replace(known, tellings=told.tellings) if told is not None else known
+        is_unsettled = bool(self.job.locations) and not table_state.visited
+        if table != self.name or table_state.told is not None or is_unsettled:
+            return history
+        await self.run(ReadFiles(tuple(key for key in self._own_keys() if key not in observations.files)), observations)
+        recovered = recover_history(self.job, self.name, observations.files.values(), self.policy)
+        return replace(recovered, tellings=history.tellings) if history is not None else recovered
 
-    def memo(self, facts: Facts) -> Memo:
+    def new_cache(self, observations: Observations) -> Memo:
         """What the next publish may begin with."""
         mine = set(self._own_keys())
-        tags = {key: seen.held for key, seen in facts.files.items() if key in mine or self._is_ours(seen, key)}
-        return replace(self.latest, tags=tags)
+        tags = {
+            key: observed.stored
+            for key, observed in observations.files.items()
+            if key in mine or self._is_ours(observed, key)
+        }
+        return replace(self.latest_cache, tags=tags)
 
     def _own_keys(self) -> list[str]:
         """The keys of this row: only these may be remembered, others change behind its back."""
-        table, sites = self.latest.table, {Site.of(text) for text in self.claim.locations}
+        table, layouts = self.latest_cache.table, {FileLayout.parse(text) for text in self.job.locations}
         if table is not None:
-            sites.add(self.policy.site(self.name, canonical(table.location)))
-        whose = Whose(self.name.namespace, self.name.name, table.uuid if table is not None else None)
-        refs = [None, *(self.policy.refs(table) if table is not None else ())]
-        keys = [key for site in sites for ref in refs for key in site.keys(whose, ref)]
-        return sorted({*keys, *(hintfile.key(site.location) for site in sites if site.has_hint)})
+            layouts.add(self.policy.layout(self.name, canonical(table.location)))
+        owner = FileOwner(self.name.namespace, self.name.name, table.uuid if table is not None else None)
+        refs = [None, *(self.policy.branch_heads(table) if table is not None else ())]
+        keys = [key for layout in layouts for ref in refs for key in layout.keys(owner, ref)]
+        return sorted({*keys, *(hintfile.key_of(layout.location) for layout in layouts if layout.has_version_hint)})
 
-    def _is_ours(self, seen: Seen, key: str) -> bool:
-        doc = readable(seen.held) if pointers([key]) else None
-        return doc is not None and ours(doc, self.name, self.policy)
+    def _is_ours(self, observed: ObservedFile, key: str) -> bool:
+        doc = parse_or_none(observed.stored) if pointer_files([key]) else None
+        return doc is not None and is_ours(doc, self.name, self.policy)

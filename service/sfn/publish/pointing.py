@@ -6,118 +6,131 @@ from dataclasses import replace
 
 from sfn.pointer import hintfile
 from sfn.pointer.document import render
-from sfn.pointer.lineage import Relation, relate
-from sfn.pointer.site import Site
-from sfn.publish.branches import point_refs
-from sfn.publish.changes import Draft, Put, Stage
-from sfn.publish.commits import keep_commits
-from sfn.publish.documents import pointed, says
-from sfn.publish.facts import LISTED, Remember
-from sfn.publish.hints import is_our_hint, is_silent, withdrawal
-from sfn.publish.inventory import is_named, pointers
-from sfn.publish.scene import Scene, hint_at
+from sfn.pointer.lineage import MetadataOrder, compare_metadata
+from sfn.pointer.site import FileLayout
+from sfn.publish.branches import write_branch_files
+from sfn.publish.changes import PlanBuilder, Put, Stage
+from sfn.publish.commits import write_commit_files
+from sfn.publish.documents import current_document, is_up_to_date
+from sfn.publish.facts import MAX_FOREIGN_FILES, RecordLocation
+from sfn.publish.hints import cleared_hint, is_our_hint, names_nothing
+from sfn.publish.inventory import has_identifier, pointer_files
+from sfn.publish.scene import PublishContext, hint_at
 from sfn.words import Held, Published, Table, TableName
 
-HINT_SHOWN = 64
+MAX_FOREIGN_HINT_BYTES = 64
 """Bytes of somebody else's hint that are kept for whoever asks why it is not ours."""
 
 
-def point(scene: Scene, table: Table, draft: Draft, *, turned: bool, refresh: bool) -> None:
+def write_pointer(context: PublishContext, table: Table, builder: PlanBuilder, *, turned: bool, refresh: bool) -> None:
     """Bring document and hint at the table's place in line with the catalog's answer."""
-    own, site = scene.here, scene.site
-    if own is None or site is None:
+    table_files, layout = context.current_files, context.layout
+    if table_files is None or layout is None:
         return
-    hint = hint_at(scene.facts, site.location) if site.has_hint else None
-    alone = not _second_table(scene, table, site)
-    wanted = hintfile.content(table) if _is_hinted(scene, site) and alone else None
-    hint_is_ours = is_our_hint(scene, site.location, hint)
+    hint = hint_at(context.observations, layout.location) if layout.has_version_hint else None
+    is_alone = not _has_second_table(context, table, layout)
+    wanted = hintfile.content(table) if _wants_hint(context, layout) and is_alone else None
+    hint_is_ours = is_our_hint(context, layout.location, hint)
     is_due = hint is None or hint.body != wanted or refresh
-    if wanted is not None and hint_is_ours and is_due and _has_rival(scene, table):
+    if wanted is not None and hint_is_ours and is_due and _has_rival(context, table):
         wanted = None
-    speaks = wanted is not None and hint_is_ours and not _is_behind(scene, table)
+    writes_hint = wanted is not None and hint_is_ours and not _is_behind_other_name(context, table)
     # Who silenced the hint may still mean to write a tombstone over the document as it is: it must not find it so.
-    is_hinted_anew = speaks and is_silent(hint)
-    anew = not says(scene, own.doc, table) or own.held is None or is_hinted_anew or refresh
-    doc = own.doc
-    if anew or doc is None:
-        known = hint.body.decode(errors="replace") if hint and hint_is_ours else None
-        doc = pointed(scene, table, own, hint=known, speaks=speaks, turned=turned)
-    if site.naming.has_commits:
-        doc = keep_commits(scene, table, own, doc, draft, anew=anew)
-    if anew:
-        draft.put(Stage.POINT, own.key, render(doc), own.held)
-    point_refs(scene, table, own, doc, draft, anew=anew)
-    if anew and not alone and site.has_hint and is_silent(hint):
+    rewrites_hint = writes_hint and names_nothing(hint)
+    rewrite = (
+        not is_up_to_date(context, table_files.main_document, table)
+        or table_files.stored is None
+        or rewrites_hint
+        or refresh
+    )
+    doc = table_files.main_document
+    if rewrite or doc is None:
+        hint_text = hint.body.decode(errors="replace") if hint and hint_is_ours else None
+        doc = current_document(context, table, table_files, hint=hint_text, writes_hint=writes_hint, turned=turned)
+    if layout.naming.has_commit_files:
+        doc = write_commit_files(context, table, table_files, doc, builder, rewrite=rewrite)
+    if rewrite:
+        builder.put(Stage.POINTER, table_files.key, render(doc), table_files.stored)
+    write_branch_files(context, table, table_files, doc, builder, rewrite=rewrite)
+    if rewrite and not is_alone and layout.has_version_hint and names_nothing(hint):
         # Who was here before may not have seen this file yet, and have written the hint since.
-        draft.unchanged = (*draft.unchanged, hintfile.key(site.location))
+        builder.unchanged_keys = (*builder.unchanged_keys, hintfile.key_of(layout.location))
     if wanted is not None and not hint_is_ours and hint is not None and hint.body != wanted:
-        draft.foreign_hint = hint.body[:HINT_SHOWN].decode(errors="replace")
-    key = hintfile.key(site.location)
+        builder.foreign_hint = hint.body[:MAX_FOREIGN_HINT_BYTES].decode(errors="replace")
+    key = hintfile.key_of(layout.location)
     if wanted is None and hint is not None and hint_is_ours:
-        draft.remove(Stage.HINT, key, hint, otherwise=withdrawal(scene, hint, again=True))
-    elif wanted is not None and speaks and (hint is None or hint.body != wanted or refresh):
-        draft.changes.append(Put(Stage.HINT, key, wanted, hint, check=(own.key, site)))
+        builder.remove(Stage.HINT, key, hint, fallback_body=cleared_hint(context, hint, repeated=True))
+    elif wanted is not None and writes_hint and (hint is None or hint.body != wanted or refresh):
+        builder.changes.append(Put(Stage.HINT, key, wanted, hint, check=(table_files.key, layout)))
 
 
-def needs_listing(scene: Scene, table: Table, *, refresh: bool) -> bool:
+def needs_listing(context: PublishContext, table: Table, *, refresh: bool) -> bool:
     """Whether who else is in the folder must be known: no live file of this table there, one that no publish of this
     row settled yet, no hint or a strange one, a refresh.
     """
-    own, site = scene.here, scene.site
-    if own is None or site is None or own.obstacle is not None:
+    table_files, layout = context.current_files, context.layout
+    if table_files is None or layout is None or table_files.conflict is not None:
         return False
-    live = scene.claim.story.live
-    settled = live is not None and (live.uuid, live.location) == (table.uuid, site.location)
-    written = own.doc is not None and own.doc.live and own.doc.guid == table.uuid
-    if refresh or scene.facts.relist or not (settled and written):
+    live = context.job.story.live
+    settled = live is not None and (live.uuid, live.location) == (table.uuid, layout.location)
+    written = (
+        table_files.main_document is not None
+        and table_files.main_document.is_live
+        and table_files.main_document.guid == table.uuid
+    )
+    if refresh or context.observations.must_list_folders or not (settled and written):
         return True
-    if site.naming.has_commits and not says(scene, own.doc, table):
+    if layout.naming.has_commit_files and not is_up_to_date(context, table_files.main_document, table):
         # Its commits are about to be listed.
         return True
-    hint = hint_at(scene.facts, site.location) if site.has_hint else None
-    return _may_create_hint(scene, table, site, hint) or not is_our_hint(scene, site.location, hint)
+    hint = hint_at(context.observations, layout.location) if layout.has_version_hint else None
+    return _may_create_hint(context, table, layout, hint) or not is_our_hint(context, layout.location, hint)
 
 
-def _is_hinted(scene: Scene, site: Site) -> bool:
-    return scene.policy.version_hint and site.has_hint
+def _wants_hint(context: PublishContext, layout: FileLayout) -> bool:
+    return context.policy.version_hint and layout.has_version_hint
 
 
-def _has_rival(scene: Scene, table: Table) -> bool:
+def _has_rival(context: PublishContext, table: Table) -> bool:
     """Whether a reader would open another file by the hint, as one of that name lies there."""
-    rival = hintfile.rival(table)
-    return rival is not None and rival in scene.facts.existing([rival])
+    rival = hintfile.shadowing_file(table)
+    return rival is not None and rival in context.observations.existing([rival])
 
 
-def _may_create_hint(scene: Scene, table: Table, site: Site, hint: Held | None) -> bool:
-    wanted = _is_hinted(scene, site) and hintfile.content(table) is not None
-    return is_silent(hint) and wanted and not _second_table(scene, table, site)
+def _may_create_hint(context: PublishContext, table: Table, layout: FileLayout, hint: Held | None) -> bool:
+    wanted = _wants_hint(context, layout) and hintfile.content(table) is not None
+    return names_nothing(hint) and wanted and not _has_second_table(context, table, layout)
 
 
-def _second_table(scene: Scene, table: Table, site: Site) -> bool:
+def _has_second_table(context: PublishContext, table: Table, layout: FileLayout) -> bool:
     """Whether another live table is in the directory: by the rows, and by the files of other catalogs or names."""
-    beside = pointers(scene.facts.folders.get(site.folder, ()))
-    if scene.facts.names(Remember(site.text, table.uuid)) or len(beside) > LISTED:
+    pointers_here = pointer_files(context.observations.folders.get(layout.folder, ()))
+    if (
+        context.observations.table_names(RecordLocation(layout.encoded, table.uuid))
+        or len(pointers_here) > MAX_FOREIGN_FILES
+    ):
         return True
     return any(
-        doc.live and (doc.guid != table.uuid or doc.catalog_id != scene.policy.catalog_id) for doc in scene.siblings
+        doc.is_live and (doc.guid != table.uuid or doc.catalog_id != context.policy.catalog_id)
+        for doc in context.foreign_documents
     )
 
 
-def _is_behind(scene: Scene, table: Table) -> bool:
+def _is_behind_other_name(context: PublishContext, table: Table) -> bool:
     """Whether the table's file under another name here is ahead: then the hint is what that one says."""
     if table.uuid is None:
         return False
     return any(
-        relate(live.pointer, (), table.metadata_location, table.metadata_log) is Relation.OLDER
-        and _is_beside(scene, row.table, live, table.uuid)
-        for row, live in scene.facts.others_with(table.uuid, scene.name)
+        compare_metadata(live.pointer, (), table.metadata_location, table.metadata_log) is MetadataOrder.OLDER
+        and _has_file_here(context, row.table, live, table.uuid)
+        for row, live in context.observations.other_tables_with(table.uuid, context.name)
     )
 
 
-def _is_beside(scene: Scene, name: TableName, live: Published, uuid: str) -> bool:
+def _has_file_here(context: PublishContext, name: TableName, live: Published, uuid: str) -> bool:
     """Whether the file of another name lies in the table's directory, whatever location that name's table has."""
-    if scene.site is None or live.location == scene.site.location:
-        return scene.site is not None
-    theirs = replace(scene.inventory, name=name, remembered=frozenset())
-    doc = theirs.slot(scene.site, uuid).doc
-    return doc is not None and doc.live and is_named(doc, name)
+    if context.layout is None or live.location == context.layout.location:
+        return context.layout is not None
+    other_finder = replace(context.finder, name=name, cached_keys=frozenset())
+    doc = other_finder.find_slot(context.layout, uuid).main_document
+    return doc is not None and doc.is_live and has_identifier(doc, name)

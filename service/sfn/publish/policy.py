@@ -10,11 +10,11 @@ from fnmatch import fnmatchcase
 from functools import cache
 from typing import Final
 
-from sfn.pointer.naming import IDENTIFIER, MAIN, Naming, dotted
-from sfn.pointer.site import Placement, Site, below_root
+from sfn.pointer.naming import IDENTIFIER, MAIN_BRANCH, Naming, dotted_name
+from sfn.pointer.site import FileLayout, Placement, folder_below_root
 from sfn.words import Table, TableName
 
-MOST_COMMITS: Final = 900
+MAX_COMMIT_FILES: Final = 900
 """Files of a table's commits that stay whatever their age: with its head they are one page of a listing."""
 
 
@@ -27,7 +27,7 @@ class OnDrop(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Interest:
+class TableFilter:
     """Which tables are published: globs over the encoded dotted name, `*` within a level, `**` across; exclude wins."""
 
     include: tuple[str, ...] = ()
@@ -37,14 +37,14 @@ class Interest:
         """Whether the table gets files."""
         if not self.include and not self.exclude:
             return True
-        name = dotted(table.namespace, table.name)
+        name = dotted_name(table.namespace, table.name)
         if any(_pattern(glob).fullmatch(name) for glob in self.exclude):
             return False
         return not self.include or any(_pattern(glob).fullmatch(name) for glob in self.include)
 
-    def leaves_out(self, namespace: tuple[str, ...]) -> bool:
+    def excludes_namespace(self, namespace: tuple[str, ...]) -> bool:
         """Whether `exclude` covers whatever may lie in a namespace, at any depth."""
-        start = dotted(namespace, "")
+        start = dotted_name(namespace, "")
         # What ends in `**` and matches how all those names begin matches all of them.
         return any(glob.endswith("**") and _pattern(glob).fullmatch(start) for glob in self.exclude)
 
@@ -66,14 +66,14 @@ class Policy:
         placement: which folder they lie in.
         root: with `Placement.ROOT`, the canonical folder below which each table has one.
         branches: globs of the branches that have files, where the naming gives them any; `main` always has.
-        keep: with a file for each commit, how many of the newest stay at least.
-        keep_for: and how old the others get, as far as there are no more than `MOST_COMMITS`.
-        allowed: canonical prefixes that locations must lie below; empty for any.
-        swept: sweeps of this catalog are made, so an absence waits for one.
+        keep_commits: with a file for each commit, how many of the newest stay at least.
+        keep_commits_for: and how old the others get, as far as there are no more than `MAX_COMMIT_FILES`.
+        allowed_locations: canonical prefixes that locations must lie below; empty for any.
+        is_swept: sweeps of this catalog are made, so an absence waits for one.
         sweep_every: how often.
-        told: nobody can ask this catalog: what was told of its tables is the truth.
-        interest: which tables.
-        retired: none any more: what is ours goes.
+        event_only: nobody can ask this catalog: what was told of its tables is the truth.
+        table_filter: which tables.
+        is_retired: none any more: what is ours goes.
         adopted: a row, and the `catalog_id` whose files under that row's identifier count as the row's own.
         writer: what documents say wrote them.
     """
@@ -89,48 +89,48 @@ class Policy:
     naming: Naming = IDENTIFIER
     placement: Placement = Placement.INSIDE
     root: str = ""
-    branches: tuple[str, ...] = (MAIN,)
-    keep: int = 100
-    keep_for: timedelta = timedelta(hours=24)
-    allowed: tuple[str, ...] = ()
-    swept: bool = True
+    branches: tuple[str, ...] = (MAIN_BRANCH,)
+    keep_commits: int = 100
+    keep_commits_for: timedelta = timedelta(hours=24)
+    allowed_locations: tuple[str, ...] = ()
+    is_swept: bool = True
     sweep_every: timedelta = timedelta(minutes=15)
-    told: bool = False
-    interest: Interest = field(default_factory=Interest)
-    retired: bool = False
+    event_only: bool = False
+    table_filter: TableFilter = field(default_factory=TableFilter)
+    is_retired: bool = False
     adopted: tuple[TableName, str] | None = None
     writer: str = "iceberg-sfn"
 
-    def site(self, name: TableName, place: str) -> Site:
+    def layout(self, name: TableName, location: str) -> FileLayout:
         """Where the files of a table lie.
 
         Args:
-            place: the table's canonical location.
+            location: the table's canonical location.
         """
         if self.placement is Placement.ROOT:
-            place = below_root(self.root, name.namespace, name.name)
-        return Site(place, self.naming, self.placement)
+            location = folder_below_root(self.root, name.namespace, name.name)
+        return FileLayout(location, self.naming, self.placement)
 
     @property
-    def has_refs(self) -> bool:
+    def has_branch_files(self) -> bool:
         """Whether other branches than `main` may have files."""
-        return self.naming.has_refs and any(glob != MAIN for glob in self.branches)
+        return self.naming.has_branch_files and any(glob != MAIN_BRANCH for glob in self.branches)
 
-    def refs(self, table: Table) -> dict[str, int]:
+    def branch_heads(self, table: Table) -> dict[str, int]:
         """The heads of a table's branches that have a file, beside `main`."""
-        if not self.has_refs:
+        if not self.has_branch_files:
             return {}
         return {ref: head for ref, head in table.branches if any(fnmatchcase(ref, glob) for glob in self.branches)}
 
     @property
-    def pause(self) -> timedelta:
+    def recheck_delay(self) -> timedelta:
         """How long to wait for what another row must do first, or a replica must hear of."""
         return max(self.replica_lag, timedelta(seconds=1))
 
     @property
-    def long_pause(self) -> timedelta:
+    def long_recheck_delay(self) -> timedelta:
         """How long to wait for what may take as long as an absence, or may never come."""
-        return max(self.pause, self.absence_delay / 10)
+        return max(self.recheck_delay, self.absence_delay / 10)
 
 
 @cache

@@ -7,101 +7,103 @@ from dataclasses import dataclass, field
 
 from sfn.pointer import hintfile
 from sfn.pointer.document import Document
-from sfn.pointer.site import Site
+from sfn.pointer.site import FileLayout
 from sfn.publish.aliases import Alias
-from sfn.publish.facts import Facts, Look
-from sfn.publish.inventory import Inventory
-from sfn.publish.own import Own
+from sfn.publish.facts import CatalogAnswer, Observations
+from sfn.publish.inventory import FileFinder
+from sfn.publish.own import TableFiles
 from sfn.publish.policy import Policy
 from sfn.words import Claim, Dead, Held, Table, TableName
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class PublishContext:
     """The situation that one decision is about.
 
     Attributes:
-        claim, facts, policy: what the decision was given.
+        job, facts, policy: what the decision was given.
         name: the row's table name.
-        look: the catalog's answer for it.
+        answer: the catalog's answer for it.
         table: its table, None where it has none (or one that gets no files).
-        place: the canonical location of that table.
-        site: where its files belong.
-        inventory: how our files are found.
-        owns: our files at every site.
-        siblings: documents of other names or catalogs beside ours at `site`.
-        obstacle: why the table's place gets no files of ours.
+        location: the canonical location of that table.
+        layout: where its files belong.
+        finder: how our files are found.
+        existing: our files at every site.
+        foreign_documents: documents of other names or catalogs beside ours at `layout`.
+        conflict: why the table's place gets no files of ours.
         listed_as: the name under which the catalog lists the table, or listed it when it last had one. Where the row's
             is another spelling of that, the files are the listed name's, and `table` is None here. None: not known.
-        aliases: sites of the row that are other names of one of `owns`.
+        aliases: sites of the row that are other names of one of `existing`.
     """
 
-    claim: Claim
-    facts: Facts
+    job: Claim
+    observations: Observations
     policy: Policy
     name: TableName
-    look: Look
+    answer: CatalogAnswer
     table: Table | None
-    place: str | None
-    site: Site | None
-    inventory: Inventory
-    owns: tuple[Own, ...]
-    siblings: tuple[Document, ...] = ()
-    obstacle: Dead | None = None
+    location: str | None
+    layout: FileLayout | None
+    finder: FileFinder
+    existing: tuple[TableFiles, ...]
+    foreign_documents: tuple[Document, ...] = ()
+    conflict: Dead | None = None
     listed_as: TableName | None = None
-    aliases: Mapping[Site, Alias] = field(default_factory=dict)
+    aliases: Mapping[FileLayout, Alias] = field(default_factory=dict)
 
     @property
-    def other_name(self) -> TableName | None:
+    def listed_name(self) -> TableName | None:
         """The listed name of the table, where the row's is another spelling of that."""
         return self.listed_as if self.listed_as != self.name else None
 
     @property
-    def is_answered(self) -> bool:
+    def has_table(self) -> bool:
         """Whether the catalog has a table of this name, also where another spelling of the name has its files."""
-        return self.table is not None or (self.other_name is not None and isinstance(self.look.found, Table))
+        return self.table is not None or (self.listed_name is not None and isinstance(self.answer.found, Table))
 
     @property
     def documents(self) -> list[Document]:
         """The leading documents of ours at all sites."""
-        return [own.doc for own in self.owns if own.doc is not None]
+        return [table_files.main_document for table_files in self.existing if table_files.main_document is not None]
 
     @property
-    def head(self) -> Document | None:
+    def newest_document(self) -> Document | None:
         """What is held: the live document with the greatest Ordinal, else the greatest of any state."""
         found = self.documents
-        return max([doc for doc in found if doc.live] or found, key=lambda doc: doc.ordinal, default=None)
+        return max([doc for doc in found if doc.is_live] or found, key=lambda doc: doc.ordinal, default=None)
 
     @property
-    def purged(self) -> bool:
+    def is_purged(self) -> bool:
         """Whether a purge was told of the table that our files name, and not of one that had the name before it."""
-        settled = self.claim.story.live
-        if settled is None:
-            return self.claim.wish.purge and self.table is None
-        return self.claim.wish.purge and all(doc.guid == settled.uuid for doc in self.documents if doc.live)
+        published = self.job.story.live
+        if published is None:
+            return self.job.wish.purge and self.table is None
+        return self.job.wish.purge and all(doc.guid == published.uuid for doc in self.documents if doc.is_live)
 
     @property
-    def previous(self) -> int:
+    def last_ordinal(self) -> int:
         """The greatest Ordinal of our documents, 0 without any."""
-        return max((file.doc.ordinal for own in self.owns for file in own.files), default=0)
+        return max((file.doc.ordinal for table_files in self.existing for file in table_files.files), default=0)
 
     @property
-    def here(self) -> Own | None:
+    def current_files(self) -> TableFiles | None:
         """Our files where the table is."""
-        return next((own for own in self.owns if self.is_here(own)), None)
+        return next((table_files for table_files in self.existing if self.is_current(table_files)), None)
 
-    def is_here(self, own: Own) -> bool:
+    def is_current(self, table_files: TableFiles) -> bool:
         """Whether these are the files of the table itself, at its own site."""
-        if self.table is None or own.site != self.site:
+        if self.table is None or table_files.layout != self.layout:
             return False
         # With such a naming the first one is the table's, and each other one is of a table that had the name before.
-        return not own.site.naming.is_by_guid or own is next(one for one in self.owns if one.site == self.site)
+        return not table_files.layout.naming.is_by_uuid or table_files is next(
+            one for one in self.existing if one.layout == self.layout
+        )
 
-    def at(self, location: str) -> list[Own]:
+    def files_at(self, location: str) -> list[TableFiles]:
         """Our files at a table's location, or in one folder below a root."""
-        return [own for own in self.owns if own.site.location == location]
+        return [table_files for table_files in self.existing if table_files.layout.location == location]
 
 
-def hint_at(facts: Facts, location: str) -> Held | None:
+def hint_at(observations: Observations, location: str) -> Held | None:
     """The version hint at a location."""
-    return facts.file(hintfile.key(location))
+    return observations.file(hintfile.key_of(location))

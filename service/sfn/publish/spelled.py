@@ -11,24 +11,24 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
-from sfn.catalog.spelling import is_alike
-from sfn.publish.changes import Draft
-from sfn.publish.facts import Facts
+from sfn.catalog.spelling import may_be_same_name
+from sfn.publish.changes import PlanBuilder
+from sfn.publish.facts import Observations
 from sfn.publish.policy import Policy
-from sfn.publish.scene import Scene
+from sfn.publish.scene import PublishContext
 from sfn.words import Ask, Claim, Findings, Later, Table, TableName, Wish
 
-SOON: Final = timedelta(seconds=2)
+RELIST_AFTER: Final = timedelta(seconds=2)
 """After what time a listing that failed is asked for again: longer than one is remembered that failed."""
 
 
-def listed_as(
-    claim: Claim, facts: Facts, policy: Policy, name: TableName, table: Table, *, refresh: bool
+def find_listed_name(
+    job: Claim, observations: Observations, policy: Policy, name: TableName, table: Table, *, refresh: bool
 ) -> TableName | None:
     """Return the name under which the catalog lists a table.
 
     Args:
-        claim, facts, policy: what the decision was given.
+        job, facts, policy: what the decision was given.
         name: the row's.
         table: what the catalog answers for that name.
         refresh: all of the row is looked at again.
@@ -36,63 +36,74 @@ def listed_as(
     Returns:
         The row's name, or the one other spelling of it that is listed and has the same table; None where neither is.
     """
-    story = claim.story
-    is_known = story.listed_as == name and story.live is not None and story.live.uuid == table.uuid
-    if policy.told or (is_known and claim.wish.renamed_to is None and not refresh):
-        return story.listed_as
-    listed = listed_name(facts, policy, name, table, fresh=story.live is None)
-    if listed is None and story.listed_as != name:
-        return _known_as(claim, facts, policy, name, table)
+    table_state = job.story
+    is_known = table_state.listed_as == name and table_state.live is not None and table_state.live.uuid == table.uuid
+    if policy.event_only or (is_known and job.wish.renamed_to is None and not refresh):
+        return table_state.listed_as
+    listed = match_listed_name(observations, policy, name, table, fresh=table_state.live is None)
+    if listed is None and table_state.listed_as != name:
+        return _name_by_files(job, observations, policy, name, table)
     return listed
 
 
-def listed_name(facts: Facts, policy: Policy, name: TableName, table: Table, *, fresh: bool) -> TableName | None:
+def match_listed_name(
+    observations: Observations, policy: Policy, name: TableName, table: Table, *, fresh: bool
+) -> TableName | None:
     """Return the name under which the catalog lists what it answers for a name, see `listed_as`.
 
     Args:
         fresh: whether the catalog is asked again where what is remembered of its listing has no such name.
     """
-    alike = facts.listed_alike(name, fresh=fresh)
+    alike = observations.listed_spellings(name, fresh=fresh)
     if name in alike:
         return name
-    same = [other for other in alike if policy.interest.covers(other) and _is_same(facts, other, table)]
+    same = [
+        other for other in alike if policy.table_filter.covers(other) and _is_same_table(observations, other, table)
+    ]
     return same[0] if len(same) == 1 else None
 
 
-def await_listing(claim: Claim, facts: Facts, name: TableName) -> Later | None:
+def recheck_failed_listing(job: Claim, observations: Observations, name: TableName) -> Later | None:
     """Look at a new name once more, where its listing failed: of two spellings that come first both would write.
 
     Once, whatever events come meanwhile.
     """
-    if name not in facts.unlisted or claim.story.visited or claim.story.live is not None:
+    if name not in observations.failed_listings or job.story.visited or job.story.live is not None:
         return None
     why = "its namespace could not be listed: it may be another spelling of a name that has the files"
-    return Later(facts.look(name).answered + SOON, why, claim.wish, Findings(replace(claim.story, visited=True)))
+    return Later(
+        observations.answer_for(name).answered_at + RELIST_AFTER,
+        why,
+        job.wish,
+        Findings(replace(job.story, visited=True)),
+    )
 
 
-def _known_as(claim: Claim, facts: Facts, policy: Policy, name: TableName, table: Table) -> TableName | None:
+def _name_by_files(
+    job: Claim, observations: Observations, policy: Policy, name: TableName, table: Table
+) -> TableName | None:
     """Return the name that has the table's files as far as we know, where no listing tells.
 
     Two names that both write would tell readers of the directory an older answer after a newer one. Where both have
     files the first of the names in the order of the alphabet keeps them: two that gave way to each other would leave
     none.
     """
-    live, before = claim.story.live, claim.story.listed_as
+    live, before = job.story.live, job.story.listed_as
     has_file = live is not None and live.uuid == table.uuid
-    others = facts.others_with(table.uuid, name) if table.uuid is not None else []
-    alike = [row.table for row, _ in others if is_alike(row.table, name)]
+    others = observations.other_tables_with(table.uuid, name) if table.uuid is not None else []
+    alike = [row.table for row, _ in others if may_be_same_name(row.table, name)]
     known = [other for other in alike if not has_file or str(other) < str(name)]
     # What was listed once, and has no file yet, may be a name that gives way to this one meanwhile.
     if before is not None and not has_file and (table.uuid is None or str(before) < str(name)):
         known.append(before)
     for other in known:
-        if policy.interest.covers(other) and _is_same(facts, other, table):
+        if policy.table_filter.covers(other) and _is_same_table(observations, other, table):
             return other
     return None
 
 
-def _is_same(facts: Facts, other: TableName, table: Table) -> bool:
-    found = facts.look(other).found
+def _is_same_table(observations: Observations, other: TableName, table: Table) -> bool:
+    found = observations.answer_for(other).found
     if not isinstance(found, Table) or found.left_alone is not None:
         return False
     if table.uuid is None and found.metadata_location != table.metadata_location:
@@ -100,15 +111,17 @@ def _is_same(facts: Facts, other: TableName, table: Table) -> bool:
     return (found.uuid, found.location) == (table.uuid, table.location)
 
 
-def wake_listed(scene: Scene, draft: Draft) -> None:
+def wake_listed_name(context: PublishContext, builder: PlanBuilder) -> None:
     """Have the row of the listed name follow the events of another spelling of it.
 
     The pointer goes along that the catalog answered here: an answer that is older is looked at again there. Where there
     is no event it is not woken: it may be that one which had this row look. Nor is it told what it told this row.
     """
-    wish, found = scene.claim.wish, scene.look.found
-    is_news = (wish != Wish() and not wish.relayed) or scene.claim.story.listed_as != scene.listed_as
-    if scene.other_name is not None and is_news:
-        floor = found.metadata_location if isinstance(found, Table) else wish.floor
-        ask = Ask(scene.other_name, floor=floor, drop=wish.drop, purge=wish.purge, renamed_to=wish.renamed_to)
-        draft.ask([ask])
+    pending, found = context.job.wish, context.answer.found
+    is_news = (pending != Wish() and not pending.relayed) or context.job.story.listed_as != context.listed_as
+    if context.listed_name is not None and is_news:
+        floor = found.metadata_location if isinstance(found, Table) else pending.floor
+        wakeup = Ask(
+            context.listed_name, floor=floor, drop=pending.drop, purge=pending.purge, renamed_to=pending.renamed_to
+        )
+        builder.wake([wakeup])

@@ -15,7 +15,7 @@ from anyio import to_thread
 from sfn.errors import NoDirectory, NotFound
 from sfn.pointer.document import parse_ordinal
 from sfn.pointer.location import canonical
-from sfn.pointer.naming import MAIN
+from sfn.pointer.naming import MAIN_BRANCH
 from sfn.reader import resolve as reading
 from sfn.reader.files import Storage, directory_url, finish
 from sfn.reader.opening import Opening
@@ -51,7 +51,7 @@ def resolve(
     directory: str | os.PathLike[str],
     table: str | Sequence[str] | None = None,
     uuid: str | UUID | None = None,
-    ref: str = MAIN,
+    ref: str = MAIN_BRANCH,
     as_of: Time | None = None,
     *,
     relative: bool = False,
@@ -130,7 +130,7 @@ def read(
     directory: str | os.PathLike[str],
     table: str | Sequence[str] | None = None,
     uuid: str | UUID | None = None,
-    ref: str = MAIN,
+    ref: str = MAIN_BRANCH,
     as_of: Time | None = None,
     *,
     row_filter: str | BooleanExpression | None = None,

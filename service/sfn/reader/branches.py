@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sfn.errors import Malformed, NotPermitted
-from sfn.pointer.naming import IDENTIFIER, UUID, Whose
-from sfn.pointer.site import Site
+from sfn.pointer.naming import IDENTIFIER, UUID, FileOwner
+from sfn.pointer.site import FileLayout
 from sfn.reader.documents import Found, followed, read
 from sfn.reader.files import Files
 from sfn.reader.trust import Trust
@@ -30,7 +30,7 @@ class Branch:
         """Its live document, where the table's name is known and the file lies where most do."""
         if wanted.table is None or wanted.whose is None:
             return None
-        for key in Site(self._trust.directory).keys(wanted.whose, self._ref):
+        for key in FileLayout(self._trust.directory).keys(wanted.whose, self._ref):
             found = await self._at(key)
             if found is not None and wanted.is_meant_by(found.doc):
                 last = await followed(self._files, self._trust, found)
@@ -48,7 +48,7 @@ class Branch:
         return None
 
     def _is_it(self, found: Found) -> bool:
-        return found.doc.live and found.doc.ref == self._ref
+        return found.doc.is_live and found.doc.ref == self._ref
 
     async def _at(self, key: str) -> Found | None:
         """The document at a key that has not been looked at yet; what can't be read may be another table's."""
@@ -62,8 +62,8 @@ class Branch:
 
 
 def _keys(leading: Found, ref: str) -> Sequence[str]:
-    whose = Whose(leading.doc.namespace, leading.doc.name, leading.doc.guid)
+    whose = FileOwner(leading.doc.namespace, leading.doc.name, leading.doc.guid)
     for naming in (IDENTIFIER, UUID):
-        if leading.key.removeprefix(leading.folder) in naming.names(whose):
-            return [leading.folder + name for name in naming.names(whose, ref)]
+        if leading.key.removeprefix(leading.folder) in naming.file_names(whose):
+            return [leading.folder + name for name in naming.file_names(whose, ref)]
     return []

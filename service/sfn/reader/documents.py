@@ -52,7 +52,7 @@ async def read(files: Files, key: str) -> Found | None:
         Malformed: the file is none.
         UnknownVersion: it is one of another version.
     """
-    body = await files.read(key, document.LIMIT + 1)
+    body = await files.read(key, document.MAX_DOCUMENT_BYTES + 1)
     if body is None:
         return None
     try:
@@ -72,7 +72,7 @@ async def followed(files: Files, trust: Trust, start: Found) -> Found:
     at = start
     for _ in range(HOPS + 1):
         link = at.doc.moved_to
-        if at.doc.live or link is None:
+        if at.doc.is_live or link is None:
             return at
         following = await read(files, trust.link(link.sfn_file_path, at.key))
         if following is None or not _is_successor(following.doc, link, at.doc):
@@ -93,7 +93,7 @@ def _is_successor(doc: Document, link: Link, before: Document) -> bool:
 
 def ended(doc: Document) -> str:
     """What a document says of a table that is not there any more."""
-    at = document.moment(doc.written_at)
+    at = document.format_time(doc.written_at)
     if doc.moved_to is None:
         return f"that {named(doc)} was dropped, as the catalog said at {at}"
     return f"that {named(doc)} left for {called(doc.moved_to)} at {at}, and no live table is there"

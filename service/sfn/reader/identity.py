@@ -8,7 +8,7 @@ import zlib
 from typing import Final
 
 from sfn.errors import MalformedMetadata
-from sfn.pointer.inflate import inflated
+from sfn.pointer.inflate import decompress
 from sfn.reader.files import BEGINNING, PART, Files, parts
 
 MOST: Final = 1 << 30
@@ -57,7 +57,7 @@ async def table_uuid(files: Files, key: str, first: bytes, most: int = MOST) -> 
     search = _Search()
     left = most
     try:
-        async for part in inflated(parts(files, key, first, BEGINNING), PART):
+        async for part in decompress(parts(files, key, first, BEGINNING), PART):
             search.feed(part)
             left -= len(part)
             if search.over:

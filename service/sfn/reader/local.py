@@ -13,8 +13,8 @@ from typing import Final
 from sfn import beneath
 from sfn.beneath import FOLDER, LinkRefused
 from sfn.errors import NotPermitted, Unreachable, Unreadable, Unsafe
-from sfn.pointer.location import below
-from sfn.pointer.site import depth
+from sfn.pointer.location import is_below
+from sfn.pointer.site import depth_below_table
 
 _SCHEME: Final = "file://"
 MISSING: Final = (FileNotFoundError, NotADirectoryError)
@@ -42,7 +42,7 @@ class LocalFiles:
 
     async def read(self, key: str, most: int, start: int = 0) -> bytes | None:
         try:
-            descriptor = self._opened(key, FLAGS, depth(key))
+            descriptor = self._opened(key, FLAGS, depth_below_table(key))
         except MISSING:
             return None
         except (OSError, ValueError) as error:
@@ -56,7 +56,7 @@ class LocalFiles:
 
     async def list(self, prefix: str, limit: int) -> list[str]:
         try:
-            descriptor = self._opened(prefix.rstrip("/"), FOLDER, depth(f"{prefix}file") - 1)
+            descriptor = self._opened(prefix.rstrip("/"), FOLDER, depth_below_table(f"{prefix}file") - 1)
         except MISSING:
             return []
         except (OSError, ValueError) as error:
@@ -71,7 +71,7 @@ class LocalFiles:
         return [prefix + name for name in names]
 
     async def size(self, key: str) -> int | None:
-        found = self._stat(key, depth(key))
+        found = self._stat(key, depth_below_table(key))
         return found.st_size if found is not None and stat.S_ISREG(found.st_mode) else None
 
     async def is_folder(self, url: str) -> bool:
@@ -86,7 +86,7 @@ class LocalFiles:
             Unreadable: it can't be opened, or a link leads where it may not.
         """
         try:
-            return os.fdopen(self._opened(key, FLAGS, depth(key)), "rb")
+            return os.fdopen(self._opened(key, FLAGS, depth_below_table(key)), "rb")
         except MISSING:
             raise
         except (OSError, ValueError) as error:
@@ -118,7 +118,7 @@ class LocalFiles:
         path = _path(key)
         if "\0" in path:
             raise ValueError("embedded null byte")
-        roots = [_path(bound) for bound in self._bounds if below(key, bound)]
+        roots = [_path(bound) for bound in self._bounds if is_below(key, bound)]
         if self._bounds and not roots:
             raise Unsafe(key, expected=f"a place below {' or '.join(self._bounds)}", found="one outside")
         if ours > 1:

@@ -9,8 +9,8 @@ from functools import lru_cache
 from typing import Final
 
 from sfn.errors import Dropped, Malformed, NameTaken, NotFound, NotPermitted, TooManyFiles, Unreadable, Unsafe
-from sfn.pointer.naming import EXTENSION, HEAD, IDENTIFIER, MAIN, ORDINAL, UUID, owner_of
-from sfn.pointer.site import Placement, Site, below_root
+from sfn.pointer.naming import EXTENSION, HEAD, IDENTIFIER, MAIN_BRANCH, ORDINAL, UUID, owner_prefix
+from sfn.pointer.site import FileLayout, Placement, folder_below_root
 from sfn.reader.choice import only
 from sfn.reader.documents import Found, Identity, ended, followed, read
 from sfn.reader.files import Files
@@ -24,7 +24,7 @@ READ: Final = 1_000
 MOST_OPENED: Final = 2 * READ
 """Documents that one search opens, with those that they lead to."""
 
-_LEADS: Final = tuple(f"_{part}{EXTENSION}" for part in (MAIN, HEAD))
+_LEADS: Final = tuple(f"_{part}{EXTENSION}" for part in (MAIN_BRANCH, HEAD))
 
 
 class How(StrEnum):
@@ -100,15 +100,15 @@ class Lookup:
         same = [one for one in self._left if one.identity == found.identity]
         return max([found, *same], key=lambda one: one.doc.as_of)
 
-    def _sites(self) -> Iterator[Site]:
+    def _sites(self) -> Iterator[FileLayout]:
         directory, table = self._trust.directory, self._wanted.table
-        yield Site(directory)
-        yield Site(directory, placement=Placement.ALONGSIDE)
+        yield FileLayout(directory)
+        yield FileLayout(directory, placement=Placement.ALONGSIDE)
         if table is not None:
-            yield Site(below_root(directory, table[:-1], table[-1]), placement=Placement.ROOT)
-        yield Site(directory, placement=Placement.ROOT)
+            yield FileLayout(folder_below_root(directory, table[:-1], table[-1]), placement=Placement.ROOT)
+        yield FileLayout(directory, placement=Placement.ROOT)
 
-    async def _by_key(self, site: Site) -> tuple[Found, How] | None:
+    async def _by_key(self, site: FileLayout) -> tuple[Found, How] | None:
         folder = site.folder
         for name, how in _names(self._wanted.table, self._wanted.uuid):
             key = folder + name
@@ -175,7 +175,7 @@ class Lookup:
         leading = [key for key in keys if key.endswith(_LEADS) and key not in self._looked_at]
         if self._wanted.table is not None:
             # Files that are called by the name have been looked for; in a uuid there is no underscore.
-            leading = [key for key in leading if "_" not in owner_of(key.removeprefix(folder))]
+            leading = [key for key in leading if "_" not in owner_prefix(key.removeprefix(folder))]
         if len(leading) > READ:
             raise self._too_many(folder, f"at most {READ:,} SFN files", f"{len(leading):,}")
         return leading
@@ -183,14 +183,14 @@ class Lookup:
     async def _live(self, start: Found, how: How) -> Found | None:
         """Where a document leads, if it is about the table and the table is live."""
         doc = start.doc
-        if not self._wanted.is_meant_by(doc) or doc.ref != MAIN:
+        if not self._wanted.is_meant_by(doc) or doc.ref != MAIN_BRANCH:
             return None
-        last = start if doc.live else await followed(self._files, self._trust, start)
+        last = start if doc.is_live else await followed(self._files, self._trust, start)
         self._opened += 1 + len(last.via)
         if self._opened > MOST_OPENED:
             raise self._too_many(start.folder, f"at most {MOST_OPENED:,} documents on the way", "more")
         self._wanted.check(start, last)
-        if last.doc.live:
+        if last.doc.is_live:
             return last
         self._ended.append(_Ended(start, last, how))
         return None
@@ -224,7 +224,7 @@ async def listed(files: Files, folder: str) -> list[str]:
     """The keys of all files of a folder.
 
     Raises:
-        TooManyFiles: there are more than `LISTED`.
+        TooManyFiles: there are more than `LISTING_LIFETIME`.
     """
     keys = await files.list(folder, LISTED + 1)
     if len(keys) > LISTED:
@@ -240,5 +240,5 @@ def _names(table: tuple[str, ...] | None, uuid: str | None) -> Sequence[tuple[st
     if whose is None:
         return ()
     by_name = (IDENTIFIER, ORDINAL) if table is not None else ()
-    names = [(name, How.NAME) for naming in by_name for name in naming.names(whose)]
-    return (*names, *((name, How.UUID) for name in UUID.names(whose)))
+    names = [(name, How.NAME) for naming in by_name for name in naming.file_names(whose)]
+    return (*names, *((name, How.UUID) for name in UUID.file_names(whose)))

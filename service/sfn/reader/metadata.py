@@ -14,8 +14,8 @@ from sfn.clock import lasting
 from sfn.errors import CommitNotFound, MalformedMetadata, RefNotFound, Stale, WrongTable
 from sfn.pointer import document
 from sfn.pointer.document import LAST_ORDINAL, Document, render_ordinal
-from sfn.pointer.inflate import inflated
-from sfn.pointer.naming import MAIN
+from sfn.pointer.inflate import decompress
+from sfn.pointer.naming import MAIN_BRANCH
 from sfn.reader.files import BEGINNING, PART, Files, parts
 from sfn.reader.identity import table_uuid
 from sfn.words import normal_uuid
@@ -128,11 +128,11 @@ def head_of(
         RefNotFound: there is no such branch or tag.
         MalformedMetadata: `refs.main` is not `current-snapshot-id`, or the snapshot is not in `snapshots`.
     """
-    if ref != MAIN and ref not in refs:
+    if ref != MAIN_BRANCH and ref not in refs:
         raise no_such_ref(ref, refs, where)
-    number = refs[ref] if ref != MAIN else None if current == _NONE else current
-    if ref == MAIN and refs.get(MAIN, number) != number:
-        found = f"the snapshot {refs[MAIN]} and {'none' if number is None else number}"
+    number = refs[ref] if ref != MAIN_BRANCH else None if current == _NONE else current
+    if ref == MAIN_BRANCH and refs.get(MAIN_BRANCH, number) != number:
+        found = f"the snapshot {refs[MAIN_BRANCH]} and {'none' if number is None else number}"
         expected = "one snapshot in `refs.main` and in `current-snapshot-id`"
         raise MalformedMetadata(where, expected=expected, found=found, remedy=_RESTORE)
     if number is not None and number not in snapshots:
@@ -147,7 +147,7 @@ def dangling(ref: str, number: int, snapshots: Collection[int], where: str) -> M
         number: that snapshot.
         snapshots: those that the metadata has.
     """
-    field = "current-snapshot-id" if ref == MAIN else f"refs.{ref}"
+    field = "current-snapshot-id" if ref == MAIN_BRANCH else f"refs.{ref}"
     found = f"none among {len(snapshots):,}" if snapshots else "no snapshots at all"
     expected = f"the snapshot {number} of {ref} (`{field}`) in `snapshots`"
     return MalformedMetadata(where, expected=expected, found=found, remedy=_RESTORE)
@@ -231,7 +231,7 @@ def compare(key: str, uuid: str | None, doc: Document, said_by: str) -> None:
 
 def gone(key: str, doc: Document, said_by: str, now: datetime) -> Stale:
     """The refusal of a document whose metadata file is gone."""
-    at, age = document.moment(doc.written_at), lasting(now - doc.written_at)
+    at, age = document.format_time(doc.written_at), lasting(now - doc.written_at)
     return Stale(
         key,
         expected=f"the metadata file that {said_by} named at {at}, {age} ago",
@@ -254,7 +254,7 @@ async def whole(files: Files, key: str, longest: int = LONGEST) -> bytes | None:
         return None
     kept = bytearray()
     try:
-        async for part in inflated(parts(files, key, first, PART), PART):
+        async for part in decompress(parts(files, key, first, PART), PART):
             kept += part
             if len(kept) > longest:
                 raise malformed(key, f"at most {_mebibytes(longest)} MiB of JSON", "more")
@@ -298,7 +298,7 @@ def no_such_ref(ref: str, there: Iterable[str], where: str) -> RefNotFound:
     Args:
         there: those that it has.
     """
-    names = sorted({MAIN, *there})
+    names = sorted({MAIN_BRANCH, *there})
     more = f" and {len(names) - _REFS_NAMED:,} more" if len(names) > _REFS_NAMED else ""
     found = f"{', '.join(names[:_REFS_NAMED])}{more}"
     return RefNotFound(where, expected=f"a branch or tag {ref}", found=found, remedy="name one of them")

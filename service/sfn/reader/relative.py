@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sfn.errors import NotRelative, Unsafe
-from sfn.pointer.location import store_of
+from sfn.pointer.location import store_prefix
 from sfn.reader.documents import Found
 
 
@@ -18,7 +18,7 @@ def location(found: Found) -> str:
     if told is None:
         remedy = "resolve it without `relative`"
         raise NotRelative(found.key, expected="`metadata_file_relative`", found="none", remedy=remedy)
-    store = store_of(found.key)
+    store = store_prefix(found.key)
     path = found.folder.removeprefix(store).split("/")[1:-1]
     for segment in told.split("/"):
         if segment != "..":

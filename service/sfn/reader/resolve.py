@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from sfn.clock import Clock, SystemClock
 from sfn.errors import CommitNotFound, Stale, WrongTable
 from sfn.pointer.document import Document, render_ordinal
-from sfn.pointer.naming import MAIN
+from sfn.pointer.naming import MAIN_BRANCH
 from sfn.reader import metadata, relative
 from sfn.reader.boundary import Bounded
 from sfn.reader.branches import Branch
@@ -47,7 +47,7 @@ class Question:
     directory: str
     table: tuple[str, ...] | None = None
     uuid: str | None = None
-    ref: str = MAIN
+    ref: str = MAIN_BRANCH
     as_of: int | None = None
     relative: bool = False
     allowed: tuple[str, ...] = ()
@@ -193,7 +193,7 @@ class _Search:
         lookup = Lookup(self._files, self._trust, wanted)
         if question.as_of is not None:
             return await self._then(lookup, question.as_of)
-        if question.ref == MAIN:
+        if question.ref == MAIN_BRANCH:
             found, how = await lookup.leading()
             return Then(found), how
         branch = Branch(self._files, self._trust, question.ref)
@@ -208,13 +208,13 @@ class _Search:
         leading, _ = await lookup.leading(even_dropped=True)
         if has_commits(leading):
             return await Commits(self._files, leading).entries(limit)
-        if not leading.doc.live:
+        if not leading.doc.is_live:
             raise lookup.refusal()
         return (await self._log(leading)).entries(limit)
 
     async def _then(self, lookup: Lookup, ordinal: int) -> tuple[Then, How]:
         leading, how = await lookup.leading(even_dropped=True)
-        if not leading.doc.live and not (has_commits(leading) and ordinal < _milliseconds(leading.doc.written_at)):
+        if not leading.doc.is_live and not (has_commits(leading) and ordinal < _milliseconds(leading.doc.written_at)):
             raise lookup.refusal()
         if has_commits(leading):
             return await Commits(self._files, leading).as_of(ordinal), how

@@ -19,7 +19,7 @@ from sfn.errors import (
     Unreadable,
 )
 from sfn.pointer.location import canonical, scheme_of
-from sfn.pointer.naming import MAIN
+from sfn.pointer.naming import MAIN_BRANCH
 from sfn.reader import metadata
 from sfn.reader.files import finish
 from sfn.words import is_uuid
@@ -230,7 +230,7 @@ def at_ref(whole: TableMetadata, ref: str, where: str) -> TableMetadata:
 
     refs = {name: one.snapshot_id for name, one in whole.refs.items()}
     number = metadata.head_of(ref, whole.current_snapshot_id, refs, [one.snapshot_id for one in whole.snapshots], where)
-    if ref == MAIN or number is None:
+    if ref == MAIN_BRANCH or number is None:
         return whole
     update: dict[str, Any] = {"current_snapshot_id": number}
     snapshot = whole.snapshot_by_id(number)

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from enum import StrEnum
 
 from sfn.errors import CommitNotFound, Malformed, TooManyFiles
-from sfn.pointer.document import LAST_ORDINAL, Commit, Document, State, render_ordinal
+from sfn.pointer.document import LAST_ORDINAL, CommitEntry, Document, DocumentState, render_ordinal
 from sfn.pointer.location import canonical
-from sfn.pointer.naming import EXTENSION, HEAD, ORDINAL, Whose, commit_of, owner_of
+from sfn.pointer.naming import EXTENSION, HEAD, ORDINAL, FileOwner, commit_ordinal, owner_prefix
 from sfn.reader.documents import Found, ended, named, read
 from sfn.reader.files import Files
 from sfn.reader.lookup import READ, listed
@@ -46,7 +46,7 @@ class Entry:
     snapshot_id: int | None
     gap: int
     written_at: datetime | None
-    state: State
+    state: DocumentState
     source: Source
 
     @property
@@ -103,7 +103,7 @@ class Commits:
             self._check_extent(looked_at - limit)
             if (found := await self._commit(ordinal, keys)) is not None:
                 told[ordinal] = entry(found, Source.LEADING if found.key == self._leading.key else Source.COMMIT)
-        if head.ordinal not in told or not head.live:
+        if head.ordinal not in told or not head.is_live:
             told[head.ordinal] = entry(self._leading, Source.LEADING)
         return [told[ordinal] for ordinal in sorted(told)][-limit:]
 
@@ -115,13 +115,13 @@ class Commits:
             Malformed, TooManyFiles: as of `entries`.
         """
         head = self._leading
-        if head.doc.live and head.doc.ordinal <= ordinal:
+        if head.doc.is_live and head.doc.ordinal <= ordinal:
             return Then(head)
         keys = await self._keys()
         known = sorted({*keys, *self._between})
         found = await self._first((number for number in reversed(known) if number <= ordinal), keys)
         following = await self._first((number for number in known if number > ordinal), keys) or head
-        if found is not None and found.doc.ordinal < ordinal and following == head and not head.doc.live:
+        if found is not None and found.doc.ordinal < ordinal and following == head and not head.doc.is_live:
             raise CommitNotFound(
                 head.key,
                 expected=f"to know whether {named(head.doc)} was still there at {render_ordinal(ordinal)}",
@@ -172,16 +172,16 @@ class Commits:
         """The files that may be of the table's commits, by their ordinals."""
         heads = zip((*self._leading.via, self._leading.key), (*self._leading.former, self._leading.doc), strict=True)
         owners = {
-            (key.rpartition("/")[0] + "/", owner_of(name))
+            (key.rpartition("/")[0] + "/", owner_prefix(name))
             for key, doc in heads
-            for name in ORDINAL.commit_names(Whose(doc.namespace, doc.name), doc.ordinal)
+            for name in ORDINAL.commit_file_names(FileOwner(doc.namespace, doc.name), doc.ordinal)
         }
         keys: dict[int, list[str]] = {}
         for folder in sorted({folder for folder, _ in owners}):
             for key in await listed(self._files, folder):
                 name = key.removeprefix(folder)
-                ordinal = commit_of(name)
-                if ordinal is not None and (folder, owner_of(name)) in owners:
+                ordinal = commit_ordinal(name)
+                if ordinal is not None and (folder, owner_prefix(name)) in owners:
                     keys.setdefault(ordinal, []).append(key)
         return keys
 
@@ -210,7 +210,7 @@ class Log:
         A time that can't be one, as writers in microseconds leave it, becomes the nearest Ordinal that there is.
         """
         earlier = [
-            Entry(_clamped(at), file, None, gap=0, written_at=None, state=State.CURRENT, source=Source.LOG)
+            Entry(_clamped(at), file, None, gap=0, written_at=None, state=DocumentState.CURRENT, source=Source.LOG)
             for at, file in self._files[:-1]
         ]
         return [*earlier, entry(self._leading, Source.LEADING)][-limit:]
@@ -270,5 +270,7 @@ def _beside(doc: Document, file: str) -> str | None:
     return f"{way}{slash}{name}"
 
 
-def _built(commit: Commit, head: Document) -> Document:
-    return replace(_earlier(head, commit.ordinal, commit.metadata_file_path), gap=commit.gap, state=State.CURRENT)
+def _built(commit: CommitEntry, head: Document) -> Document:
+    return replace(
+        _earlier(head, commit.ordinal, commit.metadata_file_path), gap=commit.gap, state=DocumentState.CURRENT
+    )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from sfn.errors import LocationRefused, Unsafe
-from sfn.pointer.location import below, canonical, literal, scheme_of, sound, store_of
+from sfn.pointer.location import canonical, check_any_scheme, check_literal, is_below, scheme_of, store_prefix
 
 _ESCAPE: Final = re.compile("%(?:2E|2F|5C)")
 """As `sfn.pointer.naming` writes them."""
@@ -55,7 +55,7 @@ class Trust:
         if scheme_of(canonical(location)) in _DECODED:
             return self.place(location, said_by)
         try:
-            place = literal(location)
+            place = check_literal(location)
         except LocationRefused as refused:
             raise _unsafe(refused, location, said_by) from None
         return self._within(place, location, said_by)
@@ -70,23 +70,23 @@ class Trust:
         return self._within(canonical(location), location, said_by)
 
     def _within(self, place: str, location: str, said_by: str) -> str:
-        if below(place, self.directory):
+        if is_below(place, self.directory):
             return place
         if self.allowed:
-            if any(below(place, prefix) for prefix in self.allowed):
+            if any(is_below(place, prefix) for prefix in self.allowed):
                 return place
             expected = f"a location below {', '.join((self.directory, *self.allowed))}"
-        elif store_of(place) == store_of(self.directory):
+        elif store_prefix(place) == store_prefix(self.directory):
             return place
         else:
-            expected = f"a location in {store_of(self.directory)}, as the directory is"
+            expected = f"a location in {store_prefix(self.directory)}, as the directory is"
         remedy = "if it is right, name it among the `allowed` prefixes (`--allow`); a mount is read with `relative`"
         raise Unsafe(said_by, expected=expected, found=location, remedy=remedy)
 
 
 def _check(shape: str, location: str, said_by: str) -> None:
     try:
-        sound(shape)
+        check_any_scheme(shape)
     except LocationRefused as refused:
         raise _unsafe(refused, location, said_by) from None
 

@@ -22,7 +22,7 @@ from sfn.errors import (
     Unreadable,
 )
 from sfn.pointer.location import canonical
-from sfn.pointer.naming import MAIN
+from sfn.pointer.naming import MAIN_BRANCH
 from sfn.reader import metadata
 from sfn.reader.boundary import Bounded
 from sfn.reader.files import finish
@@ -140,7 +140,7 @@ def _head(found: Resolved, contents: metadata.Metadata, files: Bounded) -> Itera
 def _other_refs(found: Resolved, contents: metadata.Metadata) -> Iterator[Finding]:
     """The branches and tags that were not asked for and can't be read."""
     named = 0
-    for ref in sorted({MAIN, *(contents.refs or ())} - {found.ref}):
+    for ref in sorted({MAIN_BRANCH, *(contents.refs or ())} - {found.ref}):
         try:
             contents.head(ref, found.metadata_location)
         except Unreadable as refusal:

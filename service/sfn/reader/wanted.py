@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sfn.errors import NameTaken
 from sfn.pointer.document import Document
-from sfn.pointer.naming import Whose
+from sfn.pointer.naming import FileOwner
 from sfn.reader.documents import Found, called, named
 from sfn.words import normal_uuid
 
@@ -24,11 +24,11 @@ class Wanted:
     uuid: str | None = None
 
     @property
-    def whose(self) -> Whose | None:
+    def whose(self) -> FileOwner | None:
         """What its files may be called by; None where only its directory is known."""
         if self.table is None:
-            return None if self.uuid is None else Whose((), "", normal_uuid(self.uuid))
-        return Whose(self.table[:-1], self.table[-1], normal_uuid(self.uuid))
+            return None if self.uuid is None else FileOwner((), "", normal_uuid(self.uuid))
+        return FileOwner(self.table[:-1], self.table[-1], normal_uuid(self.uuid))
 
     @property
     def is_any(self) -> bool:
@@ -63,7 +63,7 @@ class Wanted:
             return
         for doc in reversed((start.doc, *last.former)):
             if doc.name_now is not None and (*doc.namespace, doc.name) == self.table:
-                now = named(last.doc) if last.doc.live else called(doc.moved_to)
+                now = named(last.doc) if last.doc.is_live else called(doc.moved_to)
                 raise NameTaken(
                     start.key,
                     expected=f"the table that was called {named(doc)} here",

@@ -9,7 +9,7 @@ from typing import Any, Final
 from sfn.clock import SystemClock
 from sfn.pointer.document import Document
 from sfn.pointer.location import canonical
-from sfn.pointer.naming import MAIN
+from sfn.pointer.naming import MAIN_BRANCH
 from sfn.reader.files import Requests
 from sfn.reader.lookup import How
 from sfn.reader.opening import Opening
@@ -45,7 +45,7 @@ def missing(name: TableName, table: Table, allowed: tuple[str, ...], options: Ma
         metadata_location=table.metadata_location,
         document=said,
         sfn_file=f"the catalog's answer for {name}",
-        ref=MAIN,
+        ref=MAIN_BRANCH,
         snapshot_id=None,
         how=How.NAME,
         via=(),

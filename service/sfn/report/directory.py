@@ -27,13 +27,13 @@ from typing_extensions import override
 from sfn.clock import SystemClock
 from sfn.errors import SfnError
 from sfn.pointer import document, hintfile
-from sfn.pointer.document import HINTS_KEPT, LAST_ORDINAL, Document
-from sfn.pointer.naming import Whose
-from sfn.pointer.site import Site
-from sfn.publish.documents import relative
+from sfn.pointer.document import LAST_ORDINAL, MAX_HINT_WAS, Document
+from sfn.pointer.naming import FileOwner
+from sfn.pointer.site import FileLayout
+from sfn.publish.documents import relative_path
 from sfn.settings import StoreSettings
-from sfn.store import Moved
-from sfn.wiring.alone import opened
+from sfn.store import PreconditionFailed
+from sfn.wiring.alone import open_store
 from sfn.words import Held
 from sfn.words import Table as Said
 
@@ -54,8 +54,8 @@ class Directory(NoopCatalog):
 
     def __init__(self, location: str, stores: Mapping[str, StoreSettings], properties: Mapping[str, str]) -> None:
         super().__init__("sfn", **properties)
-        self._site, self._stores = Site(location), stores
-        self._key = self._site.keys(Whose(NAME[:-1], NAME[-1]))[0]
+        self._site, self._stores = FileLayout(location), stores
+        self._key = self._site.keys(FileOwner(NAME[:-1], NAME[-1]))[0]
 
     def load(self) -> Table | None:
         """The table; None where there is none yet.
@@ -119,28 +119,28 @@ class Directory(NoopCatalog):
         return pointer
 
     async def _read(self) -> Held | None:
-        async with opened(self._site.location, self._stores) as store:
+        async with open_store(self._site.location, self._stores) as store:
             return await store.read(self._key)
 
     async def _swap(self, held: Held | None, pointer: str, metadata: TableMetadata) -> None:
         before = None if held is None else _document(self._key, held)
         now = SystemClock().now()
-        async with opened(self._site.location, self._stores) as store:
+        async with open_store(self._site.location, self._stores) as store:
             said = _said(self._site, before, pointer, metadata, now)
-            await store.prove(self._key)
+            await store.probe(self._key)
             written = await store.write(self._key, document.render(said), replacing=held)
-            if isinstance(written, Moved):
+            if isinstance(written, PreconditionFailed):
                 raise CommitFailedException(f"{self._key} was written by somebody else meanwhile")
             hint = hintfile.content(Said(str(metadata.table_uuid), metadata.location, pointer))
             if hint is not None:
-                key = hintfile.key(self._site.location)
+                key = hintfile.key_of(self._site.location)
                 # A reader that goes by it alone is late until the next commit where this is lost.
                 await store.write(key, hint, replacing=await store.read(key))
 
 
 def _document(key: str, held: Held) -> Document:
     doc = document.parse(held.body)
-    if doc.catalog_id != CATALOG_ID or (*doc.namespace, doc.name) != NAME or not doc.live:
+    if doc.catalog_id != CATALOG_ID or (*doc.namespace, doc.name) != NAME or not doc.is_live:
         remedy = "give another directory, an empty one: --report DIRECTORY"
         raise SfnError(key, expected="the SFN file of a report", found=f"one of {doc.catalog_id}", remedy=remedy)
     return doc
@@ -151,20 +151,20 @@ def _version(pointer: str) -> int:
     return int(pointer.rpartition("/")[2].partition("-")[0])
 
 
-def _said(site: Site, before: Document | None, pointer: str, metadata: TableMetadata, now: datetime) -> Document:
+def _said(site: FileLayout, before: Document | None, pointer: str, metadata: TableMetadata, now: datetime) -> Document:
     ordinal = max(min(metadata.last_updated_ms, LAST_ORDINAL), 0 if before is None else before.ordinal + 1)
-    was = () if before is None else (hintfile.stem(before.metadata_file_path) or "", *before.hint_was)
+    was = () if before is None else (hintfile.text_for(before.metadata_file_path) or "", *before.hint_was)
     return Document(
         catalog_id=CATALOG_ID,
         namespace=NAME[:-1],
         name=NAME[-1],
         guid=str(metadata.table_uuid),
         metadata_file_path=pointer,
-        metadata_file_relative=relative(site, pointer),
+        metadata_file_relative=relative_path(site, pointer),
         ordinal=ordinal,
         snapshot_id=metadata.current_snapshot_id,
         asked_at=now,
         written_at=now,
-        hint_was=tuple(text for text in was if text)[:HINTS_KEPT],
+        hint_was=tuple(text for text in was if text)[:MAX_HINT_WAS],
         writer=WRITER,
     )

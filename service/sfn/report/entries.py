@@ -10,8 +10,8 @@ from typing import Final
 from sfn.errors import SfnError
 from sfn.pointer.document import Document
 from sfn.pointer.location import canonical
-from sfn.pointer.retention import lifetime
-from sfn.publish.comparison import Kind
+from sfn.pointer.retention import metadata_lifetime
+from sfn.publish.comparison import DifferenceKind
 from sfn.report.columns import Entry, Standing
 from sfn.report.earlier import Earlier
 from sfn.report.slices import slice_of
@@ -92,8 +92,8 @@ class Run:
             entry.etag, entry.lifetime_seconds = before.remembered.etag, before.lifetime_seconds
             entry.last_updated_at = before.last_updated_at
         if found.compared is not None:
-            entry.sfn_file = found.compared.own.key
-            if (doc := found.compared.own.doc) is not None:
+            entry.sfn_file = found.compared.table_files.key
+            if (doc := found.compared.table_files.main_document) is not None:
                 _say_document(entry, doc, found.table, now)
         return entry
 
@@ -118,7 +118,7 @@ def _say_table(entry: Entry, table: Table) -> None:
     entry.versions_kept, entry.left_alone = table.versions_kept, table.left_alone
     if 0 < table.last_updated_ms < _LATEST:
         entry.last_updated_at = _EPOCH + timedelta(milliseconds=table.last_updated_ms)
-    lives = lifetime(table)
+    lives = metadata_lifetime(table)
     entry.lifetime_seconds = None if lives is None else lives.total_seconds()
 
 
@@ -130,11 +130,11 @@ def _say_document(entry: Entry, doc: Document, table: Table | None, now: datetim
     entry.sfn_metadata_location = doc.metadata_file_path
     entry.sfn_written_at = doc.written_at
     entry.sfn_age_seconds = max(0.0, (now - doc.written_at).total_seconds())
-    if table is None or not doc.live or doc.guid != table.uuid:
+    if table is None or not doc.is_live or doc.guid != table.uuid:
         return
-    if entry.state in {Standing.CURRENT, Kind.HINT_BEHIND}:
+    if entry.state in {Standing.CURRENT, DifferenceKind.HINT_BEHIND}:
         entry.commits_behind, entry.lag_seconds = 0, 0.0
-    elif entry.state == Kind.BEHIND:
+    elif entry.state == DifferenceKind.BEHIND:
         _say_lag(entry, doc.metadata_file_path, table, now)
 
 

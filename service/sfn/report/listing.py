@@ -10,9 +10,9 @@ from typing import Final, TypeVar
 import anyio
 
 from sfn.catalog import Catalog
-from sfn.catalog.health import Health
+from sfn.catalog.health import CatalogHealth
 from sfn.errors import Permanent, Scope, Trouble
-from sfn.publish.policy import Interest
+from sfn.publish.policy import TableFilter
 from sfn.report.pace import divided
 from sfn.report.trials import Trials
 from sfn.words import TableName
@@ -41,7 +41,7 @@ class Part:
     withheld: bool = False
 
 
-async def parts(name: str, catalog: Catalog, interest: Interest, trials: Trials) -> list[Part]:
+async def parts(name: str, catalog: Catalog, interest: TableFilter, trials: Trials) -> list[Part]:
     """All namespaces of a catalog that may have tables that matter, a level after the other.
 
     Those that can't be listed are among them, and so is the catalog as a whole where that can't be.
@@ -49,22 +49,22 @@ async def parts(name: str, catalog: Catalog, interest: Interest, trials: Trials)
     found: list[Part] = []
     seen: set[tuple[str, ...]] = {()}
     level: list[tuple[str, ...]] = [()]
-    health = Health(divided(catalog).namespaces, lambda: level)
+    health = CatalogHealth(divided(catalog).namespaces, lambda: level)
     while level:
         looks = await _each(level, lambda one: _tried(name, one, trials, health, partial(_children, catalog, one)))
         found += [refused for _, refused in looks if refused is not None]
         below = dict.fromkeys(child for children, _ in looks for child in children)
-        level = [child for child in below if child not in seen and not interest.leaves_out(child)]
+        level = [child for child in below if child not in seen and not interest.excludes_namespace(child)]
         seen.update(level)
         found += [Part(name, namespace) for namespace in level]
     return found
 
 
 async def tables(
-    given: Sequence[Part], catalog: Catalog, interest: Interest, trials: Trials
+    given: Sequence[Part], catalog: Catalog, interest: TableFilter, trials: Trials
 ) -> tuple[list[TableName], list[Part]]:
     """The tables of some namespaces that matter, and which of these could not be listed."""
-    health = Health(divided(catalog).within, lambda: [one.namespace for one in given])
+    health = CatalogHealth(divided(catalog).tables_in, lambda: [one.namespace for one in given])
     looks = await _each(
         given, lambda one: _tried(one.catalog, one.namespace, trials, health, partial(_within, catalog, one.namespace))
     )
@@ -77,11 +77,11 @@ async def _children(catalog: Catalog, namespace: tuple[str, ...]) -> list[tuple[
 
 
 async def _within(catalog: Catalog, namespace: tuple[str, ...]) -> list[TableName]:
-    return [table async for table in divided(catalog).within(namespace)]
+    return [table async for table in divided(catalog).tables_in(namespace)]
 
 
 async def _tried(
-    name: str, namespace: tuple[str, ...], trials: Trials, health: Health, ask: Callable[[], Awaitable[list[T]]]
+    name: str, namespace: tuple[str, ...], trials: Trials, health: CatalogHealth, ask: Callable[[], Awaitable[list[T]]]
 ) -> tuple[list[T], Part | None]:
     try:
         return await trials.of(partial(_judged, namespace, health, ask)), None
@@ -90,7 +90,7 @@ async def _tried(
         return [], Part(name, namespace, str(trouble), withheld)
 
 
-async def _judged(namespace: tuple[str, ...], health: Health, ask: Callable[[], Awaitable[list[T]]]) -> list[T]:
+async def _judged(namespace: tuple[str, ...], health: CatalogHealth, ask: Callable[[], Awaitable[list[T]]]) -> list[T]:
     """Ask; trouble is the namespace's alone while the catalog lists others, and else the catalog's."""
     began = anyio.current_time()
     try:
@@ -104,7 +104,7 @@ async def _judged(namespace: tuple[str, ...], health: Health, ask: Callable[[], 
             raise
         raise trouble.of_scope(scope) from trouble
     if namespace:
-        health.answered(namespace)
+        health.note_listed(namespace)
     return found
 
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 
 import anyio
 
-from sfn.catalog import Catalog, Divided, Skip, Withheld
+from sfn.catalog import Catalog, NamespaceLister, SkipNamespace, UnlistedNamespace
 from sfn.words import Answer, TableName, Told
 
 
@@ -42,15 +42,15 @@ class Paced:
     def __init__(self, inner: Catalog, pace: Pace) -> None:
         self._inner, self._pace = inner, pace
 
-    async def load(self, table: TableName, known: str | None, told: Told | None = None) -> Answer:
+    async def load(self, table: TableName, known_etag: str | None, history: Told | None = None) -> Answer:
         await self._pace.turn()
-        return await self._inner.load(table, known, told)
+        return await self._inner.load(table, known_etag, history)
 
-    async def listed(self, table: TableName) -> bool:
+    async def is_listed(self, table: TableName) -> bool:
         await self._pace.turn()
-        return await self._inner.listed(table)
+        return await self._inner.is_listed(table)
 
-    async def tables(self, skip: Skip | None = None) -> AsyncGenerator[TableName | Withheld]:
+    async def tables(self, skip: SkipNamespace | None = None) -> AsyncGenerator[TableName | UnlistedNamespace]:
         await self._pace.turn()
         async for one in self._inner.tables(skip):
             yield one
@@ -60,14 +60,14 @@ class Paced:
         async for one in divided(self._inner).namespaces(parent):
             yield one
 
-    async def within(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableName]:
+    async def tables_in(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableName]:
         await self._pace.turn()
-        async for one in divided(self._inner).within(namespace):
+        async for one in divided(self._inner).tables_in(namespace):
             yield one
 
 
-def divided(catalog: Catalog) -> Divided:
+def divided(catalog: Catalog) -> NamespaceLister:
     """A catalog as one whose listing can be shared out: those that can be asked all are."""
-    if not isinstance(catalog, Divided):
+    if not isinstance(catalog, NamespaceLister):
         raise TypeError(catalog)
     return catalog

@@ -11,7 +11,7 @@ from anyio import to_thread
 
 from sfn.clock import Clock, SystemClock
 from sfn.errors import Trouble
-from sfn.publish.inventory import is_named, readable
+from sfn.publish.inventory import has_identifier, parse_or_none
 from sfn.report import deep
 from sfn.report.columns import Entry, Standing
 from sfn.report.earlier import Earlier
@@ -20,8 +20,8 @@ from sfn.report.listing import Part
 from sfn.report.pace import Pace, Paced
 from sfn.report.terms import Terms
 from sfn.report.trials import Trials
-from sfn.wiring.looking import Looking, looking
-from sfn.wiring.terms import interest
+from sfn.wiring.looking import ReadOnlyConnections, open_read_only
+from sfn.wiring.terms import table_filter
 from sfn.words import Missing, Table, TableName
 from sfn.work.examination import Examiner
 from sfn.work.sources import Source
@@ -46,10 +46,10 @@ async def audited(
     clock = SystemClock()
     entries = [_withheld(terms, part, clock) for part in refused]
     by_catalog = {name: [table for table in tables if table.catalog == name] for name in terms.catalogs}
-    async with looking(terms.settings) as parts, anyio.create_task_group() as tasks:
+    async with open_read_only(terms.settings) as parts, anyio.create_task_group() as tasks:
         for name, its in by_catalog.items():
             listed = set(its)
-            covers = interest(terms.settings.catalogs[name]).covers
+            covers = table_filter(terms.settings.catalogs[name]).covers
             left = [table for table in before if table.catalog == name and table not in listed and covers(table)]
             if (why := terms.away.get(name)) is not None:
                 entries += [terms.run.failed(table, why, clock.now(), before[table]) for table in left]
@@ -70,7 +70,7 @@ class _Catalog:
     """The tables of one catalog."""
 
     def __init__(
-        self, terms: Terms, name: str, parts: Looking, before: Mapping[TableName, Earlier], clock: Clock
+        self, terms: Terms, name: str, parts: ReadOnlyConnections, before: Mapping[TableName, Earlier], clock: Clock
     ) -> None:
         self._terms, self._name, self._parts, self._before, self._clock = terms, name, parts, before, clock
         self._trials = Trials(terms.patience)
@@ -79,7 +79,7 @@ class _Catalog:
     async def run(self, listed: Sequence[TableName], left: Sequence[TableName], entries: list[Entry]) -> None:
         """Look at those that are listed, and at those that were there before and are not any more."""
         try:
-            source = await self._trials.of(partial(self._parts.source, self._name))
+            source = await self._trials.of(partial(self._parts.connect, self._name))
         except Trouble as trouble:
             run, now = self._terms.run, self._clock.now()
             entries += [run.failed(table, trouble, now, self._before.get(table)) for table in (*listed, *left)]
@@ -111,7 +111,7 @@ class _Catalog:
         # Where the location is refused nothing is opened.
         is_open = found.compared is not None and found.table is not None and found.table.left_alone is None
         if self._terms.deep and is_open and entry is not None and found.table is not None:
-            await self._look_deep(entry, table, found.table, source.policy.allowed)
+            await self._look_deep(entry, table, found.table, source.policy.allowed_locations)
         return entry
 
     async def _look_deep(self, entry: Entry, name: TableName, table: Table, allowed: tuple[str, ...]) -> None:
@@ -127,10 +127,15 @@ class _Catalog:
         """The row of a table that the catalog has not any more, where its file still says that it is there."""
         if before is None or before.sfn_file is None:
             return None
-        store = source.stores(table, self._parts.stores).at(before.sfn_file)
+        store = source.stores(table, self._parts.stores).store_for(before.sfn_file)
         held = await self._trials.of(partial(store.read, before.sfn_file))
-        doc = readable(held)
-        if doc is None or not doc.live or not is_named(doc, table) or doc.catalog_id != source.policy.catalog_id:
+        doc = parse_or_none(held)
+        if (
+            doc is None
+            or not doc.is_live
+            or not has_identifier(doc, table)
+            or doc.catalog_id != source.policy.catalog_id
+        ):
             return None
         entry = self._terms.run.entry(table, Standing.GONE, self._clock.now())
         entry.detail = f"{before.sfn_file}: it says {doc.state.value}, the catalog has no such table"

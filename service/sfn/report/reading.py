@@ -15,11 +15,11 @@ from msgspec import Struct
 from pyiceberg.table import Table
 
 from sfn.errors import SfnError, nearest
-from sfn.publish.comparison import Kind
+from sfn.publish.comparison import DifferenceKind
 from sfn.report.columns import RUN
 from sfn.report.runs import Written, runs
 
-FOREIGN: Final = frozenset({Kind.FOREIGN_CATALOG, Kind.FOREIGN_FILE})
+FOREIGN: Final = frozenset({DifferenceKind.FOREIGN_CATALOG, DifferenceKind.FOREIGN_FILE})
 
 _NEAR: Final = 0.5
 """The part of a metadata file's time, or of the commits that it outlives, from which a table is near its retention."""

@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, ValidationInfo
 from pydantic_core import PydanticKnownError
 
-from sfn.pointer.naming import MAIN
-from sfn.publish.policy import MOST_COMMITS
+from sfn.pointer.naming import MAIN_BRANCH
+from sfn.publish.policy import MAX_COMMIT_FILES
 from sfn.settings.kinds import (
     AtLeastOne,
     File,
@@ -112,8 +112,8 @@ class CatalogSettings(Section):
     naming: Literal["identifier", "ordinal", "uuid"] = "identifier"
     placement: Literal["inside", "alongside", "root"] = "inside"
     root: Prefix | None = None
-    branches: Texts = (MAIN,)
-    keep: Annotated[AtLeastOne, Field(le=MOST_COMMITS)] = 100
+    branches: Texts = (MAIN_BRANCH,)
+    keep: Annotated[AtLeastOne, Field(le=MAX_COMMIT_FILES)] = 100
     keep_for: Duration = timedelta(hours=24)
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sfn.errors import SfnError
-from sfn.pointer.location import below
+from sfn.pointer.location import is_below
 from sfn.settings.model import Settings
 from sfn.settings.sources import Sources
 
@@ -25,7 +25,7 @@ def misfaced(settings: Settings, sources: Sources) -> Iterator[SfnError]:
             remedy='write [stores.NAME] prefix = "…"',
         )
     for root in facade.roots:
-        if stores and not any(below(root, prefix) for prefix in stores):
+        if stores and not any(is_below(root, prefix) for prefix in stores):
             yield SfnError(
                 sources.place(("facade", "roots")),
                 expected=f"places below a store: {', '.join(stores)}",

@@ -9,7 +9,7 @@ from typing import Final
 
 from sfn.clock import lasting
 from sfn.errors import SfnError
-from sfn.pointer.naming import MAIN, NAMINGS
+from sfn.pointer.naming import MAIN_BRANCH, NAMINGS
 from sfn.settings.catalogs import CatalogSettings
 from sfn.settings.model import Settings
 from sfn.settings.sources import Sources, variable
@@ -24,7 +24,7 @@ def misplaced(settings: Settings, sources: Sources) -> Iterator[SfnError]:
         yield from _branches(name, catalog, sources)
         for key in _OF_COMMITS:
             value, default = getattr(catalog, key), CatalogSettings.model_fields[key].default
-            if value != default and not NAMINGS[catalog.naming].has_commits:
+            if value != default and not NAMINGS[catalog.naming].has_commit_files:
                 yield SfnError(
                     sources.place(("catalogs", name, key)),
                     expected=f"no such key with the naming {catalog.naming}, as no commit has a file of its own",
@@ -53,14 +53,14 @@ def _root(name: str, catalog: CatalogSettings, sources: Sources) -> Iterator[Sfn
 
 def _branches(name: str, catalog: CatalogSettings, sources: Sources) -> Iterator[SfnError]:
     place = sources.place(("catalogs", name, "branches"))
-    if not any(fnmatchcase(MAIN, glob) for glob in catalog.branches):
+    if not any(fnmatchcase(MAIN_BRANCH, glob) for glob in catalog.branches):
         yield SfnError(
             place,
             expected="main among them, whose file leads all others",
             found=", ".join(catalog.branches) or "none",
             remedy=f'such as branches = ["main", "{next(iter(catalog.branches), "release-*")}"]',
         )
-    elif catalog.branches != (MAIN,) and not NAMINGS[catalog.naming].has_refs:
+    elif catalog.branches != (MAIN_BRANCH,) and not NAMINGS[catalog.naming].has_branch_files:
         yield SfnError(
             place,
             expected=f'["main"], as no other branch has a file with the naming {catalog.naming}',

@@ -17,7 +17,7 @@ from pydantic import SecretStr
 
 from sfn.dialects import NAMES
 from sfn.errors import LocationRefused
-from sfn.pointer.location import canonical, checked
+from sfn.pointer.location import canonical, check_location
 from sfn.receiver.bearer import well_formed
 
 _SQLITE = "sqlite:///"
@@ -108,7 +108,7 @@ def prefix(value: str) -> str:
         raise ValueError("a prefix without `*`: all that lies below it is meant")
     try:
         # Of a table below it, for a prefix may be a whole bucket.
-        checked(f"{value.rstrip('/')}/table")
+        check_location(f"{value.rstrip('/')}/table")
     except LocationRefused as refused:
         raise ValueError(f"a prefix such as /warehouse or s3://bucket/warehouse: {refused.expected}") from None
     return canonical(value)

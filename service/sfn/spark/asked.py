@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 from sfn.pointer.location import canonical
-from sfn.pointer.naming import MAIN
+from sfn.pointer.naming import MAIN_BRANCH
 from sfn.reader.blocking import NotATime, Time, identifier_of, milliseconds_of, ordinal_of
 from sfn.reader.files import directory_url
 from sfn.reader.opening import Opening
@@ -27,7 +27,7 @@ _MOMENT: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ Tt][0-9]{2}:?[0-9]{2}.
 class Ref:
     """The head of a branch, with the table's schema, or of a tag, with that of its snapshot."""
 
-    name: str = MAIN
+    name: str = MAIN_BRANCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Asked:
     @property
     def question(self) -> Question:
         """What the reader of SFN files is asked: which metadata file has that state."""
-        ref = self.state.name if isinstance(self.state, Ref) else MAIN
+        ref = self.state.name if isinstance(self.state, Ref) else MAIN_BRANCH
         as_of = self.state.milliseconds if isinstance(self.state, Ordinal) else None
         return Question(self.directory, self.table, self.uuid, ref, as_of, allowed=self.allowed)
 

@@ -10,7 +10,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from sfn.errors import MalformedMetadata, NotSupported
 from sfn.pointer.location import canonical
-from sfn.pointer.naming import MAIN
+from sfn.pointer.naming import MAIN_BRANCH
 from sfn.reader import metadata
 from sfn.reader import resolve as reading
 from sfn.reader.files import finish
@@ -51,7 +51,7 @@ def pin(asked: Asked) -> Pinned:
             at = at_ref(whole, name, found.metadata_location)
             return Pinned(found, whole, _head(at), at.schema())
         case Ordinal():
-            at = at_ref(whole, MAIN, found.metadata_location)
+            at = at_ref(whole, MAIN_BRANCH, found.metadata_location)
             return Pinned(found, whole, _head(at), at.schema())
         case SnapshotId(number):
             return _at(found, whole, number)

@@ -10,12 +10,12 @@ from sfn.words import Held
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class PreconditionFailed:
     """The condition did not hold: somebody else wrote or deleted the file. An answer, not an error."""
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class Deleted:
     """The file is not there any more."""
 
 
@@ -32,7 +32,7 @@ class Guarantees:
     conditional_delete: bool
 
 
-class PointerStore(Protocol):
+class ObjectStore(Protocol):
     """Files by key: a normalised absolute URL such as `file:///warehouse/t/metadata/_sfn/ns_t_main.ver`.
 
     Every verb raises `Transient` (try later: a full disk, no answer, another writer in the way), `Unsure` (a write or
@@ -47,18 +47,18 @@ class PointerStore(Protocol):
         """
         ...
 
-    async def part(self, key: str, start: int, most: int) -> bytes | None:
-        """Bytes of a file of any length, such as a table's metadata: `most` from `start` on, or up to its end.
+    async def read_range(self, key: str, start: int, length: int) -> bytes | None:
+        """Bytes of a file of any length, such as a table's metadata: `length` from `start` on, or up to its end.
 
         None where there is no such file.
         """
         ...
 
-    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
+    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed:
         """Replace exactly `replacing`, or create the file where that is None. Durable when it returns."""
         ...
 
-    async def delete(self, key: str, expected: Held) -> Gone | Moved:
+    async def delete(self, key: str, expected: Held) -> Deleted | PreconditionFailed:
         """Delete exactly `expected`. `Gone` also when nothing was there."""
         ...
 
@@ -69,7 +69,7 @@ class PointerStore(Protocol):
         """
         ...
 
-    async def prove(self, key: str) -> Guarantees:
+    async def probe(self, key: str) -> Guarantees:
         """Try the conditions on a file of the proof's own, and remember what was proven.
 
         Args:
@@ -83,18 +83,18 @@ class PointerStore(Protocol):
 
 
 @runtime_checkable
-class Batched(Protocol):
+class BatchReader(Protocol):
     """A store that reads several files for little more than one costs."""
 
     async def read_all(self, keys: Sequence[str]) -> Sequence[Held | None]:
-        """As `PointerStore.read` of each."""
+        """As `ObjectStore.read` of each."""
         ...
 
 
-class Stores(Protocol):
+class StoreRouter(Protocol):
     """Which store holds a location."""
 
-    def at(self, location: str) -> PointerStore:
+    def store_for(self, location: str) -> ObjectStore:
         """The store of a normalised location or key.
 
         Raises:
@@ -103,4 +103,4 @@ class Stores(Protocol):
         ...
 
 
-__all__ = ["Batched", "Gone", "Guarantees", "Moved", "PointerStore", "Stores"]
+__all__ = ["BatchReader", "Deleted", "Guarantees", "ObjectStore", "PreconditionFailed", "StoreRouter"]

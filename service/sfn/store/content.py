@@ -5,13 +5,13 @@ from __future__ import annotations
 from hashlib import sha256
 
 from sfn.errors import Permanent, Scope
-from sfn.pointer.document import LIMIT
+from sfn.pointer.document import MAX_DOCUMENT_BYTES
 
-READ_AT_MOST = LIMIT + 1
+MAX_READ_BYTES = MAX_DOCUMENT_BYTES + 1
 """Bytes of a file that are ever read: one more than a document may have, so that its decoder sees one too long."""
 
 
-def tag_of(body: bytes) -> str:
+def content_etag(body: bytes) -> str:
     """The tag of a content: the same content always has the same tag, as with an entity tag of S3."""
     return sha256(body).hexdigest()
 
@@ -22,8 +22,10 @@ def check_length(key: str, body: bytes) -> None:
     Raises:
         Permanent: scope table, where the body is longer than a document may be.
     """
-    if len(body) > LIMIT:
-        raise Permanent(key, scope=Scope.TABLE, expected=f"a body of at most {LIMIT} bytes", found=f"{len(body)} bytes")
+    if len(body) > MAX_DOCUMENT_BYTES:
+        raise Permanent(
+            key, scope=Scope.TABLE, expected=f"a body of at most {MAX_DOCUMENT_BYTES} bytes", found=f"{len(body)} bytes"
+        )
 
 
 def media_type(key: str) -> str:

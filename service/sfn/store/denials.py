@@ -16,48 +16,48 @@ from typing import Final, TypeAlias
 
 from sfn.errors import DeniedHere, DeniedNow, Scope
 
-SETTLED: Final = 60.0
+PROPAGATION_SECONDS: Final = 60.0
 """Seconds until a change of permissions has reached all of a service. Before, one request passes and another does not.
 """
-KEPT: Final = 4096
+MAX_DENIED_FOLDERS: Final = 4096
 """Folders that are remembered because they were refused."""
-WITNESSES: Final = 8
+MAX_WITNESSES: Final = 8
 """Folders that are remembered of each verb because it was carried out there."""
-ASKED: Final = 3
+MAX_WITNESSES_TRIED: Final = 3
 """Witnesses that one refusal asks at most."""
-ATTEMPT: Final = 5.0
+SAME_ATTEMPT_SECONDS: Final = 5.0
 """Seconds within which refusals count as one: an attempt may ask again, with newer credentials."""
-STALE: Final = 1800.0
+STALE_SECONDS: Final = 1800.0
 """Seconds after which an earlier refusal says nothing about a new one: a refused table is tried more often."""
 
-HINT: Final = "version-hint.text"
+HINT_FILE_NAME: Final = "version-hint.text"
 _METADATA: Final = ".metadata.json"
 
-_What: TypeAlias = tuple[str, str]
+_Operation: TypeAlias = tuple[str, str]
 """A verb and a kind of file: a policy may permit documents and deny hints, everywhere."""
 
 
-class Reach(Enum):
+class DenialReach(Enum):
     """How far a refusal reaches."""
 
     STORE = auto()
     """The whole store, as far as anybody can tell."""
     TABLE = auto()
     """One table: others are served. It may pass, as a change of permissions does not reach all of a store at once."""
-    LASTING = auto()
+    TABLE_LASTING = auto()
     """One table, for so long that it will not pass by itself."""
 
 
-DENIED_BY: Final[Mapping[Reach, tuple[type[DeniedNow | DeniedHere], Scope]]] = {
-    Reach.STORE: (DeniedNow, Scope.STORE),
-    Reach.TABLE: (DeniedNow, Scope.TABLE),
-    Reach.LASTING: (DeniedHere, Scope.TABLE),
+ERROR_BY_REACH: Final[Mapping[DenialReach, tuple[type[DeniedNow | DeniedHere], Scope]]] = {
+    DenialReach.STORE: (DeniedNow, Scope.STORE),
+    DenialReach.TABLE: (DeniedNow, Scope.TABLE),
+    DenialReach.TABLE_LASTING: (DeniedHere, Scope.TABLE),
 }
 """The trouble that a missing permission is, by how far it reaches."""
 
 
 @dataclass(slots=True)
-class _Refused:
+class _Denial:
     """One verb in one folder.
 
     Attributes:
@@ -73,88 +73,88 @@ class _Refused:
     alone: float | None = None
 
 
-class Denials:
+class PermissionTracker:
     """Judges refusals by what is carried out elsewhere. For several threads.
 
     Args:
         seconds: a clock that only goes forward.
-        settled: as `SETTLED`, of this kind of store.
+        settled: as `PROPAGATION_SECONDS`, of this kind of store.
     """
 
-    def __init__(self, seconds: Callable[[], float], settled: float = SETTLED) -> None:
-        self._seconds, self._settled = seconds, settled
+    def __init__(self, seconds: Callable[[], float], propagation_seconds: float = PROPAGATION_SECONDS) -> None:
+        self._seconds, self._settled = seconds, propagation_seconds
         self._lock = Lock()
-        self._refused: OrderedDict[tuple[_What, str], _Refused] = OrderedDict()
-        self._witnesses: dict[_What, OrderedDict[str, tuple[str, float]]] = {}
+        self._refused: OrderedDict[tuple[_Operation, str], _Denial] = OrderedDict()
+        self._witnesses: dict[_Operation, OrderedDict[str, tuple[str, float]]] = {}
 
-    def permitted(self, verb: str, key: str) -> None:
+    def note_permitted(self, verb: str, key: str) -> None:
         """Note that a verb was carried out.
 
         Args:
             verb: `read`, `write`, `delete` or `list`.
             key: of which file, or the prefix that was listed.
         """
-        what, folder = _what(verb, key), _folder(key)
+        operation, folder = _operation(verb, key), _folder(key)
         with self._lock:
-            self._refused.pop((what, folder), None)
-            witnesses = self._witnesses.setdefault(what, OrderedDict())
+            self._refused.pop((operation, folder), None)
+            witnesses = self._witnesses.setdefault(operation, OrderedDict())
             witnesses[folder] = key, self._seconds()
             witnesses.move_to_end(folder)
-            if len(witnesses) > WITNESSES:
+            if len(witnesses) > MAX_WITNESSES:
                 witnesses.popitem(last=False)
 
-    def denied(self, verb: str, key: str) -> list[str]:
+    def note_denied(self, verb: str, key: str) -> list[str]:
         """Note that a verb was refused.
 
         Returns:
             Keys in other folders where the verb was carried out before, the latest first. Whether it still is shows
             how far the refusal reaches.
         """
-        what, folder, now = _what(verb, key), _folder(key), self._seconds()
+        operation, folder, now = _operation(verb, key), _folder(key), self._seconds()
         with self._lock:
-            known = self._refused.get((what, folder))
-            if known is None or now > known.latest + STALE:
-                self._refused[what, folder] = _Refused(first=now, before=now, latest=now)
-            elif now >= known.latest + ATTEMPT:
+            known = self._refused.get((operation, folder))
+            if known is None or now > known.latest + STALE_SECONDS:
+                self._refused[operation, folder] = _Denial(first=now, before=now, latest=now)
+            elif now >= known.latest + SAME_ATTEMPT_SECONDS:
                 known.before, known.latest = known.latest, now
-            if len(self._refused) > KEPT:
+            if len(self._refused) > MAX_DENIED_FOLDERS:
                 self._refused.popitem(last=False)
-            witnesses: Mapping[str, tuple[str, float]] = self._witnesses.get(what, {})
+            witnesses: Mapping[str, tuple[str, float]] = self._witnesses.get(operation, {})
             others = [
                 witness
                 for other, (witness, _) in witnesses.items()
-                if other != folder and (what, other) not in self._refused
+                if other != folder and (operation, other) not in self._refused
             ]
-            return others[: -ASKED - 1 : -1]
+            return others[: -MAX_WITNESSES_TRIED - 1 : -1]
 
-    def reach(self, verb: str, key: str, *, elsewhere: bool | None) -> Reach:
+    def judge(self, verb: str, key: str, *, elsewhere: bool | None) -> DenialReach:
         """Judge the refusal that was noted last.
 
         Args:
             elsewhere: whether the verb is carried out in another folder now; None where no witness could tell. Then
                 the table counts as refused alone if others were served since its refusal before this one.
         """
-        what, folder, now = _what(verb, key), _folder(key), self._seconds()
+        operation, folder, now = _operation(verb, key), _folder(key), self._seconds()
         with self._lock:
-            refused = self._refused.get((what, folder))
-            if refused is None:
-                return Reach.STORE
+            denial = self._refused.get((operation, folder))
+            if denial is None:
+                return DenialReach.STORE
             if elsewhere is False:
-                refused.first, refused.alone = now, None
-                return Reach.STORE
-            lasting = refused.alone is not None and now >= refused.alone + self._settled
-            others = (at for other, (_, at) in self._witnesses.get(what, {}).items() if other != folder)
-            seen = now if elsewhere else max(others, default=refused.before)
-            if not elsewhere and seen <= refused.before:
-                return Reach.LASTING if lasting else Reach.STORE
-            if refused.alone is None and seen >= refused.first + self._settled:
-                refused.alone = now
-            return Reach.LASTING if lasting else Reach.TABLE
+                denial.first, denial.alone = now, None
+                return DenialReach.STORE
+            lasting = denial.alone is not None and now >= denial.alone + self._settled
+            others = (at for other, (_, at) in self._witnesses.get(operation, {}).items() if other != folder)
+            served_at = now if elsewhere else max(others, default=denial.before)
+            if not elsewhere and served_at <= denial.before:
+                return DenialReach.TABLE_LASTING if lasting else DenialReach.STORE
+            if denial.alone is None and served_at >= denial.first + self._settled:
+                denial.alone = now
+            return DenialReach.TABLE_LASTING if lasting else DenialReach.TABLE
 
 
-def _what(verb: str, key: str) -> _What:
+def _operation(verb: str, key: str) -> _Operation:
     name = key.rpartition("/")[2]
-    if name == HINT:
+    if name == HINT_FILE_NAME:
         return verb, "hint"
     return verb, "metadata" if _METADATA in name else "pointer"
 

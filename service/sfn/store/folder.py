@@ -12,28 +12,28 @@ from types import TracebackType
 from typing import Self
 
 from sfn.errors import Permanent, Scope, Transient
-from sfn.store.content import READ_AT_MOST
-from sfn.store.paths import above, named
-from sfn.store.refusal import found, settling
-from sfn.store.unsynced import Unsynced, sync_opened
+from sfn.store.content import MAX_READ_BYTES
+from sfn.store.paths import base_name, parent_folder
+from sfn.store.refusal import describe_os_error, map_uncertain_errors
+from sfn.store.unsynced import PendingFsyncs, fsync_descriptor
 
-TEMPORARY = ".sfn-swap.tmp"
+TEMPORARY_NAME = ".sfn-swap.tmp"
 """The one name under which a content is prepared in its folder."""
-LOCK = ".sfn-swap.lock"
+LOCK_NAME = ".sfn-swap.lock"
 """The file that is locked while something in its folder is changed."""
-PRIVATE = frozenset({TEMPORARY, LOCK})
+PRIVATE_NAMES = frozenset({TEMPORARY_NAME, LOCK_NAME})
 """Names that no key may have and no listing shows."""
 
-READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 """With which files are opened: a pipe in a file's place is refused, not waited for."""
-_LOCKED = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_LOCK_FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _LOCK_MODE = 0o666
 """Of the lock file, whatever the umask: NFS locks no file that is not open for writing. The file is empty."""
 _LOCK_OPENINGS = 3
 """Attempts to open a lock file that others make and delete."""
-_PREPARE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+_CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 _PART = 64 * 1024
-_REHEARSED = bytes(4096)
+_TRIAL_CONTENT = bytes(4096)
 """A block, not an empty file: a full disk may still have room for a name."""
 _NO_LOCKS = frozenset({errno.EBADF, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOLCK})
 """What file systems without locks answer; NFS without a lock service says ENOLCK."""
@@ -41,17 +41,17 @@ _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL
 """What file systems without hard links answer; CIFS says EINVAL. The file is new, and linked in its own folder."""
 
 
-def plainly(path: str) -> int:
+def open_folder(path: str) -> int:
     """Open a folder wherever links lead."""
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY)
 
 
-def never() -> bool:
+def is_never_given_up() -> bool:
     """Of a call whose caller waits until it returns: it is never given up."""
     return False
 
 
-class Folder:
+class LockableFolder:
     """An open folder, to be locked before anything in it is changed.
 
     Two locks are held. One is an `flock` on the folder itself. The earlier version knows no other, and may run beside
@@ -78,16 +78,16 @@ class Folder:
         self,
         path: str,
         where: str,
-        unsynced: Unsynced,
-        given_up: Callable[[], bool] = never,
-        opened: Callable[[str], int] = plainly,
+        pending_fsync: PendingFsyncs,
+        given_up: Callable[[], bool] = is_never_given_up,
+        open_folder_at: Callable[[str], int] = open_folder,
     ) -> None:
         self._path = path
         self._where = where
-        self._unsynced = unsynced
+        self._pending_fsync = pending_fsync
         self._given_up = given_up
-        self._opened = opened
-        self._descriptor = opened(path)
+        self._open = open_folder_at
+        self._descriptor = open_folder_at(path)
         self._lock: int | None = None
 
     def __enter__(self) -> Self:
@@ -99,7 +99,7 @@ class Folder:
         if self._lock is not None:
             # Before the lock is given back: who opened the file meanwhile finds out that it is another one by now.
             with suppress(OSError):
-                os.unlink(LOCK, dir_fd=self._descriptor)
+                os.unlink(LOCK_NAME, dir_fd=self._descriptor)
             os.close(self._lock)
         os.close(self._descriptor)
 
@@ -123,10 +123,10 @@ class Folder:
         finally:
             if lock >= 0:
                 os.close(lock)
-        if not self._is_where_it_was():
+        if not self._is_still_in_place():
             return False
         with suppress(FileNotFoundError):
-            os.unlink(TEMPORARY, dir_fd=self._descriptor)
+            os.unlink(TEMPORARY_NAME, dir_fd=self._descriptor)
         return True
 
     def _has_locked_folder(self) -> bool:
@@ -154,10 +154,12 @@ class Folder:
                 return self._made_lock_file(), None
             except (FileExistsError, PermissionError):
                 try:
-                    return os.open(LOCK, _LOCKED, dir_fd=self._descriptor), None
+                    return os.open(LOCK_NAME, _LOCK_FLAGS, dir_fd=self._descriptor), None
                 except PermissionError as denied:
                     with suppress(PermissionError, FileNotFoundError):
-                        return os.open(LOCK, _LOCKED & ~os.O_RDWR | os.O_RDONLY, dir_fd=self._descriptor), denied
+                        return os.open(
+                            LOCK_NAME, _LOCK_FLAGS & ~os.O_RDWR | os.O_RDONLY, dir_fd=self._descriptor
+                        ), denied
                     if not left:
                         raise
                 except FileNotFoundError:
@@ -168,7 +170,7 @@ class Folder:
 
     def _made_lock_file(self) -> int:
         """Make the lock file, which all users may lock. A file that is there keeps its mode: it may be a link's."""
-        lock = os.open(LOCK, _LOCKED | os.O_CREAT | os.O_EXCL, _LOCK_MODE, dir_fd=self._descriptor)
+        lock = os.open(LOCK_NAME, _LOCK_FLAGS | os.O_CREAT | os.O_EXCL, _LOCK_MODE, dir_fd=self._descriptor)
         with suppress(OSError):
             os.fchmod(lock, _LOCK_MODE)
         return lock
@@ -188,17 +190,17 @@ class Folder:
             if error.errno == errno.EBADF and denied is not None:
                 raise denied from error
             if error.errno in _NO_LOCKS:
-                raise self._incapable("a file system that locks folders, by a file in them", error) from error
+                raise self._unsupported("a file system that locks folders, by a file in them", error) from error
             raise
         try:
-            return os.path.samestat(os.stat(LOCK, dir_fd=self._descriptor, follow_symlinks=False), os.fstat(lock))
+            return os.path.samestat(os.stat(LOCK_NAME, dir_fd=self._descriptor, follow_symlinks=False), os.fstat(lock))
         except FileNotFoundError:
             return False
 
-    def content(self, name: str) -> bytes | None:
-        """At most `READ_AT_MOST` bytes of a file, None where there is none."""
+    def read_content(self, name: str) -> bytes | None:
+        """At most `MAX_READ_BYTES` bytes of a file, None where there is none."""
         try:
-            return content(os.open(name, READ, dir_fd=self._descriptor))
+            return read_content(os.open(name, READ_FLAGS, dir_fd=self._descriptor))
         except FileNotFoundError:
             return None
 
@@ -209,12 +211,12 @@ class Folder:
             Permanent: scope store, where the file system has no hard links.
             Unsure: it is there, and may not outlive a power cut.
         """
-        with self._prepared(body), self._unsynced.owing(self._path):
+        with self._prepared(body), self._pending_fsync.pending(self._path):
             try:
-                self._check_wanted()
-                with settling(self._where):
+                self._check_still_wanted()
+                with map_uncertain_errors(self._where):
                     os.link(
-                        TEMPORARY,
+                        TEMPORARY_NAME,
                         name,
                         src_dir_fd=self._descriptor,
                         dst_dir_fd=self._descriptor,
@@ -224,9 +226,9 @@ class Folder:
                 return False
             except OSError as error:
                 if error.errno in _NO_LINKS:
-                    raise self._incapable("a file system with hard links", error) from error
+                    raise self._unsupported("a file system with hard links", error) from error
                 raise
-            self.sync()
+            self.fsync()
         return True
 
     def replace(self, name: str, body: bytes) -> None:
@@ -235,11 +237,11 @@ class Folder:
         Raises:
             Unsure: it may have been done, or may not outlive a power cut.
         """
-        with self._prepared(body), self._unsynced.owing(self._path):
-            self._check_wanted()
-            with settling(self._where):
-                os.replace(TEMPORARY, name, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
-            self.sync()
+        with self._prepared(body), self._pending_fsync.pending(self._path):
+            self._check_still_wanted()
+            with map_uncertain_errors(self._where):
+                os.replace(TEMPORARY_NAME, name, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
+            self.fsync()
 
     def remove(self, name: str) -> None:
         """Delete a file, durably.
@@ -247,30 +249,30 @@ class Folder:
         Raises:
             Unsure: it may have been done, or may not outlive a power cut.
         """
-        with self._unsynced.owing(self._path):
-            self._check_wanted()
-            with settling(self._where):
+        with self._pending_fsync.pending(self._path):
+            self._check_still_wanted()
+            with map_uncertain_errors(self._where):
                 os.unlink(name, dir_fd=self._descriptor)
-            self.sync()
+            self.fsync()
 
-    def rehearse(self) -> None:
+    def try_write(self) -> None:
         """Prepare a small content and remove it again: whether the file system lets a file be made here."""
-        with self._prepared(_REHEARSED):
+        with self._prepared(_TRIAL_CONTENT):
             pass
 
-    def sync(self) -> None:
+    def fsync(self) -> None:
         """Make what was made visible here survive a power cut.
 
         Raises:
             Unsure: it may not.
         """
-        sync_opened(self._descriptor, self._where)
+        fsync_descriptor(self._descriptor, self._where)
 
     @contextmanager
     def _prepared(self, body: bytes) -> Iterator[None]:
         """A content under the temporary name, synced, for as long as the block runs."""
         try:
-            descriptor = os.open(TEMPORARY, _PREPARE, 0o666, dir_fd=self._descriptor)
+            descriptor = os.open(TEMPORARY_NAME, _CREATE_FLAGS, 0o666, dir_fd=self._descriptor)
             try:
                 _write_all(descriptor, body)
                 os.fsync(descriptor)
@@ -280,17 +282,17 @@ class Folder:
         finally:
             # Whether it can be removed changes nothing about the outcome: the next writer removes it too.
             with suppress(OSError):
-                os.unlink(TEMPORARY, dir_fd=self._descriptor)
+                os.unlink(TEMPORARY_NAME, dir_fd=self._descriptor)
 
-    def _check_wanted(self) -> None:
+    def _check_still_wanted(self) -> None:
         """A file system may hang for hours: what was decided before must not be done when others have gone on since."""
         if self._given_up():
             raise Transient(self._where, scope=Scope.STORE, expected="somebody who waits for a change", found="nobody")
 
-    def _is_where_it_was(self) -> bool:
+    def _is_still_in_place(self) -> bool:
         """A folder that was moved away while its lock was waited for is no longer the one that readers look into."""
         try:
-            now = self._opened(self._path)
+            now = self._open(self._path)
         except FileNotFoundError:
             return False
         try:
@@ -298,21 +300,21 @@ class Folder:
         finally:
             os.close(now)
 
-    def _incapable(self, expected: str, error: OSError) -> Permanent:
+    def _unsupported(self, expected: str, error: OSError) -> Permanent:
         return Permanent(
             self._where,
             scope=Scope.STORE,
             expected=expected,
-            found=found(error),
+            found=describe_os_error(error),
             remedy="keep the tables on a local file system, on NFS version 4 or in an object store",
         )
 
 
-def content(descriptor: int, *, start: int = 0, most: int = READ_AT_MOST) -> bytes:
+def read_content(descriptor: int, *, start: int = 0, most: int = MAX_READ_BYTES) -> bytes:
     """Bytes of an open regular file as it was at one moment; the file is closed.
 
     Args:
-        descriptor: opened with `READ`.
+        descriptor: opened with `READ_FLAGS`.
         start: where they begin.
         most: how many.
     """
@@ -332,7 +334,9 @@ def _check_regular(found: os.stat_result) -> None:
         raise OSError(number, os.strerror(number))
 
 
-def make(path: str, where: str, unsynced: Unsynced, opened: Callable[[str], int] = plainly) -> None:
+def make_folder(
+    path: str, where: str, pending_fsync: PendingFsyncs, open_folder_at: Callable[[str], int] = open_folder
+) -> None:
     """Make a folder and, where that is missing too, the one that it lies in; durably, and nothing above.
 
     Two are what a table that exists can lack (`metadata/_sfn`, or `<namespace>/<table>` below a root). Where more is
@@ -342,27 +346,27 @@ def make(path: str, where: str, unsynced: Unsynced, opened: Callable[[str], int]
     Args:
         path: the folder.
         where: its name in messages.
-        unsynced: told of every change until it is durable.
-        opened: as of `Folder`.
+        pending_fsync: told of every change until it is durable.
+        open_folder_at: as of `LockableFolder`.
 
     Raises:
         Unsure: it may have been made, or may not outlive a power cut.
     """
     try:
-        _make_one(path, where, unsynced, opened)
+        _make_one_folder(path, where, pending_fsync, open_folder_at)
     except FileNotFoundError:
-        _make_one(above(path), where, unsynced, opened)
-        _make_one(path, where, unsynced, opened)
+        _make_one_folder(parent_folder(path), where, pending_fsync, open_folder_at)
+        _make_one_folder(path, where, pending_fsync, open_folder_at)
 
 
-def _make_one(path: str, where: str, unsynced: Unsynced, opened: Callable[[str], int]) -> None:
+def _make_one_folder(path: str, where: str, pending_fsync: PendingFsyncs, open_folder_at: Callable[[str], int]) -> None:
     # Opened first: between the two steps nothing else may fail.
-    holder = opened(above(path))
+    holder = open_folder_at(parent_folder(path))
     try:
-        with suppress(FileExistsError), unsynced.owing(above(path)):
-            with settling(where):
-                os.mkdir(named(path), dir_fd=holder)
-            sync_opened(holder, where)
+        with suppress(FileExistsError), pending_fsync.pending(parent_folder(path)):
+            with map_uncertain_errors(where):
+                os.mkdir(base_name(path), dir_fd=holder)
+            fsync_descriptor(holder, where)
     finally:
         os.close(holder)
 

@@ -13,7 +13,7 @@ from sfn.words import Held
 T = TypeVar("T")
 
 
-class Files(Protocol):
+class BlockingFiles(Protocol):
     """What is looked at."""
 
     def read_all(self, keys: Sequence[str]) -> Sequence[Held | None] | SfnError:
@@ -22,7 +22,7 @@ class Files(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Looks:
+class BlockingReads:
     """Knows of no store: one that is let go of takes its threads with it at once.
 
     Attributes:
@@ -31,11 +31,11 @@ class Looks:
         limit: seconds that the file system has for one call.
     """
 
-    files: Files
+    files: BlockingFiles
     threads: Threads
     limit: float
 
-    async def at(self, name: str, look: Callable[[GivenUp], T]) -> T:
+    async def run(self, name: str, call: Callable[[GivenUp], T]) -> T:
         """What a look gives.
 
         Args:
@@ -44,18 +44,18 @@ class Looks:
         Raises:
             Transient: scope store; the file system does not answer.
         """
-        answer = await self.threads.run(name, look)
+        answer = await self.threads.run(name, call)
         if isinstance(answer, Late):
-            raise silent(Transient, name, self.limit)
+            raise no_answer_error(Transient, name, self.limit)
         return answer
 
-    async def together(self, asked: Sequence[Sequence[str]]) -> Sequence[Sequence[Held | None] | SfnError]:
+    async def run_batch(self, requested: Sequence[Sequence[str]]) -> Sequence[Sequence[Held | None] | SfnError]:
         """The files of several who ask, in one call; raises as `at`."""
-        name = f"read {asked[0][0]} and others"
-        return await self.at(name, lambda _: [self.files.read_all(keys) for keys in asked])
+        name = f"read {requested[0][0]} and others"
+        return await self.run(name, lambda _: [self.files.read_all(keys) for keys in requested])
 
 
-def silent(kind: type[Transient], name: str, limit: float) -> Transient:
+def no_answer_error(kind: type[Transient], name: str, limit: float) -> Transient:
     """The trouble of a file system that does not answer."""
     return kind(
         name,

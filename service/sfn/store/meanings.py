@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from sfn.errors import DeniedHere, Permanent, Scope, Transient, Unaccepted
-from sfn.store.objects import Kind
+from sfn.store.objects import ErrorKind
 
 
 @dataclass(frozen=True, slots=True)
-class Meaning:
+class ErrorMeaning:
     """What to do next (`error`), whose budget it spends, and the two halves of the message.
 
     Attributes:
@@ -25,33 +25,39 @@ class Meaning:
     remedy: str = ""
 
 
-_VANISHED = Meaning(Transient, Scope.TABLE, "an object that stays where it is")
+_VANISHED = ErrorMeaning(Transient, Scope.TABLE, "an object that stays where it is")
 
-MEANINGS: Final[Mapping[Kind, Meaning]] = {
-    Kind.MISSING: _VANISHED,
-    Kind.MOVED: _VANISHED,
-    Kind.DENIED: Meaning(DeniedHere, Scope.TABLE, "permission to {} here", "grant it to the service's principal"),
-    Kind.UNKNOWN: Meaning(Unaccepted, Scope.STORE, "credentials that the store accepts", "renew them"),
-    Kind.NO_PLACE: Meaning(
+ERROR_MAP: Final[Mapping[ErrorKind, ErrorMeaning]] = {
+    ErrorKind.MISSING: _VANISHED,
+    ErrorKind.PRECONDITION_FAILED: _VANISHED,
+    ErrorKind.DENIED: ErrorMeaning(
+        DeniedHere, Scope.TABLE, "permission to {} here", "grant it to the service's principal"
+    ),
+    ErrorKind.UNAUTHENTICATED: ErrorMeaning(
+        Unaccepted, Scope.STORE, "credentials that the store accepts", "renew them"
+    ),
+    ErrorKind.NO_BUCKET: ErrorMeaning(
         Permanent, Scope.STORE, "a bucket or container of that name", "create it, or correct `[stores.NAME]`"
     ),
-    Kind.NO_ADDRESS: Meaning(Permanent, Scope.STORE, "settings that tell where the store is"),
-    Kind.THROTTLED: Meaning(Transient, Scope.STORE, "a store with room for this request"),
-    Kind.TOO_OFTEN: Meaning(
+    ErrorKind.NO_ENDPOINT: ErrorMeaning(Permanent, Scope.STORE, "settings that tell where the store is"),
+    ErrorKind.THROTTLED: ErrorMeaning(Transient, Scope.STORE, "a store with room for this request"),
+    ErrorKind.CHANGED_TOO_OFTEN: ErrorMeaning(
         Transient, Scope.TABLE, "an object that may be written again", "raise `min_publish_interval`"
     ),
-    Kind.UNHEARD: Meaning(
+    ErrorKind.UNREACHABLE: ErrorMeaning(
         Transient, Scope.STORE, "a connection to the store", "see whether it can be reached from here"
     ),
-    Kind.UNANSWERED: Meaning(Transient, Scope.STORE, "an answer of the store", "see whether it is in trouble"),
-    Kind.TAGLESS: Meaning(
+    ErrorKind.NO_ANSWER: ErrorMeaning(Transient, Scope.STORE, "an answer of the store", "see whether it is in trouble"),
+    ErrorKind.NO_ETAG: ErrorMeaning(
         Transient,
         Scope.STORE,
         "an answer with the tag of the object",
         "let the proxies before the store pass the header ETag on, or use another store",
     ),
-    Kind.INCAPABLE: Meaning(Permanent, Scope.STORE, "a store that knows conditional writes", "use another store"),
-    Kind.UNFIT: Meaning(Permanent, Scope.TABLE, "a request that the store can carry out"),
-    Kind.REJECTED: Meaning(Permanent, Scope.TABLE, "a request that the store can carry out"),
+    ErrorKind.UNSUPPORTED: ErrorMeaning(
+        Permanent, Scope.STORE, "a store that knows conditional writes", "use another store"
+    ),
+    ErrorKind.INVALID_OBJECT: ErrorMeaning(Permanent, Scope.TABLE, "a request that the store can carry out"),
+    ErrorKind.REJECTED: ErrorMeaning(Permanent, Scope.TABLE, "a request that the store can carry out"),
 }
 """Of each kind. What is denied or rejected may be the whole store's trouble: see `sfn.store.denials`."""

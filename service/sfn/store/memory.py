@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from heapq import nsmallest
 
-from sfn.store import Gone, Guarantees, Moved
-from sfn.store.content import READ_AT_MOST, check_length, tag_of
+from sfn.store import Deleted, Guarantees, PreconditionFailed
+from sfn.store.content import MAX_READ_BYTES, check_length, content_etag
 from sfn.words import Held
 
 
 class MemoryStore:
-    """Implements `PointerStore`. No verb ever suspends.
+    """Implements `ObjectStore`. No verb ever suspends.
 
     Args:
         conditional_delete: False for a store that deletes whatever it is told to, as some S3 look-alikes do.
@@ -25,32 +25,32 @@ class MemoryStore:
 
     async def read(self, key: str) -> Held | None:
         body = self.files.get(key)
-        return None if body is None else Held(body[:READ_AT_MOST], tag_of(body))
+        return None if body is None else Held(body[:MAX_READ_BYTES], content_etag(body))
 
-    async def part(self, key: str, start: int, most: int) -> bytes | None:
+    async def read_range(self, key: str, start: int, length: int) -> bytes | None:
         body = self.files.get(key)
-        return None if body is None else body[start : start + most]
+        return None if body is None else body[start : start + length]
 
-    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
+    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed:
         check_length(key, body)
-        if self._tag(key) != (None if replacing is None else replacing.tag):
-            return Moved()
+        if self._etag(key) != (None if replacing is None else replacing.tag):
+            return PreconditionFailed()
         self.files[key] = body
-        return Held(body, tag_of(body))
+        return Held(body, content_etag(body))
 
-    async def delete(self, key: str, expected: Held) -> Gone | Moved:
-        if self._conditional_delete and self._tag(key) not in {None, expected.tag}:
-            return Moved()
+    async def delete(self, key: str, expected: Held) -> Deleted | PreconditionFailed:
+        if self._conditional_delete and self._etag(key) not in {None, expected.tag}:
+            return PreconditionFailed()
         self.files.pop(key, None)
-        return Gone()
+        return Deleted()
 
     async def list(self, prefix: str, limit: int) -> list[str]:
         inside = (key for key in self.files if key.startswith(prefix) and "/" not in key[len(prefix) :])
         return nsmallest(limit, inside)
 
-    async def prove(self, key: str) -> Guarantees:
+    async def probe(self, key: str) -> Guarantees:
         return Guarantees(swap=True, conditional_delete=self._conditional_delete)
 
-    def _tag(self, key: str) -> str | None:
+    def _etag(self, key: str) -> str | None:
         body = self.files.get(key)
-        return None if body is None else tag_of(body)
+        return None if body is None else content_etag(body)

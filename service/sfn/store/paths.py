@@ -9,17 +9,17 @@ from __future__ import annotations
 import os
 
 
-def above(path: str) -> str:
+def parent_folder(path: str) -> str:
     """The folder that something lies in, of an absolute path without empty segments; the root lies in itself."""
     return path.rpartition("/")[0] or "/"
 
 
-def named(path: str) -> str:
+def base_name(path: str) -> str:
     """The last segment of a path."""
     return path.rpartition("/")[2]
 
 
-def spoken(name: str) -> str | None:
+def decode_name(name: str) -> str | None:
     """A file's name as the end of a key; None for what cannot be one."""
     try:
         return os.fsencode(name).decode()

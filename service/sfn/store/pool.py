@@ -15,13 +15,13 @@ from anyio import to_thread
 from yarl import URL
 
 from sfn.errors import SfnError
-from sfn.store.objects import Kind, Refused
+from sfn.store.objects import ErrorKind, RequestFailed
 
-IN_FLIGHT: Final = 128
+MAX_CONNECTIONS: Final = 128
 """Connections at once."""
-CONNECTED_WITHIN: Final = 5.0
+CONNECT_TIMEOUT: Final = 5.0
 """Seconds."""
-ANSWERED_WITHIN: Final = 30.0
+REQUEST_TIMEOUT: Final = 30.0
 """Seconds for one request, body included."""
 BODY_LIMIT: Final = 16 * 2**20
 """Bytes of an answer that are read at most: a page of a listing with the longest keys that there are."""
@@ -37,7 +37,7 @@ _RAW: Final = -15
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class HttpReply:
     """An answer, whatever its status.
 
     Attributes:
@@ -54,7 +54,7 @@ class Reply:
         return _encoding(self.headers) != ""
 
 
-class Pool:
+class HttpPool:
     """Connections that are kept. Follows no redirect, trusts no proxy of the environment, keeps no cookie.
 
     Requests ask for bodies that are not compressed, and the signatures of requests do not cover that header: some
@@ -65,14 +65,14 @@ class Pool:
         limit: seconds for one request.
     """
 
-    def __init__(self, ca_file: Path | None = None, *, limit: float = ANSWERED_WITHIN) -> None:
+    def __init__(self, ca_file: Path | None = None, *, limit: float = REQUEST_TIMEOUT) -> None:
         self._ca_file, self._limit = ca_file, limit
-        self._trust: ssl.SSLContext | bool = True
+        self._authorities: ssl.SSLContext | bool = True
         self._session: aiohttp.ClientSession | None = None
 
     async def exchange(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes = b"", most: int = BODY_LIMIT
-    ) -> Reply:
+    ) -> HttpReply:
         """One request and its answer.
 
         Args:
@@ -83,7 +83,7 @@ class Pool:
             Refused: there was no whole answer.
             SfnError: the file of certificates makes no sense.
         """
-        session = self._session or await self._opened()
+        session = self._session or await self._open()
         try:
             async with session.request(
                 method,
@@ -91,21 +91,21 @@ class Pool:
                 headers=headers,
                 data=body or None,
                 allow_redirects=False,
-                ssl=self._trust,
+                ssl=self._authorities,
             ) as response:
                 limit = most if response.ok else BODY_LIMIT
                 encoding = "" if response.status == HTTPStatus.PARTIAL_CONTENT else _encoding(response.headers)
                 content = await _read(response, limit + _OVERHEAD if encoding else limit)
                 try:
                     content = _decompressed(content, encoding, limit)
-                except Refused:
+                except RequestFailed:
                     if response.ok:
                         raise
                     # The status says enough.
                     content = b""
-                return Reply(response.status, response.headers, content)
+                return HttpReply(response.status, response.headers, content)
         except (aiohttp.ClientError, OSError) as error:
-            raise _unheard(error, self._limit) from error
+            raise _transport_failure(error, self._limit) from error
 
     async def close(self) -> None:
         """Close all connections; a later request opens new ones."""
@@ -113,15 +113,15 @@ class Pool:
             session, self._session = self._session, None
             await session.close()
 
-    async def _opened(self) -> aiohttp.ClientSession:
-        if self._ca_file is not None and self._trust is True:
-            self._trust = await to_thread.run_sync(_authorities, self._ca_file)
+    async def _open(self) -> aiohttp.ClientSession:
+        if self._ca_file is not None and self._authorities is True:
+            self._authorities = await to_thread.run_sync(_authorities, self._ca_file)
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=IN_FLIGHT),
+                connector=aiohttp.TCPConnector(limit=MAX_CONNECTIONS),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers={"User-Agent": "iceberg-sfn", "Accept-Encoding": "identity"},
-                timeout=aiohttp.ClientTimeout(total=self._limit, sock_connect=CONNECTED_WITHIN),
+                timeout=aiohttp.ClientTimeout(total=self._limit, sock_connect=CONNECT_TIMEOUT),
                 # The library does not bound what a body decompresses to.
                 auto_decompress=False,
                 trust_env=False,
@@ -129,17 +129,17 @@ class Pool:
         return self._session
 
 
-async def _read(response: aiohttp.ClientResponse, most: int) -> bytes:
-    if response.content_length is not None and response.content_length <= most:
+async def _read(response: aiohttp.ClientResponse, limit: int) -> bytes:
+    if response.content_length is not None and response.content_length <= limit:
         return await response.read()
     body = bytearray()
     async for part in response.content.iter_any():
         body += part
-        if len(body) >= most:
+        if len(body) >= limit:
             # What is left unread would have to be waited for before the connection could be used again.
             response.close()
             break
-    return bytes(body[:most])
+    return bytes(body[:limit])
 
 
 def _encoding(headers: Mapping[str, str]) -> str:
@@ -148,13 +148,13 @@ def _encoding(headers: Mapping[str, str]) -> str:
     return ", ".join(part for part in named if part not in _PLAIN)
 
 
-def _decompressed(body: bytes, encoding: str, most: int) -> bytes:
+def _decompressed(body: bytes, encoding: str, limit: int) -> bytes:
     """Decompress a body.
 
     Args:
         body: the whole body, or its beginning.
         encoding: as `_encoding` gives it.
-        most: bytes of the result.
+        limit: bytes of the result.
 
     Raises:
         Refused: the encoding is unknown, or the body breaks off.
@@ -162,7 +162,7 @@ def _decompressed(body: bytes, encoding: str, most: int) -> bytes:
     if not encoding or not body:
         return body
     if encoding not in {"gzip", "x-gzip", "deflate"}:
-        raise _compressed(f"a body in the encoding {encoding[:40]!r}")
+        raise _compression_failure(f"a body in the encoding {encoding[:40]!r}")
     if encoding != "deflate" and not body.startswith(_GZIP_BEGINS):
         # The name of an encoding that was undone before.
         return body
@@ -170,16 +170,16 @@ def _decompressed(body: bytes, encoding: str, most: int) -> bytes:
         inflater = zlib.decompressobj(window)
         try:
             # Without a maximum of one byte or more, zlib knows none.
-            plain = inflater.decompress(body, max(most, 1))
+            plain = inflater.decompress(body, max(limit, 1))
         except zlib.error:
             continue
-        if inflater.eof or len(plain) >= most:
-            return plain[:most]
-    raise _compressed(f"a body in the encoding {encoding} that can't be decompressed")
+        if inflater.eof or len(plain) >= limit:
+            return plain[:limit]
+    raise _compression_failure(f"a body in the encoding {encoding} that can't be decompressed")
 
 
-def _compressed(found: str) -> Refused:
-    return Refused(Kind.UNANSWERED, found, "switch off compression in the store and in the proxies before it")
+def _compression_failure(found: str) -> RequestFailed:
+    return RequestFailed(ErrorKind.NO_ANSWER, found, "switch off compression in the store and in the proxies before it")
 
 
 def _authorities(file: Path) -> ssl.SSLContext:
@@ -190,15 +190,17 @@ def _authorities(file: Path) -> ssl.SSLContext:
         raise SfnError(str(file), expected="a file of PEM certificates", found=found or type(error).__name__) from error
 
 
-def _unheard(error: Exception, seconds: float) -> Refused:
+def _transport_failure(error: Exception, seconds: float) -> RequestFailed:
     name = type(error).__name__
     if isinstance(error, aiohttp.ClientSSLError):
         remedy = "check the certificate, its names and its dates, ca_file, and whether that port speaks TLS"
-        return Refused(Kind.UNHEARD, f"no TLS connection that can be trusted ({name})", remedy)
+        return RequestFailed(ErrorKind.UNREACHABLE, f"no TLS connection that can be trusted ({name})", remedy)
     if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return Refused(Kind.UNHEARD, f"a host that has no address ({name})", "check the endpoint and the DNS")
+        return RequestFailed(
+            ErrorKind.UNREACHABLE, f"a host that has no address ({name})", "check the endpoint and the DNS"
+        )
     if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
-        return Refused(Kind.UNHEARD, f"no connection ({name})")
+        return RequestFailed(ErrorKind.UNREACHABLE, f"no connection ({name})")
     if isinstance(error, TimeoutError):
-        return Refused(Kind.UNANSWERED, f"no whole answer within {seconds:g} s")
-    return Refused(Kind.UNANSWERED, f"a connection that broke ({name})")
+        return RequestFailed(ErrorKind.NO_ANSWER, f"no whole answer within {seconds:g} s")
+    return RequestFailed(ErrorKind.NO_ANSWER, f"a connection that broke ({name})")

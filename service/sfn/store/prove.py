@@ -16,15 +16,15 @@ from typing import Final, Protocol, TypeAlias
 import anyio
 
 from sfn.errors import DENIED, Permanent, Scope, SfnError, Trouble, Unsure
-from sfn.store import Gone, Guarantees, Moved
-from sfn.store.objects import Kind, Refused
+from sfn.store import Deleted, Guarantees, PreconditionFailed
+from sfn.store.objects import ErrorKind, RequestFailed
 from sfn.words import Held
 
-PROBE: Final = "sfn-probe-"
+PROBE_PREFIX: Final = "sfn-probe-"
 """How the name of a proof's file begins. Readers pass it over: it is no `.ver` file."""
-_SIZE: Final = 1024
+_PROBE_BYTES: Final = 1024
 """Bytes of that file: proxies compress no less, and documents are about as long."""
-CLEANED_WITHIN: Final = 5.0
+CLEANUP_TIMEOUT: Final = 5.0
 """Seconds: a stop of the process waits for them."""
 _TAG_SHOWN: Final = 80
 """Characters of an entity tag in a message."""
@@ -32,112 +32,113 @@ _UNSAFE: Final = (
     "set `stores.NAME.unsafe_unconditional_writes = true` for a single replica and lose what the condition is for: a "
     "writer that was suspended may put an older pointer over a newer one, and readers go back until the next publish"
 )
-Form: TypeAlias = Callable[[str], str]
+EtagForm: TypeAlias = Callable[[str], str]
 """How a tag is written in a condition."""
 _EXPECTED: Final = "a store that keeps the conditions of writes"
-_NOT_TAKEN: Final = frozenset({Kind.UNFIT, Kind.REJECTED})
+_REQUEST_REJECTED: Final = frozenset({ErrorKind.INVALID_OBJECT, ErrorKind.REJECTED})
 """What a service says of a request that it does not take."""
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class ProbeFault:
     """Why a store is refused.
 
     Attributes:
         found: what the store does.
         remedy: what helps.
-        lets_write: `unsafe_unconditional_writes` overrides it: the store takes more writes than it may, not fewer.
+        can_be_overridden: `unsafe_unconditional_writes` overrides it: the store takes more writes than it may, not
+            fewer.
     """
 
     found: str
     remedy: str
-    lets_write: bool = False
+    can_be_overridden: bool = False
 
 
-_IGNORES_CREATION: Final = Fault(
+_IGNORES_CREATION: Final = ProbeFault(
     "a store that replaces a file on a write that may only create it (If-None-Match)",
     f"use a store with conditional writes, or pass that header on in the proxies before it; or {_UNSAFE}",
-    lets_write=True,
+    can_be_overridden=True,
 )
-_IGNORES_TAG: Final = Fault(
+_IGNORES_TAG: Final = ProbeFault(
     "a store that replaces a file on a write that names an entity tag other than the file's (If-Match)",
     f"use a store with conditional writes, or pass that header on in the proxies before it; or {_UNSAFE}",
-    lets_write=True,
+    can_be_overridden=True,
 )
-_CREATES: Final = Fault(
+_CREATES: Final = ProbeFault(
     "a store that creates a file on a write that may only replace one (If-Match on a missing key)",
     f"upgrade the store (MinIO before September 2025 does so) or use another; or {_UNSAFE}",
-    lets_write=True,
+    can_be_overridden=True,
 )
-_REFUSES_CREATION: Final = Fault(
+_REFUSES_CREATION: Final = ProbeFault(
     "a store that refuses to create a file although nothing lies there (If-None-Match)",
     "upgrade the store, or use another",
 )
-_UNSEEN: Final = Fault(
+_UNSEEN: Final = ProbeFault(
     "a store that does not show a file that was just written",
     "use a store that is consistent after each write, or switch off the caches before it",
 )
-_OLD: Final = Fault(
+_OLD: Final = ProbeFault(
     "a store that shows the old content of a file that was just replaced",
     "use a store that is consistent after each write, or switch off the caches before it",
 )
-_OTHER_CONTENT: Final = Fault(
+_OTHER_CONTENT: Final = ProbeFault(
     "a store that does not give back the bytes that were written",
     "find the proxy before the store that changes bodies, and switch that off",
 )
-_ONE_TAG: Final = Fault(
+_ONE_TAG: Final = ProbeFault(
     "a store that gives two contents of a file the same entity tag",
     "use a store with entity tags that are made of the content or of each write, not of the time in seconds",
 )
-_TAGLESS: Final = Fault(
+_TAGLESS: Final = ProbeFault(
     "a store that answers without an entity tag (ETag)",
     "pass that header on in the proxies before the store, and switch off compression there; or use another store",
 )
 
 
-class Unfit(Permanent):
+class StoreUnfit(Permanent):
     """A store that was refused."""
 
-    def __init__(self, where: str, fault: Fault) -> None:
+    def __init__(self, where: str, fault: ProbeFault) -> None:
         super().__init__(where, scope=Scope.STORE, expected=_EXPECTED, found=fault.found, remedy=fault.remedy)
         self.fault = fault
 
 
-class _Refuses(Unfit):
+class _RejectsValidWrite(StoreUnfit):
     """A store that refuses a write although its condition holds.
 
     Attributes:
-        tag: the entity tag, as the store gave it.
+        etag: the entity tag, as the store gave it.
     """
 
     def __init__(self, where: str, tag: str) -> None:
         why = ", a weak one, which is never equal to another" if tag.startswith("W/") else ""
         super().__init__(
             where,
-            Fault(
+            ProbeFault(
                 f"a store that refuses to replace a file of the entity tag that If-Match names ({_shown(tag)}{why})",
                 "upgrade the store, or use another; and switch off what changes entity tags in the proxies before it, "
                 "such as compression",
             ),
         )
-        self.tag = tag
+        self.etag = tag
 
 
-class Provable(Protocol):
-    """The verbs of `PointerStore` that a proof needs, and one more."""
+class ProbedStore(Protocol):
+    """The verbs of `ObjectStore` that a proof needs, and one more."""
 
     async def read(self, key: str) -> Held | None: ...
 
-    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved: ...
+    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed: ...
 
-    async def delete(self, key: str, expected: Held) -> Gone | Moved: ...
+    async def delete(self, key: str, expected: Held) -> Deleted | PreconditionFailed: ...
 
     async def discard(self, key: str) -> None:
         """Delete a file, whatever it holds; nothing happens where none is."""
         ...
 
 
-class Proofs:
+class StoreProbes:
     """The proofs of a service's buckets: two buckets may be of different kinds.
 
     Args:
@@ -145,18 +146,18 @@ class Proofs:
         unsafe: `unsafe_unconditional_writes`: a store that ignores conditions is reported, not refused.
     """
 
-    def __init__(self, *, made_up: str, unsafe: bool = False) -> None:
-        self._made_up, self._unsafe = made_up, unsafe
+    def __init__(self, *, impossible_etag: str, unsafe: bool = False) -> None:
+        self._impossible_etag, self._unsafe = impossible_etag, unsafe
         self._locks: dict[str, anyio.Lock] = {}
-        self._known: dict[str, Guarantees] = {}
-        self._refused: dict[str, Unfit] = {}
-        self._forms: dict[str, Form] = {}
+        self._guarantees: dict[str, Guarantees] = {}
+        self._refused: dict[str, StoreUnfit] = {}
+        self._forms: dict[str, EtagForm] = {}
 
-    def known(self, key: str) -> Guarantees | None:
+    def known_guarantees(self, key: str) -> Guarantees | None:
         """Return what the bucket of a key was proven to do, None before."""
-        return self._known.get(_bucket(key))
+        return self._guarantees.get(_bucket(key))
 
-    async def of(self, store: Provable, key: str) -> Guarantees:
+    async def guarantees(self, store: ProbedStore, key: str) -> Guarantees:
         """Return what the bucket of a key guarantees; it is tried the first time. A failure is tried again.
 
         Callers at the same time share one proof. Only the proof itself can't be cancelled, not the wait for that of
@@ -167,18 +168,18 @@ class Proofs:
             Trouble: another failure of the store.
         """
         bucket = _bucket(key)
-        known = self._known.get(bucket)
+        known = self._guarantees.get(bucket)
         if known is not None:
             return known
         async with self._locks.setdefault(bucket, anyio.Lock()):
             # A stop must not leave the proof's file behind.
             with anyio.CancelScope(shield=True):
-                if bucket not in self._known:
-                    self._known[bucket] = await self._tried(store, key, bucket)
-                return self._known[bucket]
+                if bucket not in self._guarantees:
+                    self._guarantees[bucket] = await self._probe(store, key, bucket)
+                return self._guarantees[bucket]
         raise AssertionError("a shielded scope was cancelled")
 
-    def check(self, key: str) -> None:
+    def check_not_refused(self, key: str) -> None:
         """Refuse a key of a refused bucket.
 
         Raises:
@@ -186,74 +187,74 @@ class Proofs:
         """
         refused = self._refused.get(_bucket(key))
         if refused is not None:
-            raise Unfit(refused.where, refused.fault)
+            raise StoreUnfit(refused.where, refused.fault)
 
-    def condition(self, key: str, tag: str) -> str:
+    def etag_condition(self, key: str, tag: str) -> str:
         """Return a tag in the form in which the bucket of a key takes it as a condition."""
         form = self._forms.get(_bucket(key))
         return tag if form is None else form(tag)
 
-    async def _tried(self, store: Provable, key: str, bucket: str) -> Guarantees:
+    async def _probe(self, store: ProbedStore, key: str, bucket: str) -> Guarantees:
         self._refused.pop(bucket, None)
         try:
-            return await prove(store, key, made_up=self._made_up, unsafe=self._unsafe)
-        except _Refuses as refuses:
-            for form in (unquoted, strong):
-                if form(refuses.tag) != refuses.tag:
-                    with suppress(Unfit):
-                        return await self._tried_in(form, store, key, bucket)
+            return await probe(store, key, impossible_etag=self._impossible_etag, unsafe=self._unsafe)
+        except _RejectsValidWrite as refuses:
+            for form in (without_quotes, as_strong):
+                if form(refuses.etag) != refuses.etag:
+                    with suppress(StoreUnfit):
+                        return await self._probe_with_form(form, store, key, bucket)
             self._refused[bucket] = refuses
             raise
-        except Unfit as unfit:
+        except StoreUnfit as unfit:
             self._refused[bucket] = unfit
             raise
 
-    async def _tried_in(self, form: Form, store: Provable, key: str, bucket: str) -> Guarantees:
+    async def _probe_with_form(self, form: EtagForm, store: ProbedStore, key: str, bucket: str) -> Guarantees:
         """Try the whole proof with tags in another form, which stays if the store is proven."""
         self._forms[bucket] = form
         try:
-            return await prove(store, key, made_up=self._made_up, unsafe=False)
+            return await probe(store, key, impossible_etag=self._impossible_etag, unsafe=False)
         except BaseException:
             del self._forms[bucket]
             raise
 
 
-def unquoted(tag: str) -> str:
+def without_quotes(tag: str) -> str:
     """Return an entity tag without its quotes: some services take no other."""
     return tag.removeprefix("W/").strip('"')
 
 
-def strong(tag: str) -> str:
+def as_strong(tag: str) -> str:
     """Return the entity tag that a proxy made weak."""
     return tag.removeprefix("W/")
 
 
-async def prove(store: Provable, key: str, *, made_up: str, unsafe: bool) -> Guarantees:
+async def probe(store: ProbedStore, key: str, *, impossible_etag: str, unsafe: bool) -> Guarantees:
     """Try every condition on a file of its own, which is gone in the end.
 
     Args:
         key: a file of a table, there or not. The proof's file lies beside it.
-        made_up, unsafe: see `Proofs`.
+        impossible_etag, unsafe: see `StoreProbes`.
 
     Raises:
         Unfit: the store does not honour conditions.
         Trouble: another failure of the store.
     """
     folder = key.rpartition("/")[0]
-    proof = _Proof(store, f"{folder}/{PROBE}{secrets.token_hex(8)}.json", folder)
+    trial = _Probe(store, f"{folder}/{PROBE_PREFIX}{secrets.token_hex(8)}.json", folder)
     try:
-        stale, held = await proof.swapped()
-        deletes = await proof.deletes_on_condition(stale, held)
-        stays_deleted = await proof.stays_deleted(held, made_up)
+        stale, held = await trial.check_swap()
+        deletes = await trial.check_delete(stale, held)
+        stays_deleted = await trial.check_stays_deleted(held, impossible_etag)
     except SfnError as error:
-        await proof.clean()
-        if unsafe and isinstance(error, Unfit) and error.fault.lets_write:
+        await trial.clean()
+        if unsafe and isinstance(error, StoreUnfit) and error.fault.can_be_overridden:
             return Guarantees(swap=False, conditional_delete=False)
         raise
     return Guarantees(swap=True, conditional_delete=deletes and stays_deleted)
 
 
-class _Proof:
+class _Probe:
     """One proof, on one file.
 
     Args:
@@ -261,102 +262,102 @@ class _Proof:
         folder: what errors name.
     """
 
-    def __init__(self, store: Provable, key: str, folder: str) -> None:
+    def __init__(self, store: ProbedStore, key: str, folder: str) -> None:
         self._store, self._key, self._folder = store, key, folder
         self._is_written = False
 
     async def clean(self) -> None:
         """Delete the file if it may be there. A failure, or a store that does not answer, hides no other error."""
         if self._is_written:
-            with suppress(SfnError), anyio.move_on_after(CLEANED_WITHIN):
+            with suppress(SfnError), anyio.move_on_after(CLEANUP_TIMEOUT):
                 await self._store.discard(self._key)
 
-    async def swapped(self) -> tuple[Held, Held]:
+    async def check_swap(self) -> tuple[Held, Held]:
         """Create the file, and replace it.
 
         Returns:
             the file before, and now.
         """
-        stale = await self._created(_body())
-        await self._refused("If-None-Match", None, _IGNORES_CREATION)
-        held = await self._replaced(_body(), stale)
-        await self._refused("If-Match", stale, _IGNORES_TAG)
+        stale = await self._create(_body())
+        await self._check_refused("If-None-Match", None, _IGNORES_CREATION)
+        held = await self._replace(_body(), stale)
+        await self._check_refused("If-Match", stale, _IGNORES_TAG)
         return stale, held
 
-    async def deletes_on_condition(self, stale: Held, held: Held) -> bool:
+    async def check_delete(self, stale: Held, held: Held) -> bool:
         """Delete the file; return False where the store deletes on a stale tag too, or on none."""
-        for expected, answer in ((stale, Moved()), (held, Gone())):
+        for expected, answer in ((stale, PreconditionFailed()), (held, Deleted())):
             try:
                 if await self._store.delete(self._key, expected) == answer:
                     continue
             except Trouble as trouble:
-                if _kind(trouble) not in {Kind.INCAPABLE, *_NOT_TAKEN}:
+                if _error_kind(trouble) not in {ErrorKind.UNSUPPORTED, *_REQUEST_REJECTED}:
                     raise
             await self._store.discard(self._key)
             return False
         return True
 
-    async def stays_deleted(self, held: Held, made_up: str) -> bool:
+    async def check_stays_deleted(self, held: Held, impossible_etag: str) -> bool:
         """Try to replace the file, which is gone.
 
         Returns:
             False where the store compares with what was deleted, as some do in buckets that keep versions. A file that
             is never deleted never comes back by that.
         """
-        comes_back = await self._takes(held)
+        comes_back = await self._accepts_write(held)
         if comes_back:
             await self._store.discard(self._key)
-        if await self._takes(Held(held.body, made_up)):
-            raise self._unfit(_CREATES)
+        if await self._accepts_write(Held(held.body, impossible_etag)):
+            raise self._unfit_error(_CREATES)
         return not comes_back
 
-    async def _created(self, body: bytes) -> Held:
+    async def _create(self, body: bytes) -> Held:
         self._is_written = True
         try:
             made = await self._store.write(self._key, body, replacing=None)
         except Trouble as trouble:
             self._is_written = isinstance(trouble, Unsure)
             # A key that is fit to be read is fit to be written: it is the condition that the store does not take.
-            if _kind(trouble) in _NOT_TAKEN and await self._store.read(self._key) is None:
-                raise self._unfit(_unknown("If-None-Match", trouble)) from trouble
+            if _error_kind(trouble) in _REQUEST_REJECTED and await self._store.read(self._key) is None:
+                raise self._unfit_error(_unsupported_header("If-None-Match", trouble)) from trouble
             raise self._or_tagless(trouble) from trouble
         held = await self._read()
-        if isinstance(made, Moved):
+        if isinstance(made, PreconditionFailed):
             if held is None or held.body != body:
-                raise self._unfit(_REFUSES_CREATION)
+                raise self._unfit_error(_REFUSES_CREATION)
             return held
         if held is None:
-            raise self._unfit(_UNSEEN)
-        return self._checked(held, made)
+            raise self._unfit_error(_UNSEEN)
+        return self._check_content(held, made)
 
-    async def _replaced(self, body: bytes, replacing: Held) -> Held:
+    async def _replace(self, body: bytes, replacing: Held) -> Held:
         try:
             made = await self._store.write(self._key, body, replacing)
         except Trouble as trouble:
-            if _kind(trouble) in _NOT_TAKEN:
-                raise self._unfit(_unknown("If-Match", trouble)) from trouble
+            if _error_kind(trouble) in _REQUEST_REJECTED:
+                raise self._unfit_error(_unsupported_header("If-Match", trouble)) from trouble
             raise self._or_tagless(trouble) from trouble
-        if isinstance(made, Moved):
-            raise _Refuses(self._folder, replacing.tag)
+        if isinstance(made, PreconditionFailed):
+            raise _RejectsValidWrite(self._folder, replacing.tag)
         held = await self._read()
         if held is None or held.body == replacing.body:
-            raise self._unfit(_OLD)
+            raise self._unfit_error(_OLD)
         if held.tag == replacing.tag:
-            raise self._unfit(_ONE_TAG)
-        return self._checked(held, made)
+            raise self._unfit_error(_ONE_TAG)
+        return self._check_content(held, made)
 
-    async def _refused(self, header: str, replacing: Held | None, fault: Fault) -> None:
+    async def _check_refused(self, header: str, replacing: Held | None, fault: ProbeFault) -> None:
         """Try a write with a condition that does not hold. Only the answer of a lost race is right."""
         try:
             written = await self._store.write(self._key, _body(), replacing)
         except Trouble as trouble:
-            if _kind(trouble) in _NOT_TAKEN:
-                raise self._unfit(_unknown(header, trouble)) from trouble
+            if _error_kind(trouble) in _REQUEST_REJECTED:
+                raise self._unfit_error(_unsupported_header(header, trouble)) from trouble
             raise
         if isinstance(written, Held):
-            raise self._unfit(fault)
+            raise self._unfit_error(fault)
 
-    async def _takes(self, replacing: Held) -> bool:
+    async def _accepts_write(self, replacing: Held) -> bool:
         """Return True if the store takes a write with a condition that does not hold."""
         try:
             return isinstance(await self._store.write(self._key, _body(), replacing), Held)
@@ -364,7 +365,7 @@ class _Proof:
             # Without the permission to list, that is the answer to what is missing.
             return False
         except Trouble as trouble:
-            if _kind(trouble) not in _NOT_TAKEN:
+            if _error_kind(trouble) not in _REQUEST_REJECTED:
                 raise
             return False
 
@@ -374,29 +375,29 @@ class _Proof:
         except Trouble as trouble:
             raise self._or_tagless(trouble) from trouble
 
-    def _checked(self, held: Held, made: Held) -> Held:
+    def _check_content(self, held: Held, made: Held) -> Held:
         """Return what was read if that is what was written."""
         if held.body != made.body:
-            raise self._unfit(_OTHER_CONTENT)
+            raise self._unfit_error(_OTHER_CONTENT)
         if held.tag != made.tag:
-            raise self._unfit(_other_tag(made.tag, held.tag))
+            raise self._unfit_error(_other_tag(made.tag, held.tag))
         return held
 
     def _or_tagless(self, trouble: Trouble) -> Trouble:
-        return self._unfit(_TAGLESS) if _kind(trouble) is Kind.TAGLESS else trouble
+        return self._unfit_error(_TAGLESS) if _error_kind(trouble) is ErrorKind.NO_ETAG else trouble
 
-    def _unfit(self, fault: Fault) -> Unfit:
-        return Unfit(self._folder, fault)
+    def _unfit_error(self, fault: ProbeFault) -> StoreUnfit:
+        return StoreUnfit(self._folder, fault)
 
 
 def _body() -> bytes:
     """Return a new content, always of the same length."""
     head = b'{"written by the proof of a store": "%b", "filling": "' % secrets.token_hex(8).encode()
-    return head + b"." * (_SIZE - len(head) - 2) + b'"}'
+    return head + b"." * (_PROBE_BYTES - len(head) - 2) + b'"}'
 
 
-def _other_tag(written: str, read: str) -> Fault:
-    return Fault(
+def _other_tag(written: str, read: str) -> ProbeFault:
+    return ProbeFault(
         f"a store that answers a write with one entity tag ({_shown(written)}) and a read of the file with another "
         f"({_shown(read)})",
         "switch off compression in the proxies before the store, which changes entity tags; or use another store",
@@ -407,16 +408,16 @@ def _shown(tag: str) -> str:
     return tag if len(tag) <= _TAG_SHOWN else f"{tag[:_TAG_SHOWN]}…"
 
 
-def _unknown(header: str, trouble: Trouble) -> Fault:
-    return Fault(
+def _unsupported_header(header: str, trouble: Trouble) -> ProbeFault:
+    return ProbeFault(
         f"a store that does not know conditional writes: it answers {header} with {trouble.found}",
         "use another store, or upgrade it",
     )
 
 
-def _kind(trouble: Trouble) -> Kind | None:
+def _error_kind(trouble: Trouble) -> ErrorKind | None:
     """Return why the service refused the request behind a trouble, None for another cause."""
-    return trouble.__cause__.kind if isinstance(trouble.__cause__, Refused) else None
+    return trouble.__cause__.kind if isinstance(trouble.__cause__, RequestFailed) else None
 
 
 def _bucket(key: str) -> str:

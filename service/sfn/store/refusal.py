@@ -12,7 +12,7 @@ from sfn.errors import Permanent, Scope, Transient, Trouble, Unsure
 
 
 @dataclass(frozen=True, slots=True)
-class _Meaning:
+class _OsErrorMeaning:
     """What to do next (`error`), whose budget it spends, and the two halves of the message."""
 
     error: type[Transient | Permanent]
@@ -21,21 +21,27 @@ class _Meaning:
     remedy: str
 
 
-_FULL = _Meaning(Transient, Scope.STORE, "room for a small file", "free some space or raise the quota")
-_DESCRIPTORS = _Meaning(Transient, Scope.PROCESS, "a free file descriptor", "raise the limit of open files")
-_MEMORY = _Meaning(Transient, Scope.PROCESS, "memory and locks of the system", "give the service and its machine more")
-_BROKEN = _Meaning(Transient, Scope.STORE, "a working file system", "look at the system's log")
-_READ_ONLY = _Meaning(Permanent, Scope.STORE, "a writable file system", "mount it read-write")
-_TOO_SMALL = _Meaning(Permanent, Scope.STORE, "a limit of file sizes above 64 KiB", "raise RLIMIT_FSIZE")
-_FORBIDDEN = _Meaning(
+_FULL = _OsErrorMeaning(Transient, Scope.STORE, "room for a small file", "free some space or raise the quota")
+_DESCRIPTORS = _OsErrorMeaning(Transient, Scope.PROCESS, "a free file descriptor", "raise the limit of open files")
+_MEMORY = _OsErrorMeaning(
+    Transient, Scope.PROCESS, "memory and locks of the system", "give the service and its machine more"
+)
+_BROKEN = _OsErrorMeaning(Transient, Scope.STORE, "a working file system", "look at the system's log")
+_READ_ONLY = _OsErrorMeaning(Permanent, Scope.STORE, "a writable file system", "mount it read-write")
+_TOO_SMALL = _OsErrorMeaning(Permanent, Scope.STORE, "a limit of file sizes above 64 KiB", "raise RLIMIT_FSIZE")
+_FORBIDDEN = _OsErrorMeaning(
     Permanent, Scope.TABLE, "permission to work in this folder", "let the service's user read, write and search it"
 )
-_ODD = _Meaning(Permanent, Scope.TABLE, "a regular file, no link to one, in a folder", "move away what lies there")
-_NO_NAME = _Meaning(Permanent, Scope.TABLE, "a name that the file system can hold", "use a shorter or simpler location")
-_NO_FOLDER = _Meaning(
+_ODD = _OsErrorMeaning(
+    Permanent, Scope.TABLE, "a regular file, no link to one, in a folder", "move away what lies there"
+)
+_NO_NAME = _OsErrorMeaning(
+    Permanent, Scope.TABLE, "a name that the file system can hold", "use a shorter or simpler location"
+)
+_NO_FOLDER = _OsErrorMeaning(
     Transient, Scope.TABLE, "the table's folder", "mount the file system that holds it, or create the folder"
 )
-_UNFORESEEN = _Meaning(Transient, Scope.TABLE, "a file operation that succeeds", "")
+_UNFORESEEN = _OsErrorMeaning(Transient, Scope.TABLE, "a file operation that succeeds", "")
 
 _MEANINGS = {
     errno.ENOSPC: _FULL,
@@ -66,16 +72,16 @@ _UNCERTAIN = frozenset({errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN
 
 
 @contextmanager
-def refusals(where: str) -> Iterator[None]:
+def map_os_errors(where: str) -> Iterator[None]:
     """Turn every `OSError` of the block into a trouble of that file or folder."""
     try:
         yield
     except OSError as error:
-        raise trouble(where, error) from error
+        raise error_of(where, error) from error
 
 
 @contextmanager
-def settling(where: str) -> Iterator[None]:
+def map_uncertain_errors(where: str) -> Iterator[None]:
     """As the step that makes a change visible: where nobody can tell whether it happened, say so.
 
     Raises:
@@ -85,26 +91,30 @@ def settling(where: str) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in _UNCERTAIN:
-            raise unsure(where, error) from error
+            raise outcome_unknown(where, error) from error
         raise
 
 
-def trouble(where: str, error: OSError) -> Trouble:
+def error_of(where: str, error: OSError) -> Trouble:
     """The trouble that an error of the operating system is."""
     meaning = _MEANINGS.get(error.errno or 0, _UNFORESEEN)
     return meaning.error(
-        where, scope=meaning.scope, expected=meaning.expected, found=found(error), remedy=meaning.remedy
+        where, scope=meaning.scope, expected=meaning.expected, found=describe_os_error(error), remedy=meaning.remedy
     )
 
 
-def unsure(where: str, error: OSError) -> Unsure:
+def outcome_unknown(where: str, error: OSError) -> Unsure:
     """The trouble of a change that may be visible and may not outlive a power cut."""
     return Unsure(
-        where, scope=Scope.STORE, expected="a durable change", found=found(error), remedy="look at the system's log"
+        where,
+        scope=Scope.STORE,
+        expected="a durable change",
+        found=describe_os_error(error),
+        remedy="look at the system's log",
     )
 
 
-def found(error: OSError) -> str:
+def describe_os_error(error: OSError) -> str:
     """An error in words: its symbol and the system's own text."""
     number = error.errno or 0
     return f"{errno.errorcode.get(number, number)} ({os.strerror(number)})"

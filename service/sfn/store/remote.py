@@ -12,42 +12,42 @@ from typing import Final
 import anyio
 
 from sfn.errors import Trouble, Unsure
-from sfn.store import Gone, Guarantees, Moved
-from sfn.store.content import READ_AT_MOST, check_length
-from sfn.store.denials import DENIED_BY, HINT, Denials, Reach
-from sfn.store.meanings import MEANINGS
-from sfn.store.objects import Found, Kind, Objects, Page, Refused
-from sfn.store.prove import CLEANED_WITHIN, PROBE, Proofs
+from sfn.store import Deleted, Guarantees, PreconditionFailed
+from sfn.store.content import MAX_READ_BYTES, check_length
+from sfn.store.denials import ERROR_BY_REACH, HINT_FILE_NAME, DenialReach, PermissionTracker
+from sfn.store.meanings import ERROR_MAP
+from sfn.store.objects import ErrorKind, FetchedObject, ObjectClient, ObjectPage, RequestFailed
+from sfn.store.prove import CLEANUP_TIMEOUT, PROBE_PREFIX, StoreProbes
 from sfn.words import Held
 
-_OF_ITS_PLACE: Final = frozenset({Kind.DENIED, Kind.REJECTED})
+_PER_OBJECT: Final = frozenset({ErrorKind.DENIED, ErrorKind.REJECTED})
 """What a service may say of one object (a policy, a key of KMS, a quota) and of everything."""
-PAGE: Final = 1000
+PAGE_SIZE: Final = 1000
 """Keys of a listing that are asked for at once: as many as every service gives."""
 
 
-class Service:
+class StoreService:
     """What was found out about one service: shared by all stores on it, whoever they ask as.
 
     Args:
-        made_up: a tag in its own form that no object has.
+        impossible_etag: a tag in its own form that no object has.
         unsafe: `unsafe_unconditional_writes`.
         seconds: a clock that only goes forward.
 
     Attributes:
-        proofs: that its buckets honour conditions.
-        denials: what it carries out and what it refuses, for principals of one table each.
-        made_up, seconds: as above.
+        probes: that its buckets honour conditions.
+        permissions: what it carries out and what it refuses, for principals of one table each.
+        impossible_etag, seconds: as above.
     """
 
-    def __init__(self, made_up: str, *, unsafe: bool = False, seconds: Callable[[], float] = monotonic) -> None:
-        self.made_up, self.seconds = made_up, seconds
-        self.proofs = Proofs(made_up=made_up, unsafe=unsafe)
-        self.denials = Denials(seconds)
+    def __init__(self, impossible_etag: str, *, unsafe: bool = False, seconds: Callable[[], float] = monotonic) -> None:
+        self.impossible_etag, self.seconds = impossible_etag, seconds
+        self.probes = StoreProbes(impossible_etag=impossible_etag, unsafe=unsafe)
+        self.permissions = PermissionTracker(seconds)
 
 
 class RemoteStore:
-    """Implements `PointerStore` on a service's requests.
+    """Implements `ObjectStore` on a service's requests.
 
     Each write carries a mark of its own. Where a condition did not hold, the mark tells whether it was this very write
     that came first: its answer was lost, and it was sent once more on the way.
@@ -58,56 +58,58 @@ class RemoteStore:
         of_one_table: the principal may work at one table's place only, and can't tell what is permitted elsewhere.
     """
 
-    def __init__(self, objects: Objects, service: Service, *, of_one_table: bool = False) -> None:
-        self._objects, self._proofs = objects, service.proofs
+    def __init__(self, client: ObjectClient, service: StoreService, *, of_one_table: bool = False) -> None:
+        self._client, self._probes = client, service.probes
         # What one principal may do says nothing about another, unless each has a single table.
-        self._denials = service.denials if of_one_table else Denials(service.seconds)
-        self._made_up, self._of_one_table = service.made_up, of_one_table
-        self._self, self._writes = secrets.token_hex(8), count(1)
-        self._unseen: set[str] = set()
+        self._permissions = service.permissions if of_one_table else PermissionTracker(service.seconds)
+        self._impossible_etag, self._of_one_table = service.impossible_etag, of_one_table
+        self._process_id, self._writes = secrets.token_hex(8), count(1)
+        self._unreadable: set[str] = set()
 
     async def read(self, key: str) -> Held | None:
-        found = await self._seen(key)
-        return None if found is None else Held(found.body, found.tag)
+        found = await self._fetch(key)
+        return None if found is None else Held(found.body, found.etag)
 
-    async def part(self, key: str, start: int, most: int) -> bytes | None:
+    async def read_range(self, key: str, start: int, length: int) -> bytes | None:
         try:
-            part = await self._objects.part(key, start, most)
-        except Refused as refused:
-            if refused.kind is Kind.MISSING or (refused.kind is Kind.DENIED and await self._listed(key) is False):
+            part = await self._client.get_range(key, start, length)
+        except RequestFailed as refused:
+            if refused.kind is ErrorKind.MISSING or (
+                refused.kind is ErrorKind.DENIED and await self._is_listed(key) is False
+            ):
                 return None
-            raise await self._trouble("read", key, refused) from refused
-        self._denials.permitted("read", key)
+            raise await self._error("read", key, refused) from refused
+        self._permissions.note_permitted("read", key)
         return part
 
-    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
+    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed:
         check_length(key, body)
-        self._proofs.check(key)
-        mark = f"{self._self}-{next(self._writes)}"
+        self._probes.check_not_refused(key)
+        write_id = f"{self._process_id}-{next(self._writes)}"
         try:
-            condition = None if replacing is None else self._proofs.condition(key, replacing.tag)
-            tag = await self._objects.put(key, body, condition, mark)
-        except Refused as refused:
+            condition = None if replacing is None else self._probes.etag_condition(key, replacing.tag)
+            etag = await self._client.put(key, body, condition, write_id)
+        except RequestFailed as refused:
             # An object that is not there has no tag: that is how some services answer a replacement.
-            if refused.kind in {Kind.MOVED, Kind.MISSING}:
-                return await self._own(key, body, mark, refused)
-            raise await self._trouble("write", key, refused, changes=True) from refused
-        self._denials.permitted("write", key)
-        self._unseen.discard(key)
-        return Held(body, tag)
+            if refused.kind in {ErrorKind.PRECONDITION_FAILED, ErrorKind.MISSING}:
+                return await self._resolve_lost_answer(key, body, write_id, refused)
+            raise await self._error("write", key, refused, changes=True) from refused
+        self._permissions.note_permitted("write", key)
+        self._unreadable.discard(key)
+        return Held(body, etag)
 
-    async def delete(self, key: str, expected: Held) -> Gone | Moved:
-        self._proofs.check(key)
+    async def delete(self, key: str, expected: Held) -> Deleted | PreconditionFailed:
+        self._probes.check_not_refused(key)
         try:
-            await self._objects.delete(key, self._proofs.condition(key, expected.tag))
-        except Refused as refused:
-            if refused.kind is Kind.MISSING:
-                return Gone()
-            if refused.kind is Kind.MOVED:
-                return Gone() if await self._seen(key) is None else Moved()
-            raise await self._trouble("delete", key, refused, changes=True) from refused
-        self._denials.permitted("delete", key)
-        return Gone()
+            await self._client.delete(key, self._probes.etag_condition(key, expected.tag))
+        except RequestFailed as refused:
+            if refused.kind is ErrorKind.MISSING:
+                return Deleted()
+            if refused.kind is ErrorKind.PRECONDITION_FAILED:
+                return Deleted() if await self._fetch(key) is None else PreconditionFailed()
+            raise await self._error("delete", key, refused, changes=True) from refused
+        self._permissions.note_permitted("delete", key)
+        return Deleted()
 
     async def discard(self, key: str) -> None:
         """Delete a file of the proof, whatever it holds. Nothing else may be deleted so.
@@ -116,99 +118,103 @@ class RemoteStore:
             Trouble: as `delete`.
         """
         try:
-            await self._objects.delete(key, None)
-        except Refused as refused:
-            if refused.kind is not Kind.MISSING:
-                raise await self._trouble("delete", key, refused, changes=True) from refused
+            await self._client.delete(key, None)
+        except RequestFailed as refused:
+            if refused.kind is not ErrorKind.MISSING:
+                raise await self._error("delete", key, refused, changes=True) from refused
 
     async def list(self, prefix: str, limit: int) -> list[str]:
         keys: dict[str, None] = {}
-        begin: str | None = None
-        begun: set[str | None] = set()
+        continuation: str | None = None
+        earlier: set[str | None] = set()
         while len(keys) < limit:
             try:
-                page = await self._page(prefix, min(PAGE, limit - len(keys)), begin, begun)
-            except Refused as refused:
-                raise await self._trouble("list", prefix, refused) from refused
-            self._denials.permitted("list", prefix)
+                page = await self._page(prefix, min(PAGE_SIZE, limit - len(keys)), continuation, earlier)
+            except RequestFailed as refused:
+                raise await self._error("list", prefix, refused) from refused
+            self._permissions.note_permitted("list", prefix)
             # A console makes folders as objects, empty and named as the prefix itself. Some services pass over the
             # prefix or the delimiter.
             keys |= dict.fromkeys(key for key in page.keys if key.rpartition("/")[0] + "/" == prefix and key != prefix)
-            begin = page.next
-            if begin is None:
+            continuation = page.next
+            if continuation is None:
                 break
         return sorted(keys)[:limit]
 
-    async def prove(self, key: str) -> Guarantees:
-        return await self._proofs.of(self, key)
+    async def probe(self, key: str) -> Guarantees:
+        return await self._probes.guarantees(self, key)
 
     async def close(self) -> None:
-        """As `Objects.close`."""
-        await self._objects.close()
+        """As `ObjectClient.close`."""
+        await self._client.close()
 
-    async def _page(self, prefix: str, most: int, begin: str | None, begun: set[str | None]) -> Page:
+    async def _page(self, prefix: str, limit: int, continuation: str | None, earlier: set[str | None]) -> ObjectPage:
         """A page of a listing.
 
         Args:
-            begun: where all pages before began; this one is added.
+            earlier: where all pages before began; this one is added.
 
         Raises:
             Refused: the listing does not go on.
         """
-        if begin == "" or begin in begun:
-            raise Refused(Kind.UNANSWERED, "a listing that says that there is more, and does not say where")
-        begun.add(begin)
-        return await self._objects.page(prefix, most, begin)
+        if continuation == "" or continuation in earlier:
+            raise RequestFailed(ErrorKind.NO_ANSWER, "a listing that says that there is more, and does not say where")
+        earlier.add(continuation)
+        return await self._client.list_page(prefix, limit, continuation)
 
-    async def _seen(self, key: str) -> Found | None:
+    async def _fetch(self, key: str) -> FetchedObject | None:
         """What lies at a key, None for nothing.
 
         Whoever may not list a whole bucket is denied to read what is not there. A listing of the one key tells the
         difference, and where that is denied too, the creation of the file does: it is taken for missing until then.
         """
         try:
-            found = await self._objects.get(key, READ_AT_MOST)
-        except Refused as refused:
-            if refused.kind is Kind.MISSING or (refused.kind is Kind.DENIED and await self._may_be_absent(key)):
+            found = await self._client.get(key, MAX_READ_BYTES)
+        except RequestFailed as refused:
+            if refused.kind is ErrorKind.MISSING or (
+                refused.kind is ErrorKind.DENIED and await self._may_be_absent(key)
+            ):
                 return None
-            raise await self._trouble("read", key, refused) from refused
-        self._denials.permitted("read", key)
+            raise await self._error("read", key, refused) from refused
+        self._permissions.note_permitted("read", key)
         return found
 
     async def _may_be_absent(self, key: str) -> bool:
         """Whether nothing lies at a key that may not be read, as far as anybody can tell."""
-        listed = await self._listed(key)
+        listed = await self._is_listed(key)
         if listed is None:
-            self._unseen.add(key)
+            self._unreadable.add(key)
         return not listed
 
-    async def _listed(self, key: str) -> bool | None:
+    async def _is_listed(self, key: str) -> bool | None:
         """Return True if a listing shows a key, None if listings are denied."""
         try:
-            page = await self._objects.page(key, 1, None)
-        except Refused as refused:
-            if refused.kind is not Kind.DENIED:
-                raise await self._trouble("list", key, refused) from refused
+            page = await self._client.list_page(key, 1, None)
+        except RequestFailed as refused:
+            if refused.kind is not ErrorKind.DENIED:
+                raise await self._error("list", key, refused) from refused
             return None
         return key in page.keys
 
-    async def _own(self, key: str, body: bytes, mark: str, refused: Refused) -> Held | Moved:
+    async def _resolve_lost_answer(
+        self, key: str, body: bytes, write_id: str, refused: RequestFailed
+    ) -> Held | PreconditionFailed:
         """What a write came to whose condition did not hold."""
-        found = await self._seen(key)
-        if found is None and key in self._unseen:
-            self._unseen.discard(key)
-            denied = Refused(Kind.DENIED, f"that the object is there and may not be read ({refused.found})")
-            raise await self._trouble("read", key, denied)
-        return Held(body, found.tag) if found is not None and found.mark == mark else Moved()
+        found = await self._fetch(key)
+        if found is None and key in self._unreadable:
+            self._unreadable.discard(key)
+            denied = RequestFailed(ErrorKind.DENIED, f"that the object is there and may not be read ({refused.found})")
+            raise await self._error("read", key, denied)
+        return Held(body, found.etag) if found is not None and found.write_id == write_id else PreconditionFailed()
 
-    async def _trouble(self, verb: str, key: str, refused: Refused, *, changes: bool = False) -> Trouble:
-        meaning = MEANINGS[refused.kind]
+    async def _error(self, verb: str, key: str, refused: RequestFailed, *, changes: bool = False) -> Trouble:
+        meaning = ERROR_MAP[refused.kind]
         error: type[Trouble] = meaning.error
         scope = meaning.scope
-        if refused.kind in _OF_ITS_PLACE:
-            denied, scope = DENIED_BY[await self._reach(verb, key)]
-            error = denied if refused.kind is Kind.DENIED else error
-        return (Unsure if changes and refused.kind in {Kind.UNANSWERED, Kind.TAGLESS} else error)(
+        if refused.kind in _PER_OBJECT:
+            denied, scope = ERROR_BY_REACH[await self._reach(verb, key)]
+            error = denied if refused.kind is ErrorKind.DENIED else error
+        return (Unsure if changes and refused.kind in {ErrorKind.NO_ANSWER, ErrorKind.NO_ETAG} else error)(
             key,
             scope=scope,
             expected=meaning.expected.format(verb),
@@ -217,16 +223,16 @@ class RemoteStore:
             retry_after=refused.retry_after,
         )
 
-    async def _reach(self, verb: str, key: str) -> Reach:
-        witnesses = self._denials.denied(verb, key)
+    async def _reach(self, verb: str, key: str) -> DenialReach:
+        witnesses = self._permissions.note_denied(verb, key)
         answer = None
         for witness in () if self._of_one_table else witnesses:
-            answer = await self._is_done_at(witness, verb)
+            answer = await self._is_permitted_at(witness, verb)
             if answer:
                 break
-        return self._denials.reach(verb, key, elsewhere=answer)
+        return self._permissions.judge(verb, key, elsewhere=answer)
 
-    async def _is_done_at(self, witness: str, verb: str) -> bool | None:
+    async def _is_permitted_at(self, witness: str, verb: str) -> bool | None:
         """Whether a verb is carried out where it was before; None where the answer is no clear one.
 
         What changes something is tried on a file of its own beside the witness. The witness is another table's live
@@ -234,25 +240,27 @@ class RemoteStore:
         """
         try:
             if verb == "read":
-                await self._objects.part(witness, 0, 1)
+                await self._client.get_range(witness, 0, 1)
             elif verb == "list":
-                await self._objects.page(witness, 1, None)
+                await self._client.list_page(witness, 1, None)
             elif verb == "write":
-                await self._probed(_probe_beside(witness))
+                await self._try_write(_probe_key(witness))
             else:
                 # Nothing lies there: a file would stay behind where deletions are denied.
-                proven = self._proofs.known(witness)
-                is_conditional = proven is not None and proven.conditional_delete
-                made_up = self._proofs.condition(witness, self._made_up) if is_conditional else None
-                await self._objects.delete(_probe_beside(witness), made_up)
-        except Refused as refused:
-            if refused.kind in _OF_ITS_PLACE:
+                guarantees = self._probes.known_guarantees(witness)
+                is_conditional = guarantees is not None and guarantees.conditional_delete
+                impossible_etag = (
+                    self._probes.etag_condition(witness, self._impossible_etag) if is_conditional else None
+                )
+                await self._client.delete(_probe_key(witness), impossible_etag)
+        except RequestFailed as refused:
+            if refused.kind in _PER_OBJECT:
                 return False
             # It got as far as the condition, or as the object that is gone.
-            return True if refused.kind in {Kind.MOVED, Kind.MISSING} else None
+            return True if refused.kind in {ErrorKind.PRECONDITION_FAILED, ErrorKind.MISSING} else None
         return True
 
-    async def _probed(self, key: str) -> None:
+    async def _try_write(self, key: str) -> None:
         """Create a file of our own, and delete it.
 
         Raises:
@@ -260,12 +268,12 @@ class RemoteStore:
         """
         # A stop must not leave the file behind.
         with anyio.CancelScope(shield=True):
-            await self._objects.put(key, b"", None, f"{self._self}-0")
-            with suppress(Trouble), anyio.move_on_after(CLEANED_WITHIN):
+            await self._client.put(key, b"", None, f"{self._process_id}-0")
+            with suppress(Trouble), anyio.move_on_after(CLEANUP_TIMEOUT):
                 await self.discard(key)
 
 
-def _probe_beside(witness: str) -> str:
+def _probe_key(witness: str) -> str:
     """The key of a file of our own in a file's folder. A policy may deny hints by how their names end."""
     folder, _, name = witness.rpartition("/")
-    return f"{folder}/{PROBE}{secrets.token_hex(8)}{f'-{name}' if name == HINT else '.json'}"
+    return f"{folder}/{PROBE_PREFIX}{secrets.token_hex(8)}{f'-{name}' if name == HINT_FILE_NAME else '.json'}"

@@ -11,14 +11,14 @@ from time import monotonic
 from typing import Final
 
 from sfn.errors import Scope, Transient, Trouble
-from sfn.store.denials import DENIED_BY, Denials
-from sfn.store.refusal import found, refusals, trouble
+from sfn.store.denials import ERROR_BY_REACH, PermissionTracker
+from sfn.store.refusal import describe_os_error, error_of, map_os_errors
 
-SETTLED: Final = 5.0
-"""As of `Denials`: a change of modes or of a mount holds at once, but a `chmod -R` takes a while."""
+PROPAGATION_SECONDS: Final = 5.0
+"""As of `PermissionTracker`: a change of modes or of a mount holds at once, but a `chmod -R` takes a while."""
 
 _FORBIDDEN: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
-_OF_ITS_PLACE: Final = _FORBIDDEN | {
+_PER_FOLDER: Final = _FORBIDDEN | {
     errno.EDQUOT,
     errno.EHOSTDOWN,
     errno.EIO,
@@ -32,7 +32,7 @@ _OF_ITS_PLACE: Final = _FORBIDDEN | {
 """What a file system may say of one folder (a mode, a mount, a project's quota, a bad sector) and of everything."""
 
 
-class Root:
+class StoreRoot:
     """The folder that all keys of a store lie below. For several threads.
 
     It is never made: where it is missing, its file system is not mounted, and what should lie there is not absent but
@@ -50,56 +50,63 @@ class Root:
     """
 
     def __init__(
-        self, location: str, done: Callable[[str, str], None], seconds: Callable[[], float] = monotonic
+        self, location: str, repeat: Callable[[str, str], None], seconds: Callable[[], float] = monotonic
     ) -> None:
         self.location = location
-        self._done, self._denials = done, Denials(seconds, SETTLED)
+        self._repeat, self._permissions = repeat, PermissionTracker(seconds, PROPAGATION_SECONDS)
         self._path = Path(location.removeprefix("file://") or "/")
         self._is_whole_machine = self._path == Path("/")
 
     @contextmanager
-    def refusals(self, where: str, verb: str) -> Iterator[None]:
+    def map_os_errors(self, where: str, verb: str) -> Iterator[None]:
         """Turn every `OSError` of the block into a trouble: of that file or folder, or of the whole store.
 
         Args:
             where: the file or folder.
-            verb: as of `Denials`.
+            verb: as of `PermissionTracker`.
 
         Raises:
-            Trouble: as of `sfn.store.refusal`; of the scope that `Denials` finds, where it depends on the place.
+            Trouble: as of `sfn.store.refusal`; of the scope that `PermissionTracker` finds, where it depends on the
+                place.
             Transient: scope store, where the block was forbidden something and the root is forbidden too.
         """
-        with refusals(where):
+        with map_os_errors(where):
             try:
                 yield
             except PermissionError as error:
                 self._check_permitted(where, error)
-                raise self._judged(where, verb, error) from error
+                raise self._error(where, verb, error) from error
             except OSError as error:
-                if error.errno in _OF_ITS_PLACE:
-                    raise self._judged(where, verb, error) from error
+                if error.errno in _PER_FOLDER:
+                    raise self._error(where, verb, error) from error
                 raise
 
-    def permitted(self, verb: str, key: str) -> None:
-        """As of `Denials`: the file system has carried out a verb."""
-        self._denials.permitted(verb, key)
+    def note_permitted(self, verb: str, key: str) -> None:
+        """As of `PermissionTracker`: the file system has carried out a verb."""
+        self._permissions.note_permitted(verb, key)
 
-    def _judged(self, where: str, verb: str, error: OSError) -> Trouble:
+    def _error(self, where: str, verb: str, error: OSError) -> Trouble:
         """The trouble, of the table or of the store."""
-        witnesses = self._denials.denied(verb, where)
-        reach = self._denials.reach(verb, where, elsewhere=self._is_done_at(witnesses, verb))
-        denied, scope = DENIED_BY[reach]
+        witnesses = self._permissions.note_denied(verb, where)
+        reach = self._permissions.judge(verb, where, elsewhere=self._is_permitted_at(witnesses, verb))
+        denied, scope = ERROR_BY_REACH[reach]
         kind = denied if error.errno in _FORBIDDEN else Transient
-        said = trouble(where, error)
-        return kind(where, scope=scope, expected=said.expected, found=said.found, remedy=said.remedy)
+        as_table_error = error_of(where, error)
+        return kind(
+            where,
+            scope=scope,
+            expected=as_table_error.expected,
+            found=as_table_error.found,
+            remedy=as_table_error.remedy,
+        )
 
-    def _is_done_at(self, witnesses: list[str], verb: str) -> bool | None:
+    def _is_permitted_at(self, witnesses: list[str], verb: str) -> bool | None:
         answer = None
         for witness in witnesses:
             try:
-                self._done(verb, witness)
+                self._repeat(verb, witness)
             except OSError as error:
-                if error.errno in _OF_ITS_PLACE:
+                if error.errno in _PER_FOLDER:
                     answer = False
             except Trouble:
                 # Another writer is at work there, or the file system lacks something: no answer.
@@ -108,7 +115,7 @@ class Root:
                 return True
         return answer
 
-    def check(self) -> None:
+    def check_exists(self) -> None:
         """Look whether the root is there.
 
         Raises:
@@ -136,7 +143,7 @@ class Root:
         if self._is_whole_machine:
             return
         try:
-            self.check()
+            self.check_exists()
             # Opened, not asked about alone: a network file system may answer the question from its memory.
             os.close(os.open(self._path, os.O_RDONLY | os.O_DIRECTORY))
         except PermissionError as error:
@@ -149,6 +156,6 @@ class Root:
             self.location,
             scope=Scope.STORE,
             expected=f"a folder of the store that the service's user may {what}",
-            found=f"{found(error)} for the user {os.geteuid()}, met at {where}",
+            found=f"{describe_os_error(error)} for the user {os.geteuid()}, met at {where}",
             remedy="renew the credentials of its mount, or let that user read and search the folder",
         )

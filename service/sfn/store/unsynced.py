@@ -10,24 +10,24 @@ from contextlib import contextmanager, suppress
 from threading import Lock
 
 from sfn.errors import Unsure
-from sfn.store.paths import above
-from sfn.store.refusal import unsure
+from sfn.store.paths import parent_folder
+from sfn.store.refusal import outcome_unknown
 
-_NOT_SYNCED = {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS}
+_NO_FOLDER_FSYNC = {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS}
 """What file systems answer that know no sync of folders, as some network ones: there is nothing to wait for."""
 
 
-class Unsynced:
+class PendingFsyncs:
     """The folders that this process owes a sync, each of them once. For several threads."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._under_way: Counter[str] = Counter()
         # A value of its own for each debt: a sync pays none that came after it began.
-        self._owed: dict[str, object] = {}
+        self._pending: dict[str, object] = {}
 
     @contextmanager
-    def owing(self, folder: str) -> Iterator[None]:
+    def pending(self, folder: str) -> Iterator[None]:
         """The block changes a folder and syncs it: owed while it runs, for it may hang, and after an `Unsure`."""
         with self._lock:
             self._under_way[folder] += 1
@@ -35,13 +35,13 @@ class Unsynced:
             yield
         except Unsure:
             with self._lock:
-                self._owed[folder] = object()
+                self._pending[folder] = object()
             raise
         finally:
             with self._lock:
                 self._under_way -= Counter((folder,))
 
-    def settle(self, folder: str, where: str) -> None:
+    def flush(self, folder: str, where: str) -> None:
         """Sync what is owed of a folder and of those right above it. One that is gone owes nothing.
 
         Args:
@@ -53,21 +53,21 @@ class Unsynced:
             OSError: a folder can't be opened.
         """
         with self._lock:
-            if not self._owed and not self._under_way:
+            if not self._pending and not self._under_way:
                 return
-        for place in (folder, above(folder), above(above(folder))):
+        for place in (folder, parent_folder(folder), parent_folder(parent_folder(folder))):
             with self._lock:
-                debt = self._owed.get(place)
-                if debt is None and place not in self._under_way:
+                pending = self._pending.get(place)
+                if pending is None and place not in self._under_way:
                     continue
             with suppress(FileNotFoundError):
-                sync(place, where)
+                fsync_folder(place, where)
             with self._lock:
-                if debt is not None and self._owed.get(place) is debt:
-                    del self._owed[place]
+                if pending is not None and self._pending.get(place) is pending:
+                    del self._pending[place]
 
 
-def sync(folder: str, where: str) -> None:
+def fsync_folder(folder: str, where: str) -> None:
     """Make what was made visible in a folder survive a power cut.
 
     Args:
@@ -80,12 +80,12 @@ def sync(folder: str, where: str) -> None:
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        sync_opened(descriptor, where)
+        fsync_descriptor(descriptor, where)
     finally:
         os.close(descriptor)
 
 
-def sync_opened(descriptor: int, where: str) -> None:
+def fsync_descriptor(descriptor: int, where: str) -> None:
     """As `sync`, for a folder that is open.
 
     Raises:
@@ -94,5 +94,5 @@ def sync_opened(descriptor: int, where: str) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
-        if error.errno not in _NOT_SYNCED:
-            raise unsure(where, error) from error
+        if error.errno not in _NO_FOLDER_FSYNC:
+            raise outcome_unknown(where, error) from error

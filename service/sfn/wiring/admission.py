@@ -21,14 +21,14 @@ from sfn.receiver.tokens import TokenFile, Tokens
 from sfn.settings import Settings
 from sfn.telemetry.refusals import Refusals
 
-READERS: Final = "facade"
+READERS_PARTY: Final = "facade"
 """What those who read through the facade are called in a keyring: as their section in the settings."""
-METRICS: Final = "telemetry"
+METRICS_PARTY: Final = "telemetry"
 """What those who read the metrics are called in a keyring: as their section in the settings."""
 
 
 @dataclass(frozen=True, slots=True)
-class Admission:
+class AccessControl:
     """Who is let in.
 
     Attributes:
@@ -46,7 +46,7 @@ class Admission:
     files: tuple[TokenFile, ...] = ()
 
 
-def admission(settings: Settings, clock: Clock) -> Admission:
+def build_access_control(settings: Settings, clock: Clock) -> AccessControl:
     """Who is let in, by the tokens that are there now and by those that their files will hold.
 
     Args:
@@ -56,29 +56,34 @@ def admission(settings: Settings, clock: Clock) -> Admission:
     Raises:
         Broken: a file of tokens can't be read, or two parties have the same token.
     """
-    shows = {name: one for name, one in settings.senders.items() if one.scheme is not Scheme.NONE}
-    parties = {_party(name): _tokens(one.secrets, one.secrets_file, one.scheme) for name, one in shows.items()}
+    authenticated = {name: one for name, one in settings.senders.items() if one.scheme is not Scheme.NONE}
+    parties = {
+        _party_of_sender(name): _load_tokens(one.secrets, one.secrets_file, one.scheme)
+        for name, one in authenticated.items()
+    }
     admin = settings.admin
     if admin.token is not None or admin.token_file is not None:
-        parties[PARTY] = _tokens({} if admin.token is None else {"token": admin.token}, admin.token_file)
+        parties[PARTY] = _load_tokens({} if admin.token is None else {"token": admin.token}, admin.token_file)
     facade = settings.facade
     if facade.has_token:
-        parties[READERS] = _tokens({} if facade.token is None else {"token": facade.token}, facade.token_file)
+        parties[READERS_PARTY] = _load_tokens(
+            {} if facade.token is None else {"token": facade.token}, facade.token_file
+        )
     telemetry = settings.telemetry
     if telemetry.metrics_token is not None or telemetry.metrics_token_file is not None:
         named = {} if telemetry.metrics_token is None else {"metrics_token": telemetry.metrics_token}
-        parties[METRICS] = _tokens(named, telemetry.metrics_token_file)
+        parties[METRICS_PARTY] = _load_tokens(named, telemetry.metrics_token_file)
     keyring = Keyring(parties)
-    return Admission(
-        _senders(settings, keyring, clock) if settings.senders else anonymous(settings.catalogs),
+    return AccessControl(
+        _build_senders(settings, keyring, clock) if settings.senders else anonymous(settings.catalogs),
         Operators(keyring, Refusals(PARTY)) if PARTY in parties else None,
-        partial(_opens, keyring, READERS) if READERS in parties else None,
-        partial(_opens, keyring, METRICS) if METRICS in parties else None,
+        partial(_is_token_of, keyring, READERS_PARTY) if READERS_PARTY in parties else None,
+        partial(_is_token_of, keyring, METRICS_PARTY) if METRICS_PARTY in parties else None,
         tuple(tokens.file for tokens in parties.values() if tokens.file is not None),
     )
 
 
-def certificate(settings: Settings) -> Certificate | None:
+def load_certificate(settings: Settings) -> Certificate | None:
     """What the listener shows; None without TLS.
 
     Raises:
@@ -88,28 +93,30 @@ def certificate(settings: Settings) -> Certificate | None:
     return None if chain is None or key is None else Certificate(chain, key)
 
 
-def _opens(keyring: Keyring, party: str, authorization: bytes | None) -> bool:
+def _is_token_of(keyring: Keyring, party: str, authorization: bytes | None) -> bool:
     owner = keyring.whose(authorization)
     return owner is not None and owner[0] == party
 
 
-def _senders(settings: Settings, keyring: Keyring, clock: Clock) -> Senders:
+def _build_senders(settings: Settings, keyring: Keyring, clock: Clock) -> Senders:
     known = {name: Sender(name, settings.catalogs_of(name), one.dialect) for name, one in settings.senders.items()}
-    shows = [name for name, one in settings.senders.items() if one.scheme is not Scheme.NONE]
+    authenticated = [name for name, one in settings.senders.items() if one.scheme is not Scheme.NONE]
     return Senders(
         keyring,
-        {_party(name): known[name] for name in shows},
-        next((known[name] for name in known if name not in shows), None),
-        signing={_party(name): how for name in shows if (how := settings.senders[name].manner) is not None},
+        {_party_of_sender(name): known[name] for name in authenticated},
+        next((known[name] for name in known if name not in authenticated), None),
+        signing={
+            _party_of_sender(name): how for name in authenticated if (how := settings.senders[name].manner) is not None
+        },
         rates={name: one.rate_limit for name, one in settings.senders.items() if one.rate_limit is not None},
         clock=clock,
     )
 
 
-def _party(sender: str) -> str:
+def _party_of_sender(sender: str) -> str:
     return f"senders.{sender}"
 
 
-def _tokens(named: Mapping[str, SecretStr], file: Path | None, scheme: Scheme = Scheme.BEARER) -> Tokens:
+def _load_tokens(named: Mapping[str, SecretStr], file: Path | None, scheme: Scheme = Scheme.BEARER) -> Tokens:
     secrets = {name: secret.get_secret_value() for name, secret in named.items()}
     return Tokens(secrets, None if file is None else TokenFile(file, scheme), scheme)

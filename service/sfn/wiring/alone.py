@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
-from sfn.pointer.location import below, store_of
+from sfn.pointer.location import is_below, store_prefix
 from sfn.settings import Settings, StoreSettings
-from sfn.store import PointerStore
-from sfn.store.router import Router
-from sfn.wiring.places import shelf
+from sfn.store import ObjectStore
+from sfn.store.router import PrefixRouter
+from sfn.wiring.places import open_stores
 
-_NAME = "report"
+_STORE_NAME = "report"
 
 
 @asynccontextmanager
-async def opened(location: str, stores: Mapping[str, StoreSettings]) -> AsyncIterator[PointerStore]:
+async def open_store(location: str, stores: Mapping[str, StoreSettings]) -> AsyncIterator[ObjectStore]:
     """The store of a canonical location; closed in the end.
 
     Args:
@@ -24,8 +24,8 @@ async def opened(location: str, stores: Mapping[str, StoreSettings]) -> AsyncIte
     Raises:
         SfnError: its packages are not installed.
     """
-    if not any(below(location, one.prefix) for one in stores.values()):
+    if not any(is_below(location, one.prefix) for one in stores.values()):
         # Not the directory alone, which need not be there yet.
-        stores = {_NAME: StoreSettings(prefix=store_of(location))}
-    async with shelf(Settings(stores=stores)) as places:
-        yield Router(places.stores).at(location)
+        stores = {_STORE_NAME: StoreSettings(prefix=store_prefix(location))}
+    async with open_stores(Settings(stores=stores)) as registry:
+        yield PrefixRouter(registry.stores).store_for(location)

@@ -28,21 +28,21 @@ from sfn.receiver.readiness import Readiness
 from sfn.receiver.tokens import TokenFile
 from sfn.settings import Settings
 from sfn.settings.roles import ALL, Role
-from sfn.store import PointerStore, Stores
-from sfn.store.router import Router
+from sfn.store import ObjectStore, StoreRouter
+from sfn.store.router import PrefixRouter
 from sfn.telemetry.metrics import Metrics
 from sfn.threads import Late, Threads
 from sfn.wiring import inboxes
-from sfn.wiring.admission import Admission, admission, certificate
-from sfn.wiring.events import concern, understood
-from sfn.wiring.facades import faced
-from sfn.wiring.gateways import Gates, gates
-from sfn.wiring.metering import Metering
-from sfn.wiring.places import local_locks, shelf
-from sfn.wiring.pulls import fetched
-from sfn.wiring.reached import Reached, vending
-from sfn.wiring.sources import adapters
-from sfn.wiring.terms import VERSION, interest, worker_terms
+from sfn.wiring.admission import AccessControl, build_access_control, load_certificate
+from sfn.wiring.events import build_event_filter, decode_undecodable
+from sfn.wiring.facades import build_facade
+from sfn.wiring.gateways import GatewaySet, build_gateways
+from sfn.wiring.metering import MetricsWiring
+from sfn.wiring.places import local_locks, open_stores
+from sfn.wiring.pulls import build_pull_sources
+from sfn.wiring.reached import LazyCatalogRegistry, vended_stores_factory
+from sfn.wiring.sources import build_catalogs
+from sfn.wiring.terms import VERSION, table_filter, worker_options
 from sfn.words import CatalogName, Hint
 from sfn.work.journal import Journals
 from sfn.work.logbook import Logbook
@@ -52,128 +52,139 @@ from sfn.work.worker import Inbox, Worker
 STARTING: Final = "starting"
 """Why a process is not ready at first."""
 
-_FOLLOWED_EVERY: Final = 5.0
+_RETIREMENT_POLL_SECONDS: Final = 5.0
 """Seconds."""
-_ASKED: Final = 10
+_MAX_START_ATTEMPTS: Final = 10
 """How often a start asks an inbox that was opened a moment ago."""
-_ASK_AGAIN: Final = 1.0
+_START_RETRY_SECONDS: Final = 1.0
 """Seconds."""
 
-_MOUNTS_ANSWER_WITHIN: Final = 5.0
+_MOUNTS_TIMEOUT: Final = 5.0
 """Seconds."""
 
 _log = structlog.stdlib.get_logger(__name__)
 
-Adapter: TypeAlias = Callable[[PointerStore], PointerStore]
+StoreWrapper: TypeAlias = Callable[[ObjectStore], ObjectStore]
 """Puts something around a store: a test's delay."""
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class AssembledService:
     """The parts of one process, ready to run.
 
     Attributes:
         application: what the listener serves.
         readiness: what `/readyz` says; holds `STARTING` until somebody clears it.
         worker: turns hints into files.
-        intake: takes hints of our own.
-        tend: keeps the inbox small, for ever, and raises `Broken` once it can't be trusted any more.
-        sweeps: what a start asks for.
+        inbox: takes hints of our own.
+        run_maintenance: keeps the inbox small, for ever, and raises `Broken` once it can't be trusted any more.
+        first_sweeps: what a start asks for.
         certificate: what the listener shows; None without TLS.
-        tokens: files of tokens, for somebody to watch.
-        works: the worker is to run; else other processes turn hints into files.
-        gates: the gateways.
-        fetched: what events are fetched from.
+        token_files: files of tokens, for somebody to watch.
+        runs_worker: the worker is to run; else other processes turn hints into files.
+        gateways: the gateways.
+        pull_sources: what events are fetched from.
     """
 
     application: Application
     readiness: Readiness
     worker: Worker
-    intake: Intake
-    tend: Callable[[], Coroutine[Any, Any, None]]
-    sweeps: tuple[Hint, ...]
+    inbox: Intake
+    run_maintenance: Callable[[], Coroutine[Any, Any, None]]
+    first_sweeps: tuple[Hint, ...]
     certificate: Certificate | None = None
-    tokens: tuple[TokenFile, ...] = ()
-    works: bool = True
-    gates: Gates = Gates()
-    fetched: tuple[Source, ...] = ()
+    token_files: tuple[TokenFile, ...] = ()
+    runs_worker: bool = True
+    gateways: GatewaySet = GatewaySet()
+    pull_sources: tuple[Source, ...] = ()
 
 
 @asynccontextmanager
-async def assembled(
+async def build_service(
     settings: Settings,
     on_broken: Callable[[Broken], None],
-    through: Adapter | None = None,
+    wrap_store: StoreWrapper | None = None,
     roles: frozenset[Role] = ALL,
-) -> AsyncIterator[Service]:
+) -> AsyncIterator[AssembledService]:
     """All parts, opened; closed again in the end, the inbox last.
 
     Args:
         on_broken: told when a request finds that the inbox can't be trusted any more.
-        through: put around each store.
+        wrap_store: put around each store.
         roles: what this process does.
 
     Raises:
         SfnError: something can't be opened, or its setting is wrong.
     """
-    clock, shown = SystemClock(), certificate(settings)
+    clock, server_certificate = SystemClock(), load_certificate(settings)
     if inboxes.is_shared(settings) and Role.WORKER in roles:
         await _warn_of_local_locks(settings)
-    admitted, receives = admission(settings, clock), Role.RECEIVER in roles
-    metering = Metering(settings, VERSION, clock, settings.pull if receives else ())
+    access_control, is_receiver = build_access_control(settings, clock), Role.RECEIVER in roles
+    metering = MetricsWiring(settings, VERSION, clock, settings.pull if is_receiver else ())
     observe = metering.metrics.commits.observe
     async with (
-        inboxes.opened(settings, clock, observe) as inbox,
-        shelf(settings) as places,
+        inboxes.open_inbox(settings, clock, observe) as inbox,
+        open_stores(settings) as registry,
         AsyncExitStack() as stack,
     ):
-        stores = Router({at: through(store) if through else store for at, store in places.stores.items()})
-        catalogs = adapters(settings, clock, stores.part)
+        stores = PrefixRouter(
+            {prefix: wrap_store(store) if wrap_store else store for prefix, store in registry.stores.items()}
+        )
+        catalogs = build_catalogs(settings, clock, stores.read_range)
         for catalog in catalogs.values():
             stack.push_async_callback(catalog.close)
         readiness = Readiness(STARTING)
-        retirement = Retirement(await _retired(inbox))
-        reached = Reached(settings, catalogs, retirement, inbox, inbox, vending(settings, stores, places, clock))
-        worker = _worker(settings, inbox, reached, stores, clock, metering.metrics)
+        retirement = Retirement(await _retired_catalogs(inbox))
+        catalog_registry = LazyCatalogRegistry(
+            settings, catalogs, retirement, inbox, inbox, vended_stores_factory(settings, stores, registry, clock)
+        )
+        worker = _build_worker(settings, inbox, catalog_registry, stores, clock, metering.metrics)
         process = Process(
             version=VERSION,
             started_at=clock.now(),
             reasons=lambda: readiness.reasons,
-            identities=reached.identities,
+            identities=catalog_registry.catalog_ids,
             breakers=worker.breakers,
             sweeps=worker.sweeps,
             retirement=retirement,
             roles=frozenset() if roles == ALL else roles,
         )
-        matters = concern(settings, retirement).matters
-        memory = BodyMemory(_room_of_gateways(settings), metering.metrics.bodies.of("gateways"))
-        gated = gates(
-            settings if Role.GATEWAY in roles else None, inbox, matters, on_broken, metering.metrics.gateways, memory
+        is_relevant = build_event_filter(settings, retirement).matters
+        memory = BodyMemory(_gateway_body_memory(settings), metering.metrics.bodies.of("gateways"))
+        gateways = build_gateways(
+            settings if Role.GATEWAY in roles else None,
+            inbox,
+            is_relevant,
+            on_broken,
+            metering.metrics.gateways,
+            memory,
         )
-        for proxy in gated.proxies:
+        for proxy in gateways.proxies:
             stack.push_async_callback(proxy.close)
-        before = faced(
+        with_facade = build_facade(
             settings if Role.FACADE in roles else None,
             inbox,
             stores,
-            admitted.readers,
+            access_control.readers,
             metering.metrics.readers,
             on_broken,
         )
-        application = _application(settings, admitted, inbox, readiness, process, on_broken, metering)
-        yield Service(
-            application=gated.before(before(application)),
+        application = _build_application(settings, access_control, inbox, readiness, process, on_broken, metering)
+        yield AssembledService(
+            application=gateways.with_gateways(with_facade(application)),
             readiness=readiness,
             worker=worker,
-            intake=inbox,
-            tend=partial(_tended, settings, inbox, retirement),
-            sweeps=_first_sweeps(settings) if Role.WORKER in roles else (),
-            certificate=shown,
-            tokens=admitted.files,
-            works=Role.WORKER in roles,
-            gates=gated,
-            fetched=fetched(settings, inbox, concern(settings, retirement), metering.metrics, clock)
-            if receives
+            inbox=inbox,
+            run_maintenance=partial(_maintain, settings, inbox, retirement),
+            first_sweeps=_first_sweeps(settings) if Role.WORKER in roles else (),
+            certificate=server_certificate,
+            token_files=access_control.files,
+            runs_worker=Role.WORKER in roles,
+            gateways=gateways,
+            pull_sources=build_pull_sources(
+                settings, inbox, build_event_filter(settings, retirement), metering.metrics, clock
+            )
+            if is_receiver
             else (),
         )
 
@@ -181,72 +192,77 @@ async def assembled(
 async def _warn_of_local_locks(settings: Settings) -> None:
     """Log mounts of stores on which the processes of other hosts do not see our locks."""
     # A mount whose server is gone may never answer, and must not keep the process from its end either.
-    threads = Threads(1, _MOUNTS_ANSWER_WITHIN, only_looks=True)
+    threads = Threads(1, _MOUNTS_TIMEOUT, only_looks=True)
     found = await threads.run("look for mounts of stores", lambda _: list(local_locks(settings)))
     for name, point, option in () if isinstance(found, Late) else found:
         _log.warning("locks of one host", store=name, found=f"{point}: {option}: {LOCAL_LOCKS}", remedy=SHARE_LOCKS)
 
 
-async def _retired(inbox: inboxes.Inbox) -> frozenset[str]:
+async def _retired_catalogs(inbox: inboxes.InboxAdapter) -> frozenset[str]:
     """What operators said before the start; an answer that was lost on the way is no reason to end.
 
     Raises:
         SfnError: the inbox is in trouble, and stays so.
     """
-    for _ in range(_ASKED - 1):
+    for _ in range(_MAX_START_ATTEMPTS - 1):
         with suppress(Transient):
             return await inbox.retired()
-        await anyio.sleep(_ASK_AGAIN)
+        await anyio.sleep(_START_RETRY_SECONDS)
     return await inbox.retired()
 
 
-async def _tended(settings: Settings, inbox: inboxes.Inbox, retirement: Retirement) -> None:
+async def _maintain(settings: Settings, inbox: inboxes.InboxAdapter, retirement: Retirement) -> None:
     if not inboxes.is_shared(settings):
-        await inbox.tend(settings.inbox.event_retention)
+        await inbox.run_maintenance(settings.inbox.event_retention)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(inbox.tend, settings.inbox.event_retention)
-        tasks.start_soon(_followed, inbox, retirement)
+        tasks.start_soon(inbox.run_maintenance, settings.inbox.event_retention)
+        tasks.start_soon(_follow_retirement, inbox, retirement)
 
 
-async def _followed(inbox: inboxes.Inbox, retirement: Retirement) -> None:
+async def _follow_retirement(inbox: inboxes.InboxAdapter, retirement: Retirement) -> None:
     """Learn what operators tell other processes, for ever."""
     while True:
-        await anyio.sleep(_FOLLOWED_EVERY)
+        await anyio.sleep(_RETIREMENT_POLL_SECONDS)
         with suppress(Trouble):
             retirement.names = await inbox.retired()
 
 
-def _worker(
-    settings: Settings, inbox: inboxes.Inbox, reached: Reached, stores: Stores, clock: Clock, metrics: Metrics
+def _build_worker(
+    settings: Settings,
+    inbox: inboxes.InboxAdapter,
+    catalog_registry: LazyCatalogRegistry,
+    stores: StoreRouter,
+    clock: Clock,
+    metrics: Metrics,
 ) -> Worker:
     return Worker(
         Inbox(inbox, inbox, inbox, inbox),
-        reached,
+        catalog_registry,
         stores,
         clock=clock,
         chance=SystemChance(),
         journal=Journals(Logbook(), Meter(metrics.work, clock)),
-        terms=worker_terms(settings),
+        terms=worker_options(settings),
     )
 
 
-def _application(
+def _build_application(
     settings: Settings,
-    admitted: Admission,
-    inbox: inboxes.Inbox,
+    access_control: AccessControl,
+    inbox: inboxes.InboxAdapter,
     readiness: Readiness,
     process: Process,
     on_broken: Callable[[Broken], None],
-    metering: Metering,
+    metering: MetricsWiring,
 ) -> Application:
-    catalogs, ours = settings.catalogs, concern(settings, process.retirement)
-    memory = BodyMemory(_room(settings), metering.metrics.bodies.of("listener"))
+    catalogs, event_filter = settings.catalogs, build_event_filter(settings, process.retirement)
+    memory = BodyMemory(_body_memory(settings), metering.metrics.bodies.of("listener"))
     events = Ingest(
         inbox,
-        admitted.senders,
+        access_control.senders,
         readiness,
         limits=Limits(settings.listener.body_limit),
-        concern=ours,
+        concern=event_filter,
         on_broken=on_broken,
         counted=metering.metrics.events,
         memory=memory,
@@ -254,12 +270,12 @@ def _application(
     operations = Operations(
         inbox=Operator(inbox, inbox, inbox, inbox, inbox, inbox),
         process=process,
-        catalogs={name: Followed(one.type, not one.is_told, interest(one)) for name, one in catalogs.items()},
-        understand=partial(understood, settings, ours),
+        catalogs={name: Followed(one.type, not one.is_told, table_filter(one)) for name, one in catalogs.items()},
+        understand=partial(decode_undecodable, settings, event_filter),
         clock=SystemClock(),
     )
     roles = process.roles or ALL
-    operated = admitted.operators if Role.ADMIN in roles else None
+    operated = access_control.operators if Role.ADMIN in roles else None
     return application(
         events if Role.RECEIVER in roles else None,
         readiness,
@@ -268,21 +284,21 @@ def _application(
         memory=memory,
         routers=[
             *([] if operated is None else [routes(operations, operated.admit)]),
-            metering.routes(inbox.figures, process, admitted.scrapers),
+            metering.routes(inbox.figures, process, access_control.scrapers),
         ],
     )
 
 
-def _room(settings: Settings) -> int:
+def _body_memory(settings: Settings) -> int:
     """Bytes of bodies that are held at once: no less than one of the largest takes."""
     gateways = [one.body_limit for one in settings.gateway.values()]
     # A gateway holds one part of a body more than its limit says.
     return max(settings.listener.body_memory, settings.listener.body_limit, 2 * max(gateways, default=0))
 
 
-def _room_of_gateways(settings: Settings) -> int:
+def _gateway_body_memory(settings: Settings) -> int:
     """Bytes of the bodies of all gateways: those that are held until they are answered leave the others theirs."""
-    return _room(settings) + AT_ONCE * sum(one.connections for one in settings.gateway.values())
+    return _body_memory(settings) + AT_ONCE * sum(one.connections for one in settings.gateway.values())
 
 
 def _first_sweeps(settings: Settings) -> tuple[Hint, ...]:

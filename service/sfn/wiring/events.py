@@ -11,13 +11,13 @@ from sfn.receiver.concern import Concern
 from sfn.receiver.letter import revived
 from sfn.receiver.senders import ANONYMOUS
 from sfn.settings import Settings
-from sfn.wiring.terms import interest
+from sfn.wiring.terms import table_filter
 from sfn.words import Hint, TableName, Undecodable
 
 
-def concern(settings: Settings, retirement: Retirement) -> Concern:
+def build_event_filter(settings: Settings, retirement: Retirement) -> Concern:
     """Which events matter, for as long as a catalog does not retire."""
-    interests = {name: interest(one) for name, one in settings.catalogs.items()}
+    interests = {name: table_filter(one) for name, one in settings.catalogs.items()}
 
     def covers(table: TableName) -> bool:
         return table.catalog not in retirement.names and interests[table.catalog].covers(table)
@@ -25,18 +25,18 @@ def concern(settings: Settings, retirement: Retirement) -> Concern:
     return Concern(covers, frozenset(settings.told))
 
 
-def understood(settings: Settings, ours: Concern, event: Undecodable) -> Sequence[Hint]:
+def decode_undecodable(settings: Settings, event_filter: Concern, event: Undecodable) -> Sequence[Hint]:
     """The hints of a request that nobody understood when it came, as far as they matter.
 
     Raises:
         Rejected: nobody understands it now, its sender is not configured any more, or what would be believed of it is
             not what was signed.
     """
-    decoded = ours.decoded(revived(event, _sender(settings, event.sender), ours.told))
-    return ours.of(decoded.hints)
+    decoded = event_filter.decoded(revived(event, _sender_named(settings, event.sender), event_filter.told))
+    return event_filter.of(decoded.hints)
 
 
-def _sender(settings: Settings, name: str) -> Sender:
+def _sender_named(settings: Settings, name: str) -> Sender:
     origins = settings.origins
     if name in origins:
         return Sender(name, settings.catalogs_of(name), origins[name].dialect)

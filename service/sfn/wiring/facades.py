@@ -19,22 +19,22 @@ from sfn.facade.walk import walked
 from sfn.pointer.location import scheme_of
 from sfn.reader.files import Files
 from sfn.settings import FacadeSettings, Settings
-from sfn.store import Stores
+from sfn.store import StoreRouter
 from sfn.telemetry.metrics import Readers
 
-ALONE: Final = "sfn"
+STANDALONE_CATALOG: Final = "sfn"
 """What the catalog of a facade over folders is called."""
 
-LISTED: Final = 30.0
+LISTING_LIFETIME: Final = 30.0
 """Seconds for which what a walk found is kept: it may take long."""
-MISSED: Final = 5.0
+MISSING_LIFETIME: Final = 5.0
 """Seconds after which a table that was not found is looked for by another one."""
 
 
-def faced(
+def build_facade(
     settings: Settings | None,
     inbox: Inbox,
-    stores: Stores,
+    stores: StoreRouter,
     admits: Callable[[bytes | None], bool] | None,
     readers: Readers,
     on_broken: Callable[[Broken], None],
@@ -47,23 +47,23 @@ def faced(
         on_broken: told when a request finds that the inbox can't be trusted any more.
     """
     if settings is None or not settings.facade.is_on:
-        return _unchanged
-    ours = settings.facade
-    roots = ours.roots or tuple(one.prefix for one in settings.stores.values())
-    trees = {root: _tree(root, stores) for root in roots}
-    shelves = {name: Rows(inbox, name, trees) for name in settings.catalogs}
-    terms = Terms(shelves, trees if ours.directories else {}, admits, readers.answered, on_broken)
-    return partial(before, Facade(terms, Loading(SystemClock(), ours.metadata_limit)))
+        return _without_facade
+    facade_settings = settings.facade
+    roots = facade_settings.roots or tuple(one.prefix for one in settings.stores.values())
+    trees = {root: _files_of(root, stores) for root in roots}
+    tables_by_catalog = {name: Rows(inbox, name, trees) for name in settings.catalogs}
+    terms = Terms(tables_by_catalog, trees if facade_settings.directories else {}, admits, readers.answered, on_broken)
+    return partial(before, Facade(terms, Loading(SystemClock(), facade_settings.metadata_limit)))
 
 
 @dataclass(frozen=True, slots=True)
-class Folders:
+class FacadeFolders:
     """What a facade without a service shows.
 
     Attributes:
         roots: canonical locations of folders.
         options: what fsspec's driver is given.
-        shelf: the tables of its catalog; None: those that a walk through the folders finds.
+        tables: the tables of its catalog; None: those that a walk through the folders finds.
         directories: tables may be called by their directories.
         admits: as of `Terms`.
         metadata_limit: as of the settings.
@@ -71,14 +71,14 @@ class Folders:
 
     roots: Sequence[str] = ()
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    shelf: Shelf | None = None
+    tables: Shelf | None = None
     directories: bool = True
     admits: Callable[[bytes | None], bool] | None = None
     metadata_limit: int = FacadeSettings.model_fields["metadata_limit"].default
 
 
 @dataclass(frozen=True, slots=True)
-class Faced:
+class FolderFacade:
     """A facade that needs neither a catalog nor an inbox.
 
     Attributes:
@@ -90,27 +90,27 @@ class Faced:
     ready: Callable[[], Awaitable[Exception | None]]
 
 
-def over(folders: Folders, counted: Callable[[int], None]) -> Faced:
+def facade_over_folders(folders: FacadeFolders, counted: Callable[[int], None]) -> FolderFacade:
     """A facade over folders.
 
     Args:
         counted: told of each answer's status.
     """
     trees = {root: tree(root, folders.options) for root in folders.roots}
-    index = Index(walked(trees), LISTED, MISSED)
-    shelf, ready = (index, index.ready) if folders.shelf is None else (folders.shelf, _at_once)
-    terms = Terms({ALONE: shelf}, trees if folders.directories else {}, folders.admits, counted)
-    return Faced(Facade(terms, Loading(SystemClock(), folders.metadata_limit)), ready)
+    index = Index(walked(trees), LISTING_LIFETIME, MISSING_LIFETIME)
+    tables, ready = (index, index.ready) if folders.tables is None else (folders.tables, _always_ready)
+    terms = Terms({STANDALONE_CATALOG: tables}, trees if folders.directories else {}, folders.admits, counted)
+    return FolderFacade(Facade(terms, Loading(SystemClock(), folders.metadata_limit)), ready)
 
 
-async def _at_once() -> None:
+async def _always_ready() -> None:
     return None
 
 
-def _tree(root: str, stores: Stores) -> Files:
+def _files_of(root: str, stores: StoreRouter) -> Files:
     """Files of this machine are opened as a facade opens them, not as the service's own: links lead nowhere else."""
     return tree(root, {}) if scheme_of(root) == "file" else Stored(root, stores)
 
 
-def _unchanged(application: Application) -> Application:
+def _without_facade(application: Application) -> Application:
     return application

@@ -30,15 +30,15 @@ from sfn.words import Subject
 _ID_BYTES: Final = 16
 
 
-Chore: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+BackgroundTask: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 
 
-def _unchanged(application: Application) -> Application:
+def _without_gateways(application: Application) -> Application:
     return application
 
 
 @dataclass(frozen=True, slots=True)
-class Own:
+class GatewayListener:
     """A gateway that has a listener of its own.
 
     Attributes:
@@ -55,66 +55,70 @@ class Own:
 
 
 @dataclass(frozen=True, slots=True)
-class Gates:
+class GatewaySet:
     """All gateways of a process.
 
     Attributes:
-        before: puts those that are below the listener's path before its other routes.
+        with_gateways: puts those that are below the listener's path before its other routes.
         proxies: somebody closes them.
-        own: those with a listener of their own.
-        chores: what somebody has to run for ever.
-        at_last: what somebody has to run once no request is under way any more.
+        listeners: those with a listener of their own.
+        background_tasks: what somebody has to run for ever.
+        shutdown_tasks: what somebody has to run once no request is under way any more.
     """
 
-    before: Callable[[Application], Application] = _unchanged
+    with_gateways: Callable[[Application], Application] = _without_gateways
     proxies: tuple[Proxy, ...] = ()
-    own: tuple[Own, ...] = ()
-    chores: tuple[Chore, ...] = ()
-    at_last: tuple[Chore, ...] = ()
+    listeners: tuple[GatewayListener, ...] = ()
+    background_tasks: tuple[BackgroundTask, ...] = ()
+    shutdown_tasks: tuple[BackgroundTask, ...] = ()
 
 
-def gates(
+def build_gateways(
     settings: Settings | None,
-    intake: Intake,
-    matters: Callable[[Subject], bool],
+    inbox: Intake,
+    is_relevant: Callable[[Subject], bool],
     on_broken: Callable[[Broken], None],
     metrics: Gateways,
     memory: BodyMemory,
-) -> Gates:
+) -> GatewaySet:
     """The gateways as the settings say.
 
     Args:
         settings: None where this process is none.
-        matters: whether what is told of a table matters.
+        is_relevant: whether what is told of a table matters.
         memory: for the bodies of all gateways' clients.
 
     Raises:
         Broken: a file of authorities can't be used now.
     """
     if settings is None or not settings.gateway:
-        return Gates()
-    debts, chores = Debts(intake), list[Chore]()
+        return GatewaySet()
+    debts, background_tasks = Debts(inbox), list[BackgroundTask]()
     proxies: dict[str, Proxy] = {}
     for name, one in settings.gateway.items():
-        watched = None if one.ca_file is None else _authorities(name, one.ca_file)
+        watched = None if one.ca_file is None else _watch_authorities(name, one.ca_file)
         if watched is not None:
-            chores.append(watched.watch)
-        upstream = Upstream(name, _upstream_terms(one), partial(_trust, watched))
+            background_tasks.append(watched.watch)
+        upstream = Upstream(name, _upstream_terms(one), partial(_current_authorities, watched))
         terms, failing = (
-            Terms(one.upstream.rstrip("/"), _public(one), one.body_limit),
+            Terms(one.upstream.rstrip("/"), _public_address(one), one.body_limit),
             OnInboxFailure(one.on_inbox_failure),
         )
         noting = Noting(f"gateway.{name}", failing, partial(secrets.token_hex, _ID_BYTES))
-        commits = Commits(noting, intake, debts, on_broken, metrics.of(name))
-        reach = _reach(settings, name, matters)
-        proxies[name] = Proxy(upstream, commits, reach, terms, metrics.of(name), memory)
-    own = [
-        Own(name, one.host, one.port, alone(proxies[name]))
+        commits = Commits(noting, inbox, debts, on_broken, metrics.of(name))
+        catalog_routing = _catalog_routing(settings, name, is_relevant)
+        proxies[name] = Proxy(upstream, commits, catalog_routing, terms, metrics.of(name), memory)
+    listeners = [
+        GatewayListener(name, one.host, one.port, alone(proxies[name]))
         for name, one in settings.gateway.items()
         if one.host is not None
     ]
-    return Gates(
-        partial(before, proxies), tuple(proxies.values()), tuple(own), (debts.pay, *chores), (debts.pay_at_last,)
+    return GatewaySet(
+        partial(before, proxies),
+        tuple(proxies.values()),
+        tuple(listeners),
+        (debts.pay, *background_tasks),
+        (debts.pay_at_last,),
     )
 
 
@@ -127,37 +131,39 @@ def _upstream_terms(gateway: GatewaySettings) -> UpstreamTerms:
     )
 
 
-def _reach(settings: Settings, name: str, matters: Callable[[Subject], bool]) -> Reach:
+def _catalog_routing(settings: Settings, name: str, is_relevant: Callable[[Subject], bool]) -> Reach:
     behind = settings.behind(name)
     return Reach(
         catalog=behind.get(""),
         catalogs={unquote(prefix): catalog for prefix, catalog in behind.items() if prefix},
-        matters=matters,
-        asks_for_credentials=all(_shows_itself(settings.catalogs[catalog]) for catalog in behind.values()),
+        matters=is_relevant,
+        asks_for_credentials=all(_needs_credentials(settings.catalogs[catalog]) for catalog in behind.values()),
     )
 
 
-def _shows_itself(catalog: CatalogSettings) -> bool:
+def _needs_credentials(catalog: CatalogSettings) -> bool:
     """Whether we need credentials to ask a catalog; then nobody changes anything there without."""
-    shown = (catalog.token, catalog.token_file, catalog.credential, catalog.credential_file, catalog.auth)
+    credentials = (catalog.token, catalog.token_file, catalog.credential, catalog.credential_file, catalog.auth)
     named = {header.lower() for header in catalog.headers}
     return (
-        "authorization" in named or "@" in urlsplit(catalog.uri or "").netloc or any(one is not None for one in shown)
+        "authorization" in named
+        or "@" in urlsplit(catalog.uri or "").netloc
+        or any(one is not None for one in credentials)
     )
 
 
-def _public(gateway: GatewaySettings) -> Front | None:
+def _public_address(gateway: GatewaySettings) -> Front | None:
     if gateway.public_url is None:
         return None
     parts = urlsplit(gateway.public_url)
     return Front(parts.scheme, parts.netloc, parts.path.rstrip("/"))
 
 
-def _authorities(name: str, file: Path) -> Watched[ssl.SSLContext]:
-    return Watched(f"authorities of gateway {name}", (file,), partial(_read, file))
+def _watch_authorities(name: str, file: Path) -> Watched[ssl.SSLContext]:
+    return Watched(f"authorities of gateway {name}", (file,), partial(_read_authorities, file))
 
 
-def _read(file: Path) -> ssl.SSLContext:
+def _read_authorities(file: Path) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=file)
     except (ssl.SSLError, OSError) as error:
@@ -165,5 +171,5 @@ def _read(file: Path) -> ssl.SSLContext:
         raise Broken(str(file), expected="a file of PEM certificates", found=found) from error
 
 
-def _trust(watched: Watched[ssl.SSLContext] | None) -> ssl.SSLContext | bool:
+def _current_authorities(watched: Watched[ssl.SSLContext] | None) -> ssl.SSLContext | bool:
     return True if watched is None else watched.in_force

@@ -16,13 +16,13 @@ from sfn.inbox.postgres import PostgresInbox, Proof, Server, proved
 from sfn.inbox.sqlite import Doubt, SqliteInbox, held_by, placed
 from sfn.inbox.terms import Terms
 from sfn.settings import Settings
-from sfn.wiring.terms import inbox_terms
+from sfn.wiring.terms import inbox_config
 
 
-class Inbox(Intake, Worklist, Roster, Brake, Desk, DeadLetters, Custody, Protocol):
+class InboxAdapter(Intake, Worklist, Roster, Brake, Desk, DeadLetters, Custody, Protocol):
     """All faces of an inbox, and who looks after it."""
 
-    async def tend(self, retention: timedelta) -> NoReturn:
+    async def run_maintenance(self, retention: timedelta) -> NoReturn:
         """Keep it small, for ever: a sibling of what uses it.
 
         Args:
@@ -34,7 +34,9 @@ class Inbox(Intake, Worklist, Roster, Brake, Desk, DeadLetters, Custody, Protoco
         ...
 
 
-def opened(settings: Settings, clock: Clock, observe: Callable[[Commit], None]) -> AbstractAsyncContextManager[Inbox]:
+def open_inbox(
+    settings: Settings, clock: Clock, observe: Callable[[Commit], None]
+) -> AbstractAsyncContextManager[InboxAdapter]:
     """The configured inbox; closed in the end.
 
     Args:
@@ -44,7 +46,7 @@ def opened(settings: Settings, clock: Clock, observe: Callable[[Commit], None]) 
         Broken: it can't be used, or not by this process.
         Transient: scope inbox: there is no room, or no answer.
     """
-    terms, limit = inbox_terms(settings), settings.listener.queue_limit
+    terms, limit = inbox_config(settings), settings.listener.queue_limit
     if settings.inbox.path is not None:
         return SqliteInbox.opened(settings.inbox.path, terms, clock, queue_limit=limit, observe=observe)
     return PostgresInbox.opened(_server(settings), terms, clock, queue_limit=limit, observe=observe)
@@ -55,7 +57,7 @@ def is_shared(settings: Settings) -> bool:
     return settings.inbox.path is None
 
 
-def holder(file: Path) -> str | None:
+def process_holding(file: Path) -> str | None:
     """Which process has an inbox in a file just now, None for none.
 
     Raises:
@@ -64,7 +66,7 @@ def holder(file: Path) -> str | None:
     return held_by(file)
 
 
-def doubt(file: Path) -> Doubt | None:
+def placement_problem(file: Path) -> Doubt | None:
     """What speaks against the place of an inbox in a file; None for nothing.
 
     Raises:
@@ -73,7 +75,7 @@ def doubt(file: Path) -> Doubt | None:
     return placed(file)
 
 
-async def tried(file: Path) -> None:
+async def try_inbox(file: Path) -> None:
     """Make an inbox in a file that is not there, open it and close it again.
 
     Raises:
@@ -83,7 +85,7 @@ async def tried(file: Path) -> None:
         pass
 
 
-async def proof(settings: Settings) -> Proof:
+async def check_database(settings: Settings) -> Proof:
     """What is found of the configured database; no row of it is touched.
 
     Raises:

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 
 from sfn.clock import SystemClock
 from sfn.settings import Settings
-from sfn.store.router import Router
+from sfn.store.router import PrefixRouter
 from sfn.wiring import places, sources, terms
-from sfn.wiring.reached import Vending, vending
-from sfn.wiring.sources import Identified
+from sfn.wiring.reached import VendedStoresFactory, vended_stores_factory
+from sfn.wiring.sources import IdentifiedCatalog
 from sfn.work.sources import Source
 
 
 @dataclass(frozen=True, slots=True)
-class Looking:
+class ReadOnlyConnections:
     """What can be looked at.
 
     Attributes:
@@ -26,31 +26,31 @@ class Looking:
     """
 
     settings: Settings
-    stores: Router
-    catalogs: Mapping[str, Identified]
-    _vended: Vending
+    stores: PrefixRouter
+    catalogs: Mapping[str, IdentifiedCatalog]
+    _vending: VendedStoresFactory
 
-    async def source(self, name: str) -> Source:
+    async def connect(self, name: str) -> Source:
         """A catalog and how its tables are published.
 
         Raises:
             Trouble: scope catalog; it can't be asked whose its tables are.
         """
         catalog = self.catalogs[name]
-        policy = terms.policy(self.settings, name, await catalog.identity())
-        return Source(catalog, policy, self._vended(name, catalog))
+        policy = terms.publish_policy(self.settings, name, await catalog.identity())
+        return Source(catalog, policy, self._vending(name, catalog))
 
 
 @asynccontextmanager
-async def looking(settings: Settings) -> AsyncIterator[Looking]:
+async def open_read_only(settings: Settings) -> AsyncIterator[ReadOnlyConnections]:
     """All of it, closed in the end; none has been asked anything yet.
 
     Raises:
         SfnError: the packages of a store or catalog are not installed.
     """
-    async with places.shelf(settings) as shelf, AsyncExitStack() as stack:
-        stores, clock = Router(shelf.stores), SystemClock()
-        catalogs = sources.adapters(settings, clock, stores.part)
+    async with places.open_stores(settings) as registry, AsyncExitStack() as stack:
+        stores, clock = PrefixRouter(registry.stores), SystemClock()
+        catalogs = sources.build_catalogs(settings, clock, stores.read_range)
         for one in catalogs.values():
             stack.push_async_callback(one.close)
-        yield Looking(settings, stores, catalogs, vending(settings, stores, shelf, clock))
+        yield ReadOnlyConnections(settings, stores, catalogs, vended_stores_factory(settings, stores, registry, clock))

@@ -8,29 +8,29 @@ from pathlib import Path
 from typing import Protocol
 
 from sfn.settings import StoreSettings
-from sfn.store.objects import Objects
-from sfn.store.pool import Pool
+from sfn.store.objects import ObjectClient
+from sfn.store.pool import HttpPool
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class StoreClient:
     """Requests to a service as one principal.
 
     Attributes:
-        objects: the requests.
+        client: the requests.
         endpoint: of the service, None for its own.
-        made_up: a tag in its form that no object has.
+        impossible_etag: a tag in its form that no object has.
     """
 
-    objects: Objects
+    client: ObjectClient
     endpoint: str | None
-    made_up: str
+    impossible_etag: str
 
 
-class Maker(Protocol):
+class StoreClientFactory(Protocol):
     """One kind of service; what its stores share is kept here."""
 
-    def made(self, settings: StoreSettings, vended: Mapping[str, str]) -> Made:
+    def build(self, settings: StoreSettings, vended: Mapping[str, str]) -> StoreClient:
         """Requests by settings, or where something is vended as whom that says.
 
         Args:
@@ -43,15 +43,15 @@ class Maker(Protocol):
         ...
 
 
-class Pools:
+class HttpPools:
     """Connections, by whose certificates are trusted."""
 
     def __init__(self) -> None:
-        self._pools: dict[Path | None, Pool] = {}
+        self._pools: dict[Path | None, HttpPool] = {}
 
-    def of(self, settings: StoreSettings) -> Pool:
+    def pool_for(self, settings: StoreSettings) -> HttpPool:
         """The pool that a section's stores share with others."""
-        return self._pools.setdefault(settings.ca_file, Pool(settings.ca_file))
+        return self._pools.setdefault(settings.ca_file, HttpPool(settings.ca_file))
 
     async def close(self) -> None:
         """Close all connections."""

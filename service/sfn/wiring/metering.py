@@ -17,7 +17,7 @@ from sfn.telemetry.metrics import Metrics
 from sfn.telemetry.scrape import Scrape, Watched
 
 
-class Metering:
+class MetricsWiring:
     """What is counted, and who reads it.
 
     Args:
@@ -38,14 +38,14 @@ class Metering:
 
     def routes(
         self,
-        figures: Callable[[], Awaitable[Figures]],
+        queue_stats: Callable[[], Awaitable[Figures]],
         process: Process,
         admit: Callable[[bytes | None], bool] | None,
     ) -> APIRouter:
         """The route of the metrics.
 
         Args:
-            figures: the inbox in numbers.
+            queue_stats: the inbox in numbers.
             process: the rest.
             admit: whether an `Authorization` header opens the route; None for everybody.
         """
@@ -55,13 +55,13 @@ class Metering:
             # SQLite puts its log beside the file that a link leads to.
             database = settings.inbox.path.resolve()
             files = {"db": database, "wal": database.with_name(f"{database.name}-wal")}
-        watched = Watched(figures, files, lambda: not process.reasons(), process.identities, process.breakers)
-        return routes(Scrape(self.metrics.registry, watched, bounds(settings), self._clock), admit)
+        observed = Watched(queue_stats, files, lambda: not process.reasons(), process.identities, process.breakers)
+        return routes(Scrape(self.metrics.registry, observed, metric_bounds(settings), self._clock), admit)
 
 
-def bounds(settings: Settings) -> Bounds:
+def metric_bounds(settings: Settings) -> Bounds:
     """What the metrics are told of the configuration."""
     stores = {one.prefix: name for name, one in settings.stores.items()}
-    every, asked = settings.sweep.every, [name for name, one in settings.catalogs.items() if not one.is_told]
-    swept = {} if every is None else dict.fromkeys(asked, every.total_seconds())
+    every, queried = settings.sweep.every, [name for name, one in settings.catalogs.items() if not one.is_told]
+    swept = {} if every is None else dict.fromkeys(queried, every.total_seconds())
     return Bounds(tuple(settings.catalogs), stores, swept)

@@ -6,34 +6,34 @@ from collections.abc import Mapping
 
 from sfn.google import Identity
 from sfn.settings import StoreSettings
-from sfn.store.gcs import MADE_UP, GcsObjects, GcsTerms
-from sfn.wiring.making import Made, Pools
+from sfn.store.gcs import IMPOSSIBLE_GENERATION, GcsClient, GcsOptions
+from sfn.wiring.making import HttpPools, StoreClient
 
 
-class OnGcs:
+class GcsClientFactory:
     """Implements `Maker`."""
 
-    def __init__(self, pools: Pools) -> None:
+    def __init__(self, pools: HttpPools) -> None:
         self._pools = pools
 
-    def made(self, settings: StoreSettings, vended: Mapping[str, str]) -> Made:
-        terms = granted(settings, vended) if vended else configured(settings)
-        return Made(GcsObjects(terms, self._pools.of(settings)), terms.endpoint, MADE_UP)
+    def build(self, settings: StoreSettings, vended: Mapping[str, str]) -> StoreClient:
+        terms = gcs_options_from_credential(settings, vended) if vended else gcs_options_from_settings(settings)
+        return StoreClient(GcsClient(terms, self._pools.pool_for(settings)), terms.endpoint, IMPOSSIBLE_GENERATION)
 
 
-def configured(settings: StoreSettings) -> GcsTerms:
+def gcs_options_from_settings(settings: StoreSettings) -> GcsOptions:
     """As the settings say."""
     identity = None if settings.anonymous else Identity(file=settings.credentials_file)
-    return GcsTerms(identity=identity, endpoint=settings.endpoint, billing_project=settings.billing_project)
+    return GcsOptions(identity=identity, endpoint=settings.endpoint, billing_project=settings.billing_project)
 
 
-def granted(settings: StoreSettings, vended: Mapping[str, str]) -> GcsTerms:
+def gcs_options_from_credential(settings: StoreSettings, vended: Mapping[str, str]) -> GcsOptions:
     """As a catalog says; where it says nothing of it, the settings tell where the service is and who pays.
 
     Raises:
         KeyError: it vends no token.
     """
-    return GcsTerms(
+    return GcsOptions(
         identity=Identity(token=vended["gcs.oauth2.token"]),
         endpoint=vended.get("gcs.service.host") or settings.endpoint,
         billing_project=vended.get("gcs.user-project") or settings.billing_project,

@@ -6,29 +6,31 @@ from collections.abc import Mapping
 
 from sfn.aws import Identity, Keys
 from sfn.settings import StoreSettings
-from sfn.store.s3 import MADE_UP, AddressBook, S3Objects, S3Terms
-from sfn.wiring.making import Made, Pools
+from sfn.store.s3 import IMPOSSIBLE_ETAG, BucketEndpoints, S3Client, S3Options
+from sfn.wiring.making import HttpPools, StoreClient
 
 
-class OnS3:
+class S3ClientFactory:
     """Implements `Maker`."""
 
-    def __init__(self, pools: Pools) -> None:
-        self._pools, self._book = pools, AddressBook()
+    def __init__(self, pools: HttpPools) -> None:
+        self._pools, self._endpoints = pools, BucketEndpoints()
 
-    def made(self, settings: StoreSettings, vended: Mapping[str, str]) -> Made:
-        terms = granted(settings, vended) if vended else configured(settings)
-        return Made(S3Objects(terms, self._pools.of(settings), self._book), terms.endpoint, MADE_UP)
+    def build(self, settings: StoreSettings, vended: Mapping[str, str]) -> StoreClient:
+        terms = s3_options_from_credential(settings, vended) if vended else s3_options_from_settings(settings)
+        return StoreClient(
+            S3Client(terms, self._pools.pool_for(settings), self._endpoints), terms.endpoint, IMPOSSIBLE_ETAG
+        )
 
 
-def configured(settings: StoreSettings) -> S3Terms:
+def s3_options_from_settings(settings: StoreSettings) -> S3Options:
     """As the settings say."""
     keys, token = None, settings.session_token
     if settings.access_key_id is not None and settings.secret_access_key is not None:
         secret = settings.secret_access_key.get_secret_value()
         keys = Keys(settings.access_key_id, secret, None if token is None else token.get_secret_value())
     identity = Identity(keys, settings.profile, settings.role_arn, settings.external_id, settings.region)
-    return S3Terms(
+    return S3Options(
         identity=None if settings.anonymous else identity,
         endpoint=settings.endpoint,
         region=settings.region,
@@ -36,7 +38,7 @@ def configured(settings: StoreSettings) -> S3Terms:
     )
 
 
-def granted(settings: StoreSettings, vended: Mapping[str, str]) -> S3Terms:
+def s3_options_from_credential(settings: StoreSettings, vended: Mapping[str, str]) -> S3Options:
     """As a catalog says; where it says nothing of it, the settings tell where the service is.
 
     Raises:
@@ -44,7 +46,7 @@ def granted(settings: StoreSettings, vended: Mapping[str, str]) -> S3Terms:
     """
     keys = Keys(vended["s3.access-key-id"], vended["s3.secret-access-key"], vended.get("s3.session-token"))
     styled = vended.get("s3.path-style-access")
-    return S3Terms(
+    return S3Options(
         identity=Identity(keys),
         endpoint=vended.get("s3.endpoint") or settings.endpoint,
         region=vended.get("client.region") or vended.get("s3.region") or settings.region,

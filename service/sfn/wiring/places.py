@@ -10,37 +10,37 @@ from pathlib import Path, PurePath
 
 from sfn.mounts import MOUNTS, mounts, mounts_of
 from sfn.settings import Settings, StoreSettings
-from sfn.store import PointerStore
+from sfn.store import ObjectStore
 from sfn.store.local import LocalStore
-from sfn.wiring.remote import Remotes
+from sfn.wiring.remote import RemoteStores
 from sfn.work.vended import Opened
 
 
 @dataclass(frozen=True, slots=True)
-class Shelf:
+class StoreRegistry:
     """The stores of one process.
 
     Attributes:
         stores: those that are configured, by canonical prefix.
-        granted: opens others, with what a catalog vends.
+        open_vended: opens others, with what a catalog vends.
     """
 
-    stores: Mapping[str, PointerStore]
-    granted: Opened
+    stores: Mapping[str, ObjectStore]
+    open_vended: Opened
 
 
 @asynccontextmanager
-async def shelf(settings: Settings) -> AsyncIterator[Shelf]:
+async def open_stores(settings: Settings) -> AsyncIterator[StoreRegistry]:
     """The stores; their connections are closed in the end.
 
     Raises:
         SfnError: a store's packages are not installed.
     """
-    remotes = Remotes(settings.stores)
+    remotes = RemoteStores(settings.stores)
     try:
         bounds = [place for catalog in settings.catalogs.values() for place in catalog.allowed_locations]
-        stores = {one.prefix: _store(name, one, remotes, bounds) for name, one in settings.stores.items()}
-        yield Shelf(stores, remotes.granted)
+        stores = {one.prefix: _build_store(name, one, remotes, bounds) for name, one in settings.stores.items()}
+        yield StoreRegistry(stores, remotes.open_vended)
     finally:
         await remotes.close()
 
@@ -61,7 +61,7 @@ def local_locks(settings: Settings, table: Path = MOUNTS) -> Iterator[tuple[str,
                     yield name, mount.point, mount.local_locks
 
 
-def _store(name: str, settings: StoreSettings, remotes: Remotes, bounds: Collection[str]) -> PointerStore:
+def _build_store(name: str, settings: StoreSettings, remotes: RemoteStores, bounds: Collection[str]) -> ObjectStore:
     if settings.scheme == "file":
         return LocalStore(settings.prefix, bounds=bounds, links_to=settings.links_to)
     return remotes.store(name)

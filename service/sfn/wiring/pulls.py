@@ -17,7 +17,7 @@ from sfn.settings.model import pulled
 from sfn.telemetry.metrics import Metrics
 
 
-class Provable(Server, Protocol):
+class CheckableServer(Server, Protocol):
     """A source's server that can be tried."""
 
     async def proven(self) -> str:
@@ -29,17 +29,19 @@ class Provable(Server, Protocol):
         ...
 
 
-def fetched(settings: Settings, intake: Intake, ours: Concern, metrics: Metrics, clock: Clock) -> tuple[Source, ...]:
+def build_pull_sources(
+    settings: Settings, inbox: Intake, event_filter: Concern, metrics: Metrics, clock: Clock
+) -> tuple[Source, ...]:
     """All configured sources; none has been asked anything yet.
 
     Args:
-        intake: where their events go.
-        ours: which of them matter.
+        inbox: where their events go.
+        event_filter: which of them matter.
 
     Raises:
         SfnError: the packages that speak to one are not installed.
     """
-    taking = Taking(intake, concern=ours, counted=metrics.events)
+    ingest_service = Taking(inbox, concern=event_filter, counted=metrics.events)
     return tuple(
         Source(
             Terms(
@@ -48,8 +50,8 @@ def fetched(settings: Settings, intake: Intake, ours: Concern, metrics: Metrics,
                 settings.listener.body_limit if one.body_limit is None else one.body_limit,
                 settings.listener.drain,
             ),
-            server(name, one),
-            taking,
+            build_pull_server(name, one),
+            ingest_service,
             clock=clock,
             counted=metrics.events,
             seen=metrics.pulls,
@@ -58,7 +60,7 @@ def fetched(settings: Settings, intake: Intake, ours: Concern, metrics: Metrics,
     )
 
 
-def server(name: str, pull: PullSettings) -> Provable:
+def build_pull_server(name: str, pull: PullSettings) -> CheckableServer:
     """Where a source is.
 
     Raises:

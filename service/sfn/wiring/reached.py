@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, TypeAlias
 import anyio
 import structlog
 
-from sfn.catalog import Vendor
+from sfn.catalog import CredentialVendor
 from sfn.clock import Clock
 from sfn.inbox import Roster
 from sfn.inbox.desk import Custody
 from sfn.inbox.whose import owner_noted
 from sfn.settings import Settings
-from sfn.store import Stores
-from sfn.wiring.places import Shelf
-from sfn.wiring.sources import Identified
-from sfn.wiring.terms import policy
+from sfn.store import StoreRouter
+from sfn.wiring.places import StoreRegistry
+from sfn.wiring.sources import IdentifiedCatalog
+from sfn.wiring.terms import publish_policy
 from sfn.work.sources import Source
 from sfn.work.vended import Vended
 
@@ -27,24 +27,26 @@ if TYPE_CHECKING:
     # It brings FastAPI, which whoever only looks does not wait for.
     from sfn.admin.operators import Retirement
 
-Vending: TypeAlias = Callable[[str, Identified], Vended | None]
+VendedStoresFactory: TypeAlias = Callable[[str, IdentifiedCatalog], Vended | None]
 """By its name and its adapter, what opens the places of a catalog's tables; None for the configured stores."""
 
 _log = structlog.stdlib.get_logger(__name__)
 
 
-def vending(settings: Settings, stores: Stores, shelf: Shelf, clock: Clock) -> Vending:
+def vended_stores_factory(
+    settings: Settings, stores: StoreRouter, registry: StoreRegistry, clock: Clock
+) -> VendedStoresFactory:
     """What opens places, as the settings say."""
 
-    def vended(name: str, catalog: Identified) -> Vended | None:
-        if settings.catalogs[name].vended_credentials and isinstance(catalog, Vendor):
-            return Vended(catalog, stores, shelf.granted, clock, settings.catalogs[name].root or "")
+    def vended(name: str, catalog: IdentifiedCatalog) -> Vended | None:
+        if settings.catalogs[name].vended_credentials and isinstance(catalog, CredentialVendor):
+            return Vended(catalog, stores, registry.open_vended, clock, settings.catalogs[name].root or "")
         return None
 
     return vended
 
 
-class Reached:
+class LazyCatalogRegistry:
     """Implements `Sources`: a catalog's policy is complete once it was reached, as the catalog says who it is.
 
     Nothing is published for a catalog before: its claims end as trouble of the catalog, which costs no attempt.
@@ -60,40 +62,40 @@ class Reached:
     def __init__(
         self,
         settings: Settings,
-        catalogs: Mapping[str, Identified],
+        catalogs: Mapping[str, IdentifiedCatalog],
         retirement: Retirement,
-        custody: Custody,
-        roster: Roster,
-        vended: Vending = lambda _name, _catalog: None,
+        catalog_admin: Custody,
+        table_index: Roster,
+        vended: VendedStoresFactory = lambda _name, _catalog: None,
     ) -> None:
         self._settings, self._catalogs, self._retirement = settings, catalogs, retirement
-        self._custody, self._roster, self._vended = custody, roster, vended
+        self._catalog_admin, self._table_index, self._vended = catalog_admin, table_index, vended
         self._sources: dict[str, Source] = {}
-        self._noting: defaultdict[str, anyio.Lock] = defaultdict(anyio.Lock)
+        self._recording: defaultdict[str, anyio.Lock] = defaultdict(anyio.Lock)
 
     async def named(self, catalog: str) -> Source | None:
         source = self._sources.get(catalog)
         found = self._catalogs.get(catalog)
         if source is None and found is not None:
-            source = await self._reached(catalog, found)
+            source = await self._connect(catalog, found)
         if source is not None and self.retired(catalog):
-            return replace(source, policy=replace(source.policy, retired=True))
+            return replace(source, policy=replace(source.policy, is_retired=True))
         return source
 
     def retired(self, catalog: str) -> bool:
         return catalog in self._retirement.names
 
-    def identities(self) -> dict[str, str]:
+    def catalog_ids(self) -> dict[str, str]:
         """The `catalog_id` of each catalog that was reached."""
         return {catalog: source.policy.catalog_id for catalog, source in self._sources.items()}
 
-    async def _reached(self, catalog: str, found: Identified) -> Source:
+    async def _connect(self, catalog: str, found: IdentifiedCatalog) -> Source:
         catalog_id = await found.identity()
-        source = Source(found, policy(self._settings, catalog, catalog_id), self._vended(catalog, found))
+        source = Source(found, publish_policy(self._settings, catalog, catalog_id), self._vended(catalog, found))
         # Many ask at once, and all rows are read to know whose the files are.
-        async with self._noting[catalog]:
+        async with self._recording[catalog]:
             if catalog not in self._sources:
-                owner = await owner_noted(catalog, catalog_id, self._custody, self._roster)
+                owner = await owner_noted(catalog, catalog_id, self._catalog_admin, self._table_index)
                 _log.info("catalog reached", catalog=catalog, catalog_id=catalog_id)
                 if owner != catalog_id:
                     remedy = f"sfn adopt {catalog} --from {owner}"

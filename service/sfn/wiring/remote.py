@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from typing import Final
 
 from sfn.errors import Permanent, Scope
-from sfn.pointer.location import below, scheme_of
+from sfn.pointer.location import is_below, scheme_of
 from sfn.settings import StoreSettings
-from sfn.store.remote import RemoteStore, Service
-from sfn.wiring.making import Maker, Pools
+from sfn.store.remote import RemoteStore, StoreService
+from sfn.wiring.making import HttpPools, StoreClientFactory
 from sfn.words import Grant
 
 _EXTRAS: Final = {"s3": "s3", "abfss": "azure", "gs": "gcs"}
 
 
-class Remotes:
+class RemoteStores:
     """Makes stores; those on one service have what is known of it in common. Closed together.
 
     Args:
@@ -23,9 +23,9 @@ class Remotes:
     """
 
     def __init__(self, configured: Mapping[str, StoreSettings]) -> None:
-        self._configured, self._pools = configured, Pools()
-        self._makers: dict[str, Maker] = {}
-        self._services: dict[tuple[str, str | None, bool], Service] = {}
+        self._configured, self._pools = configured, HttpPools()
+        self._makers: dict[str, StoreClientFactory] = {}
+        self._services: dict[tuple[str, str | None, bool], StoreService] = {}
         self._stores: list[RemoteStore] = []
 
     def store(self, name: str) -> RemoteStore:
@@ -39,18 +39,18 @@ class Remotes:
         self._stores.append(store)
         return store
 
-    def granted(self, grant: Grant, location: str) -> RemoteStore:
+    def open_vended(self, credential: Grant, location: str) -> RemoteStore:
         """The store of a location, as whom a catalog vended it for; where it answers, a section may say that covers it.
 
         Raises:
             Permanent: scope table: what was vended opens another kind of store; scope store: the packages that speak
                 to it are not installed.
         """
-        covering = [one for one in self._configured.values() if below(location, one.prefix)]
+        covering = [one for one in self._configured.values() if is_below(location, one.prefix)]
         settings = max(covering, key=lambda one: len(one.prefix), default=StoreSettings(prefix=location.rstrip("/")))
         scheme = scheme_of(location)
         try:
-            return self._store(location, scheme, settings, grant.config)
+            return self._store(location, scheme, settings, credential.config)
         except KeyError as error:
             raise Permanent(
                 location,
@@ -67,15 +67,17 @@ class Remotes:
         await self._pools.close()
 
     def _store(self, where: str, scheme: str, settings: StoreSettings, vended: Mapping[str, str]) -> RemoteStore:
-        made = self._maker(where, scheme).made(settings, vended)
+        client = self._maker(where, scheme).build(settings, vended)
         unsafe = settings.unsafe_unconditional_writes
-        service = self._services.setdefault((scheme, made.endpoint, unsafe), Service(made.made_up, unsafe=unsafe))
-        return RemoteStore(made.objects, service, of_one_table=bool(vended))
+        service = self._services.setdefault(
+            (scheme, client.endpoint, unsafe), StoreService(client.impossible_etag, unsafe=unsafe)
+        )
+        return RemoteStore(client.client, service, of_one_table=bool(vended))
 
-    def _maker(self, where: str, scheme: str) -> Maker:
+    def _maker(self, where: str, scheme: str) -> StoreClientFactory:
         if scheme not in self._makers:
             try:
-                self._makers[scheme] = _maker(scheme, self._pools)
+                self._makers[scheme] = _build_factory(scheme, self._pools)
             except ModuleNotFoundError as error:
                 raise Permanent(
                     where,
@@ -87,17 +89,17 @@ class Remotes:
         return self._makers[scheme]
 
 
-def _maker(scheme: str, pools: Pools) -> Maker:
+def _build_factory(scheme: str, pools: HttpPools) -> StoreClientFactory:
     match scheme:
         case "s3":
-            from sfn.wiring.on_s3 import OnS3
+            from sfn.wiring.on_s3 import S3ClientFactory
 
-            return OnS3(pools)
+            return S3ClientFactory(pools)
         case "gs":
-            from sfn.wiring.on_gcs import OnGcs
+            from sfn.wiring.on_gcs import GcsClientFactory
 
-            return OnGcs(pools)
+            return GcsClientFactory(pools)
         case _:
-            from sfn.wiring.on_azure import OnAzure
+            from sfn.wiring.on_azure import AzureClientFactory
 
-            return OnAzure(pools)
+            return AzureClientFactory(pools)

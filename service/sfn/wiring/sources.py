@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from sfn.catalog import Catalog, library, rest
-from sfn.catalog.contents import Part
-from sfn.catalog.library import LibraryCatalog, LibrarySettings
+from sfn.catalog.contents import ReadRange
+from sfn.catalog.library import PyIcebergCatalog, PyIcebergSettings
 from sfn.catalog.rest import RestCatalog, RestSettings
-from sfn.catalog.told import ToldCatalog
+from sfn.catalog.told import EventCatalog
 from sfn.clock import Clock
 from sfn.errors import SfnError
 from sfn.settings import CatalogSettings, Misconfigured, Settings
 
-_SCOPES: Final = {
+_DEFAULT_SCOPES: Final = {
     None: "catalog",
     "sigv4": "",
     "google": "https://www.googleapis.com/auth/cloud-platform",
@@ -21,7 +21,7 @@ _SCOPES: Final = {
 """What tokens are asked for where no setting says; with Google as Iceberg's Java library has it."""
 
 
-class Identified(Catalog, Protocol):
+class IdentifiedCatalog(Catalog, Protocol):
     """A catalog that knows whose tables these are."""
 
     async def identity(self) -> str:
@@ -37,19 +37,19 @@ class Identified(Catalog, Protocol):
         ...
 
 
-def adapters(settings: Settings, clock: Clock, part: Part) -> dict[str, Identified]:
+def build_catalogs(settings: Settings, clock: Clock, read_range: ReadRange) -> dict[str, IdentifiedCatalog]:
     """All configured catalogs, by their names; none has been asked anything yet.
 
     Args:
-        part: reads the metadata files of catalogs that can't be asked for what is in them.
+        read_range: reads the metadata files of catalogs that can't be asked for what is in them.
 
     Raises:
         Misconfigured: one can't be asked.
     """
-    return {name: _adapter(name, one, clock, part) for name, one in settings.catalogs.items()}
+    return {name: _build_catalog(name, one, clock, read_range) for name, one in settings.catalogs.items()}
 
 
-def check(settings: Settings) -> None:
+def check_adapters(settings: Settings) -> None:
     """Refuse settings that only an adapter can tell are wrong.
 
     Raises:
@@ -60,9 +60,9 @@ def check(settings: Settings) -> None:
         try:
             match one.type:
                 case "rest":
-                    rest.check(rest_settings(name, one))
+                    rest.check_installed(rest_settings(name, one))
                 case "pyiceberg":
-                    library.check(library_settings(name, one))
+                    library.check_can_open(pyiceberg_settings(name, one))
                 case "told":
                     pass
         except Misconfigured as error:
@@ -90,7 +90,7 @@ def rest_settings(name: str, catalog: CatalogSettings) -> RestSettings:
             credential=None if catalog.credential is None else catalog.credential.get_secret_value(),
             credential_file=catalog.credential_file,
             oauth2_uri=catalog.oauth2_uri,
-            scope=catalog.scope or _SCOPES[catalog.auth],
+            scope=catalog.scope or _DEFAULT_SCOPES[catalog.auth],
             auth=catalog.auth,
             signing_region=catalog.signing_region,
             signing_name=catalog.signing_name,
@@ -106,24 +106,24 @@ def rest_settings(name: str, catalog: CatalogSettings) -> RestSettings:
         raise Misconfigured([SfnError(f"catalogs.{name}", expected=expected, found=str(error))]) from None
 
 
-def library_settings(name: str, catalog: CatalogSettings) -> LibrarySettings:
+def pyiceberg_settings(name: str, catalog: CatalogSettings) -> PyIcebergSettings:
     """How a catalog is asked through PyIceberg.
 
     Raises:
         SfnError: it can't be; no secret is repeated.
     """
-    return LibrarySettings(
+    return PyIcebergSettings(
         name=name,
         properties={key: value.get_secret_value() for key, value in catalog.properties.items()},
         catalog_id=catalog.catalog_id,
     )
 
 
-def _adapter(name: str, catalog: CatalogSettings, clock: Clock, part: Part) -> Identified:
+def _build_catalog(name: str, catalog: CatalogSettings, clock: Clock, read_range: ReadRange) -> IdentifiedCatalog:
     match catalog.type:
         case "rest":
             return RestCatalog(rest_settings(name, catalog), clock)
         case "pyiceberg":
-            return LibraryCatalog(library_settings(name, catalog))
+            return PyIcebergCatalog(pyiceberg_settings(name, catalog))
         case "told":
-            return ToldCatalog(name, catalog.catalog_id or "", part, catalog.allowed_locations)
+            return EventCatalog(name, catalog.catalog_id or "", read_range, catalog.allowed_locations)

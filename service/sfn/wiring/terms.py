@@ -9,7 +9,7 @@ from typing import Final
 from sfn.inbox.terms import Terms as InboxTerms
 from sfn.pointer.naming import NAMINGS
 from sfn.pointer.site import Placement
-from sfn.publish.policy import Interest, OnDrop, Policy
+from sfn.publish.policy import OnDrop, Policy, TableFilter
 from sfn.settings import CatalogSettings, Settings
 from sfn.work.retry import RetryPolicy
 from sfn.work.worker import Terms
@@ -17,52 +17,52 @@ from sfn.work.worker import Terms
 DISTRIBUTION: Final = "iceberg-sfn"
 VERSION: Final = version(DISTRIBUTION)
 """Read from a file, and so at the start: a process without file descriptors can't."""
-_NEVER: Final = timedelta(days=36_500)
+_NO_SWEEPS: Final = timedelta(days=36_500)
 """From one sweep to the next where none is wanted: one that an event asked for is the only one."""
 
 
-def interest(catalog: CatalogSettings) -> Interest:
+def table_filter(catalog: CatalogSettings) -> TableFilter:
     """Which of a catalog's tables get files."""
-    return Interest(catalog.include, catalog.exclude)
+    return TableFilter(catalog.include, catalog.exclude)
 
 
-def policy(settings: Settings, catalog: str, catalog_id: str) -> Policy:
+def publish_policy(settings: Settings, catalog: str, catalog_id: str) -> Policy:
     """How a catalog's tables are published."""
-    ours = settings.catalogs[catalog]
-    every = None if ours.is_told else settings.sweep.every
+    catalog_settings = settings.catalogs[catalog]
+    every = None if catalog_settings.is_told else settings.sweep.every
     return Policy(
         catalog_id=catalog_id,
-        replica_lag=ours.replica_lag,
-        absence_delay=ours.absence_delay,
-        expire_after=ours.expire_after,
-        refresh_after=ours.refresh_after,
-        min_publish_interval=ours.min_publish_interval,
-        on_drop=OnDrop(ours.on_drop),
-        version_hint=ours.version_hint == "auto",
-        naming=NAMINGS[ours.naming],
-        placement=Placement(ours.placement),
-        root=ours.root or "",
-        branches=ours.branches,
-        keep=ours.keep,
-        keep_for=ours.keep_for,
-        allowed=ours.allowed_locations,
-        swept=every is not None,
-        sweep_every=_NEVER if every is None else every,
-        told=ours.is_told,
-        interest=interest(ours),
+        replica_lag=catalog_settings.replica_lag,
+        absence_delay=catalog_settings.absence_delay,
+        expire_after=catalog_settings.expire_after,
+        refresh_after=catalog_settings.refresh_after,
+        min_publish_interval=catalog_settings.min_publish_interval,
+        on_drop=OnDrop(catalog_settings.on_drop),
+        version_hint=catalog_settings.version_hint == "auto",
+        naming=NAMINGS[catalog_settings.naming],
+        placement=Placement(catalog_settings.placement),
+        root=catalog_settings.root or "",
+        branches=catalog_settings.branches,
+        keep_commits=catalog_settings.keep,
+        keep_commits_for=catalog_settings.keep_for,
+        allowed_locations=catalog_settings.allowed_locations,
+        is_swept=every is not None,
+        sweep_every=_NO_SWEEPS if every is None else every,
+        event_only=catalog_settings.is_told,
+        table_filter=table_filter(catalog_settings),
         writer=f"{DISTRIBUTION} {VERSION}",
     )
 
 
-def inbox_terms(settings: Settings) -> InboxTerms:
+def inbox_config(settings: Settings) -> InboxTerms:
     """What the inbox is told."""
     limits = {name: one.max_drops for name, one in settings.catalogs.items() if one.max_drops is not None}
     stores = tuple(one.prefix for one in settings.stores.values())
-    cap, told = settings.retry.cap, settings.told
-    return InboxTerms(lease=settings.worker.lease, cap=cap, max_drops=limits, stores=stores, told=told)
+    cap, event_only = settings.retry.cap, settings.told
+    return InboxTerms(lease=settings.worker.lease, cap=cap, max_drops=limits, stores=stores, told=event_only)
 
 
-def worker_terms(settings: Settings) -> Terms:
+def worker_options(settings: Settings) -> Terms:
     """What the worker is told."""
     retry = settings.retry
     return Terms(

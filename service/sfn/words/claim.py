@@ -220,7 +220,7 @@ class Claim:
         attempt: which attempt this is, from 1; counted durably when it started.
         since: when the row first failed in a row of failures, or when it was claimed.
         wish: what the hints said.
-        locations: every place where files of this name may lie, each as the text of a `sfn.pointer.site.Site`.
+        locations: every place where files of this name may lie, each as the text of a `sfn.pointer.site.FileLayout`.
         story: what is durably known.
         memo: what is remembered.
         swept_at: when the last complete sweep of the catalog began; None where it could not list the table's namespace.

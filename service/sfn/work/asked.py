@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sfn.store import PointerStore, Stores
+from sfn.store import ObjectStore, StoreRouter
 
 
 class Asked:
@@ -15,17 +15,17 @@ class Asked:
     def __init__(self) -> None:
         self.any = False
 
-    def of(self, stores: Stores) -> Stores:
+    def of(self, stores: StoreRouter) -> StoreRouter:
         """The same stores, seen through this."""
         return _Noted(stores, self)
 
 
 class _Noted:
-    """Implements `Stores`."""
+    """Implements `StoreRouter`."""
 
-    def __init__(self, stores: Stores, asked: Asked) -> None:
+    def __init__(self, stores: StoreRouter, asked: Asked) -> None:
         self._stores, self._asked = stores, asked
 
-    def at(self, location: str) -> PointerStore:
+    def store_for(self, location: str) -> ObjectStore:
         self._asked.any = True
-        return self._stores.at(location)
+        return self._stores.store_for(location)

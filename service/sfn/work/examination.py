@@ -10,10 +10,10 @@ from typing import TypeVar, cast
 
 from sfn.catalog import Catalog
 from sfn.errors import LocationRefused, Permanent, Scope
-from sfn.pointer.location import checked
-from sfn.publish.comparison import Compared, Difference, Kind, compare, usual
-from sfn.publish.facts import Facts, Lacking, LoadTable, Look, ReadFiles, Seen
-from sfn.store import Batched, Stores
+from sfn.pointer.location import check_location
+from sfn.publish.comparison import ComparisonResult, DifferenceKind, TableDifference, compare, usual_keys
+from sfn.publish.facts import CatalogAnswer, LoadTable, NeedsQuery, Observations, ObservedFile, ReadFiles
+from sfn.store import BatchReader, StoreRouter
 from sfn.words import Answer, Loaded, Missing, NotModified, Table, TableName
 from sfn.work.sources import Source
 
@@ -49,8 +49,8 @@ class Examined:
 
     answer: Answer
     table: Table | None = None
-    compared: Compared | None = None
-    difference: Difference | None = None
+    compared: ComparisonResult | None = None
+    difference: TableDifference | None = None
 
 
 class Examiner:
@@ -61,7 +61,7 @@ class Examiner:
         stores: the configured ones.
     """
 
-    def __init__(self, source: Source, stores: Stores) -> None:
+    def __init__(self, source: Source, stores: StoreRouter) -> None:
         self._source, self._stores = source, stores
 
     async def examine(self, name: TableName, remembered: Remembered | None = None) -> Examined:
@@ -89,29 +89,33 @@ class Examiner:
         try:
             compared = await self._compared(name, table)
         except LocationRefused as refused:
-            return Examined(answer, table, difference=Difference(name, Kind.LOCATION_REFUSED, str(refused)))
+            return Examined(
+                answer, table, difference=TableDifference(name, DifferenceKind.LOCATION_REFUSED, str(refused))
+            )
         except Permanent as refused:
             if refused.scope is not Scope.TABLE:
                 raise
-            return Examined(answer, table, difference=Difference(name, Kind.PERMANENT, str(refused)))
+            return Examined(answer, table, difference=TableDifference(name, DifferenceKind.PERMANENT, str(refused)))
         return Examined(answer, table, compared, compared.difference)
 
-    async def _compared(self, name: TableName, table: Table) -> Compared:
+    async def _compared(self, name: TableName, table: Table) -> ComparisonResult:
         policy = self._source.policy
-        checked(table.metadata_location, policy.allowed)
-        place = checked(table.location, policy.allowed)
+        check_location(table.metadata_location, policy.allowed_locations)
+        place = check_location(table.location, policy.allowed_locations)
         stores = self._source.stores(name, self._stores)
-        facts = Facts()
-        keys = usual(name, table, place, policy)
-        store = stores.at(keys[0])
+        facts = Observations()
+        keys = usual_keys(name, table, place, policy)
+        store = stores.store_for(keys[0])
         if _is_batched(type(store)):
-            for key, held in zip(keys, await cast("Batched", store).read_all(keys), strict=True):
-                facts.files[key] = Seen(held, facts.next_turn())
+            for key, held in zip(keys, await cast("BatchReader", store).read_all(keys), strict=True):
+                facts.files[key] = ObservedFile(held, facts.next_sequence())
         catalog = self._source.catalog
         return await learnt(lambda known: compare(name, table, place, known, policy), stores, catalog, facts)
 
 
-async def learnt(decide: Callable[[Facts], T], stores: Stores, catalog: Catalog, facts: Facts | None = None) -> T:
+async def learnt(
+    decide: Callable[[Observations], T], stores: StoreRouter, catalog: Catalog, facts: Observations | None = None
+) -> T:
     """What is decided from files, and from what the catalog says of other tables, once those were looked at.
 
     Args:
@@ -121,20 +125,20 @@ async def learnt(decide: Callable[[Facts], T], stores: Stores, catalog: Catalog,
         Trouble: a store or the catalog failed.
         LocationRefused: no store is configured for one of them.
     """
-    facts = facts or Facts()
+    facts = facts or Observations()
     while True:
         try:
             return decide(facts)
-        except Lacking as lacking:
-            question = lacking.question
+        except NeedsQuery as lacking:
+            question = lacking.query
         match question:
             case ReadFiles(keys):
                 for key in keys:
-                    facts.files[key] = Seen(await stores.at(key).read(key), facts.next_turn())
+                    facts.files[key] = ObservedFile(await stores.store_for(key).read(key), facts.next_sequence())
             case LoadTable(other):
                 answer = await catalog.load(other, None)
                 found = answer.table if isinstance(answer, Loaded) else Missing()
-                facts.looks[other] = Look(found, None, _ANY_TIME, _ANY_TIME, facts.next_turn())
+                facts.answers[other] = CatalogAnswer(found, None, _ANY_TIME, _ANY_TIME, facts.next_sequence())
             case _:
                 raise TypeError(question)
 
@@ -142,4 +146,4 @@ async def learnt(decide: Callable[[Facts], T], stores: Stores, catalog: Catalog,
 @cache
 def _is_batched(kind: type) -> bool:
     # Looking through a protocol takes longer than reading a file.
-    return issubclass(kind, Batched)
+    return issubclass(kind, BatchReader)

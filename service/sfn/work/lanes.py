@@ -3,7 +3,7 @@
 A breaker belongs to one catalog or one store, and so to every lane of it; or to the process, and so to all lanes.
 
     closed      every slot
-    open        no slot until `until`: 0.5 s, doubling to `LONGEST`, or as long as the other side asks for
+    open        no slot until `until`: 0.5 s, doubling to `MAX_CACHE_LIFETIME`, or as long as the other side asks for
     half open   `width` slots for tables and as many for sweeps: 1 at first, doubled by each success, until it is closed
 """
 

@@ -11,7 +11,7 @@ import structlog
 
 from sfn.clock import Clock
 from sfn.errors import Scope, Transient, Trouble
-from sfn.store.denials import Denials, Reach
+from sfn.store.denials import DenialReach, PermissionTracker
 from sfn.words import Lane, Subject
 from sfn.work.lanes import BreakerState, Lanes
 
@@ -49,7 +49,7 @@ class Outages:
     def __init__(self, lanes: Lanes, clock: Clock) -> None:
         self._lanes, self._clock = lanes, clock
         self._told: dict[tuple[Scope, str], _Told] = {}
-        self._attempts = Denials(lambda: clock.now().timestamp())
+        self._attempts = PermissionTracker(lambda: clock.now().timestamp())
 
     def trouble(self, lane: Lane, trouble: Trouble) -> datetime:
         """The lane's catalog or store failed: when to try again."""
@@ -77,8 +77,8 @@ class Outages:
             The same; or one of scope table, where other attempts succeeded since the table's last one. One table
             that alone takes too much must not hold up all the others.
         """
-        self._attempts.denied(_ATTEMPT, _place(subject))
-        if self._attempts.reach(_ATTEMPT, _place(subject), elsewhere=None) is Reach.STORE:
+        self._attempts.note_denied(_ATTEMPT, _place(subject))
+        if self._attempts.judge(_ATTEMPT, _place(subject), elsewhere=None) is DenialReach.STORE:
             return trouble
         return Transient(
             trouble.where, scope=Scope.TABLE, expected=trouble.expected, found=trouble.found, remedy=trouble.remedy
@@ -92,7 +92,7 @@ class Outages:
             stored: the store was asked.
         """
         now = self._clock.now()
-        self._attempts.permitted(_ATTEMPT, _place(subject))
+        self._attempts.note_permitted(_ATTEMPT, _place(subject))
         for breaker in self._lanes.success(lane, now, stored=stored):
             self._tell_back(breaker, now)
 
@@ -105,5 +105,5 @@ class Outages:
 
 
 def _place(subject: Subject) -> str:
-    """A key of its own in a folder of its own, as `Denials` knows them."""
+    """A key of its own in a folder of its own, as `PermissionTracker` knows them."""
     return f"{quote(str(subject), safe='')}/"

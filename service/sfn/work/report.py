@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-from sfn.catalog import Withheld
+from sfn.catalog import UnlistedNamespace
 from sfn.words import TableName
 
 NAMED: Final = 1_000
@@ -79,10 +79,10 @@ class SweepReport:
         if len(self.differed) < NAMED:
             self.differed.append((table, how))
 
-    def withholds(self, name: str, found: Withheld) -> None:
+    def withholds(self, name: str, found: UnlistedNamespace) -> None:
         """A namespace could not be listed, which is called so."""
         if self.withheld_reason is None or (found.is_failure and not self.listing_failed):
-            self.withheld_reason = found.said
+            self.withheld_reason = found.message
         self.withheld.append(name)
         if found.is_failure:
             self.listing_failed.append(name)

@@ -11,7 +11,7 @@ import structlog
 from sfn.catalog import Catalog
 from sfn.errors import SfnError
 from sfn.publish.policy import Policy
-from sfn.store import Stores
+from sfn.store import StoreRouter
 from sfn.words import Claim, Dead, Done, Reason, TableName
 from sfn.work.vended import Vended
 
@@ -38,7 +38,7 @@ class Source:
     policy: Policy
     vended: Vended | None = None
 
-    def stores(self, table: TableName, own: Stores) -> Stores:
+    def stores(self, table: TableName, own: StoreRouter) -> StoreRouter:
         """Where the files of a table are.
 
         Args:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import anyio
 
-from sfn.catalog import Withheld
+from sfn.catalog import UnlistedNamespace
 from sfn.errors import Scope, Trouble
-from sfn.publish.comparison import Difference
-from sfn.store import Stores
+from sfn.publish.comparison import TableDifference
+from sfn.store import StoreRouter
 from sfn.words import TableName
 from sfn.work.examination import Examiner
 from sfn.work.feed import Feed
@@ -36,8 +36,8 @@ class Found:
     listed: int = 0
     complete: bool = False
     tables: int = 0
-    differences: list[Difference] = field(default_factory=list)
-    withheld: list[Withheld] = field(default_factory=list)
+    differences: list[TableDifference] = field(default_factory=list)
+    withheld: list[UnlistedNamespace] = field(default_factory=list)
     failed: list[tuple[TableName, str]] = field(default_factory=list)
 
 
@@ -50,7 +50,7 @@ class Survey:
         moved: called after each table.
     """
 
-    def __init__(self, source: Source, stores: Stores, moved: Callable[[Found], None]) -> None:
+    def __init__(self, source: Source, stores: StoreRouter, moved: Callable[[Found], None]) -> None:
         self._source, self._examiner, self._moved = source, Examiner(source, stores), moved
         self._found = Found()
         self._feed = Feed[TableName]()
@@ -76,9 +76,9 @@ class Survey:
         raise trouble
 
     async def _listed(self) -> None:
-        interest = self._source.policy.interest
-        async for one in self._source.catalog.tables(interest.leaves_out):
-            if isinstance(one, Withheld):
+        interest = self._source.policy.table_filter
+        async for one in self._source.catalog.tables(interest.excludes_namespace):
+            if isinstance(one, UnlistedNamespace):
                 self._found.withheld.append(one)
             elif interest.covers(one):
                 self._found.listed += 1

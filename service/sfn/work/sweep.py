@@ -9,7 +9,7 @@ import anyio
 import structlog
 from anyio.streams.memory import MemoryObjectReceiveStream
 
-from sfn.catalog import Catalog, Withheld
+from sfn.catalog import Catalog, UnlistedNamespace
 from sfn.clock import Clock
 from sfn.errors import Broken, Scope, Trouble
 from sfn.inbox import Brake, Intake, Roster
@@ -122,12 +122,12 @@ class Sweep:
         raise gravest
 
     async def _interesting(self) -> AsyncIterator[TableName]:
-        async for found in self._ports.catalog.tables(self._policy.interest.leaves_out):
-            if isinstance(found, Withheld):
+        async for found in self._ports.catalog.tables(self._policy.table_filter.excludes_namespace):
+            if isinstance(found, UnlistedNamespace):
                 if (name := ".".join(found.namespace)) not in self._withheld:
                     self.report.withholds(name, found)
-                self._withheld[name] = found.said
-            elif self._policy.interest.covers(found):
+                self._withheld[name] = found.message
+            elif self._policy.table_filter.covers(found):
                 yield found
 
     async def _look_at_each(
@@ -145,7 +145,7 @@ class Sweep:
                     self._failure = self._failure or str(trouble)
 
     async def _look_at(self, table: TableName, row: Known | None) -> None:
-        if self._policy.retired and (row is None or row.live is None):
+        if self._policy.is_retired and (row is None or row.live is None):
             return
         # Whether a held table is as it was published only a full answer says.
         etag = row.etag if row is not None and row.live is not None and not row.is_held else None
@@ -189,7 +189,7 @@ class Sweep:
         if unseen:
             self._note_unchanged(known, gone)
         for table in unseen:
-            if not self._policy.interest.covers(table):
+            if not self._policy.table_filter.covers(table):
                 excluded.append(table)
             elif self._name_now(known[table]) is not None:
                 self.report.differs(table, Difference.RENAMED)
@@ -236,7 +236,7 @@ class Sweep:
             if row.live is not None and row.live.uuid is not None and (table in gone or table in self._replaced):
                 lost.add(row.live.uuid)
             names = {self._came[uuid] for uuid in lost & self._came.keys()} - {table}
-            if self._policy.interest.covers(table):
+            if self._policy.table_filter.covers(table):
                 self._hints += [Hint(table, sender="sweep", renamed_to=name) for name in sorted(names)]
 
     def _note_unchanged(self, known: Mapping[TableName, Known], gone: set[TableName]) -> None:

@@ -6,19 +6,19 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Final, NoReturn, TypeAlias, TypeVar
 
-from sfn.catalog import Vendor
+from sfn.catalog import CredentialVendor
 from sfn.clock import Clock
 from sfn.errors import DENIED, LocationRefused, NotVended, Permanent, Scope, Transient, Unaccepted
-from sfn.pointer.location import below, store_of
-from sfn.store import Gone, Guarantees, Moved, PointerStore, Stores
+from sfn.pointer.location import is_below, store_prefix
+from sfn.store import Deleted, Guarantees, ObjectStore, PreconditionFailed, StoreRouter
 from sfn.words import Grant, Held, Missing, TableName
 
 T = TypeVar("T")
 
-Opened: TypeAlias = Callable[[Grant, str], PointerStore]
+Opened: TypeAlias = Callable[[Grant, str], ObjectStore]
 """A store with the credentials of a grant, for a location; raises `Permanent` for what they do not say."""
 
-_Place: TypeAlias = tuple[str | TableName, str, PointerStore | None]
+_Place: TypeAlias = tuple[str | TableName, str, ObjectStore | None]
 """The prefix of a grant, or the table that it was given for; the store; and the configured one, whose settings hold."""
 KEPT: Final = 4096
 """Grants that are known by their places, some kilobytes each; the least recently used go."""
@@ -40,16 +40,18 @@ class Vended:
             wherever a table lies is not for them.
     """
 
-    def __init__(self, vendor: Vendor, own: Stores, opened: Opened, clock: Clock, root: str = "") -> None:
+    def __init__(
+        self, vendor: CredentialVendor, own: StoreRouter, opened: Opened, clock: Clock, root: str = ""
+    ) -> None:
         self._vendor, self._own, self._opened, self._clock, self._root = vendor, own, opened, clock, root
         self._known: OrderedDict[str, Grant] = OrderedDict()
-        self._stores: OrderedDict[_Place, tuple[Grant, PointerStore]] = OrderedDict()
+        self._stores: OrderedDict[_Place, tuple[Grant, ObjectStore]] = OrderedDict()
 
-    def of(self, table: TableName) -> Stores:
+    def of(self, table: TableName) -> StoreRouter:
         """As the principal that the catalog makes us for one table."""
         return _TableStores(self, table)
 
-    async def do(self, table: TableName, location: str, verb: Callable[[PointerStore], Awaitable[T]]) -> T:
+    async def do(self, table: TableName, location: str, verb: Callable[[ObjectStore], Awaitable[T]]) -> T:
         """What a verb of the store of a location gives; asked once more with new credentials where those are refused.
 
         What is denied may be permitted by newer ones: a table lies elsewhere now, or more was granted since.
@@ -60,11 +62,11 @@ class Vended:
             NotVended: the catalog has no such table, and no store is configured.
             Permanent: scope table, where it has, and vends none for that place.
         """
-        answer = self._noted(await self._vendor.grants(table))
+        answer = self._noted(await self._vendor.vended_credentials(table))
         grant = self._for(location, answer)
         if grant is None and not isinstance(answer, Missing) and self._configured(location) is None:
             # The table may lie elsewhere since they were given.
-            answer = self._noted(await self._vendor.renewed(table, answer))
+            answer = self._noted(await self._vendor.renew_credentials(table, answer))
             grant = self._for(location, answer)
         if grant is None:
             return await verb(self._configured(location) or _nobodys(table, location, answer))
@@ -74,7 +76,7 @@ class Vended:
             if isinstance(refused, Unaccepted):
                 self._known.pop(grant.prefix, None)
             given = () if isinstance(answer, Missing) else answer
-            newer = self._for(location, self._noted(await self._vendor.renewed(table, given)))
+            newer = self._for(location, self._noted(await self._vendor.renew_credentials(table, given)))
             if newer is None or newer == grant:
                 if isinstance(refused, DENIED):
                     raise
@@ -97,18 +99,18 @@ class Vended:
     def _for(self, location: str, answer: tuple[Grant, ...] | Missing) -> Grant | None:
         """The grant for a location, the one with the longest prefix (REST specification, "Storage Credentials")."""
         grants = () if isinstance(answer, Missing) else answer
-        apart = bool(self._root) and below(location, self._root)
-        fitting = [grant for grant in grants if (below(location, grant.prefix) if grant.prefix else not apart)]
+        apart = bool(self._root) and is_below(location, self._root)
+        fitting = [grant for grant in grants if (is_below(location, grant.prefix) if grant.prefix else not apart)]
         if fitting:
             return max(fitting, key=lambda grant: len(grant.prefix))
         now = self._clock.now()
         known = (self._known[place] for place in _above(location) if place in self._known)
         return next((grant for grant in known if grant.expires_at is not None and grant.expires_at > now), None)
 
-    def _store(self, table: TableName, grant: Grant, location: str) -> PointerStore:
+    def _store(self, table: TableName, grant: Grant, location: str) -> ObjectStore:
         """A store remembers what it was asked: the same one as long as the grant is the same, and where it answers."""
         whose = grant.prefix or table
-        kept = whose, store_of(location), self._configured(location)
+        kept = whose, store_prefix(location), self._configured(location)
         before, store = self._stores.pop(kept, (None, None))
         if store is None or before != grant:
             store = self._opened(grant, location)
@@ -117,25 +119,25 @@ class Vended:
             self._stores.popitem(last=False)
         return store
 
-    def _configured(self, location: str) -> PointerStore | None:
+    def _configured(self, location: str) -> ObjectStore | None:
         try:
-            return self._own.at(location)
+            return self._own.store_for(location)
         except LocationRefused:
             return None
 
 
 class _TableStores:
-    """Implements `Stores` for one table."""
+    """Implements `StoreRouter` for one table."""
 
     def __init__(self, vended: Vended, table: TableName) -> None:
         self._vended, self._table = vended, table
 
-    def at(self, location: str) -> PointerStore:
+    def store_for(self, location: str) -> ObjectStore:
         return _TableStore(self._vended, self._table)
 
 
 class _TableStore:
-    """Implements `PointerStore` with what the catalog gives when a verb is called."""
+    """Implements `ObjectStore` with what the catalog gives when a verb is called."""
 
     def __init__(self, vended: Vended, table: TableName) -> None:
         self._vended, self._table = vended, table
@@ -143,20 +145,20 @@ class _TableStore:
     async def read(self, key: str) -> Held | None:
         return await self._vended.do(self._table, key, lambda store: store.read(key))
 
-    async def part(self, key: str, start: int, most: int) -> bytes | None:
-        return await self._vended.do(self._table, key, lambda store: store.part(key, start, most))
+    async def read_range(self, key: str, start: int, most: int) -> bytes | None:
+        return await self._vended.do(self._table, key, lambda store: store.read_range(key, start, most))
 
-    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | Moved:
+    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed:
         return await self._vended.do(self._table, key, lambda store: store.write(key, body, replacing))
 
-    async def delete(self, key: str, expected: Held) -> Gone | Moved:
+    async def delete(self, key: str, expected: Held) -> Deleted | PreconditionFailed:
         return await self._vended.do(self._table, key, lambda store: store.delete(key, expected))
 
     async def list(self, prefix: str, limit: int) -> list[str]:
         return await self._vended.do(self._table, prefix, lambda store: store.list(prefix, limit))
 
-    async def prove(self, key: str) -> Guarantees:
-        return await self._vended.do(self._table, key, lambda store: store.prove(key))
+    async def probe(self, key: str) -> Guarantees:
+        return await self._vended.do(self._table, key, lambda store: store.probe(key))
 
 
 def _above(location: str) -> Iterator[str]:

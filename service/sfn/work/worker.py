@@ -26,10 +26,10 @@ from sfn.errors import (
 )
 from sfn.inbox import Brake, Intake, Roster, Worklist
 from sfn.inbox.troubles import Troubles
-from sfn.publish.learning import Fenced, Ports
+from sfn.publish.learning import LeaseLost, Ports
 from sfn.publish.policy import OnDrop
 from sfn.publish.protocol import publish
-from sfn.store import Stores
+from sfn.store import StoreRouter
 from sfn.words import (
     Ask,
     CatalogName,
@@ -109,7 +109,7 @@ class Worker:
         self,
         inbox: Inbox,
         sources: Sources,
-        stores: Stores,
+        stores: StoreRouter,
         *,
         clock: Clock,
         chance: Chance,
@@ -213,7 +213,7 @@ class Worker:
         try:
             source = await self._sources.named(claim.subject.catalog)
             outcome = await self._publish_or_sweep(claim, source, asked)
-        except Fenced:
+        except LeaseLost:
             return None
         except Broken:
             raise
@@ -234,7 +234,7 @@ class Worker:
         jitter = self._chance.random()
         inbox = self._inbox
         if isinstance(claim.subject, CatalogName):
-            if source.policy.told:
+            if source.policy.event_only:
                 return Done(self._clock.now(), forget=True)  # nobody can list it, and nothing calms its brake
             sweep_ports = SweepPorts(source.catalog, inbox.intake, inbox.roster, inbox.brake, self._clock)
             swept = await self._sweeps.run(Sweep(claim.subject, sweep_ports, source.policy), jitter)
@@ -352,6 +352,6 @@ def _handed_on(claim: Claim, trouble: NamedOtherwise, source: Source | None, now
     if not (claim.wish.guessed or claim.wish == Wish()):
         return None
     instead = replace(claim.subject, namespace=trouble.instead)
-    if not trouble.instead or not all(trouble.instead) or not source.policy.interest.covers(instead):
+    if not trouble.instead or not all(trouble.instead) or not source.policy.table_filter.covers(instead):
         return None
     return Done(now, Findings(claim.story, asks=(Ask(instead),)), forget=True)

@@ -26,7 +26,7 @@ from sfn.publish.learning import Ports
 from sfn.publish.policy import Policy
 from sfn.publish.protocol import publish
 from sfn.store.local import LocalStore
-from sfn.store.router import Router
+from sfn.store.router import PrefixRouter
 from sfn.words import Dead, Done, Hint, Reason, Slots, TableName
 from tests.integration.readers.readers import Rows, by_clickhouse, by_duckdb, by_python
 from tests.promises.inboxes import TERMS, HandClock
@@ -98,7 +98,7 @@ class Lake:
 
     def hint(self) -> str | None:
         """What the version hint says."""
-        path = Path(hintfile.key(str(self.directory)))
+        path = Path(hintfile.key_of(str(self.directory)))
         return path.read_text() if path.exists() else None
 
     async def publish(self, pointer: str) -> None:
@@ -110,8 +110,8 @@ class Lake:
         await inbox.put([Hint(NAME)])
         (claim,) = (await inbox.claim(Slots(total=1, live=1, sweeps=0))).claims
         root = self.directory.parent.as_uri()
-        ports = Ports(inbox, inbox, catalog, Router({root: LocalStore(root)}), clock)
-        policy = Policy("c1", replica_lag=timedelta(0), swept=False)
+        ports = Ports(inbox, inbox, catalog, PrefixRouter({root: LocalStore(root)}), clock)
+        policy = Policy("c1", replica_lag=timedelta(0), is_swept=False)
         outcome = await publish(claim, ports, policy, jitter=0)
         # A location that nothing is published for has no hint either.
         if not (isinstance(outcome, Done) or (isinstance(outcome, Dead) and outcome.reason is Reason.LOCATION_REFUSED)):

@@ -16,8 +16,8 @@ from sfn.demo.listener import Listener
 from sfn.errors import Unreadable
 from sfn.pointer import document, hintfile
 from sfn.pointer.location import canonical
-from sfn.pointer.naming import Whose
-from sfn.pointer.site import Site
+from sfn.pointer.naming import FileOwner
+from sfn.pointer.site import FileLayout
 from tests.integration.readers.readers import Place, Rows
 from tests.integration.waiting import wait_for
 
@@ -78,7 +78,7 @@ class Story:
         self.tell(name, operation, metadata_location=pointer)
 
         def said() -> bool:
-            return _resolved(directory, name) == pointer and _hint(directory) == hintfile.stem(pointer)
+            return _resolved(directory, name) == pointer and _hint(directory) == hintfile.text_for(pointer)
 
         wait_for(said, f"{directory} to say {pointer}", PATIENCE, _LOOK_EVERY)
         return self.place(directory, name)
@@ -88,12 +88,12 @@ class Story:
         file = self.place(directory, name).file
 
         def retired() -> bool:
-            return document.parse(file.read_bytes()).state is not document.State.CURRENT
+            return document.parse(file.read_bytes()).state is not document.DocumentState.CURRENT
 
         wait_for(retired, f"{file} to say another state than current", PATIENCE, _LOOK_EVERY)
 
     def place(self, directory: Path, name: str) -> Place:
-        return Place(name, directory, Path(Site(str(directory)).keys(Whose((NAMESPACE,), name))[0]))
+        return Place(name, directory, Path(FileLayout(str(directory)).keys(FileOwner((NAMESPACE,), name))[0]))
 
 
 def _resolved(directory: Path, name: str) -> str | None:
@@ -105,6 +105,6 @@ def _resolved(directory: Path, name: str) -> str | None:
 
 def _hint(directory: Path) -> str | None:
     try:
-        return Path(hintfile.key(str(directory))).read_text()
+        return Path(hintfile.key_of(str(directory))).read_text()
     except FileNotFoundError:
         return None

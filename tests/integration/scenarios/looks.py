@@ -13,8 +13,8 @@ import sfn
 from sfn.errors import NameTaken, Unreadable
 from sfn.pointer import document, hintfile
 from sfn.pointer.document import Document
-from sfn.pointer.naming import MAIN, Whose
-from sfn.pointer.site import Site
+from sfn.pointer.naming import MAIN_BRANCH, FileOwner
+from sfn.pointer.site import FileLayout
 from tests.integration.scenarios.service import Identifier, Service
 from tests.integration.scenarios.stage import Known, Stage
 from tests.integration.scenarios.truth import Truth
@@ -101,20 +101,20 @@ def why(stage: Stage, table: Known, by: str) -> Look:
 
 
 def _resolved(
-    truth: Truth, directory: Path, table: Identifier | None = None, *, uuid: str | None = None, ref: str = MAIN
+    truth: Truth, directory: Path, table: Identifier | None = None, *, uuid: str | None = None, ref: str = MAIN_BRANCH
 ) -> str:
     try:
         found = sfn.resolve(directory, table, uuid, ref)
     except Unreadable as refusal:
         return _refused(truth, refusal)
     called = truth.confirm(found.sfn_file, found.metadata_location, found.table(), ref)
-    by = "" if ref == MAIN else " by its own file" if found.document.ref == ref else " by the metadata"
+    by = "" if ref == MAIN_BRANCH else " by its own file" if found.document.ref == ref else " by the metadata"
     return f"{FOLLOWS if found.via else ''}{called}{by}"
 
 
 def _hinted(truth: Truth, directory: Path) -> str:
     """By a reader that knows of nothing else."""
-    hint = hintfile.key(str(directory))
+    hint = hintfile.key_of(str(directory))
     if not Path(hint).exists():
         return NONE
     try:
@@ -150,8 +150,8 @@ def _owner(truth: Truth, table: Known) -> str:
 
 def _documents(truth: Truth, table: Known, ref: str | None) -> list[Document]:
     """Of a branch, or what leads the table."""
-    site = Site(f"file://{table.directory}", truth.stage.section.naming)
-    whose = Whose(table.identifier[:-1], table.identifier[-1], table.uuid)
+    site = FileLayout(f"file://{table.directory}", truth.stage.section.naming)
+    whose = FileOwner(table.identifier[:-1], table.identifier[-1], table.uuid)
     files = [Path(key.removeprefix("file://")) for key in site.keys(whose, ref)]
     return [document.parse(file.read_bytes()) for file in files if file.exists()]
 

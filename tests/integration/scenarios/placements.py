@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from sfn.pointer.site import Placement, below_root
+from sfn.pointer.site import Placement, folder_below_root
 from tests.integration.scenarios.looks import Look, by_name, everywhere
 from tests.integration.scenarios.places import moved
 from tests.integration.scenarios.scenario import Scenario
@@ -53,7 +53,7 @@ def _at_root(stage: Stage, table: Known) -> Known:
 
 
 def _below_root(stage: Stage, table: Known) -> Known:
-    folder = below_root(str(stage.section.root), table.identifier[:-1], table.identifier[-1])
+    folder = folder_below_root(str(stage.section.root), table.identifier[:-1], table.identifier[-1])
     return replace(table, directory=Path(folder))
 
 

@@ -31,8 +31,8 @@ class Section:
     def name(self) -> str:
         """By which events speak of it, and with which its namespaces begin."""
         if self.expires:
-            return f"{self.naming.word}-expiring"
-        return self.naming.word if self.placement is Placement.INSIDE else f"{self.naming.word}-{self.placement}"
+            return f"{self.naming.setting}-expiring"
+        return self.naming.setting if self.placement is Placement.INSIDE else f"{self.naming.setting}-{self.placement}"
 
     @property
     def catalog_id(self) -> str:
@@ -54,7 +54,7 @@ class Section:
             told,
             f'catalog_id = "{self.catalog_id}"',
             f'include = ["{self.name}_*.**"]',
-            f'naming = "{self.naming.word}"',
+            f'naming = "{self.naming.setting}"',
             f'placement = "{self.placement}"',
             'replica_lag = "200ms"',
             'absence_delay = "1s"',
@@ -65,7 +65,7 @@ class Section:
         return Followed(self.name, [*lines, *self._branches(), *self._root()])
 
     def _branches(self) -> Sequence[str]:
-        return ['branches = ["main", "release-*"]'] if self.naming.has_refs else []
+        return ['branches = ["main", "release-*"]'] if self.naming.has_branch_files else []
 
     def _root(self) -> Sequence[str]:
         return [f'root = "{self.root}"'] if self.placement is Placement.ROOT else []

@@ -9,9 +9,9 @@ from pathlib import Path
 from pyiceberg.table import StaticTable, Table
 
 from sfn.pointer import document
-from sfn.pointer.document import State
+from sfn.pointer.document import DocumentState
 from sfn.pointer.location import canonical
-from sfn.pointer.naming import MAIN, commit_of
+from sfn.pointer.naming import MAIN_BRANCH, commit_ordinal
 from tests.integration.scenarios.stage import Stage
 
 
@@ -36,7 +36,7 @@ class Truth:
         """The other environment's, of which its service was told."""
         return {canonical(str(table.metadata_location)): table for table in self.stage.others}
 
-    def confirm(self, said_by: str, pointer: str, found: StaticTable, ref: str = MAIN) -> str:
+    def confirm(self, said_by: str, pointer: str, found: StaticTable, ref: str = MAIN_BRANCH) -> str:
         """What a table that was found is called: a live one, at its current metadata file and with its rows.
 
         Args:
@@ -53,7 +53,7 @@ class Truth:
             what = "an old one" if key in self.stage.had else "one that the catalog never had"
             raise AssertionError(f"{said_by}: expected one of {sorted(self.live)}, found {pointer}, {what}")
         if (key, ref) not in self._rows:
-            scan = table.scan() if ref == MAIN else table.scan().use_ref(ref)
+            scan = table.scan() if ref == MAIN_BRANCH else table.scan().use_ref(ref)
             rows, here = (sorted(map(repr, one.to_arrow().to_pylist())) for one in (scan, found.scan()))
             if rows != here:
                 raise AssertionError(f"{said_by}: expected {rows} as through the catalog, found {here}")
@@ -73,7 +73,7 @@ class Truth:
         pointer = canonical(doc.metadata_file_path)
         if pointer not in self.stage.had:
             yield f"{file}: names {pointer}, which the catalog never had"
-        if doc.state is not State.CURRENT or commit_of(file.name) is not None:
+        if doc.state is not DocumentState.CURRENT or commit_ordinal(file.name) is not None:
             return
         table = live.get(pointer)
         if table is None:

@@ -153,7 +153,7 @@ class QuirkServer:
                 return error("NoSuchNamespaceException", 404)
             if question.kind == "namespaces":
                 return Answer({"namespaces": [one async for one in self.truth.namespaces(space)]})
-            tables = [table async for table in self.truth.within(space)]
+            tables = [table async for table in self.truth.tables_in(space)]
         except Permanent:
             return error("ForbiddenException", 403)
         return Answer({"identifiers": [{"namespace": table.namespace, "name": table.name} for table in tables]})

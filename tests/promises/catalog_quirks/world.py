@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from sfn.catalog import Catalog, Withheld
+from sfn.catalog import Catalog, UnlistedNamespace
 from sfn.catalog.memory import MemoryCatalog
 from sfn.catalog.rest import RestCatalog, RestSettings
 from sfn.errors import Trouble
@@ -91,13 +91,13 @@ async def seen(quirk: Quirk, server: QuirkServer, adapter: RestCatalog) -> Seen:
     except Trouble as trouble:
         result.refused["load mm.gone"] = reason(str(trouble))
     try:
-        assert not await adapter.listed(gone)
+        assert not await adapter.is_listed(gone)
     except Trouble as trouble:
         result.refused["list mm"] = reason(str(trouble))
     try:
         async for one in adapter.tables():
-            if isinstance(one, Withheld):
-                result.withheld[".".join(one.namespace)] = reason(one.why)
+            if isinstance(one, UnlistedNamespace):
+                result.withheld[".".join(one.namespace)] = reason(one.reason)
             else:
                 result.found.append(one.identifier)
     except Trouble as trouble:

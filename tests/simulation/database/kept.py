@@ -126,7 +126,7 @@ class SharedKept:
 
     def wrong(self) -> list[tuple[str, str]]:
         policy = self._service.policy
-        return self.rules.wrong(self.server.loop.now() - 2 * policy.sweep_every if policy.swept else None)
+        return self.rules.wrong(self.server.loop.now() - 2 * policy.sweep_every if policy.is_swept else None)
 
     def sweeping(self, node: Node) -> None:
         self.rules.sweeping(node)

@@ -11,7 +11,7 @@ from sfn.inbox.figures import MissingTables
 from sfn.inbox.names import NamedTable, without_old_names
 from sfn.inbox.postgres.unit import Place
 from sfn.inbox.row import Row, State, counted_as, is_renamed, lane_of, missing_since
-from sfn.pointer.site import location_of
+from sfn.pointer.site import layout_location
 from sfn.words import Known, Memo, Reason, Subject, TableName
 from tests.simulation.database.connection import TwinConnection
 from tests.simulation.database.session import Session, T
@@ -68,7 +68,8 @@ class TwinRoster:
 
         def visitors(rows: list[Row], _: object) -> list[TableName]:
             there = {
-                row.subject: [Place(row.subject.catalog, location_of(site)) for site in row.locations] for row in rows
+                row.subject: [Place(row.subject.catalog, layout_location(site)) for site in row.locations]
+                for row in rows
             }
             return sorted(name for name, at in there.items() if isinstance(name, TableName) and wanted & set(at))
 

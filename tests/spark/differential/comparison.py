@@ -14,7 +14,7 @@ from pyiceberg import types
 from pyiceberg.schema import Schema
 from pyspark.sql import SparkSession
 
-from sfn.pointer.naming import MAIN
+from sfn.pointer.naming import MAIN_BRANCH
 from tests.spark.differential.filters import Filter, some_filter
 from tests.spark.differential.reading import (
     Asked,
@@ -176,7 +176,7 @@ class _Comparison:
             # It looks up a filter's columns in the schema of the snapshot and in the current one.
             then, now = (
                 {(one.name, one.field_id, f"{one.field_type}") for one in schema_of(self._spark, other).fields}
-                for other in (replace(self._table, ref=TAG), replace(self._table, ref=MAIN))
+                for other in (replace(self._table, ref=TAG), replace(self._table, ref=MAIN_BRANCH))
             )
             odd |= {name for name, *_ in then ^ now}
         asked = [Asked("files", which) for which in (None, *filters)]

@@ -22,7 +22,7 @@ from pyiceberg.transforms import IdentityTransform, TimeTransform
 from pyroaring import BitMap64
 from pyspark.sql import SparkSession
 
-from sfn.pointer.naming import MAIN
+from sfn.pointer.naming import MAIN_BRANCH
 from tests.spark.differential.values import TIMES, some, to_arrow, to_json
 
 NAMES: Final = ["a", "b", "c", "a b", "ü", "_x", "x-y", "1st", "p.q", "group", "order", "sfn_row"]
@@ -113,7 +113,7 @@ class OddTable:
     has_odd_deletes: bool = False
     reference: str = ""
     edited: Path | None = None
-    ref: str = MAIN
+    ref: str = MAIN_BRANCH
     snapshot: int | None = None
 
     @property

@@ -90,7 +90,7 @@ def measured(
     Args:
         spark: has the real catalog as `lake`, with no namespace `matrix` in it.
         folder: an empty one.
-        thorough: show all states of a table to `SLOW` too, also what it was one commit ago.
+        thorough: show all states of a table to `SLOW_SECONDS` too, also what it was one commit ago.
 
     Raises:
         ExceptionGroup: what kept tables from being written.

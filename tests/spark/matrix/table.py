@@ -13,8 +13,8 @@ from pyspark.errors import PySparkException
 
 from sfn.pointer.document import Document, render, render_ordinal
 from sfn.pointer.location import canonical
-from sfn.pointer.naming import IDENTIFIER, ORDINAL, Naming, Whose
-from sfn.pointer.site import Site
+from sfn.pointer.naming import IDENTIFIER, ORDINAL, FileOwner, Naming
+from sfn.pointer.site import FileLayout
 from tests.spark.matrix.lake import Lake
 from tests.spark.matrix.shown import Shown
 
@@ -154,7 +154,7 @@ class Table:
         metadata = self.java.operations().current()
         head = metadata.currentSnapshot()
         ordinal = int(metadata.lastUpdatedMillis())
-        whose = Whose(self.namespace, self.name, str(metadata.uuid()))
+        whose = FileOwner(self.namespace, self.name, str(metadata.uuid()))
         document = Document(
             catalog_id="0123456789abcdef0123456789abcdef",
             namespace=self.namespace,
@@ -165,10 +165,10 @@ class Table:
             written_at=_EPOCH + timedelta(milliseconds=ordinal),
             snapshot_id=None if head is None else int(head.snapshotId()),
         )
-        site = Site(canonical(str(metadata.location())), naming)
+        site = FileLayout(canonical(str(metadata.location())), naming)
         names = [site.keys(whose)[0]]
         if naming is ORDINAL:
-            names.append(site.folder + naming.commit_names(whose, ordinal)[0])
+            names.append(site.folder + naming.commit_file_names(whose, ordinal)[0])
         for name in names:
             file = Path(name.removeprefix("file://"))
             file.parent.mkdir(parents=True, exist_ok=True)

@@ -40,7 +40,7 @@ class _Folder:
 
     def hint(self) -> tuple[str, int, int]:
         """What its version hint says; that it is the same file, written when it was."""
-        file = Path(hintfile.key(str(self.directory)))
+        file = Path(hintfile.key_of(str(self.directory)))
         told = file.stat()
         return file.read_text(), told.st_ino, told.st_mtime_ns
 

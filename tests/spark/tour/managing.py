@@ -139,7 +139,7 @@ def _cleans(table: Table) -> None:
     stray.write_text("nobody's")
     at = datetime.fromtimestamp(ours.stat().st_mtime, UTC)
     old, yesterday = at - timedelta(days=9), at - timedelta(days=2)
-    kept = [ours, Path(hintfile.key(table.directory))]
+    kept = [ours, Path(hintfile.key_of(table.directory))]
     for file in folder.rglob("*"):
         os.utime(file, (old.timestamp(), old.timestamp()))
     narrator.note("every file in the directory is made to look nine days old, and one is added that is nobody's")

@@ -3,7 +3,7 @@
 PyIceberg is an optional dependency: it is imported where such a catalog is configured, and nowhere else.
 """
 
-from sfn.catalog.library.catalog import LibraryCatalog, check
-from sfn.catalog.library.settings import LibrarySettings
+from sfn.catalog.library.catalog import PyIcebergCatalog, check_can_open
+from sfn.catalog.library.settings import PyIcebergSettings
 
-__all__ = ["LibraryCatalog", "LibrarySettings", "check"]
+__all__ = ["PyIcebergCatalog", "PyIcebergSettings", "check_can_open"]

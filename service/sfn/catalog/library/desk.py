@@ -22,20 +22,20 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.table import Table as IcebergTable
 
-from sfn.catalog.library.files import Files
-from sfn.catalog.library.opening import Located, namesakes, opened
-from sfn.catalog.library.pool import Opened, Pool
-from sfn.catalog.library.refusals import refused
-from sfn.catalog.library.settings import LibrarySettings
-from sfn.catalog.metadata import Metadata, decoded, table_of
-from sfn.catalog.refusal import Refused
+from sfn.catalog.library.files import PyIcebergFiles
+from sfn.catalog.library.opening import MetadataLocated, open_catalog, other_catalog_names
+from sfn.catalog.library.pool import CatalogPool, OpenedCatalog
+from sfn.catalog.library.refusals import failure_of
+from sfn.catalog.library.settings import PyIcebergSettings
+from sfn.catalog.metadata import TableMetadata, decode_json, to_table
+from sfn.catalog.refusal import CatalogRequestFailed
 from sfn.errors import Permanent, Scope
 from sfn.words import Answer, Loaded, Missing, NotModified, TableName, Unwritten
 
-_GONE: Final = frozenset({"NoSuchTableException", "NoSuchIcebergTableException", "NoSuchNamespaceException"})
+_NOT_FOUND_TYPES: Final = frozenset({"NoSuchTableException", "NoSuchIcebergTableException", "NoSuchNamespaceException"})
 """Error types of Iceberg's REST API that say that there is no such Iceberg table."""
 
-_NEEDED: Final = {
+_NEEDED_FIELDS: Final = {
     "format_version",
     "location",
     "last_updated_ms",
@@ -47,56 +47,56 @@ _NEEDED: Final = {
 }
 
 
-class Desk:
+class PyIcebergClient:
     """Answers for one catalog.
 
     Args:
         settings: which, and as whom.
     """
 
-    def __init__(self, settings: LibrarySettings) -> None:
+    def __init__(self, settings: PyIcebergSettings) -> None:
         self._settings = settings
-        self._pool = Pool(partial(opened, settings))
-        self._files = Files(settings)
+        self._pool = CatalogPool(partial(open_catalog, settings))
+        self._files = PyIcebergFiles(settings)
 
-    def load(self, table: TableName, known: str | None) -> Answer:
+    def load(self, table: TableName, known_etag: str | None) -> Answer:
         """What the catalog says about a table.
 
         The metadata file is not opened where the catalog still names the one that the caller knows.
 
         Args:
-            known: entity tag of that file, a digest of its location: a metadata file never changes.
+            known_etag: entity tag of that file, a digest of its location: a metadata file never changes.
 
         Raises:
             Refused: it gave no answer.
             Permanent: scope table; its name can't be asked for.
         """
-        with self._asked(f"load {table.identifier}", "the table, or that it does not exist", loading=True) as one:
-            identifier = (*self._spoken(one.catalog, table.namespace), self._named(table.name))
+        with self._connection(f"load {table.identifier}", "the table, or that it does not exist", loading=True) as one:
+            identifier = (*self._checked_namespace(one.catalog, table.namespace), self._checked_name(table.name))
             try:
                 found = one.catalog.load_table(identifier)
-            except Located as told:
+            except MetadataLocated as told:
                 location = told.location
             except (NoSuchTableError, NoSuchNamespaceError, NoSuchPropertyException, ValueError) as error:
-                return _absent(one.catalog, identifier, error)
+                return _missing_or_unwritten(one.catalog, identifier, error)
             else:
-                return _whole(found, known)
+                return _loaded(found, known_etag)
             if not location:
                 return Unwritten()
-            tag = _tag(location)
-            return NotModified() if tag == known else Loaded(self._files.table(one, location), tag)
+            etag = _etag(location)
+            return NotModified() if etag == known_etag else Loaded(self._files.table(one, location), etag)
 
     def tables(self, namespace: tuple[str, ...]) -> list[tuple[tuple[str, ...], str]]:
         """Namespace and name of each Iceberg table of a namespace, none of a missing one; errors as of `load`."""
-        with self._asked(f"list {'.'.join(namespace)}", "a listing") as one:
-            found = _listed(one.catalog, self._spoken(one.catalog, namespace))
+        with self._connection(f"list {'.'.join(namespace)}", "a listing") as one:
+            found = _list_tables(one.catalog, self._checked_namespace(one.catalog, namespace))
         return [(identifier[:-1], identifier[-1]) for identifier in found]
 
     def namespaces(self, parent: tuple[str, ...]) -> list[tuple[str, ...]]:
         """The namespaces right below another, or the outermost, none below a missing one; errors as of `load`."""
-        with self._asked(f"list below {'.'.join(parent) or 'all'}", "a listing") as one:
+        with self._connection(f"list below {'.'.join(parent) or 'all'}", "a listing") as one:
             try:
-                return list(one.catalog.list_namespaces(self._spoken(one.catalog, parent) if parent else ()))
+                return list(one.catalog.list_namespaces(self._checked_namespace(one.catalog, parent) if parent else ()))
             except (NoSuchNamespaceError, BadRequestError) as error:
                 if parent and (isinstance(error, BadRequestError) or _is_gone(one.catalog, parent, error)):
                     return []
@@ -104,55 +104,55 @@ class Desk:
 
     def namesakes(self) -> list[str]:
         """The catalogs that share a SQL catalog's database, where it is not among them; errors as of `load`."""
-        with self._asked("list the catalogs", "the names of all in that database") as one:
-            return namesakes(one.catalog)
+        with self._connection("list the catalogs", "the names of all in that database") as one:
+            return other_catalog_names(one.catalog)
 
     def close(self) -> None:
         """Close all connections."""
         self._pool.close()
 
     @contextmanager
-    def _asked(self, what: str, expected: str, *, loading: bool = False) -> Iterator[Opened]:
+    def _connection(self, what: str, expected: str, *, loading: bool = False) -> Iterator[OpenedCatalog]:
         try:
-            with self._pool.one() as one:
+            with self._pool.lease() as one:
                 yield one
-        except (Refused, Permanent):
+        except (CatalogRequestFailed, Permanent):
             raise
         except Exception as error:  # noqa: BLE001 - each catalog's library has errors of its own
             where = f"catalog {self._settings.name}: {what}"
-            refusal = refused(where, error, expected=expected, loading=loading)
+            failure = failure_of(where, error, expected=expected, loading=loading)
         else:
             return
-        raise Refused(refusal)
+        raise CatalogRequestFailed(failure)
 
-    def _spoken(self, catalog: Catalog, namespace: tuple[str, ...]) -> tuple[str, ...]:
+    def _checked_namespace(self, catalog: Catalog, namespace: tuple[str, ...]) -> tuple[str, ...]:
         """A namespace as PyIceberg takes it, which joins its levels to one text and takes the space around them away.
 
         Raises:
             Permanent: scope table; it would be mistaken for another one.
         """
         if not namespace:
-            raise self._unspeakable("a table outside every namespace")
+            raise self._name_refused("a table outside every namespace")
         joint = "." if isinstance(catalog, MetastoreCatalog) else _separator(catalog)
         for level in namespace:
-            self._named(level)
+            self._checked_name(level)
             if joint in level:
-                raise self._unspeakable(f"namespace level {level!r}, which holds the catalog's own {joint!r}")
+                raise self._name_refused(f"namespace level {level!r}, which holds the catalog's own {joint!r}")
             if level != level.strip():
-                raise self._unspeakable(f"namespace level {level!r}, with space around it")
+                raise self._name_refused(f"namespace level {level!r}, with space around it")
         return namespace
 
-    def _named(self, part: str) -> str:
+    def _checked_name(self, part: str) -> str:
         if not part:
-            raise self._unspeakable("an empty name")
+            raise self._name_refused("an empty name")
         if re.search("[\0\ud800-\udfff]", part):
-            raise self._unspeakable(f"name {part!r}, which is no Unicode text")
+            raise self._name_refused(f"name {part!r}, which is no Unicode text")
         if self._settings.kind in {"glue", "hive"} and part != part.lower():
             # They find it by any spelling, and list it by this one.
-            raise self._unspeakable(f"name {part!r}, which the catalog keeps as {part.lower()!r}")
+            raise self._name_refused(f"name {part!r}, which the catalog keeps as {part.lower()!r}")
         return part
 
-    def _unspeakable(self, found: str) -> Permanent:
+    def _name_refused(self, found: str) -> Permanent:
         return Permanent(
             f"catalog {self._settings.name}",
             scope=Scope.TABLE,
@@ -162,7 +162,7 @@ class Desk:
         )
 
 
-def _absent(catalog: Catalog, identifier: tuple[str, ...], error: Exception) -> Missing | Unwritten:
+def _missing_or_unwritten(catalog: Catalog, identifier: tuple[str, ...], error: Exception) -> Missing | Unwritten:
     """What it means that there is nothing to load; raises the error again where it means neither.
 
     A table of another kind, which Hive and Glue may hold, is no table for us: Iceberg's of that name is gone, and no
@@ -174,17 +174,19 @@ def _absent(catalog: Catalog, identifier: tuple[str, ...], error: Exception) -> 
         return Missing()
     if error.__cause__ is not None:
         # Where the type of the error is none of Iceberg's, the listing must agree.
-        if _is_answer(error) or (_is_shaped(error) and identifier not in _listed(catalog, identifier[:-1])):
+        if _is_catalog_answer(error) or (
+            _is_iceberg_error(error) and identifier not in _list_tables(catalog, identifier[:-1])
+        ):
             return Missing()
         raise error
-    if identifier not in _listed(catalog, identifier[:-1]):
+    if identifier not in _list_tables(catalog, identifier[:-1]):
         return Missing()
     if isinstance(error, ValueError):
         raise error
     return Unwritten()
 
 
-def _listed(catalog: Catalog, namespace: tuple[str, ...]) -> list[tuple[str, ...]]:
+def _list_tables(catalog: Catalog, namespace: tuple[str, ...]) -> list[tuple[str, ...]]:
     try:
         return catalog.list_tables(namespace)
     except NoSuchNamespaceError as error:
@@ -195,12 +197,12 @@ def _listed(catalog: Catalog, namespace: tuple[str, ...]) -> list[tuple[str, ...
 
 def _is_gone(catalog: Catalog, namespace: tuple[str, ...], error: NoSuchNamespaceError) -> bool:
     """Return whether a namespace is missing: by the error's type, or as what it lies in does not list it."""
-    if _is_answer(error):
+    if _is_catalog_answer(error):
         return True
-    return _is_shaped(error) and tuple(namespace) not in map(tuple, catalog.list_namespaces(namespace[:-1]))
+    return _is_iceberg_error(error) and tuple(namespace) not in map(tuple, catalog.list_namespaces(namespace[:-1]))
 
 
-def _is_shaped(error: Exception) -> bool:
+def _is_iceberg_error(error: Exception) -> bool:
     """Return whether the catalog answered by an error in Iceberg's shape, of whatever type: no proxy does."""
     response: Any = getattr(error.__cause__, "response", None)
     error_in = _error_in(response) if hasattr(response, "status_code") else None
@@ -214,30 +216,30 @@ def _error_in(response: Any) -> ErrorResponseMessage | None:  # noqa: ANN401 - o
         return None
 
 
-def _is_answer(error: Exception) -> bool:
+def _is_catalog_answer(error: Exception) -> bool:
     """Whether it is the catalog that says that something does not exist, and of that thing."""
     cause = error.__cause__
     response: Any = getattr(cause, "response", None)
     if hasattr(response, "status_code"):
         # PyIceberg takes every 404 for an answer, also a proxy's.
         found = _error_in(response)
-        return found is not None and found.code == response.status_code and found.type in _GONE
+        return found is not None and found.code == response.status_code and found.type in _NOT_FOUND_TYPES
     # It says the same of one row in DynamoDB and of the whole table that holds the catalog.
     return not (isinstance(cause, ValueError) and cause.__cause__ is not None)
 
 
-def _whole(found: IcebergTable, known: str | None) -> Answer:
+def _loaded(found: IcebergTable, known_etag: str | None) -> Answer:
     """What a catalog says that sends the metadata along with their location."""
     if not found.metadata_location:
         return Unwritten()
-    tag = _tag(found.metadata_location)
-    if tag == known:
+    etag = _etag(found.metadata_location)
+    if etag == known_etag:
         return NotModified()
     metadata = found.metadata
     # PyIceberg makes up a uuid where metadata of version 1 have none, and another one each time.
-    told = _NEEDED if "table_uuid" in metadata.model_fields_set else _NEEDED - {"table_uuid"}
-    body = metadata.model_dump_json(include=told).encode()
-    return Loaded(table_of(decoded(body, Metadata), found.metadata_location), tag)
+    fields = _NEEDED_FIELDS if "table_uuid" in metadata.model_fields_set else _NEEDED_FIELDS - {"table_uuid"}
+    body = metadata.model_dump_json(include=fields).encode()
+    return Loaded(to_table(decode_json(body, TableMetadata), found.metadata_location), etag)
 
 
 def _separator(catalog: Catalog) -> str:
@@ -245,5 +247,5 @@ def _separator(catalog: Catalog) -> str:
     return unquote(catalog.properties.get("namespace-separator", "%1F"))
 
 
-def _tag(location: str) -> str:
+def _etag(location: str) -> str:
     return f'"{sha256(location.encode()).hexdigest()[:16]}"'

@@ -15,19 +15,19 @@ from dataclasses import dataclass, field
 from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO
 
-from sfn.catalog.refusal import Refused
+from sfn.catalog.refusal import CatalogRequestFailed
 from sfn.errors import Permanent
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedCatalog:
     """One catalog, and how files are read, by the scheme of their location."""
 
     catalog: Catalog
-    files: dict[str, FileIO] = field(default_factory=dict)
+    file_ios: dict[str, FileIO] = field(default_factory=dict)
 
 
-class Pool:
+class CatalogPool:
     """As many catalogs as there are threads that ask at the same time.
 
     After trouble none of them is trusted any more: a connection that a restarted server has forgotten is one of many.
@@ -39,45 +39,45 @@ class Pool:
     def __init__(self, open_: Callable[[], Catalog]) -> None:
         self._open = open_
         self._guard = threading.Lock()
-        self._idle: list[Opened] = []
+        self._idle: list[OpenedCatalog] = []
         self._is_closed = False
 
     @contextmanager
-    def one(self) -> Iterator[Opened]:
+    def lease(self) -> Iterator[OpenedCatalog]:
         """A catalog that nobody else asks until the block ends."""
         with self._guard:
             taken = self._idle.pop() if self._idle else None
-        opened = taken or Opened(self._open())
+        opened = taken or OpenedCatalog(self._open())
         try:
             yield opened
-        except (Refused, Permanent):
+        except (CatalogRequestFailed, Permanent):
             # We say so ourselves: nothing is wrong with the catalog.
             self._give_back(opened)
             raise
         except BaseException:
-            _close([opened, *self._taken()])
+            _close([opened, *self._take_all()])
             raise
         self._give_back(opened)
 
     def close(self) -> None:
         """Close all that nobody asks, and each other once it was answered."""
         self._is_closed = True
-        _close(self._taken())
+        _close(self._take_all())
 
-    def _give_back(self, opened: Opened) -> None:
+    def _give_back(self, opened: OpenedCatalog) -> None:
         with self._guard:
             if not self._is_closed:
                 self._idle.append(opened)
                 return
         _close([opened])
 
-    def _taken(self) -> list[Opened]:
+    def _take_all(self) -> list[OpenedCatalog]:
         with self._guard:
             idle, self._idle = self._idle, []
         return idle
 
 
-def _close(some: list[Opened]) -> None:
+def _close(some: list[OpenedCatalog]) -> None:
     for opened in some:
         # It may be closed for what is wrong with it.
         with suppress(Exception):

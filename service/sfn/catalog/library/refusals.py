@@ -11,33 +11,41 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from sfn.catalog.library.settings import EXTRA
-from sfn.catalog.refusal import Refusal
+from sfn.catalog.refusal import CatalogFailure
 from sfn.errors import Scope
 
 
 @dataclass(frozen=True, slots=True)
-class _Meaning:
+class _PyIcebergErrorMeaning:
     remedy: str
-    reach: Scope | None = None
+    scope: Scope | None = None
     permanent: bool = False
 
 
-_CREDENTIALS: Final = _Meaning("give PyIceberg valid credentials for the catalog", Scope.CATALOG, permanent=True)
-_FORBIDDEN: Final = _Meaning("grant our principal to load and list there, or exclude it", permanent=True)
-_BUSY: Final = _Meaning("lower worker.concurrency, or raise the catalog's own limit", Scope.CATALOG)
-_AWAY: Final = _Meaning("see whether the catalog is up, and reached from here", Scope.CATALOG)
-_DATABASE: Final = _Meaning(
+_CREDENTIALS: Final = _PyIcebergErrorMeaning(
+    "give PyIceberg valid credentials for the catalog", Scope.CATALOG, permanent=True
+)
+_FORBIDDEN: Final = _PyIcebergErrorMeaning("grant our principal to load and list there, or exclude it", permanent=True)
+_BUSY: Final = _PyIcebergErrorMeaning("lower worker.concurrency, or raise the catalog's own limit", Scope.CATALOG)
+_UNREACHABLE: Final = _PyIcebergErrorMeaning("see whether the catalog is up, and reached from here", Scope.CATALOG)
+_DATABASE: Final = _PyIcebergErrorMeaning(
     "see whether the database is up, its uri right, and nobody keeps it locked for seconds", Scope.CATALOG
 )
-_SCHEMA: Final = _Meaning("see whether it is an Iceberg catalog's database, and our user may read it", permanent=True)
-_NAME: Final = _Meaning("the catalog takes no such name: exclude it or rename it", permanent=True)
-_MISSING: Final = _Meaning("see whether the catalog's own table is there, and its name right", Scope.CATALOG)
-_INSTALL: Final = _Meaning(EXTRA, Scope.CATALOG, permanent=True)
-_ODD: Final = _Meaning("look into the catalog's own log")
-_UNKNOWN: Final = _Meaning("see whether a property is wrong: PyIceberg stumbled over it, or over an answer")
+_SCHEMA: Final = _PyIcebergErrorMeaning(
+    "see whether it is an Iceberg catalog's database, and our user may read it", permanent=True
+)
+_NAME: Final = _PyIcebergErrorMeaning("the catalog takes no such name: exclude it or rename it", permanent=True)
+_MISSING: Final = _PyIcebergErrorMeaning(
+    "see whether the catalog's own table is there, and its name right", Scope.CATALOG
+)
+_INSTALL: Final = _PyIcebergErrorMeaning(EXTRA, Scope.CATALOG, permanent=True)
+_SERVER_ERROR: Final = _PyIcebergErrorMeaning("look into the catalog's own log")
+_UNKNOWN: Final = _PyIcebergErrorMeaning(
+    "see whether a property is wrong: PyIceberg stumbled over it, or over an answer"
+)
 
-_BY_TYPE: Final[Mapping[str, _Meaning]] = {
-    "botocore.exceptions.BotoCoreError": _AWAY,
+_BY_TYPE: Final[Mapping[str, _PyIcebergErrorMeaning]] = {
+    "botocore.exceptions.BotoCoreError": _UNREACHABLE,
     "botocore.exceptions.CredentialRetrievalError": _CREDENTIALS,
     "botocore.exceptions.NoCredentialsError": _CREDENTIALS,
     "botocore.exceptions.NoRegionError": _CREDENTIALS,
@@ -49,24 +57,24 @@ _BY_TYPE: Final[Mapping[str, _Meaning]] = {
     "pyiceberg.exceptions.ForbiddenError": _FORBIDDEN,
     "pyiceberg.exceptions.NotInstalledError": _INSTALL,
     "pyiceberg.exceptions.OAuthError": _CREDENTIALS,
-    "pyiceberg.exceptions.RESTError": _ODD,
+    "pyiceberg.exceptions.RESTError": _SERVER_ERROR,
     "pyiceberg.exceptions.TooManyRequestsError": _BUSY,
     "pyiceberg.exceptions.UnauthorizedError": _CREDENTIALS,
-    "requests.exceptions.ConnectionError": _AWAY,
-    "requests.exceptions.RequestException": _ODD,
-    "requests.exceptions.Timeout": _AWAY,
+    "requests.exceptions.ConnectionError": _UNREACHABLE,
+    "requests.exceptions.RequestException": _SERVER_ERROR,
+    "requests.exceptions.Timeout": _UNREACHABLE,
     "sfn.catalog.library.opening.NoCatalogTable": _MISSING,
     "sqlalchemy.exc.InterfaceError": _DATABASE,
     "sqlalchemy.exc.OperationalError": _DATABASE,
     "sqlalchemy.exc.ProgrammingError": _SCHEMA,
-    "sqlalchemy.exc.SQLAlchemyError": _ODD,
+    "sqlalchemy.exc.SQLAlchemyError": _SERVER_ERROR,
     "sqlalchemy.exc.TimeoutError": _DATABASE,
-    "thrift.Thrift.TException": _ODD,
-    "thrift.transport.TTransport.TTransportException": _AWAY,
+    "thrift.Thrift.TException": _SERVER_ERROR,
+    "thrift.transport.TTransport.TTransportException": _UNREACHABLE,
 }
 """The nearest class counts."""
 
-_BY_CODE: Final[Mapping[str, _Meaning]] = {
+_BY_CODE: Final[Mapping[str, _PyIcebergErrorMeaning]] = {
     "AccessDenied": _FORBIDDEN,
     "AccessDeniedException": _FORBIDDEN,
     "ExpiredToken": _CREDENTIALS,
@@ -91,7 +99,7 @@ _BY_CODE: Final[Mapping[str, _Meaning]] = {
 _CLIENT_ERROR: Final = "botocore.exceptions.ClientError"
 
 
-def refused(where: str, error: Exception, *, expected: str, loading: bool = False) -> Refusal:
+def failure_of(where: str, error: Exception, *, expected: str, loading: bool = False) -> CatalogFailure:
     """Why PyIceberg gave no answer.
 
     Args:
@@ -101,28 +109,28 @@ def refused(where: str, error: Exception, *, expected: str, loading: bool = Fals
         loading: it was asked for a table: one that is forbidden now is not given up at once, for a grant that was
             revoked by mistake must not send every table to the dead letters.
     """
-    told, meaning = _meaning(error)
-    return Refusal(
+    cause, meaning = _meaning(error)
+    return CatalogFailure(
         where,
         expected=expected,
-        found=_described(told),
+        found=_describe(cause),
         remedy=meaning.remedy,
         permanent=meaning.permanent and not (loading and meaning is _FORBIDDEN),
-        reach=meaning.reach,
+        scope=meaning.scope,
     )
 
 
-def _meaning(error: Exception) -> tuple[BaseException, _Meaning]:
+def _meaning(error: Exception) -> tuple[BaseException, _PyIcebergErrorMeaning]:
     """The first of an error and its causes that means anything. PyIceberg hides some behind errors of its own."""
     for one in _chain(error):
         for kind in type(one).__mro__:
             name = f"{kind.__module__}.{kind.__qualname__}"
             if name == _CLIENT_ERROR:
-                return one, _of_aws(one)
+                return one, _aws_meaning(one)
             if name in _BY_TYPE:
                 return one, _BY_TYPE[name]
     is_network = isinstance(error, ConnectionError | TimeoutError)
-    return error, _AWAY if is_network else _UNKNOWN
+    return error, _UNREACHABLE if is_network else _UNKNOWN
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
@@ -132,15 +140,15 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         one = one.__cause__ or one.__context__
 
 
-def _of_aws(error: BaseException) -> _Meaning:
+def _aws_meaning(error: BaseException) -> _PyIcebergErrorMeaning:
     answer: Mapping[str, Any] = getattr(error, "response", {})
     if (meaning := _BY_CODE.get(answer.get("Error", {}).get("Code", ""))) is not None:
         return meaning
     status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode")
-    return _BUSY if status == HTTPStatus.TOO_MANY_REQUESTS else _ODD
+    return _BUSY if status == HTTPStatus.TOO_MANY_REQUESTS else _SERVER_ERROR
 
 
-def _described(error: BaseException) -> str:
+def _describe(error: BaseException) -> str:
     # SQLAlchemy's own text repeats the whole statement.
     inner = getattr(error, "orig", None) or error
     text = str(inner)

@@ -25,7 +25,7 @@ KINDS: Final = {
 _INFERRED: Final = {"http": "rest", "postgresql": "sql", "sqlite": "sql", "thrift": "hive"}
 """What `uri` says where there is no `type`, as `pyiceberg.catalog.infer_catalog_type` has it."""
 
-_WHERE: Final = (
+_IDENTIFYING: Final = (
     "warehouse",
     "table-name",
     "client.region",
@@ -35,7 +35,7 @@ _WHERE: Final = (
     "glue.region",
 )
 """Beside `uri`: which of many catalogs one is."""
-_PLAIN: Final = frozenset({"type", IMPLEMENTATION, "name", "uri", *_WHERE})
+_PLAIN: Final = frozenset({"type", IMPLEMENTATION, "name", "uri", *_IDENTIFYING})
 _PLAIN_ENDINGS: Final = (".endpoint", ".profile-name", ".region")
 """Properties that may show, but for what a URI among them hides."""
 _SECRET: Final = re.compile("key|pass|secret|token", re.IGNORECASE)
@@ -53,7 +53,7 @@ _URI: Final = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LibrarySettings:
+class PyIcebergSettings:
     """One configured catalog.
 
     Attributes:
@@ -80,16 +80,16 @@ class LibrarySettings:
         if self.kind is not None and self.kind not in KINDS:
             expected = f"one of {', '.join(KINDS)}, or {IMPLEMENTATION} and the path of a class"
             found = self.kind if re.fullmatch("[a-z-]{1,20}", self.kind) else "another one"
-            raise SfnError(self.place("type"), expected=expected, found=found)
+            raise SfnError(self.setting_path("type"), expected=expected, found=found)
         if self.kind is None and IMPLEMENTATION not in self.properties:
             raise SfnError(
-                self.place("type"),
+                self.setting_path("type"),
                 expected=f"one of {', '.join(KINDS)}",
                 found="none, and no uri that tells it",
                 remedy='such as properties = { type = "sql", uri = "postgresql+psycopg2://…" }',
             )
         if self.kind in {"hive", "rest", "sql"} and not self.uri:
-            raise SfnError(self.place("uri"), expected=f"the URI of a catalog of type {self.kind}", found="none")
+            raise SfnError(self.setting_path("uri"), expected=f"the URI of a catalog of type {self.kind}", found="none")
 
     @property
     def kind(self) -> str | None:
@@ -111,7 +111,7 @@ class LibrarySettings:
         return self.properties.get("uri", "")
 
     @property
-    def own_name(self) -> str:
+    def catalog_name(self) -> str:
         """What PyIceberg calls the catalog."""
         return self.properties.get("name") or self.name
 
@@ -119,12 +119,12 @@ class LibrarySettings:
         """What to say where something can't be imported that the catalog needs."""
         found = f"no module {(error.name or '').partition('.')[0]}"
         if self.kind is None and found != "no module pyiceberg":
-            place, expected = self.place(IMPLEMENTATION), "a class that can be imported"
+            place, expected = self.setting_path(IMPLEMENTATION), "a class that can be imported"
             return SfnError(place, expected=expected, found=found, remedy="install it beside the service")
         expected = "PyIceberg, and what it needs for such a catalog"
-        return SfnError(self.place("type"), expected=expected, found=found, remedy=EXTRA)
+        return SfnError(self.setting_path("type"), expected=expected, found=found, remedy=EXTRA)
 
-    def place(self, key: str) -> str:
+    def setting_path(self, key: str) -> str:
         """What a property is called in messages."""
         return f"catalogs.{self.name}.properties.{key}"
 
@@ -139,9 +139,9 @@ class LibrarySettings:
         """
         if self.catalog_id is not None:
             return self.catalog_id
-        name = self.own_name if self.kind == "sql" else self.properties.get("name", "")
-        words = [self.kind or self.implementation, _bare(self.uri), name]
-        words += [f"{key}={self.properties[key]}" for key in _WHERE if key in self.properties]
+        name = self.catalog_name if self.kind == "sql" else self.properties.get("name", "")
+        words = [self.kind or self.implementation, _without_credentials(self.uri), name]
+        words += [f"{key}={self.properties[key]}" for key in _IDENTIFYING if key in self.properties]
         return sha256("\n".join(words).encode()).hexdigest()[:32]
 
     def secrets(self) -> tuple[str, ...]:
@@ -153,10 +153,10 @@ class LibrarySettings:
         return tuple(found - _TRIVIAL)
 
 
-def _bare(uri: str) -> str:
+def _without_credentials(uri: str) -> str:
     """Where a URI leads, of several (a Hive metastore's) where any does; without driver, user, query and fragment."""
     if uri.startswith("thrift:") and "," in uri:
-        return ",".join(sorted(_bare(one.strip()) for one in uri.split(",")))
+        return ",".join(sorted(_without_credentials(one.strip()) for one in uri.split(",")))
     found = _URI.match(uri)
     return f"{found['scheme']}://{found['host']}".lower() + found["path"].rstrip("/") if found else ""
 

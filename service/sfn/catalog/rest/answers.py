@@ -11,8 +11,8 @@ from typing import Annotated, Any, Final, Generic, TypeAlias, TypeVar
 import msgspec
 from msgspec import Meta
 
-from sfn.catalog.excerpt import excerpt
-from sfn.catalog.metadata import Metadata, Unintelligible, decoded, needed, table_of
+from sfn.catalog.excerpt import extract
+from sfn.catalog.metadata import TableMetadata, UnreadableDocument, decode_json, needed_members, to_table
 from sfn.words import Table
 
 T = TypeVar("T")
@@ -20,13 +20,13 @@ T = TypeVar("T")
 _PAGING: Final = frozenset({"next-page-token", "nextPageToken"})
 _HEADER: Final = "header."
 _NEEDED_SETTINGS: Final = frozenset({"prefix", "uri", "namespace-separator"})
-_SHORTEST_LIFE: Final = 1.0
+_MIN_LIFETIME: Final = 1.0
 """Seconds: a token that is said to last less would be asked for again with each request."""
 _CREDENTIALS: Final = "GET /v1/{prefix}/namespaces/{namespace}/tables/{table}/credentials"
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class CatalogConfig:
     """What `/v1/config` says about how to ask.
 
     Attributes:
@@ -35,8 +35,9 @@ class Config:
         separator: between namespace levels, percent-encoded; None for the default.
         defaults: headers that give way to configured ones.
         overrides: headers that take precedence over configured ones.
-        vends: whether tables' credentials have an endpoint of their own; None where it does not list its endpoints.
-        told: all of it.
+        has_credentials_endpoint: whether tables' credentials have an endpoint of their own; None where it does not
+            list its endpoints.
+        settings: all of it.
     """
 
     prefix: str = ""
@@ -44,27 +45,27 @@ class Config:
     separator: str | None = None
     defaults: Mapping[str, str] = field(default_factory=dict, repr=False)
     overrides: Mapping[str, str] = field(default_factory=dict, repr=False)
-    vends: bool | None = None
-    told: Mapping[str, str] = field(default_factory=dict, repr=False)
+    has_credentials_endpoint: bool | None = None
+    settings: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Page(Generic[T]):
+class ListingPage(Generic[T]):
     """A part of a listing.
 
     Attributes:
         items: its entries.
-        next: the token of the next part, None at the end.
-        odd: entries that are of another shape and left out.
+        next_token: the token of the next part, None at the end.
+        malformed: entries that are of another shape and left out.
     """
 
     items: tuple[T, ...]
-    next: str | None
-    odd: int = 0
+    next_token: str | None
+    malformed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Complaint:
+class IcebergError:
     """An error in Iceberg's own shape (REST specification, `IcebergErrorResponse`)."""
 
     type: str
@@ -73,35 +74,35 @@ class Complaint:
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class BearerToken:
     """An access token (RFC 6749, 5.1).
 
     Attributes:
         value: the token itself.
-        lasts: seconds until it expires, None where the server does not say.
+        lifetime: seconds until it expires, None where the server does not say.
     """
 
     value: str = field(repr=False)
-    lasts: float | None
+    lifetime: float | None
 
 
-class _Settings(msgspec.Struct):
+class _ConfigBody(msgspec.Struct):
     defaults: dict[str, Any] | msgspec.UnsetType | None = msgspec.UNSET
     overrides: dict[str, Any] | msgspec.UnsetType | None = msgspec.UNSET
     endpoints: Any = msgspec.UNSET
 
 
-class _LoadTableResult(msgspec.Struct, rename="kebab"):
-    metadata: Metadata
+class _LoadTableBody(msgspec.Struct, rename="kebab"):
+    metadata: TableMetadata
     metadata_location: str | None = None
 
 
-class _Identifier(msgspec.Struct):
+class _TableIdentifierBody(msgspec.Struct):
     namespace: list[str]
     name: str
 
 
-class _Page(msgspec.Struct, rename="kebab"):
+class _PageBody(msgspec.Struct, rename="kebab"):
     next_page_token: str | None = None
     # As Amazon S3 Tables spells it (awslabs/s3-tables-catalog issue 62): all but the first page would be overlooked.
     misspelled: str | None = msgspec.field(name="nextPageToken", default=None)
@@ -110,37 +111,37 @@ class _Page(msgspec.Struct, rename="kebab"):
 _Levels: TypeAlias = Annotated[list[str], Meta(min_length=1)]
 
 
-class _Tables(_Page, kw_only=True, rename="kebab"):
-    identifiers: list[_Identifier]
+class _TablesBody(_PageBody, kw_only=True, rename="kebab"):
+    identifiers: list[_TableIdentifierBody]
 
 
-class _Namespaces(_Page, kw_only=True, rename="kebab"):
+class _NamespacesBody(_PageBody, kw_only=True, rename="kebab"):
     namespaces: list[_Levels]
 
 
-class _Odd(_Page, kw_only=True):
+class _MalformedPageBody(_PageBody, kw_only=True):
     """A page that is none of the others: its array is missing, null, or holds entries of another shape."""
 
     identifiers: list[msgspec.Raw] | msgspec.UnsetType | None = msgspec.UNSET
     namespaces: list[msgspec.Raw] | msgspec.UnsetType | None = msgspec.UNSET
 
 
-class _Error(msgspec.Struct):
+class _ErrorBody(msgspec.Struct):
     code: int | str
     message: str | None = None
     type: str | None = None
 
 
-class _ErrorResponse(msgspec.Struct):
-    error: _Error
+class _ErrorResponseBody(msgspec.Struct):
+    error: _ErrorBody
 
 
-class _OAuthToken(msgspec.Struct):
+class _OAuthTokenBody(msgspec.Struct):
     access_token: Annotated[str, Meta(min_length=1)]
     expires_in: Any = None
 
 
-class _OAuthError(msgspec.Struct):
+class _OAuthErrorBody(msgspec.Struct):
     error: str
 
 
@@ -150,20 +151,20 @@ def read_table(body: bytes | bytearray) -> Table | None:
     Raises:
         Unintelligible: any other body.
     """
-    result = decoded(body, _LoadTableResult)
-    table = table_of(result.metadata, result.metadata_location or "")
+    result = decode_json(body, _LoadTableBody)
+    table = to_table(result.metadata, result.metadata_location or "")
     return table if table.metadata_location else None
 
 
-_NEEDED: Final = needed(_LoadTableResult)
+_TABLE_MEMBERS: Final = needed_members(_LoadTableBody)
 
 
-async def cut_table(begun: bytes | bytearray, parts: AsyncIterator[bytes]) -> bytearray:
+async def extract_table(start: bytes | bytearray, parts: AsyncIterator[bytes]) -> bytearray:
     """A body of which `read_table` makes the same as of the whole of a `LoadTableResult`; see `excerpt`."""
-    return await excerpt(begun, parts, _NEEDED)
+    return await extract(start, parts, _TABLE_MEMBERS)
 
 
-def read_config(body: bytes | bytearray) -> Config:
+def read_config(body: bytes | bytearray) -> CatalogConfig:
     """The settings of `/v1/config` that concern us; overrides win over defaults.
 
     Values are texts by the specification. Of those that are not, the ones that we do not need are ignored.
@@ -172,20 +173,20 @@ def read_config(body: bytes | bytearray) -> Config:
         Unintelligible: any other body, also an object that has nothing of a configuration; or a setting that we need
             has a value that is no text.
     """
-    settings = decoded(body, _Settings)
-    is_empty = settings == _Settings()
-    if is_empty and decoded(body, dict[str, Any]):
-        raise Unintelligible("neither defaults nor overrides in it")
+    settings = decode_json(body, _ConfigBody)
+    is_empty = settings == _ConfigBody()
+    if is_empty and decode_json(body, dict[str, Any]):
+        raise UnreadableDocument("neither defaults nor overrides in it")
     defaults, overrides = _texts(settings.defaults), _texts(settings.overrides)
     both = defaults | overrides
-    return Config(
+    return CatalogConfig(
         prefix=both.get("prefix", ""),
         uri=both.get("uri"),
         separator=both.get("namespace-separator"),
         defaults=_headers(defaults),
         overrides=_headers(overrides),
-        vends=_CREDENTIALS in settings.endpoints if isinstance(settings.endpoints, list) else None,
-        told=both,
+        has_credentials_endpoint=_CREDENTIALS in settings.endpoints if isinstance(settings.endpoints, list) else None,
+        settings=both,
     )
 
 
@@ -203,7 +204,7 @@ def _texts(settings: Mapping[str, Any] | msgspec.UnsetType | None) -> dict[str, 
             if value:
                 found[key] = value
         elif value is not None and (key in _NEEDED_SETTINGS or key.startswith(_HEADER)):
-            raise Unintelligible(f"JSON of another shape (the setting {key} is no text)")
+            raise UnreadableDocument(f"JSON of another shape (the setting {key} is no text)")
     return found
 
 
@@ -211,7 +212,7 @@ def _headers(settings: Mapping[str, str]) -> dict[str, str]:
     return {key.removeprefix(_HEADER): value for key, value in settings.items() if key.startswith(_HEADER)}
 
 
-def read_tables(body: bytes | bytearray) -> Page[tuple[tuple[str, ...], str]]:
+def read_tables(body: bytes | bytearray) -> ListingPage[tuple[tuple[str, ...], str]]:
     """Namespace and name of each table of a `ListTablesResponse`.
 
     A list that is missing or null is empty: servers that write JSON from protobuf leave empty lists out.
@@ -220,77 +221,81 @@ def read_tables(body: bytes | bytearray) -> Page[tuple[tuple[str, ...], str]]:
         Unintelligible: any other body.
     """
     try:
-        page = decoded(body, _Tables)
-    except Unintelligible:
-        return _rest_of(body, "identifiers", _Identifier, lambda item: (tuple(item.namespace), item.name))
+        page = decode_json(body, _TablesBody)
+    except UnreadableDocument:
+        return _well_formed_entries(
+            body, "identifiers", _TableIdentifierBody, lambda item: (tuple(item.namespace), item.name)
+        )
     found = tuple((tuple(item.namespace), item.name) for item in page.identifiers)
-    return Page(found, page.next_page_token or page.misspelled or None)
+    return ListingPage(found, page.next_page_token or page.misspelled or None)
 
 
-def read_namespaces(body: bytes | bytearray) -> Page[tuple[str, ...]]:
+def read_namespaces(body: bytes | bytearray) -> ListingPage[tuple[str, ...]]:
     """The namespaces of a `ListNamespacesResponse`; a list that is missing or null is empty.
 
     Raises:
         Unintelligible: any other body.
     """
     try:
-        page = decoded(body, _Namespaces)
-    except Unintelligible:
-        return _rest_of(body, "namespaces", _Levels, tuple)
-    return Page(tuple(tuple(levels) for levels in page.namespaces), page.next_page_token or page.misspelled or None)
+        page = decode_json(body, _NamespacesBody)
+    except UnreadableDocument:
+        return _well_formed_entries(body, "namespaces", _Levels, tuple)
+    return ListingPage(
+        tuple(tuple(levels) for levels in page.namespaces), page.next_page_token or page.misspelled or None
+    )
 
 
-def _rest_of(body: bytes | bytearray, array: str, shape: Any, made: Callable[[Any], T]) -> Page[T]:  # noqa: ANN401 - a type
+def _well_formed_entries(body: bytes | bytearray, array: str, shape: Any, made: Callable[[Any], T]) -> ListingPage[T]:  # noqa: ANN401 - a type
     """A page without the entries that are of another shape.
 
     Raises:
         Unintelligible: a body without the array that has more than the token of a page: another answer altogether.
     """
-    page = decoded(body, _Odd)
+    page = decode_json(body, _MalformedPageBody)
     entries = getattr(page, array)
     if entries is msgspec.UNSET:
-        if decoded(body, dict[str, Any]).keys() - _PAGING:
-            raise Unintelligible(f"JSON of another shape (no {array}, and other things)")
+        if decode_json(body, dict[str, Any]).keys() - _PAGING:
+            raise UnreadableDocument(f"JSON of another shape (no {array}, and other things)")
         entries = ()
     found: list[T] = []
     for entry in entries or ():
-        with suppress(Unintelligible):
-            found.append(made(decoded(entry, shape)))
-    return Page(tuple(found), page.next_page_token or page.misspelled or None, len(entries or ()) - len(found))
+        with suppress(UnreadableDocument):
+            found.append(made(decode_json(entry, shape)))
+    return ListingPage(tuple(found), page.next_page_token or page.misspelled or None, len(entries or ()) - len(found))
 
 
-def read_error(body: bytes | bytearray) -> Complaint | None:
+def read_error(body: bytes | bytearray) -> IcebergError | None:
     """An error in Iceberg's shape, or None: what a proxy or a web server says is no such error."""
     try:
-        error = decoded(body, _ErrorResponse).error
+        error = decode_json(body, _ErrorResponseBody).error
         code = int(error.code)
-    except (Unintelligible, ValueError):
+    except (UnreadableDocument, ValueError):
         return None
-    return Complaint(error.type or "", code, error.message or "")
+    return IcebergError(error.type or "", code, error.message or "")
 
 
-def read_token(body: bytes | bytearray) -> Token:
+def read_token(body: bytes | bytearray) -> BearerToken:
     """An access token from an OAuth2 token answer.
 
     Raises:
         Unintelligible: any other body.
     """
-    token = decoded(body, _OAuthToken)
-    return Token(token.access_token, _lifetime(token.expires_in))
+    token = decode_json(body, _OAuthTokenBody)
+    return BearerToken(token.access_token, _lifetime(token.expires_in))
 
 
-def _lifetime(said: object) -> float | None:
+def _lifetime(value: object) -> float | None:
     """Seconds, which some servers send as text; None for what is no lifetime, as 0 is none."""
     try:
-        seconds = float(said) if isinstance(said, int | float | str) and not isinstance(said, bool) else 0.0
+        seconds = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else 0.0
     except ValueError:
         return None
-    return seconds if _SHORTEST_LIFE <= seconds < inf else None
+    return seconds if _MIN_LIFETIME <= seconds < inf else None
 
 
 def read_token_error(body: bytes | bytearray) -> str | None:
     """The `error` code of an OAuth2 token error (RFC 6749, 5.2); its description is left out, it may repeat secrets."""
     try:
-        return decoded(body, _OAuthError).error
-    except Unintelligible:
+        return decode_json(body, _OAuthErrorBody).error
+    except UnreadableDocument:
         return None

@@ -9,21 +9,21 @@ from typing import Final, TypeVar
 import anyio
 from anyio import to_thread
 
-from sfn.catalog.metadata import Unintelligible
-from sfn.catalog.refusal import Refusal, Refused, both
-from sfn.catalog.rest.client import Client, Cut
-from sfn.catalog.rest.directions import Directions, Route
-from sfn.catalog.rest.paths import Paths
-from sfn.catalog.rest.refusals import Reply, garbled
+from sfn.catalog.metadata import UnreadableDocument
+from sfn.catalog.refusal import CatalogFailure, CatalogRequestFailed, combine
+from sfn.catalog.rest.client import CatalogHttpClient, ExtractBody
+from sfn.catalog.rest.directions import CatalogRoute, RouteFinder
+from sfn.catalog.rest.paths import CatalogPaths
+from sfn.catalog.rest.refusals import CatalogReply, failure_of_body
 from sfn.catalog.rest.settings import RestSettings
 from sfn.clock import Clock
 from sfn.errors import Permanent, Scope, Transient
 
 T = TypeVar("T")
 
-REMEMBERED: Final = 3600.0
+REMEMBER_SECONDS: Final = 3600.0
 """Seconds for which it is remembered whether a catalog takes a parameter."""
-_NO_PARAMETER: Final = frozenset(
+_PARAMETER_REFUSED: Final = frozenset(
     {
         HTTPStatus.BAD_REQUEST,
         HTTPStatus.NOT_ACCEPTABLE,
@@ -37,7 +37,7 @@ _DECODED_IN_LOOP: Final = 2**20
 """Bytes that are decoded on the spot, in half a millisecond; more go to a thread."""
 
 
-class Asking:
+class CatalogRequests:
     """Questions to one catalog.
 
     Args:
@@ -46,22 +46,22 @@ class Asking:
     """
 
     def __init__(self, settings: RestSettings, clock: Clock) -> None:
-        self._client = Client(settings, clock)
-        self._directions = Directions(settings, self._client)
+        self._client = CatalogHttpClient(settings, clock)
+        self._route_finder = RouteFinder(settings, self._client)
         # msgspec holds the interpreter's lock while it decodes: between two large bodies the loop gets its turn.
         self._decoding = anyio.CapacityLimiter(1)
 
-    async def route(self) -> Route:
+    async def route(self) -> CatalogRoute:
         """The way to the catalog; raises Refused."""
-        return await self._directions.known()
+        return await self._route_finder.current()
 
     async def get(
         self,
-        target: Callable[[Paths], str],
+        target: Callable[[CatalogPaths], str],
         etag: str | None = None,
-        cut: Cut | None = None,
+        cut: ExtractBody | None = None,
         headers: Mapping[str, str] | None = None,
-    ) -> Reply:
+    ) -> CatalogReply:
         """The reply to one GET.
 
         Args:
@@ -73,13 +73,13 @@ class Asking:
         Raises:
             Refused: there was no whole reply.
         """
-        route = await self._directions.known()
+        route = await self._route_finder.current()
         sent = {**route.headers, **(headers or {})}
         if etag is not None:
             sent["if-none-match"] = etag
-        return await self._client.get(f"{route.home}{target(route.paths)}", sent, cut=cut)
+        return await self._client.get(f"{route.base_url}{target(route.paths)}", sent, cut=cut)
 
-    async def parsed(self, reply: Reply, read: Callable[[bytes | bytearray], T], expected: str) -> T:
+    async def parse(self, reply: CatalogReply, read: Callable[[bytes | bytearray], T], expected: str) -> T:
         """A reply's body, by a function of `answers`; a large one in a thread.
 
         Raises:
@@ -89,11 +89,11 @@ class Asking:
             if len(reply.body) <= _DECODED_IN_LOOP:
                 return read(reply.body)
             return await to_thread.run_sync(read, reply.body, limiter=self._decoding)
-        except Unintelligible as error:
+        except UnreadableDocument as error:
             found = str(error)
-        raise Refused(garbled(reply, expected=expected, found=found))
+        raise CatalogRequestFailed(failure_of_body(reply, expected=expected, found=found))
 
-    async def told(self, answer: Awaitable[T], secrets: Callable[[], Iterable[str]] = tuple) -> T:
+    async def map_errors(self, answer: Awaitable[T], secrets: Callable[[], Iterable[str]] = tuple) -> T:
         """What an answer gives.
 
         Args:
@@ -106,28 +106,28 @@ class Asking:
         """
         try:
             return await answer
-        except Refused as refused:
-            refusal = refused.refusal
-        raise await self._trouble(refusal, secrets())
+        except CatalogRequestFailed as refused:
+            failure = refused.failure
+        raise await self._error(failure, secrets())
 
     async def close(self) -> None:
         """Close all connections."""
         await self._client.close()
 
-    async def _trouble(self, refusal: Refusal, secrets: Iterable[str]) -> Transient | Permanent:
-        scope = refusal.reach
+    async def _error(self, failure: CatalogFailure, secrets: Iterable[str]) -> Transient | Permanent:
+        scope = failure.scope
         if scope is None:
             try:
-                await self._directions.anew()
+                await self._route_finder.refresh()
                 scope = Scope.TABLE
-            except Refused as other:
-                refusal, scope = both(refusal, other.refusal), Scope.CATALOG
+            except CatalogRequestFailed as other:
+                failure, scope = combine(failure, other.failure), Scope.CATALOG
         if scope is Scope.CATALOG:
-            self._directions.forget()
-        return refusal.trouble(scope, (*self._client.secrets(), *secrets))
+            self._route_finder.forget()
+        return failure.to_error(scope, (*self._client.secrets(), *secrets))
 
 
-class Optional:
+class OptionalParameter:
     """A parameter that a catalog need not know. Where one refuses it, it is asked once more without.
 
     What the catalog took is remembered for a while, for the process alone: neither a stray refusal nor an upgrade must
@@ -136,19 +136,21 @@ class Optional:
 
     def __init__(self) -> None:
         self._is_taken: bool | None = None
-        self._until = 0.0
+        self._valid_until = 0.0
 
-    async def asked(self, with_it: Callable[[], Awaitable[Reply]], without: Callable[[], Awaitable[Reply]]) -> Reply:
+    async def request(
+        self, with_it: Callable[[], Awaitable[CatalogReply]], without: Callable[[], Awaitable[CatalogReply]]
+    ) -> CatalogReply:
         """Return the reply to one of two questions.
 
         Args:
             with_it: asks with the parameter.
             without: asks without.
         """
-        known = self._is_taken if anyio.current_time() < self._until else None
+        known = self._is_taken if anyio.current_time() < self._valid_until else None
         first, second = (with_it, without) if known is not False else (without, with_it)
         reply = await first()
-        if reply.status not in _NO_PARAMETER:
+        if reply.status not in _PARAMETER_REFUSED:
             if reply.status < HTTPStatus.BAD_REQUEST:
                 self._note(is_taken=first is with_it)
             return reply
@@ -161,4 +163,4 @@ class Optional:
         return other
 
     def _note(self, *, is_taken: bool) -> None:
-        self._is_taken, self._until = is_taken, anyio.current_time() + REMEMBERED
+        self._is_taken, self._valid_until = is_taken, anyio.current_time() + REMEMBER_SECONDS

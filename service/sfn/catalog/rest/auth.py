@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from sfn.catalog.rest.files import Renewed
-from sfn.catalog.rest.oauth2 import ClientCredentials, Post
-from sfn.catalog.rest.proof import Auth, Request, bearer, newest, secret_in
+from sfn.catalog.rest.files import RenewedFile
+from sfn.catalog.rest.oauth2 import ClientCredentials, PostForm
+from sfn.catalog.rest.proof import Auth, AuthRequest, bearer_header, read_secret, recent_secrets
 from sfn.catalog.rest.settings import RestSettings
 from sfn.errors import SfnError
 
@@ -18,51 +18,51 @@ _EXTRAS: Final = {"sigv4": "s3", "google": "gcs"}
 """What brings the packages of a way."""
 
 
-class Fixed:
+class FixedAuth:
     """Nothing, or the same value of the header Authorization always."""
 
     def __init__(self, value: str | None, *secrets: str) -> None:
         self._headers = {} if value is None else {"authorization": value}
         self._secrets = secrets
 
-    async def headers(self, request: Request) -> Mapping[str, str]:
+    async def headers(self, request: AuthRequest) -> Mapping[str, str]:
         return self._headers
 
-    async def renewed(self, refused: Mapping[str, str]) -> bool:
-        return refused != self._headers
+    async def renew(self, rejected: Mapping[str, str]) -> bool:
+        return rejected != self._headers
 
-    async def doubted(self, refused: Mapping[str, str]) -> bool:
+    async def renew_after_denial(self, rejected: Mapping[str, str]) -> bool:
         return False
 
     def secrets(self) -> tuple[str, ...]:
         return self._secrets
 
 
-class TokenFile:
+class TokenFileAuth:
     """A bearer token in a file that somebody else renews: a mounted secret, a sidecar's token."""
 
     def __init__(self, catalog: str, file: Path) -> None:
-        self._token = Renewed(catalog, "token_file", file, "token", secret_in)
+        self._token = RenewedFile(catalog, "token_file", file, "token", read_secret)
         self._recent: tuple[str, ...] = ()
 
-    async def headers(self, request: Request) -> Mapping[str, str]:
-        return self._shown(await self._token.current())
+    async def headers(self, request: AuthRequest) -> Mapping[str, str]:
+        return self._headers_for(await self._token.current())
 
-    async def renewed(self, refused: Mapping[str, str]) -> bool:
-        return self._shown(await self._token.anew()) != refused
+    async def renew(self, rejected: Mapping[str, str]) -> bool:
+        return self._headers_for(await self._token.refresh()) != rejected
 
-    async def doubted(self, refused: Mapping[str, str]) -> bool:
-        return await self.headers(Request("GET", "")) != refused
+    async def renew_after_denial(self, rejected: Mapping[str, str]) -> bool:
+        return await self.headers(AuthRequest("GET", "")) != rejected
 
     def secrets(self) -> tuple[str, ...]:
         return self._recent
 
-    def _shown(self, token: str) -> Mapping[str, str]:
-        self._recent = newest(self._recent, token)
-        return bearer(token)
+    def _headers_for(self, token: str) -> Mapping[str, str]:
+        self._recent = recent_secrets(self._recent, token)
+        return bearer_header(token)
 
 
-def auth_of(settings: RestSettings, post: Post) -> Auth:
+def build_auth(settings: RestSettings, post: PostForm) -> Auth:
     """The one way of showing who asks that the settings want.
 
     Args:
@@ -72,15 +72,15 @@ def auth_of(settings: RestSettings, post: Post) -> Auth:
     Raises:
         SfnError: it needs what is not installed.
     """
-    return _of_a_cloud(settings) or _plain(settings, post)
+    return _cloud_auth(settings) or _plain_auth(settings, post)
 
 
-def check(settings: RestSettings) -> None:
+def check_installed(settings: RestSettings) -> None:
     """See whether all is installed that showing who asks needs; raises as `auth_of`."""
-    _of_a_cloud(settings)
+    _cloud_auth(settings)
 
 
-def _of_a_cloud(settings: RestSettings) -> Auth | None:
+def _cloud_auth(settings: RestSettings) -> Auth | None:
     """By what an extra brings, which takes half a second to be imported."""
     try:
         match settings.auth:
@@ -108,17 +108,17 @@ def _not_installed(settings: RestSettings, error: ImportError) -> SfnError:
     )
 
 
-def _plain(settings: RestSettings, post: Post) -> Auth:
+def _plain_auth(settings: RestSettings, post: PostForm) -> Auth:
     if settings.token_file is not None:
-        return TokenFile(settings.name, settings.token_file)
+        return TokenFileAuth(settings.name, settings.token_file)
     if settings.credential is not None or settings.credential_file is not None:
         return ClientCredentials(settings, post)
     if settings.token is not None:
-        return Fixed(f"Bearer {settings.token}", settings.token)
+        return FixedAuth(f"Bearer {settings.token}", settings.token)
     parts = urlsplit(settings.uri)
     if parts.username is None:
-        return Fixed(None)
+        return FixedAuth(None)
     password = unquote(parts.password or "")
     pair = f"{unquote(parts.username)}:{password}"
     basic = b64encode(pair.encode()).decode()
-    return Fixed(f"Basic {basic}", basic, password)
+    return FixedAuth(f"Basic {basic}", basic, password)

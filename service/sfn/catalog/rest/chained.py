@@ -7,18 +7,18 @@ from typing import Final, Generic, TypeVar
 
 import anyio
 
-from sfn.catalog.refusal import Refusal, Refused
-from sfn.catalog.rest.kept import Kept, Lasting
+from sfn.catalog.refusal import CatalogFailure, CatalogRequestFailed
+from sfn.catalog.rest.kept import Expiring, ExpiringCache
 from sfn.errors import Scope, SfnError
 
 C = TypeVar("C")
 T = TypeVar("T")
 
-LOOK_AFTER: Final = 60.0
+LOOKUP_INTERVAL: Final = 60.0
 """Seconds from one look to the next: whoever is asked looks for others minutes before what it found ends."""
 
 
-class Chained(Generic[C, T]):
+class CloudCredentials(Generic[C, T]):
     """What a chain finds. It is found by a new one once it was not believed: a chain reads its files but once.
 
     Args:
@@ -32,7 +32,7 @@ class Chained(Generic[C, T]):
         self._catalog, self._limit = catalog, limit
         self._new, self._find = chain, find
         self._chain = chain()
-        self._kept = Kept(self._found, LOOK_AFTER)
+        self._cache = ExpiringCache(self._find_lasting, LOOKUP_INTERVAL)
         self._last: T | None = None
         self._refused: T | None = None
 
@@ -42,25 +42,27 @@ class Chained(Generic[C, T]):
         Raises:
             Refused: scope catalog; there is none.
         """
-        return await self._kept.current()
+        return await self._cache.current()
 
-    async def renewed(self, is_refused: Callable[[T], bool]) -> bool:
+    async def renew(self, is_rejected: Callable[[T], bool]) -> bool:
         """Whether there is something else than what was refused; raises as of `current`."""
         # Another request may have met the same refusal and have something new already.
-        held = self._kept.held
-        if held is None or is_refused(held):
-            self._refused = held
-            held = await self._kept.anew()
-        return not is_refused(held)
+        current = self._cache.valid_value
+        if current is None or is_rejected(current):
+            self._refused = current
+            current = await self._cache.refresh()
+        return not is_rejected(current)
 
-    async def _found(self) -> Lasting[T]:
+    async def _find_lasting(self) -> Expiring[T]:
         if self._refused is not None and self._refused == self._last:
             self._chain = self._new()
-        where, found, remedy = "credentials", f"none within {self._limit:g} s", "see whether what gives them answers"
+        where, problem, remedy = "credentials", f"none within {self._limit:g} s", "see whether what gives them answers"
         try:
             with anyio.move_on_after(self._limit):
                 self._last = await self._find(self._chain)
-                return Lasting(self._last)
+                return Expiring(self._last)
         except SfnError as error:
-            where, found, remedy = error.where, error.found, error.remedy
-        raise Refused(Refusal(f"catalog {self._catalog}: {where}", "credentials", found, remedy, reach=Scope.CATALOG))
+            where, problem, remedy = error.where, error.found, error.remedy
+        raise CatalogRequestFailed(
+            CatalogFailure(f"catalog {self._catalog}: {where}", "credentials", problem, remedy, scope=Scope.CATALOG)
+        )

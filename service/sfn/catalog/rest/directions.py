@@ -15,17 +15,17 @@ from urllib.parse import urlsplit
 import anyio
 from yarl import URL
 
-from sfn.catalog.metadata import Unintelligible
-from sfn.catalog.refusal import Refusal, Refused
+from sfn.catalog.metadata import UnreadableDocument
+from sfn.catalog.refusal import CatalogFailure, CatalogRequestFailed
 from sfn.catalog.rest import answers, paths
-from sfn.catalog.rest.client import Client
-from sfn.catalog.rest.refusals import Reply, garbled, of_status
-from sfn.catalog.rest.settings import RestSettings, sendable
+from sfn.catalog.rest.client import CatalogHttpClient
+from sfn.catalog.rest.refusals import CatalogReply, failure_of_body, failure_of_status
+from sfn.catalog.rest.settings import RestSettings, is_valid_header
 from sfn.errors import Scope
 
 _EXPECTED: Final = "the catalog's configuration"
 
-_OURS: Final = frozenset(
+_RESERVED_HEADERS: Final = frozenset(
     {
         "accept-encoding",
         "connection",
@@ -43,29 +43,30 @@ _OURS: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class CatalogRoute:
     """How to ask one catalog.
 
     Attributes:
-        home: what every path is appended to.
+        base_url: what every path is appended to.
         prefix: as `/v1/config` gave it, "" for none.
         paths: the paths below that prefix.
         headers: to send along, names in lower case; configured and the catalog's own.
-        vends: whether tables' credentials have an endpoint of their own; None where that is not said.
-        told: all that it says.
-        coding: what that came encoded with, as of `Content-Encoding`; "" for nothing.
+        has_credentials_endpoint: whether tables' credentials have an endpoint of their own; None where that is not
+            said.
+        settings: all that it says.
+        encoding: what that came encoded with, as of `Content-Encoding`; "" for nothing.
     """
 
-    home: str
+    base_url: str
     prefix: str
-    paths: paths.Paths
+    paths: paths.CatalogPaths
     headers: Mapping[str, str] = field(repr=False)
-    vends: bool | None = None
-    told: Mapping[str, str] = field(default_factory=dict, repr=False)
-    coding: str = ""
+    has_credentials_endpoint: bool | None = None
+    settings: Mapping[str, str] = field(default_factory=dict, repr=False)
+    encoding: str = ""
 
 
-class Directions:
+class RouteFinder:
     """The route to one catalog. Whoever asks at the same time shares one request and its outcome, good or bad.
 
     Args:
@@ -73,34 +74,34 @@ class Directions:
         client: asks.
     """
 
-    def __init__(self, settings: RestSettings, client: Client) -> None:
+    def __init__(self, settings: RestSettings, client: CatalogHttpClient) -> None:
         self._settings = settings
         self._client = client
-        self._looking = anyio.Lock()
-        self._first: Route | None = None
-        self._route: Route | None = None
-        self._last: Route | Refusal | None = None
-        self._looked_at = 0.0
+        self._requesting = anyio.Lock()
+        self._first: CatalogRoute | None = None
+        self._route: CatalogRoute | None = None
+        self._last: CatalogRoute | CatalogFailure | None = None
+        self._requested_at = 0.0
 
-    async def known(self) -> Route:
+    async def current(self) -> CatalogRoute:
         """The route, asked for where it is not known.
 
         Raises:
             Refused: scope catalog.
         """
-        return self._route or await self.anew()
+        return self._route or await self.refresh()
 
-    async def anew(self) -> Route:
+    async def refresh(self) -> CatalogRoute:
         """The route by an answer that came after this call; errors as of `known`."""
         since = anyio.current_time()
-        async with self._looking:
+        async with self._requesting:
             # Without sharing, the last of many that wait on a dead catalog would wait for all their time-outs in turn.
-            if self._last is None or self._looked_at < since:
-                self._last = await self._look()
-                self._looked_at = anyio.current_time()
+            if self._last is None or self._requested_at < since:
+                self._last = await self._request()
+                self._requested_at = anyio.current_time()
             last = self._last
-        if isinstance(last, Refusal):
-            raise Refused(last)
+        if isinstance(last, CatalogFailure):
+            raise CatalogRequestFailed(last)
         self._route = last
         return last
 
@@ -108,36 +109,36 @@ class Directions:
         """Ask again the next time; what is being asked just now counts all the same."""
         self._route = None
 
-    async def _look(self) -> Route | Refusal:
+    async def _request(self) -> CatalogRoute | CatalogFailure:
         settings = self._settings
-        url = f"{_sent(settings.uri)}{paths.config(settings.warehouse)}"
+        url = f"{_wire_form(settings.uri)}{paths.config_path(settings.warehouse)}"
         headers = _headers({}, settings.headers, {})
         try:
-            reply = await self._client.get(url, headers, within=settings.config_timeout)
-        except Refused as refused:
-            refusal = refused.refusal
+            reply = await self._client.get(url, headers, request_timeout=settings.config_timeout)
+        except CatalogRequestFailed as refused:
+            failure = refused.failure
         else:
             if reply.status == HTTPStatus.OK:
-                found = route(settings, reply)
-                return self._as_before(found, reply.where) if isinstance(found, Route) else found
-            refusal = of_status(reply, expected=_EXPECTED)
+                found = route_of(settings, reply)
+                return self._check_unchanged(found, reply.where) if isinstance(found, CatalogRoute) else found
+            failure = failure_of_status(reply, expected=_EXPECTED)
             if reply.status in {HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND}:
-                refusal = replace(refusal, remedy=_check(settings, "uri (without /v1) and warehouse"))
-        return replace(refusal, reach=Scope.CATALOG)
+                failure = replace(failure, remedy=_check(settings, "uri (without /v1) and warehouse"))
+        return replace(failure, scope=Scope.CATALOG)
 
-    def _as_before(self, found: Route, where: str) -> Route | Refusal:
+    def _check_unchanged(self, found: CatalogRoute, where: str) -> CatalogRoute | CatalogFailure:
         """The route, unless it leads elsewhere than the first."""
         first = self._first = self._first or found
-        if (found.home, found.prefix) == (first.home, first.prefix):
+        if (found.base_url, found.prefix) == (first.base_url, first.prefix):
             return found
-        old, new = (f"{one.home} with prefix {one.prefix!r}" for one in (first, found))
+        old, new = (f"{one.base_url} with prefix {one.prefix!r}" for one in (first, found))
         remedy = "have the catalog's configuration mended, or restart the service: it takes the new one then"
-        return Refusal(
-            where, f"to be led to {old}, as at first", f"{new} instead of {old}", remedy, reach=Scope.CATALOG
+        return CatalogFailure(
+            where, f"to be led to {old}, as at first", f"{new} instead of {old}", remedy, scope=Scope.CATALOG
         )
 
 
-def route(settings: RestSettings, reply: Reply) -> Route | Refusal:
+def route_of(settings: RestSettings, reply: CatalogReply) -> CatalogRoute | CatalogFailure:
     """The way that a configuration names, or why it names none; pure.
 
     Args:
@@ -146,26 +147,26 @@ def route(settings: RestSettings, reply: Reply) -> Route | Refusal:
     """
     try:
         config = answers.read_config(reply.body)
-    except Unintelligible as error:
-        refusal = garbled(reply, expected=_EXPECTED, found=str(error))
-        return replace(refusal, remedy=_check(settings, "uri (without /v1)"), reach=Scope.CATALOG)
+    except UnreadableDocument as error:
+        failure = failure_of_body(reply, expected=_EXPECTED, found=str(error))
+        return replace(failure, remedy=_check(settings, "uri (without /v1)"), scope=Scope.CATALOG)
     uri = config.uri or settings.uri
     try:
-        home = _sent(uri)
+        base_url = _wire_form(uri)
         found = "a uri override that leaves TLS" if _leaves_tls(settings.uri, uri) else None
     except ValueError:
-        home, found = "", "a uri override that is no http or https URI"
+        base_url, found = "", "a uri override that is no http or https URI"
     if found is not None:
         remedy = "have the catalog's configuration mended: its uri must be where clients reach it over TLS"
-        return Refusal(reply.where, _EXPECTED, found, remedy, permanent=True, reach=Scope.CATALOG)
-    return Route(
-        home=home,
+        return CatalogFailure(reply.where, _EXPECTED, found, remedy, permanent=True, scope=Scope.CATALOG)
+    return CatalogRoute(
+        base_url=base_url,
         prefix=config.prefix,
-        paths=paths.Paths(config.prefix, config.separator or paths.DEFAULT_SEPARATOR),
+        paths=paths.CatalogPaths(config.prefix, config.separator or paths.DEFAULT_SEPARATOR),
         headers=_headers(config.defaults, settings.headers, config.overrides),
-        vends=config.vends,
-        told=config.told,
-        coding=reply.headers.get("content-encoding", ""),
+        has_credentials_endpoint=config.has_credentials_endpoint,
+        settings=config.settings,
+        encoding=reply.headers.get("content-encoding", ""),
     )
 
 
@@ -173,13 +174,13 @@ def _check(settings: RestSettings, what: str) -> str:
     return f"check catalogs.{settings.name}.{what}"
 
 
-def _sent(uri: str) -> str:
+def _wire_form(uri: str) -> str:
     """A URI's base in the form that goes over the wire: an international host name in ASCII."""
-    return str(URL(paths.base(uri))).rstrip("/")
+    return str(URL(paths.base_url(uri))).rstrip("/")
 
 
-def _leaves_tls(configured: str, told: str) -> bool:
-    return urlsplit(configured).scheme == "https" != urlsplit(told).scheme
+def _leaves_tls(configured: str, redirected: str) -> bool:
+    return urlsplit(configured).scheme == "https" != urlsplit(redirected).scheme
 
 
 def _headers(
@@ -189,6 +190,6 @@ def _headers(
     merged: dict[str, str] = {}
     for some in (defaults, configured, overrides):
         for name, value in some.items():
-            if name.lower() not in _OURS and sendable(name, value):
+            if name.lower() not in _RESERVED_HEADERS and is_valid_header(name, value):
                 merged[name.lower()] = value
     return merged

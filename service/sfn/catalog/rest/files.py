@@ -7,17 +7,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar, Final, Generic, TypeVar
 
-from sfn.catalog.refusal import Refusal, Refused
+from sfn.catalog.refusal import CatalogFailure, CatalogRequestFailed
 from sfn.errors import Scope, SfnError, Transient
 from sfn.threads import Late, Threads
 from sfn.watched import LOOK_AFTER, Watched, silent
 
 T = TypeVar("T")
 
-_NEVER: Final = float("-inf")
+_NEVER_CHECKED: Final = float("-inf")
 
 
-class Renewed(Generic[T]):
+class RenewedFile(Generic[T]):
     """What is made of a file, read in a thread by who asks for it first, and again once it changed.
 
     A file system that hangs holds up one request at a time, for so long at most, and nobody who has other work. What
@@ -31,18 +31,18 @@ class Renewed(Generic[T]):
         make: as for `Watched`.
     """
 
-    every: ClassVar[float] = LOOK_AFTER
+    check_interval: ClassVar[float] = LOOK_AFTER
     """Seconds from one look to the next."""
-    patience: ClassVar[float] = 5.0
+    read_timeout: ClassVar[float] = 5.0
     """Seconds that a request waits for a file system."""
 
     def __init__(self, catalog: str, setting: str, file: Path, what: str, make: Callable[[Path], T]) -> None:
         self._setting, self._file = f"catalogs.{catalog}.{setting}", file
         self._where = f"catalog {catalog}: {file}"
         self._what, self._make = f"{what} of catalog {catalog}", make
-        self._threads = Threads(1, self.patience, Scope.CATALOG, only_looks=True)
+        self._threads = Threads(1, self.read_timeout, Scope.CATALOG, only_looks=True)
         self._watched: Watched[T] | None = None
-        self._looked = _NEVER
+        self._checked_at = _NEVER_CHECKED
 
     async def current(self) -> T:
         """What is in force, after a look at the file if the last one was a second ago.
@@ -52,52 +52,52 @@ class Renewed(Generic[T]):
         """
         now = time.monotonic()
         if self._watched is None:
-            return await self.anew()
-        if now - self._looked >= self.every and not self._threads.busy:
-            self._looked = now
-            await self._look(self._watched, anew=False)
+            return await self.refresh()
+        if now - self._checked_at >= self.check_interval and not self._threads.busy:
+            self._checked_at = now
+            await self._check(self._watched, force=False)
         return self._watched.in_force
 
-    async def anew(self) -> T:
+    async def refresh(self) -> T:
         """What is in force, after the file was read again, whether or not it seems to have changed; raises as above."""
         if self._watched is not None:
-            await self._look(self._watched, anew=True)
+            await self._check(self._watched, force=True)
             return self._watched.in_force
         try:
-            found = await self._threads.run(f"read {self._file}", self._first)
+            found = await self._threads.run(f"read {self._file}", self._open)
         except SfnError as error:
-            lasts = not isinstance(error, Transient)
-            refused = self._refused(error.expected, error.found, error.remedy, permanent=lasts)
+            is_permanent = not isinstance(error, Transient)
+            refused = self._refused(error.expected, error.found, error.remedy, permanent=is_permanent)
         else:
             if not isinstance(found, Late):
                 return found.in_force
-            refused = self._refused("a file that can be read", silent(self.patience), "see whether a mount hangs")
+            refused = self._refused("a file that can be read", silent(self.read_timeout), "see whether a mount hangs")
         raise refused
 
-    def _first(self, _given_up: object) -> Watched[T]:
+    def _open(self, _given_up: object) -> Watched[T]:
         # Many requests may have waited for the same thread.
         if self._watched is None:
             self._watched = Watched(self._what, (self._file,), lambda: self._make(self._file))
-            self._looked = time.monotonic()
+            self._checked_at = time.monotonic()
         return self._watched
 
-    async def _look(self, watched: Watched[T], *, anew: bool) -> None:
+    async def _check(self, watched: Watched[T], *, force: bool) -> None:
         try:
-            looked = await self._threads.run(f"read {self._file}", lambda _: watched.look(anew=anew))
+            outcome = await self._threads.run(f"read {self._file}", lambda _: watched.look(anew=force))
         except Transient as error:
             watched.keep(str(error))
         else:
-            if isinstance(looked, Late):
-                watched.keep(silent(self.patience))
+            if isinstance(outcome, Late):
+                watched.keep(silent(self.read_timeout))
 
-    def _refused(self, expected: str, found: str, remedy: str, *, permanent: bool = False) -> Refused:
-        return Refused(
-            Refusal(
+    def _refused(self, expected: str, found: str, remedy: str, *, permanent: bool = False) -> CatalogRequestFailed:
+        return CatalogRequestFailed(
+            CatalogFailure(
                 self._where,
                 expected=expected,
                 found=found,
                 remedy=remedy or f"mend the file that {self._setting} names",
                 permanent=permanent,
-                reach=Scope.CATALOG,
+                scope=Scope.CATALOG,
             )
         )

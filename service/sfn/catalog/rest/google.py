@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sfn.catalog.rest.chained import Chained
-from sfn.catalog.rest.proof import Request, bearer, newest
+from sfn.catalog.rest.chained import CloudCredentials
+from sfn.catalog.rest.proof import AuthRequest, bearer_header, recent_secrets
 from sfn.catalog.rest.settings import RestSettings
 from sfn.google import Chain, Identity
 
@@ -20,18 +20,18 @@ class GoogleTokens:
     def __init__(self, settings: RestSettings) -> None:
         identity, limit = Identity(file=settings.google_credentials_file), settings.config_timeout
         scopes = settings.scope.split()
-        self._tokens = Chained(settings.name, limit, lambda: Chain(identity, scopes, limit=limit), Chain.token)
+        self._tokens = CloudCredentials(settings.name, limit, lambda: Chain(identity, scopes, limit=limit), Chain.token)
         self._recent: tuple[str, ...] = ()
 
-    async def headers(self, request: Request) -> Mapping[str, str]:
+    async def headers(self, request: AuthRequest) -> Mapping[str, str]:
         token = await self._tokens.current()
-        self._recent = newest(self._recent, token)
-        return bearer(token)
+        self._recent = recent_secrets(self._recent, token)
+        return bearer_header(token)
 
-    async def renewed(self, refused: Mapping[str, str]) -> bool:
-        return await self._tokens.renewed(lambda token: bearer(token) == refused)
+    async def renew(self, rejected: Mapping[str, str]) -> bool:
+        return await self._tokens.renew(lambda token: bearer_header(token) == rejected)
 
-    async def doubted(self, refused: Mapping[str, str]) -> bool:
+    async def renew_after_denial(self, rejected: Mapping[str, str]) -> bool:
         return False
 
     def secrets(self) -> tuple[str, ...]:

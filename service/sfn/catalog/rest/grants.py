@@ -8,16 +8,16 @@ from functools import partial
 from http import HTTPStatus
 from typing import Final
 
-from sfn.catalog.refusal import Refused
-from sfn.catalog.rest.asking import Asking, Optional
-from sfn.catalog.rest.kept import Kept, Lasting
-from sfn.catalog.rest.refusals import Reply, is_no_table, of_status, sent
-from sfn.catalog.rest.vended import cut_grants, read_grants, secrets_in
+from sfn.catalog.refusal import CatalogRequestFailed
+from sfn.catalog.rest.asking import CatalogRequests, OptionalParameter
+from sfn.catalog.rest.kept import Expiring, ExpiringCache
+from sfn.catalog.rest.refusals import CatalogReply, failure_of_status, is_missing_table, sent_at
+from sfn.catalog.rest.vended import extract_credentials, read_credentials, secrets_in
 from sfn.words import Grant, Missing, TableName
 
-MOST: Final = 4096
+MAX_TABLES: Final = 4096
 """Tables whose grants are kept, some kilobytes each; the least recently used go."""
-UNSAID: Final = 300.0
+DEFAULT_LIFETIME: Final = 300.0
 """Seconds after which grants are asked for again that do not say when they end. The shortest session that STS gives
 lasts 15 minutes, and catalogs give each from a cache until half of it is over (Lakekeeper, Polaris)."""
 
@@ -34,11 +34,11 @@ _NO_ENDPOINT: Final = frozenset(
 """How catalogs answer at a path that they do not know; Iceberg's own test server with the first."""
 
 
-class _NoTable(Refused):
+class _NoSuchTable(CatalogRequestFailed):
     """The catalog has no such table."""
 
 
-class Grants:
+class CredentialCache:
     """The grants of one catalog's tables.
 
     Args:
@@ -47,68 +47,77 @@ class Grants:
         is_gone: whether a reply says that there is no such table.
     """
 
-    def __init__(self, asking: Asking, refs: Optional, is_gone: Callable[[Reply, TableName], Awaitable[bool]]) -> None:
-        self._asking, self._refs, self._is_gone = asking, refs, is_gone
+    def __init__(
+        self,
+        requests: CatalogRequests,
+        refs_parameter: OptionalParameter,
+        is_gone: Callable[[CatalogReply, TableName], Awaitable[bool]],
+    ) -> None:
+        self._requests, self._refs_parameter, self._is_gone = requests, refs_parameter, is_gone
         self._by_load = False
-        self._tables: dict[TableName, Kept[tuple[Grant, ...]]] = {}
+        self._tables: dict[TableName, ExpiringCache[tuple[Grant, ...]]] = {}
 
-    async def of(self, table: TableName) -> tuple[Grant, ...] | Missing:
-        """As `Vendor.grants` promises; raises Refused."""
+    async def get(self, table: TableName) -> tuple[Grant, ...] | Missing:
+        """As `CredentialVendor.grants` promises; raises Refused."""
         try:
-            return await self._kept(table).current()
-        except _NoTable:
+            return await self._entry(table).current()
+        except _NoSuchTable:
             return Missing()
 
-    async def renewed(self, table: TableName, refused: Sequence[Grant]) -> tuple[Grant, ...] | Missing:
-        """As `Vendor.renewed` promises; raises Refused."""
-        kept = self._kept(table)
-        held = kept.held
+    async def renew(self, table: TableName, rejected: Sequence[Grant]) -> tuple[Grant, ...] | Missing:
+        """As `CredentialVendor.renewed` promises; raises Refused."""
+        entry = self._entry(table)
+        current = entry.valid_value
         try:
-            return held if held not in (None, tuple(refused)) else await kept.anew()
-        except _NoTable:
+            return current if current not in (None, tuple(rejected)) else await entry.refresh()
+        except _NoSuchTable:
             self._tables.pop(table, None)
             return Missing()
 
     def secrets(self, table: TableName) -> tuple[str, ...]:
         """What of those that are kept must not show in any message."""
-        kept = self._tables.get(table)
-        return secrets_in(kept.held or ()) if kept is not None else ()
+        entry = self._tables.get(table)
+        return secrets_in(entry.valid_value or ()) if entry is not None else ()
 
-    def _kept(self, table: TableName) -> Kept[tuple[Grant, ...]]:
-        kept = self._tables.pop(table, None) or Kept(partial(self._asked, table), UNSAID)
-        self._tables[table] = kept
-        if len(self._tables) > MOST:
+    def _entry(self, table: TableName) -> ExpiringCache[tuple[Grant, ...]]:
+        entry = self._tables.pop(table, None) or ExpiringCache(partial(self._fetch, table), DEFAULT_LIFETIME)
+        self._tables[table] = entry
+        if len(self._tables) > MAX_TABLES:
             del self._tables[next(iter(self._tables))]
-        return kept
+        return entry
 
-    async def _asked(self, table: TableName) -> Lasting[tuple[Grant, ...]]:
-        lists = (await self._asking.route()).vends
+    async def _fetch(self, table: TableName) -> Expiring[tuple[Grant, ...]]:
+        lists = (await self._requests.route()).has_credentials_endpoint
         if lists is not False and not self._by_load:
-            reply = await self._asking.get(lambda paths: f"{paths.table(table)}/credentials")
+            reply = await self._requests.get(lambda paths: f"{paths.table(table)}/credentials")
             if reply.status == HTTPStatus.OK and (found := await self._read(reply)).value:
                 return found
-            if reply.status != HTTPStatus.OK and (lists or is_no_table(reply) or reply.status not in _NO_ENDPOINT):
+            if reply.status != HTTPStatus.OK and (lists or is_missing_table(reply) or reply.status not in _NO_ENDPOINT):
                 raise await self._refused(reply, table)
             self._by_load = True
-        reply = await self._refs.asked(
+        reply = await self._refs_parameter.request(
             lambda: self._delegated(table, "?snapshots=refs"), lambda: self._delegated(table, "")
         )
         if reply.status != HTTPStatus.OK:
             raise await self._refused(reply, table)
         return await self._read(reply)
 
-    async def _delegated(self, table: TableName, query: str) -> Reply:
-        return await self._asking.get(lambda paths: f"{paths.table(table)}{query}", headers=_DELEGATION, cut=cut_grants)
+    async def _delegated(self, table: TableName, query: str) -> CatalogReply:
+        return await self._requests.get(
+            lambda paths: f"{paths.table(table)}{query}", headers=_DELEGATION, cut=extract_credentials
+        )
 
-    async def _read(self, reply: Reply) -> Lasting[tuple[Grant, ...]]:
-        grants = await self._asking.parsed(reply, read_grants, _EXPECTED)
+    async def _read(self, reply: CatalogReply) -> Expiring[tuple[Grant, ...]]:
+        grants = await self._requests.parse(reply, read_credentials, _EXPECTED)
         # By the clock of who says when they end, wherever ours stands.
-        left = [(grant.expires_at - sent(reply)).total_seconds() for grant in grants if grant.expires_at is not None]
-        return Lasting(grants, min(left, default=None))
+        left = [(grant.expires_at - sent_at(reply)).total_seconds() for grant in grants if grant.expires_at is not None]
+        return Expiring(grants, min(left, default=None))
 
-    async def _refused(self, reply: Reply, table: TableName) -> Refused:
-        refusal = of_status(reply, expected=_EXPECTED, quoting=False)
+    async def _refused(self, reply: CatalogReply, table: TableName) -> CatalogRequestFailed:
+        failure = failure_of_status(reply, expected=_EXPECTED, quoting=False)
         if await self._is_gone(reply, table):
-            return _NoTable(refusal)
+            return _NoSuchTable(failure)
         # As of a load: a grant that was revoked by mistake must not send every table to the dead letters.
-        return Refused(replace(refusal, permanent=False) if reply.status == HTTPStatus.FORBIDDEN else refusal)
+        return CatalogRequestFailed(
+            replace(failure, permanent=False) if reply.status == HTTPStatus.FORBIDDEN else failure
+        )

@@ -9,19 +9,26 @@ from http import HTTPStatus
 from typing import Final, Generic, TypeVar
 from urllib.parse import quote
 
-from sfn.catalog import Skip, Withheld
-from sfn.catalog.refusal import Refusal, Refused
+from sfn.catalog import SkipNamespace, UnlistedNamespace
+from sfn.catalog.refusal import CatalogFailure, CatalogRequestFailed
 from sfn.catalog.rest import answers
-from sfn.catalog.rest.answers import Page
-from sfn.catalog.rest.asking import Asking, Optional
-from sfn.catalog.rest.paths import Paths
-from sfn.catalog.rest.refusals import NO_NAMESPACE, Reply, complaint, garbled, is_absence, of_status
-from sfn.catalog.walk import walk
+from sfn.catalog.rest.answers import ListingPage
+from sfn.catalog.rest.asking import CatalogRequests, OptionalParameter
+from sfn.catalog.rest.paths import CatalogPaths
+from sfn.catalog.rest.refusals import (
+    NO_NAMESPACE,
+    CatalogReply,
+    failure_of_body,
+    failure_of_status,
+    iceberg_error_type,
+    may_be_missing,
+)
+from sfn.catalog.walk import walk_tables
 from sfn.words import TableName
 
 T = TypeVar("T")
 
-FRUITLESS: Final = 1_000
+MAX_PAGES_WITHOUT_NEW: Final = 1_000
 """Pages, one after the other, that bring nothing that was not listed before."""
 
 _NO_NESTING: Final = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_ACCEPTABLE})
@@ -29,23 +36,23 @@ _NO_NESTING: Final = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_ACCEPTABL
 
 
 @dataclass(frozen=True, slots=True)
-class Listing(Generic[T]):
+class PagedQuery(Generic[T]):
     """A question whose answer comes in pages.
 
     Attributes:
         kind: what it lists.
         target: path and query without paging.
-        read: parses a page.
-        void: whether a refusal says that nothing is there to be listed.
+        parse: parses a page.
+        is_empty_answer: whether a refusal says that nothing is there to be listed.
     """
 
     kind: str
-    target: Callable[[Paths], tuple[str, str]]
-    read: Callable[[bytes | bytearray], Page[T]]
-    void: Callable[[Reply], Awaitable[bool]]
+    target: Callable[[CatalogPaths], tuple[str, str]]
+    parse: Callable[[bytes | bytearray], ListingPage[T]]
+    is_empty_answer: Callable[[CatalogReply], Awaitable[bool]]
 
 
-class Listings:
+class CatalogListings:
     """What one catalog lists.
 
     Args:
@@ -54,56 +61,58 @@ class Listings:
         page_size: entries a page; None leaves it to the catalog.
     """
 
-    def __init__(self, asking: Asking, catalog: str, page_size: int | None) -> None:
-        self._asking = asking
+    def __init__(self, requests: CatalogRequests, catalog: str, page_size: int | None) -> None:
+        self._requests = requests
         self._catalog = catalog
         self._size = "" if page_size is None else f"pageSize={page_size}&"
-        self._paging = {"tables": Optional(), "namespaces": Optional()}
+        self._paging = {"tables": OptionalParameter(), "namespaces": OptionalParameter()}
 
-    def tables(self, namespace: tuple[str, ...]) -> Listing[tuple[tuple[str, ...], str]]:
+    def tables(self, namespace: tuple[str, ...]) -> PagedQuery[tuple[tuple[str, ...], str]]:
         """The tables of a namespace; one that is missing lists nothing."""
 
-        async def void(reply: Reply) -> bool:
+        async def void(reply: CatalogReply) -> bool:
             return await self._is_gone(reply, namespace)
 
-        return Listing("tables", lambda paths: (paths.tables(self._catalog, namespace), ""), answers.read_tables, void)
+        return PagedQuery(
+            "tables", lambda paths: (paths.tables(self._catalog, namespace), ""), answers.read_tables, void
+        )
 
-    def namespaces(self, parent: tuple[str, ...]) -> Listing[tuple[str, ...]]:
+    def namespaces(self, parent: tuple[str, ...]) -> PagedQuery[tuple[str, ...]]:
         """The namespaces right below another, or the outermost; a parent that is missing has none."""
 
-        async def void(reply: Reply) -> bool:
-            is_flat = reply.status in _NO_NESTING and complaint(reply) is not None
+        async def void(reply: CatalogReply) -> bool:
+            is_flat = reply.status in _NO_NESTING and iceberg_error_type(reply) is not None
             return bool(parent) and (is_flat or await self._is_gone(reply, parent))
 
-        return Listing(
+        return PagedQuery(
             "namespaces", lambda paths: paths.namespaces(self._catalog, parent), answers.read_namespaces, void
         )
 
-    async def items(self, listing: Listing[T]) -> AsyncGenerator[T]:
+    async def items(self, listing: PagedQuery[T]) -> AsyncGenerator[T]:
         """Every entry of a listing, once.
 
         Raises:
             Transient, Permanent: it cannot be had, or not whole.
         """
         token, tokens, found = "", set[str](), set[T]()
-        odd = fruitless = 0
+        malformed = fruitless = 0
         while True:
-            page = await self._asking.told(self._page(listing, token, tokens, fruitless))
-            odd += page.odd
+            page = await self._requests.map_errors(self._page(listing, token, tokens, fruitless))
+            malformed += page.malformed
             before = len(found)
             for item in page.items:
                 if item not in found:
                     found.add(item)
                     yield item
-            if page.next is None:
+            if page.next_token is None:
                 break
             fruitless = 0 if len(found) > before else fruitless + 1
-            token = page.next
+            token = page.next_token
             tokens.add(token)
-        if odd:
-            await self._asking.told(self._incomplete(listing, odd))
+        if malformed:
+            await self._requests.map_errors(self._incomplete(listing, malformed))
 
-    async def lists(self, table: TableName) -> bool:
+    async def is_listed(self, table: TableName) -> bool:
         """Return whether the namespace of a table lists it; raises as `items`."""
         async with aclosing(self.items(self.tables(table.namespace))) as tables:
             async for levels, name in tables:
@@ -112,66 +121,72 @@ class Listings:
                     return True
         return False
 
-    def walk(self, skip: Skip | None = None) -> AsyncGenerator[TableName | Withheld]:
-        """As `sfn.catalog.walk.walk`, by these listings."""
-        return walk(
+    def walk(self, skip: SkipNamespace | None = None) -> AsyncGenerator[TableName | UnlistedNamespace]:
+        """As `sfn.catalog.walk.walk_tables`, by these listings."""
+        return walk_tables(
             self._catalog,
             lambda namespace: self.items(self.tables(namespace)),
             lambda parent: self.items(self.namespaces(parent)),
             skip,
         )
 
-    async def _page(self, listing: Listing[T], token: str, tokens: set[str], fruitless: int) -> Page[T]:
+    async def _page(self, listing: PagedQuery[T], token: str, tokens: set[str], fruitless: int) -> ListingPage[T]:
         expected = "a page of a listing"
-        reply = await self._asked(listing, token)
-        if await listing.void(reply):
-            return Page((), None)
+        reply = await self._request_page(listing, token)
+        if await listing.is_empty_answer(reply):
+            return ListingPage((), None)
         if reply.status != HTTPStatus.OK:
-            raise Refused(of_status(reply, expected=expected))
-        page = await self._asking.parsed(reply, listing.read, expected)
-        if page.next in tokens:
-            raise Refused(garbled(reply, expected=expected, found="the next-page-token of an earlier page"))
-        if page.next is not None and fruitless >= FRUITLESS:
-            raise Refused(garbled(reply, expected=expected, found=f"{FRUITLESS} pages without a new entry, and no end"))
+            raise CatalogRequestFailed(failure_of_status(reply, expected=expected))
+        page = await self._requests.parse(reply, listing.parse, expected)
+        if page.next_token in tokens:
+            raise CatalogRequestFailed(
+                failure_of_body(reply, expected=expected, found="the next-page-token of an earlier page")
+            )
+        if page.next_token is not None and fruitless >= MAX_PAGES_WITHOUT_NEW:
+            raise CatalogRequestFailed(
+                failure_of_body(
+                    reply, expected=expected, found=f"{MAX_PAGES_WITHOUT_NEW} pages without a new entry, and no end"
+                )
+            )
         return page
 
-    async def _asked(self, listing: Listing[T], token: str) -> Reply:
+    async def _request_page(self, listing: PagedQuery[T], token: str) -> CatalogReply:
         """One page. Where its first one is refused it is asked for once more as by a client that knows no pages.
 
         By the specification all entries come at once then; a catalog that gives a token all the same is followed.
         """
 
-        def target(paths: Paths, *, paged: bool = True) -> str:
+        def target(paths: CatalogPaths, *, paged: bool = True) -> str:
             path, query = listing.target(paths)
             # An empty token asks for the first page: without one a catalog may send everything at once.
             query = f"{query}{self._size}pageToken={quote(token, safe='')}" if paged else query.removesuffix("&")
             return f"{path}?{query}" if query else path
 
         if token:
-            return await self._asking.get(target)
-        return await self._paging[listing.kind].asked(
-            lambda: self._asking.get(target), lambda: self._asking.get(lambda paths: target(paths, paged=False))
+            return await self._requests.get(target)
+        return await self._paging[listing.kind].request(
+            lambda: self._requests.get(target), lambda: self._requests.get(lambda paths: target(paths, paged=False))
         )
 
-    async def _incomplete(self, listing: Listing[T], odd: int) -> None:
-        where, _ = listing.target((await self._asking.route()).paths)
-        raise Refused(
-            Refusal(
+    async def _incomplete(self, listing: PagedQuery[T], malformed: int) -> None:
+        where, _ = listing.target((await self._requests.route()).paths)
+        raise CatalogRequestFailed(
+            CatalogFailure(
                 f"catalog {self._catalog}: GET {where}",
                 expected=f"a listing of {listing.kind}",
-                found=f"{odd} of its entries of another shape; the others were taken",
+                found=f"{malformed} of its entries of another shape; the others were taken",
                 remedy="look into the catalog's own log: it lists what has no name",
             )
         )
 
-    async def _is_gone(self, reply: Reply, namespace: tuple[str, ...]) -> bool:
+    async def _is_gone(self, reply: CatalogReply, namespace: tuple[str, ...]) -> bool:
         """Return whether a reply says that there is no such namespace.
 
         Where the type of the error does not say so, the namespace that it lies in must not list it.
         """
-        if not is_absence(reply):
+        if not may_be_missing(reply):
             return False
-        if complaint(reply) == NO_NAMESPACE and reply.status == HTTPStatus.NOT_FOUND:
+        if iceberg_error_type(reply) == NO_NAMESPACE and reply.status == HTTPStatus.NOT_FOUND:
             return True
         above = self.namespaces(namespace[:-1])
         async with aclosing(self.items(above)) as found:

@@ -19,7 +19,7 @@ _SUB_DELIMITERS = "!$&'()*+,;=:@"
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
-def base(uri: str) -> str:
+def base_url(uri: str) -> str:
     """A configured URI as `/v1/…` is appended to it: no user, query, fragment, default port or trailing slash.
 
     Scheme and host in lower case, so that it is also the URI in a catalog's identity (behaviour.md, "catalog_id").
@@ -35,12 +35,12 @@ def base(uri: str) -> str:
     return f"{parts.scheme}://{host}{port}{parts.path}".rstrip("/")
 
 
-def config(warehouse: str | None) -> str:
+def config_path(warehouse: str | None) -> str:
     """Path and query of the catalog's configuration."""
     return "/v1/config" if warehouse is None else f"/v1/config?warehouse={quote(warehouse, safe='')}"
 
 
-class Paths:
+class CatalogPaths:
     """Paths below one catalog's prefix.
 
     Args:
@@ -65,15 +65,15 @@ class Paths:
 
     def tables(self, catalog: str, namespace: tuple[str, ...]) -> str:
         """Where a namespace's tables are listed; errors as of `table`."""
-        return f"{self._root}/namespaces/{self._joined(catalog, namespace)}/tables"
+        return f"{self._root}/namespaces/{self._namespace_segment(catalog, namespace)}/tables"
 
     def namespaces(self, catalog: str, parent: tuple[str, ...]) -> tuple[str, str]:
         """Path, and query up to its next `&`, of the namespaces right below another; errors as of `table`."""
-        return f"{self._root}/namespaces", f"parent={self._joined(catalog, parent)}&" if parent else ""
+        return f"{self._root}/namespaces", f"parent={self._namespace_segment(catalog, parent)}&" if parent else ""
 
-    def _joined(self, catalog: str, namespace: tuple[str, ...]) -> str:
+    def _namespace_segment(self, catalog: str, namespace: tuple[str, ...]) -> str:
         if not namespace:
-            raise _unspeakable(catalog, "a table outside every namespace")
+            raise _name_refused(catalog, "a table outside every namespace")
         for level in namespace:
             # With `.` as the separator `a.b` and `a`, `b` are one path: the answer might be another table's.
             if self._plain and self._plain in level:
@@ -89,14 +89,14 @@ class Paths:
     @staticmethod
     def _segment(catalog: str, part: str) -> str:
         if not part:
-            raise _unspeakable(catalog, "an empty name")
+            raise _name_refused(catalog, "an empty name")
         if re.search("[\ud800-\udfff]", part):
-            raise _unspeakable(catalog, f"name {part!r}, which is no Unicode text")
+            raise _name_refused(catalog, f"name {part!r}, which is no Unicode text")
         # RFC 3986, 5.2.4: segments `.` and `..` are navigation, not names.
         return part.replace(".", "%2E") if part in {".", ".."} else quote(part, safe="")
 
 
-def _unspeakable(catalog: str, found: str) -> Permanent:
+def _name_refused(catalog: str, found: str) -> Permanent:
     remedy = _remedy(catalog)
     return Permanent(f"catalog {catalog}", scope=Scope.TABLE, expected=_EXPECTED, found=found, remedy=remedy)
 

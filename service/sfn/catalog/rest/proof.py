@@ -10,11 +10,11 @@ from typing import Final, Protocol
 
 from sfn.errors import SfnError
 
-_SECRETS_KEPT: Final = 4
+_MAX_RECENT_SECRETS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class AuthRequest:
     """What is about to be sent.
 
     Attributes:
@@ -31,15 +31,15 @@ class Request:
 class Auth(Protocol):
     """One way of showing who asks; its verbs raise `Refused` with scope catalog."""
 
-    async def headers(self, request: Request) -> Mapping[str, str]:
+    async def headers(self, request: AuthRequest) -> Mapping[str, str]:
         """What to send along with a request; names in lower case."""
         ...
 
-    async def renewed(self, refused: Mapping[str, str]) -> bool:
+    async def renew(self, rejected: Mapping[str, str]) -> bool:
         """Whether there is another proof to try than that in headers which were just not believed."""
         ...
 
-    async def doubted(self, refused: Mapping[str, str]) -> bool:
+    async def renew_after_denial(self, rejected: Mapping[str, str]) -> bool:
         """Return whether there is another proof to try than that in headers which were answered with 403.
 
         Mostly a 403 means that we may not. But some catalogs also answer 403 to a token that has expired.
@@ -51,17 +51,17 @@ class Auth(Protocol):
         ...
 
 
-def bearer(token: str) -> dict[str, str]:
+def bearer_header(token: str) -> dict[str, str]:
     """The header that shows a token (RFC 6750, 2.1)."""
     return {"authorization": f"Bearer {token}"}
 
 
-def newest(kept: tuple[str, ...], *secrets: str) -> tuple[str, ...]:
+def recent_secrets(earlier: tuple[str, ...], *secrets: str) -> tuple[str, ...]:
     """The secrets in use first, then as many as are kept of those before, which a late reply may repeat."""
-    return tuple(dict.fromkeys((*secrets, *kept)))[:_SECRETS_KEPT]
+    return tuple(dict.fromkeys((*secrets, *earlier)))[:_MAX_RECENT_SECRETS]
 
 
-def secret_in(file: Path) -> str:
+def read_secret(file: Path) -> str:
     """The content of a file that holds one secret, without the space around it.
 
     Raises:

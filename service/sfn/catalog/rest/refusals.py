@@ -15,7 +15,7 @@ from http import HTTPStatus
 from typing import Final
 from urllib.parse import urlsplit
 
-from sfn.catalog.refusal import Refusal
+from sfn.catalog.refusal import CatalogFailure
 from sfn.catalog.rest import answers
 from sfn.clock import lasting
 from sfn.errors import Scope
@@ -23,10 +23,10 @@ from sfn.errors import Scope
 ICEBERG_TOKEN_EXPIRED = 419
 """The REST specification's own status: credentials timed out."""
 
-_DISBELIEF: Final = frozenset({HTTPStatus.UNAUTHORIZED, ICEBERG_TOKEN_EXPIRED})
-_DENIAL: Final = frozenset({HTTPStatus.FORBIDDEN, HTTPStatus.NOT_IMPLEMENTED})
+_UNAUTHENTICATED: Final = frozenset({HTTPStatus.UNAUTHORIZED, ICEBERG_TOKEN_EXPIRED})
+_DENIED: Final = frozenset({HTTPStatus.FORBIDDEN, HTTPStatus.NOT_IMPLEMENTED})
 """Statuses with which some catalogs answer a token that has expired; SeaweedFS' with the second."""
-_OF_AWS: Final = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
+_AWS_STATUSES: Final = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 """Statuses with which AWS's services refuse, and say by a code why."""
 
 _LONGEST_READ = 2**16
@@ -43,7 +43,7 @@ _EXPIRED: Final = frozenset(
     {"ExpiredToken", "ExpiredTokenException", "InvalidClientTokenId", "RequestExpired", "UnrecognizedClientException"}
 )
 """AWS's codes for keys that are no good any more; others may be."""
-_MISSIGNED: Final = frozenset(
+_BAD_SIGNATURE: Final = frozenset(
     {
         "IncompleteSignature",
         "IncompleteSignatureException",
@@ -61,7 +61,7 @@ _NONE: Final = timedelta()
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class CatalogReply:
     """An HTTP response, read whole.
 
     Attributes:
@@ -69,17 +69,17 @@ class Reply:
         status: HTTP status.
         headers: by name, in any case.
         body: decoded from its content encoding; may hold secrets, never printed.
-        at: when it began to arrive, by our clock.
+        received_at: when it began to arrive, by our clock.
     """
 
     where: str
     status: int
-    at: datetime
+    received_at: datetime
     headers: Mapping[str, str] = field(repr=False)
     body: bytes | bytearray = field(repr=False)
 
 
-def of_status(reply: Reply, *, expected: str, quoting: bool = True) -> Refusal:
+def failure_of_status(reply: CatalogReply, *, expected: str, quoting: bool = True) -> CatalogFailure:
     """Why a reply of this status is not what was expected.
 
     Args:
@@ -88,53 +88,53 @@ def of_status(reply: Reply, *, expected: str, quoting: bool = True) -> Refusal:
         quoting: repeat the beginning of a body that is not in Iceberg's error shape.
     """
     permanent, reach, remedy = _meaning(reply)
-    return Refusal(
+    return CatalogFailure(
         reply.where,
         expected=expected,
-        found=_described(reply, quoting=quoting),
+        found=_describe(reply, quoting=quoting),
         remedy=remedy,
         permanent=permanent,
-        reach=reach,
+        scope=reach,
         retry_after=retry_after(reply),
     )
 
 
-def complaint(reply: Reply) -> str | None:
+def iceberg_error_type(reply: CatalogReply) -> str | None:
     """The type of an error in Iceberg's shape that goes with its status, else None."""
     error = answers.read_error(reply.body)
     return error.type if error is not None and error.code == reply.status else None
 
 
-def is_no_table(reply: Reply) -> bool:
+def is_missing_table(reply: CatalogReply) -> bool:
     """Whether a reply says that there is no such Iceberg table."""
-    return reply.status == HTTPStatus.NOT_FOUND and complaint(reply) in _NO_TABLE
+    return reply.status == HTTPStatus.NOT_FOUND and iceberg_error_type(reply) in _NO_TABLE
 
 
-def is_absence(reply: Reply) -> bool:
+def may_be_missing(reply: CatalogReply) -> bool:
     """Whether a reply may say that what was asked for does not exist, by an error in Iceberg's shape.
 
     Catalogs call that error by many types, and answer at a path that they do not know with the same. So it counts only
     where the type is one of Iceberg's own, or where a listing agrees.
     """
-    said = complaint(reply)
-    if said is None:
+    error_type = iceberg_error_type(reply)
+    if error_type is None:
         return False
-    return reply.status == HTTPStatus.NOT_FOUND or (reply.status == HTTPStatus.BAD_REQUEST and said in _NO_TABLE)
+    return reply.status == HTTPStatus.NOT_FOUND or (reply.status == HTTPStatus.BAD_REQUEST and error_type in _NO_TABLE)
 
 
-def is_disbelief(reply: Reply) -> bool:
+def is_unauthenticated(reply: CatalogReply) -> bool:
     """Whether a reply says that who asked was not believed, and may be with another proof."""
-    return reply.status in _DISBELIEF or (_is_aws_refusal(reply) and _aws_code(reply) in _EXPIRED)
+    return reply.status in _UNAUTHENTICATED or (_is_aws_refusal(reply) and _aws_code(reply) in _EXPIRED)
 
 
-def is_denial(reply: Reply) -> bool:
+def is_denied(reply: CatalogReply) -> bool:
     """Whether a reply may mean that a token has expired, though it says something else."""
-    return reply.status in _DENIAL
+    return reply.status in _DENIED
 
 
-def garbled(reply: Reply, *, expected: str, found: str) -> Refusal:
+def failure_of_body(reply: CatalogReply, *, expected: str, found: str) -> CatalogFailure:
     """A reply with a good status whose body makes no sense."""
-    return Refusal(
+    return CatalogFailure(
         reply.where,
         expected=expected,
         found=f"status {reply.status}, {found}",
@@ -142,7 +142,7 @@ def garbled(reply: Reply, *, expected: str, found: str) -> Refusal:
     )
 
 
-def _meaning(reply: Reply) -> tuple[bool, Scope | None, str]:
+def _meaning(reply: CatalogReply) -> tuple[bool, Scope | None, str]:
     """Whether it is permanent, whose trouble it is where that is known, and what can be done."""
     if _is_aws_refusal(reply) and (meaning := _aws_meaning(reply)) is not None:
         return meaning
@@ -164,7 +164,7 @@ def _meaning(reply: Reply) -> tuple[bool, Scope | None, str]:
         case HTTPStatus.REQUEST_TIMEOUT | HTTPStatus.TOO_EARLY:
             return False, None, ""
         case HTTPStatus.NOT_FOUND:
-            return False, None, _PROXY if complaint(reply) is None else _UNKNOWN_TYPE
+            return False, None, _PROXY if iceberg_error_type(reply) is None else _UNKNOWN_TYPE
         case status if status in range(300, 400) and status != HTTPStatus.NOT_MODIFIED:
             return (
                 True,
@@ -179,11 +179,11 @@ def _meaning(reply: Reply) -> tuple[bool, Scope | None, str]:
             return False, None, "see what answers at that URL"
 
 
-def _is_aws_refusal(reply: Reply) -> bool:
-    return reply.status in _OF_AWS
+def _is_aws_refusal(reply: CatalogReply) -> bool:
+    return reply.status in _AWS_STATUSES
 
 
-def _aws_code(reply: Reply) -> str:
+def _aws_code(reply: CatalogReply) -> str:
     """The code of an error of AWS's: in a header, before what may follow it there, or in Iceberg's shape."""
     if code := reply.headers.get("x-amzn-ErrorType", ""):
         return code.partition(":")[0].rpartition("#")[2]
@@ -191,20 +191,20 @@ def _aws_code(reply: Reply) -> str:
     return error.type if error is not None else ""
 
 
-def _aws_meaning(reply: Reply) -> tuple[bool, Scope | None, str] | None:
+def _aws_meaning(reply: CatalogReply) -> tuple[bool, Scope | None, str] | None:
     code = _aws_code(reply)
     if code in _BUSY:
         return False, Scope.CATALOG, "lower worker.concurrency, or raise the account's limit"
-    if code not in _EXPIRED | _MISSIGNED:
+    if code not in _EXPIRED | _BAD_SIGNATURE:
         return None
     remedy = "check signing_region, signing_name and AWS's credentials; other ones were tried if there were any"
-    ahead = reply.at - sent(reply)
+    ahead = reply.received_at - sent_at(reply)
     if abs(ahead) > _SKEW:
         remedy = f"set this host's clock: it is {lasting(abs(ahead))} {'ahead of' if ahead > _NONE else 'behind'} AWS's"
     return True, Scope.CATALOG, remedy
 
 
-def _described(reply: Reply, *, quoting: bool) -> str:
+def _describe(reply: CatalogReply, *, quoting: bool) -> str:
     text = f"status {reply.status}"
     if location := reply.headers.get("Location"):
         # Without its query: a login page is sent a token there.
@@ -222,7 +222,7 @@ def _described(reply: Reply, *, quoting: bool) -> str:
     return text
 
 
-def retry_after(reply: Reply) -> float | None:
+def retry_after(reply: CatalogReply) -> float | None:
     """Seconds to wait (RFC 9110, 10.2.3): a number, or a date counted from the server's own Date if it has one.
 
     Returns:
@@ -234,12 +234,12 @@ def retry_after(reply: Reply) -> float | None:
     until = _date(value)
     if until is None:
         return None
-    return max(0.0, (until - sent(reply)).total_seconds())
+    return max(0.0, (until - sent_at(reply)).total_seconds())
 
 
-def sent(reply: Reply) -> datetime:
+def sent_at(reply: CatalogReply) -> datetime:
     """When a reply was sent, by the server's own clock if it says."""
-    return _date(reply.headers.get("Date", "")) or reply.at
+    return _date(reply.headers.get("Date", "")) or reply.received_at
 
 
 def _date(value: str) -> datetime | None:

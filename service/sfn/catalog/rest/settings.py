@@ -13,14 +13,14 @@ from sfn.catalog.rest import paths
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _FIELD_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
-_OF_AWS: Final = re.compile(
+_AWS_HOST: Final = re.compile(
     r"(?:.+\.)?(?P<name>execute-api|glue|s3tables)(?:-fips)?\.(?P<region>[a-z0-9-]+)\."
     r"(?:vpce\.)?(?:amazonaws\.com(?:\.cn)?|api\.aws)"
 )
 """Hosts that tell what is signed for: AWS Glue, S3 Tables, and a catalog behind the API Gateway."""
 
 
-def sendable(name: str, value: str) -> bool:
+def is_valid_header(name: str, value: str) -> bool:
     """Whether that can be a header field (RFC 9110, 5.1 and 5.5)."""
     return bool(_TOKEN.fullmatch(name) and _FIELD_VALUE.fullmatch(value))
 
@@ -89,14 +89,14 @@ class RestSettings:
         for key, uri in (("uri", self.uri), ("oauth2_uri", self.oauth2_uri)):
             if uri is not None:
                 try:
-                    paths.base(uri)
+                    paths.base_url(uri)
                 except ValueError as error:
                     raise ValueError(f"catalogs.{self.name}.{key}: {error}") from None
         self._check_secrets()
         if self.auth == "sigv4":
             self._check_signing()
         for header, value in self.headers.items():
-            if not sendable(header, value):
+            if not is_valid_header(header, value):
                 raise ValueError(f"catalogs.{self.name}.headers: {header!r} cannot be sent")
         numbers = ("connect_timeout", "request_timeout", "config_timeout", "page_size", "max_in_flight", "body_limit")
         for key in numbers:
@@ -107,8 +107,8 @@ class RestSettings:
     @property
     def signing(self) -> tuple[str, str]:
         """Region and service in a signature's scope; empty where nothing tells them."""
-        told = _OF_AWS.fullmatch(urlsplit(self.uri).hostname or "")
-        region, name = (told["region"], told["name"]) if told else ("", "")
+        match = _AWS_HOST.fullmatch(urlsplit(self.uri).hostname or "")
+        region, name = (match["region"], match["name"]) if match else ("", "")
         return self.signing_region or region, self.signing_name or name
 
     def _check_signing(self) -> None:
@@ -124,5 +124,5 @@ class RestSettings:
         if len(given) > 1:
             raise ValueError(f"catalogs.{self.name}: {' and '.join(given)} exclude each other")
         for key, secret in (("token", self.token), ("credential", self.credential)):
-            if secret is not None and not (secret and sendable("Authorization", secret)):
+            if secret is not None and not (secret and is_valid_header("Authorization", secret)):
                 raise ValueError(f"catalogs.{self.name}.{key}: empty, or no header can carry it")

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sfn.aws import Chain, Identity, Keys, signed
-from sfn.catalog.rest.chained import Chained
-from sfn.catalog.rest.proof import Request, newest
+from sfn.catalog.rest.chained import CloudCredentials
+from sfn.catalog.rest.proof import AuthRequest, recent_secrets
 from sfn.catalog.rest.settings import RestSettings
 
 
@@ -28,22 +28,22 @@ class SigV4:
             external_id=settings.external_id,
             region=self._region,
         )
-        self._keys = Chained(settings.name, settings.config_timeout, lambda: Chain(identity), Chain.keys)
+        self._keys = CloudCredentials(settings.name, settings.config_timeout, lambda: Chain(identity), Chain.keys)
         self._recent: tuple[str, ...] = ()
 
-    async def headers(self, request: Request) -> Mapping[str, str]:
+    async def headers(self, request: AuthRequest) -> Mapping[str, str]:
         keys = await self._keys.current()
         # A refused signature is answered with all that was signed, the token too.
-        self._recent = newest(self._recent, keys.secret, *([keys.token] if keys.token else []))
-        made = signed(
+        self._recent = recent_secrets(self._recent, keys.secret, *([keys.token] if keys.token else []))
+        signed_headers = signed(
             request.method, request.url, {}, request.body, keys=keys, region=self._region, service=self._service
         )
-        return {name.lower(): value for name, value in made.items()}
+        return {name.lower(): value for name, value in signed_headers.items()}
 
-    async def renewed(self, refused: Mapping[str, str]) -> bool:
-        return await self._keys.renewed(lambda keys: _signed_by(keys, refused))
+    async def renew(self, rejected: Mapping[str, str]) -> bool:
+        return await self._keys.renew(lambda keys: _signed_by(keys, rejected))
 
-    async def doubted(self, refused: Mapping[str, str]) -> bool:
+    async def renew_after_denial(self, rejected: Mapping[str, str]) -> bool:
         return False
 
     def secrets(self) -> tuple[str, ...]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ssl
 from pathlib import Path
 
-from sfn.catalog.rest.files import Renewed
+from sfn.catalog.rest.files import RenewedFile
 from sfn.errors import SfnError
 
 
-class Trust:
+class CatalogTrust:
     """The system's authorities, or those of a file, which is read again when it changes: new connections ask these.
 
     Args:
@@ -18,7 +18,7 @@ class Trust:
     """
 
     def __init__(self, catalog: str, file: Path | None) -> None:
-        self._authorities = None if file is None else Renewed(catalog, "ca_file", file, "authorities", _read)
+        self._authorities = None if file is None else RenewedFile(catalog, "ca_file", file, "authorities", _read)
 
     async def current(self) -> ssl.SSLContext | bool:
         """What aiohttp takes for it.

@@ -8,54 +8,60 @@ from dataclasses import dataclass
 import aiohttp
 from aiohttp.http_exceptions import ContentEncodingError
 
-from sfn.catalog.refusal import Refusal
+from sfn.catalog.refusal import CatalogFailure
 from sfn.errors import Scope
 
 
 @dataclass(frozen=True, slots=True)
-class _Meaning:
+class _TransportErrorMeaning:
     found: str
     remedy: str
-    reach: Scope | None = None
+    scope: Scope | None = None
     permanent: bool = False
 
 
 # The first that fits: the classes overlap.
-_MEANINGS: tuple[tuple[type[Exception], _Meaning], ...] = (
+_TRANSPORT_ERRORS: tuple[tuple[type[Exception], _TransportErrorMeaning], ...] = (
     (
         aiohttp.ClientSSLError,
-        _Meaning(
+        _TransportErrorMeaning(
             "no TLS connection that can be trusted",
             "check the certificate, its names and its dates, ca_file, and whether that port speaks TLS",
             Scope.CATALOG,
             permanent=True,
         ),
     ),
-    (aiohttp.ClientConnectorDNSError, _Meaning("a host that has no address", "check uri and the DNS", Scope.CATALOG)),
+    (
+        aiohttp.ClientConnectorDNSError,
+        _TransportErrorMeaning("a host that has no address", "check uri and the DNS", Scope.CATALOG),
+    ),
     (
         aiohttp.ConnectionTimeoutError,
-        _Meaning(
+        _TransportErrorMeaning(
             "no connection in time", "see whether the catalog is up and no firewall swallows packets", Scope.CATALOG
         ),
     ),
     (
         aiohttp.ClientConnectorError,
-        _Meaning("no connection", "see whether the catalog is up and listens there", Scope.CATALOG),
+        _TransportErrorMeaning("no connection", "see whether the catalog is up and listens there", Scope.CATALOG),
     ),
-    (aiohttp.InvalidURL, _Meaning("a URL that is none", "check uri", Scope.CATALOG, permanent=True)),
-    (TimeoutError, _Meaning("no whole answer in time", "look into the catalog's own log and its load")),
-    (aiohttp.ClientPayloadError, _Meaning("half an answer", "see what cuts connections between here and the catalog")),
-    (aiohttp.ClientResponseError, _Meaning("an answer that is no HTTP", "see what answers at that URL")),
+    (aiohttp.InvalidURL, _TransportErrorMeaning("a URL that is none", "check uri", Scope.CATALOG, permanent=True)),
+    (TimeoutError, _TransportErrorMeaning("no whole answer in time", "look into the catalog's own log and its load")),
+    (
+        aiohttp.ClientPayloadError,
+        _TransportErrorMeaning("half an answer", "see what cuts connections between here and the catalog"),
+    ),
+    (aiohttp.ClientResponseError, _TransportErrorMeaning("an answer that is no HTTP", "see what answers at that URL")),
 )
-_ENCODED = _Meaning(
+_UNKNOWN_ENCODING = _TransportErrorMeaning(
     "an answer in an unknown encoding that was not requested",
     "have the catalog, or what stands before it, not compress: a gateway can't read its configuration either, and "
     "clients that it names its own address to are led past the gateway",
 )
-_OTHER = _Meaning("a connection that broke", "see what cuts connections between here and the catalog")
+_OTHER = _TransportErrorMeaning("a connection that broke", "see what cuts connections between here and the catalog")
 
 
-def unheard(where: str, error: Exception, seconds: float) -> Refusal:
+def failure_of_transport(where: str, error: Exception, seconds: float) -> CatalogFailure:
     """Why there is no reply.
 
     Args:
@@ -63,20 +69,20 @@ def unheard(where: str, error: Exception, seconds: float) -> Refusal:
         error: what the transport raised.
         seconds: how long the request might take.
     """
-    meaning = next((meaning for kind, meaning in _MEANINGS if isinstance(error, kind)), _OTHER)
+    meaning = next((meaning for kind, meaning in _TRANSPORT_ERRORS if isinstance(error, kind)), _OTHER)
     if isinstance(error, aiohttp.ClientResponseError) and _is_encoded(error):
-        meaning = _ENCODED
+        meaning = _UNKNOWN_ENCODING
     name = type(error).__name__
     # The numbers of TLS errors are OpenSSL's and mean something else among the system's.
     if isinstance(error, OSError) and not isinstance(error, aiohttp.ClientSSLError) and error.errno is not None:
         name = errno.errorcode.get(error.errno, name)
-    return Refusal(
+    return CatalogFailure(
         where,
         expected=f"an answer within {seconds:g} s",
         found=f"{meaning.found} ({name})",
         remedy=meaning.remedy,
         permanent=meaning.permanent,
-        reach=meaning.reach,
+        scope=meaning.scope,
     )
 
 

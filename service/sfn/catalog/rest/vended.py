@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import msgspec
 
-from sfn.catalog.excerpt import excerpt
-from sfn.catalog.metadata import LAST_MILLISECOND, decoded, needed
+from sfn.catalog.excerpt import extract
+from sfn.catalog.metadata import LAST_MILLISECOND, decode_json, needed_members
 from sfn.pointer.location import canonical
 from sfn.words import Grant
 
@@ -26,32 +26,32 @@ _CREDENTIAL: Final = re.compile(
     r"|adls\.(?:(?:sas-token|connection-string)(?:\..+)?|token|account-key|client-secret|auth\.shared-key\.account\.key)"
 )
 """What opens a store: without any such key a configuration says no more than where it is."""
-_END: Final = re.compile(
+_EXPIRY: Final = re.compile(
     r"s3\.session-token-expires-at-ms"
     r"|gcs\.oauth2\.token-expires-at"
     r"|adls\.sas-token-expires-at-ms(?:\..+)?"
     r"|expiration-time"
 )
 """When it ends, Unix milliseconds; the last is Lakekeeper's, for all stores."""
-_OF_STORES: Final = ("s3.", "gcs.", "adls.", "client.", "expiration-time")
+_STORE_PREFIXES: Final = ("s3.", "gcs.", "adls.", "client.", "expiration-time")
 """How the keys of a load's `config` begin that are about stores; another one is a token for the catalog."""
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 
 
-class _Credential(msgspec.Struct):
+class _CredentialBody(msgspec.Struct):
     prefix: str
     config: dict[str, Any]
 
 
-class _Vended(msgspec.Struct, rename="kebab"):
-    storage_credentials: list[_Credential] | None = None
+class _CredentialsBody(msgspec.Struct, rename="kebab"):
+    storage_credentials: list[_CredentialBody] | None = None
     config: dict[str, Any] | None = None
 
 
-_NEEDED: Final = needed(_Vended)
+_CREDENTIAL_MEMBERS: Final = needed_members(_CredentialsBody)
 
 
-def read_grants(body: bytes | bytearray) -> tuple[Grant, ...]:
+def read_credentials(body: bytes | bytearray) -> tuple[Grant, ...]:
     """The grants of a `LoadCredentialsResponse` or a `LoadTableResult`, none where no store is opened by them.
 
     The `config` of a load counts only where there are no `storage-credentials` (REST specification, "Storage
@@ -60,33 +60,35 @@ def read_grants(body: bytes | bytearray) -> tuple[Grant, ...]:
     Raises:
         Unintelligible: any other body.
     """
-    vended = decoded(body, _Vended)
+    vended = decode_json(body, _CredentialsBody)
     given = [(_prefix(one.prefix), _texts(one.config)) for one in vended.storage_credentials or ()]
-    if not any(map(_opens, (config for _, config in given))):
-        of_stores = {key: value for key, value in (vended.config or {}).items() if key.startswith(_OF_STORES)}
+    if not any(map(_has_secret, (config for _, config in given))):
+        of_stores = {key: value for key, value in (vended.config or {}).items() if key.startswith(_STORE_PREFIXES)}
         given = [("", _texts(of_stores))]
     # Lakekeeper once sent entries that only say where the store is.
-    return tuple(Grant(prefix, config, _end(config)) for prefix, config in given if _opens(config))
+    return tuple(Grant(prefix, config, _expires_at(config)) for prefix, config in given if _has_secret(config))
 
 
-async def cut_grants(begun: bytes | bytearray, parts: AsyncIterator[bytes]) -> bytearray:
+async def extract_credentials(start: bytes | bytearray, parts: AsyncIterator[bytes]) -> bytearray:
     """A body of which `read_grants` makes the same as of the whole; see `excerpt`."""
-    return await excerpt(begun, parts, _NEEDED)
+    return await extract(start, parts, _CREDENTIAL_MEMBERS)
 
 
-def secrets_in(grants: Iterable[Grant]) -> tuple[str, ...]:
+def secrets_in(credentials: Iterable[Grant]) -> tuple[str, ...]:
     """What of grants must not show in any message."""
-    return tuple(value for grant in grants for key, value in grant.config.items() if _CREDENTIAL.fullmatch(key))
+    return tuple(value for grant in credentials for key, value in grant.config.items() if _CREDENTIAL.fullmatch(key))
 
 
-def _opens(config: Mapping[str, str]) -> bool:
+def _has_secret(config: Mapping[str, str]) -> bool:
     return any(value and _CREDENTIAL.fullmatch(key) for key, value in config.items())
 
 
 def _texts(config: Mapping[str, Any]) -> dict[str, str]:
     """A configuration as the specification has it; numbers as text, as some write them the other way."""
-    kept = {key: value for key, value in config.items() if isinstance(value, str | int) and not isinstance(value, bool)}
-    return {key: str(value) for key, value in kept.items()}
+    values = {
+        key: value for key, value in config.items() if isinstance(value, str | int) and not isinstance(value, bool)
+    }
+    return {key: str(value) for key, value in values.items()}
 
 
 def _prefix(prefix: str) -> str:
@@ -94,8 +96,8 @@ def _prefix(prefix: str) -> str:
     return canonical(f"{prefix}://" if _SCHEME.fullmatch(prefix) else prefix)
 
 
-def _end(config: Mapping[str, str]) -> datetime | None:
+def _expires_at(config: Mapping[str, str]) -> datetime | None:
     """The first moment at which a part of it is no good any more."""
-    said = [value for key, value in config.items() if _END.fullmatch(key) and re.fullmatch("[0-9]{1,15}", value)]
-    ends = [end for end in map(int, said) if 0 < end <= LAST_MILLISECOND]
+    values = [value for key, value in config.items() if _EXPIRY.fullmatch(key) and re.fullmatch("[0-9]{1,15}", value)]
+    ends = [end for end in map(int, values) if 0 < end <= LAST_MILLISECOND]
     return _EPOCH + timedelta(milliseconds=min(ends)) if ends else None

@@ -22,10 +22,10 @@ from sfn.clock import SystemClock
 from sfn.errors import SfnError
 from sfn.settings import Settings
 from sfn.settings.roles import ALL, Role
-from sfn.store import PointerStore
-from sfn.store.router import Router
+from sfn.store import ObjectStore
+from sfn.store.router import PrefixRouter
 from sfn.wiring import places, sources
-from sfn.wiring.reached import vending
+from sfn.wiring.reached import vended_stores_factory
 
 
 async def findings(
@@ -89,7 +89,7 @@ async def _closed(settings: Settings) -> Mapping[str, Finding]:
     found: dict[str, Finding] = {}
     for name, one in settings.stores.items():
         try:
-            async with places.shelf(settings.model_copy(update={"stores": {name: one}})):
+            async with places.open_stores(settings.model_copy(update={"stores": {name: one}})):
                 pass
         except SfnError as error:
             found[name] = wrong(error.where, error)
@@ -120,10 +120,10 @@ async def _reached(
     """
     clock, worst, locations = SystemClock(), assumed(settings), list[str]()
     async with AsyncExitStack() as stack:
-        shelf = await stack.enter_async_context(places.shelf(settings))
-        router = Router(shelf.stores)
-        vended = vending(settings, router, shelf, clock)
-        for name, catalog in sources.adapters(settings, clock, router.part).items():
+        shelf = await stack.enter_async_context(places.open_stores(settings))
+        router = PrefixRouter(shelf.stores)
+        vended = vended_stores_factory(settings, router, shelf, clock)
+        for name, catalog in sources.build_catalogs(settings, clock, router.read_range).items():
             stack.push_async_callback(catalog.close)
             if name in settings.told:
                 yield fine(f"catalogs.{name}", "told of by events alone: there is nothing to ask")
@@ -144,13 +144,13 @@ async def _reached(
 
 
 async def _kept(
-    settings: Settings, stores: Mapping[str, PointerStore], locations: Sequence[str]
+    settings: Settings, stores: Mapping[str, ObjectStore], locations: Sequence[str]
 ) -> AsyncIterator[Finding]:
     """Where files are written, and whether they stay."""
     for name, one in settings.stores.items():
         yield await store(name, one.prefix, stores[one.prefix], locations)
     for name, ours in settings.catalogs.items():
         if ours.root is not None:
-            yield await root(name, ours.root, Router(stores))
+            yield await root(name, ours.root, PrefixRouter(stores))
         for finding in outlived(name, ours):
             yield finding

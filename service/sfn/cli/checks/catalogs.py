@@ -10,20 +10,20 @@ from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
-from sfn.catalog import Vendor, Withheld
+from sfn.catalog import CredentialVendor, UnlistedNamespace
 from sfn.cli.checks.findings import Finding, Severity, doubtful, fine, wrong
 from sfn.cli.checks.retention import Lag, short_lived
 from sfn.cli.checks.vending import left_behind, shown, vending
 from sfn.cli.pages import counted
 from sfn.clock import SystemClock
 from sfn.errors import LocationRefused, Scope, SfnError, Trouble
-from sfn.pointer.location import checked
-from sfn.publish.inventory import Inventory
+from sfn.pointer.location import check_location
+from sfn.publish.inventory import FileFinder
 from sfn.publish.policy import Policy
 from sfn.settings import Settings
-from sfn.store import Stores
+from sfn.store import StoreRouter
 from sfn.wiring import terms
-from sfn.wiring.sources import Identified
+from sfn.wiring.sources import IdentifiedCatalog
 from sfn.words import Loaded, Reason, TableName
 from sfn.words.table import spelled
 from sfn.work.examination import learnt
@@ -58,8 +58,8 @@ class CatalogCheck:
     def __init__(
         self,
         name: str,
-        catalog: Identified,
-        stores: Stores,
+        catalog: IdentifiedCatalog,
+        stores: StoreRouter,
         settings: Settings,
         *,
         thorough: bool,
@@ -86,7 +86,7 @@ class CatalogCheck:
             catalog_id = await self._catalog.identity()
             how = shown(self._name, self._settings.catalogs[self._name])
             yield fine(self._where, f"reached{how}; files carry the catalog_id {catalog_id}")
-            policy = terms.policy(self._settings, self._name, catalog_id)
+            policy = terms.publish_policy(self._settings, self._name, catalog_id)
             async for finding in self._walked(policy):
                 yield finding
         except Trouble as trouble:
@@ -108,13 +108,13 @@ class CatalogCheck:
 
     async def _walked(self, policy: Policy) -> AsyncIterator[Finding]:
         listed = 0
-        async with aclosing(self._catalog.tables(policy.interest.leaves_out)) as found:
+        async with aclosing(self._catalog.tables(policy.table_filter.excludes_namespace)) as found:
             async for one in found:
-                if isinstance(one, Withheld):
+                if isinstance(one, UnlistedNamespace):
                     yield self._withheld(one)
                     continue
                 listed += 1
-                covered = policy.interest.covers(one)
+                covered = policy.table_filter.covers(one)
                 self._covered += covered
                 if covered and (self._thorough or one.namespace not in self._namespaces):
                     self._namespaces.add(one.namespace)
@@ -127,20 +127,20 @@ class CatalogCheck:
                     self._complete = False
                     return
 
-    def _withheld(self, one: Withheld) -> Finding:
+    def _withheld(self, one: UnlistedNamespace) -> Finding:
         if one.remedy:
             self._is_misnamed = True
-            return Finding(self._where, Severity.ERROR, one.why, one.remedy)
+            return Finding(self._where, Severity.ERROR, one.reason, one.remedy)
         name = ".".join(one.namespace) or "(the whole catalog)"
         if one.is_failure:
-            what = f"could not list the namespace {name}, so nothing in it counts as dropped: {one.why}"
+            what = f"could not list the namespace {name}, so nothing in it counts as dropped: {one.reason}"
             return doubtful(self._where, what, "have the catalog mended, or exclude the namespace")
         remedy = "grant our principal to list there, or exclude it"
-        return doubtful(self._where, f"may not list the namespace {name}: {one.why}", remedy)
+        return doubtful(self._where, f"may not list the namespace {name}: {one.reason}", remedy)
 
     async def _grants(self, table: TableName) -> Finding | None:
         """What is vended for one table of all: that tells whether this catalog does."""
-        if not self._asks_for_grants or not isinstance(self._catalog, Vendor):
+        if not self._asks_for_grants or not isinstance(self._catalog, CredentialVendor):
             return None
         where = f"{self._where}: {spelled(table.namespace, table.name)}"
         try:
@@ -164,22 +164,24 @@ class CatalogCheck:
         if not isinstance(answer, Loaded) or answer.table.left_alone is not None:
             return None
         try:
-            checked(answer.table.metadata_location, policy.allowed)
-            place = checked(answer.table.location, policy.allowed)
+            check_location(answer.table.metadata_location, policy.allowed_locations)
+            place = check_location(answer.table.location, policy.allowed_locations)
             self._known.append(place)
-            site, uuid = policy.site(table, place), answer.table.uuid
+            site, uuid = policy.layout(table, place), answer.table.uuid
             stores = self._stores if self._vended is None else self._vended.of(table)
-            own = await learnt(lambda facts: Inventory(facts, policy, table).slot(site, uuid), stores, self._catalog)
+            own = await learnt(
+                lambda facts: FileFinder(facts, policy, table).find_slot(site, uuid), stores, self._catalog
+            )
         except LocationRefused as refused:
             self._refused += 1
             return wrong(f"{self._where}: {name}", refused, Severity.WARNING)
         except Trouble as trouble:
             return wrong(f"{self._where}: {name}", trouble)
         self.places.append(place)
-        if own.doc is not None:
-            self._owners[own.doc.catalog_id] += 1
-        elif own.found is not None and own.obstacle is Reason.FOREIGN_CATALOG:
-            self._owners[own.found.catalog_id] += 1
+        if own.main_document is not None:
+            self._owners[own.main_document.catalog_id] += 1
+        elif own.conflicting_document is not None and own.conflict is Reason.FOREIGN_CATALOG:
+            self._owners[own.conflicting_document.catalog_id] += 1
         return short_lived(f"{self._where}: {name}", answer.table, self._lag)
 
     def _extent(self) -> str:

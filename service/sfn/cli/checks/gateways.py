@@ -6,14 +6,14 @@ import json
 from collections.abc import AsyncIterator, Iterator, Mapping
 from urllib.parse import unquote, urlsplit
 
-from sfn.catalog import Advertiser
+from sfn.catalog import ConfigAdvertiser
 from sfn.cli.checks.findings import Finding, doubtful, fine, wrong
 from sfn.cli.checks.place import address
 from sfn.errors import Trouble
 from sfn.gateway.rewrite import is_readable, leads_to, signers
 from sfn.settings import Settings
 from sfn.settings.listener import is_loopback
-from sfn.wiring.sources import Identified
+from sfn.wiring.sources import IdentifiedCatalog
 
 
 def doors(settings: Settings, *, is_running: bool) -> Iterator[Finding]:
@@ -34,7 +34,7 @@ def doors(settings: Settings, *, is_running: bool) -> Iterator[Finding]:
             yield doubtful(where, text, "set listener.tls_certificate_file and tls_key_file, or put a proxy before it")
 
 
-async def advertised(catalog: str, asked: Identified, settings: Settings) -> AsyncIterator[Finding]:
+async def advertised(catalog: str, asked: IdentifiedCatalog, settings: Settings) -> AsyncIterator[Finding]:
     """Where a catalog leads the clients of its gateways.
 
     Args:
@@ -42,10 +42,10 @@ async def advertised(catalog: str, asked: Identified, settings: Settings) -> Asy
         asked: the catalog.
     """
     names = [name for name in settings.gateway if catalog in settings.behind(name).values()]
-    if not names or not isinstance(asked, Advertiser):
+    if not names or not isinstance(asked, ConfigAdvertiser):
         return
     try:
-        told, coding = await asked.advertised(), await asked.advertised_coding()
+        told, coding = await asked.advertised_config(), await asked.advertised_encoding()
     except Trouble as trouble:
         # The catalog's own check says so too, and what it means.
         yield wrong(f"gateway.{names[0]}", trouble)

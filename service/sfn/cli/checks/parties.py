@@ -15,7 +15,7 @@ from sfn.receiver.secret import Scheme, weak
 from sfn.receiver.tokens import secrets
 from sfn.settings import SenderSettings, Settings
 from sfn.watched import unreadable
-from sfn.wiring.admission import admission
+from sfn.wiring.admission import build_access_control
 
 
 def parties(settings: Settings) -> Iterator[Finding]:
@@ -125,7 +125,7 @@ def _shown_to_catalogs(settings: Settings) -> Iterator[tuple[str, Path]]:
 
 def _together(settings: Settings) -> Finding:
     try:
-        admission(settings, SystemClock())
+        build_access_control(settings, SystemClock())
     except Broken as error:
         return wrong("tokens", error)
     return fine("tokens", "all are to be had, and none is two parties'")

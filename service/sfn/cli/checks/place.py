@@ -35,7 +35,7 @@ async def inbox(settings: Settings) -> tuple[str | None, Finding]:
 async def _database(settings: Settings) -> Finding:
     where = "inbox"
     try:
-        proof = await inboxes.proof(settings)
+        proof = await inboxes.check_database(settings)
     except SfnError as error:
         return wrong(where, error)
     state = f"schema version {proof.version} is there" if proof.version else "its tables will be made"
@@ -57,8 +57,8 @@ async def _file(path: Path) -> tuple[str | None, Finding]:
     """The same for a file: tried with another one beside it."""
     where = "inbox"
     try:
-        doubt = inboxes.doubt(path)
-        holder = inboxes.holder(path)
+        doubt = inboxes.placement_problem(path)
+        holder = inboxes.process_holding(path)
     except Broken as error:
         return None, wrong(where, error)
     if holder is not None:
@@ -72,7 +72,7 @@ async def _file(path: Path) -> tuple[str | None, Finding]:
             where, Severity.ERROR, f"{folder}: expected a folder to write into, found {error.strerror}", remedy
         )
     try:
-        await inboxes.tried(scratch / path.name)
+        await inboxes.try_inbox(scratch / path.name)
     except SfnError as error:
         return None, wrong(where, error)
     finally:

@@ -10,7 +10,7 @@ from sfn.cli.checks.findings import Finding, doubtful, fine, wrong
 from sfn.errors import SfnError
 from sfn.settings import PullSettings, Settings
 from sfn.settings.model import pulled
-from sfn.wiring.pulls import server
+from sfn.wiring.pulls import build_pull_server
 
 
 async def pulls(settings: Settings) -> AsyncIterator[Finding]:
@@ -19,7 +19,7 @@ async def pulls(settings: Settings) -> AsyncIterator[Finding]:
         for finding in _of_settings(name, one, settings):
             yield finding
         try:
-            yield fine(f"pull.{name}", await server(name, one).proven())
+            yield fine(f"pull.{name}", await build_pull_server(name, one).proven())
         except SfnError as error:
             yield wrong(error.where, error)
 

@@ -11,7 +11,7 @@ from sfn.admin.schemas import Catalog
 from sfn.cli.checks.findings import Finding, doubtful
 from sfn.cli.pages import counted
 from sfn.clock import lasting
-from sfn.pointer.retention import lifetime
+from sfn.pointer.retention import metadata_lifetime
 from sfn.settings import CatalogSettings, Settings
 from sfn.words import Table
 
@@ -53,7 +53,7 @@ def observed(standing: Catalog, settings: Settings, now: datetime) -> Lag:
 
 def short_lived(where: str, table: Table, lag: Lag) -> Finding | None:
     """A warning of a table whose files may lead to nothing; None for any other."""
-    lives = lifetime(table)
+    lives = metadata_lifetime(table)
     if lives is None or (lag.time is not None and lives >= lag.time):
         return None
     kept = counted(table.versions_kept or 0, "previous file")

@@ -11,9 +11,9 @@ from anyio import Path, to_thread
 from sfn.cli.checks.findings import Finding, Severity, doubtful, fine, wrong
 from sfn.errors import Permanent, Scope, SfnError
 from sfn.mounts import LOCAL_LOCKS, SHARE_LOCKS, mount_of, mounts
-from sfn.pointer.location import below, scheme_of
-from sfn.pointer.site import Site
-from sfn.store import Gone, Guarantees, Moved, PointerStore, Stores
+from sfn.pointer.location import is_below, scheme_of
+from sfn.pointer.site import FileLayout
+from sfn.store import Deleted, Guarantees, ObjectStore, PreconditionFailed, StoreRouter
 
 _NAME = "sfn-check-"
 _BODY = b"written by `sfn check`, which removes it at once\n"
@@ -21,7 +21,7 @@ _TABLES = 3
 """Tables of a store whose metadata folder is tried at most."""
 
 
-async def store(name: str, prefix: str, tried: PointerStore, places: Sequence[str]) -> Finding:
+async def store(name: str, prefix: str, tried: ObjectStore, places: Sequence[str]) -> Finding:
     """Whether files can be written there, on conditions that hold.
 
     Args:
@@ -34,7 +34,7 @@ async def store(name: str, prefix: str, tried: PointerStore, places: Sequence[st
         await tried.list(f"{folder}/", 1)
         guarantees = await _probed(tried, f"{folder}/{_NAME}{secrets.token_hex(8)}")
     except Permanent as error:
-        if error.scope is Scope.TABLE and not any(below(place, prefix) for place in places):
+        if error.scope is Scope.TABLE and not any(is_below(place, prefix) for place in places):
             # Tables' folders may be somebody else's to make, and the service's to write in.
             return wrong(where, error, Severity.WARNING)
         return wrong(where, error)
@@ -48,7 +48,7 @@ async def store(name: str, prefix: str, tried: PointerStore, places: Sequence[st
     return _told(where, folder, guarantees)
 
 
-async def root(name: str, folder: str, stores: Stores) -> Finding:
+async def root(name: str, folder: str, stores: StoreRouter) -> Finding:
     """Whether the folder of a catalog with the placement `root` is there, and files can be written into it.
 
     Args:
@@ -57,7 +57,7 @@ async def root(name: str, folder: str, stores: Stores) -> Finding:
     """
     where = f"catalogs.{name}.root"
     try:
-        tried = stores.at(folder)
+        tried = stores.store_for(folder)
         # A write would make it, and hide that its file system is not mounted.
         if scheme_of(folder) == "file" and not await Path(folder.removeprefix("file://")).is_dir():
             remedy = "make it, or mount its file system, or correct the setting"
@@ -67,9 +67,9 @@ async def root(name: str, folder: str, stores: Stores) -> Finding:
         return wrong(where, error)
 
 
-async def _folder(prefix: str, tried: PointerStore, places: Sequence[str]) -> str:
+async def _folder(prefix: str, tried: ObjectStore, places: Sequence[str]) -> str:
     """Where to try: where a table's files are, else the prefix. No folder is made."""
-    for place in [place for place in places if below(place, prefix)][:_TABLES]:
+    for place in [place for place in places if is_below(place, prefix)][:_TABLES]:
         try:
             is_there = await tried.list(f"{place}/metadata/", 1)
         except Permanent as error:
@@ -79,22 +79,22 @@ async def _folder(prefix: str, tried: PointerStore, places: Sequence[str]) -> st
             continue
         if is_there:
             # An object store has no folders to be made, and a policy may grant what is ours alone.
-            return f"{place}/metadata" if scheme_of(place) == "file" else Site(place).folder.rstrip("/")
+            return f"{place}/metadata" if scheme_of(place) == "file" else FileLayout(place).folder.rstrip("/")
     return prefix
 
 
-async def _probed(tried: PointerStore, key: str) -> Guarantees:
-    guarantees = await tried.prove(key)
+async def _probed(tried: ObjectStore, key: str) -> Guarantees:
+    guarantees = await tried.probe(key)
     if not guarantees.conditional_delete:
         # A file could be left behind. The proof has written and deleted one in this folder, or elsewhere in the bucket.
         return guarantees
     made = await tried.write(key, _BODY, None)
-    if isinstance(made, Moved):
+    if isinstance(made, PreconditionFailed):
         raise Permanent(key, scope=Scope.TABLE, expected="a name that no file has", found="a file of that name")
     try:
         await tried.read(key)
     finally:
-        if not isinstance(await tried.delete(key, made), Gone):
+        if not isinstance(await tried.delete(key, made), Deleted):
             raise Permanent(
                 key, scope=Scope.STORE, expected="a deleted file", found="one that was changed", remedy="delete it"
             )

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from datetime import datetime
 from urllib.parse import urlsplit
 
-from sfn.catalog import Vendor
+from sfn.catalog import CredentialVendor
 from sfn.cli.checks.findings import Finding, doubtful, fine
 from sfn.clock import lasting
 from sfn.errors import LocationRefused
 from sfn.publish.policy import OnDrop
 from sfn.settings import CatalogSettings
-from sfn.store import Stores
+from sfn.store import StoreRouter
 from sfn.wiring.sources import rest_settings
 from sfn.words import Grant, Missing, TableName
 
@@ -33,14 +33,14 @@ def shown(name: str, catalog: CatalogSettings) -> str:
             return " with a user and a password" if urlsplit(catalog.uri or "").username else ""
 
 
-async def vending(where: str, catalog: Vendor, table: TableName, now: datetime) -> Finding | None:
+async def vending(where: str, catalog: CredentialVendor, table: TableName, now: datetime) -> Finding | None:
     """What a catalog vends for a table, None where it has no such table; raises trouble as the catalog does.
 
     Args:
         where: the table's place in the findings.
         now: from which it is counted how long that is good.
     """
-    grants = await catalog.grants(table)
+    grants = await catalog.vended_credentials(table)
     if isinstance(grants, Missing):
         return None
     if not grants:
@@ -52,7 +52,7 @@ async def vending(where: str, catalog: Vendor, table: TableName, now: datetime) 
     return fine(where, f"credentials are vended: {', '.join(_described(grant, now) for grant in grants)}")
 
 
-def left_behind(where: str, on_drop: OnDrop, own: Stores, places: Sequence[str], *, has_stores: bool) -> Finding:
+def left_behind(where: str, on_drop: OnDrop, own: StoreRouter, places: Sequence[str], *, has_stores: bool) -> Finding:
     """What becomes of the files of dropped tables, for which nothing is vended.
 
     Args:
@@ -76,9 +76,9 @@ def left_behind(where: str, on_drop: OnDrop, own: Stores, places: Sequence[str],
     return doubtful(where, text, remedy)
 
 
-def _covers(own: Stores, place: str) -> bool:
+def _covers(own: StoreRouter, place: str) -> bool:
     try:
-        own.at(place)
+        own.store_for(place)
     except LocationRefused:
         return False
     return True

@@ -20,7 +20,7 @@ from sfn.inbox.tellings import taken, told_of
 from sfn.inbox.terms import Terms
 from sfn.inbox.transitions import asked, claimed, expired, is_poison, renewed, settled
 from sfn.inbox.turns import dealt, rotated
-from sfn.pointer.site import location_of
+from sfn.pointer.site import layout_location
 from sfn.words import (
     Accepted,
     Answered,
@@ -118,7 +118,7 @@ class MemoryWorklist:
         if row is None:
             return None
         live = self._live(claim.subject.catalog)
-        there = [name for name, (_, at) in live.items() if at.location == location_of(site) and at.uuid != uuid]
+        there = [name for name, (_, at) in live.items() if at.location == layout_location(site) and at.uuid != uuid]
         others = frozenset(name for name in there if name != claim.subject)
         if site not in row.locations:
             self._save(replace(row, locations=row.locations | {site}))
@@ -292,7 +292,7 @@ class MemoryWorklist:
             self._ask(outcome.findings.asks, now)
             places = outcome.findings.stirs
             rows = [row for row in self._rows.values() if row.subject.catalog == catalog]
-            there = [row for row in rows if not places.isdisjoint(map(location_of, row.locations))]
+            there = [row for row in rows if not places.isdisjoint(map(layout_location, row.locations))]
             names = {row.subject for row in there if isinstance(row.subject, TableName)} - {claim.subject}
             self._ask((Ask(name) for name in sorted(names)), now)
 

@@ -102,7 +102,7 @@ class PostgresInbox(PostgresWorklist):
                 version=len(migrations),
             )
 
-    async def tend(self, retention: timedelta, every: float = TENDED_EVERY) -> NoReturn:
+    async def run_maintenance(self, retention: timedelta, every: float = TENDED_EVERY) -> NoReturn:
         """Keep the tables small, for ever: a sibling of what uses the inbox. One of all processes does at a time.
 
         Args:
@@ -122,9 +122,9 @@ class PostgresInbox(PostgresWorklist):
                 await self._figures.refresh()
                 if anyio.current_time() >= tended_at + every:
                     tended_at = anyio.current_time()
-                    await self.tend_once(retention)
+                    await self.run_maintenance_once(retention)
 
-    async def tend_once(self, retention: timedelta) -> int:
+    async def run_maintenance_once(self, retention: timedelta) -> int:
         """Delete what is older, unless another process does so just now; how many events went."""
         now = self._clock.now()
         total = await self._pruned(lambda unit: unit.events.prune(now - retention, PRUNED))

@@ -21,7 +21,7 @@ from sfn.inbox.postgres.unit import Locking, Place, Unit
 from sfn.inbox.row import is_held_by, is_renamed
 from sfn.inbox.tellings import told_of
 from sfn.inbox.terms import Terms
-from sfn.pointer.site import location_of
+from sfn.pointer.site import layout_location
 from sfn.words import Ask, Claim, Step, TableName, Told
 
 
@@ -48,7 +48,7 @@ class Ledger:
 
     async def remember(self, unit: Unit, claim: Claim, site: str, uuid: str | None) -> frozenset[TableName] | None:
         """See `Worklist.remember`."""
-        name, place = claim.subject, Place(claim.subject.catalog, location_of(site))
+        name, place = claim.subject, Place(claim.subject.catalog, layout_location(site))
         row = (await unit.rows.get({name}, Locking.NONE)).rows.get(name)
         if row is None or not is_held_by(row, claim):
             return None

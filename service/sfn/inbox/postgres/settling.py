@@ -15,7 +15,7 @@ from sfn.inbox.row import LastSweep, Row, is_held_by
 from sfn.inbox.standing import Said
 from sfn.inbox.terms import Terms
 from sfn.inbox.transitions import asked, settled
-from sfn.pointer.site import location_of
+from sfn.pointer.site import layout_location
 from sfn.words import Ask, Claim, Dead, Done, Findings, Later, Outcome, Subject, Swept, TableName
 
 
@@ -127,7 +127,7 @@ def _was_taken(row: Row | None, ending: Ending) -> bool:
 def _at(sheet: Sheet, place: Place) -> Iterator[TableName]:
     """The locked rows that may have a file at a place by now."""
     for row in sheet.rows():
-        name, there = row.subject, map(location_of, row.locations)
+        name, there = row.subject, map(layout_location, row.locations)
         if isinstance(name, TableName) and name.catalog == place.catalog and place.location in there:
             yield name
 

@@ -87,7 +87,7 @@ class SqliteInbox:
             if await committer.close():
                 lock.release()
 
-    async def tend(self, retention: timedelta, every: float = TENDED_EVERY) -> NoReturn:
+    async def run_maintenance(self, retention: timedelta, every: float = TENDED_EVERY) -> NoReturn:
         """Keep the files small, for ever: a sibling of what uses the inbox.
 
         Args:
@@ -103,9 +103,9 @@ class SqliteInbox:
                 raise await self._committer.broken()
             # A later turn finds the same to do.
             with suppress(Transient), troubles.told():
-                await self.tend_once(retention)
+                await self.run_maintenance_once(retention)
 
-    async def tend_once(self, retention: timedelta) -> int:
+    async def run_maintenance_once(self, retention: timedelta) -> int:
         """Delete what is older, and bring what was written into the database; how many events went."""
         now = self._clock.now()
         total = await self._pruned(lambda ledger: ledger.prune(now - retention, PRUNED))

@@ -8,7 +8,7 @@ from typing import Any
 from sfn.inbox.codec import keys_of_tables, moment, parse_known, subject_of
 from sfn.inbox.figures import MissingTables
 from sfn.inbox.sqlite.rows import Rows
-from sfn.pointer.site import location_of, sites_at
+from sfn.pointer.site import encoded_range, layout_location
 from sfn.words import Known, TableName
 
 _KNOWN = "SELECT key, reason, wish, story, (SELECT memo FROM memo WHERE memo.key = subject.key) AS memo FROM subject"
@@ -44,7 +44,7 @@ class RosterQueries:
         query = "SELECT key, live_uuid FROM subject WHERE catalog = ? AND live_location = ? ORDER BY key"
         return [
             (subject, uuid)
-            for key, uuid in self._rows.select(query, (catalog, location_of(site)))
+            for key, uuid in self._rows.select(query, (catalog, layout_location(site)))
             if isinstance(subject := subject_of(key), TableName)
         ]
 
@@ -54,7 +54,7 @@ class RosterQueries:
             "SELECT DISTINCT l.key FROM location l JOIN subject s ON s.key = l.key "
             "WHERE (l.location = ? OR (l.location > ? AND l.location < ?)) AND s.catalog = ?"
         )
-        return sorted(_names(self._rows.select(query, (location, *sites_at(location), catalog))))
+        return sorted(_names(self._rows.select(query, (location, *encoded_range(location), catalog))))
 
     def live_count(self, catalog: str, most: int | None = None) -> int:
         """Return how many tables have a live file, at most `most`: where they are many to count all takes long."""

@@ -89,7 +89,7 @@ def run(asked: Asked) -> Told:
     if not is_number(asked.slices):
         raise _wrong("--slices", f"a power of two up to {MOST}", f"{asked.slices}")
     settings = load(asked.flags.config)
-    sources.check(settings)
+    sources.check_adapters(settings)
     catalogs = _catalogs(settings, asked.catalogs)
     order = Order(
         settings=settings,

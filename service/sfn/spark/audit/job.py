@@ -29,8 +29,8 @@ from sfn.spark.audit.jobs import outcomes, said
 from sfn.spark.audit.outcome import Outcome
 from sfn.spark.audit.parts import LISTED, OUTCOME, auditing, listing
 from sfn.spark.audit.telling import Teller
-from sfn.wiring.looking import looking
-from sfn.wiring.terms import interest
+from sfn.wiring.looking import open_read_only
+from sfn.wiring.terms import table_filter
 
 REFUSED_NAMED: Final = 20
 """Tables that are named of those that could not be looked at."""
@@ -188,11 +188,13 @@ async def _parts(order: Order, terms: Terms) -> list[Part]:
     async def of(name: str) -> None:
         try:
             catalog = Paced(all_parts.catalogs[name], Pace(order.rate))
-            found.extend(await parts(name, catalog, interest(order.settings.catalogs[name]), Trials(terms.patience)))
+            found.extend(
+                await parts(name, catalog, table_filter(order.settings.catalogs[name]), Trials(terms.patience))
+            )
         except SfnError as error:
             found.append(Part(name, (), str(error)))
 
-    async with looking(order.settings) as all_parts, anyio.create_task_group() as tasks:
+    async with open_read_only(order.settings) as all_parts, anyio.create_task_group() as tasks:
         for name in order.catalogs:
             tasks.start_soon(of, name)
     return found

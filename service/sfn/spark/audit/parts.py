@@ -28,8 +28,8 @@ from sfn.report.trials import Trials
 from sfn.report.writing import written
 from sfn.spark.audit.outcome import Hinted, Outcome
 from sfn.spark.audit.sparing import spare
-from sfn.wiring.looking import looking
-from sfn.wiring.terms import interest
+from sfn.wiring.looking import open_read_only
+from sfn.wiring.terms import table_filter
 from sfn.words import TableName
 from sfn.words.table import levels, spelled
 
@@ -73,13 +73,15 @@ def listing(terms: Terms) -> Callable[[Batches], Batches]:
 
 async def _listed(terms: Terms, given: Sequence[Part]) -> list[dict[str, Any]]:
     found = [_refused(terms, part) for part in given if part.refused]
-    async with looking(terms.settings) as parts:
+    async with open_read_only(terms.settings) as parts:
         for name in terms.catalogs:
             of = [part for part in given if part.catalog == name and not part.refused]
             if not of:
                 continue
             catalog = Paced(parts.catalogs[name], Pace(terms.rate))
-            its, refused = await tables(of, catalog, interest(terms.settings.catalogs[name]), Trials(terms.patience))
+            its, refused = await tables(
+                of, catalog, table_filter(terms.settings.catalogs[name]), Trials(terms.patience)
+            )
             found += [_row(terms, name, table.namespace, table.name) for table in its]
             found += [_refused(terms, part) for part in refused]
     return found

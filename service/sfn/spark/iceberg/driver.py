@@ -12,14 +12,14 @@ from http import HTTPStatus
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
-from sfn.alone import Beside
+from sfn.alone import EmbeddedFacade
 from sfn.errors import Rejected
 from sfn.facade import Namespace, Place, Tree
 from sfn.facade.trees import tree
-from sfn.pointer.location import store_of
+from sfn.pointer.location import store_prefix
 from sfn.spark.asked import Asked
 from sfn.spark.iceberg.settled import Settled
-from sfn.wiring.facades import Folders
+from sfn.wiring.facades import FacadeFolders
 
 NAMESPACE: Final[Namespace] = ("tables",)
 REMEMBERED: Final = 10_000
@@ -58,7 +58,7 @@ class Pins:
 
     def add(self, asked: Asked, state: Settled) -> str:
         """The name under which a table is shown from now on."""
-        place = Place(self._tree(store_of(state.pointer.key), asked.options), asked.question, state.pointer)
+        place = Place(self._tree(store_prefix(state.pointer.key), asked.options), asked.question, state.pointer)
         # A number alone would tell nobody who reads a plan which table it is.
         name = f"{state.name}@{next(self._numbers)}"
         with self._lock:
@@ -87,7 +87,7 @@ class Driver:
 
     def __init__(self) -> None:
         self.pins = Pins()
-        self.facade = Beside(Folders(shelf=self.pins, directories=False))
+        self.facade = EmbeddedFacade(FacadeFolders(tables=self.pins, directories=False))
 
 
 _STARTING: Final = threading.Lock()

@@ -11,7 +11,7 @@ from typing import Final
 
 from sfn.errors import NotSupported
 from sfn.pointer.location import canonical
-from sfn.pointer.naming import MAIN
+from sfn.pointer.naming import MAIN_BRANCH
 from sfn.reader import metadata
 from sfn.reader import resolve as reading
 from sfn.reader.documents import Found
@@ -51,7 +51,7 @@ def settled(asked: Asked) -> Settled:
     storage = asked.opening.storage()
     found = finish(reading.answer(storage, asked.question, asked.opening))
     key = canonical(found.metadata_location)
-    if isinstance(asked.state, Ordinal) or asked.state == Ref(MAIN):
+    if isinstance(asked.state, Ordinal) or asked.state == Ref(MAIN_BRANCH):
         return _settled(found, key, None)
     contents = finish(metadata.contents(storage, key))
     if contents is None:
@@ -76,7 +76,7 @@ def version(state: State, contents: Metadata, where: str) -> str | None:
     """
     known = contents.snapshot_ids
     match state:
-        case Ref(name) if name != MAIN:
+        case Ref(name) if name != MAIN_BRANCH:
             return _named(name, contents, where)
         case Ref() | Ordinal():
             return None

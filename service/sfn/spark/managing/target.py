@@ -9,7 +9,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from sfn.pointer.location import below, canonical
+from sfn.pointer.location import canonical, is_below
 from sfn.spark.managing.existing import SESSION_CATALOG, Existing, exists
 from sfn.spark.managing.mapping import Field, quoted
 from sfn.spark.managing.refusals import Unmanageable, unmanageable
@@ -112,7 +112,7 @@ def snapshot(spark: SparkSession, asked: str, found: Existing, name: str, locati
         raise Unmanageable(asked, expected=f"no table {made} yet", found="one", remedy="give another snapshot_as")
     if location is not None:
         here, there = canonical(found.location), canonical(location)
-        if below(here, there) or below(there, here):
+        if is_below(here, there) or is_below(there, here):
             # Iceberg itself takes what is spelled otherwise.
             expected = f"a location apart from the table's, {found.location}"
             raise Unmanageable(asked, expected=expected, found=location, remedy="give another location")

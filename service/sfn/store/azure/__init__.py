@@ -1,26 +1,26 @@
 """Files on Azure Blob Storage, with a hierarchical namespace (Data Lake Gen2) or without."""
 
-from sfn.store.azure.objects import MADE_UP, AzureObjects
+from sfn.store.azure.objects import IMPOSSIBLE_ETAG, AzureClient
 from sfn.store.azure.terms import (
     AccessToken,
     AccountKey,
-    Application,
-    AzureTerms,
-    Chain,
-    Identity,
+    AzureIdentity,
+    AzureOptions,
+    DefaultCredentialChain,
+    EntraApplication,
     SharedSignature,
-    connected,
+    options_from_connection_string,
 )
 
 __all__ = [
-    "MADE_UP",
+    "IMPOSSIBLE_ETAG",
     "AccessToken",
     "AccountKey",
-    "Application",
-    "AzureObjects",
-    "AzureTerms",
-    "Chain",
-    "Identity",
+    "AzureClient",
+    "AzureIdentity",
+    "AzureOptions",
+    "DefaultCredentialChain",
+    "EntraApplication",
     "SharedSignature",
-    "connected",
+    "options_from_connection_string",
 ]

@@ -12,38 +12,38 @@ from typing import Final
 
 from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
 
-from sfn.store.azure.transport import Answer
-from sfn.store.objects import Kind, Refused
+from sfn.store.azure.transport import AzureResponse
+from sfn.store.objects import ErrorKind, RequestFailed
 
-_KINDS: Final = {
-    "BlobNotFound": Kind.MISSING,
-    "AccountIsDisabled": Kind.NO_PLACE,
-    "ContainerBeingDeleted": Kind.NO_PLACE,
-    "ContainerDisabled": Kind.NO_PLACE,
-    "BlobAlreadyExists": Kind.MOVED,
-    "BlobImmutableDueToLegalHold": Kind.DENIED,
-    "BlobImmutableDueToPolicy": Kind.DENIED,
-    "PublicAccessNotPermitted": Kind.DENIED,
+_KIND_BY_CODE: Final = {
+    "BlobNotFound": ErrorKind.MISSING,
+    "AccountIsDisabled": ErrorKind.NO_BUCKET,
+    "ContainerBeingDeleted": ErrorKind.NO_BUCKET,
+    "ContainerDisabled": ErrorKind.NO_BUCKET,
+    "BlobAlreadyExists": ErrorKind.PRECONDITION_FAILED,
+    "BlobImmutableDueToLegalHold": ErrorKind.DENIED,
+    "BlobImmutableDueToPolicy": ErrorKind.DENIED,
+    "PublicAccessNotPermitted": ErrorKind.DENIED,
     # What nobody in particular is told of a container that is not public.
-    "ResourceNotFound": Kind.DENIED,
-    "AuthenticationFailed": Kind.UNKNOWN,
-    "InvalidAuthenticationInfo": Kind.UNKNOWN,
-    "KeyBasedAuthenticationNotPermitted": Kind.UNKNOWN,
-    "ServerBusy": Kind.THROTTLED,
-    "LeaseIdMismatchWithBlobOperation": Kind.TOO_OFTEN,
-    "LeaseIdMissing": Kind.TOO_OFTEN,
-    "BlobArchived": Kind.UNFIT,
-    "BlobBeingRehydrated": Kind.UNFIT,
-    "InvalidBlobType": Kind.UNFIT,
-    "InvalidResourceName": Kind.UNFIT,
-    "InvalidUri": Kind.UNFIT,
-    "OutOfRangeInput": Kind.UNFIT,
-    "RequestBodyTooLarge": Kind.UNFIT,
-    "ResourceTypeMismatch": Kind.UNFIT,
-    "SnapshotsPresent": Kind.UNFIT,
-    "ConditionHeadersNotSupported": Kind.INCAPABLE,
-    "MultipleConditionHeadersNotSupported": Kind.INCAPABLE,
-    "UnsupportedHeader": Kind.INCAPABLE,
+    "ResourceNotFound": ErrorKind.DENIED,
+    "AuthenticationFailed": ErrorKind.UNAUTHENTICATED,
+    "InvalidAuthenticationInfo": ErrorKind.UNAUTHENTICATED,
+    "KeyBasedAuthenticationNotPermitted": ErrorKind.UNAUTHENTICATED,
+    "ServerBusy": ErrorKind.THROTTLED,
+    "LeaseIdMismatchWithBlobOperation": ErrorKind.CHANGED_TOO_OFTEN,
+    "LeaseIdMissing": ErrorKind.CHANGED_TOO_OFTEN,
+    "BlobArchived": ErrorKind.INVALID_OBJECT,
+    "BlobBeingRehydrated": ErrorKind.INVALID_OBJECT,
+    "InvalidBlobType": ErrorKind.INVALID_OBJECT,
+    "InvalidResourceName": ErrorKind.INVALID_OBJECT,
+    "InvalidUri": ErrorKind.INVALID_OBJECT,
+    "OutOfRangeInput": ErrorKind.INVALID_OBJECT,
+    "RequestBodyTooLarge": ErrorKind.INVALID_OBJECT,
+    "ResourceTypeMismatch": ErrorKind.INVALID_OBJECT,
+    "SnapshotsPresent": ErrorKind.INVALID_OBJECT,
+    "ConditionHeadersNotSupported": ErrorKind.UNSUPPORTED,
+    "MultipleConditionHeadersNotSupported": ErrorKind.UNSUPPORTED,
+    "UnsupportedHeader": ErrorKind.UNSUPPORTED,
 }
 """Of codes that mean something else than their status."""
 _LEASE: Final = "end the lease that another program has on this blob"
@@ -70,57 +70,59 @@ _REMEDIES: Final = {
     "ResourceTypeMismatch": "see what lies there: a directory, perhaps, or a file in a directory's place",
     "SnapshotsPresent": "delete the blob's snapshots: without that nobody can delete it",
 }
-_BY_STATUS: Final = {
-    HTTPStatus.NOT_MODIFIED: Kind.MOVED,
-    HTTPStatus.UNAUTHORIZED: Kind.UNKNOWN,
-    HTTPStatus.FORBIDDEN: Kind.DENIED,
-    HTTPStatus.NOT_FOUND: Kind.NO_PLACE,
-    HTTPStatus.REQUEST_TIMEOUT: Kind.UNANSWERED,
+_KIND_BY_STATUS: Final = {
+    HTTPStatus.NOT_MODIFIED: ErrorKind.PRECONDITION_FAILED,
+    HTTPStatus.UNAUTHORIZED: ErrorKind.UNAUTHENTICATED,
+    HTTPStatus.FORBIDDEN: ErrorKind.DENIED,
+    HTTPStatus.NOT_FOUND: ErrorKind.NO_BUCKET,
+    HTTPStatus.REQUEST_TIMEOUT: ErrorKind.NO_ANSWER,
     # Another program is at work on the blob or the account, whichever of dozens of codes says so.
-    HTTPStatus.CONFLICT: Kind.TOO_OFTEN,
-    HTTPStatus.PRECONDITION_FAILED: Kind.MOVED,
-    HTTPStatus.TOO_MANY_REQUESTS: Kind.THROTTLED,
-    HTTPStatus.NOT_IMPLEMENTED: Kind.INCAPABLE,
+    HTTPStatus.CONFLICT: ErrorKind.CHANGED_TOO_OFTEN,
+    HTTPStatus.PRECONDITION_FAILED: ErrorKind.PRECONDITION_FAILED,
+    HTTPStatus.TOO_MANY_REQUESTS: ErrorKind.THROTTLED,
+    HTTPStatus.NOT_IMPLEMENTED: ErrorKind.UNSUPPORTED,
 }
 _WAIT: Final = "wait until what else is done to this blob has ended; the code is in Azure's documentation"
-_CODE: Final = "x-ms-error-code"
-_SHAPE: Final = re.compile(r"[A-Za-z0-9]{1,64}")
+_CODE_HEADER: Final = "x-ms-error-code"
+_CODE_SHAPE: Final = re.compile(r"[A-Za-z0-9]{1,64}")
 
 
-def refused(error: AzureError) -> Refused:
+def failure_of(error: AzureError) -> RequestFailed:
     """Why a request came to nothing."""
     response = error.response if isinstance(error, HttpResponseError) else None
     if response is None and isinstance(error, ClientAuthenticationError):
         # It was not sent: there was nothing to sign it with.
-        return Refused(Kind.UNKNOWN, "an account key that makes no sense", "copy it from the account's page")
-    if not isinstance(response, Answer) or response.status_code < HTTPStatus.MULTIPLE_CHOICES:
-        return nonsense(error)
-    status, code = response.status_code, response.headers.get(_CODE, "")
-    code = code if _SHAPE.fullmatch(code) else ""
-    kind = _KINDS.get(code) or _kind_of(status)
+        return RequestFailed(
+            ErrorKind.UNAUTHENTICATED, "an account key that makes no sense", "copy it from the account's page"
+        )
+    if not isinstance(response, AzureResponse) or response.status_code < HTTPStatus.MULTIPLE_CHOICES:
+        return failure_of_unreadable(error)
+    status, code = response.status_code, response.headers.get(_CODE_HEADER, "")
+    code = code if _CODE_SHAPE.fullmatch(code) else ""
+    kind = _KIND_BY_CODE.get(code) or _kind_of(status)
     found = f"status {status}, {code or 'without an error of Blob Storage'}"
-    remedy = _REMEDIES.get(code) or (_WAIT if kind is Kind.TOO_OFTEN else "")
-    return Refused(kind, found, remedy, _seconds(response.headers.get("Retry-After")))
+    remedy = _REMEDIES.get(code) or (_WAIT if kind is ErrorKind.CHANGED_TOO_OFTEN else "")
+    return RequestFailed(kind, found, remedy, _seconds(response.headers.get("Retry-After")))
 
 
-def nonsense(error: Exception) -> Refused:
+def failure_of_unreadable(error: Exception) -> RequestFailed:
     """What is said of an answer that the SDK can't read."""
-    return Refused(Kind.UNANSWERED, f"an answer that makes no sense ({type(error).__name__})")
+    return RequestFailed(ErrorKind.NO_ANSWER, f"an answer that makes no sense ({type(error).__name__})")
 
 
-def is_beyond(error: AzureError) -> bool:
+def is_past_end(error: AzureError) -> bool:
     """Whether a part was asked for that begins behind the end: any part of an empty blob does."""
     status = error.status_code if isinstance(error, HttpResponseError) else None
     return status == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE
 
 
-def _kind_of(status: int) -> Kind:
-    if status in _BY_STATUS:
-        return _BY_STATUS[HTTPStatus(status)]
+def _kind_of(status: int) -> ErrorKind:
+    if status in _KIND_BY_STATUS:
+        return _KIND_BY_STATUS[HTTPStatus(status)]
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        return Kind.UNANSWERED
+        return ErrorKind.NO_ANSWER
     # Less is a redirect to who knows where.
-    return Kind.REJECTED if status >= HTTPStatus.BAD_REQUEST else Kind.NO_PLACE
+    return ErrorKind.REJECTED if status >= HTTPStatus.BAD_REQUEST else ErrorKind.NO_BUCKET
 
 
 def _seconds(value: str | None) -> float | None:

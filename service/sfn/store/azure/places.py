@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from sfn.store.azure.terms import AzureTerms
-from sfn.store.objects import Kind, Refused
+from sfn.store.azure.terms import AzureOptions
+from sfn.store.objects import ErrorKind, RequestFailed
 
 _KEY: Final = re.compile(r"(abfss://([^/@]+)@([^/@]+)/)(.*)", re.DOTALL)
 _HOST: Final = re.compile(
@@ -19,25 +19,25 @@ _HOST: Final = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BlobAddress:
     """Where a key leads.
 
     Attributes:
-        home: how all keys of the container begin.
+        prefix: how all keys of the container begin.
         account: its name.
         url: of the account's blobs.
         container: its name.
         path: of the blob, or how its name begins.
     """
 
-    home: str
+    prefix: str
     account: str
     url: str
     container: str
     path: str
 
 
-def place_of(key: str, terms: AzureTerms) -> Place:
+def blob_address(key: str, options: AzureOptions) -> BlobAddress:
     """Where a key leads.
 
     Data Lake's own protocol knows no more of files than the blobs' does, so `dfs` and `blob` are one to us.
@@ -47,21 +47,23 @@ def place_of(key: str, terms: AzureTerms) -> Place:
     """
     match = _KEY.fullmatch(key)
     if match is None:
-        raise Refused(Kind.UNFIT, "a key that names no container before an @")
-    home, container, host, path = match.groups()
-    if terms.endpoint is not None:
-        account, url = host.partition(".")[0].lower(), terms.endpoint.rstrip("/")
+        raise RequestFailed(ErrorKind.INVALID_OBJECT, "a key that names no container before an @")
+    prefix, container, host, path = match.groups()
+    if options.endpoint is not None:
+        account, url = host.partition(".")[0].lower(), options.endpoint.rstrip("/")
     else:
         own = _HOST.fullmatch(host.lower())
         if own is None:
-            raise Refused(
-                Kind.NO_PLACE,
+            raise RequestFailed(
+                ErrorKind.NO_BUCKET,
                 f"the host {host!r}, which is none of Azure's",
                 "correct the table's location, or set `stores.NAME.endpoint`",
             )
         account, url = own["account"], f"https://{own['account']}{own['zone']}.blob.{own['suffix']}"
-    if terms.account not in {None, account}:
-        raise Refused(
-            Kind.NO_PLACE, f"the account {account!r}, and credentials for {terms.account!r}", "correct either of them"
+    if options.account not in {None, account}:
+        raise RequestFailed(
+            ErrorKind.NO_BUCKET,
+            f"the account {account!r}, and credentials for {options.account!r}",
+            "correct either of them",
         )
-    return Place(home, account, url, container, path)
+    return BlobAddress(prefix, account, url, container, path)

@@ -32,7 +32,7 @@ class AccessToken:
 
 
 @dataclass(frozen=True, slots=True)
-class Application:
+class EntraApplication:
     """One of Microsoft Entra, with its secret."""
 
     tenant_id: str
@@ -41,7 +41,7 @@ class Application:
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class DefaultCredentialChain:
     """Whoever Azure's own tools find: environment, workload identity, managed identity, command line.
 
     Attributes:
@@ -51,11 +51,11 @@ class Chain:
     client_id: str | None = None
 
 
-Identity: TypeAlias = AccountKey | SharedSignature | AccessToken | Application | Chain
+AzureIdentity: TypeAlias = AccountKey | SharedSignature | AccessToken | EntraApplication | DefaultCredentialChain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AzureTerms:
+class AzureOptions:
     """Where the containers are, and as whom they are asked.
 
     Attributes:
@@ -65,20 +65,20 @@ class AzureTerms:
         account: the only one that is asked; None for whichever a key names.
     """
 
-    identity: Identity | None = Chain()
+    identity: AzureIdentity | None = DefaultCredentialChain()
     endpoint: str | None = None
     account: str | None = None
 
 
-def connected(connection: str) -> AzureTerms:
+def options_from_connection_string(connection: str) -> AzureOptions:
     """The terms of a connection string, as a storage account shows it.
 
     Raises:
         SfnError: it makes no sense.
     """
     parts = (part.partition("=") for part in connection.split(";"))
-    told = {name.strip().lower(): value.strip() for name, _, value in parts}
-    account, endpoint = told.get("accountname", "").lower(), told.get("blobendpoint")
+    values = {name.strip().lower(): value.strip() for name, _, value in parts}
+    account, endpoint = values.get("accountname", "").lower(), values.get("blobendpoint")
     if not account and not endpoint:
         raise SfnError(
             "connection string",
@@ -86,12 +86,12 @@ def connected(connection: str) -> AzureTerms:
             found="one that has neither AccountName nor BlobEndpoint",
             remedy="copy it from the account's page of access keys",
         )
-    protocol, suffix = told.get("defaultendpointsprotocol") or "https", told.get("endpointsuffix") or _SUFFIX
-    identity: Identity | None = None
-    if told.get("accountkey"):
-        identity = AccountKey(told["accountkey"])
-    elif told.get("sharedaccesssignature"):
-        identity = SharedSignature(told["sharedaccesssignature"])
-    return AzureTerms(
+    protocol, suffix = values.get("defaultendpointsprotocol") or "https", values.get("endpointsuffix") or _SUFFIX
+    identity: AzureIdentity | None = None
+    if values.get("accountkey"):
+        identity = AccountKey(values["accountkey"])
+    elif values.get("sharedaccesssignature"):
+        identity = SharedSignature(values["sharedaccesssignature"])
+    return AzureOptions(
         identity=identity, endpoint=endpoint or f"{protocol}://{account}.blob.{suffix}", account=account or None
     )

@@ -11,21 +11,21 @@ from azure.core.pipeline.transport import AsyncHttpResponse, AsyncHttpTransport,
 from multidict import CIMultiDict
 from typing_extensions import override
 
-from sfn.store.pool import BODY_LIMIT, Pool, Reply
+from sfn.store.pool import BODY_LIMIT, HttpPool, HttpReply
 
 
-class Transport(AsyncHttpTransport[HttpRequest, "Answer"]):
+class PoolTransport(AsyncHttpTransport[HttpRequest, "AzureResponse"]):
     """Sends over a pool, which stays open when this is closed.
 
     A body is whole before the SDK sees any of it: so the SDK has nothing to fetch again, as it would on its own account
     where one breaks off. What goes wrong on the way is a `Refused`, which the SDK lets pass.
     """
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: HttpPool) -> None:
         self._pool = pool
 
     @override
-    async def send(self, request: HttpRequest, *, most: int = BODY_LIMIT, **_: object) -> Answer:
+    async def send(self, request: HttpRequest, *, most: int = BODY_LIMIT, **_: object) -> AzureResponse:
         """One request and its answer.
 
         Args:
@@ -33,7 +33,7 @@ class Transport(AsyncHttpTransport[HttpRequest, "Answer"]):
         """
         body = request.data if isinstance(request.data, bytes) else b""
         reply = await self._pool.exchange(request.method, request.url, request.headers, body, most)
-        return Answer(request, reply)
+        return AzureResponse(request, reply)
 
     @override
     async def open(self) -> None:
@@ -53,7 +53,7 @@ class Transport(AsyncHttpTransport[HttpRequest, "Answer"]):
         await self.close()
 
 
-class Answer(AsyncHttpResponse):
+class AzureResponse(AsyncHttpResponse):
     """An answer in the form that the SDK reads.
 
     It shows the SDK no more of a refusal than its status and its headers: those name the error
@@ -61,7 +61,7 @@ class Answer(AsyncHttpResponse):
     may say what it likes.
     """
 
-    def __init__(self, request: HttpRequest, reply: Reply) -> None:
+    def __init__(self, request: HttpRequest, reply: HttpReply) -> None:
         super().__init__(request, reply)
         self._body = reply.body if reply.status < HTTPStatus.MULTIPLE_CHOICES else b""
         self.status_code = reply.status
@@ -80,11 +80,11 @@ class Answer(AsyncHttpResponse):
     @override
     def stream_download(
         self, pipeline: AsyncPipeline[HttpRequest, AsyncHttpResponse], *, decompress: bool = True, **_: object
-    ) -> Content:
-        return Content(self)
+    ) -> AzureBody:
+        return AzureBody(self)
 
 
-class Content(AsyncIterator[bytes]):
+class AzureBody(AsyncIterator[bytes]):
     """A body that is there already.
 
     Attributes:
@@ -92,7 +92,7 @@ class Content(AsyncIterator[bytes]):
         content_length: bytes.
     """
 
-    def __init__(self, response: Answer) -> None:
+    def __init__(self, response: AzureResponse) -> None:
         self.response = response
         self.content_length = len(response.body())
         self._left = [response.body()]

@@ -1,6 +1,6 @@
 """Files on Google Cloud Storage."""
 
-from sfn.store.gcs.objects import MADE_UP, GcsObjects
-from sfn.store.gcs.terms import GcsTerms
+from sfn.store.gcs.objects import IMPOSSIBLE_GENERATION, GcsClient
+from sfn.store.gcs.terms import GcsOptions
 
-__all__ = ["MADE_UP", "GcsObjects", "GcsTerms"]
+__all__ = ["IMPOSSIBLE_GENERATION", "GcsClient", "GcsOptions"]

@@ -8,7 +8,7 @@ from sfn.google import Identity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GcsTerms:
+class GcsOptions:
     """Where the buckets are, and as whom they are asked.
 
     Attributes:

@@ -1,7 +1,7 @@
 """Files on S3, and on what speaks its protocol."""
 
-from sfn.store.s3.addresses import AddressBook
-from sfn.store.s3.objects import MADE_UP, S3Objects
-from sfn.store.s3.terms import S3Terms
+from sfn.store.s3.addresses import BucketEndpoints
+from sfn.store.s3.objects import IMPOSSIBLE_ETAG, S3Client
+from sfn.store.s3.terms import S3Options
 
-__all__ = ["MADE_UP", "AddressBook", "S3Objects", "S3Terms"]
+__all__ = ["IMPOSSIBLE_ETAG", "BucketEndpoints", "S3Client", "S3Options"]

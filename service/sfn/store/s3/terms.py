@@ -8,7 +8,7 @@ from sfn.aws import Identity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class S3Terms:
+class S3Options:
     """Where the buckets are, and as whom they are asked.
 
     Attributes:

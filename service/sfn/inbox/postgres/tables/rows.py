@@ -13,7 +13,7 @@ from sfn.inbox.postgres.tables.lanes import Lanes
 from sfn.inbox.postgres.tables.values import Sql, address, addressed, addresses, text
 from sfn.inbox.postgres.unit import Again, Change, Due, Found, Locking, Overdue, Waiting
 from sfn.inbox.row import Row, lane_of
-from sfn.pointer.site import location_of
+from sfn.pointer.site import layout_location
 from sfn.words import Lane, Memo, Subject
 
 _ROW = f"key, name, {LOCATIONS}, {FIELDS}"
@@ -154,7 +154,7 @@ class RowTable:
     async def _write_places(self, rows: Sequence[tuple[frozenset[str], Row]]) -> None:
         """Keep what is looked up by a location."""
         changed = [
-            (set(map(location_of, before)), set(map(location_of, row.locations)), row.subject)
+            (set(map(layout_location, before)), set(map(layout_location, row.locations)), row.subject)
             for before, row in rows
             if row.locations is not before
         ]
