@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from typing_extensions import override
 
 if TYPE_CHECKING:
-    from sfn.spark.source.rows import Rows
+    from sfn.spark.source.rows import SfnLoad
 
 
 class DefaultSource(DataSource):
@@ -37,15 +37,15 @@ class DefaultSource(DataSource):
         return self._rows.reader(schema)
 
 
-def _rows(options: dict[str, str]) -> Rows:
+def _rows(options: dict[str, str]) -> SfnLoad:
     try:
         from sfn.errors import SfnError
-        from sfn.spark.source.rows import Rows
+        from sfn.spark.source.rows import SfnLoad
     except ImportError as error:
         remedy = "pip install '.[spark]' there, or set PYSPARK_PYTHON to the Python that has it"
         raise ImportError(f'format("sfn") lacks a package in {sys.executable}: {error}; {remedy}') from error
     try:
-        return Rows(options)
+        return SfnLoad(options)
     except (SfnError, ValueError) as error:
         # Spark shows all the way to it, before it.
         raise error.with_traceback(None) from None

@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 from typing_extensions import override
 
 if TYPE_CHECKING:
-    from sfn.spark.source.timeline import Timeline
+    from sfn.spark.source.timeline import TimelineLoad
 
 
 class DefaultSource(DataSource):
@@ -27,38 +27,38 @@ class DefaultSource(DataSource):
 
     @override
     def schema(self) -> StructType:
-        from sfn.spark.finders import forget_archives
-        from sfn.spark.source.timeline import SCHEMA
+        from sfn.spark.finders import forget_archive_finders
+        from sfn.spark.source.timeline import TIMELINE_SCHEMA
 
-        forget_archives()
-        return SCHEMA
+        forget_archive_finders()
+        return TIMELINE_SCHEMA
 
     @override
     def reader(self, schema: StructType) -> DataSourceReader:
-        from sfn.spark.finders import forget_archives
-        from sfn.spark.source.timeline import checked
+        from sfn.spark.finders import forget_archive_finders
+        from sfn.spark.source.timeline import check_columns
         from sfn.spark.source.timeline_readers import TimelineReader
 
-        forget_archives()
-        return TimelineReader(self._timeline, checked(schema))
+        forget_archive_finders()
+        return TimelineReader(self._timeline, check_columns(schema))
 
     @override
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        from sfn.spark.source.timeline import checked
+        from sfn.spark.source.timeline import check_columns
         from sfn.spark.source.timeline_readers import TimelineStream
 
-        return TimelineStream(self._timeline, checked(schema))
+        return TimelineStream(self._timeline, check_columns(schema))
 
 
-def _timeline(options: dict[str, str]) -> Timeline:
+def _timeline(options: dict[str, str]) -> TimelineLoad:
     try:
         from sfn.errors import SfnError
-        from sfn.spark.source.timeline import Timeline
+        from sfn.spark.source.timeline import TimelineLoad
     except ImportError as error:
         remedy = "pip install '.[spark]' there, or set PYSPARK_PYTHON to the Python that has it"
         raise ImportError(f'format("sfn-log") lacks a package in {sys.executable}: {error}; {remedy}') from error
     try:
-        return Timeline(options)
+        return TimelineLoad(options)
     except (SfnError, ValueError) as error:
         # Spark shows all the way to it, before it.
         raise error.with_traceback(None) from None

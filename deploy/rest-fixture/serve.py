@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from sfn.demo.fixture import RestCatalogServer, locate
+from sfn.demo.fixture import RestCatalogServer, find_runtime
 from sfn.errors import SfnError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ ROWS = pa.table({"id": pa.array([], pa.int64()), "item": pa.array([], pa.string(
 
 def main(folder: Path, port: int) -> None:
     told = {name: Path(os.environ[name]) for name in ("SFN_JAVA", "SFN_JARS", "XDG_CACHE_HOME") if os.environ.get(name)}
-    runtime = locate(java=told.get("SFN_JAVA"), jars=told.get("SFN_JARS"), cache=told.get("XDG_CACHE_HOME"))
+    runtime = find_runtime(java=told.get("SFN_JAVA"), jars=told.get("SFN_JARS"), cache=told.get("XDG_CACHE_HOME"))
     folder.mkdir(parents=True, exist_ok=True)
     with RestCatalogServer(folder, runtime, port=port) as server:
         catalog = server.client()

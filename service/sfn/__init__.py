@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from sfn.errors import (
         Ambiguous,
         CommitNotFound,
+        DirectoryNotFound,
         Dropped,
-        Malformed,
+        MalformedDocument,
         MalformedMetadata,
         NameTaken,
-        NoDirectory,
         NotFound,
         NotInstalled,
         NotPermitted,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         Stale,
         TooManyFiles,
         TooManyHops,
-        UnknownVersion,
+        UnknownFormatVersion,
         Unreachable,
         Unreadable,
         Unsafe,
@@ -41,17 +41,17 @@ if TYPE_CHECKING:
     )
     from sfn.reader.blocking import ahistory, aread, aresolve, history, read, resolve
     from sfn.reader.resolve import Resolved
-    from sfn.reader.timeline import Entry
+    from sfn.reader.timeline import HistoryEntry
 
 __all__ = [
     "Ambiguous",
     "CommitNotFound",
+    "DirectoryNotFound",
     "Dropped",
-    "Entry",
-    "Malformed",
+    "HistoryEntry",
+    "MalformedDocument",
     "MalformedMetadata",
     "NameTaken",
-    "NoDirectory",
     "NotFound",
     "NotInstalled",
     "NotPermitted",
@@ -63,7 +63,7 @@ __all__ = [
     "Stale",
     "TooManyFiles",
     "TooManyHops",
-    "UnknownVersion",
+    "UnknownFormatVersion",
     "Unreachable",
     "Unreadable",
     "Unsafe",
@@ -76,8 +76,8 @@ __all__ = [
     "resolve",
 ]
 
-_ELSEWHERE: Final = {
-    "Entry": "sfn.reader.timeline",
+_MODULES: Final = {
+    "HistoryEntry": "sfn.reader.timeline",
     "Resolved": "sfn.reader.resolve",
     **dict.fromkeys(("ahistory", "aread", "aresolve", "history", "read", "resolve"), "sfn.reader.blocking"),
 }
@@ -86,7 +86,7 @@ _ELSEWHERE: Final = {
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(_ELSEWHERE.get(name, "sfn.errors")), name)
+    found = getattr(import_module(_MODULES.get(name, "sfn.errors")), name)
     # The next time it is found at once.
     globals()[name] = found
     return found

@@ -21,16 +21,16 @@ import structlog
 from sfn import descriptors, telemetry
 from sfn.daemon import leaf_errors
 from sfn.errors import SfnError
-from sfn.facade.app import PATH, Application, before
-from sfn.facade.process import Process
-from sfn.receiver.bearer import bearer
+from sfn.facade.app import FACADE_PATH, FacadeApplication, mount_facade
+from sfn.facade.process import StandaloneProbes
+from sfn.receiver.bearer import bearer_token
 from sfn.receiver.certificate import Certificate
-from sfn.receiver.listening import bound
-from sfn.receiver.server import Server
-from sfn.receiver.tokens import TokenFile, Tokens, match
+from sfn.receiver.listening import listening_socket
+from sfn.receiver.server import HttpServer
+from sfn.receiver.tokens import PartyTokens, WatchedTokenFile, index_of_presented
 from sfn.settings.listener import is_loopback
 from sfn.telemetry.logs import Level
-from sfn.telemetry.metrics import Readers, registry
+from sfn.telemetry.metrics import FacadeMetrics, new_registry
 from sfn.wiring.facades import FacadeFolders, facade_over_folders
 from sfn.wiring.terms import DISTRIBUTION
 
@@ -76,7 +76,7 @@ def run(folders: FacadeFolders, listener: StandaloneListener, level: Level) -> i
     Returns:
         The exit code: 0 after a signal, 1 after a failure, which was logged.
     """
-    telemetry.configure(level)
+    telemetry.configure_logging(level)
     descriptors.raise_limit()
     try:
         anyio.run(_serve, folders, listener, backend_options={"use_uvloop": True})
@@ -91,10 +91,10 @@ async def _serve(folders: FacadeFolders, address: StandaloneListener) -> None:
     # Before all else, as in the daemon: uvicorn would swallow the signals.
     with (
         anyio.open_signal_receiver(SIGTERM, SIGINT) as signals,
-        bound(address.host, address.port, "facade", "set --host and --port") as listener,
+        listening_socket(address.host, address.port, "facade", "set --host and --port") as listener,
     ):
-        file = None if address.token_file is None else TokenFile(address.token_file)
-        tokens = Tokens({}, file)
+        file = None if address.token_file is None else WatchedTokenFile(address.token_file)
+        tokens = PartyTokens({}, file)
         admits = None if file is None else partial(_is_valid_token, tokens)
         pair = (
             None
@@ -102,7 +102,7 @@ async def _serve(folders: FacadeFolders, address: StandaloneListener) -> None:
             else Certificate(address.certificate, address.key)
         )
         facade = build_standalone(replace(folders, admits=admits))
-        server = Server(facade.application, pair)
+        server = HttpServer(facade.application, pair)
         _log_listening(address, listener.getsockname()[1], folders.roots)
         async with anyio.create_task_group() as tasks:
             if file is not None:
@@ -122,10 +122,10 @@ def _log_listening(address: StandaloneListener, port: int, roots: Sequence[str])
         elif address.certificate is None:
             _log.warning("without TLS: tokens travel in clear text unless a proxy with TLS is in front")
     host = f"[{address.host}]" if ":" in address.host and not address.host.startswith("[") else address.host
-    _log.info("listening", url=f"{address.scheme}://{host}:{port}{PATH}", port=port, roots=list(roots))
+    _log.info("listening", url=f"{address.scheme}://{host}:{port}{FACADE_PATH}", port=port, roots=list(roots))
 
 
-async def _handle_signals(signals: AsyncIterator[Signals], server: Server) -> None:
+async def _handle_signals(signals: AsyncIterator[Signals], server: HttpServer) -> None:
     async for number in signals:
         if server.should_exit:
             os._exit(FAILED)
@@ -144,20 +144,20 @@ class StandaloneFacade:
         prepare: makes it ready, as `/readyz` says.
     """
 
-    application: Application
+    application: FacadeApplication
     prepare: Callable[[], Coroutine[Any, Any, None]]
 
 
 def build_standalone(folders: FacadeFolders) -> StandaloneFacade:
     """The parts of a process that is a facade and nothing else."""
-    shown = registry(version(DISTRIBUTION))
-    facade = facade_over_folders(folders, Readers(shown).answered)
-    process = Process(shown, f"the catalog is at {PATH}")
-    return StandaloneFacade(before(facade.facade, process), partial(process.prepare, facade.ready))
+    shown = new_registry(version(DISTRIBUTION))
+    facade = facade_over_folders(folders, FacadeMetrics(shown).count_answer)
+    process = StandaloneProbes(shown, f"the catalog is at {FACADE_PATH}")
+    return StandaloneFacade(mount_facade(facade.facade, process), partial(process.prepare, facade.ready))
 
 
-def _is_valid_token(tokens: Tokens, authorization: bytes | None) -> bool:
-    return match(tokens.active(), bearer(authorization)) is not None
+def _is_valid_token(tokens: PartyTokens, authorization: bytes | None) -> bool:
+    return index_of_presented(tokens.active(), bearer_token(authorization)) is not None
 
 
 class EmbeddedFacade:
@@ -173,11 +173,11 @@ class EmbeddedFacade:
 
     def __init__(self, folders: FacadeFolders) -> None:
         self.token = secrets.token_urlsafe(32)
-        tokens = Tokens({"own": self.token})
+        tokens = PartyTokens({"own": self.token})
         self._facade = build_standalone(replace(folders, admits=partial(_is_valid_token, tokens)))
-        self._up: Future[Server] = Future()
-        with bound(LOOPBACK, 0, "facade") as listener:
-            self.url = f"http://{LOOPBACK}:{listener.getsockname()[1]}{PATH}"
+        self._up: Future[HttpServer] = Future()
+        with listening_socket(LOOPBACK, 0, "facade") as listener:
+            self.url = f"http://{LOOPBACK}:{listener.getsockname()[1]}{FACADE_PATH}"
             self._thread = threading.Thread(target=self._run, args=(listener.dup(),), name="sfn-facade", daemon=True)
             self._thread.start()
         self._server = self._up.result(_START_TIMEOUT)
@@ -198,7 +198,7 @@ class EmbeddedFacade:
                 self._up.set_exception(error)
 
     async def _serve(self, listener: socket) -> None:
-        server = Server(self._facade.application)
+        server = HttpServer(self._facade.application)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(server.serve, [listener])
             await server.up.wait()

@@ -25,13 +25,13 @@ from botocore.session import Session
 
 from sfn.errors import NoCredentials
 
-FOUND_WITHIN: Final = 20.0
+SEARCH_TIMEOUT: Final = 20.0
 """Seconds: an instance's metadata service may be asked several times, and a role is asked for after that."""
-AGAIN: Final = 5.0
+RETRY_AFTER: Final = 5.0
 """Seconds until new keys are looked for again, where the old ones still hold."""
 _SESSION_NAME: Final = "iceberg-sfn"
-_NOWHERE: Final = "none in the environment, the shared files, a container or an instance"
-_OVER: Final = "keys that have ended when they come: see to this machine's clock"
+_NOT_FOUND: Final = "none in the environment, the shared files, a container or an instance"
+_EXPIRED_KEYS: Final = "keys that have ended when they come: see to this machine's clock"
 _FAILURES: Final = (
     BotoCoreError,
     ClientError,
@@ -48,7 +48,7 @@ expect; the last one of keys that have ended when they come."""
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
+class AwsKeys:
     """What requests are signed with."""
 
     id: str
@@ -57,7 +57,7 @@ class Keys:
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class AwsIdentity:
     """As whom AWS is asked.
 
     Attributes:
@@ -68,7 +68,7 @@ class Identity:
         region: where the role is assumed; None for where the chain says.
     """
 
-    keys: Keys | None = None
+    keys: AwsKeys | None = None
     profile: str | None = None
     role_arn: str | None = None
     external_id: str | None = None
@@ -76,22 +76,22 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _CurrentKeys:
     """Keys, and what knows their end: it is never renewed itself, so that it tells of these."""
 
-    keys: Keys
+    keys: AwsKeys
     credentials: Credentials
 
     @property
-    def is_over(self) -> bool:
-        return _ends(self.credentials, 0)
+    def is_expired(self) -> bool:
+        return _expires_within(self.credentials, 0)
 
     @property
     def is_due(self) -> bool:
-        return _ends(self.credentials)
+        return _expires_within(self.credentials)
 
 
-class Chain:
+class AwsCredentialChain:
     """The keys of one identity, renewed some minutes before they end.
 
     Whoever waits for the same look shares its outcome. While keys hold, one at a time looks for the next.
@@ -101,55 +101,57 @@ class Chain:
         limit: seconds that a look may take.
     """
 
-    def __init__(self, identity: Identity, *, limit: float = FOUND_WITHIN) -> None:
+    def __init__(self, identity: AwsIdentity, *, limit: float = SEARCH_TIMEOUT) -> None:
         self._identity, self._limit = identity, limit
-        self._looking = anyio.Lock()
-        self._looks, self._rests_until = 0, 0.0
-        self._held: _Held | None = None
+        self._refresh_lock = anyio.Lock()
+        self._refreshes, self._next_refresh_at = 0, 0.0
+        self._current: _CurrentKeys | None = None
         self._renewable: Credentials | None = None
-        self._failed = ""
+        self._failure = ""
 
-    async def keys(self) -> Keys:
+    async def keys(self) -> AwsKeys:
         """What to sign with now, after two limits at most.
 
         Raises:
             NoCredentials: none are to be had.
         """
         if self._is_due():
-            looks = self._looks
+            refreshes = self._refreshes
             # Twice: whoever looks may be cancelled shortly before the limit, and so may the next.
             with anyio.move_on_after(2 * self._limit):
-                async with self._looking:
-                    if looks == self._looks:
-                        await self._look()
-        if self._held is None or self._held.is_over:
-            raise self._none(self._failed or _OVER)
-        return self._held.keys
+                async with self._refresh_lock:
+                    if refreshes == self._refreshes:
+                        await self._refresh()
+        if self._current is None or self._current.is_expired:
+            raise self._no_credentials_error(self._failure or _EXPIRED_KEYS)
+        return self._current.keys
 
     def _is_due(self) -> bool:
-        if self._held is None or self._held.is_over:
+        if self._current is None or self._current.is_expired:
             return True
-        return self._held.is_due and not self._looking.locked() and anyio.current_time() >= self._rests_until
+        return (
+            self._current.is_due and not self._refresh_lock.locked() and anyio.current_time() >= self._next_refresh_at
+        )
 
-    async def _look(self) -> None:
+    async def _refresh(self) -> None:
         # A thread that is given up may go on for long, and holds botocore's lock: the next look begins without it.
         renewable, self._renewable = self._renewable, None
-        self._failed = f"none within {self._limit:g} s"
+        self._failure = f"none within {self._limit:g} s"
         try:
             with anyio.move_on_after(self._limit):
-                look = partial(_had, self._identity, renewable)
-                held = await to_thread.run_sync(look, abandon_on_cancel=True)
-                self._failed = "" if held is not None else _NOWHERE
+                fetch = partial(_fetch_keys, self._identity, renewable)
+                held = await to_thread.run_sync(fetch, abandon_on_cancel=True)
+                self._failure = "" if held is not None else _NOT_FOUND
                 if held is not None:
-                    self._held, self._renewable = held, held.credentials
+                    self._current, self._renewable = held, held.credentials
         except _FAILURES as error:
-            self._renewable, self._failed = renewable, _said(error)
+            self._renewable, self._failure = renewable, _error_text(error)
         finally:
             # Also where its caller gave up: the next one would have to as well.
-            self._rests_until = anyio.current_time() + AGAIN
-        self._looks += 1
+            self._next_refresh_at = anyio.current_time() + RETRY_AFTER
+        self._refreshes += 1
 
-    def _none(self, found: str) -> NoCredentials:
+    def _no_credentials_error(self, found: str) -> NoCredentials:
         identity = self._identity
         named = f"profile {identity.profile}" if identity.profile else "AWS's standard chain of credentials"
         return NoCredentials(
@@ -160,8 +162,8 @@ class Chain:
         )
 
 
-def signed(
-    method: str, url: str, headers: Mapping[str, str], body: bytes, *, keys: Keys, region: str, service: str
+def sign_request(
+    method: str, url: str, headers: Mapping[str, str], body: bytes, *, keys: AwsKeys, region: str, service: str
 ) -> dict[str, str]:
     """The headers of a request with a signature of it (AWS Signature Version 4).
 
@@ -177,7 +179,7 @@ def signed(
     return dict(request.headers.items())
 
 
-def _found(identity: Identity) -> Any:  # noqa: ANN401 - botocore has no types
+def _find_credentials(identity: AwsIdentity) -> Any:  # noqa: ANN401 - botocore has no types
     session = Session(profile=identity.profile)
     if identity.keys is not None:
         source = Credentials(identity.keys.id, identity.keys.secret, identity.keys.token)
@@ -194,7 +196,7 @@ def _found(identity: Identity) -> Any:  # noqa: ANN401 - botocore has no types
     return DeferredRefreshableCredentials(fetcher.fetch_credentials, "assume-role")
 
 
-def _had(identity: Identity, renewable: Credentials | None) -> _Held | None:
+def _fetch_keys(identity: AwsIdentity, renewable: Credentials | None) -> _CurrentKeys | None:
     """Keys that were found, or renewed where they need it; None for none. Reads files, starts programs, asks servers.
 
     Args:
@@ -202,26 +204,26 @@ def _had(identity: Identity, renewable: Credentials | None) -> _Held | None:
         renewable: what was found before; None for a search.
     """
     # A copy, or who was given old keys would be told the end of the new ones.
-    credentials = _found(identity) if renewable is None else copy(renewable)
+    credentials = _find_credentials(identity) if renewable is None else copy(renewable)
     if credentials is None:
         return None
     frozen = credentials.get_frozen_credentials()
-    return _Held(Keys(frozen.access_key, frozen.secret_key, frozen.token), credentials)
+    return _CurrentKeys(AwsKeys(frozen.access_key, frozen.secret_key, frozen.token), credentials)
 
 
-def _ends(credentials: Credentials, within: float | None = None) -> bool:
+def _expires_within(credentials: Credentials, within: float | None = None) -> bool:
     """Whether they end within so many seconds; None for as many as botocore likes to renew them before."""
     # Only what ends is ever renewed; that goes to a file, to a program or over the network.
     needed = getattr(credentials, "refresh_needed", None)
     return bool(needed is not None and needed(within))
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     """An error without what a service's or a program's message may repeat."""
     if isinstance(error, ClientError):
         return f"{error.response.get('Error', {}).get('Code', 'an error')} from AWS"
     if isinstance(error, CredentialRetrievalError):
         return f"{type(error).__name__} from {error.kwargs.get('provider', 'somewhere')}"
     if isinstance(error, RuntimeError) and "expired" in str(error):
-        return _OVER
+        return _EXPIRED_KEYS
     return f"{type(error).__name__}: {error}" if isinstance(error, BotoCoreError) else type(error).__name__

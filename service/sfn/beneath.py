@@ -15,12 +15,12 @@ from typing import Final
 
 from sfn import openat2
 
-PASS: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+TRAVERSE_FLAGS: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 """Of folders on the way, where the system can: it takes the right to pass alone."""
-FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+DIRECTORY_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 """Of a folder that is listed or changed."""
 
-DETOURS: Final = 40
+MAX_LINKS: Final = 40
 """Links, and `..` in them, that one path may have (Linux follows 40 links)."""
 _PATH: Final = getattr(os, "O_PATH", 0)
 _IS_LINK: Final = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EMLINK})
@@ -41,15 +41,17 @@ class LinkRefused(Exception):
         self.link, self.target, self.root = link, target, root
 
 
-def opened(root: str, names: Sequence[str], flags: int, *, plain: int = 0, others: Sequence[str] = ()) -> int:
+def open_below(
+    root: str, names: Sequence[str], flags: int, *, no_link_names: int = 0, other_roots: Sequence[str] = ()
+) -> int:
     """Open what lies below a folder.
 
     Args:
         root: path of the folder, which may be a link.
         names: of the folders on the way, and of what is opened; none is empty or dotted.
         flags: of `os.open`; what is opened is never a link.
-        plain: how many of the last names must not be links, wherever these lead.
-        others: paths of other folders that links may lead into.
+        no_link_names: how many of the last names must not be links, wherever these lead.
+        other_roots: paths of other folders that links may lead into.
 
     Returns:
         A descriptor.
@@ -59,22 +61,22 @@ def opened(root: str, names: Sequence[str], flags: int, *, plain: int = 0, other
         LinkRefused: a link is on the way that may not be followed.
     """
     path = "/".join((root.rstrip("/"), *names)) or "/"
-    if (descriptor := openat2.opened(path, flags)) is not None:
+    if (descriptor := openat2.open_without_links(path, flags)) is not None:
         return descriptor
     at: tuple[str, list[str]] = root, list(names)
-    for _ in range(DETOURS + 1):
-        found = _stepped(*at, flags | os.O_NOFOLLOW, plain, others)
+    for _ in range(MAX_LINKS + 1):
+        found = _walk(*at, flags | os.O_NOFOLLOW, no_link_names, other_roots)
         if isinstance(found, int):
             return found
         at = found
     raise LinkRefused("", "more, or a circle", root)
 
 
-def _stepped(
+def _walk(
     root: str, names: Sequence[str], flags: int, plain: int, others: Sequence[str]
 ) -> int | tuple[str, list[str]]:
     """The descriptor; where a link is on the way, a folder, and the names with what the link says in its place."""
-    at = os.open(root, (PASS if names else flags) & ~os.O_NOFOLLOW)
+    at = os.open(root, (TRAVERSE_FLAGS if names else flags) & ~os.O_NOFOLLOW)
     for number, name in enumerate(names):
         is_last = number == len(names) - 1
         if name == "..":
@@ -82,9 +84,9 @@ def _stepped(
             os.close(at)
             if number:
                 return root, [*names[: number - 1], *names[number + 1 :]]
-            return _led(_above(root, names), root, (*_called(root), *others), link=f"{root}/..")
+            return _resolve_target(_above(root, names), root, (*_paths_of(root), *others), link=f"{root}/..")
         try:
-            inner = _entered(name, flags if is_last else PASS, at)
+            inner = _open_name(name, flags if is_last else TRAVERSE_FLAGS, at)
         except OSError as error:
             target = _link(name, at) if error.errno in _IS_LINK else None
             if target is None or (plain and is_last and not flags & os.O_DIRECTORY):
@@ -94,7 +96,9 @@ def _stepped(
                 raise LinkRefused(link, target, None) from error
             after = names[number + 1 :]
             if target.startswith("/"):
-                return _led("/".join((target.rstrip("/"), *after)), root, (*_called(root), *others), link=link)
+                return _resolve_target(
+                    "/".join((target.rstrip("/"), *after)), root, (*_paths_of(root), *others), link=link
+                )
             return root, [*names[:number], *_parts(target), *after]
         finally:
             os.close(at)
@@ -102,7 +106,7 @@ def _stepped(
     return at
 
 
-def _entered(name: str, flags: int, folder: int) -> int:
+def _open_name(name: str, flags: int, folder: int) -> int:
     """Open a name in a folder.
 
     Raises:
@@ -122,7 +126,7 @@ def _above(root: str, names: Sequence[str]) -> str:
     return "/" + "/".join((*parts[: max(0, len(parts) - ups)], *names[ups:]))
 
 
-def _led(path: str, root: str, folders: Sequence[str], *, link: str) -> tuple[str, list[str]]:
+def _resolve_target(path: str, root: str, folders: Sequence[str], *, link: str) -> tuple[str, list[str]]:
     """The folder that an absolute path lies below, and the names below it.
 
     Raises:
@@ -131,11 +135,11 @@ def _led(path: str, root: str, folders: Sequence[str], *, link: str) -> tuple[st
     for folder in folders:
         if path == folder or path.startswith(folder.rstrip("/") + "/"):
             # By what the root is called without links its files are below the root all the same.
-            return root if folder in _called(root) else folder, _parts(path[len(folder.rstrip("/")) :])
+            return root if folder in _paths_of(root) else folder, _parts(path[len(folder.rstrip("/")) :])
     raise LinkRefused(link, path, root)
 
 
-def _called(root: str) -> tuple[str, str]:
+def _paths_of(root: str) -> tuple[str, str]:
     """As the folder is called, and as it is called without links."""
     return root, os.path.realpath(root)
 

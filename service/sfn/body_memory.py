@@ -6,20 +6,20 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, Self, TypeVar
 
-DEFAULT: Final = 32 << 20
+DEFAULT_LIMIT: Final = 32 << 20
 """Bytes."""
 RETRY_AFTER: Final = 1
 """Seconds after which a client whose body found no room may send it again."""
-NO_ROOM: Final = "no memory is left for bodies of unidentified clients; send the request again later"
+EXHAUSTED_MESSAGE: Final = "no memory is left for bodies of unidentified clients; send the request again later"
 
 _T = TypeVar("_T")
 
 
-class NoRoom(Exception):
+class BodyMemoryExhausted(Exception):
     """There is no memory for a body; or the body took longest of all that were incomplete, and made room for others."""
 
 
-class Late(Exception):
+class ClientTimeout(Exception):
     """The client did not go on in time."""
 
 
@@ -32,29 +32,29 @@ class BodyMemory:
 
     Args:
         limit: most bytes, over all connections.
-        on_refused: called for each body that is given up.
+        on_evicted: called for each body that is given up.
 
     Attributes:
         limit: as it was given.
         used: bytes that are held now.
     """
 
-    def __init__(self, limit: int = DEFAULT, on_refused: Callable[[], None] | None = None) -> None:
+    def __init__(self, limit: int = DEFAULT_LIMIT, on_evicted: Callable[[], None] | None = None) -> None:
         self.limit, self.used = limit, 0
-        self._on_refused = on_refused
-        self._incomplete: dict[HeldBody, None] = {}
+        self._on_evicted = on_evicted
+        self._incomplete: dict[BodyReservation, None] = {}
 
-    def body(self) -> HeldBody:
+    def reserve(self) -> BodyReservation:
         """The share of one request, which is released in the end: to be used with `with`."""
-        return HeldBody(self)
+        return BodyReservation(self)
 
-    def _began(self, body: HeldBody) -> None:
+    def _began(self, body: BodyReservation) -> None:
         self._incomplete[body] = None
 
-    def _ended(self, body: HeldBody) -> None:
+    def _ended(self, body: BodyReservation) -> None:
         self._incomplete.pop(body, None)
 
-    def _add(self, body: HeldBody, size: int) -> None:
+    def _add(self, body: BodyReservation, size: int) -> None:
         self.used += size
         if self.used <= self.limit:
             return
@@ -63,25 +63,25 @@ class BodyMemory:
             holding = [body]
         for oldest in holding:
             self._ended(oldest)
-            oldest._give_up()  # noqa: SLF001 - the two are one
-            if self._on_refused is not None:
-                self._on_refused()
+            oldest._evict()  # noqa: SLF001 - the two are one
+            if self._on_evicted is not None:
+                self._on_evicted()
             if self.used <= self.limit:
                 return
 
 
-class HeldBody:
+class BodyReservation:
     """What one request's body takes of a `BodyMemory`.
 
     Attributes:
         size: bytes that are held.
-        is_given_up: it made room for others, and holds nothing any more.
+        is_evicted: it made room for others, and holds nothing any more.
     """
 
     def __init__(self, memory: BodyMemory) -> None:
         self._memory = memory
         self.size = 0
-        self.is_given_up = False
+        self.is_evicted = False
         self._end: Callable[[], None] | None = None
 
     def __enter__(self) -> Self:
@@ -97,11 +97,11 @@ class HeldBody:
         Raises:
             NoRoom: they may not be, or those before may not be any more.
         """
-        if not self.is_given_up:
+        if not self.is_evicted:
             self.size += size
             self._memory._add(self, size)  # noqa: SLF001 - the two are one
-        if self.is_given_up:
-            raise NoRoom
+        if self.is_evicted:
+            raise BodyMemoryExhausted
 
     def complete(self) -> None:
         """All of the body is here: it makes room for no other one."""
@@ -113,14 +113,14 @@ class HeldBody:
         self._memory.used -= self.size
         self.size = 0
 
-    def _give_up(self) -> None:
-        self.is_given_up = True
+    def _evict(self) -> None:
+        self.is_evicted = True
         self.release()
         if self._end is not None:
             self._end()
 
 
-async def within(seconds: float, step: Awaitable[_T], held: HeldBody | None = None) -> _T:
+async def with_timeout(seconds: float, step: Awaitable[_T], reservation: BodyReservation | None = None) -> _T:
     """What comes of a step that waits for a client.
 
     asyncio.timeout does the same in five times the time: a tenth of all that a request takes.
@@ -128,7 +128,7 @@ async def within(seconds: float, step: Awaitable[_T], held: HeldBody | None = No
     Args:
         seconds: most of them.
         step: what is waited for.
-        held: the memory of the body that comes by it; None where that is not bounded.
+        reservation: the memory of the body that comes by it; None where that is not bounded.
 
     Raises:
         Late: it took longer.
@@ -145,15 +145,15 @@ async def within(seconds: float, step: Awaitable[_T], held: HeldBody | None = No
             task.cancel()
 
     timer = asyncio.get_running_loop().call_later(seconds, end)
-    if held is not None:
-        held._end = end  # noqa: SLF001 - the two are one
+    if reservation is not None:
+        reservation._end = end  # noqa: SLF001 - the two are one
     try:
         return await step
     except asyncio.CancelledError:
         if not is_ended or task.uncancel() > 0:
             raise
-        raise (NoRoom if held is not None and held.is_given_up else Late) from None
+        raise (BodyMemoryExhausted if reservation is not None and reservation.is_evicted else ClientTimeout) from None
     finally:
         timer.cancel()
-        if held is not None:
-            held._end = None  # noqa: SLF001 - the two are one
+        if reservation is not None:
+            reservation._end = None  # noqa: SLF001 - the two are one

@@ -18,7 +18,7 @@ class Clock(Protocol):
         ...
 
 
-class Chance(Protocol):
+class RandomSource(Protocol):
     """A source of jitter."""
 
     def random(self) -> float:
@@ -33,14 +33,14 @@ class SystemClock:
         return datetime.now(UTC)
 
 
-class SystemChance:
+class SystemRandomSource:
     """The machine's pseudo-random numbers; nothing secret rests on them."""
 
     def random(self) -> float:
         return random.random()  # noqa: S311 - jitter, not a secret
 
 
-def lasting(time: timedelta) -> str:
+def format_duration(time: timedelta) -> str:
     """A stretch of time by its two largest units: `45 s`, `3 h 20 min`."""
     left = max(0, round(time.total_seconds()))
     for (unit, seconds), (lesser, its) in pairwise(_UNITS):

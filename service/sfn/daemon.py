@@ -31,14 +31,14 @@ import anyio
 import structlog
 
 from sfn import descriptors, telemetry
-from sfn.errors import Broken, SfnError, Trouble
-from sfn.receiver.app import Application
-from sfn.receiver.listening import bound
-from sfn.receiver.secret import Scheme
-from sfn.receiver.server import Server
+from sfn.errors import ExternalError, FatalError, SfnError
+from sfn.receiver.app import AsgiApplication
+from sfn.receiver.listening import listening_socket
+from sfn.receiver.secret import AuthScheme
+from sfn.receiver.server import HttpServer
 from sfn.settings import Settings
-from sfn.settings.roles import ALL, Role
-from sfn.threads import unfinished
+from sfn.settings.roles import ALL_ROLES, Role
+from sfn.threads import unfinished_calls
 from sfn.wiring import assembly
 
 ENDED, FAILED = 0, 1
@@ -55,7 +55,7 @@ _GC_THRESHOLD: Final = 20_000
 _log = structlog.stdlib.get_logger(__name__)
 
 
-def run(settings: Settings, wrap_store: assembly.StoreWrapper | None = None, roles: frozenset[Role] = ALL) -> int:
+def run(settings: Settings, wrap_store: assembly.StoreWrapper | None = None, roles: frozenset[Role] = ALL_ROLES) -> int:
     """Run the service until it is told to end or a part of it fails.
 
     Args:
@@ -65,9 +65,9 @@ def run(settings: Settings, wrap_store: assembly.StoreWrapper | None = None, rol
     Returns:
         The exit code: 0 after a drain, 1 after a failure, which was logged, or where a call hangs.
     """
-    telemetry.configure(settings.telemetry.level, settings.telemetry.format)
+    telemetry.configure_logging(settings.telemetry.level, settings.telemetry.format)
     files = descriptors.raise_limit()
-    if files < descriptors.LOW:
+    if files < descriptors.LOW_LIMIT:
         _log.warning("low limit of open files", files=files, remedy="raise it (ulimit -n, LimitNOFILE=)")
     code = ENDED
     try:
@@ -79,7 +79,7 @@ def run(settings: Settings, wrap_store: assembly.StoreWrapper | None = None, rol
         code = FAILED
     finally:
         faulthandler.cancel_dump_traceback_later()
-    hanging = unfinished(ABANDONED_CALLS_TIMEOUT)
+    hanging = unfinished_calls(ABANDONED_CALLS_TIMEOUT)
     if hanging:
         _log.error("the service ends without what hangs", hanging=hanging, remedy="see whether a mount hangs")
         code = FAILED
@@ -91,7 +91,7 @@ async def _run_service(settings: Settings, wrap_store: assembly.StoreWrapper | N
     with anyio.open_signal_receiver(SIGTERM, SIGINT) as signals:
         failure = FatalErrorReport()
         # Who can't listen leaves the inbox alone.
-        with bound(settings.listener.host, settings.listener.port) as listener, ExitStack() as others:
+        with listening_socket(settings.listener.host, settings.listener.port) as listener, ExitStack() as others:
             async with assembly.build_service(settings, failure.report, wrap_store, roles) as service:
                 log_listening(settings, listener, roles)
                 drain = settings.listener.drain
@@ -125,7 +125,7 @@ class HttpListener:
     """
 
     bound_socket: socket.socket
-    application: Application
+    application: AsgiApplication
 
 
 def _gateway_listeners(
@@ -133,7 +133,7 @@ def _gateway_listeners(
 ) -> Iterator[HttpListener]:
     """The gateways' own listeners."""
     for gateway in service.gateways.listeners:
-        listener = opened.enter_context(bound(gateway.host, gateway.port, f"gateway.{gateway.name}"))
+        listener = opened.enter_context(listening_socket(gateway.host, gateway.port, f"gateway.{gateway.name}"))
         port = listener.getsockname()[1]
         _log.info(
             "gateway",
@@ -149,9 +149,9 @@ class FatalErrorReport:
 
     def __init__(self) -> None:
         self._reported = anyio.Event()
-        self._error: Broken | None = None
+        self._error: FatalError | None = None
 
-    def report(self, error: Broken) -> None:
+    def report(self, error: FatalError) -> None:
         """The process can't go on."""
         self._error = self._error or error
         self._reported.set()
@@ -187,9 +187,10 @@ class ServiceRunner:
         self._service, self._drain, self._failure = service, drain, failure
         self._stop = anyio.Event()
         self._give_up_at = math.inf
-        most = descriptors.for_connections(len(listeners))
+        most = descriptors.connections_per_listener(len(listeners))
         self._servers = [
-            (Server(listener.application, service.certificate, most), listener.bound_socket) for listener in listeners
+            (HttpServer(listener.application, service.certificate, most), listener.bound_socket)
+            for listener in listeners
         ]
 
     async def run(self, signals: AsyncIterator[Signals]) -> None:
@@ -240,16 +241,16 @@ class ServiceRunner:
                 server.drain()
             self._stop.set()
 
-    async def _listen(self, server: Server, listener: socket.socket) -> None:
+    async def _listen(self, server: HttpServer, listener: socket.socket) -> None:
         await server.serve(sockets=[listener])
         if not self._stop.is_set():
-            raise Broken("listener", expected="a server that runs until it is told to end", found="one that ended")
+            raise FatalError("listener", expected="a server that runs until it is told to end", found="one that ended")
 
     async def _become_ready(self) -> None:
         for server, _ in self._servers:
             await server.up.wait()
         _tune_garbage_collector()
-        self._service.readiness.clear(assembly.STARTING)
+        self._service.readiness.clear_reason(assembly.STARTING)
         _log.info("ready")
 
     async def _request_first_sweeps(self) -> None:
@@ -257,7 +258,7 @@ class ServiceRunner:
         while self._service.first_sweeps:
             try:
                 await self._service.inbox.put(self._service.first_sweeps)
-            except Trouble as trouble:
+            except ExternalError as trouble:
                 _log.warning("no sweep yet", error=str(trouble))
                 await anyio.sleep(trouble.retry_after or _SWEEP_RETRY_SECONDS)
             else:
@@ -275,18 +276,18 @@ def _tune_garbage_collector() -> None:
     gc.set_threshold(_GC_THRESHOLD)
 
 
-def log_listening(settings: Settings, listener: socket.socket, roles: frozenset[Role] = ALL) -> None:
+def log_listening(settings: Settings, listener: socket.socket, roles: frozenset[Role] = ALL_ROLES) -> None:
     """Log where it listens, and what an operator may not have meant."""
     port = listener.getsockname()[1]
     address = _authority(settings.listener.host)
     scheme = settings.listener.scheme
     if scheme == "http" and not settings.listener.is_loopback:
         _log.warning("without TLS: tokens travel in clear text unless a proxy with TLS is in front", remedy=_TLS)
-    if all(one.scheme is Scheme.NONE for one in settings.senders.values()):
+    if all(one.scheme is AuthScheme.NONE for one in settings.senders.values()):
         _log.warning("no token is configured: listening on loopback only")
     if settings.lacks_stores:
         _log.warning("no store is configured: no table can be published", remedy="set [stores.NAME] prefix")
-    parts = {} if roles == ALL else {"roles": sorted(roles)}
+    parts = {} if roles == ALL_ROLES else {"roles": sorted(roles)}
     _log.info("listening", url=f"{scheme}://{address}:{port}", port=port, catalogs=sorted(settings.catalogs), **parts)
 
 

@@ -5,28 +5,28 @@ from __future__ import annotations
 import resource
 from typing import Final
 
-ENOUGH: Final = 65_536
+MAX_RAISED_LIMIT: Final = 65_536
 """The limit is not raised beyond it: some programs go over every number up to the limit."""
-LOW: Final = 1024
+LOW_LIMIT: Final = 1024
 """Below this limit a busy service may run short."""
-LEAST: Final = 8
+MIN_CONNECTIONS: Final = 8
 """Connections that a listener takes in any case."""
 
 
 def limit() -> int:
     """How many files this process may have open."""
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return ENOUGH if soft == resource.RLIM_INFINITY else soft
+    return MAX_RAISED_LIMIT if soft == resource.RLIM_INFINITY else soft
 
 
 def hard_limit() -> int:
-    """What the process may raise its limit to by itself, up to `ENOUGH`."""
+    """What the process may raise its limit to by itself, up to `MAX_RAISED_LIMIT`."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    return ENOUGH if hard == resource.RLIM_INFINITY else min(hard, ENOUGH)
+    return MAX_RAISED_LIMIT if hard == resource.RLIM_INFINITY else min(hard, MAX_RAISED_LIMIT)
 
 
 def raise_limit() -> int:
-    """Raise the soft limit to the hard one, up to `ENOUGH`. Never lower it.
+    """Raise the soft limit to the hard one, up to `MAX_RAISED_LIMIT`. Never lower it.
 
     Returns:
         The limit from now on.
@@ -42,6 +42,6 @@ def raise_limit() -> int:
     return limit()
 
 
-def for_connections(listeners: int) -> int:
+def connections_per_listener(listeners: int) -> int:
     """Return how many connections each listener accepts; half of all files stay for work."""
-    return max(LEAST, limit() // 2 // max(1, listeners))
+    return max(MIN_CONNECTIONS, limit() // 2 // max(1, listeners))

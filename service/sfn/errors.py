@@ -1,48 +1,48 @@
 """Every error of this project, and what its class says about what to do next.
 
     SfnError(where, expected, found, remedy)
-    ├ Misconfigured         the settings are wrong: nothing is started (`sfn.settings`)
-    ├ Rejected(status)      the sender's fault: answered with that HTTP status
-    │   └ Missing           the facade has no such table, namespace or view (`sfn.facade.refusals`)
-    ├ NotKnown              the service that a command asks has no such thing (`sfn.cli.service`)
-    ├ Contradicted          that service knows better (`sfn.cli.service`)
-    ├ Away                  a source of events can't be had now: it is asked for ever (`sfn.receiver.pull`)
-    ├ Unmanageable          a table can't come under management as asked (`sfn.spark.managing.refusals`)
-    ├ HalfManaged           it is, and not all that was asked for is done (`sfn.spark.managing.refusals`)
-    ├ NoCredentials         a cloud's own ways to find out who asks found nobody
-    ├ Unreadable            the reader refuses
-    │   ├ NotFound          nothing of ours lies there
-    │   │   └ NoDirectory   there is no such directory
-    │   ├ Ambiguous         more than one table, and none was named
-    │   ├ TooManyFiles      more files than a reader looks at
-    │   ├ Dropped           the table was dropped, or its chain of renames ends
-    │   ├ NameTaken         another table has the name now
-    │   ├ RefNotFound       the table has no such branch or tag
-    │   ├ CommitNotFound    the timeline has no commit of that time
-    │   ├ Malformed         a file of ours that is not an SFN document
-    │   │   ├ UnknownVersion    it is of a version that this reader does not know
-    │   │   └ TooManyHops   documents forward in a circle, or too often
-    │   ├ NotRelative       a document does not say where its metadata lies relative to it
-    │   ├ Unsafe            a file names a location that a reader does not follow
-    │   ├ Stale             the named metadata file is gone
-    │   │   └ WrongTable    it is another table's
-    │   ├ MalformedMetadata the metadata file is none
-    │   ├ NotPermitted      the store does not let us read
-    │   ├ Unreachable       the store does not answer, or can't be read
-    │   ├ NotInstalled      a package is missing that this needs, or is of a version that does not do
-    │   └ NotSupported      an engine can't read what the table has; the remedy names one that can
-    ├ Trouble(scope, retry_after)
-    │   ├ Transient         try again later
-    │   │   ├ Unsure        may have been applied: forget what was remembered, read again
-    │   │   ├ Unaccepted    nothing was done: who asked is not known, or not any more
-    │   │   └ DeniedNow     nothing was done: who asked is known and may not, and perhaps nobody may
-    │   └ Permanent         table scope: dead letter; catalog or store scope: the lane's breaker
+    ├ ConfigurationError            the settings are wrong: nothing is started (`sfn.settings`)
+    ├ Rejected(status)              the sender's fault: answered with that HTTP status
+    │   └ NotInCatalog              the facade has no such table, namespace or view (`sfn.facade.refusals`)
+    ├ UnknownToService              the service that a command asks has no such thing (`sfn.cli.service`)
+    ├ ConflictingState              that service knows better (`sfn.cli.service`)
+    ├ SourceUnavailable             a source of events can't be had now: it is asked for ever (`sfn.receiver.pull`)
+    ├ Unmanageable                  a table can't come under management as asked (`sfn.spark.managing.refusals`)
+    ├ HalfManaged                   it is, and not all that was asked for is done (`sfn.spark.managing.refusals`)
+    ├ NoCredentials                 a cloud's own ways to find out who asks found nobody
+    ├ Unreadable                    the reader refuses
+    │   ├ NotFound                  nothing of ours lies there
+    │   │   └ DirectoryNotFound     there is no such directory
+    │   ├ Ambiguous                 more than one table, and none was named
+    │   ├ TooManyFiles              more files than a reader looks at
+    │   ├ Dropped                   the table was dropped, or its chain of renames ends
+    │   ├ NameTaken                 another table has the name now
+    │   ├ RefNotFound               the table has no such branch or tag
+    │   ├ CommitNotFound            the timeline has no commit of that time
+    │   ├ MalformedDocument         a file of ours that is not an SFN document
+    │   │   ├ UnknownFormatVersion  it is of a version that this reader does not know
+    │   │   └ TooManyHops           documents forward in a circle, or too often
+    │   ├ NotRelative               a document does not say where its metadata lies relative to it
+    │   ├ Unsafe                    a file names a location that a reader does not follow
+    │   ├ Stale                     the named metadata file is gone
+    │   │   └ WrongTable            it is another table's
+    │   ├ MalformedMetadata         the metadata file is none
+    │   ├ NotPermitted              the store does not let us read
+    │   ├ Unreachable               the store does not answer, or can't be read
+    │   ├ NotInstalled              a package is missing that this needs, or is of a version that does not do
+    │   └ NotSupported              an engine can't read what the table has; the remedy names one that can
+    ├ ExternalError(scope,          retry_after)
+    │   ├ Transient                 try again later
+    │   │   ├ OutcomeUnknown        may have been applied: forget what was remembered, read again
+    │   │   ├ Unauthenticated       nothing was done: who asked is not known, or not any more
+    │   │   └ Forbidden             nothing was done: who asked is known and may not, and perhaps nobody may
+    │   └ Permanent                 table scope: dead letter; catalog or store scope: the lane's breaker
     │       ├ LocationRefused
-    │       ├ Unfit         a store does not keep the conditions of writes (`sfn.store.prove`)
-    │       ├ NamedOtherwise the catalog's paths can't name that table, but by another name of it
-    │       ├ NotVended     nobody has credentials for what a dropped table left behind
-    │       └ DeniedHere    nothing was done: who asked is known and may not, here
-    └ Broken                the process must end: fsync error, lost lock, newer schema
+    │       ├ StoreUnfit            a store does not keep the conditions of writes (`sfn.store.prove`)
+    │       ├ UnaddressableTable    the catalog's paths can't name that table, but by another name of it
+    │       ├ NoVendedCredentials   nobody has credentials for what a dropped table left behind
+    │       └ ForbiddenForTable     nothing was done: who asked is known and may not, here
+    └ FatalError                    the process must end: fsync error, lost lock, newer schema
 
 A lost race is no error but an answer (`sfn.store.PreconditionFailed`).
 """
@@ -83,7 +83,7 @@ class SfnError(Exception):
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
         # An exception is else made anew from its positional arguments, which `__init__` takes by name: a process pool
         # would break that is to hand one on.
-        return _unmade, (type(self), *self.args), vars(self)
+        return _rebuild, (type(self), *self.args), vars(self)
 
 
 class Rejected(SfnError):
@@ -110,7 +110,7 @@ class NotFound(Unreadable):
     """No SFN file of the table lies where it was looked for."""
 
 
-class NoDirectory(NotFound):
+class DirectoryNotFound(NotFound):
     """There is no such directory."""
 
 
@@ -138,15 +138,15 @@ class CommitNotFound(Unreadable):
     """Nothing tells which metadata file was current at that time."""
 
 
-class Malformed(Unreadable):
+class MalformedDocument(Unreadable):
     """A file is not a valid SFN document."""
 
 
-class UnknownVersion(Malformed):
+class UnknownFormatVersion(MalformedDocument):
     """An SFN document is of a version of the format that this reader does not know."""
 
 
-class TooManyHops(Malformed):
+class TooManyHops(MalformedDocument):
     """SFN documents forward to each other in a circle, or more often than a reader follows."""
 
 
@@ -186,7 +186,7 @@ class NotSupported(Unreadable):
     """A reader can't read what the table has; the remedy names an engine that can."""
 
 
-class Scope(StrEnum):
+class ErrorScope(StrEnum):
     """How far a trouble reaches, and so whose budget it spends."""
 
     TABLE = "table"
@@ -196,7 +196,7 @@ class Scope(StrEnum):
     PROCESS = "process"
 
 
-class Trouble(SfnError):
+class ExternalError(SfnError):
     """Something outside failed.
 
     Args:
@@ -208,7 +208,7 @@ class Trouble(SfnError):
         self,
         where: str,
         *,
-        scope: Scope,
+        scope: ErrorScope,
         expected: str,
         found: str,
         remedy: str = "",
@@ -218,7 +218,7 @@ class Trouble(SfnError):
         self.scope = scope
         self.retry_after = retry_after
 
-    def of_scope(self, scope: Scope) -> Trouble:
+    def with_scope(self, scope: ErrorScope) -> ExternalError:
         """Return the same trouble with another scope, as one that may pass."""
         return Transient(
             self.where,
@@ -230,19 +230,19 @@ class Trouble(SfnError):
         )
 
 
-class Transient(Trouble):
+class Transient(ExternalError):
     """It may work later."""
 
 
-class Unsure(Transient):
+class OutcomeUnknown(Transient):
     """A write may or may not have been applied."""
 
 
-class Unaccepted(Transient):
+class Unauthenticated(Transient):
     """A store does not accept who asks: other credentials may do."""
 
 
-class Permanent(Trouble):
+class Permanent(ExternalError):
     """It will not work until somebody changes something."""
 
 
@@ -250,49 +250,49 @@ class LocationRefused(Permanent):
     """A location that no file of ours may be written to or point into."""
 
     def __init__(self, where: str, *, expected: str, found: str, remedy: str = "") -> None:
-        super().__init__(where, scope=Scope.TABLE, expected=expected, found=found, remedy=remedy)
+        super().__init__(where, scope=ErrorScope.TABLE, expected=expected, found=found, remedy=remedy)
 
 
-class NamedOtherwise(Permanent):
+class UnaddressableTable(Permanent):
     """A catalog whose separator of namespace levels stands in a level: its paths name another table so.
 
     Args:
-        instead: the levels that such a path names; none where it names none.
+        addressed_levels: the levels that such a path names; none where it names none.
     """
 
     def __init__(
-        self, where: str, *, expected: str, found: str, remedy: str = "", instead: tuple[str, ...] = ()
+        self, where: str, *, expected: str, found: str, remedy: str = "", addressed_levels: tuple[str, ...] = ()
     ) -> None:
-        super().__init__(where, scope=Scope.TABLE, expected=expected, found=found, remedy=remedy)
-        self.instead = instead
+        super().__init__(where, scope=ErrorScope.TABLE, expected=expected, found=found, remedy=remedy)
+        self.addressed_levels = addressed_levels
 
 
-class NotVended(Permanent):
+class NoVendedCredentials(Permanent):
     """A file of a table that its catalog does not have (any more), and so vends no credentials for."""
 
 
-class DeniedNow(Transient):
+class Forbidden(Transient):
     """A store does not permit it to who asks, and perhaps to nobody: a policy may be wrong for a while."""
 
 
-class DeniedHere(Permanent):
+class ForbiddenForTable(Permanent):
     """A store does not permit it to who asks, and permits the same elsewhere."""
 
 
-DENIED: Final = (DeniedNow, DeniedHere)
+FORBIDDEN_ERRORS: Final = (Forbidden, ForbiddenForTable)
 """Credentials that are vended later may be for more."""
 
 
-class Broken(SfnError):
+class FatalError(SfnError):
     """What this process rests on is gone: it must end and be started again."""
 
 
-def nearest(word: str, known: Sequence[str]) -> str:
+def suggest_name(word: str, known: Sequence[str]) -> str:
     """A remedy for a name that is not known."""
     if close := get_close_matches(word.lower(), known, n=1):
         return f"did you mean {close[0]}?"
     return f"known here: {', '.join(known)}" if known else ""
 
 
-def _unmade(kind: type[SfnError], *args: str) -> SfnError:
+def _rebuild(kind: type[SfnError], *args: str) -> SfnError:
     return kind.__new__(kind, *args)

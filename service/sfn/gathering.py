@@ -19,7 +19,7 @@ Q = TypeVar("Q")
 R = TypeVar("R")
 
 
-class _Call(Generic[Q, R]):
+class _BatchCall(Generic[Q, R]):
     """One who waits."""
 
     __slots__ = ("_answer", "_error", "is_answered", "question", "woken")
@@ -44,41 +44,41 @@ class _Call(Generic[Q, R]):
         return self._answer[0]
 
 
-class Gathering(Generic[Q, R]):
+class Batcher(Generic[Q, R]):
     """Answers calls of one kind, many at once, one transaction after the other.
 
     Args:
         run: answers all of these questions in one transaction, or none.
-        after: if any, told of answers once those who asked have them; waited for by one of them alone.
+        on_answered: if any, told of answers once those who asked have them; waited for by one of them alone.
         weight: of a question.
-        most: weight of the questions of one transaction, unless it is one question.
+        max_weight: weight of the questions of one transaction, unless it is one question.
     """
 
     def __init__(
         self,
         run: Callable[[Sequence[Q]], Awaitable[Sequence[R]]],
-        after: Callable[[Sequence[R]], Awaitable[None]] | None = None,
+        on_answered: Callable[[Sequence[R]], Awaitable[None]] | None = None,
         *,
         weight: Callable[[Q], int],
-        most: int,
+        max_weight: int,
     ) -> None:
-        self._run, self._after, self._weight, self._most = run, after, weight, most
-        self._waiting: deque[_Call[Q, R]] = deque()
-        self._is_led = False
+        self._run, self._on_answered, self._weight, self._max_weight = run, on_answered, weight, max_weight
+        self._waiting: deque[_BatchCall[Q, R]] = deque()
+        self._has_leader = False
 
     async def __call__(self, question: Q) -> R:
         """The answer. Who is cancelled before its transaction began has asked nothing."""
-        call = _Call[Q, R](question)
+        call = _BatchCall[Q, R](question)
         self._waiting.append(call)
-        if self._is_led:
-            await self._woken(call)
+        if self._has_leader:
+            await self._wait_for_turn(call)
         if not call.is_answered:
-            self._is_led = True
+            self._has_leader = True
             with anyio.CancelScope(shield=True):
                 await self._lead()
         return call.result()
 
-    async def _woken(self, call: _Call[Q, R]) -> None:
+    async def _wait_for_turn(self, call: _BatchCall[Q, R]) -> None:
         """Wait until it is answered, or is the first of those that wait while nobody leads."""
         try:
             await call.woken.wait()
@@ -91,37 +91,37 @@ class Gathering(Generic[Q, R]):
 
     async def _lead(self) -> None:
         """One transaction for those who wait."""
-        calls = self._taken()
+        calls = self._take_batch()
         answers: list[R] = []
         try:
-            answers += await self._answered(calls)
+            answers += await self._run_batch(calls)
         finally:
             for call in calls:
                 call.woken.set()
             self._pass_on()
-        if answers and self._after is not None:
-            await self._after(answers)
+        if answers and self._on_answered is not None:
+            await self._on_answered(answers)
 
-    def _taken(self) -> list[_Call[Q, R]]:
+    def _take_batch(self) -> list[_BatchCall[Q, R]]:
         calls = [self._waiting.popleft()]
         weight = self._weight(calls[0].question)
-        while self._waiting and weight + self._weight(self._waiting[0].question) <= self._most:
+        while self._waiting and weight + self._weight(self._waiting[0].question) <= self._max_weight:
             calls.append(self._waiting.popleft())
             weight += self._weight(calls[-1].question)
         return calls
 
     def _pass_on(self) -> None:
-        self._is_led = bool(self._waiting)
+        self._has_leader = bool(self._waiting)
         if self._waiting:
             self._waiting[0].woken.set()
 
-    async def _answered(self, calls: Sequence[_Call[Q, R]]) -> Sequence[R]:
+    async def _run_batch(self, calls: Sequence[_BatchCall[Q, R]]) -> Sequence[R]:
         """Answer calls; one that can't be answered has failed alone."""
         try:
             answers = await self._run([call.question for call in calls])
         except Exception as error:  # noqa: BLE001 - whatever it is, each caller is to hear of it
             if len(calls) > 1 and (isinstance(error, Permanent) or not isinstance(error, SfnError)):
-                return [answer for call in calls for answer in await self._answered([call])]
+                return [answer for call in calls for answer in await self._run_batch([call])]
             for call in calls:
                 call.fail(error)
             return []

@@ -19,13 +19,13 @@ from google.auth.transport.requests import Request
 
 from sfn.errors import NoCredentials
 
-FOUND_WITHIN: Final = 20.0
+SEARCH_TIMEOUT: Final = 20.0
 """Seconds: Google's library asks three times whether this is one of Google's own machines."""
-ANSWERED_WITHIN: Final = 10.0
+ANSWER_TIMEOUT: Final = 10.0
 """Seconds for one request to whoever gives out tokens."""
-AGAIN: Final = 5.0
+RETRY_AFTER: Final = 5.0
 """Seconds until a new token is asked for again, where none was to be had and the old one still holds."""
-_CHAIN: Final = (
+_CREDENTIALS_REMEDY: Final = (
     "set GOOGLE_APPLICATION_CREDENTIALS, log in, or give this workload a service account "
     "(`gcloud auth application-default print-access-token` shows what is found)"
 )
@@ -36,7 +36,7 @@ _FAILURES: Final = (GoogleAuthError, OSError, ValueError, KeyError, TypeError, A
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
+class GoogleIdentity:
     """As whom Google is asked.
 
     Attributes:
@@ -49,7 +49,7 @@ class Identity:
     file: Path | None = None
 
 
-class Chain:
+class GoogleCredentialChain:
     """The tokens of one identity, each had anew some minutes before it ends.
 
     Whoever asks at the same time shares one answer. Credentials are found anew for each token, so that a key which
@@ -61,12 +61,12 @@ class Chain:
         limit: seconds that may pass until one is found.
     """
 
-    def __init__(self, identity: Identity, scopes: Sequence[str], *, limit: float = FOUND_WITHIN) -> None:
+    def __init__(self, identity: GoogleIdentity, scopes: Sequence[str], *, limit: float = SEARCH_TIMEOUT) -> None:
         self._identity, self._scopes, self._limit = identity, tuple(scopes), limit
-        self._looking = anyio.Lock()
-        self._looks, self._rests_until = 0, 0.0
+        self._refresh_lock = anyio.Lock()
+        self._refreshes, self._next_refresh_at = 0, 0.0
         self._credentials: Credentials | None = None
-        self._failed = ""
+        self._failure = ""
 
     async def token(self) -> str:
         """What to show now.
@@ -78,40 +78,42 @@ class Chain:
         if token is None:
             token = await self._current()
         if _TOKEN.fullmatch(token) is None:
-            raise self._none("a token that no header can carry")
+            raise self._no_credentials_error("a token that no header can carry")
         return token
 
     async def _current(self) -> str:
         if self._is_due():
-            looks = self._looks
-            async with self._looking:
-                if looks == self._looks:
-                    await self._look()
+            refreshes = self._refreshes
+            async with self._refresh_lock:
+                if refreshes == self._refreshes:
+                    await self._refresh()
         if self._credentials is None or self._credentials.token_state is TokenState.INVALID:
-            raise self._none(self._failed or "a token that has ended when it comes: see to this machine's clock")
+            raise self._no_credentials_error(
+                self._failure or "a token that has ended when it comes: see to this machine's clock"
+            )
         return str(self._credentials.token)
 
     def _is_due(self) -> bool:
         state = TokenState.INVALID if self._credentials is None else self._credentials.token_state
         if state is TokenState.STALE:
             # It still holds: only one need wait for the next.
-            return anyio.current_time() >= self._rests_until and not self._looking.locked()
+            return anyio.current_time() >= self._next_refresh_at and not self._refresh_lock.locked()
         return state is TokenState.INVALID
 
-    async def _look(self) -> None:
+    async def _refresh(self) -> None:
         try:
             with anyio.fail_after(self._limit):
-                find = partial(_found, self._identity.file, self._scopes)
+                find = partial(_fetch_credentials, self._identity.file, self._scopes)
                 self._credentials = await to_thread.run_sync(find, abandon_on_cancel=True)
         except _FAILURES as error:
-            self._failed = f"none within {self._limit:g} s" if isinstance(error, TimeoutError) else _said(error)
+            self._failure = f"none within {self._limit:g} s" if isinstance(error, TimeoutError) else _error_text(error)
         else:
-            self._failed = ""
-        self._looks += 1
-        self._rests_until = anyio.current_time() + AGAIN
+            self._failure = ""
+        self._refreshes += 1
+        self._next_refresh_at = anyio.current_time() + RETRY_AFTER
 
-    def _none(self, found: str) -> NoCredentials:
-        where, remedy = "Google's application default credentials", _CHAIN
+    def _no_credentials_error(self, found: str) -> NoCredentials:
+        where, remedy = "Google's application default credentials", _CREDENTIALS_REMEDY
         if self._identity.token is not None:
             where, remedy = "the access token", "renew it"
         elif self._identity.file is not None:
@@ -119,20 +121,20 @@ class Chain:
         return NoCredentials(where, expected="credentials", found=found, remedy=remedy)
 
 
-def _found(file: Path | None, scopes: Sequence[str]) -> Credentials:
+def _fetch_credentials(file: Path | None, scopes: Sequence[str]) -> Credentials:
     """Credentials with a new token. Reads files, and asks servers."""
-    credentials: Any = _default(scopes) if file is None else _loaded(file, scopes)
-    credentials.refresh(partial(Request(), timeout=ANSWERED_WITHIN))
+    credentials: Any = _default_credentials(scopes) if file is None else _load_credentials(file, scopes)
+    credentials.refresh(partial(Request(), timeout=ANSWER_TIMEOUT))
     found: Credentials = credentials
     return found
 
 
-def _default(scopes: Sequence[str]) -> Credentials:
+def _default_credentials(scopes: Sequence[str]) -> Credentials:
     credentials, _ = google.auth.default(scopes=scopes)
     return credentials
 
 
-def _loaded(file: Path, scopes: Sequence[str]) -> Any:  # noqa: ANN401 - as the library has it
+def _load_credentials(file: Path, scopes: Sequence[str]) -> Any:  # noqa: ANN401 - as the library has it
     load: Any = google.auth.load_credentials_from_file
     with warnings.catch_warnings():
         # It warns of files whose origin is unknown; this one's is the settings.
@@ -140,7 +142,7 @@ def _loaded(file: Path, scopes: Sequence[str]) -> Any:  # noqa: ANN401 - as the 
         return load(str(file), scopes=scopes)[0]
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     """An error without what a server's message may repeat."""
     answer = error.args[1] if isinstance(error, RefreshError) and len(error.args) > 1 else None
     code = answer.get("error") if isinstance(answer, Mapping) else None

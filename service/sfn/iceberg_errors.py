@@ -6,9 +6,9 @@ from typing import Final
 
 import msgspec
 
-MEDIA_TYPE: Final = b"application/json"
+ICEBERG_ERROR_MEDIA_TYPE: Final = b"application/json"
 
-TYPES: Final = {
+ICEBERG_ERROR_TYPES: Final = {
     400: "BadRequestException",
     401: "NotAuthorizedException",
     403: "ForbiddenException",
@@ -27,12 +27,14 @@ TYPES: Final = {
 which are those of Iceberg's and Jakarta's exceptions."""
 
 
-def document(status: int, message: str, kind: str | None = None) -> bytes:
+def iceberg_error_body(status: int, message: str, kind: str | None = None) -> bytes:
     """The body of an error.
 
     Args:
-        status: HTTP status code, one of `TYPES`.
+        status: HTTP status code, one of `REPORT_TYPES`.
         message: what is wrong, for people.
         kind: the exception that a client makes of it; None for the one of the status.
     """
-    return msgspec.json.encode({"error": {"message": message, "type": kind or TYPES[status], "code": status}})
+    return msgspec.json.encode(
+        {"error": {"message": message, "type": kind or ICEBERG_ERROR_TYPES[status], "code": status}}
+    )

@@ -24,8 +24,8 @@ _SERVED: Final = re.compile(r"//.+|(\[[^]]+\]|[^/\[\]]+):/.*", re.DOTALL)
 """Sources that name a host."""
 _ON_ONE_HOST: Final = frozenset({"nolock", "local_lock=flock", "local_lock=all"})
 """Options of NFS that keep the locks of `flock` to the host."""
-LOCAL_LOCKS: Final = "locks hold on one host alone"
-SHARE_LOCKS: Final = "mount it without, or have the processes of one host alone work on its tables"
+LOCAL_LOCKS_PROBLEM: Final = "locks hold on one host alone"
+LOCAL_LOCKS_REMEDY: Final = "mount it without, or have the processes of one host alone work on its tables"
 """What is said of such a mount, and the remedy."""
 
 

@@ -35,7 +35,7 @@ def _call() -> ctypes._NamedFuncPointer:
     return call
 
 
-def opened(path: str, flags: int) -> int | None:
+def open_without_links(path: str, flags: int) -> int | None:
     """A descriptor of what lies at an absolute path without `..`.
 
     Returns:

@@ -24,7 +24,7 @@ SURROUNDINGS = {name: value for name, value in os.environ.items() if not name.st
 @pytest.fixture(name="surroundings")
 def fixture_surroundings(tmp_path: Path) -> dict[str, str]:
     """An environment in which the demo can run, with an empty folder for temporary files."""
-    lake.require()
+    lake.require_packages()
     found = runtime()
     folder = {"TMPDIR": str(tmp_path), "SFN_JAVA": str(found.java), "SFN_JARS": str(found.jars)}
     # A proxy where nobody listens, for loopback addresses too.

@@ -16,8 +16,8 @@ import pytest
 import trustme
 from typing_extensions import override
 
-from sfn.cli.access import url_of
-from sfn.cli.liveness import ask
+from sfn.cli.access import local_url
+from sfn.cli.liveness import check_answers
 from sfn.errors import SfnError
 from sfn.settings import ListenerSettings
 
@@ -101,13 +101,13 @@ def test_wrong_settings_are_1_since_2_is_not_for_a_health_check() -> None:
 @pytest.mark.parametrize(("handler", "found"), [(Broken, "expected 200, found 500"), (Silent, "expected an answer")])
 def test_another_answer_is_told(handler: type[Alive], found: str) -> None:
     with answering(handler) as port, pytest.raises(SfnError, match=found):
-        ask(url_of(ListenerSettings(port=port)), "/livez")
+        check_answers(local_url(ListenerSettings(port=port)), "/livez")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0"])  # noqa: S104 - not bound
 def test_a_listener_on_all_addresses_is_asked_on_loopback(host: str) -> None:
     with answering(Alive) as port:
-        ask(url_of(ListenerSettings(host=host, port=port)), "/livez")
+        check_answers(local_url(ListenerSettings(host=host, port=port)), "/livez")
 
 
 @pytest.mark.parametrize(("host", "asked"), [("::", "::1"), ("[::]", "::1"), ("[::1]", "::1"), ("127.0.0.2", None)])
@@ -115,7 +115,7 @@ def test_an_address_is_asked_as_it_is_written_in_a_url(host: str, asked: str | N
     with answering(Alive) as port:
         pass
     with pytest.raises(SfnError) as caught:
-        ask(url_of(ListenerSettings(host=host, port=port)), "/livez")
+        check_answers(local_url(ListenerSettings(host=host, port=port)), "/livez")
     assert caught.value.where == f"http://{f'[{asked}]' if asked else host}:{port}/livez"
 
 
@@ -130,6 +130,6 @@ def test_with_tls_any_certificate_will_do(tmp_path: Path) -> None:
     trustme.CA().issue_cert("sfn.example.com").configure_cert(context)
     with answering(Alive, context) as port:
         files = {"tls_certificate_file": f"{tmp_path}/tls.pem", "tls_key_file": f"{tmp_path}/tls.key"}
-        ask(url_of(ListenerSettings.model_validate({"port": port, **files})), "/livez")
+        check_answers(local_url(ListenerSettings.model_validate({"port": port, **files})), "/livez")
         with pytest.raises(SfnError, match="http://127"):
-            ask(url_of(ListenerSettings(port=port)), "/livez")
+            check_answers(local_url(ListenerSettings(port=port)), "/livez")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sfn.cli.service import asker
+from sfn.cli.service import actor_name
 from tests.acceptance.command import Place, answered, interrupted, on_terminal, place, sfn
 from tests.integration.waiting import until
 
@@ -169,7 +169,7 @@ async def test_many_are_discarded_only_by_who_says_so(here: Place) -> None:
     assert nothing.err == "no open dead letter fits: there is nothing to discard\n"
     kept = (await here.sfn("dead-letters", "list", "--status", "discarded", "--json")).json["dead_letters"]
     assert {letter["table"] for letter in kept} >= {"sales.lost", "sales.missed"}
-    assert all(letter["actor"].startswith(asker()) for letter in kept)
+    assert all(letter["actor"].startswith(actor_name()) for letter in kept)
     for file in files:
         file.unlink()
 
@@ -211,7 +211,7 @@ async def test_what_operators_did_is_on_record(here: Place) -> None:
     assert (await here.sfn("release", "prod")).out == "prod: 0 tables released\n"
     newest, *_ = (await here.sfn("audit", "--limit", "1", "--json")).json["entries"]
     assert (newest["action"], newest["subject"], newest["count"]) == ("release", "prod", 0)
-    assert newest["actor"].startswith(asker())
+    assert newest["actor"].startswith(actor_name())
     told = await here.sfn("audit", "--limit", "1")
     assert f"there are more: --before {newest['id']}\n" == told.err
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import psutil
 
-from sfn.report.opening import place
+from sfn.report.opening import parse_report_location
 from sfn.settings import load
-from sfn.spark.audit.job import Order, audit
+from sfn.spark.audit.job import AuditRequest, run_audit
 from tests.spark.running import running, settings
 
 SLICES = 32
@@ -22,7 +22,7 @@ def main(configuration: Path, report: str, folder: Path) -> None:
     """Audit all catalogs on two processors; print seconds, tables, how many were unchanged, and memory in bytes."""
     folder.mkdir(parents=True)
     known = load(configuration, {})
-    order = Order(known, tuple(known.catalogs), place(report, known, {}), SLICES, None, 60.0)
+    order = AuditRequest(known, tuple(known.catalogs), parse_report_location(report, known, {}), SLICES, None, 60.0)
     # A JVM as it is outside of tests.
     told = {**settings(folder, NO_CATALOG), "spark.driver.extraJavaOptions": "-Duser.timezone=UTC"}
     with running(folder, told) as spark:
@@ -34,10 +34,10 @@ def main(configuration: Path, report: str, folder: Path) -> None:
             most = max(most, driver.memory_info().rss)
 
         began = time.perf_counter()
-        found = audit(spark, order, None, moved)
+        found = run_audit(spark, order, None, moved)
         took = time.perf_counter() - began
     said = {"seconds": took, "tables": sum(found.states.values()), "unchanged": found.unchanged, "rss": most}
-    print(json.dumps({**said, "states": found.states, "failed": found.failed, "went_on": found.went_on}))
+    print(json.dumps({**said, "states": found.states, "failed": found.failed, "went_on": found.resumed_slices}))
 
 
 if __name__ == "__main__":

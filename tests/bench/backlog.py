@@ -13,9 +13,9 @@ from statistics import median, quantiles
 from typing import Final
 
 from sfn.clock import SystemClock
-from sfn.inbox.sqlite.ledger import Ledger
-from sfn.inbox.terms import Terms
-from sfn.words import Dead, Hint, Reason, Slots, TableName
+from sfn.inbox.sqlite.ledger import SqliteOperations
+from sfn.inbox.terms import InboxConfig
+from sfn.words import Capacity, DeadLettered, DeadLetterReason, Notification, TableIdentifier
 from tests.bench import catalog
 from tests.bench.events import create, event, telling
 from tests.bench.record import Figure, Run, Unmeasured
@@ -73,13 +73,13 @@ def measure(letters: int, folder: Path, say: Say) -> list[Figure]:
 def fill(inbox: Path, letters: int) -> None:
     """Make an inbox with so many open dead letters, each by the verbs that make one."""
     now = SystemClock().now()
-    ledger = Ledger(str(inbox), Terms())
-    dead = Dead(Reason.PERMANENT, "refused by the benchmark", look_at=now + timedelta(hours=8))
+    ledger = SqliteOperations(str(inbox), InboxConfig())
+    dead = DeadLettered(DeadLetterReason.PERMANENT, "refused by the benchmark", recheck_at=now + timedelta(hours=8))
     for first in range(0, letters, _MADE_AT_ONCE):
         names = [_named(number) for number in range(first, min(letters, first + _MADE_AT_ONCE))]
         with ledger.transaction():
-            ledger.put([Hint(TableName(CATALOG, (NAMESPACE,), name), "bench") for name in names], now)
-            for claim in ledger.claim(Slots(len(names), len(names), 0), now).claims:
+            ledger.put([Notification(TableIdentifier(CATALOG, (NAMESPACE,), name), "bench") for name in names], now)
+            for claim in ledger.claim(Capacity(len(names), len(names), 0), now).jobs:
                 ledger.settle(claim, dead, now)
     ledger.close()
 

@@ -22,14 +22,14 @@ from sfn.publish.policy import Policy
 from sfn.publish.protocol import publish
 from sfn.store import Deleted, Guarantees, ObjectStore, PreconditionFailed
 from sfn.store.local import LocalStore
-from sfn.words import Held, Hint, Slots, TableName
+from sfn.words import Capacity, Notification, StoredObject, TableIdentifier
 from tests.bench.record import Figure, Run, Unmeasured
 from tests.promises.inboxes import TERMS, HandClock
 
 COMMITS: Final = 150
 """Of each run: more than the files of commits that stay, so that some are deleted too."""
 KEEP: Final = 100
-_SLOTS: Final = Slots(total=1, live=1, sweeps=0)
+_SLOTS: Final = Capacity(total=1, live=1, sweeps=0)
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class Counted:
     def store_for(self, _location: str) -> Counted:
         return self
 
-    async def read(self, key: str) -> Held | None:
+    async def read(self, key: str) -> StoredObject | None:
         self.requests["read"] += 1
         return await self.store.read(key)
 
@@ -55,11 +55,11 @@ class Counted:
         self.requests["part"] += 1
         return await self.store.read_range(key, start, most)
 
-    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed:
+    async def write(self, key: str, body: bytes, replacing: StoredObject | None) -> StoredObject | PreconditionFailed:
         self.requests["write"] += 1
         return await self.store.write(key, body, replacing)
 
-    async def delete(self, key: str, expected: Held) -> Deleted | PreconditionFailed:
+    async def delete(self, key: str, expected: StoredObject) -> Deleted | PreconditionFailed:
         self.requests["delete"] += 1
         return await self.store.delete(key, expected)
 
@@ -75,7 +75,7 @@ class Line:
     """One table, its files called by one naming, on the local store."""
 
     def __init__(self, folder: Path, naming: Naming, keep_for: timedelta = timedelta(0)) -> None:
-        self.clock, self.name = HandClock(), TableName("prod", ("n",), "orders")
+        self.clock, self.name = HandClock(), TableIdentifier("prod", ("n",), "orders")
         self.location = (folder / naming.setting).as_uri()
         (folder / naming.setting / "metadata").mkdir(parents=True)
         self.catalog, self.inbox = MemoryCatalog("prod"), MemoryInbox(TERMS, self.clock)
@@ -96,8 +96,8 @@ class Line:
         """Some commits that are told of as one, and the seconds until all files say so."""
         pointer = [self.commit() for _ in range(commits)][-1]
         self.clock.turn(2)
-        await self.inbox.put([Hint(self.name, floor=pointer)])
-        (claim,) = (await self.inbox.claim(_SLOTS)).claims
+        await self.inbox.put([Notification(self.name, min_metadata_location=pointer)])
+        (claim,) = (await self.inbox.claim(_SLOTS)).jobs
         ports = Ports(self.inbox, self.inbox, self.catalog, self.store, self.clock)
         began = time.perf_counter()
         outcome = await publish(claim, ports, self.policy, jitter=0)

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import psutil
 
-from sfn.demo.guard import Guarded
+from sfn.demo.guard import GuardedProcess
 from tests.bench.record import ROOT, Unmeasured
 from tests.bench.wrk import TOKEN
 from tests.servers.process import child_with, free_port
@@ -199,21 +199,21 @@ def records(log: Path, event: str | None = None) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def launched(command: Sequence[str], log: Path, environ: Mapping[str, str] | None = None) -> Iterator[Guarded]:
+def launched(command: Sequence[str], log: Path, environ: Mapping[str, str] | None = None) -> Iterator[GuardedProcess]:
     """A process of the tests' own, killed in the end; what it prints goes into its log."""
     log.unlink(missing_ok=True)
     # Unmeasured by coverage, and configured by nothing but what is written here.
     others = ("SFN_", "COVERAGE_")
     ours = {name: value for name, value in os.environ.items() if not name.startswith(others)}  # noqa: TID251 - a child's
     paths = os.pathsep.join(path for path in (str(ROOT), ours.get("PYTHONPATH")) if path)
-    process = Guarded(command, env={**ours, "PYTHONPATH": paths, **(environ or {})}, log=log)
+    process = GuardedProcess(command, env={**ours, "PYTHONPATH": paths, **(environ or {})}, log=log)
     try:
         yield process
     finally:
         process.kill()
 
 
-def started_at(port: int, started: Guarded, log: Path) -> None:
+def started_at(port: int, started: GuardedProcess, log: Path) -> None:
     """Wait until a process listens.
 
     Raises:
@@ -222,7 +222,7 @@ def started_at(port: int, started: Guarded, log: Path) -> None:
     _started(lambda: _listens(port), started, log)
 
 
-def _started(holds: Callable[[], bool], process: Guarded, log: Path) -> None:
+def _started(holds: Callable[[], bool], process: GuardedProcess, log: Path) -> None:
     give_up_at = time.monotonic() + _WITHIN
     while not holds():
         if process.status() is not None or time.monotonic() > give_up_at:
@@ -230,7 +230,7 @@ def _started(holds: Callable[[], bool], process: Guarded, log: Path) -> None:
         time.sleep(_TICK)
 
 
-def _ended(process: Guarded, log: Path) -> None:
+def _ended(process: GuardedProcess, log: Path) -> None:
     give_up_at = time.monotonic() + _WITHIN
     while process.status() is None and time.monotonic() < give_up_at:
         time.sleep(_TICK)

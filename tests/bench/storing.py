@@ -17,16 +17,16 @@ from aiobotocore.config import AioConfig
 from aiobotocore.session import get_session
 
 from sfn.catalog.memory import MemoryCatalog
-from sfn.clock import SystemChance, SystemClock
-from sfn.inbox.letters import Letter
+from sfn.clock import SystemClock, SystemRandomSource
+from sfn.inbox.letters import NewDeadLetter
 from sfn.inbox.sqlite import SqliteInbox
-from sfn.inbox.terms import Terms as InboxTerms
+from sfn.inbox.terms import InboxConfig as InboxTerms
 from sfn.publish.policy import Policy
 from sfn.store.remote import RemoteStore
 from sfn.store.router import PrefixRouter
-from sfn.words import Claim, Done, Hint, Outcome, TableName
-from sfn.work.sources import Source
-from sfn.work.worker import Inbox, Terms, Worker
+from sfn.words import Done, LeasedJob, Notification, Outcome, TableIdentifier
+from sfn.work.sources import ConnectedCatalog
+from sfn.work.worker import Worker, WorkerInbox, WorkerOptions
 from tests.bench.record import Figure, Goal, Run, Unmeasured
 from tests.promises.grounds import s3_store
 from tests.servers.s3 import REGION, ROOT, S3
@@ -52,25 +52,25 @@ class Settled:
         self.other: list[Outcome] = []
         self._waiting: defaultdict[object, anyio.Event] = defaultdict(anyio.Event)
 
-    async def of(self, table: TableName) -> None:
+    async def of(self, table: TableIdentifier) -> None:
         await self._waiting[table].wait()
         del self._waiting[table]
 
-    def settled(self, claim: Claim, outcome: Outcome, seconds: float) -> None:
+    def on_settled(self, claim: LeasedJob, outcome: Outcome, seconds: float) -> None:
         if not isinstance(outcome, Done):
             self.other.append(outcome)
         self._waiting[claim.subject].set()
 
-    def fenced(self, claim: Claim) -> None:
+    def on_lease_lost(self, claim: LeasedJob) -> None:
         pass
 
-    def expired(self, leases: int) -> None:
+    def on_leases_expired(self, leases: int) -> None:
         pass
 
-    def poisoned(self, letter: Letter) -> None:
+    def on_poisoned(self, letter: NewDeadLetter) -> None:
         pass
 
-    def surprised(self, claim: Claim, error: Exception) -> None:
+    def on_unexpected_error(self, claim: LeasedJob, error: Exception) -> None:
         pass
 
 
@@ -120,25 +120,25 @@ async def _published(url: str, warehouse: str, database: Path, rounds: int) -> f
         none = timedelta()
         policy = Policy("c1", replica_lag=none, min_publish_interval=none, is_swept=False)
         worker = Worker(
-            Inbox(inbox, inbox, inbox, inbox),
-            _One(Source(catalog, policy)),
+            WorkerInbox(inbox, inbox, inbox, inbox),
+            _One(ConnectedCatalog(catalog, policy)),
             PrefixRouter({warehouse: store}),
             clock=clock,
-            chance=SystemChance(),
-            journal=settled,
-            terms=Terms(concurrency=IN_FLIGHT + 1),
+            chance=SystemRandomSource(),
+            sink=settled,
+            options=WorkerOptions(concurrency=IN_FLIGHT + 1),
         )
-        names = [TableName("prod", ("n",), f"t{number}") for number in range(IN_FLIGHT)]
+        names = [TableIdentifier("prod", ("n",), f"t{number}") for number in range(IN_FLIGHT)]
         for name in names:
             catalog.create(name, f"{warehouse}/{name.name}")
         stop = anyio.Event()
 
-        async def line(name: TableName, commits: int) -> None:
+        async def line(name: TableIdentifier, commits: int) -> None:
             for _ in range(commits):
                 # There is no figure any more, and the next attempt may be far away.
                 if settled.other:
                     return
-                await inbox.put([Hint(name, floor=catalog.commit(name).metadata_location)])
+                await inbox.put([Notification(name, min_metadata_location=catalog.commit(name).metadata_location)])
                 await settled.of(name)
 
         async with anyio.create_task_group() as running:
@@ -189,11 +189,11 @@ async def _all(line: Callable[[T, int], Coroutine[Any, Any, None]], subjects: It
 class _One:
     """Implements `Sources` for one catalog."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ConnectedCatalog) -> None:
         self._source = source
 
-    async def named(self, catalog: str) -> Source | None:
+    async def get(self, catalog: str) -> ConnectedCatalog | None:
         return self._source
 
-    def retired(self, catalog: str) -> bool:
+    def is_retired(self, catalog: str) -> bool:
         return False

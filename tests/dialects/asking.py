@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from sfn.dialects import LOGGED, Arrived, Decoded, Headers, Sender, decode
+from sfn.dialects import MAX_STORED_EVENT, DecodedRequest, EventRequest, Headers, Sender, decode
 from sfn.dialects.fields import MAX_LEVELS, MAX_LOCATION, MAX_NAME
 from sfn.errors import Rejected
-from sfn.words import CatalogName, Hint, TableName
+from sfn.words import CatalogName, Notification, TableIdentifier
 
 GOLDEN: Final = Path(__file__).parent / "golden"
 STRUCTURED: Final = ((b"content-type", b"application/cloudevents+json; charset=utf-8"),)
@@ -37,23 +37,23 @@ def document(name: str) -> dict[str, Any]:
     return content
 
 
-def decoded(body: object, sender: Sender = SENDER, headers: Headers = (), path: str = "/v1/events") -> Decoded:
+def decoded(body: object, sender: Sender = SENDER, headers: Headers = (), path: str = "/v1/events") -> DecodedRequest:
     """What is said by a body, or by what makes one."""
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return decode(Arrived(path, headers, raw, sender))
+    return decode(EventRequest(path, headers, raw, sender))
 
 
-def hints(body: object, sender: Sender = SENDER, headers: Headers = ()) -> tuple[Hint, ...]:
+def hints(body: object, sender: Sender = SENDER, headers: Headers = ()) -> tuple[Notification, ...]:
     """The hints, where no event is of no concern."""
     said = decoded(body, sender, headers)
-    assert (said.ignored, said.unmapped) == (0, 0)
-    return said.hints
+    assert (said.ignored, said.unmapped_events) == (0, 0)
+    return said.notifications
 
 
 def outcome(body: object, sender: Sender = SENDER, headers: Headers = ()) -> tuple[str | None, int, int, int]:
     """The dialect, and how many hints, ignored and unmapped events there are."""
     said = decoded(body, sender, headers)
-    return said.dialect, len(said.hints), said.ignored, said.unmapped
+    return said.event_format, len(said.notifications), said.ignored, said.unmapped_events
 
 
 def refusal_of(body: object, sender: Sender = SENDER, headers: Headers = ()) -> Rejected | None:
@@ -62,9 +62,9 @@ def refusal_of(body: object, sender: Sender = SENDER, headers: Headers = ()) -> 
         said = decoded(body, sender, headers)
     except Rejected as refusal:
         return refusal
-    for hint in said.hints:
+    for hint in said.notifications:
         assert_well_formed(hint, sender.catalogs)
-    assert all(plain(name, 2 * MAX_NAME + 1) for name in said.theirs)
+    assert all(plain(name, 2 * MAX_NAME + 1) for name in said.unmapped_catalogs)
     return None
 
 
@@ -81,11 +81,11 @@ def plain(text: str, most: int) -> bool:
     return 0 < len(text) <= most and not any(character in text for character in _CONTROLS)
 
 
-def assert_well_formed(hint: Hint, catalogs: Mapping[str, str]) -> None:
+def assert_well_formed(hint: Notification, catalogs: Mapping[str, str]) -> None:
     """Nothing in a hint is what a name, an id or a location can't be."""
     for name in (hint.subject, hint.renamed_to, hint.renamed_from):
         assert name is None or name.catalog in catalogs.values()
-        if isinstance(name, TableName):
+        if isinstance(name, TableIdentifier):
             assert plain(name.name, MAX_NAME)
             assert len(name.namespace) <= MAX_LEVELS
             assert all(plain(level, MAX_NAME) for level in name.namespace)
@@ -93,13 +93,13 @@ def assert_well_formed(hint: Hint, catalogs: Mapping[str, str]) -> None:
         first, *others = hint.event_id.split("\x1f")
         assert plain(first, MAX_NAME)
         assert len(others) <= 1
-    assert hint.floor is None or plain(hint.floor, MAX_LOCATION)
+    assert hint.min_metadata_location is None or plain(hint.min_metadata_location, MAX_LOCATION)
     assert hint.uuid is None or plain(hint.uuid, MAX_NAME)
-    assert len(hint.body) <= LOGGED
+    assert len(hint.body) <= MAX_STORED_EVENT
     assert hint.drop or not hint.purge
     assert hint.renamed_to != hint.subject
-    assert not isinstance(hint.subject, CatalogName) or hint.vague
+    assert not isinstance(hint.subject, CatalogName) or hint.is_unspecific
 
 
 _CONTROLS = [chr(code) for code in (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029)]
-"""As `sfn.dialects.fields.CONTROL` says it to a regular expression."""
+"""As `sfn.dialects.fields.CONTROL_CHARACTERS` says it to a regular expression."""

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Final
 
-from sfn.dialects import NAMES, Arrived, Decoded, decode
-from sfn.words import Birth, CatalogName, Hint
+from sfn.dialects import FORMAT_NAMES, DecodedRequest, EventRequest, decode
+from sfn.words import CatalogName, Notification, TableOrigin
 from tests.dialects.samples import Sample, by_dialect
 from tests.integration.pages import Shown
 
@@ -27,28 +27,28 @@ TITLES: Final = {
 }
 
 _BIRTHS: Final = {
-    Birth.CREATE: "look at the table, which is new",
-    Birth.REGISTER: "look at the table, whose metadata was there before",
+    TableOrigin.CREATE: "look at the table, which is new",
+    TableOrigin.REGISTER: "look at the table, whose metadata was there before",
 }
 
 
 def outcome(sample: Sample) -> str:
     """What a sample comes to, in words."""
-    request = Arrived(sample.path, sample.headers, json.dumps(sample.content).encode(), sample.sender)
+    request = EventRequest(sample.path, sample.headers, json.dumps(sample.content).encode(), sample.sender)
     return _words(decode(request))
 
 
 def page() -> Shown:
     """The tables of all dialects, in the order in which they are recognised."""
     samples = by_dialect()
-    tables = "\n".join(f"`{name}`: {TITLES[name]}\n\n{_table(samples[name])}" for name in NAMES)
+    tables = "\n".join(f"`{name}`: {TITLES[name]}\n\n{_table(samples[name])}" for name in FORMAT_NAMES)
     return Shown("service/CATALOGS.md", MODULE, f"\n{tables}\n")
 
 
-def _words(said: Decoded) -> str:
-    if said.unmapped:
+def _words(said: DecodedRequest) -> str:
+    if said.unmapped_events:
         return "ignored, and counted as `unmapped`"
-    match said.hints:
+    match said.notifications:
         case ():
             return "ignored"
         case (hint,):
@@ -57,12 +57,12 @@ def _words(said: Decoded) -> str:
             return "look at both tables: one was renamed to the other"
 
 
-def _of_one(hint: Hint) -> str:
+def _of_one(hint: Notification) -> str:
     if isinstance(hint.subject, CatalogName):
         return "sweep the catalog"
     if hint.drop:
         return f"look at the table, which was dropped{' with its files' if hint.purge else ''}"
-    return "look at the table" if hint.birth is None else _BIRTHS[hint.birth]
+    return "look at the table" if hint.origin is None else _BIRTHS[hint.origin]
 
 
 def _table(samples: Iterable[Sample]) -> str:

@@ -12,12 +12,12 @@ from sfn import cli
 from sfn.inbox import book, intents
 
 SOONER: Final = 30
-ASKS: Final = tuple(pause / SOONER for pause in intents.ASKS)
+ASKS: Final = tuple(pause / SOONER for pause in intents.CHECK_DELAYS)
 
 if __name__ == "__main__":
-    assert vars(book)["MERGED_WITHIN"] is intents.MERGED_WITHIN, (
+    assert vars(book)["MERGED_WITHIN"] is intents.MERGE_WINDOW, (
         "it is looked up elsewhere now, and would not be shorter"
     )
     vars(intents)["ASKS"] = ASKS
-    vars(book)["MERGED_WITHIN"] = intents.MERGED_WITHIN / SOONER
+    vars(book)["MERGED_WITHIN"] = intents.MERGE_WINDOW / SOONER
     cli.main()

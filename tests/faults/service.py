@@ -18,7 +18,7 @@ import anyio
 import psutil
 
 import sfn
-from sfn.demo.guard import Guarded
+from sfn.demo.guard import GuardedProcess
 from tests.faults.lake import NAMESPACE
 from tests.servers.process import child_with
 
@@ -143,7 +143,7 @@ class Service:
 
     setting: Setting
     log: Path
-    process: Guarded
+    process: GuardedProcess
     session: aiohttp.ClientSession
     url: str = ""
     _from: int = field(default=0)
@@ -228,7 +228,7 @@ def started(setting: Setting, session: aiohttp.ClientSession) -> Iterator[Servic
         "--config",
         configuration,
     ]
-    process = Guarded(command, env=_environment(setting.source), log=log)
+    process = GuardedProcess(command, env=_environment(setting.source), log=log)
     try:
         yield Service(setting, log, process, session, _from=offset)
     finally:

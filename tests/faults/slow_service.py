@@ -11,8 +11,8 @@ from typing import Any
 
 from sfn import daemon
 from sfn.inbox.sqlite import committer
-from sfn.inbox.sqlite.jobs import Job, transact
-from sfn.inbox.sqlite.ledger import Ledger
+from sfn.inbox.sqlite.jobs import WriterJob, run_transaction
+from sfn.inbox.sqlite.ledger import SqliteOperations
 from sfn.settings import load
 from tests.faults.stores import SlowStore
 
@@ -22,14 +22,14 @@ A_COMMIT = 0.01
 """Seconds that the inbox's disk takes: what is acknowledged before it is on disk is there to be lost."""
 
 
-def transact_slowly(ledger: Ledger, jobs: Sequence[Job[Any]]) -> None:
+def transact_slowly(ledger: SqliteOperations, jobs: Sequence[WriterJob[Any]]) -> None:
     """One transaction, on a slow disk."""
     time.sleep(A_COMMIT)
-    transact(ledger, jobs)
+    run_transaction(ledger, jobs)
 
 
 if __name__ == "__main__":
     names = vars(committer)
-    assert names["transact"] is transact, "the committer calls something else now, and would not be slow"
+    assert names["transact"] is run_transaction, "the committer calls something else now, and would not be slow"
     names["transact"] = transact_slowly
     raise SystemExit(daemon.run(load(Path(sys.argv[-1])), wrap_store=partial(SlowStore, seconds=HALF_A_CALL)))

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import anyio
 
-from sfn.errors import Scope, Transient
+from sfn.errors import ErrorScope, Transient
 from sfn.store import Deleted, Guarantees, ObjectStore, PreconditionFailed
-from sfn.words import Held
+from sfn.words import StoredObject
 
 
 @dataclass
@@ -29,7 +29,7 @@ class CountingStore:
     away: bool = False
     refused: int = 0
 
-    async def read(self, key: str) -> Held | None:
+    async def read(self, key: str) -> StoredObject | None:
         self._count("read", key)
         return await self.inner.read(key)
 
@@ -37,12 +37,12 @@ class CountingStore:
         self._count("part", key)
         return await self.inner.read_range(key, start, most)
 
-    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed:
+    async def write(self, key: str, body: bytes, replacing: StoredObject | None) -> StoredObject | PreconditionFailed:
         self._count("write", key)
         self.written[key] += 1
         return await self.inner.write(key, body, replacing)
 
-    async def delete(self, key: str, expected: Held) -> Deleted | PreconditionFailed:
+    async def delete(self, key: str, expected: StoredObject) -> Deleted | PreconditionFailed:
         self._count("delete", key)
         return await self.inner.delete(key, expected)
 
@@ -57,7 +57,7 @@ class CountingStore:
     def _count(self, verb: str, key: str) -> None:
         if self.away:
             self.refused += 1
-            raise Transient(key, scope=Scope.STORE, expected="an answer", found="a store that is down")
+            raise Transient(key, scope=ErrorScope.STORE, expected="an answer", found="a store that is down")
         self.done[verb] += 1
 
 
@@ -68,7 +68,7 @@ class SlowStore:
     inner: ObjectStore
     seconds: float
 
-    async def read(self, key: str) -> Held | None:
+    async def read(self, key: str) -> StoredObject | None:
         await anyio.sleep(self.seconds)
         held = await self.inner.read(key)
         await anyio.sleep(self.seconds)
@@ -78,13 +78,13 @@ class SlowStore:
         await anyio.sleep(2 * self.seconds)
         return await self.inner.read_range(key, start, most)
 
-    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed:
+    async def write(self, key: str, body: bytes, replacing: StoredObject | None) -> StoredObject | PreconditionFailed:
         await anyio.sleep(self.seconds)
         written = await self.inner.write(key, body, replacing)
         await anyio.sleep(self.seconds)
         return written
 
-    async def delete(self, key: str, expected: Held) -> Deleted | PreconditionFailed:
+    async def delete(self, key: str, expected: StoredObject) -> Deleted | PreconditionFailed:
         await anyio.sleep(self.seconds)
         deleted = await self.inner.delete(key, expected)
         await anyio.sleep(self.seconds)

@@ -20,7 +20,7 @@ from tests.faults.lake import serving
 from tests.faults.service import CATALOG, ROOT, Service, Setting, eventually, patched, started
 
 SOONER = ("tests.faults.asking_service", asking_service.ASKS)
-AS_IT_IS = ("sfn", intents.ASKS)
+AS_IT_IS = ("sfn", intents.CHECK_DELAYS)
 SCHEDULES = [SOONER, AS_IT_IS] if ROUNDS >= 60 else [SOONER]
 """The product's own takes two minutes."""
 TABLE = "orders"

@@ -10,13 +10,22 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Final
 
-from sfn.dialects import MAX_HINTS, NAMES, Arrived, Decoded, Headers, Sender, decode, unread
+from sfn.dialects import (
+    FORMAT_NAMES,
+    MAX_NOTIFICATIONS,
+    DecodedRequest,
+    EventRequest,
+    Headers,
+    Sender,
+    decode,
+    notifications_for_unread,
+)
 from sfn.errors import Rejected
 from tests.dialects.asking import BATCH, ONE, SENDER, STRUCTURED, assert_well_formed
 from tests.dialects.samples import SAMPLES, Sample
 
 SENDERS: Final = (SENDER, ONE, Sender("nobody", {}))
-PINS: Final = (None, *NAMES)
+PINS: Final = (None, *FORMAT_NAMES)
 LONGEST_REFUSAL: Final = 2_000
 """Characters: what is wrong is not repeated at length."""
 PATHS: Final = (
@@ -55,15 +64,15 @@ def run(data: bytes) -> None:
     """Decode a request: it is refused, or its hints are well formed."""
     if (request := _unpacked(data)) is None:
         return
-    unread(request.path, request.sender)
+    notifications_for_unread(request.path, request.sender)
     for told in (frozenset[str](), TOLD):
         said = _said(request, told)
         if isinstance(said, Rejected):
             assert said.status in {400, 404, 415, 422}
             assert len(str(said)) < LONGEST_REFUSAL
             continue
-        assert len(said.hints) <= MAX_HINTS
-        for hint in said.hints:
+        assert len(said.notifications) <= MAX_NOTIFICATIONS
+        for hint in said.notifications:
             assert_well_formed(hint, request.sender.catalogs)
 
 
@@ -84,7 +93,7 @@ def mutated(data: bytes, longest: int, number: int, otherwise: Callable[[bytes, 
     return made if len(made) <= longest else otherwise(data, longest)
 
 
-def _said(request: Arrived, told: frozenset[str]) -> Decoded | Rejected:
+def _said(request: EventRequest, told: frozenset[str]) -> DecodedRequest | Rejected:
     try:
         return decode(request, told)
     except Rejected as refusal:
@@ -96,7 +105,7 @@ def _packed(sample: Sample, headers: Headers, body: bytes) -> bytes:
     return choice + b"\n".join(name + b": " + value for name, value in headers) + _END + body
 
 
-def _unpacked(data: bytes) -> Arrived | None:
+def _unpacked(data: bytes) -> EventRequest | None:
     head, _, body = data.partition(_END)
     if len(head) < 3:
         return None
@@ -104,7 +113,7 @@ def _unpacked(data: bytes) -> Arrived | None:
     fields = (line.partition(b": ") for line in head[3:].split(b"\n") if line)
     whose = SENDERS[sender]
     pinned = Sender(whose.name, whose.catalogs, PINS[pin])
-    return Arrived(PATHS[path], [(name.lower(), value) for name, _, value in fields], body, pinned)
+    return EventRequest(PATHS[path], [(name.lower(), value) for name, _, value in fields], body, pinned)
 
 
 def _changed(content: object, chance: Random, otherwise: Callable[[bytes, int], bytes]) -> object:

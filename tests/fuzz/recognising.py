@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Final
 
-from sfn.gateway.floor import SEEN, Floor
-from sfn.gateway.naming import MOST_TABLES, Unnamed, tables
-from sfn.gateway.outcome import hints
-from sfn.gateway.recognise import NAMED_IN_BODY, Change, recognise
-from sfn.gateway.rewrite import configuration
+from sfn.gateway.floor import MAX_SCANNED, MetadataLocationScanner
+from sfn.gateway.naming import MAX_TABLES_PER_TRANSACTION, UnknownTables, tables_of_change
+from sfn.gateway.outcome import notifications_of
+from sfn.gateway.recognise import NAMED_IN_BODY, CatalogChange, recognise_change
+from sfn.gateway.rewrite import rewrite_configuration
 
 _LINE: Final = b"\n"
 _PARTS: Final = 4
@@ -51,10 +51,10 @@ def seeds() -> Iterator[bytes]:
 
 
 def run(data: bytes) -> None:
-    """Recognise a request, name its tables, and read an answer; nothing but `Unnamed` may come of it."""
+    """Recognise a request, name its tables, and read an answer; nothing but `UnknownTables` may come of it."""
     method, target, separator, body = _split(data)
     path, _, query = target.partition("?")
-    change = recognise(method, path, query)
+    change = recognise_change(method, path, query)
     if change is not None:
         _name(change, body, separator or None)
     _read(body)
@@ -77,21 +77,23 @@ def _split(data: bytes) -> tuple[str, str, str, bytes]:
     return method.decode("latin-1"), target.decode("latin-1"), separator.decode("latin-1"), body
 
 
-def _name(change: Change, body: bytes, separator: str | None) -> None:
+def _name(change: CatalogChange, body: bytes, separator: str | None) -> None:
     try:
-        named = tables(change, body if change.kind in NAMED_IN_BODY else b"", "prod", [separator] if separator else [])
-    except Unnamed:
+        named = tables_of_change(
+            change, body if change.kind in NAMED_IN_BODY else b"", "prod", [separator] if separator else []
+        )
+    except UnknownTables:
         named = ()
-    assert len(named) <= max(MOST_TABLES, 2)
+    assert len(named) <= max(MAX_TABLES_PER_TRANSACTION, 2)
     assert all(name.namespace and name.name for name in named)
-    told = hints(change, named, "prod", "gateway", None, b"")
+    told = notifications_of(change, named, "prod", "gateway", None, b"")
     assert {hint.subject for hint in told} <= {*named} or not named
 
 
 def _read(body: bytes) -> None:
     for encoding in ("identity", "gzip"):
-        floor, half = Floor(encoding), len(body) // 2
-        floor.see(body[:half])
-        floor.see(body[half:])
-        assert floor.found is None or 0 < len(floor.found) <= SEEN
-    configuration(body, "http://catalog", "https://sfn/catalog/prod")
+        floor, half = MetadataLocationScanner(encoding), len(body) // 2
+        floor.feed(body[:half])
+        floor.feed(body[half:])
+        assert floor.found is None or 0 < len(floor.found) <= MAX_SCANNED
+    rewrite_configuration(body, "http://catalog", "https://sfn/catalog/prod")

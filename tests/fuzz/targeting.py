@@ -23,17 +23,17 @@ from typing_extensions import override
 from uvicorn.server import ServerState
 
 from sfn.gateway import upstream
-from sfn.gateway.app import alone, before
+from sfn.gateway.app import mount_gateways, standalone_gateway
 from sfn.gateway.body import Receive
 from sfn.gateway.client import Scope, Send
-from sfn.gateway.commits import Commits, Noting, OnInboxFailure
-from sfn.gateway.connection import Connection as CatalogConnection
-from sfn.gateway.debts import Debts
-from sfn.gateway.proxy import Proxy, Terms
-from sfn.gateway.reach import Reach
-from sfn.inbox import Intake
-from sfn.receiver.server import Connection
-from sfn.words import Accepted
+from sfn.gateway.commits import CommitRecorder, IntentOptions, OnInboxFailure
+from sfn.gateway.connection import UpstreamConnection as CatalogConnection
+from sfn.gateway.debts import OwedSweeps
+from sfn.gateway.proxy import GatewayOptions, Proxy
+from sfn.gateway.reach import CatalogMapping
+from sfn.inbox import InboxWriter
+from sfn.receiver.server import ServerConnection
+from sfn.words import PutResult
 
 HOST: Final = "192.0.2.1"
 PORT: Final = 8181
@@ -203,16 +203,16 @@ def _loop() -> _Loop:
 class _Nothing:
     """An inbox that takes everything, and who counts it."""
 
-    async def put(self, notes: object) -> Accepted:
-        return Accepted(0, 0)
+    async def put(self, notes: object) -> PutResult:
+        return PutResult(0, 0)
 
     def answered(self, **_: object) -> None:
         """Nothing is counted."""
 
-    def unnoted(self) -> None:
+    def count_unrecorded(self) -> None:
         """Nothing is counted."""
 
-    def unmapped_commit(self) -> None:
+    def count_unmapped(self) -> None:
         """Nothing is counted."""
 
 
@@ -224,13 +224,13 @@ async def _others(_scope: Scope, _receive: Receive, send: Send) -> None:
 async def _tried(loop: _Loop, *, is_alone: bool, sent: bytes) -> None:
     loop.asked, loop.wires = [], []
     base, nothing = f"http://{HOST}:{PORT}{BASE}", _Nothing()
-    intake = cast("Intake", nothing)
-    noting = Noting("gateway.prod", OnInboxFailure.PASS, lambda: "an-id")
-    pool = upstream.Upstream("prod", upstream.Terms(base, 5.0, 8), lambda: True)
-    commits = Commits(noting, intake, Debts(intake), lambda _: None, nothing)
-    reach = Reach("prod", {}, lambda _: True, asks_for_credentials=False)
-    proxy = Proxy(pool, commits, reach, Terms(base, None, 1 << 16), nothing)
-    application = alone(proxy) if is_alone else before({"prod": proxy}, _others)
+    intake = cast("InboxWriter", nothing)
+    noting = IntentOptions("gateway.prod", OnInboxFailure.PASS, lambda: "an-id")
+    pool = upstream.UpstreamPool("prod", upstream.UpstreamOptions(base, 5.0, 8), lambda: True)
+    commits = CommitRecorder(noting, intake, OwedSweeps(intake), lambda _: None, nothing)
+    reach = CatalogMapping("prod", {}, lambda _: True, requires_credentials=False)
+    proxy = Proxy(pool, commits, reach, GatewayOptions(base, None, 1 << 16), nothing)
+    application = standalone_gateway(proxy) if is_alone else mount_gateways({"prod": proxy}, _others)
     seen: list[object] = []
 
     async def counted(scope: Scope, receive: Receive, send: Send) -> None:
@@ -238,7 +238,7 @@ async def _tried(loop: _Loop, *, is_alone: bool, sent: bytes) -> None:
         await application(scope, receive, send)
 
     config = uvicorn.Config(counted, interface="asgi3", log_config=None, access_log=False, proxy_headers=False)
-    connection, client = Connection(config, ServerState(), {}, loop), _Wire()
+    connection, client = ServerConnection(config, ServerState(), {}, loop), _Wire()
     connection.connection_made(client)
     connection.data_received(sent)
     for _ in range(_TURNS):

@@ -16,8 +16,8 @@ from pyiceberg.catalog.rest import RestCatalog
 
 import sfn
 from sfn.demo.direct import DirectCatalog
-from sfn.demo.fixture import RestCatalogServer, Runtime
-from sfn.demo.guard import Guarded
+from sfn.demo.fixture import RestCatalogServer, ServerRuntime
+from sfn.demo.guard import GuardedProcess
 from sfn.errors import Unreadable
 from sfn.pointer import document
 from sfn.pointer.location import canonical
@@ -148,7 +148,7 @@ class Gated:
 
 
 @contextmanager
-def gated(folder: Path, runtime: Runtime) -> Iterator[Gated]:
+def gated(folder: Path, runtime: ServerRuntime) -> Iterator[Gated]:
     """A catalog without tables, its gateway and the service; all are killed in the end.
 
     Args:
@@ -172,7 +172,7 @@ def beside(server: RestCatalogServer, folder: Path, module: str = "sfn") -> Iter
     configuration.write_text(_CONFIGURATION.format(folder=folder, uri=server.uri, warehouse=server.warehouse))
     # No variable of the user's, which would win over the file.
     command: list[str | Path] = [sys.executable, "-m", module, "serve", "--config", configuration]
-    process = Guarded(command, env={"PYTHONPATH": str(ROOT)}, log=log)
+    process = GuardedProcess(command, env={"PYTHONPATH": str(ROOT)}, log=log)
     try:
         yield Gated(server, folder, _listener(process, log))
         status = process.terminate(_DRAIN)
@@ -181,7 +181,7 @@ def beside(server: RestCatalogServer, folder: Path, module: str = "sfn") -> Iter
         process.kill()
 
 
-def _listener(process: Guarded, log: Path) -> str:
+def _listener(process: GuardedProcess, log: Path) -> str:
     def is_ready() -> bool:
         assert process.status() is None, log.read_text()
         return '"event": "ready"' in log.read_text()

@@ -12,13 +12,13 @@ from anyio.abc import ByteStream, SocketAttribute
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from sfn.body_memory import BodyMemory
-from sfn.gateway.app import alone, before
-from sfn.gateway.commits import Commits, Noting, OnInboxFailure
-from sfn.gateway.debts import Debts
-from sfn.gateway.proxy import Proxy, Terms
-from sfn.gateway.reach import Reach
-from sfn.gateway.upstream import Terms as UpstreamTerms
-from sfn.gateway.upstream import Upstream
+from sfn.gateway.app import mount_gateways, standalone_gateway
+from sfn.gateway.commits import CommitRecorder, IntentOptions, OnInboxFailure
+from sfn.gateway.debts import OwedSweeps
+from sfn.gateway.proxy import GatewayOptions, Proxy
+from sfn.gateway.reach import CatalogMapping
+from sfn.gateway.upstream import UpstreamOptions as UpstreamTerms
+from sfn.gateway.upstream import UpstreamPool
 from sfn.telemetry.metrics import Metrics
 from tests.integration.listening import Inbox, Open, Service, listening
 
@@ -252,18 +252,18 @@ async def gate(
     async with AsyncExitStack() as stack:
         behind = await stack.enter_async_context(catalog())
         base = base or f"{behind.uri}{path}"
-        counted = Metrics(version="1", catalogs=["prod"], gateways=["prod"]).gateways.of("prod")
-        noting = Noting("gateway.prod", OnInboxFailure.PASS, lambda: str(next(numbers)))
+        counted = Metrics(version="1", catalogs=["prod"], gateways=["prod"]).gateways.get("prod")
+        noting = IntentOptions("gateway.prod", OnInboxFailure.PASS, lambda: str(next(numbers)))
         proxy = Proxy(
-            Upstream("prod", UpstreamTerms(base, silence, connections, idle), lambda: True),
-            Commits(noting, inbox, Debts(inbox), lambda _: None, counted),
-            Reach("prod", {}, lambda _: True, asks_for_credentials=False),
-            Terms(base, None, 1 << 20),
+            UpstreamPool("prod", UpstreamTerms(base, silence, connections, idle), lambda: True),
+            CommitRecorder(noting, inbox, OwedSweeps(inbox), lambda _: None, counted),
+            CatalogMapping("prod", {}, lambda _: True, requires_credentials=False),
+            GatewayOptions(base, None, 1 << 20),
             counted,
             memory,
         )
         stack.push_async_callback(proxy.close)
-        answers = alone(proxy) if is_alone else before({"prod": proxy}, Service().application())
+        answers = standalone_gateway(proxy) if is_alone else mount_gateways({"prod": proxy}, Service().application())
         yield Gate(behind, await stack.enter_async_context(listening(answers)), inbox)
 
 

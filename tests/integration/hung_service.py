@@ -15,7 +15,7 @@ from typing_extensions import override
 from sfn import daemon
 from sfn.settings import load
 from sfn.store import ObjectStore
-from sfn.words import Held
+from sfn.words import StoredObject
 from tests.faults.stores import SlowStore
 from tests.promises.kernel import Hang, Step
 
@@ -27,7 +27,7 @@ class Deaf(SlowStore):
     """A store whose reads heed nothing."""
 
     @override
-    async def read(self, key: str) -> Held | None:
+    async def read(self, key: str) -> StoredObject | None:
         with anyio.CancelScope(shield=True):
             await anyio.sleep_forever()
         raise AssertionError

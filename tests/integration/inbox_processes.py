@@ -11,8 +11,8 @@ import anyio.lowlevel
 from sfn.clock import SystemClock
 from sfn.errors import SfnError
 from sfn.inbox.sqlite import SqliteInbox
-from sfn.inbox.terms import Terms
-from sfn.words import Hint, TableName
+from sfn.inbox.terms import InboxConfig
+from sfn.words import Notification, TableIdentifier
 
 CLIENTS = 8
 
@@ -21,8 +21,8 @@ def hold(database: Path, answer: Connection) -> None:
     """Open an inbox, say so, and keep it until killed."""
 
     async def run() -> None:
-        async with SqliteInbox.opened(database, Terms(), SystemClock()) as inbox:
-            await inbox.put([Hint(TableName("prod", (), "held"))])
+        async with SqliteInbox.opened(database, InboxConfig(), SystemClock()) as inbox:
+            await inbox.put([Notification(TableIdentifier("prod", (), "held"))])
             answer.send("open")
             await anyio.sleep_forever()
 
@@ -34,7 +34,7 @@ def open_it(database: Path, answer: Connection) -> None:
 
     async def run() -> None:
         try:
-            async with SqliteInbox.opened(database, Terms(), SystemClock()):
+            async with SqliteInbox.opened(database, InboxConfig(), SystemClock()):
                 answer.send(None)
         except SfnError as error:
             answer.send((type(error).__name__, str(error)))
@@ -50,11 +50,14 @@ def put_for_ever(database: Path, answer: Connection) -> None:
         while True:
             turn += 1
             event = f"{number}-{turn}"
-            await inbox.put([Hint(TableName("prod", (), f"t{turn % 50}"), f"client{number}", event)])
+            await inbox.put([Notification(TableIdentifier("prod", (), f"t{turn % 50}"), f"client{number}", event)])
             answer.send((f"client{number}", event))
 
     async def run() -> None:
-        async with SqliteInbox.opened(database, Terms(), SystemClock()) as inbox, anyio.create_task_group() as tasks:
+        async with (
+            SqliteInbox.opened(database, InboxConfig(), SystemClock()) as inbox,
+            anyio.create_task_group() as tasks,
+        ):
             for number in range(CLIENTS):
                 tasks.start_soon(client, inbox, number)
 

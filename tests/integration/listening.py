@@ -18,20 +18,20 @@ from anyio.streams.tls import TLSAttribute, TLSStream
 
 from sfn.body_memory import BodyMemory
 from sfn.dialects import Sender
-from sfn.errors import Broken
-from sfn.receiver.app import Application, application
-from sfn.receiver.body import Limits
+from sfn.errors import FatalError
+from sfn.receiver.app import AsgiApplication, build_app
+from sfn.receiver.body import BodyLimits
 from sfn.receiver.certificate import Certificate
-from sfn.receiver.concern import Concern
-from sfn.receiver.ingest import Ingest
+from sfn.receiver.concern import EventFilter
+from sfn.receiver.ingest import EventsEndpoint
 from sfn.receiver.keyring import Keyring
-from sfn.receiver.problem import MEDIA_TYPE
+from sfn.receiver.problem import PROBLEM_MEDIA_TYPE
 from sfn.receiver.readiness import Readiness
 from sfn.receiver.senders import Senders
-from sfn.receiver.server import Server
-from sfn.receiver.tokens import Tokens
+from sfn.receiver.server import HttpServer
+from sfn.receiver.tokens import PartyTokens
 from sfn.telemetry.metrics import Metrics
-from sfn.words import Accepted, Hint, Note, TableName, Undecodable
+from sfn.words import InboxMessage, Notification, PutResult, TableIdentifier, UndecodableRequest
 
 LIMIT = 4_096
 DEADLINE = 0.4
@@ -45,32 +45,32 @@ class Inbox:
     """An `Intake` in memory: it can be made to wait, to fail, and it knows duplicates."""
 
     def __init__(self) -> None:
-        self.taken: list[Hint] = []
-        self.kept: list[Undecodable] = []
+        self.taken: list[Notification] = []
+        self.kept: list[UndecodableRequest] = []
         self.failure: Exception | None = None
         self.entered = anyio.Event()
         self.gate = anyio.Event()
         self.gate.set()
 
-    async def put(self, notes: Sequence[Note]) -> Accepted:
+    async def put(self, messages: Sequence[InboxMessage]) -> PutResult:
         self.entered.set()
         await self.gate.wait()
         if self.failure is not None:
             raise self.failure
         known = {(hint.sender, hint.event_id) for hint in self.taken if hint.event_id is not None}
-        hints = [note for note in notes if isinstance(note, Hint)]
+        hints = [note for note in messages if isinstance(note, Notification)]
         new = [hint for hint in hints if (hint.sender, hint.event_id) not in known]
         self.taken.extend(new)
-        self.kept.extend(note for note in notes if isinstance(note, Undecodable))
-        return Accepted(len(new), len(hints) - len(new))
+        self.kept.extend(note for note in messages if isinstance(note, UndecodableRequest))
+        return PutResult(len(new), len(hints) - len(new))
 
 
-def enrolled(tokens: Tokens) -> Senders:
+def enrolled(tokens: PartyTokens) -> Senders:
     """One sender, with these tokens."""
     return Senders(Keyring({"senders.etl": tokens}), {"senders.etl": ETL})
 
 
-def covers_all_but_scratch(table: TableName) -> bool:
+def covers_all_but_scratch(table: TableIdentifier) -> bool:
     return table.namespace[:1] != ("scratch",)
 
 
@@ -80,28 +80,28 @@ class Service:
 
     inbox: Inbox = field(default_factory=Inbox)
     readiness: Readiness = field(default_factory=Readiness)
-    senders: Senders = field(default_factory=lambda: enrolled(Tokens({"main": TOKEN})))
+    senders: Senders = field(default_factory=lambda: enrolled(PartyTokens({"main": TOKEN})))
     deadline: float = 60.0
     limit: int = LIMIT
-    broken: list[Broken] = field(default_factory=list)
+    broken: list[FatalError] = field(default_factory=list)
     metrics: Metrics = field(default_factory=lambda: Metrics(version="1.2.3", catalogs=["prod", "dev"]))
     told: frozenset[str] = frozenset()
     memory: BodyMemory = field(default_factory=BodyMemory)
 
-    def ingest(self) -> Ingest:
-        return Ingest(
+    def ingest(self) -> EventsEndpoint:
+        return EventsEndpoint(
             self.inbox,
             self.senders,
             self.readiness,
-            limits=Limits(self.limit, self.deadline),
-            concern=Concern(covers_all_but_scratch, self.told),
-            on_broken=self.broken.append,
-            counted=self.metrics.events,
+            limits=BodyLimits(self.limit, self.deadline),
+            event_filter=EventFilter(covers_all_but_scratch, self.told),
+            on_fatal=self.broken.append,
+            metrics=self.metrics.events,
             memory=self.memory,
         )
 
-    def application(self) -> Application:
-        return application(self.ingest(), self.readiness, version="1.2.3", on_broken=self.broken.append)
+    def application(self) -> AsgiApplication:
+        return build_app(self.ingest(), self.readiness, version="1.2.3", on_fatal=self.broken.append)
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ class Open:
 
 @asynccontextmanager
 async def listening(
-    application: Application,
+    application: AsgiApplication,
     certificate: Certificate | None = None,
     trust: ssl.SSLContext | None = None,
     most: int | None = None,
@@ -222,7 +222,7 @@ async def listening(
         most: connections that it takes at a time.
     """
     listener = socket.create_server(("127.0.0.1", 0))
-    server = Server(application, certificate, most)
+    server = HttpServer(application, certificate, most)
     server.config.timeout_graceful_shutdown = 1
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(partial(server.serve, sockets=[listener]))
@@ -255,7 +255,7 @@ def chunk(content: bytes) -> bytes:
 
 def assert_problem(reply: Reply, status: int) -> None:
     assert reply.status == status
-    assert reply.headers["content-type"] == MEDIA_TYPE
+    assert reply.headers["content-type"] == PROBLEM_MEDIA_TYPE
     assert reply.json["status"] == status
     assert reply.json["type"] == "about:blank"
     assert reply.json["title"]

@@ -12,18 +12,18 @@ from fastapi import APIRouter
 from typing_extensions import override
 
 from sfn.admin.app import routes
-from sfn.admin.operators import Followed, Operations, Operator, Process
+from sfn.admin.operators import AdminContext, AdminInbox, ConfiguredCatalog, ProcessInfo
 from sfn.errors import Rejected
-from sfn.inbox.letters import Order
+from sfn.inbox.letters import AdminCommand
 from sfn.inbox.memory import MemoryInbox
 from sfn.publish.policy import TableFilter
-from sfn.receiver.app import application
+from sfn.receiver.app import build_app
 from sfn.receiver.keyring import Keyring
-from sfn.receiver.operators import PARTY, Operators
-from sfn.receiver.tokens import Tokens
-from sfn.telemetry.refusals import Refusals
-from sfn.words import Hint, Undecodable
-from sfn.work.lanes import BreakerState
+from sfn.receiver.operators import OPERATORS_PARTY, OperatorAuth
+from sfn.receiver.tokens import PartyTokens
+from sfn.telemetry.refusals import RejectionLog
+from sfn.words import Notification, UndecodableRequest
+from sfn.work.lanes import CircuitBreakerState
 from sfn.work.report import SweepReport
 from tests.integration.listening import Service
 from tests.promises.inboxes import TERMS, Ground, HandClock, table
@@ -37,10 +37,10 @@ class Desk(MemoryInbox):
     failure: Exception | None = None
 
     @override
-    async def release(self, catalog: str, order: Order) -> int:
+    async def release(self, catalog: str, command: AdminCommand) -> int:
         if self.failure is not None:
             raise self.failure
-        return await super().release(catalog, order)
+        return await super().release(catalog, command)
 
 
 @dataclass
@@ -49,38 +49,38 @@ class Office:
 
     clock: HandClock = field(default_factory=HandClock)
     sweeps: dict[str, SweepReport] = field(default_factory=dict)
-    breakers: list[BreakerState] = field(default_factory=list)
+    breakers: list[CircuitBreakerState] = field(default_factory=list)
     reasons: tuple[str, ...] = ()
-    understood: list[Hint] | None = None
+    understood: list[Notification] | None = None
     interest: TableFilter = field(default_factory=TableFilter)
 
     def __post_init__(self) -> None:
         self.inbox = Desk(TERMS, self.clock)
         self.ground = Ground(self.inbox, self.clock)
-        self.process = Process(
+        self.process = ProcessInfo(
             version="1.2.3",
             started_at=self.clock.now(),
-            reasons=lambda: self.reasons,
-            identities=lambda: {"prod": "c1"},
+            not_ready_reasons=lambda: self.reasons,
+            catalog_ids=lambda: {"prod": "c1"},
             breakers=lambda: self.breakers,
-            sweeps=lambda: self.sweeps,
+            sweep_reports=lambda: self.sweeps,
         )
 
     def router(self, keyring: Keyring | None = None) -> APIRouter:
         """The routes, for whoever holds the operators' token."""
-        keyring = keyring or Keyring({PARTY: Tokens({"main": "an-operators-token"})})
+        keyring = keyring or Keyring({OPERATORS_PARTY: PartyTokens({"main": "an-operators-token"})})
         catalogs = {
-            "prod": Followed("rest", interest=self.interest),
-            "dev.eu": Followed("rest"),
-            "mute": Followed("told", swept=False),
+            "prod": ConfiguredCatalog("rest", interest=self.interest),
+            "dev.eu": ConfiguredCatalog("rest"),
+            "mute": ConfiguredCatalog("told", is_sweepable=False),
         }
         inbox = self.inbox
-        operations = Operations(
-            Operator(inbox, inbox, inbox, inbox, inbox, inbox), self.process, catalogs, self._understand, self.clock
+        operations = AdminContext(
+            AdminInbox(inbox, inbox, inbox, inbox, inbox, inbox), self.process, catalogs, self._understand, self.clock
         )
-        return routes(operations, Operators(keyring, Refusals(PARTY)).admit)
+        return routes(operations, OperatorAuth(keyring, RejectionLog(OPERATORS_PARTY)).authenticate)
 
-    def _understand(self, event: Undecodable) -> Sequence[Hint]:
+    def _understand(self, event: UndecodableRequest) -> Sequence[Notification]:
         if self.understood is None:
             raise Rejected("#", status=415, expected="an event in a known format", found="something else")
         return self.understood
@@ -89,8 +89,8 @@ class Office:
 @asynccontextmanager
 async def client(service: Service, *routers: APIRouter) -> AsyncIterator[httpx.AsyncClient]:
     """A client of the listener's application with more routes."""
-    app = application(
-        service.ingest(), service.readiness, version="1.2.3", on_broken=service.broken.append, routers=routers
+    app = build_app(
+        service.ingest(), service.readiness, version="1.2.3", on_fatal=service.broken.append, routers=routers
     )
     # As a server does: an error that was answered is raised again, to be logged.
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)

@@ -17,14 +17,14 @@ from nats.js.api import ConsumerConfig, ConsumerInfo
 
 from sfn.clock import SystemClock
 from sfn.dialects import Sender
-from sfn.inbox import Intake
-from sfn.receiver.concern import Concern
-from sfn.receiver.pull.nats import Durable, NatsServer, Terms
-from sfn.receiver.pull.source import Source
-from sfn.receiver.pull.source import Terms as SourceTerms
-from sfn.receiver.taking import Taking
+from sfn.inbox import InboxWriter
+from sfn.receiver.concern import EventFilter
+from sfn.receiver.pull.nats import DurableConsumer, NatsOptions, NatsServer
+from sfn.receiver.pull.source import PullOptions as SourceTerms
+from sfn.receiver.pull.source import PullSource
+from sfn.receiver.taking import IngestService
 from sfn.telemetry.metrics import Metrics
-from sfn.words import TableName
+from sfn.words import TableIdentifier
 from tests.integration.listening import Inbox, covers_all_but_scratch
 from tests.integration.waiting import until
 
@@ -77,16 +77,16 @@ class Place:
 
     url: str
     subject: str = field(default_factory=lambda: f"test.{uuid4().hex}")
-    durable: Durable | None = None
+    durable: DurableConsumer | None = None
     group: str = "sfn"
 
     @property
-    def terms(self) -> Terms:
-        return Terms("pull.events", (self.url,), self.subject, self.group, self.durable)
+    def terms(self) -> NatsOptions:
+        return NatsOptions("pull.events", (self.url,), self.subject, self.group, self.durable)
 
     def kept(self) -> Place:
         """The same, with JetStream."""
-        return Place(self.url, self.subject, Durable(self.subject.replace(".", "-"), "sfn"))
+        return Place(self.url, self.subject, DurableConsumer(self.subject.replace(".", "-"), "sfn"))
 
     async def make_stream(self, **consumer: object) -> None:
         """Make the stream; with words for it also the consumer."""
@@ -137,17 +137,17 @@ class Place:
 
     @asynccontextmanager
     async def fetched(
-        self, inbox: Intake, *, told: frozenset[str] = frozenset(), drain: float = 5.0, connected: bool = True
+        self, inbox: InboxWriter, *, told: frozenset[str] = frozenset(), drain: float = 5.0, connected: bool = True
     ) -> AsyncIterator[Fetching]:
         """A source that puts into an inbox; it is connected, unless that is not waited for."""
-        metrics = Metrics(version="1.2.3", catalogs=["prod"], dialects=["own"], sources=["events"])
-        source = Source(
+        metrics = Metrics(version="1.2.3", catalogs=["prod"], event_formats=["own"], sources=["events"])
+        source = PullSource(
             SourceTerms("events", SENDER, LIMIT, timedelta(seconds=drain)),
             NatsServer(self.terms),
-            Taking(inbox, concern=Concern(covers_all_but_scratch, told), counted=metrics.events),
+            IngestService(inbox, event_filter=EventFilter(covers_all_but_scratch, told), metrics=metrics.events),
             clock=SystemClock(),
-            counted=metrics.events,
-            seen=metrics.pulls,
+            event_metrics=metrics.events,
+            pull_metrics=metrics.pulls,
         )
         fetching = Fetching(metrics)
 
@@ -178,4 +178,7 @@ def names(*numbers: int) -> list[str]:
 
 def subjects(inbox: Inbox) -> list[str]:
     """What it took hints of, in their order: tables, or catalogs."""
-    return [subject.name if isinstance(subject := hint.subject, TableName) else subject.catalog for hint in inbox.taken]
+    return [
+        subject.name if isinstance(subject := hint.subject, TableIdentifier) else subject.catalog
+        for hint in inbox.taken
+    ]

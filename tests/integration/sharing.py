@@ -12,20 +12,22 @@ import anyio
 import asyncpg
 
 from sfn.clock import Clock, SystemClock
-from sfn.inbox.postgres import PostgresInbox, Server
-from sfn.inbox.terms import Terms
-from sfn.words import Claim, Done, Hint, Slots, TableName
+from sfn.inbox.postgres import PostgresInbox, PostgresServer
+from sfn.inbox.terms import InboxConfig
+from sfn.words import Capacity, Done, LeasedJob, Notification, TableIdentifier
 from tests.promises.inboxes import PLENTY
 
-ANY = Terms()
-ONE_BY_ONE = Slots(total=3, live=3, sweeps=1)
+ANY = InboxConfig()
+ONE_BY_ONE = Capacity(total=3, live=3, sweeps=1)
 
 
 @asynccontextmanager
-async def replicas(dsn: str, clock: Clock, number: int = 2, terms: Terms = ANY) -> AsyncIterator[list[PostgresInbox]]:
+async def replicas(
+    dsn: str, clock: Clock, number: int = 2, terms: InboxConfig = ANY
+) -> AsyncIterator[list[PostgresInbox]]:
     """So many inboxes on one database, as of so many processes."""
     async with AsyncExitStack() as stack:
-        opened = [PostgresInbox.opened(Server(dsn), terms, clock, figures_kept=0) for _ in range(number)]
+        opened = [PostgresInbox.opened(PostgresServer(dsn), terms, clock, stats_max_age=0) for _ in range(number)]
         yield [await stack.enter_async_context(inbox) for inbox in opened]
 
 
@@ -45,19 +47,19 @@ async def stored(dsn: str, query: str) -> list[Any]:
         return [row[0] for row in await connection.fetch(query)]
 
 
-def named(number: int) -> TableName:
+def named(number: int) -> TableIdentifier:
     """One of many tables."""
-    return TableName("prod", ("sales",), f"t{number:05}")
+    return TableIdentifier("prod", ("sales",), f"t{number:05}")
 
 
 async def fill(inbox: PostgresInbox, rows: int) -> None:
     """Hint so many tables."""
-    await inbox.put([Hint(named(number)) for number in range(rows)])
+    await inbox.put([Notification(named(number)) for number in range(rows)])
 
 
-async def claims(inbox: PostgresInbox, held: Sequence[Claim] = ()) -> list[Claim]:
+async def claims(inbox: PostgresInbox, held: Sequence[LeasedJob] = ()) -> list[LeasedJob]:
     """What can be claimed now."""
-    return list((await inbox.claim(PLENTY, held)).claims)
+    return list((await inbox.claim(PLENTY, held)).jobs)
 
 
 def done(after: float = 3600) -> Done:
@@ -71,11 +73,11 @@ def work_off(dsn: str, answer: Connection) -> None:
     async def run() -> None:
         settled: list[str] = []
         clock = SystemClock()
-        async with PostgresInbox.opened(Server(dsn), ANY, clock) as inbox:
+        async with PostgresInbox.opened(PostgresServer(dsn), ANY, clock) as inbox:
             answer.send("open")
             answer.recv()
             with anyio.fail_after(60):
-                while got := (await inbox.claim(ONE_BY_ONE)).claims:
+                while got := (await inbox.claim(ONE_BY_ONE)).jobs:
                     for claim in got:
                         assert await inbox.settle(claim, done(), clock.now())
                         settled.append(str(claim.subject))
@@ -88,8 +90,10 @@ def claim_and_stand_still(dsn: str, answer: Connection) -> None:
     """Claim everything, say so, and wait to be killed."""
 
     async def run() -> None:
-        async with PostgresInbox.opened(Server(dsn), Terms(lease=timedelta(seconds=1)), SystemClock()) as inbox:
-            answer.send(len((await inbox.claim(PLENTY)).claims))
+        async with PostgresInbox.opened(
+            PostgresServer(dsn), InboxConfig(lease=timedelta(seconds=1)), SystemClock()
+        ) as inbox:
+            answer.send(len((await inbox.claim(PLENTY)).jobs))
             await anyio.sleep_forever()
 
     anyio.run(run)

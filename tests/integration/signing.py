@@ -10,19 +10,19 @@ from typing import Final
 
 from sfn.dialects import Sender
 from sfn.receiver.keyring import Keyring
-from sfn.receiver.secret import Scheme
+from sfn.receiver.secret import AuthScheme
 from sfn.receiver.senders import Senders
-from sfn.receiver.signature import HmacSha256, Manner, StandardWebhooks, signed
-from sfn.receiver.tokens import Token, TokenFile, Tokens
+from sfn.receiver.signature import HmacSha256, SignatureScheme, StandardWebhooks, sign
+from sfn.receiver.tokens import AcceptedToken, PartyTokens, WatchedTokenFile
 from tests.integration.listening import EVENT, TOKEN, request
 
 NOW: Final = datetime(2026, 11, 24, 12, tzinfo=UTC)
 WEBHOOK: Final = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 ANOTHER: Final = "whsec_b2YgdHdlbnR5LWZvdXIgYnl0ZXM6IGJi"
 TEXT: Final = "a text of sixteen"
-MANNERS: Final[Mapping[Scheme, Manner]] = {
-    Scheme.STANDARD_WEBHOOKS: StandardWebhooks(),
-    Scheme.HMAC_SHA256: HmacSha256(b"x-polaris-signature-256"),
+MANNERS: Final[Mapping[AuthScheme, SignatureScheme]] = {
+    AuthScheme.STANDARD_WEBHOOKS: StandardWebhooks(),
+    AuthScheme.HMAC_SHA256: HmacSha256(b"x-polaris-signature-256"),
 }
 STANDARD, HMAC = MANNERS
 CATALOGS: Final = {
@@ -44,7 +44,7 @@ class Clock:
 
 
 def signers(
-    file: TokenFile | None = None,
+    file: WatchedTokenFile | None = None,
     *,
     clock: Clock | None = None,
     rates: Mapping[str, int] | None = None,
@@ -57,9 +57,9 @@ def signers(
     """
     keyring = Keyring(
         {
-            "hook": Tokens({"main": WEBHOOK} if file is None else {}, file, STANDARD),
-            "polaris": Tokens({"main": TEXT}, scheme=HMAC),
-            "etl": Tokens({"main": TOKEN}),
+            "hook": PartyTokens({"main": WEBHOOK} if file is None else {}, file, STANDARD),
+            "polaris": PartyTokens({"main": TEXT}, scheme=HMAC),
+            "etl": PartyTokens({"main": TOKEN}),
         }
     )
     enrolled = {name: Sender(name, catalogs) for name, catalogs in CATALOGS.items()}
@@ -70,7 +70,7 @@ def signers(
 def fields(
     body: bytes = EVENT,
     secret: str = WEBHOOK,
-    scheme: Scheme = STANDARD,
+    scheme: AuthScheme = STANDARD,
     *,
     message: str = "msg_1",
     off: float = 0,
@@ -81,9 +81,9 @@ def fields(
     Args:
         off: seconds that the signing side's clock is ahead.
     """
-    key = Token.of("", secret, scheme).key
+    key = AcceptedToken.from_secret("", secret, scheme).key
     assert key is not None
-    return signed(MANNERS[scheme], key, body, message, now + timedelta(seconds=off))
+    return sign(MANNERS[scheme], key, body, message, now + timedelta(seconds=off))
 
 
 def said(headers: Mapping[str, str]) -> list[str]:

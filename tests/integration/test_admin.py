@@ -8,16 +8,16 @@ from datetime import timedelta
 import httpx
 import pytest
 
-from sfn.errors import Scope
-from sfn.words import Dead, Hint, Reason, Retry, TableName, Undecodable
-from sfn.work.lanes import BreakerState
-from sfn.work.report import Course, Difference, SweepReport
+from sfn.errors import ErrorScope
+from sfn.words import DeadLettered, DeadLetterReason, Notification, Retry, TableIdentifier, UndecodableRequest
+from sfn.work.lanes import CircuitBreakerState
+from sfn.work.report import SweepDifference, SweepPhase, SweepReport
 from tests.integration.operating import Office, got, operating, posted, table
 from tests.promises.inboxes import AT, pointer
 
 ORDERS = table("orders")
 LETTERS = "/admin/v1/dead-letters"
-ODD = Undecodable("etl", "/v1/events", "application/json", b"{\xff", 2, "expected JSON")
+ODD = UndecodableRequest("etl", "/v1/events", "application/json", b"{\xff", 2, "expected JSON")
 
 
 @pytest.fixture(name="office")
@@ -46,10 +46,12 @@ async def test_the_status_of_a_quiet_service(operator: httpx.AsyncClient) -> Non
 async def test_the_status_of_a_service_in_trouble(operator: httpx.AsyncClient, office: Office) -> None:
     ground = office.ground
     office.reasons = ("draining",)
-    office.breakers.append(BreakerState(Scope.STORE, "file:///lake", ground.after(5), 0, ground.now, "full"))
-    office.breakers.append(BreakerState(Scope.CATALOG, "prod", ground.now, 2, ground.now, "silent"))
-    await ground.settled(ORDERS, Dead(Reason.HELD_DROP, "why"))
-    await ground.settled(table("stock", "dev.eu"), Dead(Reason.EXHAUSTED, "why"))
+    office.breakers.append(
+        CircuitBreakerState(ErrorScope.STORE, "file:///lake", ground.after(5), 0, ground.now, "full")
+    )
+    office.breakers.append(CircuitBreakerState(ErrorScope.CATALOG, "prod", ground.now, 2, ground.now, "silent"))
+    await ground.settled(ORDERS, DeadLettered(DeadLetterReason.HELD_DROP, "why"))
+    await ground.settled(table("stock", "dev.eu"), DeadLettered(DeadLetterReason.EXHAUSTED, "why"))
     await ground.inbox.put([ODD])
     await ground.hint(table("late"))
     ground.clock.turn(60)
@@ -67,17 +69,17 @@ async def test_the_status_of_a_service_in_trouble(operator: httpx.AsyncClient, o
 
 
 async def test_a_sweep_tells_how_far_it_is(operator: httpx.AsyncClient, office: Office) -> None:
-    report = office.sweeps["prod"] = SweepReport(office.clock.now(), known=500, tables=120)
-    report.differs(ORDERS, Difference.CHANGED)
-    report.fails(table("stock"))
+    report = office.sweeps["prod"] = SweepReport(office.clock.now(), known_tables=500, tables=120)
+    report.add_difference(ORDERS, SweepDifference.CHANGED)
+    report.add_failed(table("stock"))
     sweep = (await got(operator, "/admin/v1/status"))["catalogs"][0]["sweep"]
     assert (sweep["state"], sweep["tables"], sweep["known"], sweep["ended_at"]) == ("running", 120, 500, None)
     assert (sweep["differed"], sweep["differed_total"]) == ([{"table": "sales.orders", "kind": "changed"}], 1)
     assert sweep["failed"] == ["sales.stock"]
-    report.before = SweepReport(office.clock.now(), withheld=["hidden"])
+    report.previous = SweepReport(office.clock.now(), unlisted_namespaces=["hidden"])
     sweep = (await got(operator, "/admin/v1/status"))["catalogs"][0]["sweep"]
     assert (sweep["withheld"], sweep["before"]["withheld"]) == ([], ["hidden"])
-    report.end(Course.FAILED, office.clock.turn(9), "the catalog went away")
+    report.finish(SweepPhase.FAILED, office.clock.turn(9), "the catalog went away")
     sweep = (await got(operator, "/admin/v1/status"))["catalogs"][0]["sweep"]
     assert (sweep["state"], sweep["error"], sweep["before"]) == ("failed", "the catalog went away", None)
 
@@ -85,7 +87,7 @@ async def test_a_sweep_tells_how_far_it_is(operator: httpx.AsyncClient, office: 
 async def test_one_tables_whole_story(operator: httpx.AsyncClient, office: Office) -> None:
     ground = office.ground
     await ground.published(ORDERS)
-    await ground.inbox.put([Hint(ORDERS, "etl", "e1", floor=pointer(7), body=b"{}\n\xff")])
+    await ground.inbox.put([Notification(ORDERS, "etl", "e1", min_metadata_location=pointer(7), body=b"{}\n\xff")])
     await ground.settle(await ground.claim(), Retry(ground.after(9), "the store hangs"))
     story = await got(operator, "/admin/v1/tables/prod/sales/orders")
     assert (story["catalog"], story["namespace"], story["name"], story["table"]) == (
@@ -110,10 +112,10 @@ async def test_one_tables_whole_story(operator: httpx.AsyncClient, office: Offic
 
 
 async def test_a_story_names_the_latest_dead_letter_first(operator: httpx.AsyncClient, office: Office) -> None:
-    for reason in (Reason.PERMANENT, Reason.LOCATION_REFUSED):
+    for reason in (DeadLetterReason.PERMANENT, DeadLetterReason.LOCATION_REFUSED):
         await office.ground.hint(ORDERS)
         office.clock.turn(300)
-        await office.ground.settle(await office.ground.claim(), Dead(reason, "why"))
+        await office.ground.settle(await office.ground.claim(), DeadLettered(reason, "why"))
         (letter,) = (await got(operator, LETTERS, table="sales.orders", catalog="prod"))["dead_letters"]
         await posted(operator, f"{LETTERS}:discard", {"ids": [letter["id"]]})
     story = await got(operator, "/admin/v1/tables/prod/sales/orders")
@@ -123,7 +125,7 @@ async def test_a_story_names_the_latest_dead_letter_first(operator: httpx.AsyncC
 async def test_levels_of_a_namespace_are_separated_as_in_icebergs_rest_catalog(
     operator: httpx.AsyncClient, office: Office
 ) -> None:
-    await office.ground.hint(TableName("prod", ("a.b", "c"), "t"), TableName("prod", (), "top"))
+    await office.ground.hint(TableIdentifier("prod", ("a.b", "c"), "t"), TableIdentifier("prod", (), "top"))
     assert (await got(operator, "/admin/v1/tables/prod/a.b%1Fc/t"))["namespace"] == ["a.b", "c"]
     assert (await got(operator, "/admin/v1/tables/prod/%1F/top"))["namespace"] == []
 
@@ -136,9 +138,9 @@ async def test_what_there_is_not_is_404(operator: httpx.AsyncClient, path: str) 
 
 async def test_dead_letters_come_page_by_page_and_filtered(operator: httpx.AsyncClient, office: Office) -> None:
     for name in ("a", "b", "c"):
-        await office.ground.settled(table(name), Dead(Reason.PERMANENT, "why"))
+        await office.ground.settled(table(name), DeadLettered(DeadLetterReason.PERMANENT, "why"))
     office.clock.turn(60)
-    await office.ground.settled(table("d"), Dead(Reason.EXHAUSTED, "why"))
+    await office.ground.settled(table("d"), DeadLettered(DeadLetterReason.EXHAUSTED, "why"))
     first = await got(operator, LETTERS, limit=2)
     assert [letter["table"] for letter in first["dead_letters"]] == ["sales.a", "sales.b"]
     rest = await got(operator, LETTERS, after=first["next"], limit=9)
@@ -177,7 +179,7 @@ async def test_what_can_not_be_looked_for_is_422(operator: httpx.AsyncClient, pa
 async def test_a_dot_in_a_name_is_told_from_one_between_names(operator: httpx.AsyncClient, office: Office) -> None:
     named = {"sales.eu.a": (("sales", "eu"), "a"), "sales.eu%2Ea": (("sales",), "eu.a"), "100%25.a": (("100%",), "a")}
     for name in named.values():
-        await office.ground.settled(TableName("prod", *name), Dead(Reason.PERMANENT, "why"))
+        await office.ground.settled(TableIdentifier("prod", *name), DeadLettered(DeadLetterReason.PERMANENT, "why"))
     for told, name in named.items():
         [letter] = (await got(operator, LETTERS, table=told, catalog="prod"))["dead_letters"]
         assert (tuple(letter["namespace"]), letter["name"]) == name
@@ -192,7 +194,7 @@ async def test_a_letter_about_a_request_shows_it(operator: httpx.AsyncClient, of
 
 
 async def test_a_replay_is_audited_with_who_said_it(operator: httpx.AsyncClient, office: Office) -> None:
-    await office.ground.settled(ORDERS, Dead(Reason.PERMANENT, "why"))
+    await office.ground.settled(ORDERS, DeadLettered(DeadLetterReason.PERMANENT, "why"))
     (letter,) = (await got(operator, LETTERS))["dead_letters"]
     operator.headers["From"] = "ann@example\x7f.org"
     answer = await posted(operator, f"{LETTERS}:replay", {"ids": [letter["id"], 99]})
@@ -206,8 +208,8 @@ async def test_a_replay_is_audited_with_who_said_it(operator: httpx.AsyncClient,
 
 async def test_a_filter_is_worked_off_batch_by_batch(operator: httpx.AsyncClient, office: Office) -> None:
     for number in range(5):
-        await office.ground.settled(table(f"t{number}"), Dead(Reason.PERMANENT, "why"))
-    await office.ground.settled(ORDERS, Dead(Reason.POISON, "why"))
+        await office.ground.settled(table(f"t{number}"), DeadLettered(DeadLetterReason.PERMANENT, "why"))
+    await office.ground.settled(ORDERS, DeadLettered(DeadLetterReason.POISON, "why"))
     counts, after = [], 0
     while after is not None:
         asked = {"filter": {"reason": "permanent"}, "limit": 2, "after": after}
@@ -220,9 +222,9 @@ async def test_a_filter_is_worked_off_batch_by_batch(operator: httpx.AsyncClient
 
 @pytest.mark.parametrize("verb", ["replay", "discard"])
 async def test_ids_of_no_open_letters_are_told(operator: httpx.AsyncClient, office: Office, verb: str) -> None:
-    await office.ground.settled(ORDERS, Dead(Reason.PERMANENT, "why"))
+    await office.ground.settled(ORDERS, DeadLettered(DeadLetterReason.PERMANENT, "why"))
     await posted(operator, f"{LETTERS}:discard", {"ids": [1]})
-    await office.ground.settled(table("stock"), Dead(Reason.PERMANENT, "why"))
+    await office.ground.settled(table("stock"), DeadLettered(DeadLetterReason.PERMANENT, "why"))
     answer = await posted(operator, f"{LETTERS}:{verb}", {"ids": [7, 1, 2, 1]})
     assert (answer[f"{verb}ed"], answer["passed"]) == (1, [7, 1])
 
@@ -244,7 +246,7 @@ async def test_ids_of_no_open_letters_are_told(operator: httpx.AsyncClient, offi
 async def test_an_order_that_is_not_clear_changes_nothing(
     operator: httpx.AsyncClient, office: Office, verb: str, content: object
 ) -> None:
-    await office.ground.settled(ORDERS, Dead(Reason.PERMANENT, "why"))
+    await office.ground.settled(ORDERS, DeadLettered(DeadLetterReason.PERMANENT, "why"))
     assert (await operator.post(f"{LETTERS}:{verb}", json=content)).status_code == 422
     assert len((await got(operator, LETTERS))["dead_letters"]) == 1
     assert (await got(operator, "/admin/v1/audit"))["entries"] == []
@@ -252,14 +254,14 @@ async def test_an_order_that_is_not_clear_changes_nothing(
 
 async def test_a_request_that_is_understood_now_becomes_its_hints(operator: httpx.AsyncClient, office: Office) -> None:
     await office.inbox.put([ODD])
-    office.understood = [Hint(ORDERS, "etl", "e1")]
+    office.understood = [Notification(ORDERS, "etl", "e1")]
     answer = await posted(operator, f"{LETTERS}:replay", {"filter": {"reason": "undecodable"}})
     assert answer == {"replayed": 1, "failed": [], "passed": [], "next": None}
     assert (await office.ground.claim()).subject == ORDERS
 
 
 async def test_a_request_that_nobody_understands_stays_a_letter(operator: httpx.AsyncClient, office: Office) -> None:
-    await office.inbox.put([ODD, Undecodable("etl", "/v1/events", None, b"[", 70_000, "expected JSON")])
+    await office.inbox.put([ODD, UndecodableRequest("etl", "/v1/events", None, b"[", 70_000, "expected JSON")])
     answer = await posted(operator, f"{LETTERS}:replay", {"filter": {}})
     assert answer["replayed"] == 0
     first, second = answer["failed"]

@@ -8,7 +8,7 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from sfn.words import CatalogName, Dead, Done, Findings, Reason, Story
+from sfn.words import CatalogName, DeadLettered, DeadLetterReason, Done, PublishResult, TableState
 from tests.integration.operating import Office, got, operating, posted, table
 
 ORDERS = table("orders")
@@ -48,25 +48,25 @@ async def test_a_catalog_retires_and_comes_back(operator: httpx.AsyncClient, off
     ground = office.ground
     await ground.published(ORDERS)
     assert await posted(operator, "/admin/v1/catalogs/prod:retire") == {"tables": 1}
-    assert office.process.retirement.names == {"prod"}
+    assert office.process.retired_catalogs.names == {"prod"}
     assert (await got(operator, "/admin/v1/status"))["catalogs"][0]["retired"]
     claim = await ground.claim()
-    assert (claim.subject, claim.wish.anew) == (ORDERS, True)
+    assert (claim.subject, claim.pending.force) == (ORDERS, True)
     await ground.settle(claim, ground.done())
     assert await posted(operator, "/admin/v1/catalogs/prod:retire", {"undo": True}) == {"tables": 1}
-    assert office.process.retirement.names == frozenset()
+    assert office.process.retired_catalogs.names == frozenset()
     assert {claim.subject for claim in await ground.claims()} == {ORDERS, CatalogName("prod")}
 
 
 async def test_files_are_adopted_by_all_tables_of_a_catalog(operator: httpx.AsyncClient, office: Office) -> None:
     ground = office.ground
-    await ground.settled(ORDERS, Dead(Reason.FOREIGN_CATALOG, "why"))
+    await ground.settled(ORDERS, DeadLettered(DeadLetterReason.FOREIGN_CATALOG, "why"))
     await ground.published(table("stock"))
     await ground.published(table("other", "dev.eu"))
     assert await posted(operator, "/admin/v1/catalogs/prod:adopt", {"from": "c0"}) == {"tables": 2}
     claims = await ground.claims()
     assert {claim.subject for claim in claims} == {ORDERS, table("stock")}
-    assert {(claim.wish.adopts, claim.wish.anew) for claim in claims} == {("c0", True)}
+    assert {(claim.pending.adopt_catalog_id, claim.pending.force) for claim in claims} == {("c0", True)}
 
 
 async def test_files_are_adopted_by_tables_that_are_named(operator: httpx.AsyncClient, office: Office) -> None:
@@ -89,14 +89,14 @@ async def test_a_table_that_nobody_knows_adopts_nothing(operator: httpx.AsyncCli
 async def carrying(office: Office, name: str, catalog_id: str | None, *, foreign: bool = False) -> None:
     """A table whose file carries a `catalog_id`: a live one of ours, or one that keeps ours from its place."""
     if foreign:
-        findings = Findings(Story(visited=True, foreign_id=catalog_id))
-        await office.ground.settled(table(name), Dead(Reason.FOREIGN_CATALOG, "why", findings))
+        findings = PublishResult(TableState(has_settled=True, foreign_catalog_id=catalog_id))
+        await office.ground.settled(table(name), DeadLettered(DeadLetterReason.FOREIGN_CATALOG, "why", findings))
         return
     done = office.ground.done(f"s3://lake/{name}", name)
-    live = done.findings.story.live
+    live = done.result.table_state.live
     assert live is not None
-    story = Story(live=replace(live, catalog_id=catalog_id), visited=True)
-    await office.ground.settled(table(name), Done(done.due_at, Findings(story)))
+    story = TableState(live=replace(live, catalog_id=catalog_id), has_settled=True)
+    await office.ground.settled(table(name), Done(done.due_at, PublishResult(story)))
 
 
 async def foreign_id(operator: httpx.AsyncClient) -> str | None:
@@ -118,7 +118,7 @@ async def test_a_catalog_with_files_of_another_says_so_until_all_are_adopted(
     assert await foreign_id(operator) == "c0"
     await posted(operator, "/admin/v1/catalogs/prod:adopt", {"from": "c0", "tables": ["sales.stock"]})
     assert await foreign_id(operator) is None
-    assert await office.inbox.owner("prod") == "c1"
+    assert await office.inbox.owner_id("prod") == "c1"
 
 
 @pytest.mark.parametrize("foreign", [False, True])
@@ -141,7 +141,7 @@ async def test_a_file_that_was_noted_by_its_catalog_alone_is_known_as_well(
     operator: httpx.AsyncClient, office: Office
 ) -> None:
     await carrying(office, "orders", None)
-    await office.inbox.own("prod", "c0")
+    await office.inbox.record_owner("prod", "c0")
     reply = await operator.post("/admin/v1/catalogs/prod:adopt", json={"from": "typo"})
     assert (reply.status_code, "expected c0 " in reply.json()["detail"]) == (409, True)
 

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from sfn.words import Hint, Undecodable
+from sfn.words import Notification, UndecodableRequest
 from tests.integration.operating import Office, got, operating, posted, table
 
 REPLAY = "/admin/v1/dead-letters:replay"
-EVENTS = [Hint(table(f"t{number}"), "etl") for number in range(750)]
-ODD = Undecodable("etl", "/v1/events", "application/json", b"{\xff", 2, "expected JSON")
+EVENTS = [Notification(table(f"t{number}"), "etl") for number in range(750)]
+ODD = UndecodableRequest("etl", "/v1/events", "application/json", b"{\xff", 2, "expected JSON")
 
 
 @pytest.fixture(name="office")

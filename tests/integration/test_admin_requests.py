@@ -8,7 +8,7 @@ import httpx
 import pytest
 from structlog.testing import capture_logs
 
-from sfn.words import Dead, Reason, TableName
+from sfn.words import DeadLettered, DeadLetterReason, TableIdentifier
 from tests.integration.listening import Service
 from tests.integration.operating import Office, client, got, operating, posted, table
 
@@ -81,7 +81,11 @@ async def test_of_much_that_is_wrong_the_first_is_named(operator: httpx.AsyncCli
 
 
 async def test_names_with_a_slash_are_asked_for(operator: httpx.AsyncClient, office: Office) -> None:
-    names = [TableName("prod", ("a/b", "c"), "t/u"), TableName("prod", ("a",), "50%"), TableName("prod", ("a",), "%2F")]
+    names = [
+        TableIdentifier("prod", ("a/b", "c"), "t/u"),
+        TableIdentifier("prod", ("a",), "50%"),
+        TableIdentifier("prod", ("a",), "%2F"),
+    ]
     await office.ground.hint(*names)
     for name, path in zip(names, ("a%2Fb%1Fc/t%2Fu", "a/50%25", "a/%252F"), strict=True):
         found = await got(operator, f"/admin/v1/tables/prod/{path}")
@@ -111,7 +115,7 @@ async def test_an_unknown_catalog_is_404_with_the_nearest_name(operator: httpx.A
 async def test_letters_of_a_catalog_that_left_are_found_and_discarded(
     operator: httpx.AsyncClient, office: Office
 ) -> None:
-    await office.ground.settled(table("orders", "left"), Dead(Reason.PERMANENT, "no such catalog"))
+    await office.ground.settled(table("orders", "left"), DeadLettered(DeadLetterReason.PERMANENT, "no such catalog"))
     assert len((await got(operator, LETTERS, catalog="left"))["dead_letters"]) == 1
     assert (await posted(operator, f"{LETTERS}:discard", {"filter": {"catalog": "left"}}))["discarded"] == 1
     assert (await got(operator, LETTERS, catalog="left"))["dead_letters"] == []

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from sfn.receiver.app import application
+from sfn.receiver.app import build_app
 from sfn.receiver.keyring import Keyring
-from sfn.receiver.operators import PARTY
+from sfn.receiver.operators import OPERATORS_PARTY
 from sfn.receiver.senders import Senders
-from sfn.receiver.tokens import Tokens
+from sfn.receiver.tokens import PartyTokens
 from tests.integration.lake import Lake, lake
 from tests.integration.listening import ETL, Reply, Service, answer, assert_problem, connected, listening
 from tests.integration.operating import Office
@@ -127,13 +127,13 @@ async def test_who_shows_no_right_token_gets_the_same_401_everywhere_and_no_log_
 async def test_no_record_of_any_of_them_tells_what_was_shown(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("sfn.telemetry.refusals.TOLD_EVERY", 0.0)
+    monkeypatch.setattr("sfn.telemetry.refusals.LOG_INTERVAL", 0.0)
     caplog.set_level(logging.DEBUG)
-    keyring = Keyring({"senders.etl": Tokens({"main": TOKEN}), PARTY: Tokens({"token": OPERATOR})})
+    keyring = Keyring({"senders.etl": PartyTokens({"main": TOKEN}), OPERATORS_PARTY: PartyTokens({"token": OPERATOR})})
     service = Service(senders=Senders(keyring, {"senders.etl": ETL}))
     operators = Office().router(keyring)
-    serves = application(
-        service.ingest(), service.readiness, version="1", on_broken=service.broken.append, routers=[operators]
+    serves = build_app(
+        service.ingest(), service.readiness, version="1", on_fatal=service.broken.append, routers=[operators]
     )
     async with listening(serves) as connect:
         with capture_logs() as logs:

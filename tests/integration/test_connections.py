@@ -10,7 +10,7 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from sfn.receiver.server import HEAD_LIMIT, Connection, Server
+from sfn.receiver.server import HEAD_LIMIT, HttpServer, ServerConnection
 from tests.integration.listening import (
     CHUNKED,
     EVENT,
@@ -49,13 +49,13 @@ async def connect(service: Service) -> AsyncIterator[Open]:
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Connection, "patience", PATIENCE)
+    monkeypatch.setattr(ServerConnection, "head_timeout", PATIENCE)
 
 
 @pytest.fixture
 async def briefly(service: Service, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Open]:
     """A server that keeps no connection for long."""
-    monkeypatch.setattr(Connection, "idle", IDLE)
+    monkeypatch.setattr(ServerConnection, "keep_alive_timeout", IDLE)
     async with listening(service.application()) as connect:
         yield connect
 
@@ -285,7 +285,7 @@ async def test_a_server_that_is_cancelled_closes_its_listening_sockets(service: 
     # An event loop of uvloop does not close while one is open.
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
-    server = Server(service.application())
+    server = HttpServer(service.application())
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(partial(server.serve, sockets=[listener]))
         await server.up.wait()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sfn.receiver.problem import MEDIA_TYPE
+from sfn.receiver.problem import PROBLEM_MEDIA_TYPE
 from tests.integration.lake import Lake, lake
 from tests.integration.process import TOKEN, configure, serving
 from tests.integration.waiting import until
@@ -146,7 +146,7 @@ async def test_an_event_of_a_table_that_is_left_out_is_ignored(world: Lake) -> N
 async def test_a_wrong_token_is_refused(world: Lake) -> None:
     async with serving(configure(world)) as daemon:
         answer = await daemon.client.post("/v1/events", json={}, headers={"Authorization": "Bearer guess"})
-        assert (answer.status_code, answer.headers["content-type"]) == (401, MEDIA_TYPE)
+        assert (answer.status_code, answer.headers["content-type"]) == (401, PROBLEM_MEDIA_TYPE)
 
 
 @pytest.mark.parametrize("senders", ["", "[senders.local]\nscheme = 'none'\n"])

@@ -84,7 +84,7 @@ async def test_a_stop_waits_for_no_sweep(world: Lake) -> None:
         daemon.send(signal.SIGTERM)
         assert await daemon.ended(10) == 0
         (record,) = daemon.records("settled", table=None)
-        assert (record["outcome"], record["why"]) == ("released", "the service stops")
+        assert (record["outcome"], record["why"]) == ("returned", "the service stops")
     world.delay = 0
     async with serving(configuration):
         await world.until_published("orders")
@@ -113,7 +113,7 @@ async def test_what_does_not_end_in_time_is_given_back_without_an_attempt(world:
         daemon.send(signal.SIGTERM)
         assert await daemon.ended(10) == 0
         (record,) = daemon.records("settled", table="sales.orders")
-        assert (record["outcome"], record["why"]) == ("released", "the service stops")
+        assert (record["outcome"], record["why"]) == ("returned", "the service stops")
     world.delay = 0
     async with serving(configuration) as daemon:
         done = await daemon.until_logged("settled", table="sales.orders", outcome="done")

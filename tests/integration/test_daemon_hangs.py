@@ -38,7 +38,7 @@ async def test_a_file_system_that_hangs_does_not_keep_the_process_alive(world: L
         daemon.send(signal.SIGTERM)
         assert await daemon.ended(10) == 1
         (given_back,) = daemon.records("settled", table="sales.orders")
-        assert (given_back["outcome"], given_back["why"]) == ("released", "the service stops")
+        assert (given_back["outcome"], given_back["why"]) == ("returned", "the service stops")
         (told,) = daemon.records("the service ends without what hangs")
         assert told["level"] == "error"
         assert told["hanging"]

@@ -16,30 +16,30 @@ import pytest
 from anyio.streams.memory import MemoryObjectSendStream
 from typing_extensions import override
 
-from sfn.clock import SystemChance, SystemClock
+from sfn.clock import SystemClock, SystemRandomSource
 from sfn.daemon import FatalErrorReport, HttpListener, ServiceRunner, leaf_errors
-from sfn.errors import Broken, Scope, Transient
-from sfn.inbox import Claimed
+from sfn.errors import ErrorScope, FatalError, Transient
+from sfn.inbox import ClaimResult
 from sfn.inbox.memory import MemoryInbox
-from sfn.inbox.terms import Terms as InboxTerms
-from sfn.receiver.app import application
-from sfn.receiver.body import Limits
-from sfn.receiver.concern import Concern
-from sfn.receiver.ingest import Ingest
-from sfn.receiver.listening import bound
+from sfn.inbox.terms import InboxConfig as InboxTerms
+from sfn.receiver.app import build_app
+from sfn.receiver.body import BodyLimits
+from sfn.receiver.concern import EventFilter
+from sfn.receiver.ingest import EventsEndpoint
+from sfn.receiver.listening import listening_socket
 from sfn.receiver.readiness import Readiness
-from sfn.receiver.senders import anonymous
+from sfn.receiver.senders import anonymous_senders
 from sfn.store.router import PrefixRouter
 from sfn.telemetry.metrics import Metrics
 from sfn.wiring.assembly import STARTING, AssembledService
-from sfn.words import Accepted, CatalogName, Claim, Hint, Note, Slots
-from sfn.work.logbook import Logbook
-from sfn.work.sources import Source
-from sfn.work.worker import Inbox, Terms, Worker
+from sfn.words import Capacity, CatalogName, InboxMessage, LeasedJob, Notification, PutResult
+from sfn.work.logbook import OutcomeLog
+from sfn.work.sources import ConnectedCatalog
+from sfn.work.worker import Worker, WorkerInbox, WorkerOptions
 from tests.integration.waiting import until
 
-BROKEN = Broken("inbox", expected="a sound inbox", found="another")
-BUSY = Transient("inbox", scope=Scope.INBOX, expected="room", found="none", retry_after=0.01)
+BROKEN = FatalError("inbox", expected="a sound inbox", found="another")
+BUSY = Transient("inbox", scope=ErrorScope.INBOX, expected="room", found="none", retry_after=0.01)
 EVENT = {"namespace": ["sales"], "name": "orders", "catalog": "prod"}
 
 
@@ -56,20 +56,20 @@ class Troubled(MemoryInbox):
         super().__init__(InboxTerms(), SystemClock())
         self.on_claim: Exception | None = None
         self.on_put: list[Exception] = []
-        self.taken: list[Hint] = []
+        self.taken: list[Notification] = []
 
     @override
-    async def claim(self, slots: Slots, held: Sequence[Claim] = ()) -> Claimed:
+    async def claim(self, capacity: Capacity, running: Sequence[LeasedJob] = ()) -> ClaimResult:
         if self.on_claim is not None:
             raise self.on_claim
-        return await super().claim(slots, held)
+        return await super().claim(capacity, running)
 
     @override
-    async def put(self, notes: Sequence[Note]) -> Accepted:
+    async def put(self, messages: Sequence[InboxMessage]) -> PutResult:
         if self.on_put:
             raise self.on_put.pop(0)
-        self.taken.extend(note for note in notes if isinstance(note, Hint))
-        return await super().put(notes)
+        self.taken.extend(note for note in messages if isinstance(note, Notification))
+        return await super().put(messages)
 
 
 @dataclass(slots=True)
@@ -82,12 +82,12 @@ class Catalogs:
 
     error: Exception | None = None
 
-    async def named(self, catalog: str) -> Source | None:
+    async def get(self, catalog: str) -> ConnectedCatalog | None:
         if self.error is not None:
             raise self.error
         return None
 
-    def retired(self, catalog: str) -> bool:
+    def is_retired(self, catalog: str) -> bool:
         return False
 
 
@@ -132,43 +132,43 @@ def service(
     catalogs: Catalogs,
     failure: FatalErrorReport,
     tend: Callable[[], Coroutine[Any, Any, None]],
-    sweeps: tuple[Hint, ...],
+    sweeps: tuple[Notification, ...],
 ) -> AssembledService:
     readiness = Readiness(STARTING)
-    senders = anonymous(["prod"])
+    senders = anonymous_senders(["prod"])
     metrics = Metrics(version="1", catalogs=["prod"])
-    ingest = Ingest(
+    ingest = EventsEndpoint(
         inbox,
         senders,
         readiness,
-        limits=Limits(1000),
-        concern=Concern(lambda _: True),
-        on_broken=failure.report,
-        counted=metrics.events,
+        limits=BodyLimits(1000),
+        event_filter=EventFilter(lambda _: True),
+        on_fatal=failure.report,
+        metrics=metrics.events,
     )
     worker = Worker(
-        Inbox(inbox, inbox, inbox, inbox),
+        WorkerInbox(inbox, inbox, inbox, inbox),
         catalogs,
         PrefixRouter({}),
         clock=SystemClock(),
-        chance=SystemChance(),
-        journal=Logbook(),
-        terms=Terms(drain=timedelta(seconds=1)),
+        chance=SystemRandomSource(),
+        sink=OutcomeLog(),
+        options=WorkerOptions(drain=timedelta(seconds=1)),
     )
-    listening = application(ingest, readiness, version="1", on_broken=failure.report)
+    listening = build_app(ingest, readiness, version="1", on_fatal=failure.report)
     return AssembledService(listening, readiness, worker, inbox, tend, sweeps)
 
 
 @asynccontextmanager
 async def running(
-    tend: Callable[[], Coroutine[Any, Any, None]] = for_ever, sweeps: tuple[Hint, ...] = ()
+    tend: Callable[[], Coroutine[Any, Any, None]] = for_ever, sweeps: tuple[Notification, ...] = ()
 ) -> AsyncGenerator[Running]:
     """A daemon that was started, and is cancelled in the end."""
     inbox, catalogs, failure = Troubled(), Catalogs(), FatalErrorReport()
     inbox.on_put = [BUSY, BUSY] if sweeps else []
     send, receive = anyio.create_memory_object_stream[Signals](1)
     parts = service(inbox, catalogs, failure, tend, sweeps)
-    with bound("127.0.0.1", 0) as listener:
+    with listening_socket("127.0.0.1", 0) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         daemon = Siblings(parts, [HttpListener(listener, parts.application)], timedelta(seconds=1), failure)
         async with httpx.AsyncClient(base_url=url, timeout=5, trust_env=False) as client:
@@ -212,7 +212,7 @@ async def test_when_the_listener_ends_by_itself_all_of_it_ends() -> None:
         daemon.siblings.end_listening()
         await until(lambda: daemon.ended)
         (error,) = daemon.causes
-        assert isinstance(error, Broken)
+        assert isinstance(error, FatalError)
         assert (error.where, error.found) == ("listener", "one that ended")
 
 
@@ -264,7 +264,7 @@ async def test_trouble_of_the_inbox_ends_nothing() -> None:
 
 
 async def test_a_start_asks_for_a_sweep_until_the_inbox_takes_it() -> None:
-    sweep = Hint(CatalogName("prod"), sender="start")
+    sweep = Notification(CatalogName("prod"), sender="start")
     async with running(sweeps=(sweep,)) as daemon:
         await until(lambda: daemon.inbox.taken)
         assert daemon.inbox.taken == [sweep]
@@ -292,6 +292,6 @@ def has_six() -> bool:
 def test_a_free_port_of_an_address_of_either_family(host: str) -> None:
     if ":" in host and not has_six():
         pytest.skip("this machine has no IPv6")
-    with bound(host, 0) as listener:
+    with listening_socket(host, 0) as listener:
         address = "127.0.0.1" if ":" not in host or host == "::" else "::1"
         socket.create_connection((address, listener.getsockname()[1]), timeout=5).close()

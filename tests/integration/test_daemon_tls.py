@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from sfn.daemon import log_listening
-from sfn.receiver.listening import bound
+from sfn.receiver.listening import listening_socket
 from sfn.settings import load
 from tests.integration.lake import Lake, lake
 from tests.integration.process import TOKEN, configure, refused, serving
@@ -77,7 +77,7 @@ def test_tokens_in_clear_text_are_warned_of_once(tmp_path: Path, host: str, tls:
     configuration = tmp_path / "sfn.toml"
     rest = "[senders.a]\nsecrets = { m = 't' }\n[catalogs.prod]\nuri = 'http://catalog'\n[stores.a]\nprefix = '/w'"
     configuration.write_text(f"[listener]\nhost = '{host}'{files}\n{rest}")
-    with bound("127.0.0.1", 0) as listener, capture_logs() as logs:
+    with listening_socket("127.0.0.1", 0) as listener, capture_logs() as logs:
         log_listening(load(configuration, {}), listener)
     assert [entry["event"] for entry in logs] == [*told, "listening"]
     assert logs[-1]["url"].startswith("https://" if tls else "http://")

@@ -10,7 +10,7 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from sfn.words import CatalogName, Subject, TableName
+from sfn.words import CatalogName, JobKey, TableIdentifier
 from tests.integration.gateways import Ended, Line, Message, asked, gate, saying, sized
 from tests.integration.listening import chunk
 from tests.integration.waiting import until
@@ -187,17 +187,17 @@ async def test_a_commit_is_read_as_a_configuration_of_its_prefix_allows(last: st
         for warehouse in {"a": "ba", "b": "ab"}[last]:
             await made.told(asked(f"/v1/config?warehouse={warehouse}"))
         assert (await made.told(asked("/v1/a/namespaces/x%2Fy/tables/t", method="POST"))).status == 200
-        assert [hint.subject for hint in made.inbox.taken] == [TableName("prod", ("x", "y"), "t")]
+        assert [hint.subject for hint in made.inbox.taken] == [TableIdentifier("prod", ("x", "y"), "t")]
 
 
 @pytest.mark.parametrize(
     ("target", "subject"),
     [
-        ("/v1/p/namespaces/sales/tables/orders/notifications", TableName("prod", ("sales",), "orders")),
+        ("/v1/p/namespaces/sales/tables/orders/notifications", TableIdentifier("prod", ("sales",), "orders")),
         ("/management/v1/warehouse/w/deleted-tabulars/undrop", CatalogName("prod")),
     ],
 )
-async def test_a_change_by_another_route_is_looked_at(target: str, subject: Subject) -> None:
+async def test_a_change_by_another_route_is_looked_at(target: str, subject: JobKey) -> None:
     async with gate() as made:
         made.catalog.answer = saying(b"HTTP/1.1 204 No Content\r\n\r\n")
         assert (await made.told(asked(target, sized(b"{}"), method="POST", body=b"{}"))).status == 204

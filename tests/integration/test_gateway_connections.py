@@ -14,9 +14,9 @@ import pytest
 from anyio.streams.tls import TLSListener
 
 from sfn.body_memory import BodyMemory
-from sfn.errors import Transient, Unsure
+from sfn.errors import OutcomeUnknown, Transient
 from sfn.gateway import upstream
-from sfn.gateway.upstream import Outgoing, Terms, Upstream
+from sfn.gateway.upstream import UpstreamOptions, UpstreamPool, UpstreamRequest
 from tests.integration.gateways import OK, Catalog, Ended, Line, Message, asked, catalog, gate, saying, sized
 from tests.integration.listening import chunk
 from tests.integration.waiting import until
@@ -209,11 +209,11 @@ async def test_the_catalog_has_all_of_its_time_from_the_end_of_a_body_that_came_
 
     async with catalog() as behind:
         behind.answer = answer_late
-        pool = Upstream("prod", Terms(behind.uri, 1.0, 4), lambda: True)
-        with suppress(Unsure):
-            answer = await pool.send(Outgoing("POST", b"/v1/x", [], trickle(), 5))
+        pool = UpstreamPool("prod", UpstreamOptions(behind.uri, 1.0, 4), lambda: True)
+        with suppress(OutcomeUnknown):
+            answer = await pool.send(UpstreamRequest("POST", b"/v1/x", [], trickle(), 5))
             statuses.append(answer.status)
-            answer.end()
+            answer.release()
         await pool.close()
     assert statuses == [200]
 
@@ -270,7 +270,7 @@ async def test_whole_bodies_have_all_of_the_connections() -> None:
 
 
 @asynccontextmanager
-async def taking(pauses: float, *, all_of_it: bool = True) -> AsyncGenerator[Upstream]:
+async def taking(pauses: float, *, all_of_it: bool = True) -> AsyncGenerator[UpstreamPool]:
     """A pool of a catalog that pauses after the begin of a long body, and before its answer; 1.5 s are too long.
 
     Args:
@@ -295,7 +295,9 @@ async def taking(pauses: float, *, all_of_it: bool = True) -> AsyncGenerator[Ups
     done = asyncio.Event()
     ended = asyncio.Event()
     server = await asyncio.start_server(take, "127.0.0.1", 0)
-    pool = Upstream("prod", Terms(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", 1.5, 4), lambda: True)
+    pool = UpstreamPool(
+        "prod", UpstreamOptions(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", 1.5, 4), lambda: True
+    )
     try:
         yield pool
     finally:
@@ -307,26 +309,26 @@ async def taking(pauses: float, *, all_of_it: bool = True) -> AsyncGenerator[Ups
 
 async def test_it_has_so_from_the_end_of_a_body_that_it_takes_slowly() -> None:
     async with taking(0.9) as pool:
-        answer = await pool.send(Outgoing("POST", b"/v1/x", [], b"x" * MANY))
+        answer = await pool.send(UpstreamRequest("POST", b"/v1/x", [], b"x" * MANY))
         assert answer.status == 200
-        answer.end()
+        answer.release()
 
 
 async def test_a_catalog_that_takes_no_more_of_a_body_is_given_up() -> None:
     async with taking(0.0, all_of_it=False) as pool:
-        with anyio.fail_after(5), pytest.raises(Unsure, match="none in time"):
-            await pool.send(Outgoing("POST", b"/v1/x", [], b"x" * MANY))
+        with anyio.fail_after(5), pytest.raises(OutcomeUnknown, match="none in time"):
+            await pool.send(UpstreamRequest("POST", b"/v1/x", [], b"x" * MANY))
 
 
 async def test_a_connection_is_idle_from_the_end_of_its_answer_and_not_from_when_the_client_took_it() -> None:
     async with catalog() as behind:
         seen = Connections(behind)
-        pool = Upstream("prod", Terms(behind.uri, 5.0, 4, idle=0.2), lambda: True)
+        pool = UpstreamPool("prod", UpstreamOptions(behind.uri, 5.0, 4, max_idle=0.2), lambda: True)
         for _ in range(2):
-            answer = await pool.send(Outgoing("POST", b"/v1/x", [], b""))
+            answer = await pool.send(UpstreamRequest("POST", b"/v1/x", [], b""))
             await anyio.sleep(0.3)
             assert [part async for part in answer.parts()] == [b"{}"]
-            answer.end()
+            answer.release()
         await pool.close()
     assert seen.used == [0, 1]
 
@@ -334,23 +336,23 @@ async def test_a_connection_is_idle_from_the_end_of_its_answer_and_not_from_when
 async def test_of_two_idle_connections_the_one_that_was_answered_last_is_taken() -> None:
     async with catalog() as behind:
         seen = Connections(behind)
-        pool = Upstream("prod", Terms(behind.uri, 5.0, 4, idle=0.3), lambda: True)
-        slow = await pool.send(Outgoing("POST", b"/v1/x", [], b""))
+        pool = UpstreamPool("prod", UpstreamOptions(behind.uri, 5.0, 4, max_idle=0.3), lambda: True)
+        slow = await pool.send(UpstreamRequest("POST", b"/v1/x", [], b""))
         await anyio.sleep(0.35)
-        soon = await pool.send(Outgoing("POST", b"/v1/x", [], b""))
-        soon.end()
-        slow.end()
-        (await pool.send(Outgoing("POST", b"/v1/x", [], b""))).end()
+        soon = await pool.send(UpstreamRequest("POST", b"/v1/x", [], b""))
+        soon.release()
+        slow.release()
+        (await pool.send(UpstreamRequest("POST", b"/v1/x", [], b""))).release()
         assert seen.used == [0, 1, 1]
         await pool.close()
 
 
 async def test_a_connection_whose_request_ends_after_the_pool_is_closed_is_closed() -> None:
     async with catalog() as behind:
-        pool = Upstream("prod", Terms(behind.uri, 5.0, 4), lambda: True)
-        answer = await pool.send(Outgoing("GET", b"/v1/x", [], None))
+        pool = UpstreamPool("prod", UpstreamOptions(behind.uri, 5.0, 4), lambda: True)
+        answer = await pool.send(UpstreamRequest("GET", b"/v1/x", [], None))
         await pool.close()
-        answer.end()
+        answer.release()
         # Sooner than one that is kept for a while.
         await until(lambda: behind.lines == 0, 1)
 
@@ -359,15 +361,15 @@ async def test_trouble_with_the_certificates_to_trust_takes_no_place(tmp_path: P
     authority = Authority()
     async with secured(Files(tmp_path, authority.sign())) as behind:
         trusted: list[ssl.SSLContext] = [authority.trust()]
-        pool = Upstream("prod", Terms(f"https://localhost:{behind.port}", 5.0, 1), lambda: trusted[-1])
-        request = partial(Outgoing, "GET", b"/v1/x", [], None)
+        pool = UpstreamPool("prod", UpstreamOptions(f"https://localhost:{behind.port}", 5.0, 1), lambda: trusted[-1])
+        request = partial(UpstreamRequest, "GET", b"/v1/x", [], None)
         answer = await pool.send(request())
         kept = trusted.pop()
-        answer.end()
+        answer.release()
         with pytest.raises(IndexError):
             await pool.send(request())
         trusted.append(kept)
-        (await pool.send(request())).end()
+        (await pool.send(request())).release()
         assert behind.lines == 1
         await pool.close()
 
@@ -423,7 +425,7 @@ async def test_long_bodies_leave_half_of_the_connections_to_others() -> None:
 
 
 async def test_who_finds_no_place_waits_and_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upstream, "CONNECT", 0.3)
+    monkeypatch.setattr(upstream, "CONNECT_TIMEOUT", 0.3)
     async with gate(connections=1) as made:
         go = anyio.Event()
 
@@ -454,18 +456,18 @@ async def test_a_body_that_trickles_makes_room_for_others() -> None:
 
 async def test_a_catalog_is_asked_over_tls(tmp_path: Path) -> None:
     authority = Authority()
-    request = partial(Outgoing, "POST", b"/v1/x", [(b"x-user", b"\xe9")], b"body")
+    request = partial(UpstreamRequest, "POST", b"/v1/x", [(b"x-user", b"\xe9")], b"body")
     async with secured(Files(tmp_path, authority.sign())) as behind:
-        terms = Terms(f"https://localhost:{behind.port}", 5.0, 4)
-        unknown = Upstream("prod", terms, lambda: True)
+        terms = UpstreamOptions(f"https://localhost:{behind.port}", 5.0, 4)
+        unknown = UpstreamPool("prod", terms, lambda: True)
         with pytest.raises(Transient, match="expected a connection"):
             await unknown.send(request())
         trusted = authority.trust()
-        pool = Upstream("prod", terms, lambda: trusted)
+        pool = UpstreamPool("prod", terms, lambda: trusted)
         for _ in range(2):
             answer = await pool.send(request())
             assert (answer.status, [part async for part in answer.parts()]) == (200, [b"{}"])
-            answer.end()
+            answer.release()
         assert behind.last.all(b"host") == [f"localhost:{behind.port}".encode()]
         assert behind.lines == 1
         await pool.close()

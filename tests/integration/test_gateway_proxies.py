@@ -13,7 +13,7 @@ import pytest
 import yaml
 from aiohttp import web
 
-from sfn.gateway.recognise import recognise
+from sfn.gateway.recognise import recognise_change
 from tests.real_catalog import IS_CI
 from tests.servers.found import installed
 from tests.servers.nginx import Nginx
@@ -54,7 +54,7 @@ CONFIG = ("GET", "/api/v1/config?warehouse=w")
 def test_what_is_tried_here_is_what_the_gateway_recognises() -> None:
     def recognised(method: str, target: str) -> bool:
         path, _, query = target.partition("?")
-        return recognise(method, path[path.index("/v1/") :], query) is not None
+        return recognise_change(method, path[path.index("/v1/") :], query) is not None
 
     assert all(recognised(*request) for request in CHANGES)
     assert not any(recognised(*request) for request in OTHERS)

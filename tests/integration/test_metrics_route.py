@@ -10,9 +10,9 @@ import pytest
 from fastapi.openapi.models import OpenAPI
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
-from sfn.errors import Broken, Scope, Transient
-from sfn.receiver.metrics import routes
-from sfn.receiver.problem import MEDIA_TYPE
+from sfn.errors import ErrorScope, FatalError, Transient
+from sfn.receiver.metrics import metrics_router
+from sfn.receiver.problem import PROBLEM_MEDIA_TYPE
 from sfn.telemetry.scrape import Exposition
 from tests.integration.listening import LIMIT, TOKEN, Service
 from tests.integration.operating import client
@@ -32,14 +32,16 @@ def service() -> Service:
 
 @pytest.fixture
 async def prometheus(service: Service) -> AsyncIterator[httpx.AsyncClient]:
-    async with client(service, routes(Standing().scrape(service.metrics, HandClock()))) as prometheus:
+    async with client(service, metrics_router(Standing().scrape(service.metrics, HandClock()))) as prometheus:
         yield prometheus
 
 
 @pytest.fixture
 async def guarded(service: Service) -> AsyncIterator[httpx.AsyncClient]:
     scrape = Standing().scrape(service.metrics, HandClock())
-    async with client(service, routes(scrape, lambda shown: shown == SCRAPER["Authorization"].encode())) as guarded:
+    async with client(
+        service, metrics_router(scrape, lambda shown: shown == SCRAPER["Authorization"].encode())
+    ) as guarded:
         yield guarded
 
 
@@ -72,7 +74,7 @@ async def test_its_head_is_that_of_the_text(prometheus: httpx.AsyncClient) -> No
 
 async def test_it_is_only_read(prometheus: httpx.AsyncClient) -> None:
     reply = await prometheus.post("/metrics")
-    assert (reply.status_code, reply.headers["content-type"]) == (405, MEDIA_TYPE)
+    assert (reply.status_code, reply.headers["content-type"]) == (405, PROBLEM_MEDIA_TYPE)
 
 
 async def test_it_is_answered_while_the_service_drains(prometheus: httpx.AsyncClient, service: Service) -> None:
@@ -95,7 +97,7 @@ async def test_behind_a_token_nobody_reads_it_without(
     guarded: httpx.AsyncClient, method: str, headers: list[tuple[str, str]]
 ) -> None:
     reply = await guarded.request(method, "/metrics", headers=headers)
-    assert (reply.status_code, reply.headers["content-type"]) == (401, MEDIA_TYPE)
+    assert (reply.status_code, reply.headers["content-type"]) == (401, PROBLEM_MEDIA_TYPE)
     assert reply.headers["www-authenticate"] == "Bearer"
     assert "sfn_" not in reply.text
 
@@ -114,7 +116,7 @@ async def nothing(_: str) -> Exposition:
 async def test_it_is_described(
     service: Service, admit: Callable[[bytes | None], bool] | None, security: list[Any], answers: set[str]
 ) -> None:
-    async with client(service, routes(nothing, admit)) as reader:
+    async with client(service, metrics_router(nothing, admit)) as reader:
         described = (await reader.get("/openapi.json")).json()
     OpenAPI.model_validate(described)
     route = described["paths"]["/metrics"]["get"]
@@ -164,8 +166,8 @@ async def test_what_polaris_sends_is_counted_as_such(prometheus: httpx.AsyncClie
 
 async def test_what_could_not_be_taken_is_counted(prometheus: httpx.AsyncClient, service: Service) -> None:
     for failure in (
-        Transient("inbox", scope=Scope.INBOX, expected="room", found="none"),
-        Broken("inbox", expected="a disk", found="none"),
+        Transient("inbox", scope=ErrorScope.INBOX, expected="room", found="none"),
+        FatalError("inbox", expected="a disk", found="none"),
         ZeroDivisionError(),
     ):
         service.inbox.failure = failure

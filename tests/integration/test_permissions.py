@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from sfn.aws import Identity, Keys
+from sfn.aws import AwsIdentity, AwsKeys
 from sfn.cli.checks.findings import Severity
-from sfn.cli.checks.stores import store as checked
+from sfn.cli.checks.stores import store_finding as checked
 from sfn.store.router import PrefixRouter
 from tests.integration.test_publish_requests import NAME, Line
 from tests.promises.grounds import s3_store
@@ -45,7 +45,7 @@ def granted(s3: S3, bucket: str, text: str) -> User:
 async def line(s3: S3, bucket: str, text: str) -> AsyncIterator[Line]:
     """A table below the warehouse, and the store as that user."""
     user = granted(s3, bucket, text)
-    async with s3_store(s3.url, Identity(keys=Keys(user.access, user.secret))) as store:
+    async with s3_store(s3.url, AwsIdentity(keys=AwsKeys(user.access, user.secret))) as store:
         made = Line(PrefixRouter({f"s3://{bucket}/warehouse": store}), f"s3://{bucket}/warehouse/orders", [])
         made.catalog.create(NAME, made.at)
         # As its writer has it.

@@ -10,11 +10,11 @@ import anyio
 import pytest
 
 from sfn.clock import SystemClock
-from sfn.inbox.letters import Letter
-from sfn.inbox.postgres import PostgresInbox, Server
+from sfn.inbox.letters import NewDeadLetter
+from sfn.inbox.postgres import PostgresInbox, PostgresServer
 from sfn.inbox.postgres.asking import SOON
-from sfn.inbox.terms import Terms
-from sfn.words import CatalogName, Claim, Done, Hint, Retry
+from sfn.inbox.terms import InboxConfig
+from sfn.words import CatalogName, Done, LeasedJob, Notification, Retry
 from tests.integration import sharing
 from tests.integration.sharing import claims, fill, named, replicas, session, stored
 from tests.promises.inboxes import PLENTY, HandClock
@@ -55,14 +55,14 @@ async def test_a_lease_of_another_process_is_left_alone_until_it_ends(dsn: str) 
         taken = await claims(first)
         assert [claim.attempt for claim in taken] == [1, 1]
         clock.turn(LEASE.total_seconds() - 1)
-        assert (await second.claim(PLENTY)).claims == ()
+        assert (await second.claim(PLENTY)).jobs == ()
         assert await first.renew(taken[:1]) == taken[:1]
         clock.turn(1)
         claimed = await second.claim(PLENTY)
-        assert ([claim.subject for claim in claimed.claims], claimed.expired) == ([taken[1].subject], 1)
+        assert ([claim.subject for claim in claimed.jobs], claimed.expired_leases) == ([taken[1].subject], 1)
         assert not await first.settle(taken[1], Done(clock.now()), clock.now())
         assert await first.settle(taken[0], Done(clock.now()), clock.now())
-        assert await second.settle(claimed.claims[0], Done(clock.now()), clock.now())
+        assert await second.settle(claimed.jobs[0], Done(clock.now()), clock.now())
 
 
 async def test_a_start_takes_nothing_back(dsn: str) -> None:
@@ -85,7 +85,7 @@ async def test_what_a_killed_process_had_is_taken_over_when_its_leases_end(dsn: 
         assert ours.recv() == 3
         worker.kill()
         worker.join(30)
-        found: list[Claim] = []
+        found: list[LeasedJob] = []
         with anyio.fail_after(20):
             while len(found) < 3:
                 await inbox.wait(None)
@@ -101,7 +101,7 @@ async def test_a_row_that_another_transaction_has_is_passed_over_and_soon_looked
             await other.execute("SELECT FROM sfn.subject WHERE key LIKE '%t00000%' FOR UPDATE")
             with anyio.fail_after(3):
                 claimed = await inbox.claim(PLENTY)
-            assert [claim.subject for claim in claimed.claims] == [named(1)]
+            assert [claim.subject for claim in claimed.jobs] == [named(1)]
             # Not at once, over and over, nor as late as a poll.
             assert claimed.next_due == clock.now() + SOON
         assert [claim.subject for claim in await claims(inbox)] == [named(0)]
@@ -110,10 +110,10 @@ async def test_a_row_that_another_transaction_has_is_passed_over_and_soon_looked
 async def test_those_who_claim_at_once_get_no_row_twice_and_leave_none(dsn: str) -> None:
     async with replicas(dsn, HandClock(), 3) as inboxes:
         await fill(inboxes[0], 120)
-        taken: list[Claim] = []
+        taken: list[LeasedJob] = []
 
         async def take(inbox: PostgresInbox) -> None:
-            while got := (await inbox.claim(sharing.ONE_BY_ONE)).claims:
+            while got := (await inbox.claim(sharing.ONE_BY_ONE)).jobs:
                 taken.extend(got)
 
         async with anyio.create_task_group() as tasks:
@@ -126,19 +126,19 @@ async def test_those_who_claim_at_once_get_no_row_twice_and_leave_none(dsn: str)
 async def test_a_sweep_is_one_process_turn(dsn: str) -> None:
     async with replicas(dsn, HandClock()) as [first, second]:
         for inbox in (first, second):
-            await inbox.put([Hint(CatalogName("prod"), sender="start")])
+            await inbox.put([Notification(CatalogName("prod"), sender="start")])
         assert len(await claims(first)) == 1
         assert await claims(second) == []
 
 
 async def test_a_row_that_nobody_comes_back_from_is_poison_whoever_tried(dsn: str) -> None:
-    clock, terms = HandClock(), Terms(crashes=3)
+    clock, terms = HandClock(), InboxConfig(max_crashes=3)
     async with replicas(dsn, clock, terms=terms) as [first, second]:
         await fill(first, 1)
-        poisoned: list[Letter] = []
+        poisoned: list[NewDeadLetter] = []
         for number in range(4):
             claimed = await (first, second)[number % 2].claim(PLENTY)
-            poisoned += claimed.poisoned
+            poisoned += claimed.poison_letters
             clock.turn(LEASE.total_seconds())
         assert [letter.attempts for letter in poisoned] == [3]
 
@@ -149,17 +149,17 @@ async def test_tokens_grow_whoever_draws_them(dsn: str) -> None:
         tokens, seqs = [], []
         for number in range(6):
             inbox, other = (first, second) if number % 2 else (second, first)
-            await other.put([Hint(named(0))])
+            await other.put([Notification(named(0))])
             (claim,) = await claims(inbox)
-            tokens.append(claim.token)
-            seqs.append(claim.seq)
+            tokens.append(claim.fencing_token)
+            seqs.append(claim.notified_seq)
             assert await other.settle(claim, Retry(clock.now(), "no"), clock.now())
         assert sorted(set(tokens)) == tokens
         assert all(seq < token for seq, token in zip(seqs, tokens, strict=True))
 
 
 async def test_an_inbox_that_is_closed_leaves_no_connection(dsn: str) -> None:
-    async with PostgresInbox.opened(Server(dsn), Terms(), SystemClock()) as inbox:
+    async with PostgresInbox.opened(PostgresServer(dsn), InboxConfig(), SystemClock()) as inbox:
         await fill(inbox, 3)
         with anyio.move_on_after(0.2):
             await inbox.wait(None)

@@ -8,8 +8,8 @@ import anyio
 import pytest
 
 from sfn.clock import SystemClock
-from sfn.inbox.postgres import PostgresInbox, Server, proved
-from sfn.words import Claim, Hint
+from sfn.inbox.postgres import PostgresInbox, PostgresServer, preflight
+from sfn.words import LeasedJob, Notification
 from tests.integration.sharing import claims, done, fill, named, replicas
 from tests.promises.inboxes import PLENTY
 from tests.servers.pgbouncer import PgBouncer
@@ -22,12 +22,12 @@ def fixture_dsn(pgbouncer: PgBouncer, database: str) -> str:
 
 async def test_replicas_with_more_connections_than_there_are_sessions_get_along(dsn: str) -> None:
     clock = SystemClock()
-    taken: list[Claim] = []
+    taken: list[LeasedJob] = []
 
     async def client(inbox: PostgresInbox, number: int) -> None:
         for turn in range(10):
-            await inbox.put([Hint(named(number * 10 + turn), "etl", f"{number}-{turn}")])
-            await inbox.limit("prod")
+            await inbox.put([Notification(named(number * 10 + turn), "etl", f"{number}-{turn}")])
+            await inbox.max_missing("prod")
 
     async def worker(inbox: PostgresInbox) -> None:
         while len(taken) < 160:
@@ -49,8 +49,8 @@ async def test_nothing_of_a_session_is_left_behind(pgbouncer: PgBouncer, databas
     async with replicas(dsn, SystemClock(), 1) as [inbox]:
         async with anyio.create_task_group() as tasks:
             for number in range(8):
-                tasks.start_soon(inbox.limit, "prod")
-                tasks.start_soon(inbox.put, [Hint(named(number))])
+                tasks.start_soon(inbox.max_missing, "prod")
+                tasks.start_soon(inbox.put, [Notification(named(number))])
         await inbox.claim(PLENTY)
         with anyio.move_on_after(1.5):
             await inbox.wait(None)
@@ -73,5 +73,5 @@ async def test_what_another_replica_put_is_found_by_looking_once_a_second(dsn: s
 
 
 async def test_it_is_told_that_there_is_a_pooler(dsn: str) -> None:
-    found = await proved(Server(dsn), SystemClock())
+    found = await preflight(PostgresServer(dsn), SystemClock())
     assert found.is_pooled

@@ -11,15 +11,15 @@ import pytest
 
 from sfn.clock import SystemClock
 from sfn.errors import Permanent, Transient
-from sfn.inbox.commits import Commit
-from sfn.inbox.postgres import PostgresInbox, Server
-from sfn.inbox.terms import Terms
-from sfn.words import Accepted, Birth, Claim, Done, Hint, TableName, Undecodable
+from sfn.inbox.commits import CommittedTransaction
+from sfn.inbox.postgres import PostgresInbox, PostgresServer
+from sfn.inbox.terms import InboxConfig
+from sfn.words import Done, LeasedJob, Notification, PutResult, TableIdentifier, TableOrigin, UndecodableRequest
 from tests.integration.sharing import claims, done, named, replicas, session, stored
 from tests.promises.inboxes import PLENTY, TERMS, TOLD, HandClock
 from tests.servers.postgres import Postgres
 
-LONG = TableName("prod", tuple(f"{'n' * 500}{level}" for level in range(60)), "é" * 500)
+LONG = TableIdentifier("prod", tuple(f"{'n' * 500}{level}" for level in range(60)), "é" * 500)
 """Longer than an index takes."""
 BEHIND = "SELECT count(*) FROM sfn.subject s WHERE seq <> (SELECT max(seq) FROM sfn.event e WHERE e.key = s.key)"
 WORK = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
@@ -39,7 +39,10 @@ async def test_puts_of_the_same_tables_in_any_order_wait_for_nobody_in_a_circle(
             mine = (tables[number:] + tables[:number])[:: -1 if turn % 2 else 1]
             try:
                 await inbox.put(
-                    [Hint(name, "etl", f"{number}-{turn}-{name.name}") for name in mine[:: -1 if turn % 2 else 1]]
+                    [
+                        Notification(name, "etl", f"{number}-{turn}-{name.name}")
+                        for name in mine[:: -1 if turn % 2 else 1]
+                    ]
                 )
             except Transient as trouble:
                 failed.append(trouble)
@@ -61,12 +64,14 @@ async def test_puts_claims_and_settles_of_the_same_tables_wait_for_nobody_in_a_c
 
     async def putter(inbox: PostgresInbox, number: int) -> None:
         for turn in range(40):
-            await inbox.put([Hint(named((number * 5 + step * (1 if turn % 2 else -1)) % 20)) for step in range(9)])
+            await inbox.put(
+                [Notification(named((number * 5 + step * (1 if turn % 2 else -1)) % 20)) for step in range(9)]
+            )
 
     async def worker(inbox: PostgresInbox) -> None:
         while not stop.is_set():
             for claim in await claims(inbox):
-                await inbox.remember(claim, f"s3://lake/{claim.token % 3}", "u")
+                await inbox.record_location(claim, f"s3://lake/{claim.fencing_token % 3}", "u")
                 await inbox.settle(claim, done(0), clock.now())
 
     async with replicas(dsn, clock, 3) as inboxes, anyio.create_task_group() as working:
@@ -80,10 +85,10 @@ async def test_puts_claims_and_settles_of_the_same_tables_wait_for_nobody_in_a_c
 
 
 async def test_an_event_that_two_processes_get_at_once_is_taken_once(dsn: str) -> None:
-    accepted: list[Accepted] = []
+    accepted: list[PutResult] = []
 
     async def put(inbox: PostgresInbox, events: Sequence[str]) -> None:
-        accepted.append(await inbox.put([Hint(named(len(event)), "etl", event) for event in events]))
+        accepted.append(await inbox.put([Notification(named(len(event)), "etl", event) for event in events]))
 
     async with replicas(dsn, SystemClock(), 2) as inboxes:
         for turn in range(20):
@@ -99,7 +104,7 @@ async def test_a_table_that_two_processes_hear_of_first_has_one_row(dsn: str) ->
         for turn in range(20):
             async with anyio.create_task_group() as tasks:
                 for inbox in inboxes:
-                    tasks.start_soon(inbox.put, [Hint(named(turn)), Hint(named(turn + 1000))])
+                    tasks.start_soon(inbox.put, [Notification(named(turn)), Notification(named(turn + 1000))])
         rows = await claims(inboxes[0])
     assert len(rows) == 40
     assert await stored(dsn, BEHIND) == [0]
@@ -107,24 +112,27 @@ async def test_a_table_that_two_processes_hear_of_first_has_one_row(dsn: str) ->
 
 
 async def test_who_comes_while_a_transaction_runs_shares_the_next(dsn: str) -> None:
-    commits: list[Commit] = []
-    opened = PostgresInbox.opened(Server(dsn), Terms(), SystemClock(), observe=commits.append)
+    commits: list[CommittedTransaction] = []
+    opened = PostgresInbox.opened(PostgresServer(dsn), InboxConfig(), SystemClock(), observe=commits.append)
     async with opened as inbox, anyio.create_task_group() as tasks:
         for number in range(50):
-            tasks.start_soon(inbox.put, [Hint(named(number))])
-    assert [(commit.verbs, commit.notes, commit.stirring) for commit in commits] == [(1, 1, True), (49, 49, True)]
+            tasks.start_soon(inbox.put, [Notification(named(number))])
+    assert [(commit.calls, commit.messages, commit.may_make_due) for commit in commits] == [
+        (1, 1, True),
+        (49, 49, True),
+    ]
 
 
 async def test_one_that_is_given_up_while_it_waits_asked_nothing_and_holds_up_nobody(dsn: str) -> None:
     async with replicas(dsn, SystemClock(), 1) as [inbox], session(dsn) as other:
-        await inbox.put([Hint(named(0))])
+        await inbox.put([Notification(named(0))])
         async with anyio.create_task_group() as tasks, other.transaction():
             await other.execute("SELECT FROM sfn.subject FOR UPDATE")
-            tasks.start_soon(inbox.put, [Hint(named(0), "etl", "first")])
+            tasks.start_soon(inbox.put, [Notification(named(0), "etl", "first")])
             await anyio.sleep(0.1)
             with anyio.move_on_after(0.1):
-                await inbox.put([Hint(named(1), "etl", "given up")])
-            tasks.start_soon(inbox.put, [Hint(named(2), "etl", "last")])
+                await inbox.put([Notification(named(1), "etl", "given up")])
+            tasks.start_soon(inbox.put, [Notification(named(2), "etl", "last")])
             await anyio.sleep(0.1)
         events = await stored(dsn, "SELECT event_id FROM sfn.event WHERE sender = 'etl' ORDER BY seq")
     assert events == ["first", "last"]
@@ -132,58 +140,62 @@ async def test_one_that_is_given_up_while_it_waits_asked_nothing_and_holds_up_no
 
 async def test_the_one_that_runs_the_transaction_of_others_runs_it_to_its_end(dsn: str) -> None:
     async with replicas(dsn, SystemClock(), 1) as [inbox], session(dsn) as other:
-        await inbox.put([Hint(named(0))])
+        await inbox.put([Notification(named(0))])
         async with anyio.create_task_group() as tasks, other.transaction():
             await other.execute("SELECT FROM sfn.subject FOR UPDATE")
             impatient = anyio.CancelScope()
 
             async def put() -> None:
                 with impatient:
-                    await inbox.put([Hint(named(0), "etl", "first")])
+                    await inbox.put([Notification(named(0), "etl", "first")])
 
             tasks.start_soon(put)
             await anyio.sleep(0.1)
-            tasks.start_soon(inbox.put, [Hint(named(1), "etl", "second")])
+            tasks.start_soon(inbox.put, [Notification(named(1), "etl", "second")])
             await anyio.sleep(0.1)
             impatient.cancel()
         assert sorted(await stored(dsn, "SELECT event_id FROM sfn.event WHERE sender = 'etl'")) == ["first", "second"]
 
 
 async def test_more_than_may_wait_is_refused_at_once(dsn: str) -> None:
-    async with PostgresInbox.opened(Server(dsn), Terms(), SystemClock(), queue_limit=3) as inbox:
+    async with PostgresInbox.opened(PostgresServer(dsn), InboxConfig(), SystemClock(), queue_limit=3) as inbox:
         async with session(dsn) as other, anyio.create_task_group() as tasks, other.transaction():
             await other.execute("LOCK TABLE sfn.subject")
-            tasks.start_soon(inbox.put, [Hint(named(0)), Hint(named(1))])
+            tasks.start_soon(inbox.put, [Notification(named(0)), Notification(named(1))])
             await anyio.sleep(0.1)
             with pytest.raises(Transient, match="at most 3 notes") as refused:
-                await inbox.put([Hint(named(2)), Hint(named(3))])
+                await inbox.put([Notification(named(2)), Notification(named(3))])
             assert refused.value.retry_after == 1.0
-        assert await inbox.put([Hint(named(number)) for number in range(5)]) == Accepted(5, 0, 2)
+        assert await inbox.put([Notification(named(number)) for number in range(5)]) == PutResult(5, 0, 2)
 
 
 async def test_a_value_that_cannot_be_stored_takes_no_other_with_it(dsn: str) -> None:
-    answers: list[Accepted | Permanent] = []
+    answers: list[PutResult | Permanent] = []
 
-    async def put(hint: Hint) -> None:
+    async def put(hint: Notification) -> None:
         try:
             answers.append(await inbox.put([hint]))
         except Permanent as error:
             answers.append(error)
 
     async with replicas(dsn, SystemClock(), 1) as [inbox], anyio.create_task_group() as tasks:
-        tasks.start_soon(put, Hint(named(0)))
-        for hint in (Hint(named(1)), Hint(named(2), "etl", random.Random(0).randbytes(9_000).hex()), Hint(named(3))):
+        tasks.start_soon(put, Notification(named(0)))
+        for hint in (
+            Notification(named(1)),
+            Notification(named(2), "etl", random.Random(0).randbytes(9_000).hex()),
+            Notification(named(3)),
+        ):
             tasks.start_soon(put, hint)
-    assert Counter(type(answer) for answer in answers) == {Accepted: 3, Permanent: 1}
+    assert Counter(type(answer) for answer in answers) == {PutResult: 3, Permanent: 1}
     assert await stored(dsn, "SELECT count(*) FROM sfn.subject") == [3]
 
 
 async def test_what_no_text_of_the_database_holds_is_kept_all_the_same(dsn: str) -> None:
     async with replicas(dsn, SystemClock(), 1) as [inbox]:
-        odd = Undecodable("etl", "/v1/events", "a\0b", b"\0", 1, "U+0000 \0 and \ud800")
-        assert await inbox.put([Hint(named(0), "etl", "a\0b"), odd]) == Accepted(1, 0, 0)
-        assert await inbox.put([Hint(named(0), "etl", "a\0b")]) == Accepted(0, 1, 0)
-        event = await inbox.event(1)
+        odd = UndecodableRequest("etl", "/v1/events", "a\0b", b"\0", 1, "U+0000 \0 and \ud800")
+        assert await inbox.put([Notification(named(0), "etl", "a\0b"), odd]) == PutResult(1, 0, 0)
+        assert await inbox.put([Notification(named(0), "etl", "a\0b")]) == PutResult(0, 1, 0)
+        event = await inbox.request_of(1)
     assert event is not None
     assert (event.content_type, event.body, event.detail) == ("a\ufffdb", b"\0", "U+0000 \ufffd and ?")
 
@@ -191,24 +203,28 @@ async def test_what_no_text_of_the_database_holds_is_kept_all_the_same(dsn: str)
 async def test_a_name_that_no_index_takes_is_a_name_like_any_other(dsn: str) -> None:
     clock = HandClock()
     async with replicas(dsn, clock, 1) as [inbox]:
-        await inbox.put([Hint(LONG), Hint(named(0)), Hint(LONG)])
-        by_name: dict[str, Claim] = {str(claim.subject): claim for claim in await claims(inbox)}
+        await inbox.put([Notification(LONG), Notification(named(0)), Notification(LONG)])
+        by_name: dict[str, LeasedJob] = {str(claim.subject): claim for claim in await claims(inbox)}
         claim = by_name[str(LONG)]
-        assert await inbox.remember(claim, "s3://lake/long", "u") == frozenset()
+        assert await inbox.record_location(claim, "s3://lake/long", "u") == frozenset()
         assert await inbox.settle(claim, Done(clock.now()), clock.now())
-        assert {known.table async for known in inbox.known("prod")} == {LONG, named(0)}
-        assert await inbox.standing(LONG) is not None
-        assert (await inbox.claim(PLENTY)).claims[0].subject == LONG
+        assert {known.table async for known in inbox.tables("prod")} == {LONG, named(0)}
+        assert await inbox.table_status(LONG) is not None
+        assert (await inbox.claim(PLENTY)).jobs[0].subject == LONG
 
 
 async def test_a_chain_of_renames_is_followed_by_rows_that_were_not_named(dsn: str) -> None:
     """A late event of a table that went on twice belongs to a row that its hint does not name."""
-    a, b, c = (TableName(TOLD, ("sales",), name) for name in "abc")
+    a, b, c = (TableIdentifier(TOLD, ("sales",), name) for name in "abc")
     async with replicas(dsn, HandClock(), 1, TERMS) as [inbox]:
-        await inbox.put([Hint(a, floor="s3://lake/t/metadata/1.json", uuid="u", birth=Birth.CREATE)])
+        await inbox.put(
+            [Notification(a, min_metadata_location="s3://lake/t/metadata/1.json", uuid="u", origin=TableOrigin.CREATE)]
+        )
         for old, new in ((a, b), (b, c)):
-            await inbox.put([Hint(old, renamed_to=new, uuid="u"), Hint(new, renamed_from=old, uuid="u")])
-        await inbox.put([Hint(a, floor="s3://lake/t/metadata/2.json", uuid="u")])
-        told = await inbox.told(c)
+            await inbox.put(
+                [Notification(old, renamed_to=new, uuid="u"), Notification(new, renamed_from=old, uuid="u")]
+            )
+        await inbox.put([Notification(a, min_metadata_location="s3://lake/t/metadata/2.json", uuid="u")])
+        told = await inbox.event_history(c)
     assert told is not None
-    assert told.tellings[-1].location == "s3://lake/t/metadata/2.json"
+    assert told.reported_changes[-1].metadata_location == "s3://lake/t/metadata/2.json"

@@ -8,11 +8,11 @@ import anyio
 import pytest
 
 from sfn.clock import SystemClock
-from sfn.errors import Broken, Transient
-from sfn.inbox.postgres import PostgresInbox, Server
+from sfn.errors import FatalError, Transient
+from sfn.inbox.postgres import PostgresInbox, PostgresServer
 from sfn.inbox.postgres.schema import MIGRATIONS, Migration
-from sfn.inbox.terms import Terms
-from sfn.words import Hint
+from sfn.inbox.terms import InboxConfig
+from sfn.words import Notification
 from tests.integration.sharing import claims, done, fill, named, replicas, session, stored
 from tests.servers.postgres import Postgres
 
@@ -32,8 +32,8 @@ async def test_replicas_that_start_together_make_the_tables_once(dsn: str) -> No
     counts: list[int] = []
 
     async def start(number: int) -> None:
-        async with PostgresInbox.opened(Server(dsn), Terms(), SystemClock()) as inbox:
-            await inbox.put([Hint(named(number))])
+        async with PostgresInbox.opened(PostgresServer(dsn), InboxConfig(), SystemClock()) as inbox:
+            await inbox.put([Notification(named(number))])
             counts.append(len(await stored(dsn, "SELECT version FROM sfn.version")))
 
     async with anyio.create_task_group() as tasks:
@@ -45,29 +45,31 @@ async def test_replicas_that_start_together_make_the_tables_once(dsn: str) -> No
 
 async def test_a_start_that_is_interrupted_leaves_nothing_behind(dsn: str) -> None:
     broken = Migration("CREATE TABLE sfn.more(id int); SELECT 1 / 0", oldest=1)
-    with pytest.raises(Broken, match="22012"):
-        async with PostgresInbox.opened(Server(dsn), Terms(), SystemClock(), migrations=[*MIGRATIONS, broken]):
+    with pytest.raises(FatalError, match="22012"):
+        async with PostgresInbox.opened(
+            PostgresServer(dsn), InboxConfig(), SystemClock(), migrations=[*MIGRATIONS, broken]
+        ):
             pass
     assert await stored(dsn, "SELECT to_regnamespace('sfn')") == [None]
 
 
 async def test_an_older_version_works_beside_a_newer_one_that_leaves_room_for_it(dsn: str) -> None:
     clock = SystemClock()
-    older = PostgresInbox.opened(Server(dsn), Terms(), clock)
-    newer = PostgresInbox.opened(Server(dsn), Terms(), clock, migrations=[*MIGRATIONS, KIND])
+    older = PostgresInbox.opened(PostgresServer(dsn), InboxConfig(), clock)
+    newer = PostgresInbox.opened(PostgresServer(dsn), InboxConfig(), clock, migrations=[*MIGRATIONS, KIND])
     async with older as old:
         await fill(old, 2)
         # Its statements are prepared by now.
         (first, second) = await claims(old)
         async with newer as new:
             for inbox in (old, new):
-                await inbox.put([Hint(named(7), "etl", "e1"), Hint(named(8))])
+                await inbox.put([Notification(named(7), "etl", "e1"), Notification(named(8))])
                 await inbox.check_version()
             assert await old.settle(first, done(), clock.now())
             assert await new.settle(second, done(), clock.now())
             assert len(await claims(old)) == 2
         async with replicas(dsn, clock, 1) as [restarted]:
-            assert (await restarted.put([Hint(named(7), "etl", "e1")])).duplicates == 1
+            assert (await restarted.put([Notification(named(7), "etl", "e1")])).duplicates == 1
     assert await stored(dsn, "SELECT version FROM sfn.version") == [NOW + 1]
 
 
@@ -75,12 +77,12 @@ async def test_at_an_upgrade_tables_of_several_places_are_looked_at(dsn: str) ->
     """Earlier versions took two names of one directory for two places, and wrote that the table moved to itself."""
     clock = SystemClock()
     names = [named(number) for number in range(3)]
-    async with PostgresInbox.opened(Server(dsn), Terms(), clock, migrations=MIGRATIONS[:5]) as old:
-        await old.put([Hint(name) for name in names])
+    async with PostgresInbox.opened(PostgresServer(dsn), InboxConfig(), clock, migrations=MIGRATIONS[:5]) as old:
+        await old.put([Notification(name) for name in names])
         for claim in await claims(old):
-            await old.remember(claim, f"file:///{claim.subject}", None)
+            await old.record_location(claim, f"file:///{claim.subject}", None)
             if claim.subject == names[1]:
-                await old.remember(claim, "file:///other", None)
+                await old.record_location(claim, "file:///other", None)
             assert await old.settle(claim, done(), clock.now())
         assert await claims(old) == []
     async with replicas(dsn, clock, 1) as [new]:
@@ -88,19 +90,23 @@ async def test_at_an_upgrade_tables_of_several_places_are_looked_at(dsn: str) ->
 
 
 async def test_an_older_version_does_not_start_on_what_it_must_not_see(dsn: str) -> None:
-    newer = PostgresInbox.opened(Server(dsn), Terms(), SystemClock(), migrations=[*MIGRATIONS, KIND, HARSH])
+    newer = PostgresInbox.opened(
+        PostgresServer(dsn), InboxConfig(), SystemClock(), migrations=[*MIGRATIONS, KIND, HARSH]
+    )
     async with newer:
         pass
-    with pytest.raises(Broken, match=f"version {NOW + 2}, which takes {NOW + 2} at least; start the version"):
-        async with PostgresInbox.opened(Server(dsn), Terms(), SystemClock()):
+    with pytest.raises(FatalError, match=f"version {NOW + 2}, which takes {NOW + 2} at least; start the version"):
+        async with PostgresInbox.opened(PostgresServer(dsn), InboxConfig(), SystemClock()):
             pass
 
 
 async def test_an_older_version_that_runs_ends_when_it_must_not_go_on(dsn: str) -> None:
-    older = PostgresInbox.opened(Server(dsn), Terms(), SystemClock())
-    newer = PostgresInbox.opened(Server(dsn), Terms(), SystemClock(), migrations=[*MIGRATIONS, KIND, HARSH])
+    older = PostgresInbox.opened(PostgresServer(dsn), InboxConfig(), SystemClock())
+    newer = PostgresInbox.opened(
+        PostgresServer(dsn), InboxConfig(), SystemClock(), migrations=[*MIGRATIONS, KIND, HARSH]
+    )
     async with older as old, newer:
-        with anyio.fail_after(10), pytest.raises(Broken, match="which takes"):
+        with anyio.fail_after(10), pytest.raises(FatalError, match="which takes"):
             await old.run_maintenance(timedelta(hours=72), every=0.1)
 
 
@@ -108,7 +114,7 @@ async def test_tables_that_somebody_removed_end_the_process(dsn: str) -> None:
     async with replicas(dsn, SystemClock(), 1) as [inbox]:
         await fill(inbox, 1)
         await stored(dsn, "DROP SCHEMA sfn CASCADE")
-        with pytest.raises(Broken, match="leave the schema sfn to the service"):
+        with pytest.raises(FatalError, match="leave the schema sfn to the service"):
             await fill(inbox, 1)
 
 
@@ -116,13 +122,13 @@ async def test_who_may_not_make_a_schema_is_told_what_to_do(dsn: str) -> None:
     async with session(dsn) as admin:
         await admin.execute("CREATE ROLE lesser LOGIN")
     try:
-        lesser = Server(dsn.replace("postgres@", "lesser@"))
-        with pytest.raises(Broken, match="GRANT CREATE ON DATABASE"):
-            async with PostgresInbox.opened(lesser, Terms(), SystemClock()):
+        lesser = PostgresServer(dsn.replace("postgres@", "lesser@"))
+        with pytest.raises(FatalError, match="GRANT CREATE ON DATABASE"):
+            async with PostgresInbox.opened(lesser, InboxConfig(), SystemClock()):
                 pass
         async with session(dsn) as admin:
             await admin.execute("CREATE SCHEMA sfn AUTHORIZATION lesser")
-        async with PostgresInbox.opened(lesser, Terms(), SystemClock()) as inbox:
+        async with PostgresInbox.opened(lesser, InboxConfig(), SystemClock()) as inbox:
             await fill(inbox, 1)
             async with session(dsn) as admin:
                 await admin.execute("REVOKE ALL ON sfn.event FROM lesser; ALTER TABLE sfn.event OWNER TO postgres")

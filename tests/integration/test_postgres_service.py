@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from sfn.cli.checks.findings import Severity
-from sfn.cli.checks.place import inbox
+from sfn.cli.checks.place import inbox_finding
 from sfn.settings import load
 from tests.integration.process import Daemon, serving
 from tests.integration.sharing import stored
@@ -79,7 +79,7 @@ async def test_a_check_proves_a_database_and_leaves_nothing_in_it(
 ) -> None:
     configuration = writer.configure()
     settings = load(configuration, {"SFN_INBOX__URL": postgres.dsn(database)})
-    holder, found = await inbox(settings)
+    holder, found = await inbox_finding(settings)
     assert (holder, found.where) == (None, "inbox")
     assert f"/{database}: PostgreSQL " in found.text
     assert "its tables will be made" in found.text
@@ -87,6 +87,6 @@ async def test_a_check_proves_a_database_and_leaves_nothing_in_it(
     assert (found.severity, "fsync" in found.remedy) == (Severity.WARNING, True)
     assert await stored(postgres.dsn(database), "SELECT count(*) FROM pg_namespace WHERE nspname = 'sfn'") == [0]
     settings = load(configuration, {"SFN_INBOX__URL": "postgresql://sfn:s3cret@127.0.0.1:1/sfn"})
-    _, found = await inbox(settings)
+    _, found = await inbox_finding(settings)
     assert found.severity is Severity.ERROR
     assert "s3cret" not in f"{found} {settings!r}"

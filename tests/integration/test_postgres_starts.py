@@ -16,11 +16,11 @@ import pytest
 import trustme
 
 from sfn.clock import SystemClock
-from sfn.errors import Broken, SfnError, Transient
-from sfn.inbox.postgres import PostgresInbox, Server, proved
+from sfn.errors import FatalError, SfnError, Transient
+from sfn.inbox.postgres import PostgresInbox, PostgresServer, preflight
 from sfn.inbox.postgres.opening import prepared, reached
 from sfn.inbox.postgres.schema import MIGRATIONS
-from sfn.inbox.terms import Terms
+from sfn.inbox.terms import InboxConfig
 from tests.integration.sharing import fill
 from tests.servers.postgres import Postgres
 from tests.servers.user import give
@@ -41,10 +41,12 @@ class Ground:
     database: str
     root: Path
 
-    def server(self, password: str = ENCODED, *, database: str = "", more: str = "", host: str = "localhost") -> Server:
+    def server(
+        self, password: str = ENCODED, *, database: str = "", more: str = "", host: str = "localhost"
+    ) -> PostgresServer:
         """A way to it."""
         login = f"guarded:{password}" if password else "guarded"
-        return Server(f"postgresql://{login}@{host}:{self.postgres.port}/{database or self.database}{more}")
+        return PostgresServer(f"postgresql://{login}@{host}:{self.postgres.port}/{database or self.database}{more}")
 
 
 @pytest.fixture(name="ground", scope="module")
@@ -70,13 +72,13 @@ def fixture_ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]
             yield Ground(postgres, database, root)
 
 
-async def started(server: Server) -> None:
+async def started(server: PostgresServer) -> None:
     """Start, and put something."""
-    async with PostgresInbox.opened(server, Terms(), SystemClock()) as inbox:
+    async with PostgresInbox.opened(server, InboxConfig(), SystemClock()) as inbox:
         await fill(inbox, 1)
 
 
-async def refused(server: Server) -> SfnError:
+async def refused(server: PostgresServer) -> SfnError:
     """Why a start is refused, in time."""
     with anyio.fail_after(10), pytest.raises(SfnError) as caught:
         await started(server)
@@ -87,22 +89,22 @@ async def refused(server: Server) -> SfnError:
 
 async def test_a_wrong_password_ends_a_start(ground: Ground) -> None:
     error = await refused(ground.server("s3cret"))
-    assert (type(error), "28P01" in str(error), "inbox.password_file" in error.remedy) == (Broken, True, True)
+    assert (type(error), "28P01" in str(error), "inbox.password_file" in error.remedy) == (FatalError, True, True)
 
 
 async def test_a_missing_database_ends_a_start(ground: Ground) -> None:
     error = await refused(ground.server(database="nowhere"))
-    assert (type(error), "3D000" in str(error), "CREATE DATABASE" in error.remedy) == (Broken, True, True)
+    assert (type(error), "3D000" in str(error), "CREATE DATABASE" in error.remedy) == (FatalError, True, True)
 
 
 async def test_a_server_that_speaks_no_tls_ends_a_start_that_asks_for_it(postgres: Postgres, database: str) -> None:
-    error = await refused(Server(f"{postgres.dsn(database)}?sslmode=require"))
-    assert (type(error), "ssl = on" in error.remedy) == (Broken, True)
+    error = await refused(PostgresServer(f"{postgres.dsn(database)}?sslmode=require"))
+    assert (type(error), "ssl = on" in error.remedy) == (FatalError, True)
 
 
 async def test_a_password_comes_from_a_file_that_is_read_for_each_connection(ground: Ground, tmp_path: Path) -> None:
     file = tmp_path / "password"
-    server = Server(ground.server("").url, file)
+    server = PostgresServer(ground.server("").url, file)
     assert "inbox.password_file" in (await refused(server)).remedy
     file.write_text("s3cret-old\n")
     assert "28P01" in str(await refused(server))
@@ -113,7 +115,7 @@ async def test_a_password_comes_from_a_file_that_is_read_for_each_connection(gro
 async def test_a_password_that_is_changed_while_it_runs_is_asked_for_again(ground: Ground, tmp_path: Path) -> None:
     file = tmp_path / "password"
     file.write_text(PHRASE)
-    async with PostgresInbox.opened(Server(ground.server("").url, file), Terms(), SystemClock()) as inbox:
+    async with PostgresInbox.opened(PostgresServer(ground.server("").url, file), InboxConfig(), SystemClock()) as inbox:
         file.write_text("s3cret-old")
         ground.postgres.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'guarded'")
         with pytest.raises(Transient, match="28P01") as waiting:
@@ -130,17 +132,17 @@ async def test_a_connection_is_as_safe_as_its_url_says(ground: Ground, mode: str
     await started(ground.server(more=known))
     if mode == "verify-full":
         error = await refused(ground.server(more=known, host="127.0.0.1"))
-        assert (type(error), "sslrootcert" in error.remedy) == (Broken, True)
+        assert (type(error), "sslrootcert" in error.remedy) == (FatalError, True)
 
 
 @pytest.mark.parametrize("root", ["system", "/nowhere/root.pem"])
 async def test_a_certificate_that_nobody_trusts_ends_a_start(ground: Ground, root: str) -> None:
     error = await refused(ground.server(more=f"?sslmode=verify-full&sslrootcert={root}"))
-    assert type(error) is Broken
+    assert type(error) is FatalError
 
 
 async def test_plain_text_is_not_spoken_to_who_wants_none(ground: Ground) -> None:
-    assert type(await refused(ground.server(more="?sslmode=disable"))) is Broken
+    assert type(await refused(ground.server(more="?sslmode=disable"))) is FatalError
 
 
 async def test_a_server_that_is_still_starting_is_waited_for() -> None:
@@ -148,7 +150,7 @@ async def test_a_server_that_is_still_starting_is_waited_for() -> None:
         server = Postgres()
         stack.push(server)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(started, Server(server.dsn()))
+            tasks.start_soon(started, PostgresServer(server.dsn()))
             await anyio.sleep(1.5)
             await anyio.to_thread.run_sync(server.start)
 
@@ -159,7 +161,7 @@ async def test_a_server_that_never_answers_is_given_up(*, listens: bool) -> None
         port = silent.getsockname()[1]
         if not listens:
             silent.close()
-        server = Server(f"postgresql://nobody@127.0.0.1:{port}/none?connect_timeout=1")
+        server = PostgresServer(f"postgresql://nobody@127.0.0.1:{port}/none?connect_timeout=1")
         with anyio.fail_after(5), pytest.raises(Transient, match="unreachable"):
             async with reached(server) as there:
                 await prepared(there, patience=1)
@@ -169,9 +171,9 @@ async def test_a_missing_package_is_named_with_the_command_that_installs_it() ->
     script = (
         "import sys; sys.modules['asyncpg'] = None\n"
         "import anyio\n"
-        "from sfn.inbox.postgres import Server, proved\n"
+        "from sfn.inbox.postgres import PostgresServer, preflight\n"
         "from sfn.clock import SystemClock\n"
-        "anyio.run(proved, Server('postgresql://a:s3cret@b/c'), SystemClock())\n"
+        "anyio.run(preflight, PostgresServer('postgresql://a:s3cret@b/c'), SystemClock())\n"
     )
     ran = await anyio.run_process([sys.executable, "-c", script], check=False)
     told = ran.stderr.decode()
@@ -182,28 +184,28 @@ async def test_a_missing_package_is_named_with_the_command_that_installs_it() ->
 
 async def test_a_database_is_proved_without_a_trace(ground: Ground) -> None:
     with ground.postgres.database() as database:
-        found = await proved(Server(ground.postgres.dsn(database)), SystemClock())
+        found = await preflight(PostgresServer(ground.postgres.dsn(database)), SystemClock())
         assert (found.version, found.is_pooled, found.is_durable, found.others) == (0, False, False, 0)
         assert abs(found.ahead) < timedelta(seconds=2)
         assert found.server.startswith(ground.postgres.execute("SHOW server_version")[:2])
         assert ground.postgres.execute("SELECT count(*) FROM pg_namespace WHERE nspname = 'sfn'", database) == "0"
-        async with PostgresInbox.opened(Server(ground.postgres.dsn(database)), Terms(), SystemClock()):
-            found = await proved(Server(ground.postgres.dsn(database)), SystemClock())
+        async with PostgresInbox.opened(PostgresServer(ground.postgres.dsn(database)), InboxConfig(), SystemClock()):
+            found = await preflight(PostgresServer(ground.postgres.dsn(database)), SystemClock())
             assert (found.version, found.others) == (len(MIGRATIONS), 1)
-        with pytest.raises(Broken, match="42501"):
-            await proved(ground.server(database=database), SystemClock())
+        with pytest.raises(FatalError, match="42501"):
+            await preflight(ground.server(database=database), SystemClock())
         ground.postgres.execute("GRANT USAGE ON SCHEMA sfn TO guarded", database)
         ground.postgres.execute("GRANT ALL ON sfn.version TO guarded", database)
-        with pytest.raises(Broken, match="none to audit, audit_id_seq, catalog"):
-            await proved(ground.server(database=database), SystemClock())
+        with pytest.raises(FatalError, match="none to audit, audit_id_seq, catalog"):
+            await preflight(ground.server(database=database), SystemClock())
 
 
 async def test_a_database_in_which_nothing_may_be_made_is_refused(ground: Ground) -> None:
-    with ground.postgres.database() as database, pytest.raises(Broken, match="GRANT CREATE ON DATABASE"):
-        await proved(ground.server(database=database), SystemClock())
+    with ground.postgres.database() as database, pytest.raises(FatalError, match="GRANT CREATE ON DATABASE"):
+        await preflight(ground.server(database=database), SystemClock())
 
 
 async def test_a_database_that_does_not_hold_every_text_is_refused(ground: Ground) -> None:
     ground.postgres.execute("CREATE DATABASE narrow ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
-    with pytest.raises(Broken, match="ENCODING 'UTF8'"):
-        await started(Server(ground.postgres.dsn("narrow")))
+    with pytest.raises(FatalError, match="ENCODING 'UTF8'"):
+        await started(PostgresServer(ground.postgres.dsn("narrow")))

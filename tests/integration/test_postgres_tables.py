@@ -9,18 +9,31 @@ import anyio
 import pytest
 
 from sfn.clock import SystemClock
-from sfn.errors import Broken, Transient
-from sfn.inbox.keeping import CLOSED_KEPT, PRUNED
-from sfn.inbox.letters import Order, Wanted
-from sfn.inbox.postgres import PostgresInbox, Server
-from sfn.inbox.postgres.faults import Fault
+from sfn.errors import FatalError, Transient
+from sfn.inbox.keeping import CLOSED_LETTER_RETENTION, PRUNE_BATCH_SIZE
+from sfn.inbox.letters import AdminCommand, DeadLetterFilter
+from sfn.inbox.postgres import PostgresInbox, PostgresServer
+from sfn.inbox.postgres.faults import PostgresFault
 from sfn.inbox.postgres.opening import reached
 from sfn.inbox.postgres.tables import Sql
-from sfn.inbox.postgres.tables.lanes import KnownLanes, Lanes
-from sfn.inbox.postgres.tables.rows import RowTable
+from sfn.inbox.postgres.tables.lanes import GroupNumbers, KnownGroups
+from sfn.inbox.postgres.tables.rows import JobTable
 from sfn.inbox.postgres.tables.values import number_of
-from sfn.inbox.terms import Terms
-from sfn.words import Answered, Dead, Done, Findings, Hint, Intent, Lane, Memo, Reason, Slots, TableName, Urgency
+from sfn.inbox.terms import InboxConfig
+from sfn.words import (
+    Capacity,
+    ConcurrencyGroup,
+    DeadLettered,
+    DeadLetterReason,
+    Done,
+    Intent,
+    IntentOutcome,
+    Notification,
+    Priority,
+    PublishCache,
+    PublishResult,
+    TableIdentifier,
+)
 from tests.integration.sharing import claims, fill, named, replicas, session, stored
 from tests.promises.inboxes import TERMS, HandClock
 from tests.servers.postgres import Postgres
@@ -37,18 +50,18 @@ def fixture_dsn(postgres: Postgres, database: str) -> str:
 
 @pytest.mark.parametrize("backlog", [200, 4000])
 async def test_a_blocked_backlog_is_never_scanned(dsn: str, backlog: int) -> None:
-    slots = Slots(total=9, live=9, sweeps=9, named={Lane("away", "", Urgency.LIVE): 0})
+    slots = Capacity(total=9, live=9, sweeps=9, per_group={ConcurrencyGroup("away", "", Priority.LIVE): 0})
     async with replicas(dsn, SystemClock(), 1) as [inbox]:
         await fill(inbox, 20)
-        await inbox.put([Hint(TableName("away", ("sales",), f"t{number}")) for number in range(backlog)])
+        await inbox.put([Notification(TableIdentifier("away", ("sales",), f"t{number}")) for number in range(backlog)])
 
     async def look(sql: Sql) -> int:
-        queues = await RowTable(sql, Lanes(KnownLanes()), ()).queues(slots.of)
+        queues = await JobTable(sql, GroupNumbers(KnownGroups()), ()).queues(slots.available_in)
         assert [len(queue) for queue in queues.values()] == [9, 0]
         ((read,),) = await sql.fetch(READ)
         return int(read)
 
-    async with reached(Server(dsn)) as there:
+    async with reached(PostgresServer(dsn)) as there:
         assert await there.transactions.on_tables(look) < 30
 
 
@@ -62,11 +75,13 @@ async def test_no_table_is_read_as_a_whole_however_small_it_was_when_that_was_pl
         for rows in (1, 3000, 1):
             opened = [Intent(f"{rows} {number}", (named(number),), "gateway", "10.0.0.1") for number in range(rows)]
             await inbox.put(opened)
-            await inbox.put([Answered(intent.id, known=number % 2 > 0) for number, intent in enumerate(opened)])
+            await inbox.put([IntentOutcome(intent.id, is_known=number % 2 > 0) for number, intent in enumerate(opened)])
             await fill(inbox, rows)
             for claim in await claims(inbox):
-                assert await inbox.remember(claim, "s3://lake/t", "u") is not None
-                outcome = Done(clock.now(), Findings(memo=Memo(etag="v1"), stirs=frozenset({"s3://lake/t"})))
+                assert await inbox.record_location(claim, "s3://lake/t", "u") is not None
+                outcome = Done(
+                    clock.now(), PublishResult(cache=PublishCache(etag="v1"), wake_locations=frozenset({"s3://lake/t"}))
+                )
                 assert await inbox.settle(claim, outcome, clock.now())
             clock.turn(60)
             await claims(inbox)
@@ -95,13 +110,13 @@ async def test_what_is_old_goes_in_portions_and_one_process_does_it(dsn: str) ->
     clock, kept = HandClock(), timedelta(hours=72)
     async with replicas(dsn, clock, 2) as [first, second]:
         for _ in range(3):
-            await first.put([Hint(named(number)) for number in range(PRUNED)])
+            await first.put([Notification(named(number)) for number in range(PRUNE_BATCH_SIZE)])
         clock.turn(kept.total_seconds() + 1)
-        await first.put([Hint(named(0), "etl", "new")])
+        await first.put([Notification(named(0), "etl", "new")])
         async with session(dsn) as other, other.transaction():
             await other.execute("SELECT pg_advisory_xact_lock($1::bigint)", number_of("tending"))
             assert await second.run_maintenance_once(kept) == 0
-        assert await second.run_maintenance_once(kept) == 3 * PRUNED
+        assert await second.run_maintenance_once(kept) == 3 * PRUNE_BATCH_SIZE
         assert await stored(dsn, "SELECT event_id FROM sfn.event") == ["new"]
 
 
@@ -110,11 +125,11 @@ async def test_closed_letters_go_after_a_while(dsn: str) -> None:
     async with replicas(dsn, clock, 1, TERMS) as [inbox]:
         await fill(inbox, 2)
         for claim in await claims(inbox):
-            await inbox.settle(claim, Dead(Reason.PERMANENT, "it can't be"), clock.now())
-        assert await inbox.discard([1], Order("ann", "", clock.now())) == 1
-        clock.turn(CLOSED_KEPT.total_seconds() + 1)
+            await inbox.settle(claim, DeadLettered(DeadLetterReason.PERMANENT, "it can't be"), clock.now())
+        assert await inbox.discard([1], AdminCommand("ann", "", clock.now())) == 1
+        clock.turn(CLOSED_LETTER_RETENTION.total_seconds() + 1)
         await inbox.run_maintenance_once(timedelta(hours=72))
-        assert [letter.id for letter in await inbox.newest(Wanted(status=None), 10)] == [2]
+        assert [letter.id for letter in await inbox.list_newest(DeadLetterFilter(status=None), 10)] == [2]
 
 
 async def test_tending_goes_on_for_ever(dsn: str) -> None:
@@ -126,7 +141,7 @@ async def test_tending_goes_on_for_ever(dsn: str) -> None:
             await inbox.run_maintenance(timedelta(seconds=5), every=0.1)
         assert await stored(dsn, "SELECT count(*) FROM sfn.event") == [0]
         await stored(dsn, "UPDATE sfn.version SET oldest = 99")
-        with anyio.fail_after(5), pytest.raises(Broken, match="takes 99"):
+        with anyio.fail_after(5), pytest.raises(FatalError, match="takes 99"):
             await inbox.run_maintenance(timedelta(seconds=5), every=0.1)
 
 
@@ -138,7 +153,7 @@ async def test_a_commit_is_on_disk_whatever_the_server_does_by_default(dsn: str,
     async def look(sql: Sql) -> list[str]:
         return [(await sql.fetch(f"SHOW {name}"))[0][0] for name in ("synchronous_commit", "transaction_isolation")]
 
-    async with reached(Server(dsn)) as there:
+    async with reached(PostgresServer(dsn)) as there:
         assert await there.transactions.on_tables(look) == ["on", "read committed"]
     async with session(dsn) as other:
         assert await other.fetchval("SHOW synchronous_commit") == "off"
@@ -149,27 +164,27 @@ async def test_a_commit_that_undoes_is_none(dsn: str) -> None:
 
     async def go_on(sql: Sql) -> None:
         await sql.execute("INSERT INTO sfn.catalog (name, retired) VALUES ('prod', true)")
-        with suppress(Fault):
+        with suppress(PostgresFault):
             await sql.execute("SELECT 1 / 0")
 
-    async with replicas(dsn, SystemClock(), 1) as [inbox], reached(Server(dsn)) as there:
+    async with replicas(dsn, SystemClock(), 1) as [inbox], reached(PostgresServer(dsn)) as there:
         with pytest.raises(Transient, match="ended with ROLLBACK"):
             await there.transactions.on_tables(go_on)
-        assert await inbox.retired() == frozenset()
+        assert await inbox.retired_catalogs() == frozenset()
 
 
 async def test_figures_are_counted_seldom_and_told_often(dsn: str) -> None:
     """Whoever tends the inbox counts them again, as long as somebody asks."""
     clock = SystemClock()
     due, leased = {("prod", "due"): 3}, {("prod", "leased"): 3}
-    async with PostgresInbox.opened(Server(dsn), Terms(), clock, figures_kept=0.4) as inbox:
+    async with PostgresInbox.opened(PostgresServer(dsn), InboxConfig(), clock, stats_max_age=0.4) as inbox:
         await fill(inbox, 3)
-        assert (await inbox.figures()).tables == due
+        assert (await inbox.stats()).tables == due
         assert len(await claims(inbox)) == 3
-        assert (await inbox.figures()).tables == due
+        assert (await inbox.stats()).tables == due
         with anyio.move_on_after(0.8):
             await inbox.run_maintenance(timedelta(hours=1), every=0.1)
         async with session(dsn) as other, other.transaction():
             await other.execute("LOCK TABLE sfn.subject")
             with anyio.fail_after(1):
-                assert (await inbox.figures()).tables == leased
+                assert (await inbox.stats()).tables == leased

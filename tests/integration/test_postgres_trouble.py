@@ -13,17 +13,17 @@ import anyio.to_thread
 import pytest
 
 from sfn.clock import SystemClock
-from sfn.errors import Scope, Transient
-from sfn.inbox.postgres import PostgresInbox, Server
+from sfn.errors import ErrorScope, Transient
+from sfn.inbox.postgres import PostgresInbox, PostgresServer
 from sfn.inbox.postgres.opening import reached
 from sfn.inbox.postgres.tables import Sql
-from sfn.inbox.terms import Terms
-from sfn.words import Accepted, Claim, Done, Hint
+from sfn.inbox.terms import InboxConfig
+from sfn.words import Done, LeasedJob, Notification, PutResult
 from tests.integration.sharing import claims, fill, named, replicas, session, stored
 from tests.promises.inboxes import PLENTY
 from tests.servers.postgres import Postgres
 
-TERMS = Terms(lease=timedelta(seconds=2))
+TERMS = InboxConfig(lease=timedelta(seconds=2))
 RESTARTS = 4
 
 
@@ -40,7 +40,7 @@ class Book:
 
     acknowledged: set[str] = field(default_factory=set)
     settled: Counter[int] = field(default_factory=Counter)
-    troubles: Counter[tuple[str, Scope, float | None]] = field(default_factory=Counter)
+    troubles: Counter[tuple[str, ErrorScope, float | None]] = field(default_factory=Counter)
 
     @asynccontextmanager
     async def noted(self, what: str) -> AsyncIterator[None]:
@@ -58,7 +58,7 @@ async def send(inbox: PostgresInbox, number: int, book: Book, stop: anyio.Event)
     while not stop.is_set():
         event = f"{number}-{turn}"
         async with book.noted("put"):
-            await inbox.put([Hint(named(turn % 20), "etl", event)])
+            await inbox.put([Notification(named(turn % 20), "etl", event)])
             book.acknowledged.add(event)
             turn += 1
 
@@ -67,7 +67,7 @@ async def work(inbox: PostgresInbox, book: Book, stop: anyio.Event) -> None:
     """Claim and settle, each claim until it is settled or lost."""
     clock = SystemClock()
     while not stop.is_set():
-        found: list[Claim] = []
+        found: list[LeasedJob] = []
         async with book.noted("claim"):
             found += await claims(inbox)
         async with anyio.create_task_group() as tasks:
@@ -76,11 +76,11 @@ async def work(inbox: PostgresInbox, book: Book, stop: anyio.Event) -> None:
         await anyio.sleep(0.01)
 
 
-async def settle(inbox: PostgresInbox, claim: Claim, book: Book, clock: SystemClock) -> None:
+async def settle(inbox: PostgresInbox, claim: LeasedJob, book: Book, clock: SystemClock) -> None:
     while True:
         async with book.noted("settle"):
             kept = await inbox.settle(claim, Done(clock.now() + timedelta(hours=1)), clock.now())
-            book.settled[claim.token] += kept
+            book.settled[claim.fencing_token] += kept
             return
 
 
@@ -104,7 +104,7 @@ async def test_nothing_acknowledged_is_lost_however_often_the_server_is_killed(o
                     while len(book.acknowledged) < before + 20:  # noqa: ASYNC110 - it goes on by itself
                         await anyio.sleep(0.02)
             stop.set()
-        assert {trouble[1:] for trouble in book.troubles} == {(Scope.INBOX, 1.0)}
+        assert {trouble[1:] for trouble in book.troubles} == {(ErrorScope.INBOX, 1.0)}
         assert {trouble[0] for trouble in book.troubles} >= {"put", "claim"}
         assert set(book.settled.values()) <= {0, 1}
         assert book.acknowledged <= set(await stored(dsn, "SELECT event_id FROM sfn.event"))
@@ -115,7 +115,7 @@ async def test_nothing_acknowledged_is_lost_however_often_the_server_is_killed(o
             with anyio.fail_after(20):
                 while await stored(dsn, "SELECT key FROM sfn.subject WHERE seq > done_seq OR state <> 'queued'"):
                     for claim in await claims(inbox):
-                        assert await inbox.settle(claim, Done(claim.since), SystemClock().now())
+                        assert await inbox.settle(claim, Done(claim.failing_since), SystemClock().now())
         assert await stored(dsn, "SELECT max(crashes) FROM sfn.subject") == [0]
 
 
@@ -123,8 +123,8 @@ async def test_who_has_no_connection_left_is_told_and_goes_on_when_there_is_one(
     with own.database() as database:
         own.execute("CREATE ROLE narrow LOGIN")
         own.execute(f"ALTER DATABASE {database} OWNER TO narrow")
-        server = Server(own.dsn(database).replace("postgres@", "narrow@"))
-        async with PostgresInbox.opened(server, Terms(), SystemClock()) as inbox:
+        server = PostgresServer(own.dsn(database).replace("postgres@", "narrow@"))
+        async with PostgresInbox.opened(server, InboxConfig(), SystemClock()) as inbox:
             own.execute("ALTER ROLE narrow CONNECTION LIMIT 0")
             own.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'narrow'")
             with pytest.raises(Transient, match="53300") as refused:
@@ -132,7 +132,7 @@ async def test_who_has_no_connection_left_is_told_and_goes_on_when_there_is_one(
             assert "max_connections" in refused.value.remedy
             own.execute("ALTER ROLE narrow CONNECTION LIMIT -1")
             await anyio.sleep(0.3)
-            assert await inbox.put([Hint(named(0))]) == Accepted(1, 0, 0)
+            assert await inbox.put([Notification(named(0))]) == PutResult(1, 0, 0)
 
 
 async def test_a_primary_that_takes_no_writes_any_more_is_waited_for(own: Postgres) -> None:
@@ -158,7 +158,7 @@ async def test_a_table_that_somebody_keeps_locked_holds_nobody_up_for_long(own: 
                     await fill(inbox, 1)
                 assert "pg_stat_activity" in refused.value.remedy
             await fill(inbox, 1)
-            assert len((await inbox.claim(PLENTY)).claims) == 1
+            assert len((await inbox.claim(PLENTY)).jobs) == 1
 
 
 async def test_one_who_stops_in_the_middle_of_a_transaction_keeps_its_rows_for_seconds(own: Postgres) -> None:
@@ -171,7 +171,7 @@ async def test_one_who_stops_in_the_middle_of_a_transaction_keeps_its_rows_for_s
 
     async def stopped() -> None:
         with anyio.move_on_after(20):
-            async with reached(Server(dsn)) as there:
+            async with reached(PostgresServer(dsn)) as there:
                 await there.transactions.on_tables(stand_still)
 
     with own.database() as database:
@@ -183,7 +183,7 @@ async def test_one_who_stops_in_the_middle_of_a_transaction_keeps_its_rows_for_s
             began = anyio.current_time()
             while not taken:
                 with suppress(Transient):
-                    await inbox.put([Hint(named(0))])
+                    await inbox.put([Notification(named(0))])
                     taken = True
             assert anyio.current_time() - began < 13
             tasks.cancel_scope.cancel()

@@ -9,7 +9,7 @@ import pytest
 
 from sfn.clock import SystemClock
 from sfn.inbox.postgres import PostgresInbox, worklist
-from sfn.words import Ask, Findings, Hint, Intent, Later
+from sfn.words import Intent, Notification, PublishResult, Rescheduled, Wakeup
 from tests.integration.sharing import claims, done, fill, named, replicas, session, stored
 from tests.promises.inboxes import PLENTY
 from tests.servers.postgres import Postgres
@@ -74,8 +74,8 @@ async def test_a_hint_of_a_row_that_was_due_already_wakes_nobody(dsn: str) -> No
         await fill(first, 1)
         await listening(second, dsn)
         async with anyio.create_task_group() as tasks:
-            await first.put([Hint(named(0))])
-            tasks.start_soon(first.put, [Hint(named(0))])
+            await first.put([Notification(named(0))])
+            tasks.start_soon(first.put, [Notification(named(0))])
             assert await waits(second) > AWHILE
 
 
@@ -96,8 +96,8 @@ async def test_a_row_that_another_one_asks_for_wakes_the_others(dsn: str) -> Non
         (claim,) = await claims(first)
         await listening(second, dsn)
         async with anyio.create_task_group() as tasks:
-            asks = Findings(asks=(Ask(named(7)),))
-            outcome = Later(clock.now() + timedelta(hours=1), "renamed", findings=asks)
+            asks = PublishResult(wakeups=(Wakeup(named(7)),))
+            outcome = Rescheduled(clock.now() + timedelta(hours=1), "renamed", result=asks)
             tasks.start_soon(first.settle, claim, outcome, clock.now())
             assert await waits(second) < SOON
         assert [one.subject for one in await claims(second)] == [named(7)]
@@ -130,7 +130,7 @@ async def test_who_hears_nothing_any_more_listens_again(dsn: str) -> None:
         await deafen(dsn)
         await listening(second, dsn)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(first.put, [Hint(named(5))])
+            tasks.start_soon(first.put, [Notification(named(5))])
             assert await waits(second) < SOON
 
 

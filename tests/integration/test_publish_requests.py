@@ -15,14 +15,14 @@ from sfn.publish.learning import Ports
 from sfn.publish.policy import Policy
 from sfn.publish.protocol import publish
 from sfn.store.router import PrefixRouter
-from sfn.words import Done, Hint, Later, Slots, TableName
+from sfn.words import Capacity, Done, Notification, Rescheduled, TableIdentifier
 from tests.faults.proxy import Asked, Fault, Pass, Proxy
 from tests.promises.grounds import s3_store
 from tests.promises.inboxes import TERMS, HandClock
 from tests.servers.s3 import S3
 
-NAME = TableName("prod", ("n",), "orders")
-ALL = Slots(total=10, live=9, sweeps=0)
+NAME = TableIdentifier("prod", ("n",), "orders")
+ALL = Capacity(total=10, live=9, sweeps=0)
 Record = Callable[[str, object], None]
 
 
@@ -50,17 +50,17 @@ class Line:
     async def told(self, *, drop: bool = False) -> Counter[str]:
         """What the store is asked for a hint."""
         self.clock.turn(2)
-        await self.inbox.put([Hint(NAME, drop=drop)])
+        await self.inbox.put([Notification(NAME, drop=drop)])
         return await self.looked()
 
     async def looked(self, hours: float = 0) -> Counter[str]:
         """What it is asked for what is due in so many hours."""
         self.clock.turn(hours * 3600)
-        (claim,) = (await self.inbox.claim(ALL)).claims
+        (claim,) = (await self.inbox.claim(ALL)).jobs
         self.asked.clear()
         ports = Ports(self.inbox, self.inbox, self.catalog, self.stores, self.clock)
         outcome = await publish(claim, ports, self.policy, jitter=0)
-        assert isinstance(outcome, Done | Later)
+        assert isinstance(outcome, Done | Rescheduled)
         await self.inbox.settle(claim, outcome, self.clock.now())
         return Counter(self.asked)
 

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from sfn.cli.checks.findings import Severity
-from sfn.cli.checks.pulls import pulls
+from sfn.cli.checks.pulls import pull_findings
 from sfn.settings import Settings
 from tests.integration.listening import Inbox
 from tests.integration.pulling import Place, event
@@ -41,7 +41,7 @@ def configured(ground: Ground, place: Place, *more: str, durable: bool = True, c
 
 
 async def told(settings: Settings) -> list[tuple[str, str, str, str]]:
-    return [(one.where, one.severity.value, one.text, one.remedy) async for one in pulls(settings)]
+    return [(one.where, one.severity.value, one.text, one.remedy) async for one in pull_findings(settings)]
 
 
 async def test_core_nats_is_tried_without_taking_what_is_the_services(ground: Ground, nats: Nats) -> None:
@@ -157,7 +157,7 @@ async def test_a_secret_that_somebody_on_the_way_may_read_is_warned_of(ground: G
         ("token_file = '/none'\nca_file = '/none'", False),
     ):
         settings = configured(ground, Place("nats://nats.example"), more, durable=False)
-        found = [one async for one in pulls(settings)]
+        found = [one async for one in pull_findings(settings)]
         assert ("pull.events.servers" in [one.where for one in found]) == warned
         assert found[-1].severity is Severity.ERROR
 

@@ -7,7 +7,7 @@ import pytest
 from nats.aio.msg import Msg
 from structlog.testing import capture_logs
 
-from sfn.receiver.pull import Away
+from sfn.receiver.pull import SourceUnavailable
 from sfn.receiver.pull.nats import NatsServer
 from tests.integration.listening import Inbox
 from tests.integration.pulling import Place, event
@@ -103,7 +103,7 @@ async def test_a_consumer_that_falls_silent_is_asked_anew_by_another_connection(
 async def test_what_came_before_a_request_ended_badly_is_handed_on(place: Place) -> None:
     await place.make_stream(ack_wait=60.0)
     assert place.durable is not None
-    async with NatsServer(place.terms).opened() as feed:
+    async with NatsServer(place.terms).connect() as feed:
         with anyio.move_on_after(0.3):
             await feed.next()
         # Nobody looks while a message comes, and then the end of the request that it came by.
@@ -113,6 +113,6 @@ async def test_what_came_before_a_request_ended_badly_is_handed_on(place: Place)
         await anyio.sleep(0.3)
         assert [message.body for message in await feed.next()] == [event(1)]
         for _ in range(2):
-            with pytest.raises(Away) as away:
+            with pytest.raises(SourceUnavailable) as away:
                 await feed.next()
             assert "found 409 Consumer Deleted" in str(away.value)

@@ -10,14 +10,14 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from sfn.errors import Scope, Transient
-from sfn.receiver.pull.nats.core import WAITING
+from sfn.errors import ErrorScope, Transient
+from sfn.receiver.pull.nats.core import MAX_PENDING
 from tests.integration.listening import Inbox
 from tests.integration.pulling import LIMIT, Place, event, subjects
 from tests.integration.waiting import until
 from tests.servers.nats import Nats
 
-BUSY = Transient("inbox", scope=Scope.INBOX, expected="room", found="none", retry_after=0.1)
+BUSY = Transient("inbox", scope=ErrorScope.INBOX, expected="room", found="none", retry_after=0.1)
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ async def test_what_there_is_no_room_for_is_counted_and_the_catalogs_are_looked_
             await until(lambda: len(inbox.taken) + fetching.dropped == published + 1)
     taken = len(inbox.taken) - 1
     assert fetching.dropped
-    assert WAITING <= taken < published
+    assert MAX_PENDING <= taken < published
     assert sum(record["count"] for record in logs if record["event"] == "pulled messages dropped") == fetching.dropped
 
 
@@ -181,12 +181,12 @@ async def test_a_source_is_connected_for_as_long_as_it_runs(place: Place, inbox:
 async def test_a_stop_takes_what_was_delivered_before_it(place: Place, inbox: Inbox) -> None:
     async with place.begun(inbox) as fetching:
         inbox.gate = anyio.Event()
-        await place.publish(*map(event, range(WAITING)))
+        await place.publish(*map(event, range(MAX_PENDING)))
         await anyio.sleep(0.3)
         fetching.stop.set()
         inbox.gate.set()
         await fetching.ended.wait()
         # Nobody is asked for what comes later.
         await place.publish(event("later"))
-    assert subjects(inbox) == [f"t{number}" for number in range(WAITING)]
+    assert subjects(inbox) == [f"t{number}" for number in range(MAX_PENDING)]
     assert fetching.dropped == 0

@@ -12,16 +12,16 @@ import pytest
 from structlog.testing import capture_logs
 
 from sfn.clock import SystemClock
-from sfn.errors import Scope, Transient
+from sfn.errors import ErrorScope, Transient
 from sfn.inbox.sqlite import SqliteInbox
-from sfn.inbox.terms import Terms
-from sfn.words import Accepted, Hint, Note, TableName
+from sfn.inbox.terms import InboxConfig
+from sfn.words import InboxMessage, Notification, PutResult, TableIdentifier
 from tests.integration.listening import Inbox
 from tests.integration.pulling import LIMIT, Place, event, names, subjects
 from tests.integration.waiting import until
 from tests.servers.nats import Nats
 
-BUSY = Transient("inbox", scope=Scope.INBOX, expected="room", found="none", retry_after=0.1)
+BUSY = Transient("inbox", scope=ErrorScope.INBOX, expected="room", found="none", retry_after=0.1)
 SPAWN = multiprocessing.get_context("spawn")
 
 
@@ -49,12 +49,14 @@ async def test_what_was_published_before_the_consumer_was_there_is_fetched_too(p
 
 async def test_events_end_in_the_file_of_the_inbox(place: Place, tmp_path: Path) -> None:
     await place.make_stream()
-    async with SqliteInbox.opened(tmp_path / "inbox.db", Terms(), SystemClock()) as inbox:
+    async with SqliteInbox.opened(tmp_path / "inbox.db", InboxConfig(), SystemClock()) as inbox:
         async with place.fetched(inbox):
             await place.publish(*map(event, range(1, 201)))
             await place.until_acknowledged(200)
-        again = [Hint(TableName("prod", ("sales",), f"t{n}"), "pull.events", f"e{n}") for n in range(1, 201)]
-        assert await inbox.put(again) == Accepted(0, 200)
+        again = [
+            Notification(TableIdentifier("prod", ("sales",), f"t{n}"), "pull.events", f"e{n}") for n in range(1, 201)
+        ]
+        assert await inbox.put(again) == PutResult(0, 200)
 
 
 async def test_nothing_is_acknowledged_while_the_inbox_has_not_taken_it(place: Place, inbox: Inbox) -> None:
@@ -90,7 +92,7 @@ class Silent:
     def __init__(self, inbox: SqliteInbox, answer: Connection) -> None:
         self._inbox, self._answer = inbox, answer
 
-    async def put(self, notes: Sequence[Note]) -> Accepted:
+    async def put(self, notes: Sequence[InboxMessage]) -> PutResult:
         await self._inbox.put(notes)
         self._answer.send("on disk")
         await anyio.sleep_forever()
@@ -102,7 +104,7 @@ def take_and_hang(place: Place, database: Path, answer: Connection) -> None:
 
     async def run() -> None:
         async with (
-            SqliteInbox.opened(database, Terms(), SystemClock()) as inbox,
+            SqliteInbox.opened(database, InboxConfig(), SystemClock()) as inbox,
             place.fetched(Silent(inbox, answer)),
         ):
             await anyio.sleep_forever()
@@ -125,7 +127,7 @@ async def test_what_was_not_acknowledged_when_the_process_was_killed_comes_again
         process.join()
     assert await place.acknowledged() == 0
     async with (
-        SqliteInbox.opened(tmp_path / "inbox.db", Terms(), SystemClock()) as inbox,
+        SqliteInbox.opened(tmp_path / "inbox.db", InboxConfig(), SystemClock()) as inbox,
         place.fetched(inbox) as fetching,
     ):
         await place.until_acknowledged(1)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sfn.words import TableName
+from sfn.words import TableIdentifier
 from tests.integration.listening import Inbox
 from tests.integration.pulling import Place
 from tests.integration.waiting import until
@@ -33,8 +33,8 @@ async def test_its_events_are_understood_and_a_repeat_is_a_duplicate(nats: Nats,
         await until(lambda: len(inbox.taken) == 2)
         assert fetching.received("accepted", "lakekeeper") == 2
     commit, drop = inbox.taken
-    assert (commit.subject, commit.drop) == (TableName("prod", ("a", "b"), "orders"), False)
-    assert (drop.subject, drop.drop) == (TableName("prod", ("a", "b"), "orders"), True)
+    assert (commit.subject, commit.drop) == (TableIdentifier("prod", ("a", "b"), "orders"), False)
+    assert (drop.subject, drop.drop) == (TableIdentifier("prod", ("a", "b"), "orders"), True)
     assert (commit.uuid, drop.uuid) == ("9c12d441-03fe-4693-9a96-a0705ddf69c1",) * 2
     assert commit.event_id is not None
     assert commit.event_id != drop.event_id

@@ -15,8 +15,8 @@ import pytest
 from anyio import to_thread
 from anyio.abc import SocketAttribute, SocketStream
 
-from sfn.receiver.pull import Away
-from sfn.receiver.pull.nats import Durable, NatsServer, Terms
+from sfn.receiver.pull import SourceUnavailable
+from sfn.receiver.pull.nats import DurableConsumer, NatsOptions, NatsServer
 from tests.integration.nats_users import USER, Operator, Party, creds
 from tests.servers.nats import Nats
 from tests.unit.certificates import Authority, Files
@@ -29,13 +29,13 @@ authorization { users: [
 """
 
 
-def terms(server: Nats, **more: object) -> Terms:
-    return replace(Terms("pull.events", (server.url,), "mine.events", "sfn"), **more)  # type: ignore[arg-type]
+def terms(server: Nats, **more: object) -> NatsOptions:
+    return replace(NatsOptions("pull.events", (server.url,), "mine.events", "sfn"), **more)  # type: ignore[arg-type]
 
 
-async def refusal(wanted: Terms) -> str:
-    with pytest.raises(Away) as away:
-        await NatsServer(wanted).proven()
+async def refusal(wanted: NatsOptions) -> str:
+    with pytest.raises(SourceUnavailable) as away:
+        await NatsServer(wanted).probe()
     return str(away.value)
 
 
@@ -70,22 +70,22 @@ def signed(operator: Operator) -> Iterator[Nats]:
 
 async def test_a_token_lets_us_in(tokens: Nats, tmp_path: Path) -> None:
     server = NatsServer(terms(tokens, token_file=written(tmp_path, "s3cret\n")))
-    assert await server.proven() == f"{tokens.url} answers; we may subscribe to mine.events"
+    assert await server.probe() == f"{tokens.url} answers; we may subscribe to mine.events"
 
 
 async def test_a_token_is_read_again_for_each_connection(tokens: Nats, tmp_path: Path) -> None:
     wanted = terms(tokens, token_file=written(tmp_path, "old"))
     assert "expected to be let in" in await refusal(wanted)
     written(tmp_path, "s3cret")
-    await NatsServer(wanted).proven()
+    await NatsServer(wanted).probe()
 
 
 async def test_a_user_and_a_password_let_us_in(passwords: Nats, tmp_path: Path) -> None:
-    await NatsServer(terms(passwords, user="sfn", password_file=written(tmp_path, "s3cret\n"))).proven()
+    await NatsServer(terms(passwords, user="sfn", password_file=written(tmp_path, "s3cret\n"))).probe()
 
 
 async def test_credentials_let_us_in(signed: Nats, operator: Operator, tmp_path: Path) -> None:
-    await NatsServer(terms(signed, credentials_file=written(tmp_path, operator.user()))).proven()
+    await NatsServer(terms(signed, credentials_file=written(tmp_path, operator.user()))).probe()
 
 
 async def test_whom_the_server_does_not_know_it_does_not_let_in(
@@ -116,13 +116,13 @@ async def test_what_we_may_not_subscribe_to_is_told(passwords: Nats, tmp_path: P
 async def test_what_we_may_not_ask_of_jetstream_is_told(signed: Nats, operator: Operator, tmp_path: Path) -> None:
     permitted = {"pub": {"allow": ["other"]}, "sub": {"allow": [">"]}}
     file = written(tmp_path, operator.user(permitted))
-    told = await refusal(terms(signed, credentials_file=file, durable=Durable("s", "d")))
+    told = await refusal(terms(signed, credentials_file=file, durable=DurableConsumer("s", "d")))
     assert 'permissions violation for publish to "$js.api.stream.info.s"' in told.lower()
 
 
 async def test_whoever_may_not_acknowledge_is_told(passwords: Nats, tmp_path: Path) -> None:
     secret = written(tmp_path, "s3cret")
-    durable = Durable("mine", "sfn")
+    durable = DurableConsumer("mine", "sfn")
     reader = NatsServer(terms(passwords, user="reader", password_file=secret, durable=durable))
     assert "nats stream add mine --subjects 'mine.events'" in await refusal(
         terms(passwords, user="reader", password_file=secret, durable=durable)
@@ -131,11 +131,11 @@ async def test_whoever_may_not_acknowledge_is_told(passwords: Nats, tmp_path: Pa
     await client.jetstream().add_stream(name="mine", subjects=["mine.*"])
     await client.jetstream().publish("mine.events", b"{}")
     await client.close()
-    assert "the service will make its consumer sfn" in await reader.proven()
-    async with NatsServer(terms(passwords, user="sfn", password_file=secret, durable=durable)).opened() as feed:
+    assert "the service will make its consumer sfn" in await reader.probe()
+    async with NatsServer(terms(passwords, user="sfn", password_file=secret, durable=durable)).connect() as feed:
         (message,) = await feed.next()
-        await message.taken()
-        with pytest.raises(Away, match=r"(?i)permissions violation for publish to .*\$js\.ack"):
+        await message.acknowledge()
+        with pytest.raises(SourceUnavailable, match=r"(?i)permissions violation for publish to .*\$js\.ack"):
             await feed.next()
 
 
@@ -143,7 +143,7 @@ async def test_of_several_servers_one_is_enough(tokens: Nats, tmp_path: Path) ->
     servers = ("nats://127.0.0.1:1", tokens.url, "nats://127.0.0.1:2")
     wanted = terms(tokens, servers=servers, token_file=written(tmp_path, "s3cret"))
     for _ in range(5):
-        await NatsServer(wanted).proven()
+        await NatsServer(wanted).probe()
 
 
 @pytest.mark.parametrize(
@@ -199,8 +199,8 @@ async def test_an_encrypted_server_is_trusted_by_its_authority(
     encrypted: Nats, authority: Authority, tmp_path: Path
 ) -> None:
     file = written(tmp_path, authority.pem.decode())
-    await NatsServer(terms(encrypted, servers=tls(encrypted), ca_file=file)).proven()
-    await NatsServer(terms(encrypted, ca_file=file)).proven()
+    await NatsServer(terms(encrypted, servers=tls(encrypted), ca_file=file)).probe()
+    await NatsServer(terms(encrypted, ca_file=file)).probe()
 
 
 async def test_an_encrypted_server_that_nobody_vouches_for_is_refused(encrypted: Nats, tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ async def test_a_server_without_tls_is_told_nothing_where_tls_is_wanted(
     async with listener, anyio.create_task_group() as tasks:
         tasks.start_soon(listener.serve, pretend)
         servers = (f"{scheme}://127.0.0.1:{port}",)
-        told = await refusal(Terms("pull.events", servers, "s", "sfn", token_file=file, **more))  # type: ignore[arg-type]
+        told = await refusal(NatsOptions("pull.events", servers, "s", "sfn", token_file=file, **more))  # type: ignore[arg-type]
         tasks.cancel_scope.cancel()
     assert "expected TLS from" in told
     assert heard == []
@@ -247,20 +247,20 @@ async def test_a_server_without_tls_is_told_nothing_where_tls_is_wanted(
 async def test_a_server_that_says_nothing_is_told_and_not_waited_for_long() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent, anyio.fail_after(12):
         port = silent.getsockname()[1]
-        told = await refusal(Terms("pull.events", (f"nats://127.0.0.1:{port}",), "s", "sfn"))
+        told = await refusal(NatsOptions("pull.events", (f"nats://127.0.0.1:{port}",), "s", "sfn"))
     assert "found none within 5 s" in told
 
 
 async def test_a_mount_that_hangs_is_told_of_and_read_again_once_it_answers(
     tokens: Nats, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sfn.receiver.pull.nats.server.PATIENCE", 0.2)
+    monkeypatch.setattr("sfn.receiver.pull.nats.server.STEP_TIMEOUT", 0.2)
     hanging = tmp_path / "token"
     os.mkfifo(hanging)
     server = NatsServer(terms(tokens, token_file=hanging))
     for _ in range(2):
-        with anyio.fail_after(5), pytest.raises(Away) as away:
-            await server.proven()
+        with anyio.fail_after(5), pytest.raises(SourceUnavailable) as away:
+            await server.probe()
         assert str(away.value) == (
             f"pull.events: {hanging}: expected files that can be read, "
             "found no answer of the file system within 0.2 s; see whether a mount hangs"
@@ -269,4 +269,4 @@ async def test_a_mount_that_hangs_is_told_of_and_read_again_once_it_answers(
     await to_thread.run_sync(hanging.write_text, "old")
     hanging.unlink()
     hanging.write_text("s3cret")
-    assert "answers" in await server.proven()
+    assert "answers" in await server.probe()

@@ -11,8 +11,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 import sfn
 from sfn.reader import verify
-from sfn.reader.files import finish
-from sfn.reader.remote import FsspecFiles
+from sfn.reader.files import run_synchronously
+from sfn.reader.remote import FsspecFileSystem
 from tests.faults.proxy import Asked, Fault, Pass, Proxy
 from tests.servers.s3 import REGION, ROOT, S3
 from tests.unit.odd_paths import ODD, odd_table
@@ -49,7 +49,7 @@ def test_files_on_s3_are_read_by_the_names_that_they_have(s3: S3, catalog: SqlCa
     rows = sfn.read(made.directory, storage_options=options(s3.url))
     assert sorted(rows.column("id").to_pylist()) == list(range(made.rows))
     resolving = lambda: sfn.resolve(made.directory, storage_options=options(s3.url))  # noqa: E731 - as a command has it
-    _, findings = verify.verify(resolving, deep=True, moved=lambda _done, _total: None)
+    _, findings = verify.verify(resolving, deep=True, on_progress=lambda _done, _total: None)
     assert [one.text for one in findings if not one.ok] == []
 
 
@@ -62,8 +62,8 @@ def test_s3_is_asked_for_exactly_the_name(s3: S3, name: str) -> None:
         return Pass()
 
     with Proxy(s3.url, note) as proxy:
-        files = FsspecFiles("s3", options(proxy.url))
-        finish(files.read(f"s3://{bucket}/{name}", 10))
+        files = FsspecFileSystem("s3", options(proxy.url))
+        run_synchronously(files.read(f"s3://{bucket}/{name}", 10))
     assert paths[0] == f"/{bucket}/{_quoted(name)}"
 
 

@@ -10,10 +10,10 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from sfn.errors import Broken, Scope, Transient
-from sfn.receiver.senders import anonymous
-from sfn.receiver.tokens import TokenFile, Tokens
-from sfn.words import Hint, TableName
+from sfn.errors import ErrorScope, FatalError, Transient
+from sfn.receiver.senders import anonymous_senders
+from sfn.receiver.tokens import PartyTokens, WatchedTokenFile
+from sfn.words import Notification, TableIdentifier
 from tests.integration.listening import (
     CHUNKED,
     EVENT,
@@ -45,7 +45,7 @@ async def test_an_event_is_taken(service: Service, connect: Open) -> None:
     reply = await answer(connect, request(body=EVENT))
     assert (reply.status, reply.headers["content-type"]) == (202, "application/json")
     assert reply.json == {"accepted": 1, "duplicates": 0, "ignored": 0}
-    assert service.inbox.taken == [Hint(TableName("prod", ("sales",), "orders"), "etl", "e1", body=EVENT)]
+    assert service.inbox.taken == [Notification(TableIdentifier("prod", ("sales",), "orders"), "etl", "e1", body=EVENT)]
 
 
 async def test_duplicates_and_ignored_hints_are_counted(service: Service, connect: Open) -> None:
@@ -75,7 +75,7 @@ async def test_there_is_no_202_before_the_inbox_has_it(service: Service, connect
 
 
 def full(wait: float | None = None) -> Transient:
-    return Transient("inbox", scope=Scope.INBOX, expected="room", found="none", retry_after=wait)
+    return Transient("inbox", scope=ErrorScope.INBOX, expected="room", found="none", retry_after=wait)
 
 
 @pytest.mark.parametrize(("wait", "header"), [(2.2, "3"), (None, "1"), (0.0, "1"), (0.01, "1"), (7, "7")])
@@ -98,7 +98,7 @@ async def test_that_it_fails_is_logged_but_not_each_time(service: Service, conne
 
 
 async def test_a_broken_inbox_is_503_and_told(service: Service, connect: Open) -> None:
-    service.inbox.failure = Broken("inbox.db", expected="a disk", found="none")
+    service.inbox.failure = FatalError("inbox.db", expected="a disk", found="none")
     reply = await answer(connect, request(body=EVENT))
     assert_problem(reply, 503)
     assert reply.headers["retry-after"] == "1"
@@ -142,8 +142,8 @@ async def test_without_a_valid_token_it_is_401_which_tells_nothing(service: Serv
 async def test_tokens_are_rotated_by_writing_their_file(tmp_path: Path) -> None:
     file = tmp_path / "tokens"
     file.write_text("first\n")
-    watched = TokenFile(file)
-    service = Service(senders=enrolled(Tokens({}, watched)))
+    watched = WatchedTokenFile(file)
+    service = Service(senders=enrolled(PartyTokens({}, watched)))
     async with listening(service.application()) as connect:
 
         async def statuses(*tokens: str) -> list[int]:
@@ -152,19 +152,19 @@ async def test_tokens_are_rotated_by_writing_their_file(tmp_path: Path) -> None:
         assert await statuses("first", "second") == [202, 401]
         for content, expected in (("first\nsecond\n", [202, 202]), ("second\n", [401, 202]), ("", [401, 202])):
             file.write_text(content)
-            watched.look()
+            watched.reload_if_changed()
             assert await statuses("first", "second") == expected
 
 
 async def test_without_senders_no_token_is_asked_for() -> None:
-    service = Service(senders=anonymous(["prod"]))
+    service = Service(senders=anonymous_senders(["prod"]))
     async with listening(service.application()) as connect:
         assert (await answer(connect, request(body=EVENT.replace(b"theirs", b"prod"), token=None))).status == 202
     assert service.inbox.taken[0].sender == "anonymous"
 
 
 async def test_the_body_of_who_needs_no_token_takes_memory_until_it_is_answered() -> None:
-    service = Service(senders=anonymous(["prod"]))
+    service = Service(senders=anonymous_senders(["prod"]))
     service.inbox.gate = anyio.Event()
     sent = request(body=EVENT.replace(b"theirs", b"prod"), token=None)
     async with listening(service.application()) as connect, connect() as wire:
@@ -248,13 +248,13 @@ async def test_draining_takes_nothing_new_and_finishes_what_is_under_way(service
 
 async def test_readiness_tells_its_reasons(service: Service, connect: Open) -> None:
     assert (await answer(connect, request(method="GET", path="/readyz", token=None))).json == {"status": "ready"}
-    service.readiness.hold("the disk is full")
-    service.readiness.hold("the inbox is not open")
+    service.readiness.add_reason("the disk is full")
+    service.readiness.add_reason("the inbox is not open")
     reply = await answer(connect, request(method="GET", path="/readyz", token=None))
     assert_problem(reply, 503)
     assert reply.json["detail"] == "the disk is full, the inbox is not open"
-    service.readiness.clear("the disk is full")
-    service.readiness.clear("the inbox is not open")
+    service.readiness.clear_reason("the disk is full")
+    service.readiness.clear_reason("the inbox is not open")
     assert (await answer(connect, request(method="GET", path="/readyz", token=None))).status == 200
 
 
@@ -262,7 +262,7 @@ async def test_there_is_no_way_back_from_draining_and_it_is_alive_all_the_while(
     service: Service, connect: Open
 ) -> None:
     service.readiness.drain()
-    service.readiness.clear("draining")
+    service.readiness.clear_reason("draining")
     assert service.readiness.reasons == ("draining",)
     assert_problem(await answer(connect, request(method="GET", path="/readyz")), 503)
     assert (await answer(connect, request(method="GET", path="/livez", token=None))).json == {"status": "alive"}

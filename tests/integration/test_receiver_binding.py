@@ -10,8 +10,8 @@ import pytest
 from sfn.dialects import Sender
 from sfn.receiver.keyring import Keyring
 from sfn.receiver.senders import Senders
-from sfn.receiver.tokens import Tokens
-from sfn.words import CatalogName, TableName
+from sfn.receiver.tokens import PartyTokens
+from sfn.words import CatalogName, TableIdentifier
 from tests.integration.listening import LIMIT, TOKEN, Open, Reply, Service, answer, assert_problem, listening, request
 from tests.integration.signing import HMAC, MANNERS, STANDARD, TEXT, WEBHOOK, Clock, fields, said
 
@@ -48,9 +48,9 @@ def fixture_service() -> Service:
     known = {name: Sender(name, {"theirs": own}) for name, own in OWN.items()}
     keyring = Keyring(
         {
-            "bearer": Tokens({"main": TOKEN}),
-            "standard": Tokens({"main": WEBHOOK}, scheme=STANDARD),
-            "hmac": Tokens({"main": TEXT}, scheme=HMAC),
+            "bearer": PartyTokens({"main": TOKEN}),
+            "standard": PartyTokens({"main": WEBHOOK}, scheme=STANDARD),
+            "hmac": PartyTokens({"main": TEXT}, scheme=HMAC),
         }
     )
     shows = {name: one for name, one in known.items() if name != "none"}
@@ -84,7 +84,7 @@ async def test_each_sender_speaks_for_its_own_catalog_by_its_own_name_of_it(
         assert (await told(connect, name, events)).status == 202
     assert (await told(connect, name, NOTE, notified("theirs"))).status == 204
     assert {hint.sender for hint in service.inbox.taken} == {name}
-    assert {hint.subject for hint in service.inbox.taken} == {TableName(OWN[name], ("sales",), "orders")}
+    assert {hint.subject for hint in service.inbox.taken} == {TableIdentifier(OWN[name], ("sales",), "orders")}
 
 
 OTHERS = ("red", "green", "blue", "grey", "prod", "THEIRS", "theirs ", "../theirs", "theirs/", "th\u0435irs", "*", "0")
@@ -126,5 +126,5 @@ async def test_what_is_looked_at_instead_of_a_body_is_the_senders_own(
     assert [hint.subject for hint in service.inbox.taken] == [
         CatalogName(OWN[name]),
         CatalogName(OWN[name]),
-        TableName(OWN[name], ("sales",), "orders"),
+        TableIdentifier(OWN[name], ("sales",), "orders"),
     ]

@@ -9,8 +9,8 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from sfn.errors import Scope, Transient
-from sfn.words import CatalogName, Hint
+from sfn.errors import ErrorScope, Transient
+from sfn.words import CatalogName, Notification
 from tests.integration.listening import (
     CHUNKED,
     DEADLINE,
@@ -74,7 +74,7 @@ async def test_a_request_that_the_end_of_the_process_cuts_off_is_503(connect: Op
     assert not records
 
 
-SWEEPS = [Hint(CatalogName("prod"), "etl"), Hint(CatalogName("dev"), "etl")]
+SWEEPS = [Notification(CatalogName("prod"), "etl"), Notification(CatalogName("dev"), "etl")]
 
 
 async def test_a_body_that_grows_over_the_limit_is_413_and_leaves_sweeps(service: Service, connect: Open) -> None:
@@ -96,7 +96,7 @@ async def test_a_413_leaves_no_sweep_of_what_nobody_can_list_and_its_loss_is_an_
             reply = await wire.reply()
             assert_problem(reply, 413)
     assert "send fewer events in one request" in reply.json["detail"]
-    assert service.inbox.taken == [Hint(CatalogName("dev"), "etl")]
+    assert service.inbox.taken == [Notification(CatalogName("dev"), "etl")]
     (record,) = [record for record in records if record["log_level"] == "error"]
     assert (record["event"], record["sender"], record["catalogs"]) == ("events lost", "etl", ["prod"])
     assert "listener.body_limit" in record["remedy"]
@@ -110,7 +110,7 @@ async def test_a_length_over_the_limit_is_413_at_once(service: Service, connect:
 
 
 async def test_a_413_whose_sweeps_are_not_on_disk_is_503(service: Service, connect: Open) -> None:
-    service.inbox.failure = Transient("inbox", scope=Scope.INBOX, expected="room", found="none", retry_after=2)
+    service.inbox.failure = Transient("inbox", scope=ErrorScope.INBOX, expected="room", found="none", retry_after=2)
     reply = await answer(connect, request(f"Content-Length: {LIMIT + 1}"))
     assert_problem(reply, 503)
     assert reply.headers["retry-after"] == "2"
@@ -131,13 +131,13 @@ async def test_a_compressed_body_of_what_nobody_can_list_is_lost_which_is_an_err
     with capture_logs() as records:
         async with listening(service.application()) as connect:
             await answer(connect, request("Content-Encoding: gzip", body=EVENT))
-    assert service.inbox.taken == [Hint(CatalogName("dev"), "etl")]
+    assert service.inbox.taken == [Notification(CatalogName("dev"), "etl")]
     (record,) = [record for record in records if record["log_level"] == "error"]
     assert (record["event"], record["catalogs"], "compressed" in record["remedy"]) == ("events lost", ["prod"], True)
 
 
 async def test_a_compressed_body_whose_sweeps_are_not_on_disk_is_503(service: Service, connect: Open) -> None:
-    service.inbox.failure = Transient("inbox", scope=Scope.INBOX, expected="room", found="none", retry_after=2)
+    service.inbox.failure = Transient("inbox", scope=ErrorScope.INBOX, expected="room", found="none", retry_after=2)
     assert_problem(await answer(connect, request("Content-Encoding: gzip", body=EVENT)), 503)
 
 

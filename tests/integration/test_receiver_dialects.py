@@ -12,8 +12,8 @@ from structlog.testing import capture_logs
 from sfn.dialects import Sender
 from sfn.receiver.keyring import Keyring
 from sfn.receiver.senders import Senders
-from sfn.receiver.tokens import Tokens
-from sfn.words import CatalogName, TableName
+from sfn.receiver.tokens import PartyTokens
+from sfn.words import CatalogName, TableIdentifier
 from tests.dialects.asking import SENDER, WAREHOUSE, document, golden
 from tests.dialects.samples import lakekeeper
 from tests.integration.listening import TOKEN, Open, Service, answer, assert_problem, listening, request
@@ -22,13 +22,13 @@ from tests.unit.scraping import Standing, read
 
 STRUCTURED = "Content-Type: application/cloudevents+json"
 TAKEN = {"accepted": 1, "duplicates": 0, "ignored": 0}
-TABLE = TableName("lake", ("a", "b"), "orders")
+TABLE = TableIdentifier("lake", ("a", "b"), "orders")
 
 
 def of(sender: Sender) -> Service:
     """A service that nobody else sends to."""
     party = f"senders.{sender.name}"
-    return Service(senders=Senders(Keyring({party: Tokens({"main": TOKEN})}), {party: sender}))
+    return Service(senders=Senders(Keyring({party: PartyTokens({"main": TOKEN})}), {party: sender}))
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ async def test_events_of_an_unmapped_catalog_are_ignored_counted_and_told_of_onc
 
 
 async def test_a_pinned_sender_sends_nothing_else() -> None:
-    service = of(replace(SENDER, dialect="lakekeeper"))
+    service = of(replace(SENDER, event_format="lakekeeper"))
     async with listening(service.application()) as connect:
         assert (await answer(connect, request(body=golden("lakekeeper-dropTable")))).json == TAKEN
         assert_problem(await answer(connect, request(body=golden("glue-update-table"))), 415)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sfn.receiver.senders import anonymous
+from sfn.receiver.senders import anonymous_senders
 from tests.integration.listening import EVENT, Service, answer, listening, request
 
 
@@ -12,7 +12,7 @@ from tests.integration.listening import EVENT, Service, answer, listening, reque
 @pytest.mark.parametrize("path", ["/v1/events", "/v1/prod/namespaces/sales/tables/orders/notifications"])
 async def test_without_senders_no_web_page_may_send_whatever_it_says_of_itself(path: str, origin: str) -> None:
     """It needs no permission to send plain text to whoever listens on its reader's machine."""
-    service = Service(senders=anonymous(["prod"]))
+    service = Service(senders=anonymous_senders(["prod"]))
     sent = request("Content-Type: text/plain", f"Origin: {origin}", path=path, body=EVENT, token=None)
     async with listening(service.application()) as connect:
         reply = await answer(connect, sent)

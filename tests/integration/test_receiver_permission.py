@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from sfn.dialects import Sender
 from sfn.receiver.keyring import Keyring
-from sfn.receiver.senders import Senders, anonymous
+from sfn.receiver.senders import Senders, anonymous_senders
 from tests.integration.listening import EVENT, Open, Reply, Service, answer, assert_problem, listening, request
 from tests.integration.signing import signers
 
@@ -104,7 +104,7 @@ async def test_elsewhere_nobody_is_asked(connect: Open) -> None:
 
 
 async def test_where_no_sender_is_configured_nobody_is_permitted() -> None:
-    async with listening(Service(senders=anonymous(["prod"])).application()) as connect:
+    async with listening(Service(senders=anonymous_senders(["prod"])).application()) as connect:
         for fields in ((), (f"WebHook-Request-Origin: {ORIGIN}",)):
             reply = await asked(connect, *fields)
             assert_problem(reply, 405)

@@ -9,9 +9,9 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from sfn.errors import Broken, Scope, Transient
-from sfn.iceberg_errors import TYPES
-from sfn.words import Birth, Hint, TableName
+from sfn.errors import ErrorScope, FatalError, Transient
+from sfn.iceberg_errors import ICEBERG_ERROR_TYPES
+from sfn.words import Notification, TableIdentifier, TableOrigin
 from tests.integration.listening import (
     CHUNKED,
     DEADLINE,
@@ -28,7 +28,7 @@ from tests.integration.listening import (
 
 PATH = "/v1/theirs/namespaces/ns1/tables/orders/notifications"
 LOCATION = "s3://wh/ns1/orders/metadata/00003-5b1c.metadata.json"
-ORDERS = TableName("prod", ("ns1",), "orders")
+ORDERS = TableIdentifier("prod", ("ns1",), "orders")
 
 
 def notification(kind: str = "UPDATE", timestamp: object = 1788000000123) -> bytes:
@@ -49,7 +49,7 @@ def assert_iceberg_error(reply: Reply, status: int) -> str:
     """What is said is returned."""
     assert (reply.status, reply.headers["content-type"]) == (status, "application/json")
     error = reply.json["error"]
-    assert (error["code"], error["type"]) == (status, TYPES[status])
+    assert (error["code"], error["type"]) == (status, ICEBERG_ERROR_TYPES[status])
     assert error["message"]
     assert set(reply.json) == {"error"}
     assert set(error) == {"message", "type", "code"}
@@ -72,8 +72,8 @@ async def test_a_notification_is_taken(service: Service, connect: Open, kind: st
     body = notification(kind)
     assert_taken(await answer(connect, request(path=PATH, body=body)))
     (hint,) = service.inbox.taken
-    birth = Birth.CREATE if kind == "CREATE" else None
-    assert hint == Hint(ORDERS, "etl", hint.event_id, LOCATION, uuid=hint.uuid, birth=birth, body=body)
+    birth = TableOrigin.CREATE if kind == "CREATE" else None
+    assert hint == Notification(ORDERS, "etl", hint.event_id, LOCATION, uuid=hint.uuid, origin=birth, body=body)
     assert hint.uuid is not None
 
 
@@ -120,13 +120,13 @@ async def test_a_connection_goes_on_after_an_answer_without_a_body(service: Serv
 @pytest.mark.parametrize(
     ("sent", "table"),
     [
-        ("/v1/theirs/namespaces/a%1Fb.c/tables/t%2Fu/notifications", TableName("prod", ("a", "b.c"), "t/u")),
-        ("/v1/other/namespaces/%C3%A4/tables/t%252F/notifications?a=b", TableName("dev", ("ä",), "t%2F")),
+        ("/v1/theirs/namespaces/a%1Fb.c/tables/t%2Fu/notifications", TableIdentifier("prod", ("a", "b.c"), "t/u")),
+        ("/v1/other/namespaces/%C3%A4/tables/t%252F/notifications?a=b", TableIdentifier("dev", ("ä",), "t%2F")),
         (f"http://sfn{PATH}", ORDERS),
     ],
 )
 async def test_the_table_is_what_the_path_says_byte_for_byte(
-    service: Service, connect: Open, sent: str, table: TableName
+    service: Service, connect: Open, sent: str, table: TableIdentifier
 ) -> None:
     assert_taken(await answer(connect, request(path=sent, body=UPDATE)))
     assert [hint.subject for hint in service.inbox.taken] == [table]
@@ -205,14 +205,14 @@ async def test_a_compressed_body_is_415(connect: Open) -> None:
 @pytest.mark.parametrize(
     ("path", "hints"),
     [
-        (PATH, [Hint(ORDERS, "etl")]),
+        (PATH, [Notification(ORDERS, "etl")]),
         (PATH.replace("ns1", "scratch"), []),
         (PATH.replace("theirs", "unknown"), []),
     ],
     ids=["ours", "excluded", "unknown"],
 )
 async def test_of_a_body_that_is_too_large_or_compressed_the_table_is_looked_at(
-    service: Service, connect: Open, path: str, hints: list[Hint]
+    service: Service, connect: Open, path: str, hints: list[Notification]
 ) -> None:
     assert_iceberg_error(await answer(connect, request(f"Content-Length: {LIMIT + 1}", path=path)), 413)
     assert service.inbox.taken == hints
@@ -231,7 +231,7 @@ async def test_a_body_that_comes_too_slowly_is_408(service: Service) -> None:
 
 
 async def test_while_the_inbox_fails_it_is_503(service: Service, connect: Open) -> None:
-    service.inbox.failure = Transient("inbox", scope=Scope.INBOX, expected="room", found="none", retry_after=2.2)
+    service.inbox.failure = Transient("inbox", scope=ErrorScope.INBOX, expected="room", found="none", retry_after=2.2)
     reply = await answer(connect, request(path=PATH, body=UPDATE))
     assert_iceberg_error(reply, 503)
     assert reply.headers["retry-after"] == "3"
@@ -240,7 +240,7 @@ async def test_while_the_inbox_fails_it_is_503(service: Service, connect: Open) 
 
 
 async def test_a_broken_inbox_is_503_and_told(service: Service, connect: Open) -> None:
-    service.inbox.failure = Broken("inbox.db", expected="a disk", found="none")
+    service.inbox.failure = FatalError("inbox.db", expected="a disk", found="none")
     reply = await answer(connect, request(path=PATH, body=UPDATE))
     assert "inbox.db" not in assert_iceberg_error(reply, 503)
     assert reply.headers["retry-after"] == "1"

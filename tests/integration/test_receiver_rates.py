@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from sfn.dialects import Sender
-from sfn.iceberg_errors import TYPES
+from sfn.iceberg_errors import ICEBERG_ERROR_TYPES
 from sfn.receiver.keyring import Keyring
 from sfn.receiver.senders import Senders
 from tests.integration.listening import CHUNKED, EVENT, LIMIT, Open, Service, answer, assert_problem, listening, request
@@ -92,7 +92,7 @@ async def test_who_is_nobody_is_told_of_no_limit(connect: Open) -> None:
 async def test_a_notification_is_told_in_icebergs_manner(connect: Open) -> None:
     replies = [await answer(connect, request(path=POLARIS, body=b"{}")) for _ in range(3)]
     error = replies[2].json["error"]
-    assert (replies[2].status, error["code"], error["type"]) == (429, 429, TYPES[429])
+    assert (replies[2].status, error["code"], error["type"]) == (429, 429, ICEBERG_ERROR_TYPES[429])
     assert replies[2].headers["retry-after"] == "3"
 
 

@@ -12,9 +12,9 @@ from structlog.testing import capture_logs
 
 from sfn.dialects import Sender
 from sfn.receiver.keyring import Keyring
-from sfn.receiver.senders import Senders, anonymous
-from sfn.receiver.tokens import TokenFile, Tokens
-from sfn.words import Hint, TableName, Undecodable
+from sfn.receiver.senders import Senders, anonymous_senders
+from sfn.receiver.tokens import PartyTokens, WatchedTokenFile
+from sfn.words import Notification, TableIdentifier, UndecodableRequest
 from tests.integration.listening import (
     EVENT,
     LIMIT,
@@ -41,7 +41,7 @@ from tests.integration.signing import (
 )
 
 PLAIN = EVENT.replace(b',"event_id":"e1"', b"")
-ORDERS = TableName("prod", ("sales",), "orders")
+ORDERS = TableIdentifier("prod", ("sales",), "orders")
 RIGHT = fields()
 
 
@@ -65,8 +65,8 @@ async def test_a_signed_event_is_taken_and_is_its_senders(service: Service, conn
     reply = await sent(connect, fields(PLAIN, TEXT, HMAC), PLAIN)
     assert reply.json == {"accepted": 1, "duplicates": 0, "ignored": 0}
     assert service.inbox.taken == [
-        Hint(ORDERS, "hook", "e1", body=EVENT),
-        Hint(TableName("dev", ("sales",), "orders"), "polaris", None, body=PLAIN),
+        Notification(ORDERS, "hook", "e1", body=EVENT),
+        Notification(TableIdentifier("dev", ("sales",), "orders"), "polaris", None, body=PLAIN),
     ]
 
 
@@ -157,7 +157,7 @@ async def test_a_body_is_looked_at_only_once_it_is_known_whose_it_is(service: Se
         assert service.inbox.kept == []
         assert (await answer(connect, hooked(body))).status in {400, 422}
         (kept,) = service.inbox.kept
-        assert isinstance(kept, Undecodable)
+        assert isinstance(kept, UndecodableRequest)
         assert (kept.sender, kept.body) == ("hook", body)
         service.inbox.kept.clear()
 
@@ -212,7 +212,7 @@ async def test_a_valid_token_is_enough_whatever_is_signed(service: Service, conn
 async def test_secrets_are_rotated_by_writing_their_file_and_no_request_is_refused_meanwhile(tmp_path: Path) -> None:
     file = tmp_path / "secrets"
     file.write_text(f"{WEBHOOK}\n")
-    watched = TokenFile(file, STANDARD)
+    watched = WatchedTokenFile(file, STANDARD)
     service = Service(senders=signers(watched))
     refused: list[Reply] = []
     number = 0
@@ -231,7 +231,7 @@ async def test_secrets_are_rotated_by_writing_their_file_and_no_request_is_refus
         for content in (f"{WEBHOOK}\n{ANOTHER}\n", f"{WEBHOOK}\nnonsense\n", "", f"{ANOTHER}\n"):
             await told(WEBHOOK, ANOTHER)
             file.write_text(content)
-            watched.look()
+            watched.reload_if_changed()
             await told(ANOTHER, WEBHOOK)
         await told(ANOTHER)
         assert refused == []
@@ -243,9 +243,9 @@ async def test_a_secret_that_two_senders_come_to_share_is_nobodys_until_it_is_on
     files = {name: tmp_path / name for name in ("hook", "other")}
     for name, secret in (("hook", WEBHOOK), ("other", ANOTHER)):
         files[name].write_text(secret)
-    watched = {name: TokenFile(file, STANDARD) for name, file in files.items()}
+    watched = {name: WatchedTokenFile(file, STANDARD) for name, file in files.items()}
     senders = Senders(
-        Keyring({name: Tokens({}, file, STANDARD) for name, file in watched.items()}),
+        Keyring({name: PartyTokens({}, file, STANDARD) for name, file in watched.items()}),
         {name: Sender(name, {"theirs": "prod"}) for name in files},
         signing=dict.fromkeys(files, MANNERS[STANDARD]),
         clock=Clock(),
@@ -260,7 +260,7 @@ async def test_a_secret_that_two_senders_come_to_share_is_nobodys_until_it_is_on
         for content, expected in ((f"{ANOTHER}\n{WEBHOOK}", [401, 202]), (f"{ANOTHER}\n# {WEBHOOK}", [202, 202])):
             files["other"].write_text(content)
             with capture_logs() as logs:
-                watched["other"].look()
+                watched["other"].reload_if_changed()
                 assert await statuses() == expected
             assert [entry["log_level"] for entry in logs].count("error") == int(401 in expected)
             assert "whsec" not in str(logs)
@@ -286,7 +286,7 @@ async def test_a_client_that_leaves_in_the_middle_leaves_nothing(service: Servic
 
 
 async def test_where_nobody_is_configured_signatures_are_passed_over() -> None:
-    service = Service(senders=anonymous(["prod"]))
+    service = Service(senders=anonymous_senders(["prod"]))
     async with listening(service.application()) as connect:
         reply = await answer(connect, hooked(EVENT.replace(b"theirs", b"prod")))
     assert (reply.status, service.inbox.taken[0].sender) == (202, "anonymous")

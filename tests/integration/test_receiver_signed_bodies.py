@@ -9,8 +9,8 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from sfn.receiver.server import Connection
-from sfn.words import TableName
+from sfn.receiver.server import ServerConnection
+from sfn.words import TableIdentifier
 from tests.integration.listening import (
     CHUNKED,
     DEADLINE,
@@ -129,7 +129,7 @@ async def test_a_body_that_stops_is_cut_off_and_its_connection_with_it(
 
 
 async def test_a_head_that_drips_is_cut_off(monkeypatch: pytest.MonkeyPatch, service: Service, connect: Open) -> None:
-    monkeypatch.setattr(Connection, "patience", PATIENCE)
+    monkeypatch.setattr(ServerConnection, "head_timeout", PATIENCE)
     async with connect() as wire:
         started = anyio.current_time()
         await wire.send(HEAD[:-4])
@@ -153,7 +153,7 @@ async def test_who_is_slow_holds_up_nobody_else(service: Service, hasty: Open) -
 async def test_a_notification_may_be_signed_where_the_catalog_is_asked(service: Service, connect: Open) -> None:
     assert (await answer(connect, hooked(NOTE, path=POLARIS))).status == 204
     assert [(hint.sender, hint.subject) for hint in service.inbox.taken] == [
-        ("hook", TableName("prod", ("sales",), "orders"))
+        ("hook", TableIdentifier("prod", ("sales",), "orders"))
     ]
     reply = await answer(connect, hooked(NOTE + b" ", path=POLARIS, message="x"))
     assert reply.status == 204

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from sfn.words import Birth, TableName
+from sfn.words import TableIdentifier, TableOrigin
 from tests.integration.listening import Open, Service, answer, assert_problem, listening, request
 
 NAMED = {"namespace": ["sales"], "name": "orders", "catalog": "theirs"}
@@ -68,9 +68,9 @@ async def test_what_is_told_of_a_table_arrives(service: Service, connect: Open) 
     event = NAMED | {"metadata_location": AT, "operation": "register", "table_uuid": "u1"}
     await answer(connect, request(body=json.dumps(event).encode()))
     (hint,) = service.inbox.taken
-    assert (hint.subject, hint.floor, hint.uuid, hint.birth) == (
-        TableName("prod", ("sales",), "orders"),
+    assert (hint.subject, hint.min_metadata_location, hint.uuid, hint.origin) == (
+        TableIdentifier("prod", ("sales",), "orders"),
         AT,
         "u1",
-        Birth.REGISTER,
+        TableOrigin.REGISTER,
     )

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 import anyio
 import pytest
 
-from sfn.dialects import Arrived, Sender, decode
-from sfn.errors import Broken, Rejected, Scope, Transient
-from sfn.receiver.senders import anonymous
-from sfn.words import BODY_KEPT, Undecodable
+from sfn.dialects import EventRequest, Sender, decode
+from sfn.errors import ErrorScope, FatalError, Rejected, Transient
+from sfn.receiver.senders import anonymous_senders
+from sfn.words import MAX_STORED_BODY, UndecodableRequest
 from tests.integration.listening import (
     CHUNKED,
     DEADLINE,
@@ -71,7 +71,7 @@ async def test_it_is_kept_whole_and_the_sender_is_refused(
     assert reply.status == status
     (kept,) = service.inbox.kept
     assert service.inbox.taken == []
-    assert kept == Undecodable("etl", path, "application/json", body, len(body), kept.detail)
+    assert kept == UndecodableRequest("etl", path, "application/json", body, len(body), kept.detail)
     assert kept.detail.startswith(f"{pointer}: expected ")
     assert said(reply) in {kept.detail, kept.detail.removeprefix(f"{pointer}: ")}
 
@@ -82,17 +82,17 @@ async def test_what_is_kept_is_all_that_decoding_it_again_needs(service: Service
     (kept,) = service.inbox.kept
     assert kept.content_type is None
     with pytest.raises(Rejected) as caught:
-        decode(Arrived(kept.path, [], kept.body, ETL))
+        decode(EventRequest(kept.path, [], kept.body, ETL))
     assert str(caught.value) == kept.detail
 
 
 async def test_of_a_long_body_the_beginning_is_kept() -> None:
-    service = Service(limit=BODY_KEPT * 2)
-    body = b"nonsense".ljust(BODY_KEPT + 1)
+    service = Service(limit=MAX_STORED_BODY * 2)
+    body = b"nonsense".ljust(MAX_STORED_BODY + 1)
     async with listening(service.application()) as connect:
         assert (await answer(connect, request(body=body))).status == 400
     (kept,) = service.inbox.kept
-    assert (kept.body, kept.size) == (body[:BODY_KEPT], BODY_KEPT + 1)
+    assert (kept.body, kept.size) == (body[:MAX_STORED_BODY], MAX_STORED_BODY + 1)
 
 
 @pytest.mark.parametrize("path", [EVENTS, ORDERS])
@@ -109,10 +109,10 @@ async def test_there_is_no_refusal_before_it_is_kept(service: Service, connect: 
 
 @pytest.mark.parametrize("path", [EVENTS, ORDERS])
 async def test_one_that_cannot_be_kept_is_to_be_sent_again(service: Service, connect: Open, path: str) -> None:
-    service.inbox.failure = Transient("inbox", scope=Scope.INBOX, expected="room", found="none", retry_after=2)
+    service.inbox.failure = Transient("inbox", scope=ErrorScope.INBOX, expected="room", found="none", retry_after=2)
     reply = await answer(connect, request(path=path, body=b"nonsense"))
     assert (reply.status, reply.headers["retry-after"]) == (503, "2")
-    service.inbox.failure = Broken("inbox.db", expected="a disk", found="none")
+    service.inbox.failure = FatalError("inbox.db", expected="a disk", found="none")
     assert (await answer(connect, request(path=path, body=b"nonsense"))).status == 503
     assert service.broken == [service.inbox.failure]
 
@@ -144,7 +144,7 @@ async def test_neither_is_a_part_of_a_body() -> None:
 
 
 async def test_where_everybody_is_one_sender_it_is_kept_as_that_ones() -> None:
-    service = Service(senders=anonymous(["prod"]))
+    service = Service(senders=anonymous_senders(["prod"]))
     async with listening(service.application()) as connect:
         assert (await answer(connect, request(body=b"nonsense", token=None))).status == 400
     assert [kept.sender for kept in service.inbox.kept] == ["anonymous"]
@@ -166,5 +166,5 @@ async def test_a_cloudevent_whose_attributes_are_headers_is_kept_with_them(
     (kept,) = service.inbox.kept
     assert (kept.content_type, kept.size) == ("application/cloudevents+json", len(kept.body))
     mended = Sender("etl", {"unknown": "prod"})
-    said = decode(Arrived(kept.path, [(b"content-type", b"application/cloudevents+json")], kept.body, mended))
-    assert [(hint.event_id, str(hint.subject)) for hint in said.hints] == [("/ci e9", "prod:sales.orders")]
+    said = decode(EventRequest(kept.path, [(b"content-type", b"application/cloudevents+json")], kept.body, mended))
+    assert [(hint.event_id, str(hint.subject)) for hint in said.notifications] == [("/ci e9", "prod:sales.orders")]

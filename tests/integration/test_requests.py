@@ -14,22 +14,22 @@ import anyio
 import pytest
 
 from sfn.catalog.rest import RestCatalog, RestSettings
-from sfn.clock import SystemChance, SystemClock
-from sfn.inbox.letters import Letter
+from sfn.clock import SystemClock, SystemRandomSource
+from sfn.inbox.letters import NewDeadLetter
 from sfn.inbox.sqlite import SqliteInbox
-from sfn.inbox.terms import Terms as InboxTerms
+from sfn.inbox.terms import InboxConfig as InboxTerms
 from sfn.publish.policy import Policy
 from sfn.store.local import LocalStore
 from sfn.store.router import PrefixRouter
-from sfn.words import Accepted, Claim, Hint, Outcome, TableName
-from sfn.work.sources import Source
-from sfn.work.worker import Inbox, Terms, Worker
+from sfn.words import LeasedJob, Notification, Outcome, PutResult, TableIdentifier
+from sfn.work.sources import ConnectedCatalog
+from sfn.work.worker import Worker, WorkerInbox, WorkerOptions
 from tests.faults import inboxes
 from tests.faults.lake import NAMESPACE, Lake, Table, serving
 from tests.faults.service import eventually
 from tests.faults.stores import CountingStore
 
-ORDERS = TableName("lake", (NAMESPACE,), "orders")
+ORDERS = TableIdentifier("lake", (NAMESPACE,), "orders")
 SENDER = "tests"
 EVENTS, BATCH = 10_000, 500
 BACK_WITHIN = 2.0
@@ -40,12 +40,12 @@ Record = Callable[[str, object], None]
 class OneSource:
     """Implements `Sources` for one catalog."""
 
-    source: Source
+    source: ConnectedCatalog
 
-    async def named(self, catalog: str) -> Source | None:
+    async def get(self, catalog: str) -> ConnectedCatalog | None:
         return self.source
 
-    def retired(self, catalog: str) -> bool:
+    def is_retired(self, catalog: str) -> bool:
         return False
 
 
@@ -55,19 +55,19 @@ class Attempts:
     def __init__(self) -> None:
         self.numbers: list[int] = []
 
-    def settled(self, claim: Claim, outcome: Outcome, seconds: float) -> None:
+    def on_settled(self, claim: LeasedJob, outcome: Outcome, seconds: float) -> None:
         self.numbers.append(claim.attempt)
 
-    def fenced(self, claim: Claim) -> None:
+    def on_lease_lost(self, claim: LeasedJob) -> None:
         self.numbers.append(claim.attempt)
 
-    def expired(self, leases: int) -> None:
+    def on_leases_expired(self, leases: int) -> None:
         raise AssertionError(leases)
 
-    def poisoned(self, letter: Letter) -> None:
+    def on_poisoned(self, letter: NewDeadLetter) -> None:
         raise AssertionError(letter)
 
-    def surprised(self, claim: Claim, error: Exception) -> None:
+    def on_unexpected_error(self, claim: LeasedJob, error: Exception) -> None:
         raise error
 
 
@@ -82,14 +82,14 @@ class Site:
     table: Table
     attempts: Attempts
 
-    async def tell(self, *hints: Hint) -> Accepted:
+    async def tell(self, *hints: Notification) -> PutResult:
         return await self.inbox.put(hints)
 
     async def settled(self) -> None:
         """Return once every hint was seen through and nothing is under way."""
         await eventually(lambda: not inboxes.unsettled(self.database) and not inboxes.leased(self.database))
 
-    async def cost(self, *hints: Hint) -> tuple[Accepted, dict[str, int]]:
+    async def cost(self, *hints: Notification) -> tuple[PutResult, dict[str, int]]:
         """What came of hints, and every request that they led to."""
         self.lake.asked.clear()
         self.store.done.clear()
@@ -102,9 +102,9 @@ class Site:
         return self.lake.pointed("orders").says(self.table.pointer)
 
 
-def told(table: Table, event_id: str | None) -> Hint:
+def told(table: Table, event_id: str | None) -> Notification:
     """A commit's event, as a sender has it that knows the new pointer."""
-    return Hint(ORDERS, SENDER, event_id, floor=table.pointer)
+    return Notification(ORDERS, SENDER, event_id, min_metadata_location=table.pointer)
 
 
 @pytest.fixture
@@ -122,13 +122,13 @@ async def site(tmp_path: Path) -> AsyncGenerator[Site]:
         pause = timedelta(milliseconds=50)
         policy = Policy(await catalog.identity(), replica_lag=timedelta(), min_publish_interval=pause, is_swept=False)
         worker = Worker(
-            Inbox(inbox, inbox, inbox, inbox),
-            OneSource(Source(catalog, policy)),
+            WorkerInbox(inbox, inbox, inbox, inbox),
+            OneSource(ConnectedCatalog(catalog, policy)),
             PrefixRouter({warehouse.as_uri(): store}),
             clock=clock,
-            chance=SystemChance(),
-            journal=attempts,
-            terms=Terms(),
+            chance=SystemRandomSource(),
+            sink=attempts,
+            options=WorkerOptions(),
         )
         site = Site(lake, store, inbox, database, lake.create("orders"), attempts)
         stop = anyio.Event()
@@ -152,7 +152,7 @@ async def test_a_warm_publish_costs_one_load_two_writes_and_two_reads(site: Site
     taken, cost = await site.cost(told(site.table, "e1"))
     record_property("warm_publish", cost)
     print("warm publish:", cost)
-    assert (taken, site.is_right) == (Accepted(1, 0), True)
+    assert (taken, site.is_right) == (PutResult(1, 0), True)
     assert cost == {"load": 1, "part": 1, "write": 2, "read": 1}
 
 
@@ -162,7 +162,7 @@ async def test_an_event_about_an_unchanged_table_costs_one_load_and_a_read_of_ea
     taken, cost = await site.cost(told(site.table, "e1"))
     record_property("unchanged", cost)
     print("unchanged pointer:", cost)
-    assert taken == Accepted(1, 0)
+    assert taken == PutResult(1, 0)
     assert cost == {"load": 1, "304": 1, "read": 2}
 
 
@@ -176,7 +176,7 @@ async def test_an_event_seen_before_costs_nothing(site: Site, record_property: R
     cost |= Counter(site.lake.asked) + site.store.done
     record_property("duplicate", cost)
     print("duplicate:", cost)
-    assert (taken, cost) == (Accepted(0, 1), {})
+    assert (taken, cost) == (PutResult(0, 1), {})
 
 
 async def test_ten_thousand_events_while_the_store_is_away_end_as_one_write_or_two(

@@ -12,10 +12,10 @@ from fastapi import APIRouter
 from fastapi.openapi.models import OpenAPI
 from structlog.testing import capture_logs
 
-from sfn.errors import Broken, Scope, Transient
-from sfn.receiver.problem import MEDIA_TYPE
-from sfn.receiver.senders import anonymous
-from sfn.words import Dead, Reason
+from sfn.errors import ErrorScope, FatalError, Transient
+from sfn.receiver.problem import PROBLEM_MEDIA_TYPE
+from sfn.receiver.senders import anonymous_senders
+from sfn.words import DeadLettered, DeadLetterReason
 from tests.integration.listening import Service
 from tests.integration.operating import OPERATOR, Office, client, table
 
@@ -41,17 +41,17 @@ async def operator(service: Service, office: Office) -> AsyncIterator[httpx.Asyn
 
 async def released(office: Office) -> list[str]:
     """The catalogs whose brake was released, the last one first."""
-    return [entry.about for entry in await office.inbox.audited(None, 9) if entry.action == "release"]
+    return [entry.target for entry in await office.inbox.audit_log(None, 9) if entry.action == "release"]
 
 
 def assert_problem(reply: httpx.Response, status: int) -> None:
-    assert (reply.status_code, reply.headers["content-type"]) == (status, MEDIA_TYPE)
+    assert (reply.status_code, reply.headers["content-type"]) == (status, PROBLEM_MEDIA_TYPE)
     assert reply.json()["status"] == status
     assert reply.json()["title"] == HTTPStatus(status).phrase
 
 
 async def test_an_operator_releases_a_brake(operator: httpx.AsyncClient, office: Office) -> None:
-    await office.ground.settled(table("orders"), Dead(Reason.HELD_DROP, "gone"))
+    await office.ground.settled(table("orders"), DeadLettered(DeadLetterReason.HELD_DROP, "gone"))
     reply = await operator.post(RELEASE, headers=OPERATOR)
     assert (reply.status_code, reply.json()) == (200, {"released": 1})
     assert (await operator.post("/admin/v1/brakes/dev.eu:release", headers=OPERATOR)).status_code == 200
@@ -61,7 +61,7 @@ async def test_an_operator_releases_a_brake(operator: httpx.AsyncClient, office:
 async def test_a_release_is_logged_and_one_that_fails_is_not(operator: httpx.AsyncClient, office: Office) -> None:
     with capture_logs() as logs:
         await operator.post(RELEASE, headers=OPERATOR)
-        office.inbox.failure = Broken("inbox.db", expected="a disk", found="none")
+        office.inbox.failure = FatalError("inbox.db", expected="a disk", found="none")
         await operator.post(RELEASE, headers=OPERATOR)
     assert logs == [{"event": "brake released", "log_level": "info", "catalog": "prod", "tables": 0, "actor": "main"}]
 
@@ -108,7 +108,7 @@ async def test_a_brake_is_released_with_post_alone(operator: httpx.AsyncClient) 
 
 
 async def test_trouble_of_the_inbox_is_503(operator: httpx.AsyncClient, office: Office, service: Service) -> None:
-    office.inbox.failure = Transient("inbox", scope=Scope.INBOX, expected="room", found="none", retry_after=1.5)
+    office.inbox.failure = Transient("inbox", scope=ErrorScope.INBOX, expected="room", found="none", retry_after=1.5)
     reply = await operator.post(RELEASE, headers=OPERATOR)
     assert_problem(reply, 503)
     assert reply.headers["retry-after"] == "2"
@@ -116,7 +116,7 @@ async def test_trouble_of_the_inbox_is_503(operator: httpx.AsyncClient, office: 
 
 
 async def test_a_broken_inbox_is_503_and_told(operator: httpx.AsyncClient, office: Office, service: Service) -> None:
-    office.inbox.failure = Broken("inbox.db", expected="a disk", found="none")
+    office.inbox.failure = FatalError("inbox.db", expected="a disk", found="none")
     assert_problem(await operator.post(RELEASE, headers=OPERATOR), 503)
     assert service.broken == [office.inbox.failure]
 
@@ -164,7 +164,7 @@ async def test_every_example_of_the_description_is_taken() -> None:
         examples = [one["value"] for one in body.get("examples", {}).values()] or [body["example"]]
         sent.extend((path.format(**named), example) for example in examples)
     assert len(sent) == 4
-    async with client(Service(senders=anonymous(["prod"]))) as sender:
+    async with client(Service(senders=anonymous_senders(["prod"]))) as sender:
         statuses = [(await sender.post(path, json=example)).status_code for path, example in sent]
     assert statuses == [202, 204, 204, 204]
 

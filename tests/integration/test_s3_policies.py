@@ -9,11 +9,11 @@ from contextlib import AbstractAsyncContextManager
 import anyio
 import pytest
 
-from sfn.aws import Identity, Keys
-from sfn.errors import DeniedNow, Permanent, Scope, Transient
+from sfn.aws import AwsIdentity, AwsKeys
+from sfn.errors import ErrorScope, Forbidden, Permanent, Transient
 from sfn.store import Deleted, PreconditionFailed
 from sfn.store.remote import RemoteStore
-from sfn.words import Held
+from sfn.words import StoredObject
 from tests.faults.proxy import Answer, Instead, Proxy
 from tests.promises.grounds import s3_store
 from tests.servers.s3 import S3
@@ -51,12 +51,12 @@ def as_user(s3: S3, bucket: str, *may: str, url: str | None = None) -> AbstractA
     """A store as a new user."""
     on_bucket, on_objects = ([one for one in may if (one == LISTS) is of_bucket] for of_bucket in (True, False))
     keys = s3.user(bucket, on_bucket=on_bucket, on_objects=on_objects)
-    return s3_store(url or s3.url, Identity(keys=Keys(keys.access, keys.secret)))
+    return s3_store(url or s3.url, AwsIdentity(keys=AwsKeys(keys.access, keys.secret)))
 
 
-async def put(store: RemoteStore, key: str, body: bytes, replacing: Held | None = None) -> Held:
+async def put(store: RemoteStore, key: str, body: bytes, replacing: StoredObject | None = None) -> StoredObject:
     held = await store.write(key, body, replacing)
-    assert isinstance(held, Held)
+    assert isinstance(held, StoredObject)
     return held
 
 
@@ -77,7 +77,7 @@ async def test_what_is_there_and_may_not_be_read_is_no_missing_file(
     async with as_user(s3, bucket, WRITES, LISTS) as store:
         with pytest.raises(Transient) as denied:
             await store.read(key)
-        assert denied.value.scope is Scope.STORE
+        assert denied.value.scope is ErrorScope.STORE
         assert denied.value.expected == "permission to read here"
 
 
@@ -101,7 +101,7 @@ async def test_who_may_read_and_not_write_is_told_so(s3: S3, owner: RemoteStore,
         for change in (store.write(key, b"2", held), store.delete(key, held)):
             with pytest.raises(Transient) as denied:
                 await change
-            assert denied.value.scope is Scope.STORE
+            assert denied.value.scope is ErrorScope.STORE
             assert denied.value.remedy == "grant it to the service's principal"
     assert await owner.read(key) == held
 
@@ -120,17 +120,17 @@ async def test_a_denied_prefix_is_its_tables_trouble_and_a_denied_bucket_the_sto
     all_of_them = (READS, WRITES, DELETES)
     permit(s3, bucket, keys.access, "open/", *all_of_them)
     served, refused = (f"s3://{bucket}/{place}/metadata/_sfn/a.ver" for place in ("open", "closed"))
-    async with s3_store(s3.url, Identity(keys=Keys(keys.access, keys.secret))) as store:
+    async with s3_store(s3.url, AwsIdentity(keys=AwsKeys(keys.access, keys.secret))) as store:
         held = await put(store, served, b"1")
         await store.probe(served)
-        with pytest.raises(DeniedNow) as denied:
+        with pytest.raises(Forbidden) as denied:
             await store.write(refused, b"1", None)
-        assert denied.value.scope is Scope.TABLE
+        assert denied.value.scope is ErrorScope.TABLE
         permit(s3, bucket, keys.access, "open/", READS)
         for key in (refused, served):
-            with pytest.raises(DeniedNow) as denied:
+            with pytest.raises(Forbidden) as denied:
                 await store.write(key, b"2", None if key == refused else held)
-            assert denied.value.scope is Scope.STORE
+            assert denied.value.scope is ErrorScope.STORE
         permit(s3, bucket, keys.access, "", *all_of_them)
         assert await store.read(served) == held
         await put(store, refused, b"1")
@@ -159,16 +159,16 @@ async def test_a_bucket_that_is_missing_is_the_stores_trouble(owner: RemoteStore
     for ask in (owner.read(key), owner.write(key, b"1", None), owner.list(f"s3://no-such-bucket/{FOLDER}", 10)):
         with pytest.raises(Permanent) as missing:
             await ask
-        assert missing.value.scope is Scope.STORE
+        assert missing.value.scope is ErrorScope.STORE
         assert "NoSuchBucket" in missing.value.found
 
 
 async def test_keys_that_are_unknown_are_the_stores_trouble(s3: S3, key: str) -> None:
-    for keys in (Keys("nobody", "secret"), Keys("testkey", "wrong")):
-        async with s3_store(s3.url, Identity(keys=keys)) as store:
+    for keys in (AwsKeys("nobody", "secret"), AwsKeys("testkey", "wrong")):
+        async with s3_store(s3.url, AwsIdentity(keys=keys)) as store:
             with pytest.raises(Transient) as unknown:
                 await store.read(key)
-            assert unknown.value.scope is Scope.STORE
+            assert unknown.value.scope is ErrorScope.STORE
             assert "renew" in unknown.value.remedy
             assert "secret" not in str(unknown.value)
 
@@ -181,6 +181,6 @@ async def test_a_server_that_is_gone_is_the_stores_trouble() -> None:
             await anyio.to_thread.run_sync(s3.stop)
             with pytest.raises(Transient) as gone:
                 await store.write(key, b"2", held)
-            assert gone.value.scope is Scope.STORE
+            assert gone.value.scope is ErrorScope.STORE
             await anyio.to_thread.run_sync(s3.start)
             assert await store.read(key) == held

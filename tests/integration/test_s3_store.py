@@ -10,10 +10,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from sfn.errors import DeniedNow, Permanent, Scope, Transient, Trouble, Unaccepted, Unsure
+from sfn.errors import ErrorScope, ExternalError, Forbidden, OutcomeUnknown, Permanent, Transient, Unauthenticated
 from sfn.store import Deleted, Guarantees, PreconditionFailed
 from sfn.store.remote import RemoteStore
-from sfn.words import Held
+from sfn.words import StoredObject
 from tests.faults.proxy import Answer, Asked, Break, Cut, Fault, Lose, Pass, Proxy
 from tests.promises.grounds import s3_store
 from tests.servers.s3 import S3
@@ -45,9 +45,9 @@ def error(status: int, code: str, **headers: str) -> Answer:
     return Answer(status, f"<Error><Code>{code}</Code></Error>".encode(), headers)
 
 
-async def written(store: RemoteStore, key: str, body: bytes, replacing: Held | None = None) -> Held:
+async def written(store: RemoteStore, key: str, body: bytes, replacing: StoredObject | None = None) -> StoredObject:
     held = await store.write(key, body, replacing)
-    assert isinstance(held, Held)
+    assert isinstance(held, StoredObject)
     return held
 
 
@@ -96,7 +96,7 @@ async def test_a_service_that_does_not_see_the_condition_is_refused(
     proxy.rule = lambda asked: Pass(frozenset({header}) if asked.method == "PUT" else frozenset())
     with pytest.raises(Permanent) as refused:
         await store.probe(key)
-    assert refused.value.scope is Scope.STORE
+    assert refused.value.scope is ErrorScope.STORE
     assert "unsafe_unconditional_writes" in refused.value.remedy
     assert "older pointer over a newer one" in refused.value.remedy
     proxy.rule = lambda _: Pass()
@@ -139,7 +139,7 @@ async def test_a_write_whose_answer_was_lost_is_known_again(store: RemoteStore, 
 
     proxy.rule = lose_one
     newer = await store.write(key, b"2", held)
-    assert isinstance(newer, Held)
+    assert isinstance(newer, StoredObject)
     assert len(lost) == 1
     assert proxy.asked == ["PUT", "PUT", "PUT", "GET"]
     assert await store.read(key) == newer
@@ -158,9 +158,9 @@ async def test_nobody_knows_whether_a_write_without_an_answer_happened(
     held = await written(store, key, b"1")
     proxy.rule = lambda asked: Lose() if asked.method != "GET" else Pass()
     for change in (lambda: store.write(key, b"2", held), lambda: store.delete(key, held)):
-        with pytest.raises(Unsure) as unsure:
+        with pytest.raises(OutcomeUnknown) as unsure:
             await change()
-        assert unsure.value.scope is Scope.STORE
+        assert unsure.value.scope is ErrorScope.STORE
 
 
 async def test_an_answer_that_breaks_off_is_none(store: RemoteStore, proxy: Proxy, key: str) -> None:
@@ -168,7 +168,7 @@ async def test_an_answer_that_breaks_off_is_none(store: RemoteStore, proxy: Prox
     proxy.rule = lambda _: Cut()
     with pytest.raises(Transient) as cut:
         await store.read(key)
-    assert cut.value.scope is Scope.STORE
+    assert cut.value.scope is ErrorScope.STORE
     proxy.rule = lambda _: Break()
     with pytest.raises(Transient):
         await store.list(f"{key}/", 10)
@@ -177,23 +177,23 @@ async def test_an_answer_that_breaks_off_is_none(store: RemoteStore, proxy: Prox
 @pytest.mark.parametrize(
     ("fault", "kind", "scope", "told"),
     [
-        (error(503, "SlowDown", **{"Retry-After": "7"}), Transient, Scope.STORE, "SlowDown"),
-        (error(500, "InternalError"), Unsure, Scope.STORE, "InternalError"),
-        (error(503, "ServiceUnavailable"), Unsure, Scope.STORE, "ServiceUnavailable"),
-        (Answer(502, b"<html>"), Unsure, Scope.STORE, "502"),
-        (error(400, "ExpiredToken"), Unaccepted, Scope.STORE, "ExpiredToken"),
-        (error(403, "InvalidAccessKeyId"), Unaccepted, Scope.STORE, "InvalidAccessKeyId"),
-        (error(403, "RequestTimeTooSkewed"), Unaccepted, Scope.STORE, "clock"),
-        (error(404, "NoSuchBucket"), Permanent, Scope.STORE, "NoSuchBucket"),
-        (Answer(404, b"nothing here"), Permanent, Scope.STORE, "without an error of S3"),
-        (error(301, "PermanentRedirect"), Permanent, Scope.STORE, "region"),
-        (error(501, "NotImplemented"), Permanent, Scope.STORE, "another store"),
-        (error(400, "KeyTooLongError"), Permanent, Scope.TABLE, "KeyTooLongError"),
-        (error(403, "AccessDenied"), DeniedNow, Scope.STORE, "permission to write"),
+        (error(503, "SlowDown", **{"Retry-After": "7"}), Transient, ErrorScope.STORE, "SlowDown"),
+        (error(500, "InternalError"), OutcomeUnknown, ErrorScope.STORE, "InternalError"),
+        (error(503, "ServiceUnavailable"), OutcomeUnknown, ErrorScope.STORE, "ServiceUnavailable"),
+        (Answer(502, b"<html>"), OutcomeUnknown, ErrorScope.STORE, "502"),
+        (error(400, "ExpiredToken"), Unauthenticated, ErrorScope.STORE, "ExpiredToken"),
+        (error(403, "InvalidAccessKeyId"), Unauthenticated, ErrorScope.STORE, "InvalidAccessKeyId"),
+        (error(403, "RequestTimeTooSkewed"), Unauthenticated, ErrorScope.STORE, "clock"),
+        (error(404, "NoSuchBucket"), Permanent, ErrorScope.STORE, "NoSuchBucket"),
+        (Answer(404, b"nothing here"), Permanent, ErrorScope.STORE, "without an error of S3"),
+        (error(301, "PermanentRedirect"), Permanent, ErrorScope.STORE, "region"),
+        (error(501, "NotImplemented"), Permanent, ErrorScope.STORE, "another store"),
+        (error(400, "KeyTooLongError"), Permanent, ErrorScope.TABLE, "KeyTooLongError"),
+        (error(403, "AccessDenied"), Forbidden, ErrorScope.STORE, "permission to write"),
     ],
 )
 async def test_what_a_service_says_of_a_write(
-    store: RemoteStore, proxy: Proxy, key: str, fault: Answer, kind: type[Trouble], scope: Scope, told: str
+    store: RemoteStore, proxy: Proxy, key: str, fault: Answer, kind: type[ExternalError], scope: ErrorScope, told: str
 ) -> None:
     proxy.rule = lambda _: fault
     with pytest.raises(kind) as trouble:

@@ -15,11 +15,11 @@ import anyio.to_thread
 import pytest
 from anyio.abc import TaskGroup
 
-from sfn.errors import Broken, Scope, SfnError, Transient
-from sfn.inbox.commits import Commit
-from sfn.inbox.sqlite.committer import Committer
-from sfn.inbox.sqlite.ledger import Ledger
-from sfn.words import Accepted, CatalogName, Hint, Slots, TableName
+from sfn.errors import ErrorScope, FatalError, SfnError, Transient
+from sfn.inbox.commits import CommittedTransaction
+from sfn.inbox.sqlite.committer import GroupCommitter
+from sfn.inbox.sqlite.ledger import SqliteOperations
+from sfn.words import Capacity, CatalogName, Notification, PutResult, TableIdentifier
 from tests.promises.inboxes import PLENTY, TERMS, HandClock, table
 from tests.promises.kernel import Step, refuse
 
@@ -33,13 +33,13 @@ LIMIT = 10
 class Writer:
     """A committer on a new database, and what it told of its transactions."""
 
-    committer: Committer
+    committer: GroupCommitter
     database: Path
-    commits: list[Commit]
+    commits: list[CommittedTransaction]
 
-    async def put(self, *tables: TableName) -> Accepted:
+    async def put(self, *tables: TableIdentifier) -> PutResult:
         """Put a hint without an id for each table."""
-        return await self.committer.put([Hint(name) for name in tables], NOW)
+        return await self.committer.put([Notification(name) for name in tables], NOW)
 
     async def fail(self, step: Step, number: int) -> None:
         """From now on the kernel refuses the writer thread a system call."""
@@ -50,7 +50,7 @@ class Writer:
         """While the thread is kept in a verb: tasks that end once it is let go."""
         entered, left = threading.Event(), threading.Event()
 
-        def wait(_: Ledger) -> None:
+        def wait(_: SqliteOperations) -> None:
             entered.set()
             left.wait(10)
 
@@ -71,9 +71,13 @@ class Writer:
 @pytest.fixture
 async def writer(tmp_path: Path) -> AsyncIterator[Writer]:
     database = tmp_path / "inbox.db"
-    commits: list[Commit] = []
-    committer = Committer(
-        Ledger(str(database), TERMS), "the inbox", missing=lambda: None, queue_limit=LIMIT, committed=commits.append
+    commits: list[CommittedTransaction] = []
+    committer = GroupCommitter(
+        SqliteOperations(str(database), TERMS),
+        "the inbox",
+        missing=lambda: None,
+        queue_limit=LIMIT,
+        committed=commits.append,
     )
     yield Writer(committer, database, commits)
     await committer.close()
@@ -93,7 +97,7 @@ async def test_who_comes_while_a_transaction_runs_shares_the_next(writer: Writer
         for number in range(LIMIT):
             tasks.start_soon(writer.put, table(f"t{number}"))
         tasks.start_soon(writer.committer.run, lambda ledger: ledger.claim(PLENTY, NOW))
-    shared = [(commit.verbs, commit.notes, commit.stirring) for commit in writer.commits]
+    shared = [(commit.calls, commit.messages, commit.may_make_due) for commit in writer.commits]
     assert shared == [(1, 0, False), (LIMIT + 1, LIMIT, True)]
 
 
@@ -105,7 +109,7 @@ async def test_many_clients_need_fewer_transactions_than_puts(writer: Writer) ->
     async with anyio.create_task_group() as tasks:
         for number in range(LIMIT):
             tasks.start_soon(client, number)
-    assert sum(commit.notes for commit in writer.commits) == writer.stored() == 20 * LIMIT
+    assert sum(commit.messages for commit in writer.commits) == writer.stored() == 20 * LIMIT
     assert len(writer.commits) < 10 * LIMIT
 
 
@@ -113,20 +117,20 @@ async def test_nobody_is_answered_before_the_sync(writer: Writer) -> None:
     """A sync that fails leaves no answer but the trouble: there is one on the way to every answer."""
     await writer.put(ORDERS)
     await writer.fail(SYNC, errno.EIO)
-    with pytest.raises(Broken, match="SQLITE_IOERR_FSYNC"):
+    with pytest.raises(FatalError, match="SQLITE_IOERR_FSYNC"):
         await writer.put(ORDERS)
 
 
 async def test_what_changes_nothing_costs_no_sync(writer: Writer) -> None:
-    event = [Hint(ORDERS, "etl", "e1")]
+    event = [Notification(ORDERS, "etl", "e1")]
     await writer.committer.put(event, NOW)
     await writer.committer.run(lambda ledger: ledger.claim(PLENTY, NOW))
     await writer.fail(SYNC, errno.EIO)
-    assert await writer.committer.put(event, NOW) == Accepted(0, 1)
+    assert await writer.committer.put(event, NOW) == PutResult(0, 1)
     await writer.committer.run(lambda ledger: ledger.claim(PLENTY, NOW))
-    assert await writer.committer.run(lambda ledger: ledger.roster.carrying("prod", "u1")) == []
+    assert await writer.committer.run(lambda ledger: ledger.roster.with_uuid("prod", "u1")) == []
     assert await writer.committer.run(lambda ledger: ledger.prune(NOW, 10)) == 0
-    with pytest.raises(Broken):
+    with pytest.raises(FatalError):
         await writer.put(ORDERS)
 
 
@@ -135,7 +139,7 @@ async def test_a_full_disk_takes_nothing_and_says_to_come_again(writer: Writer) 
     await writer.fail(WRITE, errno.ENOSPC)
     errors: list[SfnError] = []
 
-    async def put(name: TableName) -> None:
+    async def put(name: TableIdentifier) -> None:
         with noted(errors):
             await writer.put(name)
 
@@ -157,10 +161,10 @@ async def test_after_a_failing_disk_nothing_is_trusted(writer: Writer, step: Ste
     await writer.put(ORDERS)
     await writer.fail(step, errno.EIO)
     for _ in range(3):
-        with pytest.raises(Broken, match=name):
+        with pytest.raises(FatalError, match=name):
             await writer.put(ORDERS)
-    with pytest.raises(Broken, match=name):
-        await writer.committer.run(lambda ledger: ledger.roster.carrying("prod", "u1"))
+    with pytest.raises(FatalError, match=name):
+        await writer.committer.run(lambda ledger: ledger.roster.with_uuid("prod", "u1"))
     with anyio.fail_after(5):
         assert name in (await writer.committer.broken()).found
         assert not await writer.committer.close()
@@ -170,15 +174,15 @@ async def test_a_checkpoint_that_fails_is_not_passed_over(writer: Writer) -> Non
     """SQLite's own checkpoints keep their errors to themselves."""
     await writer.put(ORDERS)
     await writer.fail(WRITE, errno.EIO)
-    with pytest.raises(Broken, match="SQLITE_IOERR_WRITE"):
-        await writer.committer.run(Ledger.checkpoint, alone=True)
+    with pytest.raises(FatalError, match="SQLITE_IOERR_WRITE"):
+        await writer.committer.run(SqliteOperations.checkpoint, alone=True)
 
 
 async def test_a_verb_that_raises_takes_no_other_with_it(writer: Writer) -> None:
     raised: list[Exception] = []
 
-    def spoil(ledger: Ledger) -> None:
-        ledger.put([Hint(ORDERS, "spoilt", "e1"), Hint(CatalogName("spoilt"))], NOW)
+    def spoil(ledger: SqliteOperations) -> None:
+        ledger.put([Notification(ORDERS, "spoilt", "e1"), Notification(CatalogName("spoilt"))], NOW)
         ledger.claim(PLENTY, NOW)
         raise ZeroDivisionError
 
@@ -195,9 +199,9 @@ async def test_a_verb_that_raises_takes_no_other_with_it(writer: Writer) -> None
     assert len(raised) == 1
     assert writer.stored() == 2
     # What the undone verb made must not be remembered either, such as the lane of a catalog.
-    await writer.committer.put([Hint(CatalogName("spoilt"))], NOW)
+    await writer.committer.put([Notification(CatalogName("spoilt"))], NOW)
     claimed = await writer.committer.run(lambda ledger: ledger.claim(PLENTY, NOW))
-    attempts = {str(claim.subject): claim.attempt for claim in claimed.claims}
+    attempts = {str(claim.subject): claim.attempt for claim in claimed.jobs}
     assert attempts == {"prod:sales.orders": 1, "prod:sales.returns": 1, "spoilt": 1}
 
 
@@ -223,13 +227,13 @@ async def test_more_notes_than_may_wait_are_refused_at_once(writer: Writer) -> N
         await anyio.lowlevel.checkpoint()
         with pytest.raises(Transient) as refused:
             await writer.put(ORDERS)
-        assert (refused.value.scope, refused.value.retry_after) == (Scope.INBOX, 1.0)
+        assert (refused.value.scope, refused.value.retry_after) == (ErrorScope.INBOX, 1.0)
         tasks.start_soon(writer.committer.run, lambda ledger: ledger.claim(PLENTY, NOW))
-    assert await writer.put(ORDERS) == Accepted(1, 0)
+    assert await writer.put(ORDERS) == PutResult(1, 0)
 
 
 async def test_a_put_of_more_notes_than_may_wait_is_taken_when_none_waits(writer: Writer) -> None:
-    assert await writer.put(*[ORDERS] * (LIMIT + 1)) == Accepted(LIMIT + 1, 0, LIMIT)
+    assert await writer.put(*[ORDERS] * (LIMIT + 1)) == PutResult(LIMIT + 1, 0, LIMIT)
 
 
 async def test_a_verb_whose_caller_has_gone_is_not_run(writer: Writer) -> None:
@@ -247,7 +251,7 @@ async def test_a_close_ends_what_was_taken_and_takes_no_more(writer: Writer) -> 
         await anyio.lowlevel.checkpoint()
         tasks.start_soon(writer.committer.close)
         await anyio.lowlevel.checkpoint()
-        with pytest.raises(Broken, match="closed"):
+        with pytest.raises(FatalError, match="closed"):
             await writer.put(RETURNS)
     assert await writer.committer.close()
     assert writer.stored() == 1
@@ -257,15 +261,15 @@ async def test_another_programs_change_is_seen(writer: Writer) -> None:
     await writer.put(ORDERS, RETURNS)
     with closing(sqlite3.connect(writer.database)) as db, db:
         db.execute("DELETE FROM subject WHERE key LIKE '%orders%'")
-    claimed = await writer.committer.run(lambda ledger: ledger.claim(Slots(9, 9, 9), NOW))
-    assert [claim.subject for claim in claimed.claims] == [RETURNS]
+    claimed = await writer.committer.run(lambda ledger: ledger.claim(Capacity(9, 9, 9), NOW))
+    assert [claim.subject for claim in claimed.jobs] == [RETURNS]
     await writer.put(ORDERS)
-    claimed = await writer.committer.run(lambda ledger: ledger.claim(Slots(9, 9, 9), NOW))
-    assert [claim.subject for claim in claimed.claims] == [ORDERS]
+    claimed = await writer.committer.run(lambda ledger: ledger.claim(Capacity(9, 9, 9), NOW))
+    assert [claim.subject for claim in claimed.jobs] == [ORDERS]
 
 
 async def test_verbs_of_one_transaction_see_each_other(writer: Writer) -> None:
-    seen: list[TableName] = []
+    seen: list[TableIdentifier] = []
 
     async def look() -> None:
         page = await writer.committer.run(lambda ledger: ledger.roster.known("prod", "", 10))

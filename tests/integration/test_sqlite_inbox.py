@@ -16,18 +16,30 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from sfn.errors import Broken
-from sfn.inbox.keeping import PRUNED
+from sfn.errors import FatalError
+from sfn.inbox.keeping import PRUNE_BATCH_SIZE
 from sfn.inbox.sqlite import SqliteInbox
 from sfn.inbox.sqlite.schema import VERSION
-from sfn.words import Accepted, Ask, CatalogName, Dead, Done, Findings, Held, Hint, Memo, Reason, Swept
+from sfn.words import (
+    CatalogName,
+    DeadLettered,
+    DeadLetterReason,
+    Done,
+    Notification,
+    PublishCache,
+    PublishResult,
+    PutResult,
+    StoredObject,
+    SweepCompleted,
+    Wakeup,
+)
 from tests.integration.inbox_processes import hold, open_it, put_for_ever
 from tests.integration.waiting import until
 from tests.promises.inboxes import AT, PLENTY, TERMS, Ground, HandClock, pointer, table
 from tests.promises.stores import ended, names_in, started, told
 
 ORDERS, RETURNS, STOCK = table("orders"), table("returns"), table("stock")
-MEMO = Memo(etag="v1", tags={f"{AT}/a.ver": Held(b"\xff", "t1")})
+MEMO = PublishCache(etag="v1", objects={f"{AT}/a.ver": StoredObject(b"\xff", "t1")})
 KILLS = 6
 
 
@@ -35,25 +47,25 @@ async def test_all_of_it_is_there_after_a_restart(tmp_path: Path) -> None:
     clock, database = HandClock(), tmp_path / "inbox.db"
     async with SqliteInbox.opened(database, TERMS, clock) as inbox:
         ground = Ground(inbox, clock)
-        await inbox.put([Hint(CatalogName("prod"))])
-        await ground.settle(await ground.claim(), Swept(ground.after(900), ground.now, calm=True))
+        await inbox.put([Notification(CatalogName("prod"))])
+        await ground.settle(await ground.claim(), SweepCompleted(ground.after(900), ground.now, within_limit=True))
         await ground.published(ORDERS, due=0)
         done = ground.done()
-        await ground.settle(await ground.claim(), replace(done, findings=replace(done.findings, memo=MEMO)))
-        await ground.settled(RETURNS, Dead(Reason.FOREIGN_CATALOG, "somebody else is there"))
-        await ground.settled(STOCK, Done(ground.after(3600), Findings(asks=(Ask(ORDERS, f"{AT}2"),))))
-        await inbox.put([Hint(ORDERS, "etl", "e1", floor=pointer(3), drop=True)])
+        await ground.settle(await ground.claim(), replace(done, result=replace(done.result, cache=MEMO)))
+        await ground.settled(RETURNS, DeadLettered(DeadLetterReason.FOREIGN_CATALOG, "somebody else is there"))
+        await ground.settled(STOCK, Done(ground.after(3600), PublishResult(wakeups=(Wakeup(ORDERS, f"{AT}2"),))))
+        await inbox.put([Notification(ORDERS, "etl", "e1", min_metadata_location=pointer(3), drop=True)])
         known, letters = await ground.known(), await ground.letters()
     async with SqliteInbox.opened(database, TERMS, clock) as inbox:
         ground = Ground(inbox, clock)
         assert await ground.known() == known
         assert await ground.letters() == letters
-        assert await inbox.put([Hint(ORDERS, "etl", "e1")]) == Accepted(0, 1)
+        assert await inbox.put([Notification(ORDERS, "etl", "e1")]) == PutResult(0, 1)
         claim = await ground.claim()
     assert (claim.subject, claim.locations) == (ORDERS, frozenset({AT, f"{AT}2"}))
-    assert (claim.wish.floor, claim.wish.drop, claim.swept_at) == (pointer(3), True, clock.now())
-    assert claim.story.live is not None
-    assert claim.memo == MEMO
+    assert (claim.pending.min_metadata_location, claim.pending.drop, claim.swept_at) == (pointer(3), True, clock.now())
+    assert claim.table_state.live is not None
+    assert claim.cache == MEMO
 
 
 async def test_leases_that_the_last_process_left_behind_are_told_with_the_first_claims(tmp_path: Path) -> None:
@@ -63,12 +75,12 @@ async def test_leases_that_the_last_process_left_behind_are_told_with_the_first_
         await ground.hint(ORDERS, RETURNS)
         assert len(await ground.claims()) == 2
     async with SqliteInbox.opened(database, TERMS, clock) as inbox:
-        assert [(await inbox.claim(PLENTY)).expired for _ in range(2)] == [2, 0]
+        assert [(await inbox.claim(PLENTY)).expired_leases for _ in range(2)] == [2, 0]
 
 
 async def test_leases_of_the_last_process_are_taken_back_at_once_as_crashes(tmp_path: Path) -> None:
     clock, database = HandClock(), tmp_path / "inbox.db"
-    for attempt in range(1, TERMS.crashes + 1):
+    for attempt in range(1, TERMS.max_crashes + 1):
         async with SqliteInbox.opened(database, TERMS, clock) as inbox:
             await Ground(inbox, clock).hint(ORDERS)
             assert (await Ground(inbox, clock).claim()).attempt == attempt
@@ -99,7 +111,7 @@ async def test_numbers_and_tokens_go_on_where_the_last_process_ended(tmp_path: P
             ground = Ground(inbox, clock)
             await ground.hint(ORDERS)
             claim = await ground.claim()
-            seen += [claim.seq, claim.token]
+            seen += [claim.notified_seq, claim.fencing_token]
             await ground.settle(claim, Done(ground.after(3600)))
     assert seen == sorted(set(seen))
 
@@ -110,8 +122,8 @@ async def test_a_closed_inbox_is_one_file_and_a_free_lock(tmp_path: Path) -> Non
         await Ground(inbox, clock).hint(ORDERS)
         assert len(list(database.parent.iterdir())) == 4
     assert sorted(path.name for path in database.parent.iterdir()) == ["inbox.db", "inbox.db.lock"]
-    with pytest.raises(Broken):
-        await inbox.put([Hint(ORDERS)])
+    with pytest.raises(FatalError):
+        await inbox.put([Notification(ORDERS)])
     async with SqliteInbox.opened(database, TERMS, clock) as inbox:
         assert [row.table for row in await Ground(inbox, clock).known()] == [ORDERS]
 
@@ -122,10 +134,10 @@ async def test_a_second_process_is_refused_and_told_by_whom(tmp_path: Path) -> N
         refused = told(open_it, database)
         assert isinstance(refused, tuple)
         name, message = refused
-        assert name == "Broken"
+        assert name == "FatalError"
         assert str(database) in message
         assert f"process {os.getpid()} " in message
-        with pytest.raises(Broken, match=str(os.getpid())):
+        with pytest.raises(FatalError, match=str(os.getpid())):
             await SqliteInbox.opened(database, TERMS, HandClock()).__aenter__()
     assert told(open_it, database) is None
 
@@ -137,10 +149,10 @@ async def test_an_inbox_may_lie_behind_a_link(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "link").symlink_to(Path("disk") / target)
     monkeypatch.chdir(tmp_path)
     async with SqliteInbox.opened(tmp_path / "link", TERMS, clock) as inbox:
-        assert await inbox.put([Hint(ORDERS, "etl", "e1")]) == Accepted(1, 0)
+        assert await inbox.put([Notification(ORDERS, "etl", "e1")]) == PutResult(1, 0)
     for name in (Path("link"), database):
         async with SqliteInbox.opened(name, TERMS, clock) as inbox:
-            assert await inbox.put([Hint(ORDERS, "etl", "e1")]) == Accepted(0, 1)
+            assert await inbox.put([Notification(ORDERS, "etl", "e1")]) == PutResult(0, 1)
     assert names_in(database.parent) == ["inbox.db", "inbox.db.lock"]
     assert names_in(tmp_path) == ["disk", "link"]
 
@@ -150,24 +162,24 @@ async def test_an_inbox_of_two_names_is_one_inbox(tmp_path: Path, first: str) ->
     (tmp_path / "link").symlink_to("inbox.db")
     async with SqliteInbox.opened(tmp_path / first, TERMS, HandClock()):
         for name in ("link", "inbox.db"):
-            with pytest.raises(Broken, match=f"process {os.getpid()} holds"):
+            with pytest.raises(FatalError, match=f"process {os.getpid()} holds"):
                 await SqliteInbox.opened(tmp_path / name, TERMS, HandClock()).__aenter__()
 
 
 async def test_nothing_is_acknowledged_once_a_link_leads_elsewhere(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("inbox.db")
     async with SqliteInbox.opened(tmp_path / "link", TERMS, HandClock()) as inbox:
-        await inbox.put([Hint(ORDERS)])
+        await inbox.put([Notification(ORDERS)])
         (tmp_path / "link").unlink()
         (tmp_path / "other.db").touch()
         (tmp_path / "link").symlink_to("other.db")
-        with pytest.raises(Broken, match="link where it was"):
-            await inbox.put([Hint(ORDERS)])
+        with pytest.raises(FatalError, match="link where it was"):
+            await inbox.put([Notification(ORDERS)])
 
 
 async def test_a_link_that_leads_to_itself_is_no_inbox(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("link")
-    with pytest.raises(Broken, match="SQLITE_CANTOPEN"):
+    with pytest.raises(FatalError, match="SQLITE_CANTOPEN"):
         await SqliteInbox.opened(tmp_path / "link", TERMS, HandClock()).__aenter__()
 
 
@@ -177,7 +189,7 @@ async def test_a_lock_dies_with_its_process(tmp_path: Path) -> None:
     process = started(hold, database, theirs)
     theirs.close()
     assert ours.recv() == "open"
-    with pytest.raises(Broken, match=str(process.pid)):
+    with pytest.raises(FatalError, match=str(process.pid)):
         await SqliteInbox.opened(database, TERMS, HandClock()).__aenter__()
     process.kill()
     assert ended(process) == -signal.SIGKILL
@@ -194,7 +206,7 @@ async def test_a_newer_schema_is_refused_and_left_alone(tmp_path: Path) -> None:
         db.execute(f"PRAGMA user_version = {VERSION + 1}")
     before = database.read_bytes()
     for _ in range(2):
-        with pytest.raises(Broken, match=f"found version {VERSION + 1}"):
+        with pytest.raises(FatalError, match=f"found version {VERSION + 1}"):
             await SqliteInbox.opened(database, TERMS, HandClock()).__aenter__()
     assert database.read_bytes() == before
 
@@ -202,7 +214,7 @@ async def test_a_newer_schema_is_refused_and_left_alone(tmp_path: Path) -> None:
 async def test_another_file_is_no_inbox(tmp_path: Path) -> None:
     database = tmp_path / "inbox.db"
     database.write_text("this is no database\n" * 1000)
-    with pytest.raises(Broken, match=r"SQLITE_NOTADB.*inbox\.url"):
+    with pytest.raises(FatalError, match=r"SQLITE_NOTADB.*inbox\.url"):
         await SqliteInbox.opened(database, TERMS, HandClock()).__aenter__()
     assert database.read_text().startswith("this is no database")
 
@@ -210,7 +222,7 @@ async def test_another_file_is_no_inbox(tmp_path: Path) -> None:
 async def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for database in (tmp_path / "file" / "inbox.db", tmp_path / "file" / "deeper" / "inbox.db"):
-        with pytest.raises(Broken, match=r"ENOTDIR|EEXIST") as refused:
+        with pytest.raises(FatalError, match=r"ENOTDIR|EEXIST") as refused:
             await SqliteInbox.opened(database, TERMS, HandClock()).__aenter__()
         assert str(tmp_path / "file") in refused.value.found
         assert "let the service's user write" in refused.value.remedy
@@ -218,7 +230,7 @@ async def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 
 async def test_a_folder_in_place_of_the_file_is_no_inbox(tmp_path: Path) -> None:
     (tmp_path / "inbox.db").mkdir()
-    with pytest.raises(Broken, match="SQLITE_CANTOPEN"):
+    with pytest.raises(FatalError, match="SQLITE_CANTOPEN"):
         await SqliteInbox.opened(tmp_path / "inbox.db", TERMS, HandClock()).__aenter__()
 
 
@@ -226,25 +238,25 @@ async def test_a_folder_in_place_of_the_file_is_no_inbox(tmp_path: Path) -> None
 async def test_nothing_is_acknowledged_once_a_file_is_gone(tmp_path: Path, suffix: str) -> None:
     database = tmp_path / "inbox.db"
     async with SqliteInbox.opened(database, TERMS, HandClock()) as inbox:
-        await inbox.put([Hint(ORDERS)])
+        await inbox.put([Notification(ORDERS)])
         (tmp_path / f"inbox.db{suffix}").rename(tmp_path / "elsewhere")
-        with pytest.raises(Broken, match=f"inbox.db{suffix} where it was"):
-            await inbox.put([Hint(ORDERS)])
-        with pytest.raises(Broken):
+        with pytest.raises(FatalError, match=f"inbox.db{suffix} where it was"):
+            await inbox.put([Notification(ORDERS)])
+        with pytest.raises(FatalError):
             await inbox.run_maintenance(TERMS.lease)
 
 
 async def test_old_events_go_and_their_ids_with_them(tmp_path: Path) -> None:
     clock = HandClock()
     async with SqliteInbox.opened(tmp_path / "inbox.db", TERMS, clock) as inbox:
-        count = 2 * PRUNED + 7
-        old = [Hint(ORDERS, "etl", f"e{number}") for number in range(count)]
+        count = 2 * PRUNE_BATCH_SIZE + 7
+        old = [Notification(ORDERS, "etl", f"e{number}") for number in range(count)]
         await inbox.put(old)
         clock.turn(60)
-        await inbox.put([Hint(ORDERS, "etl", "young")])
+        await inbox.put([Notification(ORDERS, "etl", "young")])
         assert await inbox.run_maintenance_once(TERMS.lease) == count
         assert await inbox.run_maintenance_once(TERMS.lease) == 0
-        assert await inbox.put([*old[:5], Hint(ORDERS, "etl", "young")]) == Accepted(5, 1, 5)
+        assert await inbox.put([*old[:5], Notification(ORDERS, "etl", "young")]) == PutResult(5, 1, 5)
 
 
 async def test_tending_goes_on_until_it_is_cancelled(tmp_path: Path) -> None:

@@ -13,20 +13,20 @@ from anyio.abc import TaskGroup
 from typing_extensions import override
 
 from sfn.inbox.sqlite import SqliteInbox
-from sfn.words import Lane, Slots
+from sfn.words import Capacity, ConcurrencyGroup
 from tests.promises.inboxes import PLENTY, TERMS, Ground, HandClock, table
 
 ORDERS, RETURNS = table("orders"), table("returns")
 LEASE = TERMS.lease.total_seconds()
 
 
-class SlowSlots(Slots):
+class SlowSlots(Capacity):
     """None; and whoever asks how many has to wait."""
 
     entered, left = threading.Event(), threading.Event()
 
     @override
-    def of(self, lane: Lane) -> int:
+    def available_in(self, lane: ConcurrencyGroup) -> int:
         self.entered.set()
         self.left.wait(10)
         return 0
@@ -49,7 +49,7 @@ async def test_a_lease_lasts_from_when_the_inbox_came_to_it(tmp_path: Path) -> N
         ground = Ground(inbox, clock)
 
         async def claim() -> None:
-            expired.append((await inbox.claim(PLENTY)).expired)
+            expired.append((await inbox.claim(PLENTY)).expired_leases)
 
         await ground.hint(ORDERS)
         renewed = await ground.claim()

@@ -15,10 +15,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from sfn.receiver.certificate import Certificate
-from sfn.receiver.handshakes import Handshake
-from sfn.receiver.server import HEAD_LIMIT, Connection, Server
-from sfn.telemetry.refusals import Seldom
-from sfn.watched import Watched
+from sfn.receiver.handshakes import LoggedHandshake
+from sfn.receiver.server import HEAD_LIMIT, HttpServer, ServerConnection
+from sfn.telemetry.refusals import LogThrottle
+from sfn.watched import WatchedFiles
 from tests.integration.listening import EVENT, TOKEN, Open, Service, assert_problem, connected, listening, request
 from tests.integration.waiting import until
 from tests.unit.certificates import Authority, Files, Pair, replace
@@ -46,7 +46,7 @@ def old(authority: Authority) -> Pair:
 
 @pytest.fixture
 def files(tmp_path: Path, old: Pair, monkeypatch: pytest.MonkeyPatch) -> Files:
-    monkeypatch.setattr(Watched, "every", 0.02)
+    monkeypatch.setattr(WatchedFiles, "interval", 0.02)
     return Files(tmp_path, old)
 
 
@@ -105,7 +105,7 @@ def distrust(port: int) -> None:
 
 
 async def test_a_handshake_that_fails_is_logged_with_its_reason(connect: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Handshake, "seldom", Seldom())
+    monkeypatch.setattr(LoggedHandshake, "throttle", LogThrottle())
     with capture_logs() as logs:
         async with await anyio.connect_tcp("127.0.0.1", connect.port) as clear:
             await clear.send(b"GET / HTTP/1.1\r\n\r\n")
@@ -134,7 +134,7 @@ async def test_half_a_renewal_is_logged_and_costs_no_connection(
 async def test_a_file_system_that_hangs_holds_up_nobody(
     service: Service, files: Files, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Watched, "patience", 0.2)
+    monkeypatch.setattr(WatchedFiles, "timeout", 0.2)
     new, hanging = authority.sign(), files.key.with_suffix(".pipe")
     os.mkfifo(hanging)
     async with listening(service.application(), Certificate(files.chain, files.key), authority.trust()) as connect:
@@ -168,7 +168,7 @@ async def test_who_speaks_http_without_tls_is_let_go(service: Service, connect: 
 async def test_who_does_not_finish_the_handshake_is_let_go(
     service: Service, files: Files, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Server, "handshake", 0.2)
+    monkeypatch.setattr(HttpServer, "handshake_timeout", 0.2)
     async with listening(service.application(), Certificate(files.chain, files.key), authority.trust()) as connect:
         for sent in (b"", b"\x16\x03\x01"):
             async with connected(connect.port) as silent:
@@ -179,7 +179,7 @@ async def test_who_does_not_finish_the_handshake_is_let_go(
 async def test_who_is_slow_after_the_handshake_is_told_and_let_go(
     connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Connection, "patience", 0.3)
+    monkeypatch.setattr(ServerConnection, "head_timeout", 0.3)
     async with connect() as wire:
         await wire.send(request()[:-4])
         assert_problem(await wire.reply(), 408)
@@ -196,9 +196,9 @@ async def test_endless_header_fields_are_refused(connect: Open) -> None:
 async def test_clients_that_read_nothing_while_they_are_idle_hold_up_no_stop(
     service: Service, files: Files, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Server, "farewell", 0.1)
+    monkeypatch.setattr(HttpServer, "shutdown_timeout", 0.1)
     listener = socket.create_server(("127.0.0.1", 0))
-    server = Server(service.application(), Certificate(files.chain, files.key))
+    server = HttpServer(service.application(), Certificate(files.chain, files.key))
     server.config.timeout_graceful_shutdown = 60
     ended = anyio.Event()
 

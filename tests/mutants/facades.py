@@ -35,13 +35,13 @@ FACADES = (
         "16-tag-is-of-every-uuid",
         16,
         f"{LOADING}::test_each_choice_of_snapshots_has_a_tag_of_its_own",
-        "assert tag(doc, ALL) != tag(ground.place.document(guid=OTHER_UUID), ALL)",
+        "assert entity_tag(doc, ALL) != entity_tag(ground.place.document(guid=OTHER_UUID), ALL)",
     ),
     Mutant(
         "16-pointer-is-remembered",
         16,
         f"{LOADING}::test_a_commit_is_told_of_at_once",
-        "assert isinstance(found, Loaded)",
+        "assert isinstance(found, TableResponse)",
     ),
     Mutant(
         "16-commits-are-no-method",

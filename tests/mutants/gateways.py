@@ -147,7 +147,7 @@ GATEWAYS = (
         15,
         f"{WORKER}::test_a_name_without_exactly_one_other_reading_or_from_an_event_is_a_dead_letter"
         "[asyncio-hints3-instead3-False]",
-        "assert isinstance(outcome, Dead)",
+        "assert isinstance(outcome, DeadLettered)",
     ),
     Mutant(
         "15-commit-is-sent-twice",

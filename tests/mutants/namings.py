@@ -97,7 +97,7 @@ NAMINGS = (
         "08-drop-is-told-once-more",
         8,
         "tests/unit/test_outcomes.py::test_a_drop_that_a_claim_saw_through_is_not_told_once_more[True-outcome0-False]",
-        "assert (after.wish.drop, after.wish.purge, after.due_at) == (kept, kept, NOW)",
+        "assert (after.pending.drop, after.pending.purge, after.due_at) == (kept, kept, NOW)",
     ),
     Mutant(
         "08-drop-outlives-its-table",
@@ -187,7 +187,7 @@ NAMINGS = (
         9,
         "tests/unit/test_publish_by_uuid.py"
         "::test_a_rename_waits_for_no_file_of_another_catalog_that_has_the_name_too[asyncio]",
-        'assert (body["state"], body["table_identifier"]) == ("current", name.identifier)',
+        'assert (body["state"], body["table_identifier"]) == ("current", name.dotted)',
     ),
     Mutant(
         "09-tombstone-elsewhere-is-not-woken",

@@ -31,7 +31,7 @@ SHARED = (
         "02-shared-put-locks-nothing",
         2,
         f"{AT_ONCE}::test_what_two_replicas_are_told_of_a_row_at_once_is_both_told",
-        'assert (row.wish.drop, row.wish.renamed_to) == (True, named("b"))',
+        'assert (row.pending.drop, row.pending.renamed_to) == (True, named("b"))',
     ),
     Mutant(
         "03-shared-claim-locks-nothing",

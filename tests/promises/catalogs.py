@@ -23,7 +23,7 @@ from sfn.catalog.library import PyIcebergCatalog, PyIcebergSettings
 from sfn.catalog.memory import MemoryCatalog
 from sfn.catalog.rest import RestCatalog, RestSettings
 from sfn.demo.fixture import RestCatalogServer
-from sfn.words import TableName
+from sfn.words import TableIdentifier
 from tests.promises.sql_world import sql_world
 from tests.promises.told_world import ToldWorld
 from tests.real_catalog import runtime
@@ -54,34 +54,34 @@ class World(Protocol):
         """Create a namespace right below `space` that can't be listed; gives its own level."""
         ...
 
-    async def create(self, table: TableName) -> str:
+    async def create(self, table: TableIdentifier) -> str:
         """Create a table; gives its uuid."""
         ...
 
-    async def commit(self, table: TableName) -> None:
+    async def commit(self, table: TableIdentifier) -> None:
         """Commit a new snapshot."""
         ...
 
-    async def switch_off(self, table: TableName) -> None:
+    async def switch_off(self, table: TableIdentifier) -> None:
         """Commit the property that makes us leave the table alone."""
         ...
 
-    async def roll_back(self, table: TableName) -> None:
+    async def roll_back(self, table: TableIdentifier) -> None:
         """Make the last metadata file but one the current one again."""
         ...
 
-    async def rename(self, source: TableName, target: TableName) -> None:
+    async def rename(self, source: TableIdentifier, target: TableIdentifier) -> None:
         """Give a table another name."""
         ...
 
-    async def drop(self, table: TableName) -> None:
+    async def drop(self, table: TableIdentifier) -> None:
         """Drop a table and keep its files."""
         ...
 
 
-def named(world: World, name: str, *below: str) -> TableName:
+def named(world: World, name: str, *below: str) -> TableIdentifier:
     """A table of this test's own namespace, or of one below it."""
-    return TableName("lake", (world.space, *below), name)
+    return TableIdentifier("lake", (world.space, *below), name)
 
 
 class MemoryWorld:
@@ -102,22 +102,22 @@ class MemoryWorld:
         self._memory.close_namespace(self.space, "closed")
         return "closed"
 
-    async def create(self, table: TableName) -> str:
+    async def create(self, table: TableIdentifier) -> str:
         return self._memory.create(table).uuid or ""
 
-    async def commit(self, table: TableName) -> None:
+    async def commit(self, table: TableIdentifier) -> None:
         self._memory.commit(table)
 
-    async def switch_off(self, table: TableName) -> None:
+    async def switch_off(self, table: TableIdentifier) -> None:
         self._memory.commit(table, left_alone="switched off: the table property sfn.enabled is false")
 
-    async def roll_back(self, table: TableName) -> None:
+    async def roll_back(self, table: TableIdentifier) -> None:
         self._memory.roll_back(table)
 
-    async def rename(self, source: TableName, target: TableName) -> None:
+    async def rename(self, source: TableIdentifier, target: TableIdentifier) -> None:
         self._memory.rename(source, target)
 
-    async def drop(self, table: TableName) -> None:
+    async def drop(self, table: TableIdentifier) -> None:
         self._memory.drop(table)
 
 
@@ -143,7 +143,7 @@ class RestWorld:
         await self.create_namespace("a/b")
         return "a/b"
 
-    async def create(self, table: TableName) -> str:
+    async def create(self, table: TableIdentifier) -> str:
         schema = {"type": "struct", "fields": [{"id": 1, "name": "id", "type": "long", "required": False}]}
         # A server that runs without a UTF-8 locale can make no other file names.
         location = "/".join((self._home, *(quote(part, safe="") for part in (*table.namespace, table.name))))
@@ -153,7 +153,7 @@ class RestWorld:
         assert isinstance(metadata, dict)
         return str(metadata["table-uuid"])
 
-    async def commit(self, table: TableName) -> None:
+    async def commit(self, table: TableIdentifier) -> None:
         loaded = await self._call("GET", self._table(table))
         metadata = loaded["metadata"]
         assert isinstance(metadata, dict)
@@ -169,10 +169,10 @@ class RestWorld:
         main = {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": number}
         await self._update(table, {"action": "add-snapshot", "snapshot": snapshot}, main)
 
-    async def switch_off(self, table: TableName) -> None:
+    async def switch_off(self, table: TableIdentifier) -> None:
         await self._update(table, {"action": "set-properties", "updates": {"sfn.enabled": "false"}})
 
-    async def roll_back(self, table: TableName) -> None:
+    async def roll_back(self, table: TableIdentifier) -> None:
         metadata = (await self._call("GET", self._table(table)))["metadata"]
         assert isinstance(metadata, dict)
         before = metadata["metadata-log"][-1]["metadata-file"]
@@ -180,21 +180,21 @@ class RestWorld:
         register = f"{self._tables(table).removesuffix('/tables')}/register"
         await self._call("POST", register, {"name": table.name, "metadata-location": before})
 
-    async def rename(self, source: TableName, target: TableName) -> None:
+    async def rename(self, source: TableIdentifier, target: TableIdentifier) -> None:
         names = [{"namespace": list(table.namespace), "name": table.name} for table in (source, target)]
         await self._call("POST", "/tables/rename", {"source": names[0], "destination": names[1]})
 
-    async def drop(self, table: TableName) -> None:
+    async def drop(self, table: TableIdentifier) -> None:
         await self._call("DELETE", self._table(table))
 
-    async def _update(self, table: TableName, *updates: Mapping[str, object]) -> None:
+    async def _update(self, table: TableIdentifier, *updates: Mapping[str, object]) -> None:
         await self._call("POST", self._table(table), {"requirements": [], "updates": list(updates)})
 
-    def _tables(self, table: TableName) -> str:
+    def _tables(self, table: TableIdentifier) -> str:
         # The server's own separator, see facts/jvm.md.
         return f"/namespaces/{'%2E'.join(quote(level, safe='') for level in table.namespace)}/tables"
 
-    def _table(self, table: TableName) -> str:
+    def _table(self, table: TableIdentifier) -> str:
         return f"{self._tables(table)}/{quote(table.name, safe='')}"
 
     async def _call(self, method: str, path: str, body: Mapping[str, object] | None = None) -> dict[str, object]:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final
 
-from sfn.inbox.intents import ASKS
-from sfn.words import CatalogName, Claim, Done, Intent, Subject, Swept, TableName
+from sfn.inbox.intents import CHECK_DELAYS
+from sfn.words import CatalogName, Done, Intent, JobKey, LeasedJob, SweepCompleted, TableIdentifier
 from tests.promises.inboxes import PLENTY, Ground, subjects, table
 
 ORDERS, RETURNS, STOCK = table("orders"), table("returns"), table("stock")
-FIRST, SECOND, THIRD, LAST = (pause.total_seconds() for pause in ASKS)
+FIRST, SECOND, THIRD, LAST = (pause.total_seconds() for pause in CHECK_DELAYS)
 DAY: Final = 86_400
 
 
-def intent(number: str, *named: Subject, peer: str = "10.0.0.1") -> Intent:
+def intent(number: str, *named: JobKey, peer: str = "10.0.0.1") -> Intent:
     """What a gateway notes before it forwards a commit."""
     return Intent(number, named or (ORDERS,), "gateway", peer)
 
@@ -24,7 +24,7 @@ def flood(most: int, peer: str = "10.0.0.1") -> list[Intent]:
     return [intent(f"{peer} {number}", table(f"made up {number}"), peer=peer) for number in range(most)]
 
 
-async def seen(ground: Ground, *names: TableName) -> None:
+async def seen(ground: Ground, *names: TableIdentifier) -> None:
     """Tables that have a row, and are not looked at of our own accord for long."""
     await ground.hint(*names)
     await looks(ground)
@@ -38,8 +38,8 @@ async def looks(ground: Ground) -> list[str]:
     return subjects(claims)
 
 
-def _well(claim: Claim, at: datetime, now: datetime) -> Done | Swept:
-    return Swept(at, now, calm=True) if isinstance(claim.subject, CatalogName) else Done(at)
+def _well(claim: LeasedJob, at: datetime, now: datetime) -> Done | SweepCompleted:
+    return SweepCompleted(at, now, within_limit=True) if isinstance(claim.subject, CatalogName) else Done(at)
 
 
 async def asks(ground: Ground, until: float = 3 * LAST) -> list[tuple[float, list[str]]]:

@@ -14,11 +14,11 @@ from fsspec import register_implementation
 from fsspec.implementations.memory import MemoryFileSystem
 from typing_extensions import override
 
-from sfn.reader.files import Storage
-from sfn.reader.local import LocalFiles
-from sfn.reader.memory import MemoryFiles
-from sfn.reader.opening import Anywhere
-from sfn.reader.remote import FsspecFiles
+from sfn.reader.files import FileSystem
+from sfn.reader.local import LocalFileSystem
+from sfn.reader.memory import InMemoryFileSystem
+from sfn.reader.opening import RoutedFileSystem
+from sfn.reader.remote import FsspecFileSystem
 from tests.promises.stores import plant_file
 
 
@@ -32,7 +32,7 @@ class Ground:
         plant: puts a content at a key.
     """
 
-    files: Storage
+    files: FileSystem
     folder: str
     plant: Callable[[str, bytes], None]
 
@@ -44,27 +44,27 @@ class Ground:
 
 def memory(_: Path) -> Ground:
     bodies: dict[str, bytes] = {}
-    return Ground(MemoryFiles(bodies), "s3://lake/orders/metadata/_sfn/", bodies.__setitem__)
+    return Ground(InMemoryFileSystem(bodies), "s3://lake/orders/metadata/_sfn/", bodies.__setitem__)
 
 
 def local(folder: Path) -> Ground:
-    return Ground(LocalFiles(), f"file://{folder}/metadata/_sfn/", plant_file)
+    return Ground(LocalFileSystem(), f"file://{folder}/metadata/_sfn/", plant_file)
 
 
 def local_by_fsspec(folder: Path) -> Ground:
-    return Ground(FsspecFiles("file", {}), f"file://{folder}/metadata/_sfn/", plant_file)
+    return Ground(FsspecFileSystem("file", {}), f"file://{folder}/metadata/_sfn/", plant_file)
 
 
 def memory_by_fsspec(_: Path) -> Ground:
-    return Ground(FsspecFiles("memory", {}), f"memory://{uuid4()}/orders/metadata/_sfn/", _plant_in_memory)
+    return Ground(FsspecFileSystem("memory", {}), f"memory://{uuid4()}/orders/metadata/_sfn/", _plant_in_memory)
 
 
 def local_by_its_url(folder: Path) -> Ground:
-    return Ground(Anywhere("file", {}), f"file://{folder}/metadata/_sfn/", plant_file)
+    return Ground(RoutedFileSystem("file", {}), f"file://{folder}/metadata/_sfn/", plant_file)
 
 
 def memory_by_its_url(_: Path) -> Ground:
-    return Ground(Anywhere("memory", {}), f"memory://{uuid4()}/orders/metadata/_sfn/", _plant_in_memory)
+    return Ground(RoutedFileSystem("memory", {}), f"memory://{uuid4()}/orders/metadata/_sfn/", _plant_in_memory)
 
 
 class ObjectStore(MemoryFileSystem):  # type: ignore[misc] # fsspec has no types
@@ -126,12 +126,12 @@ def s3_error(code: str, status: int) -> ClientError:
 
 def as_s3fs(_: Path) -> Ground:
     register_implementation("as-s3fs", AsS3fs, clobber=True)
-    return Ground(FsspecFiles("as-s3fs", {}), f"as-s3fs://{uuid4()}/orders/metadata/_sfn/", AsS3fs().pipe_file)
+    return Ground(FsspecFileSystem("as-s3fs", {}), f"as-s3fs://{uuid4()}/orders/metadata/_sfn/", AsS3fs().pipe_file)
 
 
 def as_gcsfs(_: Path) -> Ground:
     register_implementation("as-gcsfs", AsGcsfs, clobber=True)
-    return Ground(FsspecFiles("as-gcsfs", {}), f"as-gcsfs://{uuid4()}/orders/metadata/_sfn/", AsGcsfs().pipe_file)
+    return Ground(FsspecFileSystem("as-gcsfs", {}), f"as-gcsfs://{uuid4()}/orders/metadata/_sfn/", AsGcsfs().pipe_file)
 
 
 ADAPTERS: Mapping[str, Callable[[Path], Ground]] = {

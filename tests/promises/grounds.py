@@ -13,7 +13,7 @@ import anyio
 import pytest
 from azure.storage.blob import ContainerClient
 
-from sfn.aws import Identity, Keys
+from sfn.aws import AwsIdentity, AwsKeys
 from sfn.store import ObjectStore
 from sfn.store.azure import IMPOSSIBLE_ETAG as NO_BLOB
 from sfn.store.azure import AccountKey, AzureClient, AzureOptions
@@ -34,7 +34,7 @@ from tests.servers.s3 import REGION, ROOT, S3
 
 MADE_UP = "0" * 64
 """A tag that no content has, for stores whose tags are digests."""
-EVERYTHING = Identity(keys=Keys(ROOT.access, ROOT.secret))
+EVERYTHING = AwsIdentity(keys=AwsKeys(ROOT.access, ROOT.secret))
 """Who may do everything on S3."""
 BOOK = BucketEndpoints()
 
@@ -112,7 +112,7 @@ async def s3(request: pytest.FixtureRequest, _: Path) -> AsyncIterator[Ground]:
 
 @asynccontextmanager
 async def s3_store(
-    url: str, identity: Identity | None = EVERYTHING, *, region: str = REGION
+    url: str, identity: AwsIdentity | None = EVERYTHING, *, region: str = REGION
 ) -> AsyncIterator[RemoteStore]:
     """A store on a server.
 

@@ -11,30 +11,41 @@ from typing import Protocol
 
 import asyncpg
 
-from sfn.inbox import Brake, Intake, Roster, Worklist
-from sfn.inbox.desk import Custody, DeadLetters, Desk
-from sfn.inbox.letters import DeadLetter, Order, Wanted
+from sfn.inbox import DropLimit, InboxWriter, JobQueue, TableIndex
+from sfn.inbox.desk import AdminQueries, CatalogAdmin, DeadLetters
+from sfn.inbox.letters import AdminCommand, DeadLetter, DeadLetterFilter
 from sfn.inbox.memory import MemoryInbox
-from sfn.inbox.postgres import PostgresInbox, Server
+from sfn.inbox.postgres import PostgresInbox, PostgresServer
 from sfn.inbox.sqlite import SqliteInbox
-from sfn.inbox.terms import Terms
-from sfn.words import Claim, Done, Findings, Hint, Known, Outcome, Published, Slots, Story, TableName
+from sfn.inbox.terms import InboxConfig
+from sfn.words import (
+    Capacity,
+    Done,
+    IndexedTable,
+    LeasedJob,
+    Notification,
+    Outcome,
+    PublishedPointer,
+    PublishResult,
+    TableIdentifier,
+    TableState,
+)
 from tests.servers.postgres import Postgres
 
-PLENTY = Slots(total=100, live=90, sweeps=10)
+PLENTY = Capacity(total=100, live=90, sweeps=10)
 TOLD = "told"
 """A catalog that nobody can ask."""
-TERMS = Terms(
+TERMS = InboxConfig(
     lease=timedelta(seconds=30),
-    cap=timedelta(minutes=5),
-    crashes=5,
+    retry_cap=timedelta(minutes=5),
+    max_crashes=5,
     max_drops={"few": 2},
-    told=frozenset({TOLD}),
+    event_only_catalogs=frozenset({TOLD}),
 )
 AT = "s3://lake/orders"
 
 
-class AnyInbox(Intake, Worklist, Roster, Brake, Desk, DeadLetters, Custody, Protocol):
+class AnyInbox(InboxWriter, JobQueue, TableIndex, DropLimit, AdminQueries, DeadLetters, CatalogAdmin, Protocol):
     """All faces of an inbox."""
 
 
@@ -83,8 +94,8 @@ async def sqlite(site: Site, clock: HandClock) -> AsyncIterator[AnyInbox]:
 @asynccontextmanager
 async def postgres(site: Site, clock: HandClock) -> AsyncIterator[AnyInbox]:
     """One that begins anew each time in the same database: to make another one takes as long as a test."""
-    server = Server(site.server().dsn())
-    async with PostgresInbox.opened(server, TERMS, clock, figures_kept=0) as inbox:
+    server = PostgresServer(site.server().dsn())
+    async with PostgresInbox.opened(server, TERMS, clock, stats_max_age=0) as inbox:
         await emptied(server.url)
         yield inbox
 
@@ -126,31 +137,31 @@ class Ground:
         """A moment ahead."""
         return self.clock.now() + timedelta(seconds=seconds)
 
-    async def hint(self, *tables: TableName) -> None:
+    async def hint(self, *tables: TableIdentifier) -> None:
         """A hint for each table, that says no more than to look."""
-        await self.inbox.put([Hint(table) for table in tables])
+        await self.inbox.put([Notification(table) for table in tables])
 
-    async def claims(self, slots: Slots = PLENTY) -> list[Claim]:
+    async def claims(self, slots: Capacity = PLENTY) -> list[LeasedJob]:
         """What can be claimed now."""
-        return list((await self.inbox.claim(slots)).claims)
+        return list((await self.inbox.claim(slots)).jobs)
 
-    async def claim(self) -> Claim:
+    async def claim(self) -> LeasedJob:
         """The one row that can be claimed now."""
         (claim,) = await self.claims()
         return claim
 
-    async def settle(self, claim: Claim, outcome: Outcome) -> None:
+    async def settle(self, claim: LeasedJob, outcome: Outcome) -> None:
         """End a claim that still has its row."""
         assert await self.inbox.settle(claim, outcome, self.now)
 
-    async def settled(self, table: TableName, outcome: Outcome) -> None:
+    async def settled(self, table: TableIdentifier, outcome: Outcome) -> None:
         """Hint a table, claim it alone, and end the claim."""
         await self.hint(table)
         await self.settle(await self.claim(), outcome)
 
     async def published(
         self,
-        table: TableName,
+        table: TableIdentifier,
         location: str = AT,
         uuid: str | None = "u1",
         due: float = 3600,
@@ -160,9 +171,9 @@ class Ground:
         """A table with a live file at a location; whoever was asked to look because of it has looked."""
         await self.hint(table)
         claim = await self.claim()
-        assert await self.inbox.remember(claim, location, uuid) is not None
+        assert await self.inbox.record_location(claim, location, uuid) is not None
         for other in await self.claims():
-            await self.settle(other, Done(self.after(3600), Findings(other.story, other.memo)))
+            await self.settle(other, Done(self.after(3600), PublishResult(other.table_state, other.cache)))
         await self.settle(claim, self.done(location, uuid, due=due, short_lived=short_lived))
 
     def done(
@@ -170,37 +181,37 @@ class Ground:
     ) -> Done:
         """A publish that left a live file."""
         pointer = f"{location}/metadata/00001-{uuid}.metadata.json"
-        live = Published(pointer, uuid, location, self.now)
-        return Done(self.after(due), Findings(Story(live=live, visited=True, short_lived=short_lived)))
+        live = PublishedPointer(pointer, uuid, location, self.now)
+        return Done(self.after(due), PublishResult(TableState(live=live, has_settled=True, is_short_lived=short_lived)))
 
-    async def known(self, catalog: str = "prod") -> list[Known]:
+    async def known(self, catalog: str = "prod") -> list[IndexedTable]:
         """The roster of a catalog, by name."""
-        return sorted([row async for row in self.inbox.known(catalog)], key=lambda row: row.table)
+        return sorted([row async for row in self.inbox.tables(catalog)], key=lambda row: row.table)
 
-    async def row(self, table: TableName) -> Known | None:
+    async def row(self, table: TableIdentifier) -> IndexedTable | None:
         """A table's row in the roster."""
         return next((row for row in await self.known(table.catalog) if row.table == table), None)
 
     async def open_letters(self, catalog: str = "prod") -> list[tuple[str, str]]:
         """Subjects and reasons of the open dead letters."""
-        letters = await self.inbox.find(Wanted(catalog=catalog), 0, 1000)
+        letters = await self.inbox.list_after(DeadLetterFilter(catalog=catalog), 0, 1000)
         return sorted((str(one.subject), one.reason.value) for one in letters)
 
     async def letters(self, catalog: str = "prod") -> list[DeadLetter]:
         """Every dead letter of a catalog, oldest first."""
-        return await self.inbox.find(Wanted(status=None, catalog=catalog), 0, 1000)
+        return await self.inbox.list_after(DeadLetterFilter(status=None, catalog=catalog), 0, 1000)
 
-    def order(self, about: str = "") -> Order:
+    def order(self, about: str = "") -> AdminCommand:
         """What an operator says now."""
-        return Order("ann", about, self.now)
+        return AdminCommand("ann", about, self.now)
 
 
-def table(name: str, catalog: str = "prod") -> TableName:
+def table(name: str, catalog: str = "prod") -> TableIdentifier:
     """A table of a catalog."""
-    return TableName(catalog, ("sales",), name)
+    return TableIdentifier(catalog, ("sales",), name)
 
 
-def subjects(claims: Sequence[Claim]) -> list[str]:
+def subjects(claims: Sequence[LeasedJob]) -> list[str]:
     """Whose the claims are, in their order."""
     return [str(claim.subject) for claim in claims]
 

@@ -16,13 +16,13 @@ from sqlalchemy import text
 
 from sfn.catalog import Catalog
 from sfn.catalog.library import PyIcebergCatalog, PyIcebergSettings
-from sfn.words import TableName
+from sfn.words import TableIdentifier
 
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=False))
 _spaces = count(1)
 
 
-def identifier(table: TableName) -> tuple[str, ...]:
+def identifier(table: TableIdentifier) -> tuple[str, ...]:
     return (*table.namespace, table.name)
 
 
@@ -50,26 +50,26 @@ class SqlWorld:
             )
         return " closed"
 
-    async def create(self, table: TableName) -> str:
+    async def create(self, table: TableIdentifier) -> str:
         location = "/".join((self._home, *(quote(part, safe="") for part in identifier(table))))
         return str(self._theirs.create_table(identifier(table), SCHEMA, location).metadata.table_uuid)
 
-    async def commit(self, table: TableName) -> None:
+    async def commit(self, table: TableIdentifier) -> None:
         self._theirs.load_table(identifier(table)).append(pa.table({"id": [1]}))
 
-    async def switch_off(self, table: TableName) -> None:
+    async def switch_off(self, table: TableIdentifier) -> None:
         with self._theirs.load_table(identifier(table)).transaction() as change:
             change.set_properties({"sfn.enabled": "false"})
 
-    async def roll_back(self, table: TableName) -> None:
+    async def roll_back(self, table: TableIdentifier) -> None:
         before = self._theirs.load_table(identifier(table)).metadata.metadata_log[-1].metadata_file
         self._theirs.drop_table(identifier(table))
         self._theirs.register_table(identifier(table), before)
 
-    async def rename(self, source: TableName, target: TableName) -> None:
+    async def rename(self, source: TableIdentifier, target: TableIdentifier) -> None:
         self._theirs.rename_table(identifier(source), identifier(target))
 
-    async def drop(self, table: TableName) -> None:
+    async def drop(self, table: TableIdentifier) -> None:
         self._theirs.drop_table(identifier(table))
 
 

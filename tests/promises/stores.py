@@ -14,11 +14,11 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from sfn.errors import Scope, Trouble
+from sfn.errors import ErrorScope, ExternalError
 from sfn.store.folder import TEMPORARY_NAME, LockableFolder
 from sfn.store.local import BlockingLocalStore, LockBusy
 from sfn.store.unsynced import PendingFsyncs
-from sfn.words import Held
+from sfn.words import StoredObject
 from tests.promises.kernel import Step, kill_at
 
 NOBODY = 65534
@@ -64,11 +64,11 @@ def ended(process: BaseProcess) -> int:
     return code
 
 
-def write_when_free(files: BlockingLocalStore, key: str, body: bytes, replacing: Held | None) -> bool:
+def write_when_free(files: BlockingLocalStore, key: str, body: bytes, replacing: StoredObject | None) -> bool:
     """A write that waits for the lock. Whether the condition held."""
     while isinstance(written := files.write(key, body, replacing), LockBusy):
         time.sleep(0.001)
-    return isinstance(written, Held)
+    return isinstance(written, StoredObject)
 
 
 def count_up(key: str, turns: int) -> None:
@@ -130,7 +130,7 @@ def write_within(limit: int, value: int, key: str, answer: Connection) -> None:
     resource.setrlimit(limit, (value, before[1]))
     try:
         BlockingLocalStore().write(key, b"x" * 2000, None)
-    except Trouble as trouble:
+    except ExternalError as trouble:
         resource.setrlimit(limit, before)
         answer.send((type(trouble).__name__, trouble.scope, trouble.found))
 
@@ -139,7 +139,7 @@ def touch_as_nobody(root: str, touches: Sequence[tuple[str, str]], answer: Conne
     """Use files below a root as a user who may do what everybody may, and tell the trouble of each time, or None.
 
     Args:
-        root: as of `LocalFiles`.
+        root: as of `LocalFileSystem`.
         touches: a verb and its key, one after another.
     """
     if os.geteuid() == 0:
@@ -149,7 +149,7 @@ def touch_as_nobody(root: str, touches: Sequence[tuple[str, str]], answer: Conne
         "read": files.read,
         "list": lambda key: files.list(key, 10),
         "write": lambda key: files.write(key, b"1", None),
-        "delete": lambda key: files.delete(key, Held(b"1", "0" * 64)),
+        "delete": lambda key: files.delete(key, StoredObject(b"1", "0" * 64)),
     }
     answer.send([_trouble_of(partial(calls[verb], key)) for verb, key in touches])
 
@@ -169,13 +169,13 @@ def write_as(user: int, umask: int, key: str, body: bytes, answer: Connection) -
     os.setuid(user)
     try:
         answer.send(BlockingLocalStore().write(key, body, None))
-    except Trouble as trouble:
+    except ExternalError as trouble:
         answer.send((type(trouble).__name__, trouble.scope, trouble.found))
 
 
-def _trouble_of(call: Callable[[], object]) -> tuple[str, Scope, str, str] | None:
+def _trouble_of(call: Callable[[], object]) -> tuple[str, ErrorScope, str, str] | None:
     try:
         call()
-    except Trouble as trouble:
+    except ExternalError as trouble:
         return type(trouble).__name__, trouble.scope, trouble.where, trouble.found
     return None

@@ -6,8 +6,8 @@ import anyio
 import pytest
 
 from sfn.catalog import SkipNamespace, UnlistedNamespace
-from sfn.errors import Permanent, Scope
-from sfn.words import Loaded, Missing, NotModified, TableName
+from sfn.errors import ErrorScope, Permanent
+from sfn.words import Loaded, NoSuchTable, NotModified, TableIdentifier
 from tests.promises import catalogs
 from tests.promises.catalogs import World, listable, named
 
@@ -19,17 +19,17 @@ AMBIGUOUS = ("50%", "a/b", "a%2Fb", "a\\b", "..")
 """Names that a server may refuse to find in a URL (Jetty: "Ambiguous URI path"), but must not mistake for others."""
 
 
-async def loaded(world: World, table: TableName) -> Loaded:
+async def loaded(world: World, table: TableIdentifier) -> Loaded:
     answer = await world.catalog.load(table, None)
     assert isinstance(answer, Loaded)
     return answer
 
 
-async def listing(world: World) -> list[TableName]:
-    return sorted([table for table in await walked(world) if isinstance(table, TableName)])
+async def listing(world: World) -> list[TableIdentifier]:
+    return sorted([table for table in await walked(world) if isinstance(table, TableIdentifier)])
 
 
-async def walked(world: World, skip: SkipNamespace | None = None) -> list[TableName | UnlistedNamespace]:
+async def walked(world: World, skip: SkipNamespace | None = None) -> list[TableIdentifier | UnlistedNamespace]:
     """What a walk finds below this test's own namespace."""
     found = [one async for one in world.catalog.tables(skip)]
     return [one for one in found if one.namespace[:1] == (world.space,)]
@@ -45,7 +45,7 @@ async def test_a_created_table_is_loaded(world: World) -> None:
     assert found.metadata_log == ()
     assert found.last_updated_ms > 1_600_000_000_000
     assert found.snapshot_id is None
-    assert found.left_alone is None
+    assert found.skip_reason is None
 
 
 async def test_a_commit_moves_the_pointer_and_logs_the_one_before(world: World) -> None:
@@ -86,7 +86,7 @@ async def test_a_renamed_table_is_the_same_under_its_new_name(world: World) -> N
     await world.create(old)
     before = await loaded(world, old)
     await world.rename(old, new)
-    assert await world.catalog.load(old, None) == Missing()
+    assert await world.catalog.load(old, None) == NoSuchTable()
     assert (await loaded(world, new)).table == before.table
 
 
@@ -104,8 +104,8 @@ async def test_a_dropped_table_is_missing(world: World) -> None:
     await world.create(table)
     etag = (await loaded(world, table)).etag
     await world.drop(table)
-    assert await world.catalog.load(table, None) == Missing()
-    assert await world.catalog.load(table, etag) == Missing()
+    assert await world.catalog.load(table, None) == NoSuchTable()
+    assert await world.catalog.load(table, etag) == NoSuchTable()
     assert not await world.catalog.is_listed(table)
 
 
@@ -135,7 +135,7 @@ async def test_a_table_that_is_switched_off_says_so(world: World) -> None:
     table = named(world, "orders")
     await world.create(table)
     await world.switch_off(table)
-    assert ((await loaded(world, table)).table.left_alone or "").startswith("switched off: ")
+    assert ((await loaded(world, table)).table.skip_reason or "").startswith("switched off: ")
 
 
 async def test_an_unchanged_table_is_not_sent_again(world: World) -> None:
@@ -160,7 +160,7 @@ async def test_an_unknown_entity_tag_is_answered_in_full(world: World, known: st
 
 async def test_what_is_not_there_is_missing_and_not_listed(world: World) -> None:
     for table in (named(world, "nothing"), named(world, "nothing", "nowhere")):
-        assert await world.catalog.load(table, None) == Missing()
+        assert await world.catalog.load(table, None) == NoSuchTable()
         assert not await world.catalog.is_listed(table)
 
 
@@ -197,7 +197,7 @@ async def test_a_walk_survives_a_namespace_that_vanishes(world: World) -> None:
         await world.create(table)
     found = []
     async for seen in world.catalog.tables():
-        if isinstance(seen, TableName) and seen in both:
+        if isinstance(seen, TableIdentifier) and seen in both:
             found.append(seen)
             if len(found) == 1:
                 (other,) = set(both) - {seen}
@@ -215,13 +215,13 @@ async def test_a_closed_namespace_is_told_of_once_and_all_others_are_walked(worl
     for table in expected:
         await world.create(table)
     found = await walked(world)
-    assert sorted(table for table in found if isinstance(table, TableName)) == expected
+    assert sorted(table for table in found if isinstance(table, TableIdentifier)) == expected
     (withheld,) = (space for space in found if isinstance(space, UnlistedNamespace))
     assert withheld.namespace == (world.space, closed)
     assert withheld.reason
     with pytest.raises(Permanent) as caught:
         await world.catalog.is_listed(named(world, "t", closed))
-    assert caught.value.scope is Scope.TABLE
+    assert caught.value.scope is ErrorScope.TABLE
 
 
 @listable
@@ -256,12 +256,12 @@ async def test_an_ambiguous_name_is_answered_or_refused_but_never_mistaken(world
         await world.create(named(world, other))
     await world.create(named(world, "b", "a"))
     uuid = await world.create(named(world, name))
-    found: str | Scope | None
+    found: str | ErrorScope | None
     try:
         found = (await loaded(world, named(world, name))).table.uuid
     except Permanent as trouble:
         found = trouble.scope
-    assert found in {uuid, Scope.TABLE}
+    assert found in {uuid, ErrorScope.TABLE}
     assert await world.catalog.is_listed(named(world, name))
 
 
@@ -279,9 +279,9 @@ async def test_namespaces_with_unusual_names_are_walked(world: World) -> None:
 async def test_many_ask_at_once(world: World) -> None:
     tables = [named(world, f"t{number}") for number in range(8)]
     uuids = {table: await world.create(table) for table in tables}
-    found: list[tuple[TableName, str | None]] = []
+    found: list[tuple[TableIdentifier, str | None]] = []
 
-    async def load(table: TableName) -> None:
+    async def load(table: TableIdentifier) -> None:
         found.append((table, (await loaded(world, table)).table.uuid))
 
     async with anyio.create_task_group() as group:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sfn.catalog import NamespaceLister
-from sfn.errors import Permanent, Scope
-from sfn.words import TableName
+from sfn.errors import ErrorScope, Permanent
+from sfn.words import TableIdentifier
 from tests.promises import catalogs
 from tests.promises.catalogs import World, listable, named
 
@@ -21,12 +21,12 @@ async def test_namespace_by_namespace_the_same_tables_are_found(world: World) ->
     await world.create_namespace("deep")
     for table in (named(world, "orders"), named(world, "below", "deep")):
         await world.create(table)
-    waiting, found = list[tuple[str, ...]]([(world.space,)]), list[TableName]()
+    waiting, found = list[tuple[str, ...]]([(world.space,)]), list[TableIdentifier]()
     while waiting:
         namespace = waiting.pop()
         found += [table async for table in catalog.tables_in(namespace)]
         waiting += [below async for below in catalog.namespaces(namespace)]
-    walked = [table async for table in catalog.tables() if isinstance(table, TableName)]
+    walked = [table async for table in catalog.tables() if isinstance(table, TableIdentifier)]
     assert sorted(found) == sorted(table for table in walked if table.namespace[0] == world.space)
     assert (world.space,) in [outermost async for outermost in catalog.namespaces(())]
 
@@ -46,4 +46,4 @@ async def test_a_closed_namespace_is_this_one_s_trouble_alone(world: World) -> N
     closed = (world.space, await world.close_namespace())
     with pytest.raises(Permanent) as refused:
         [table async for table in catalog.tables_in(closed)]
-    assert refused.value.scope is Scope.TABLE
+    assert refused.value.scope is ErrorScope.TABLE

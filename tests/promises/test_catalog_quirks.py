@@ -10,9 +10,9 @@ from typing import TypeAlias
 
 import pytest
 
-from sfn.errors import Trouble
-from sfn.words import CatalogName, Done, Findings, Published, Story, TableName
-from sfn.work.sweep import Sweep, SweepPorts
+from sfn.errors import ExternalError
+from sfn.words import CatalogName, Done, PublishedPointer, PublishResult, TableIdentifier, TableState
+from sfn.work.sweep import CatalogSweep, SweepPorts
 from tests.promises import test_catalog as suite
 from tests.promises.catalog_quirks.page import measured, outcome, page
 from tests.promises.catalog_quirks.quirk import Outcome
@@ -71,14 +71,14 @@ async def test_no_sweep_of_a_catalog_with_a_quirk_takes_a_live_table_for_gone(na
     ground = Ground(inbox, clock)
     async with opened(QUIRKS[name]) as (server, adapter):
         for space in ("aa", "mm", "zz"):
-            table = TableName(NAME, (space,), "t")
+            table = TableIdentifier(NAME, (space,), "t")
             server.truth.create_namespace(space)
             live = server.truth.create(table)
-            file = Published(live.metadata_location, live.uuid, live.location, clock.now())
-            await ground.settled(table, Done(ground.after(1e6), Findings(Story(live=file, visited=True))))
+            file = PublishedPointer(live.metadata_location, live.uuid, live.location, clock.now())
+            await ground.settled(table, Done(ground.after(1e6), PublishResult(TableState(live=file, has_settled=True))))
         ports = SweepPorts(adapter, inbox, inbox, inbox, clock)
-        with suppress(Trouble):
-            await Sweep(CatalogName(NAME), ports, POLICY).run(0.5)
+        with suppress(ExternalError):
+            await CatalogSweep(CatalogName(NAME), ports, POLICY).run(0.5)
     assert inbox.noted == [], "nothing differs"
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from sfn.reader.files import finish
+from sfn.reader.files import run_synchronously
 from tests.promises.files import ADAPTERS, Ground
 
 T = TypeVar("T")
@@ -20,7 +20,7 @@ def fixture_ground(request: pytest.FixtureRequest, tmp_path: Path) -> Ground:
 
 
 def now(work: Coroutine[Any, Any, T]) -> T:
-    return finish(work)
+    return run_synchronously(work)
 
 
 def test_what_is_not_there_is_nothing_and_no_error(ground: Ground) -> None:

@@ -18,34 +18,34 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from typing_extensions import override
 
-from sfn.inbox.letters import DeadLetter, Order
+from sfn.inbox.letters import AdminCommand, DeadLetter
 from sfn.words import (
-    Accepted,
-    Answered,
-    Ask,
-    Backward,
+    BackwardStep,
+    Capacity,
     CatalogName,
-    Claim,
-    Dead,
+    DeadLettered,
+    DeadLetterReason,
     Done,
-    Findings,
-    Hint,
+    InboxMessage,
+    IndexedTable,
     Intent,
-    Known,
-    Later,
-    Memo,
-    Note,
+    IntentOutcome,
+    LeasedJob,
+    Notification,
     Outcome,
-    Published,
-    Reason,
-    Released,
+    PendingChange,
+    PublishCache,
+    PublishedPointer,
+    PublishResult,
+    PutResult,
+    Rescheduled,
     Retry,
-    Slots,
-    Step,
-    Story,
-    Swept,
-    TableName,
-    Wish,
+    Returned,
+    StepKind,
+    SweepCompleted,
+    TableIdentifier,
+    TableState,
+    Wakeup,
 )
 from tests.promises.inboxes import ADAPTERS, AnyInbox, Ground, HandClock, Site, pointer, table
 from tests.servers.postgres import Postgres
@@ -63,62 +63,68 @@ ids = st.sampled_from(["i1", "i2", "i3", "i4"])
 intents = st.builds(Intent, ids, st.lists(subjects, max_size=2).map(tuple), st.just("gateway"), st.just("10.0.0.1"))
 notes = st.lists(
     intents
-    | st.builds(Answered, ids, st.booleans())
+    | st.builds(IntentOutcome, ids, st.booleans())
     | st.builds(
-        Hint,
+        Notification,
         subjects,
         sender=st.sampled_from(["etl", "sweep"]),
         event_id=st.none() | st.sampled_from(["e1", "e2", "e3"]),
-        floor=st.none() | pointers | st.just("s3://lake/1/metadata/plain.json"),
+        min_metadata_location=st.none() | pointers | st.just("s3://lake/1/metadata/plain.json"),
         renamed_to=st.none() | names,
         drop=st.booleans(),
-        held=st.booleans(),
+        hold_drops=st.booleans(),
     ),
     max_size=4,
 )
 slots = st.builds(
-    Slots,
+    Capacity,
     total=st.integers(0, 5),
     live=st.integers(0, 4),
     sweeps=st.integers(0, 2),
-    first=st.none() | st.integers(0, 2),
+    short_lived=st.none() | st.integers(0, 2),
 )
-steps = st.builds(Step, st.sampled_from(Backward), uuids, pointers)
+steps = st.builds(BackwardStep, st.sampled_from(StepKind), uuids, pointers)
 
 
 @st.composite
-def outcomes(draw: st.DrawFn, claim: Claim, clock: HandClock) -> Outcome:
+def outcomes(draw: st.DrawFn, claim: LeasedJob, clock: HandClock) -> Outcome:
     """What may come of a claim."""
     now = clock.now()
     at = now + draw(pauses)
     if isinstance(claim.subject, CatalogName):
-        ends: list[Outcome] = [Swept(at, now, calm=True), Swept(at, now, calm=False), Retry(at, "")]
+        ends: list[Outcome] = [
+            SweepCompleted(at, now, within_limit=True),
+            SweepCompleted(at, now, within_limit=False),
+            Retry(at, ""),
+        ]
         return draw(st.sampled_from(ends))
-    live = st.builds(Published, pointers, uuids, places, st.just(now))
-    found = Findings(
-        Story(draw(st.none() | live), visited=True, held=draw(st.booleans()), short_lived=draw(st.booleans())),
-        Memo(etag=draw(st.none() | st.just("v1"))),
-        asks=tuple(
+    live = st.builds(PublishedPointer, pointers, uuids, places, st.just(now))
+    found = PublishResult(
+        TableState(
+            draw(st.none() | live), has_settled=True, on_hold=draw(st.booleans()), is_short_lived=draw(st.booleans())
+        ),
+        PublishCache(etag=draw(st.none() | st.just("v1"))),
+        wakeups=tuple(
             draw(
                 st.lists(
-                    st.builds(Ask, names, st.none() | places, st.none() | st.just(pointer(2)), st.booleans()),
+                    st.builds(Wakeup, names, st.none() | places, st.none() | st.just(pointer(2)), st.booleans()),
                     max_size=2,
                 )
             )
         ),
-        stirs=draw(st.frozensets(places, max_size=2)),
-        left=draw(st.frozensets(places, max_size=1)),
+        wake_locations=draw(st.frozensets(places, max_size=2)),
+        vacated=draw(st.frozensets(places, max_size=1)),
         not_before=draw(st.none() | pauses.map(lambda pause: now + pause)),
     )
-    reason = draw(st.sampled_from(Reason))
+    reason = draw(st.sampled_from(DeadLetterReason))
     kinds: list[Outcome] = [
         Done(at, found),
         Done(at, found, forget=True),
-        Later(at, "", replace(claim.wish, looked_again=True), found),
-        Later(at, "", Wish(), found),
+        Rescheduled(at, "", replace(claim.pending, is_rechecked=True), found),
+        Rescheduled(at, "", PendingChange(), found),
         Retry(at, ""),
-        Dead(reason, "", draw(st.sampled_from([None, found])), draw(st.sampled_from([None, at]))),
-        Released(at, ""),
+        DeadLettered(reason, "", draw(st.sampled_from([None, found])), draw(st.sampled_from([None, at]))),
+        Returned(at, ""),
     ]
     return draw(st.sampled_from(kinds))
 
@@ -137,7 +143,7 @@ class Alike(RuleBasedStateMachine):
         self.runner = asyncio.Runner()
         self.folder = tempfile.TemporaryDirectory()
         self.clock = HandClock()
-        self.pairs: list[tuple[Claim, ...]] = []
+        self.pairs: list[tuple[LeasedJob, ...]] = []
         self.stack = AsyncExitStack()
         self.inboxes = self.runner.run(self._opened(list(ADAPTERS)))
 
@@ -167,13 +173,13 @@ class Alike(RuleBasedStateMachine):
         return first
 
     @rule(notes=notes)
-    def put(self, notes: list[Note]) -> None:
+    def put(self, notes: list[InboxMessage]) -> None:
         self.agreed(lambda inbox, _: inbox.put(notes))
 
     @rule(puts=st.lists(notes, max_size=5))
-    def put_at_once(self, puts: list[list[Note]]) -> None:
-        async def put_all(inbox: AnyInbox, _: int) -> dict[int, Accepted]:
-            accepted: dict[int, Accepted] = {}
+    def put_at_once(self, puts: list[list[InboxMessage]]) -> None:
+        async def put_all(inbox: AnyInbox, _: int) -> dict[int, PutResult]:
+            accepted: dict[int, PutResult] = {}
 
             async def put(number: int) -> None:
                 accepted[number] = await inbox.put(puts[number])
@@ -190,12 +196,12 @@ class Alike(RuleBasedStateMachine):
         self.clock.turn(pause.total_seconds())
 
     @rule(slots=slots, alive=st.booleans())
-    def claim(self, slots: Slots, *, alive: bool) -> None:
+    def claim(self, slots: Capacity, *, alive: bool) -> None:
         held = self.pairs[-6:] if alive else []
         answers = self.told(lambda inbox, index: inbox.claim(slots, [pair[index] for pair in held]))
-        assert len({answer.expired for answer in answers}) == 1
+        assert len({answer.expired_leases for answer in answers}) == 1
         assert len({answer.next_due for answer in answers}) == 1
-        pairs = list(zip(*(answer.claims for answer in answers), strict=True))
+        pairs = list(zip(*(answer.jobs for answer in answers), strict=True))
         for pair in pairs:
             first, *others = (replace(claim, token=0, seq=0) for claim in pair)
             assert others == [first] * len(others)
@@ -224,37 +230,37 @@ class Alike(RuleBasedStateMachine):
     @rule(data=st.data(), place=places, uuid=uuids)
     def remember(self, data: st.DataObject, place: str, uuid: str) -> None:
         pair = data.draw(st.sampled_from(self.pairs[-6:]))
-        self.agreed(lambda inbox, index: inbox.remember(pair[index], place, uuid))
+        self.agreed(lambda inbox, index: inbox.record_location(pair[index], place, uuid))
 
     @precondition(lambda self: self.pairs)
     @rule(data=st.data(), step=steps)
-    def permit(self, data: st.DataObject, step: Step) -> None:
+    def permit(self, data: st.DataObject, step: BackwardStep) -> None:
         pair = data.draw(st.sampled_from(self.pairs[-6:]))
         if not isinstance(pair[0].subject, CatalogName):
-            self.agreed(lambda inbox, index: inbox.permit(pair[index], step, self.clock.now()))
+            self.agreed(lambda inbox, index: inbox.allow_step(pair[index], step, self.clock.now()))
 
     @rule(catalog=st.sampled_from(CATALOGS))
     def release(self, catalog: str) -> None:
-        self.agreed(lambda inbox, _: inbox.release(catalog, Order("ann", "", self.clock.now())))
+        self.agreed(lambda inbox, _: inbox.release(catalog, AdminCommand("ann", "", self.clock.now())))
 
     @rule(name=names, place=places, uuid=uuids)
-    def ask(self, name: TableName, place: str, uuid: str) -> None:
-        self.agreed(lambda inbox, _: inbox.neighbours(name, place))
-        self.agreed(lambda inbox, _: inbox.carrying(name.catalog, uuid))
-        self.agreed(lambda inbox, _: inbox.limit(name.catalog))
+    def ask(self, name: TableIdentifier, place: str, uuid: str) -> None:
+        self.agreed(lambda inbox, _: inbox.at_location(name, place))
+        self.agreed(lambda inbox, _: inbox.with_uuid(name.catalog, uuid))
+        self.agreed(lambda inbox, _: inbox.max_missing(name.catalog))
 
     @rule()
     def look_at_intents(self) -> None:
         async def open_ones(inbox: AnyInbox, _: int) -> list[object]:
-            figures = await inbox.figures()
-            standings = [await inbox.standing(table("a", catalog)) for catalog in CATALOGS]
-            return [figures.intents, figures.oldest_intent, [one and one.intents for one in standings]]
+            figures = await inbox.stats()
+            standings = [await inbox.table_status(table("a", catalog)) for catalog in CATALOGS]
+            return [figures.open_intents, figures.oldest_intent, [one and one.open_intents for one in standings]]
 
         self.agreed(open_ones)
 
     @invariant()
     def they_know_the_same(self) -> None:
-        async def knowledge(inbox: AnyInbox, _: int) -> list[tuple[list[Known], list[DeadLetter]]]:
+        async def knowledge(inbox: AnyInbox, _: int) -> list[tuple[list[IndexedTable], list[DeadLetter]]]:
             ground = Ground(inbox, self.clock)
             return [(await ground.known(name), await ground.letters(name)) for name in CATALOGS]
 

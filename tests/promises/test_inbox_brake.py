@@ -6,22 +6,22 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from sfn.inbox.figures import MissingTables
-from sfn.inbox.letters import RELEASED
+from sfn.inbox.figures import MissingTableStats
+from sfn.inbox.letters import RELEASE_BATCH_SIZE
 from sfn.words import (
-    Backward,
+    BackwardStep,
+    Capacity,
     CatalogName,
-    Claim,
-    Dead,
+    DeadLettered,
+    DeadLetterReason,
     Done,
-    Findings,
-    Hint,
-    Reason,
-    Slots,
-    Step,
-    Story,
-    Swept,
-    TableName,
+    LeasedJob,
+    Notification,
+    PublishResult,
+    StepKind,
+    SweepCompleted,
+    TableIdentifier,
+    TableState,
 )
 from tests.promises.inboxes import Ground, pointer, table
 
@@ -30,19 +30,19 @@ FEW = "few"
 HOUR = 3600.0
 
 
-def tables(catalog: str, count: int) -> list[TableName]:
+def tables(catalog: str, count: int) -> list[TableIdentifier]:
     return [table(f"t{number}", catalog) for number in range(count)]
 
 
-async def claimed(ground: Ground, catalog: str = FEW, count: int = 4) -> list[Claim]:
+async def claimed(ground: Ground, catalog: str = FEW, count: int = 4) -> list[LeasedJob]:
     """Claims of tables of a catalog."""
     await ground.hint(*tables(catalog, count))
     return await ground.claims()
 
 
-async def permitted(ground: Ground, claim: Claim, step: Step | None = None) -> bool:
+async def permitted(ground: Ground, claim: LeasedJob, step: BackwardStep | None = None) -> bool:
     await ground.inbox.renew([claim])
-    return await ground.inbox.permit(claim, step or Step(Backward.DROP, "u1", pointer(1)), ground.now)
+    return await ground.inbox.allow_step(claim, step or BackwardStep(StepKind.DROP, "u1", pointer(1)), ground.now)
 
 
 async def test_so_many_steps_an_hour_pass_and_no_more(ground: Ground) -> None:
@@ -62,10 +62,10 @@ async def test_the_same_step_is_asked_for_as_often_as_need_be(ground: Ground) ->
 async def test_another_step_of_the_same_row_is_another_step(ground: Ground) -> None:
     claim, *_ = await claimed(ground)
     steps = [
-        Step(Backward.DROP, "u1", pointer(1)),
-        Step(Backward.OLDER, "u1", pointer(1)),
-        Step(Backward.OLDER, "u2", pointer(1)),
-        Step(Backward.OLDER, "u1", pointer(2)),
+        BackwardStep(StepKind.DROP, "u1", pointer(1)),
+        BackwardStep(StepKind.OLDER, "u1", pointer(1)),
+        BackwardStep(StepKind.OLDER, "u2", pointer(1)),
+        BackwardStep(StepKind.OLDER, "u1", pointer(2)),
     ]
     assert [await permitted(ground, claim, step) for step in steps] == [True, True, False, False]
 
@@ -91,7 +91,7 @@ async def test_once_it_is_on_it_stays_on(ground: Ground) -> None:
 
 
 async def test_each_catalog_has_its_own(ground: Ground) -> None:
-    back = Step(Backward.OLDER, "u1", pointer(1))
+    back = BackwardStep(StepKind.OLDER, "u1", pointer(1))
     for claim in await claimed(ground, "prod"):
         assert await permitted(ground, claim, back)
     claims = await claimed(ground)
@@ -101,16 +101,16 @@ async def test_each_catalog_has_its_own(ground: Ground) -> None:
 
 
 async def test_without_a_limit_ten_steps_pass_or_one_in_a_hundred(ground: Ground) -> None:
-    assert await ground.inbox.limit(FEW) == 2
-    live = Done(ground.after(HOUR), ground.done().findings)
+    assert await ground.inbox.max_missing(FEW) == 2
+    live = Done(ground.after(HOUR), ground.done().result)
     for start in range(0, 1200, 100):
         await ground.hint(*(table(f"t{number}") for number in range(start, start + 100)))
-        for claim in await ground.claims(Slots(total=100, live=100, sweeps=0)):
+        for claim in await ground.claims(Capacity(total=100, live=100, sweeps=0)):
             await ground.settle(claim, live)
-    assert await ground.inbox.limit("prod") == 12
+    assert await ground.inbox.max_missing("prod") == 12
 
 
-async def live(ground: Ground, count: int, catalog: str = "prod") -> list[Claim]:
+async def live(ground: Ground, count: int, catalog: str = "prod") -> list[LeasedJob]:
     """Publish tables, each at a place of its own, and claim them again."""
     names = tables(catalog, count)
     for number, name in enumerate(names):
@@ -119,12 +119,12 @@ async def live(ground: Ground, count: int, catalog: str = "prod") -> list[Claim]
     return await ground.claims()
 
 
-async def gone(ground: Ground, claim: Claim) -> None:
+async def gone(ground: Ground, claim: LeasedJob) -> None:
     """Settle a drop: the table has no live file any more."""
-    await ground.settle(claim, Done(ground.after(HOUR), Findings(Story(visited=True))))
+    await ground.settle(claim, Done(ground.after(HOUR), PublishResult(TableState(has_settled=True))))
 
 
-async def dropped(ground: Ground, claims: list[Claim]) -> int:
+async def dropped(ground: Ground, claims: list[LeasedJob]) -> int:
     """Drop tables one after the other as far as that is allowed; how many."""
     count = 0
     for claim in claims:
@@ -140,11 +140,11 @@ async def dropped(ground: Ground, claims: list[Claim]) -> int:
 async def test_half_of_the_tables_do_not_disappear_within_an_hour(ground: Ground, count: int, most: int) -> None:
     """Two or more that are half of the tables are held: a catalog with a single table may lose it."""
     claims = await live(ground, count)
-    assert await ground.inbox.limit("prod") == most
-    assert (await ground.inbox.brake("prod")).limit == most
+    assert await ground.inbox.max_missing("prod") == most
+    assert (await ground.inbox.drop_limit_state("prod")).limit == most
     assert await dropped(ground, claims) == most
-    brake = await ground.inbox.brake("prod")
-    assert (brake.limit, brake.live, brake.tripped) == (most, count - most, count > 1)
+    brake = await ground.inbox.drop_limit_state("prod")
+    assert (brake.limit, brake.live_tables, brake.limit_reached) == (most, count - most, count > 1)
 
 
 async def test_half_is_counted_before_the_drops_are_settled(ground: Ground) -> None:
@@ -177,7 +177,7 @@ async def test_a_table_that_comes_and_goes_is_one_table(ground: Ground) -> None:
     claims = await live(ground, 3)
     for number in range(3):
         (claim,) = [claim for claim in claims if claim.subject == table("t0")]
-        assert await permitted(ground, claim, Step(Backward.DROP, f"u{number}", pointer(number)))
+        assert await permitted(ground, claim, BackwardStep(StepKind.DROP, f"u{number}", pointer(number)))
         await gone(ground, claim)
         await ground.published(table("t0"), "s3://lake/again", f"n{number}")
         await ground.hint(table("t0"))
@@ -185,7 +185,7 @@ async def test_a_table_that_comes_and_goes_is_one_table(ground: Ground) -> None:
 
 
 async def test_steps_back_are_no_tables_that_disappear(ground: Ground) -> None:
-    back = Step(Backward.OLDER, "u1", pointer(1))
+    back = BackwardStep(StepKind.OLDER, "u1", pointer(1))
     assert [await permitted(ground, claim, back) for claim in await live(ground, 3)] == [True] * 3
 
 
@@ -196,36 +196,36 @@ async def test_a_configured_limit_replaces_the_half(ground: Ground) -> None:
 async def test_a_release_begins_the_hour_again(ground: Ground) -> None:
     claims = await live(ground, 4)
     assert await dropped(ground, claims[:2]) == 1
-    held = Findings(claims[1].story, claims[1].memo)
-    await ground.settle(claims[1], Dead(Reason.HELD_DROP, "too many", held))
+    held = PublishResult(claims[1].table_state, claims[1].cache)
+    await ground.settle(claims[1], DeadLettered(DeadLetterReason.HELD_DROP, "too many", held))
     assert await ground.inbox.release("prod", ground.order()) == 1
     (claim,) = await ground.claims()
-    assert claim.story.waived
+    assert claim.table_state.limit_overridden
     await gone(ground, claim)
     # Two tables are left: the next one may go, the last one may not.
     await ground.inbox.renew(claims)
     assert [await permitted(ground, claim) for claim in claims[2:]] == [True, False]
 
 
-async def renamed(ground: Ground, count: int, catalog: str = "prod") -> list[tuple[Claim, Claim]]:
+async def renamed(ground: Ground, count: int, catalog: str = "prod") -> list[tuple[LeasedJob, LeasedJob]]:
     """Publish tables under an old and a new name, report the renames, and claim each table under both names."""
     pairs = [(name, table(f"new{number}", catalog)) for number, name in enumerate(tables(catalog, count))]
     for number, pair in enumerate(pairs):
         for name in pair:
             await ground.published(name, f"s3://lake/{catalog}/{number}", f"u{number}")
-    await ground.inbox.put([Hint(old, renamed_to=new) for old, new in pairs])
+    await ground.inbox.put([Notification(old, renamed_to=new) for old, new in pairs])
     await ground.hint(*(new for _, new in pairs))
     claims = {claim.subject: claim for claim in await ground.claims()}
     return [(claims[old], claims[new]) for old, new in pairs]
 
 
-def drop_of(claim: Claim, uuid: str | None = None) -> Step:
+def drop_of(claim: LeasedJob, uuid: str | None = None) -> BackwardStep:
     """Return the drop of a claimed table, or of another table with the name."""
-    assert claim.story.live is not None
-    return Step(Backward.DROP, uuid or claim.story.live.uuid, claim.story.live.pointer)
+    assert claim.table_state.live is not None
+    return BackwardStep(StepKind.DROP, uuid or claim.table_state.live.uuid, claim.table_state.live.metadata_location)
 
 
-async def allowed(ground: Ground, *claims: Claim) -> list[bool]:
+async def allowed(ground: Ground, *claims: LeasedJob) -> list[bool]:
     """Ask for the drop of each claimed table."""
     return [await permitted(ground, claim, drop_of(claim)) for claim in claims]
 
@@ -240,7 +240,7 @@ async def test_a_table_that_is_renamed_and_then_dropped_counts_once(
         assert await allowed(ground, claim) == [True]
         if settled:
             await gone(ground, claim)
-    assert (await ground.inbox.brake("prod")).steps == 1
+    assert (await ground.inbox.drop_limit_state("prod")).steps == 1
     assert await allowed(ground, *other) == [False, False]
 
 
@@ -252,15 +252,15 @@ async def test_names_left_by_renames_count_once_where_a_number_is_configured(gro
 async def test_the_other_name_of_a_counted_table_passes_while_the_limit_is_reached(ground: Ground) -> None:
     (old, new), other = await renamed(ground, 2)
     assert await allowed(ground, new, *other, old) == [True, False, False, True]
-    assert (await ground.inbox.brake("prod")).tripped
+    assert (await ground.inbox.drop_limit_state("prod")).limit_reached
 
 
 async def test_old_names_do_not_make_a_catalog_larger(ground: Ground) -> None:
     """Five tables with ten names may lose two tables, as five tables with five names do."""
     pairs = await renamed(ground, 5)
-    assert await ground.inbox.limit("prod") == 2
-    brake = await ground.inbox.brake("prod")
-    assert (brake.limit, brake.live) == (2, 5)
+    assert await ground.inbox.max_missing("prod") == 2
+    brake = await ground.inbox.drop_limit_state("prod")
+    assert (brake.limit, brake.live_tables) == (2, 5)
     olds, news = [old for old, _ in pairs], [new for _, new in pairs]
     assert await allowed(ground, *news) == [True, True, False, False, False]
     assert await allowed(ground, *olds) == [True, True, False, False, False]
@@ -270,7 +270,7 @@ async def test_two_names_of_one_uuid_count_twice_without_a_rename(ground: Ground
     """Both are registered for one metadata file: a catalog that loses them loses both."""
     for name in tables("prod", 4):
         await ground.published(name, "s3://lake/copied", "u1")
-    assert await ground.inbox.limit("prod") == 1
+    assert await ground.inbox.max_missing("prod") == 1
     await ground.hint(*tables("prod", 4))
     assert await allowed(ground, *(await ground.claims())) == [True, False, False, False]
 
@@ -280,7 +280,7 @@ async def test_tables_that_swap_their_names_count_as_two(ground: Ground) -> None
     names = tables("prod", 3)
     for number, name in enumerate(names):
         await ground.published(name, f"s3://lake/{number}", f"u{number}")
-    await ground.inbox.put([Hint(names[0], renamed_to=names[1]), Hint(names[1], renamed_to=names[0])])
+    await ground.inbox.put([Notification(names[0], renamed_to=names[1]), Notification(names[1], renamed_to=names[0])])
     claims = {claim.subject: claim for claim in await ground.claims()}
     one, other = claims[names[0]], claims[names[1]]
     assert await permitted(ground, one, drop_of(one, "u0"))
@@ -292,75 +292,91 @@ async def test_tables_that_swap_their_names_count_as_two(ground: Ground) -> None
 @pytest.mark.parametrize("uuid", [None, ""])
 async def test_a_name_whose_uuid_is_unknown_counts(ground: Ground, uuid: str | None) -> None:
     ((old, new), *_) = await renamed(ground, 2)
-    step = Step(Backward.DROP, uuid, pointer(1))
+    step = BackwardStep(StepKind.DROP, uuid, pointer(1))
     assert [await permitted(ground, claim, step) for claim in (old, new)] == [True, False]
 
 
 async def test_a_rename_to_a_name_that_was_never_seen_is_a_drop(ground: Ground) -> None:
     """Events alone, however many report a rename, let no table pass uncounted."""
     claims = await live(ground, 4)
-    await ground.inbox.put([Hint(name, renamed_to=table("nowhere")) for name in tables("prod", 4)])
+    await ground.inbox.put([Notification(name, renamed_to=table("nowhere")) for name in tables("prod", 4)])
     assert await allowed(ground, *claims) == [True, False, False, False]
 
 
-async def missing(ground: Ground, claim: Claim) -> None:
+async def missing(ground: Ground, claim: LeasedJob) -> None:
     """A look at a published table that the catalog does not show any more."""
-    assert isinstance(claim.subject, TableName)
-    assert claim.story.live is not None
-    story = Story(live=claim.story.live, visited=True, absent={claim.story.live.uuid or "": ground.now})
-    await ground.settle(claim, Done(ground.after(HOUR), Findings(story)))
+    assert isinstance(claim.subject, TableIdentifier)
+    assert claim.table_state.live is not None
+    story = TableState(
+        live=claim.table_state.live, has_settled=True, missing_since={claim.table_state.live.uuid or "": ground.now}
+    )
+    await ground.settle(claim, Done(ground.after(HOUR), PublishResult(story)))
 
 
 async def test_tables_that_are_missing_are_counted_from_the_first_look_on(ground: Ground) -> None:
     began, claims = ground.now, await live(ground, 3)
-    assert (await ground.inbox.figures()).missing == {}
+    assert (await ground.inbox.stats()).missing == {}
     await missing(ground, claims[0])
     ground.clock.turn(5)
     await missing(ground, claims[1])
-    assert (await ground.inbox.figures()).missing == {"prod": MissingTables(2, began)}
+    assert (await ground.inbox.stats()).missing == {"prod": MissingTableStats(2, began)}
     # One is there again, the other one was dropped.
     await ground.hint(*tables("prod", 2))
     back, lost = sorted((claim for claim in await ground.claims()), key=lambda claim: str(claim.subject))
-    await ground.settle(back, Done(ground.after(HOUR), Findings(Story(live=back.story.live, visited=True))))
-    assert (await ground.inbox.figures()).missing == {"prod": MissingTables(1, ground.now)}
-    await ground.settle(lost, Done(ground.after(HOUR), Findings(Story(visited=True, absent=lost.story.absent))))
-    assert (await ground.inbox.figures()).missing == {}
+    await ground.settle(
+        back, Done(ground.after(HOUR), PublishResult(TableState(live=back.table_state.live, has_settled=True)))
+    )
+    assert (await ground.inbox.stats()).missing == {"prod": MissingTableStats(1, ground.now)}
+    await ground.settle(
+        lost,
+        Done(
+            ground.after(HOUR),
+            PublishResult(TableState(has_settled=True, missing_since=lost.table_state.missing_since)),
+        ),
+    )
+    assert (await ground.inbox.stats()).missing == {}
 
 
 async def test_an_operator_lets_go_what_is_held_once(ground: Ground) -> None:
     for claim in await claimed(ground):
         allowed = await permitted(ground, claim)
-        held = Findings(Story(held=True, visited=True))
-        outcome = Done(ground.after(HOUR)) if allowed else Dead(Reason.HELD_DROP, "the brake is on", held)
+        held = PublishResult(TableState(on_hold=True, has_settled=True))
+        outcome = (
+            Done(ground.after(HOUR)) if allowed else DeadLettered(DeadLetterReason.HELD_DROP, "the brake is on", held)
+        )
         await ground.settle(claim, outcome)
-    await ground.settled(table("odd", FEW), Dead(Reason.PERMANENT, "its location is nonsense"))
+    await ground.settled(table("odd", FEW), DeadLettered(DeadLetterReason.PERMANENT, "its location is nonsense"))
     assert await ground.inbox.release("prod", ground.order()) == 0
     assert await ground.inbox.release(FEW, ground.order()) == 2
     assert await ground.open_letters(FEW) == [("few:sales.odd", "permanent")]
     claims = await ground.claims()
-    assert [(claim.story.held, claim.story.waived, claim.attempt) for claim in claims] == [(False, True, 1)] * 2
+    assert [(claim.table_state.on_hold, claim.table_state.limit_overridden, claim.attempt) for claim in claims] == [
+        (False, True, 1)
+    ] * 2
     assert [await permitted(ground, claim) for claim in claims] == [True, True]
 
 
 async def test_an_operator_also_lets_go_what_a_hint_has_brought_back(ground: Ground) -> None:
     """Else the table would be held anew at its next look, and released twice by hand."""
-    held = Findings(Story(held=True))
-    await ground.settled(table("a", FEW), Dead(Reason.HELD_DROP, "the brake is on", held))
-    await ground.settled(table("b", FEW), Dead(Reason.HELD_DROP, "the brake is on", held))
+    held = PublishResult(TableState(on_hold=True))
+    await ground.settled(table("a", FEW), DeadLettered(DeadLetterReason.HELD_DROP, "the brake is on", held))
+    await ground.settled(table("b", FEW), DeadLettered(DeadLetterReason.HELD_DROP, "the brake is on", held))
     await ground.hint(table("a", FEW))
     running = await ground.claim()
     await ground.hint(table("b", FEW))
     assert await ground.inbox.release(FEW, ground.order()) == 2
-    assert not await ground.inbox.settle(running, Dead(Reason.HELD_DROP, "the brake is on", held), ground.now)
-    assert [claim.story.waived for claim in await ground.claims()] == [True, True]
+    assert not await ground.inbox.settle(
+        running, DeadLettered(DeadLetterReason.HELD_DROP, "the brake is on", held), ground.now
+    )
+    assert [claim.table_state.limit_overridden for claim in await ground.claims()] == [True, True]
 
 
 async def test_many_that_are_let_go_hold_nobody_up(ground: Ground) -> None:
-    count = 2 * RELEASED + 1
+    count = 2 * RELEASE_BATCH_SIZE + 1
     await ground.hint(*tables(FEW, count))
     async with anyio.create_task_group() as settling:
-        for claim in await ground.claims(Slots(total=count, live=count, sweeps=0)):
-            settling.start_soon(ground.settle, claim, Dead(Reason.HELD_DROP, "the brake is on"))
+        for claim in await ground.claims(Capacity(total=count, live=count, sweeps=0)):
+            settling.start_soon(ground.settle, claim, DeadLettered(DeadLetterReason.HELD_DROP, "the brake is on"))
     released: list[int] = []
 
     async def release() -> None:
@@ -372,9 +388,9 @@ async def test_many_that_are_let_go_hold_nobody_up(ground: Ground) -> None:
         await ground.hint(table("orders"))
         assert released == []
     assert released == [count]
-    (entry,) = await ground.inbox.audited(None, 9)
-    assert (entry.action, entry.about, entry.count) == ("release", "all of it", count)
-    assert not (await ground.inbox.brake(FEW)).tripped
+    (entry,) = await ground.inbox.audit_log(None, 9)
+    assert (entry.action, entry.target, entry.count) == ("release", "all of it", count)
+    assert not (await ground.inbox.drop_limit_state(FEW)).limit_reached
     assert await ground.open_letters(FEW) == []
 
 
@@ -382,9 +398,9 @@ async def test_many_that_are_let_go_hold_nobody_up(ground: Ground) -> None:
 async def test_a_calm_sweep_takes_it_off(ground: Ground, *, calm: bool) -> None:
     for claim in await claimed(ground):
         await permitted(ground, claim)
-    await ground.inbox.put([Hint(CatalogName(FEW))])
+    await ground.inbox.put([Notification(CatalogName(FEW))])
     sweep = next(claim for claim in await ground.claims() if claim.subject == CatalogName(FEW))
-    await ground.settle(sweep, Swept(ground.after(HOUR), began=ground.now, calm=calm))
+    await ground.settle(sweep, SweepCompleted(ground.after(HOUR), started_at=ground.now, within_limit=calm))
     ground.clock.turn(2 * HOUR)
     claims = await claimed(ground)
     tables_ = [claim for claim in claims if claim.subject != CatalogName(FEW)]
@@ -392,17 +408,17 @@ async def test_a_calm_sweep_takes_it_off(ground: Ground, *, calm: bool) -> None:
 
 
 async def test_a_brake_that_holds_tables_is_on_whoever_told_it_to(ground: Ground) -> None:
-    assert not (await ground.inbox.brake("prod")).tripped
-    await ground.settled(table("orders"), Dead(Reason.HELD_DROP, "a sweep found too many gone"))
-    assert (await ground.inbox.brake("prod")).tripped
-    assert (await ground.inbox.figures()).tripped == {"prod"}
+    assert not (await ground.inbox.drop_limit_state("prod")).limit_reached
+    await ground.settled(table("orders"), DeadLettered(DeadLetterReason.HELD_DROP, "a sweep found too many gone"))
+    assert (await ground.inbox.drop_limit_state("prod")).limit_reached
+    assert (await ground.inbox.stats()).limit_reached == {"prod"}
     await ground.inbox.release("prod", ground.order())
-    assert not (await ground.inbox.brake("prod")).tripped
-    assert (await ground.inbox.figures()).tripped == frozenset()
+    assert not (await ground.inbox.drop_limit_state("prod")).limit_reached
+    assert (await ground.inbox.stats()).limit_reached == frozenset()
 
 
 async def test_a_brake_that_only_tripped_is_on_too(ground: Ground) -> None:
     for claim in await claimed(ground, count=3):
         await permitted(ground, claim)
-    assert (await ground.inbox.brake(FEW)).tripped
-    assert (await ground.inbox.figures()).tripped == {FEW}
+    assert (await ground.inbox.drop_limit_state(FEW)).limit_reached
+    assert (await ground.inbox.stats()).limit_reached == {FEW}

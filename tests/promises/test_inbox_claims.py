@@ -8,30 +8,30 @@ from dataclasses import replace
 import pytest
 
 from sfn.words import (
-    Backward,
+    BackwardStep,
+    Capacity,
     CatalogName,
-    Claim,
+    ConcurrencyGroup,
     Done,
-    Hint,
-    Lane,
-    Later,
-    Memo,
-    Released,
+    LeasedJob,
+    Notification,
+    PendingChange,
+    Priority,
+    PublishCache,
+    Rescheduled,
     Retry,
-    Slots,
-    Step,
-    Urgency,
-    Wish,
+    Returned,
+    StepKind,
 )
 from tests.promises.inboxes import AT, PLENTY, TERMS, Ground, pointer, subjects, table
 
 ORDERS, RETURNS = table("orders"), table("returns")
 LEASE = TERMS.lease.total_seconds()
 HOUR = 3600
-LIVE = Lane("prod", "", Urgency.LIVE)
+LIVE = ConcurrencyGroup("prod", "", Priority.LIVE)
 
 
-async def stolen(ground: Ground) -> tuple[Claim, Claim]:
+async def stolen(ground: Ground) -> tuple[LeasedJob, LeasedJob]:
     """A claim whose lease ran out, and the one that has its row now."""
     await ground.hint(ORDERS)
     old = await ground.claim()
@@ -42,7 +42,7 @@ async def stolen(ground: Ground) -> tuple[Claim, Claim]:
 async def test_each_claim_counts_as_an_attempt_before_it_ends(ground: Ground) -> None:
     old, new = await stolen(ground)
     assert (old.attempt, new.attempt) == (1, 2)
-    assert new.since == old.since
+    assert new.failing_since == old.failing_since
     await ground.settle(new, Retry(ground.now, "it failed"))
     assert (await ground.claim()).attempt == 3
 
@@ -52,14 +52,14 @@ async def test_a_success_ends_a_row_of_failures(ground: Ground) -> None:
     await ground.settle(await ground.claim(), Done(ground.now))
     ground.clock.turn(5)
     claim = await ground.claim()
-    assert (claim.attempt, claim.since) == (1, ground.now)
+    assert (claim.attempt, claim.failing_since) == (1, ground.now)
 
 
 async def test_what_is_given_back_costs_no_attempt(ground: Ground) -> None:
     for _ in range(7):
-        await ground.settled(ORDERS, Released(ground.now, "its store is away"))
+        await ground.settled(ORDERS, Returned(ground.now, "its store is away"))
     claim = await ground.claim()
-    assert (claim.attempt, claim.since) == (1, ground.now)
+    assert (claim.attempt, claim.failing_since) == (1, ground.now)
 
 
 async def test_a_leased_row_is_claimed_by_nobody_else(ground: Ground) -> None:
@@ -87,7 +87,7 @@ async def test_who_asks_for_more_keeps_what_it_works_on(ground: Ground) -> None:
     held, left = await ground.claims()
     ground.clock.turn(LEASE + 1)
     claimed = await ground.inbox.claim(PLENTY, [held])
-    assert (subjects(claimed.claims), claimed.expired) == ([str(left.subject)], 1)
+    assert (subjects(claimed.jobs), claimed.expired_leases) == ([str(left.subject)], 1)
     assert await ground.inbox.renew([held, left]) == [held]
     ground.clock.turn(LEASE - 1)
     assert await ground.claims() == []
@@ -97,7 +97,7 @@ async def test_who_asks_for_more_gets_nothing_back_that_it_lost(ground: Ground) 
     old, new = await stolen(ground)
     ground.clock.turn(LEASE)
     claimed = await ground.inbox.claim(PLENTY, [old])
-    assert ([claim.attempt for claim in claimed.claims], claimed.expired) == ([new.attempt + 1], 1)
+    assert ([claim.attempt for claim in claimed.jobs], claimed.expired_leases) == ([new.attempt + 1], 1)
 
 
 async def test_a_lost_lease_is_missing_from_the_renewed(ground: Ground) -> None:
@@ -107,12 +107,12 @@ async def test_a_lost_lease_is_missing_from_the_renewed(ground: Ground) -> None:
 
 async def test_a_lost_lease_changes_nothing_any_more(ground: Ground) -> None:
     old, new = await stolen(ground)
-    step = Step(Backward.DROP, "u1", pointer(1))
+    step = BackwardStep(StepKind.DROP, "u1", pointer(1))
     assert not await ground.inbox.settle(old, ground.done(), ground.now)
-    assert await ground.inbox.remember(old, AT, "u1") is None
-    assert not await ground.inbox.permit(old, step, ground.now)
+    assert await ground.inbox.record_location(old, AT, "u1") is None
+    assert not await ground.inbox.allow_step(old, step, ground.now)
     assert await ground.inbox.renew([old]) == []
-    assert await ground.inbox.remember(new, AT, "u1") == frozenset()
+    assert await ground.inbox.record_location(new, AT, "u1") == frozenset()
     await ground.settle(new, Retry(ground.now, "it failed"))
     assert not await ground.inbox.settle(new, ground.done(), ground.now)
     assert (await ground.claim()).locations == frozenset({AT})
@@ -126,80 +126,84 @@ async def test_no_claim_of_a_forgotten_row_has_its_successor(ground: Ground) -> 
     assert await ground.row(ORDERS) is None
     await ground.hint(ORDERS)
     new = await ground.claim()
-    assert new.token != old.token
+    assert new.fencing_token != old.fencing_token
     assert not await ground.inbox.settle(old, Done(ground.now, forget=True), ground.now)
     await ground.settle(new, ground.done())
 
 
 async def test_a_newer_hint_makes_a_row_due_when_its_lease_ends(ground: Ground) -> None:
-    for outcome in (Done(ground.after(3600)), Later(ground.after(60), "replicas lag"), Done(ground.now, forget=True)):
+    for outcome in (
+        Done(ground.after(3600)),
+        Rescheduled(ground.after(60), "replicas lag"),
+        Done(ground.now, forget=True),
+    ):
         await ground.hint(ORDERS)
         claim = await ground.claim()
-        await ground.inbox.put([Hint(ORDERS, floor=pointer(7))])
+        await ground.inbox.put([Notification(ORDERS, min_metadata_location=pointer(7))])
         assert await ground.claims() == []
         await ground.settle(claim, outcome)
         again = await ground.claim()
-        assert again.wish == Wish(floor=pointer(7), vague=True)
+        assert again.pending == PendingChange(min_metadata_location=pointer(7), is_unspecific=True)
         await ground.settle(again, Done(ground.after(3600)))
 
 
-@pytest.mark.parametrize("outcome", [Retry, Released])
-async def test_a_newer_hint_does_not_shorten_a_pause(ground: Ground, outcome: type[Retry | Released]) -> None:
+@pytest.mark.parametrize("outcome", [Retry, Returned])
+async def test_a_newer_hint_does_not_shorten_a_pause(ground: Ground, outcome: type[Retry | Returned]) -> None:
     await ground.hint(ORDERS)
     claim = await ground.claim()
     await ground.hint(ORDERS)
     await ground.settle(claim, outcome(ground.after(60), "its store is away"))
     assert await ground.claims() == []
     ground.clock.turn(60)
-    assert (await ground.claim()).wish == Wish(vague=True)
+    assert (await ground.claim()).pending == PendingChange(is_unspecific=True)
 
 
 async def test_a_wish_outlives_a_later_look_and_no_success(ground: Ground) -> None:
-    await ground.inbox.put([Hint(ORDERS, floor=pointer(3))])
+    await ground.inbox.put([Notification(ORDERS, min_metadata_location=pointer(3))])
     claim = await ground.claim()
-    await ground.settle(claim, Later(ground.now, "replicas lag", replace(claim.wish, looked_again=True)))
+    await ground.settle(claim, Rescheduled(ground.now, "replicas lag", replace(claim.pending, is_rechecked=True)))
     claim = await ground.claim()
-    assert claim.wish == Wish(floor=pointer(3), looked_again=True)
+    assert claim.pending == PendingChange(min_metadata_location=pointer(3), is_rechecked=True)
     await ground.settle(claim, Done(ground.now))
-    assert (await ground.claim()).wish == Wish()
+    assert (await ground.claim()).pending == PendingChange()
 
 
 async def test_a_failure_keeps_the_wish_and_drops_what_was_remembered(ground: Ground) -> None:
     done = ground.done(due=0)
-    await ground.settled(ORDERS, replace(done, findings=replace(done.findings, memo=Memo(etag="v1"))))
-    await ground.inbox.put([Hint(ORDERS, floor=pointer(3))])
+    await ground.settled(ORDERS, replace(done, result=replace(done.result, cache=PublishCache(etag="v1"))))
+    await ground.inbox.put([Notification(ORDERS, min_metadata_location=pointer(3))])
     claim = await ground.claim()
-    assert claim.memo == Memo(etag="v1")
+    assert claim.cache == PublishCache(etag="v1")
     await ground.settle(claim, Retry(ground.now, "it failed"))
     claim = await ground.claim()
-    assert (claim.wish.floor, claim.memo) == (pointer(3), Memo())
+    assert (claim.pending.min_metadata_location, claim.cache) == (pointer(3), PublishCache())
 
 
 async def test_the_longest_waiting_is_claimed_first(ground: Ground) -> None:
     for name in ("c", "a", "b"):
         await ground.hint(table(name))
         ground.clock.turn(1)
-    assert subjects(await ground.claims(Slots(total=2, live=2, sweeps=1))) == ["prod:sales.c", "prod:sales.a"]
+    assert subjects(await ground.claims(Capacity(total=2, live=2, sweeps=1))) == ["prod:sales.c", "prod:sales.a"]
 
 
 async def test_no_more_is_claimed_than_there_are_slots(ground: Ground) -> None:
     await ground.hint(*(table(f"t{number}") for number in range(20)))
-    await ground.inbox.put([Hint(CatalogName(f"c{number}")) for number in range(3)])
-    assert len(await ground.claims(Slots(total=5, live=4, sweeps=0))) == 4
-    assert len(await ground.claims(Slots(total=2, live=4, sweeps=2))) == 4
-    assert await ground.claims(Slots(total=0, live=0, sweeps=0)) == []
-    assert len(await ground.claims(replace(PLENTY, named={LIVE: 3}))) == 3 + 1
+    await ground.inbox.put([Notification(CatalogName(f"c{number}")) for number in range(3)])
+    assert len(await ground.claims(Capacity(total=5, live=4, sweeps=0))) == 4
+    assert len(await ground.claims(Capacity(total=2, live=4, sweeps=2))) == 4
+    assert await ground.claims(Capacity(total=0, live=0, sweeps=0)) == []
+    assert len(await ground.claims(replace(PLENTY, per_group={LIVE: 3}))) == 3 + 1
 
 
 async def test_chores_have_room_beside_any_number_of_live_rows(ground: Ground) -> None:
     await ground.published(RETURNS, due=0)
     await ground.hint(*(table(f"t{number}") for number in range(50)))
     for _ in range(3):
-        claims = await ground.claims(Slots(total=5, live=4, sweeps=0))
-        urgencies = Counter(claim.lane.urgency for claim in claims)
-        assert urgencies == {Urgency.LIVE: 4, Urgency.CHORE: 1}
+        claims = await ground.claims(Capacity(total=5, live=4, sweeps=0))
+        urgencies = Counter(claim.group.priority for claim in claims)
+        assert urgencies == {Priority.LIVE: 4, Priority.BACKGROUND: 1}
         for claim in claims:
-            await ground.settle(claim, ground.done(due=0 if claim.lane.urgency is Urgency.CHORE else 3600))
+            await ground.settle(claim, ground.done(due=0 if claim.group.priority is Priority.BACKGROUND else 3600))
 
 
 async def test_a_short_lived_table_does_not_wait_behind_a_backlog(ground: Ground) -> None:
@@ -207,11 +211,11 @@ async def test_a_short_lived_table_does_not_wait_behind_a_backlog(ground: Ground
     await ground.published(RETURNS, due=7200, short_lived=True)
     await ground.hint(*(table(f"t{number}") for number in range(1000)))
     await ground.hint(RETURNS)
-    (claim,) = await ground.claims(Slots(total=1, live=1, sweeps=0))
-    assert (claim.subject, claim.lane.urgency) == (RETURNS, Urgency.SHORT_LIVED)
+    (claim,) = await ground.claims(Capacity(total=1, live=1, sweeps=0))
+    assert (claim.subject, claim.group.priority) == (RETURNS, Priority.SHORT_LIVED)
     await ground.settle(claim, Retry(ground.now, "it failed"))
-    claim, *others = await ground.claims(Slots(total=5, live=4, sweeps=0))
-    assert (claim.subject, claim.lane.urgency, len(others)) == (RETURNS, Urgency.SHORT_LIVED, 3)
+    claim, *others = await ground.claims(Capacity(total=5, live=4, sweeps=0))
+    assert (claim.subject, claim.group.priority, len(others)) == (RETURNS, Priority.SHORT_LIVED, 3)
 
 
 async def test_short_lived_tables_take_no_more_than_their_slots(ground: Ground) -> None:
@@ -219,13 +223,13 @@ async def test_short_lived_tables_take_no_more_than_their_slots(ground: Ground) 
     for name in names:
         await ground.published(name, f"{AT}/{name.name}", due=7200, short_lived=True)
     await ground.hint(*names, *(table(f"t{number}") for number in range(50)))
-    claims = await ground.claims(Slots(total=5, live=4, sweeps=0, first=3))
-    assert Counter(claim.lane.urgency for claim in claims) == {Urgency.SHORT_LIVED: 3, Urgency.LIVE: 1}
+    claims = await ground.claims(Capacity(total=5, live=4, sweeps=0, short_lived=3))
+    assert Counter(claim.group.priority for claim in claims) == {Priority.SHORT_LIVED: 3, Priority.LIVE: 1}
 
 
 async def test_a_short_lived_table_that_only_time_asks_for_is_a_chore(ground: Ground) -> None:
     await ground.published(RETURNS, due=0, short_lived=True)
-    assert (await ground.claim()).lane.urgency is Urgency.CHORE
+    assert (await ground.claim()).group.priority is Priority.BACKGROUND
 
 
 async def test_a_short_lived_table_that_waits_is_late_like_any_other(ground: Ground) -> None:
@@ -233,43 +237,43 @@ async def test_a_short_lived_table_that_waits_is_late_like_any_other(ground: Gro
     since = ground.now
     await ground.hint(RETURNS)
     ground.clock.turn(60)
-    assert (await ground.inbox.figures()).oldest_due == {"prod": since}
+    assert (await ground.inbox.stats()).oldest_due == {"prod": since}
 
 
 async def test_lanes_take_turns(ground: Ground) -> None:
     await ground.hint(*(table(f"t{number}", "big") for number in range(100)))
     await ground.hint(*(table(f"t{number}", name) for name in ("small", "tiny") for number in range(2)))
-    claims = await ground.claims(Slots(total=9, live=9, sweeps=0))
-    assert Counter(claim.lane.catalog for claim in claims) == {"big": 5, "small": 2, "tiny": 2}
+    claims = await ground.claims(Capacity(total=9, live=9, sweeps=0))
+    assert Counter(claim.group.catalog for claim in claims) == {"big": 5, "small": 2, "tiny": 2}
 
 
 async def test_of_one_slot_every_lane_gets_its_turn(ground: Ground) -> None:
     for name in ("big", "small", "tiny"):
         await ground.hint(*(table(f"t{number}", name) for number in range(9)))
-    one = Slots(total=1, live=1, sweeps=0)
-    claimed = [claim.lane.catalog for _ in range(9) for claim in await ground.claims(one)]
+    one = Capacity(total=1, live=1, sweeps=0)
+    claimed = [claim.group.catalog for _ in range(9) for claim in await ground.claims(one)]
     assert Counter(claimed) == {"big": 3, "small": 3, "tiny": 3}
 
 
 async def test_a_blocked_lane_holds_up_no_other(ground: Ground) -> None:
     await ground.hint(*(table(f"t{number}", "away") for number in range(1000)))
     await ground.hint(ORDERS)
-    open_ = replace(PLENTY, named={Lane("away", "", Urgency.LIVE): 0})
+    open_ = replace(PLENTY, per_group={ConcurrencyGroup("away", "", Priority.LIVE): 0})
     claimed = await ground.inbox.claim(open_)
-    assert subjects(claimed.claims) == ["prod:sales.orders"]
+    assert subjects(claimed.jobs) == ["prod:sales.orders"]
     assert claimed.next_due == ground.after(LEASE)
 
 
 async def test_a_row_moves_to_the_lane_of_its_store_once_that_is_known(ground: Ground) -> None:
     await ground.hint(ORDERS)
     claim = await ground.claim()
-    assert claim.lane == LIVE
-    await ground.inbox.remember(claim, AT, "u1")
+    assert claim.group == LIVE
+    await ground.inbox.record_location(claim, AT, "u1")
     await ground.settle(claim, Retry(ground.now, "it failed"))
     claim = await ground.claim()
-    assert claim.lane == Lane("prod", "s3://lake", Urgency.LIVE)
+    assert claim.group == ConcurrencyGroup("prod", "s3://lake", Priority.LIVE)
     await ground.settle(claim, ground.done(due=0))
-    assert (await ground.claim()).lane == Lane("prod", "s3://lake", Urgency.CHORE)
+    assert (await ground.claim()).group == ConcurrencyGroup("prod", "s3://lake", Priority.BACKGROUND)
 
 
 async def test_it_is_told_when_the_next_row_falls_due(ground: Ground) -> None:
@@ -277,8 +281,8 @@ async def test_it_is_told_when_the_next_row_falls_due(ground: Ground) -> None:
     await ground.settled(RETURNS, Done(ground.after(50)))
     await ground.settled(ORDERS, Retry(ground.after(20), "it failed"))
     assert (await ground.inbox.claim(PLENTY)).next_due == ground.after(20)
-    blocked = replace(PLENTY, named={LIVE: 0})
+    blocked = replace(PLENTY, per_group={LIVE: 0})
     assert (await ground.inbox.claim(blocked)).next_due == ground.after(50)
     ground.clock.turn(30)
     claimed = await ground.inbox.claim(PLENTY)
-    assert (subjects(claimed.claims), claimed.next_due) == (["prod:sales.orders"], ground.after(20))
+    assert (subjects(claimed.jobs), claimed.next_due) == (["prod:sales.orders"], ground.after(20))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sfn.inbox.whose import owner_noted
-from sfn.words import Dead, Done, Findings, Hint, Reason, Story
+from sfn.inbox.whose import recorded_owner
+from sfn.words import DeadLettered, DeadLetterReason, Done, Notification, PublishResult, TableState
 from tests.promises.inboxes import Ground, table
 
 ORDERS, STOCK = table("orders"), table("stock")
@@ -14,31 +14,35 @@ ORDERS, STOCK = table("orders"), table("stock")
 async def written(ground: Ground, name: str, catalog_id: str | None) -> None:
     """A table whose live file carries a `catalog_id`, None for one whose was not noted."""
     done = ground.done(f"s3://lake/{name}", name)
-    live = done.findings.story.live
+    live = done.result.table_state.live
     assert live is not None
-    story = Story(live=replace(live, catalog_id=catalog_id), visited=True)
-    await ground.settled(table(name), Done(done.due_at, Findings(story)))
+    story = TableState(live=replace(live, catalog_id=catalog_id), has_settled=True)
+    await ground.settled(table(name), Done(done.due_at, PublishResult(story)))
 
 
 async def foreign(ground: Ground, name: str, catalog_id: str) -> None:
     """A table that a file of that `catalog_id` keeps from its place."""
-    dead = Dead(Reason.FOREIGN_CATALOG, "why", Findings(Story(visited=True, foreign_id=catalog_id)))
+    dead = DeadLettered(
+        DeadLetterReason.FOREIGN_CATALOG,
+        "why",
+        PublishResult(TableState(has_settled=True, foreign_catalog_id=catalog_id)),
+    )
     await ground.settled(table(name), dead)
 
 
 async def noted(ground: Ground, catalog_id: str) -> str:
     """Whose the files are, of a catalog that is that one now; what was answered is what is remembered."""
-    owner = await owner_noted("prod", catalog_id, ground.inbox, ground.inbox)
-    assert await ground.inbox.owner("prod") == owner
+    owner = await recorded_owner("prod", catalog_id, ground.inbox, ground.inbox)
+    assert await ground.inbox.owner_id("prod") == owner
     return owner
 
 
 async def test_who_was_noted_last_is_remembered(ground: Ground) -> None:
-    assert await ground.inbox.owner("prod") is None
+    assert await ground.inbox.owner_id("prod") is None
     for catalog_id in ("c0", "c1"):
-        await ground.inbox.own("prod", catalog_id)
-        assert await ground.inbox.owner("prod") == catalog_id
-    assert await ground.inbox.owner("few") is None
+        await ground.inbox.record_owner("prod", catalog_id)
+        assert await ground.inbox.owner_id("prod") == catalog_id
+    assert await ground.inbox.owner_id("few") is None
 
 
 async def test_a_catalog_without_files_is_its_own(ground: Ground) -> None:
@@ -87,9 +91,11 @@ async def test_a_file_that_is_to_be_taken_over_counts_no_more(ground: Ground) ->
     await noted(ground, "c0")
     await foreign(ground, "orders", "c0")
     await written(ground, "stock", "c0")
-    await ground.inbox.adopt([Hint(ORDERS, adopts="c0"), Hint(STOCK, adopts="c9")], ground.order())
+    await ground.inbox.adopt(
+        [Notification(ORDERS, adopt_catalog_id="c0"), Notification(STOCK, adopt_catalog_id="c9")], ground.order()
+    )
     assert await noted(ground, "c1") == "c0"
-    await ground.inbox.adopt([Hint(STOCK, adopts="c0")], ground.order())
+    await ground.inbox.adopt([Notification(STOCK, adopt_catalog_id="c0")], ground.order())
     assert await noted(ground, "c1") == "c1"
 
 

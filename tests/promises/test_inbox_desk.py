@@ -6,34 +6,36 @@ from datetime import timedelta
 
 import pytest
 
-from sfn.inbox.letters import UNDECODABLE_KEPT, Order, Status, Wanted
+from sfn.inbox.letters import MAX_UNDECODABLE_PER_SENDER, AdminCommand, DeadLetterFilter, DeadLetterStatus
 from sfn.words import (
     CatalogName,
-    Dead,
+    DeadLettered,
+    DeadLetterReason,
     Done,
-    Findings,
-    Hint,
-    Later,
-    Reason,
+    Notification,
+    PublishResult,
+    Rescheduled,
     Retry,
-    Story,
-    TableName,
-    Undecodable,
+    TableIdentifier,
+    TableState,
+    UndecodableRequest,
 )
 from tests.promises.inboxes import Ground, pointer, table
 
 ORDERS, RETURNS, STOCK = table("orders"), table("returns"), table("stock")
-ODD = Undecodable("etl", "/v1/events", "application/json", b"{", 1, "expected JSON, found {")
+ODD = UndecodableRequest("etl", "/v1/events", "application/json", b"{", 1, "expected JSON, found {")
 
 
-async def died(ground: Ground, name: TableName = ORDERS, reason: Reason = Reason.PERMANENT) -> int:
+async def died(
+    ground: Ground, name: TableIdentifier = ORDERS, reason: DeadLetterReason = DeadLetterReason.PERMANENT
+) -> int:
     """A table's open letter."""
-    await ground.settled(name, Dead(reason, "why"))
-    return (await ground.inbox.find(Wanted(table=name), 0, 1))[0].id
+    await ground.settled(name, DeadLettered(reason, "why"))
+    return (await ground.inbox.list_after(DeadLetterFilter(table=name), 0, 1))[0].id
 
 
-async def statuses(ground: Ground) -> list[Status]:
-    return [letter.status for letter in await ground.inbox.find(Wanted(status=None), 0, 1000)]
+async def statuses(ground: Ground) -> list[DeadLetterStatus]:
+    return [letter.status for letter in await ground.inbox.list_after(DeadLetterFilter(status=None), 0, 1000)]
 
 
 async def test_a_letter_says_whose_it_is_and_when_it_was_opened(ground: Ground) -> None:
@@ -42,55 +44,55 @@ async def test_a_letter_says_whose_it_is_and_when_it_was_opened(ground: Ground) 
     ground.clock.turn(60)
     await ground.hint(ORDERS)
     ground.clock.turn(300)
-    await ground.settle(await ground.claim(), Dead(Reason.LOCATION_REFUSED, "elsewhere"))
-    (letter,) = await ground.inbox.numbered([number, number + 7])
-    assert (letter.subject, letter.reason, letter.detail) == (ORDERS, Reason.LOCATION_REFUSED, "elsewhere")
+    await ground.settle(await ground.claim(), DeadLettered(DeadLetterReason.LOCATION_REFUSED, "elsewhere"))
+    (letter,) = await ground.inbox.get_many([number, number + 7])
+    assert (letter.subject, letter.reason, letter.detail) == (ORDERS, DeadLetterReason.LOCATION_REFUSED, "elsewhere")
     assert (letter.opened_at, letter.changed_at, letter.sender) == (opened, ground.now, None)
 
 
 async def test_letters_are_found_by_each_of_their_marks(ground: Ground) -> None:
     await died(ground)
     ground.clock.turn(60)
-    await died(ground, STOCK, Reason.EXHAUSTED)
+    await died(ground, STOCK, DeadLetterReason.EXHAUSTED)
     await died(ground, table("orders", "few"))
     await ground.inbox.put([ODD])
 
-    async def found(wanted: Wanted) -> list[str]:
-        return [str(letter.subject or letter.sender) for letter in await ground.inbox.find(wanted, 0, 10)]
+    async def found(wanted: DeadLetterFilter) -> list[str]:
+        return [str(letter.subject or letter.sender) for letter in await ground.inbox.list_after(wanted, 0, 10)]
 
-    assert await found(Wanted()) == ["prod:sales.orders", "prod:sales.stock", "few:sales.orders", "etl"]
-    assert await found(Wanted(catalog="prod")) == ["prod:sales.orders", "prod:sales.stock"]
-    assert await found(Wanted(table=STOCK)) == ["prod:sales.stock"]
-    assert await found(Wanted(reason=Reason.PERMANENT)) == ["prod:sales.orders", "few:sales.orders"]
-    assert await found(Wanted(reason=Reason.PERMANENT, catalog="few")) == ["few:sales.orders"]
-    assert await found(Wanted(sender="etl")) == ["etl"]
-    assert await found(Wanted(before=ground.now)) == ["prod:sales.orders"]
-    assert await found(Wanted(since=ground.now)) == ["prod:sales.stock", "few:sales.orders", "etl"]
-    assert await found(Wanted(status=Status.REPLAYED)) == []
+    assert await found(DeadLetterFilter()) == ["prod:sales.orders", "prod:sales.stock", "few:sales.orders", "etl"]
+    assert await found(DeadLetterFilter(catalog="prod")) == ["prod:sales.orders", "prod:sales.stock"]
+    assert await found(DeadLetterFilter(table=STOCK)) == ["prod:sales.stock"]
+    assert await found(DeadLetterFilter(reason=DeadLetterReason.PERMANENT)) == ["prod:sales.orders", "few:sales.orders"]
+    assert await found(DeadLetterFilter(reason=DeadLetterReason.PERMANENT, catalog="few")) == ["few:sales.orders"]
+    assert await found(DeadLetterFilter(sender="etl")) == ["etl"]
+    assert await found(DeadLetterFilter(opened_before=ground.now)) == ["prod:sales.orders"]
+    assert await found(DeadLetterFilter(opened_since=ground.now)) == ["prod:sales.stock", "few:sales.orders", "etl"]
+    assert await found(DeadLetterFilter(status=DeadLetterStatus.REPLAYED)) == []
 
 
 async def test_letters_come_page_by_page(ground: Ground) -> None:
     for number in range(5):
         await died(ground, table(f"t{number}"))
-    first = await ground.inbox.find(Wanted(), 0, 2)
-    second = await ground.inbox.find(Wanted(), first[-1].id, 10)
+    first = await ground.inbox.list_after(DeadLetterFilter(), 0, 2)
+    second = await ground.inbox.list_after(DeadLetterFilter(), first[-1].id, 10)
     assert [str(letter.subject) for letter in [*first, *second]] == [f"prod:sales.t{number}" for number in range(5)]
     await ground.inbox.discard([second[-1].id], ground.order())
-    assert await ground.inbox.newest(Wanted(), 3) == [second[1], second[0], first[1]]
-    assert await ground.inbox.newest(Wanted(table=table("t4")), 3) == []
+    assert await ground.inbox.list_newest(DeadLetterFilter(), 3) == [second[1], second[0], first[1]]
+    assert await ground.inbox.list_newest(DeadLetterFilter(table=table("t4")), 3) == []
 
 
 async def test_a_replay_has_the_table_looked_at_and_closes_the_letter(ground: Ground) -> None:
-    await ground.inbox.put([Hint(ORDERS, floor=pointer(3))])
-    await ground.settle(await ground.claim(), Dead(Reason.PERMANENT, "why"))
+    await ground.inbox.put([Notification(ORDERS, min_metadata_location=pointer(3))])
+    await ground.settle(await ground.claim(), DeadLettered(DeadLetterReason.PERMANENT, "why"))
     number = await died(ground, STOCK)
-    (first, _) = await ground.inbox.find(Wanted(), 0, 9)
+    (first, _) = await ground.inbox.list_after(DeadLetterFilter(), 0, 9)
     assert await ground.inbox.replay([first.id, first.id, 99], [], ground.order("one")) == 1
     claim = await ground.claim()
-    assert (claim.subject, claim.attempt, claim.wish.floor) == (ORDERS, 1, pointer(3))
-    (letter,) = await ground.inbox.numbered([first.id])
-    assert (letter.status, letter.actor) == (Status.REPLAYED, "ann")
-    assert [letter.id for letter in await ground.inbox.find(Wanted(), 0, 9)] == [number]
+    assert (claim.subject, claim.attempt, claim.pending.min_metadata_location) == (ORDERS, 1, pointer(3))
+    (letter,) = await ground.inbox.get_many([first.id])
+    assert (letter.status, letter.actor) == (DeadLetterStatus.REPLAYED, "ann")
+    assert [letter.id for letter in await ground.inbox.list_after(DeadLetterFilter(), 0, 9)] == [number]
     assert await ground.inbox.replay([first.id], [], ground.order()) == 0
 
 
@@ -99,22 +101,22 @@ async def test_a_replay_takes_its_turn_behind_what_was_told_since(ground: Ground
     await ground.inbox.replay(numbers, [], ground.order())
     ground.clock.turn(1)
     await ground.hint(ORDERS)
-    lanes = {str(claim.subject): claim.lane.urgency.value for claim in await ground.claims()}
+    lanes = {str(claim.subject): claim.group.priority.value for claim in await ground.claims()}
     assert lanes == {"prod:sales.t0": "chore", "prod:sales.t1": "chore", "prod:sales.t2": "chore"} | {
         "prod:sales.orders": "live"
     }
 
 
 async def test_a_replay_of_a_held_table_waives_the_brake_once(ground: Ground) -> None:
-    await ground.settled(ORDERS, Dead(Reason.HELD_DROP, "why", ground.done().findings))
-    (letter,) = await ground.inbox.find(Wanted(), 0, 9)
+    await ground.settled(ORDERS, DeadLettered(DeadLetterReason.HELD_DROP, "why", ground.done().result))
+    (letter,) = await ground.inbox.list_after(DeadLetterFilter(), 0, 9)
     await ground.inbox.replay([letter.id], [], ground.order())
-    assert (await ground.claim()).story.waived
+    assert (await ground.claim()).table_state.limit_overridden
 
 
 async def test_a_replay_of_any_other_table_waives_nothing(ground: Ground) -> None:
     await ground.inbox.replay([await died(ground)], [], ground.order())
-    assert not (await ground.claim()).story.waived
+    assert not (await ground.claim()).table_state.limit_overridden
 
 
 async def test_a_replay_of_a_table_that_has_no_row_any_more_makes_one(ground: Ground) -> None:
@@ -122,23 +124,23 @@ async def test_a_replay_of_a_table_that_has_no_row_any_more_makes_one(ground: Gr
     await ground.hint(ORDERS)
     ground.clock.turn(300)
     claim = await ground.claim()
-    await ground.settle(claim, Later(ground.now, "a moment"))
-    assert [letter.id for letter in await ground.inbox.find(Wanted(), 0, 9)] == [number]
+    await ground.settle(claim, Rescheduled(ground.now, "a moment"))
+    assert [letter.id for letter in await ground.inbox.list_after(DeadLetterFilter(), 0, 9)] == [number]
     await ground.settle(await ground.claim(), Done(ground.now, forget=True))
     assert await ground.row(ORDERS) is None
-    assert await statuses(ground) == [Status.SUPERSEDED]
+    assert await statuses(ground) == [DeadLetterStatus.SUPERSEDED]
 
 
 async def test_a_replay_that_fails_again_opens_another_letter(ground: Ground) -> None:
     await ground.inbox.replay([await died(ground)], [], ground.order())
-    await ground.settle(await ground.claim(), Dead(Reason.PERMANENT, "still"))
-    assert await statuses(ground) == [Status.REPLAYED, Status.OPEN]
+    await ground.settle(await ground.claim(), DeadLettered(DeadLetterReason.PERMANENT, "still"))
+    assert await statuses(ground) == [DeadLetterStatus.REPLAYED, DeadLetterStatus.OPEN]
 
 
 async def test_a_replayed_sweep_is_a_sweep(ground: Ground) -> None:
-    await ground.inbox.put([Hint(CatalogName("prod"))])
-    await ground.settle(await ground.claim(), Dead(Reason.PERMANENT, "why"))
-    (letter,) = await ground.inbox.find(Wanted(catalog="prod"), 0, 9)
+    await ground.inbox.put([Notification(CatalogName("prod"))])
+    await ground.settle(await ground.claim(), DeadLettered(DeadLetterReason.PERMANENT, "why"))
+    (letter,) = await ground.inbox.list_after(DeadLetterFilter(catalog="prod"), 0, 9)
     await ground.inbox.replay([letter.id], [], ground.order())
     assert (await ground.claim()).subject == CatalogName("prod")
 
@@ -147,51 +149,53 @@ async def test_what_is_discarded_is_left_as_it_is(ground: Ground) -> None:
     number = await died(ground)
     assert await ground.inbox.discard([number, number, 99], ground.order()) == 1
     assert await ground.inbox.discard([number], ground.order()) == 0
-    assert await statuses(ground) == [Status.DISCARDED]
+    assert await statuses(ground) == [DeadLetterStatus.DISCARDED]
     ground.clock.turn(86_400)
     assert await ground.claims() == []
 
 
 async def test_a_request_that_nobody_understood_is_kept_as_it_came(ground: Ground) -> None:
-    accepted = await ground.inbox.put([ODD, Hint(ORDERS)])
+    accepted = await ground.inbox.put([ODD, Notification(ORDERS)])
     assert (accepted.accepted, accepted.duplicates) == (1, 0)
-    (letter,) = await ground.inbox.find(Wanted(reason=Reason.UNDECODABLE), 0, 9)
+    (letter,) = await ground.inbox.list_after(DeadLetterFilter(reason=DeadLetterReason.UNDECODABLE), 0, 9)
     assert (letter.subject, letter.sender, letter.detail) == (None, "etl", ODD.detail)
-    assert await ground.inbox.event(letter.id) == ODD
-    assert await ground.inbox.event(letter.id + 1) is None
+    assert await ground.inbox.request_of(letter.id) == ODD
+    assert await ground.inbox.request_of(letter.id + 1) is None
 
 
 async def test_of_too_many_of_one_sender_the_oldest_goes(ground: Ground) -> None:
-    await ground.inbox.put([Undecodable("other", "/", None, b"", 0, "")])
-    await ground.inbox.put([ODD] * UNDECODABLE_KEPT)
-    (oldest,) = await ground.inbox.find(Wanted(sender="etl"), 0, 1)
+    await ground.inbox.put([UndecodableRequest("other", "/", None, b"", 0, "")])
+    await ground.inbox.put([ODD] * MAX_UNDECODABLE_PER_SENDER)
+    (oldest,) = await ground.inbox.list_after(DeadLetterFilter(sender="etl"), 0, 1)
     await ground.inbox.put([ODD])
-    left = await ground.inbox.find(Wanted(), 0, 2 * UNDECODABLE_KEPT)
-    assert len(left) == UNDECODABLE_KEPT + 1
+    left = await ground.inbox.list_after(DeadLetterFilter(), 0, 2 * MAX_UNDECODABLE_PER_SENDER)
+    assert len(left) == MAX_UNDECODABLE_PER_SENDER + 1
     assert oldest not in left
-    assert await ground.inbox.event(oldest.id) is None
-    assert (await ground.inbox.figures()).letters == {("", "undecodable"): UNDECODABLE_KEPT + 1}
+    assert await ground.inbox.request_of(oldest.id) is None
+    assert (await ground.inbox.stats()).dead_letters == {("", "undecodable"): MAX_UNDECODABLE_PER_SENDER + 1}
 
 
 async def test_a_request_that_is_understood_now_is_replayed_as_its_hints(ground: Ground) -> None:
     await ground.inbox.put([ODD])
-    (letter,) = await ground.inbox.find(Wanted(), 0, 9)
-    assert await ground.inbox.replay([letter.id], [Hint(ORDERS, "etl", "e1")], ground.order()) == 1
+    (letter,) = await ground.inbox.list_after(DeadLetterFilter(), 0, 9)
+    assert await ground.inbox.replay([letter.id], [Notification(ORDERS, "etl", "e1")], ground.order()) == 1
     assert (await ground.claim()).subject == ORDERS
-    assert await statuses(ground) == [Status.REPLAYED]
+    assert await statuses(ground) == [DeadLetterStatus.REPLAYED]
 
 
 async def test_every_order_is_in_the_audit_log(ground: Ground) -> None:
     first, second = await died(ground), await died(ground, STOCK)
-    await ground.inbox.replay([first], [], Order("ann", "ids 1", ground.now))
+    await ground.inbox.replay([first], [], AdminCommand("ann", "ids 1", ground.now))
     ground.clock.turn(1)
-    await ground.inbox.discard([second], Order("bob", "ids 2", ground.now))
-    await ground.inbox.release("few", Order("bob", "few", ground.now))
-    await ground.inbox.adopt([Hint(ORDERS, adopts="c0")], Order("ann", "sales.orders", ground.now))
-    await ground.inbox.retire("few", retired=True, order=Order("ann", "few", ground.now))
-    await ground.inbox.reconcile([Hint(CatalogName("few"))], Order("eve", "few", ground.now))
-    entries = await ground.inbox.audited(None, 10)
-    told = [(entry.actor, entry.action, entry.about, entry.count) for entry in entries]
+    await ground.inbox.discard([second], AdminCommand("bob", "ids 2", ground.now))
+    await ground.inbox.release("few", AdminCommand("bob", "few", ground.now))
+    await ground.inbox.adopt(
+        [Notification(ORDERS, adopt_catalog_id="c0")], AdminCommand("ann", "sales.orders", ground.now)
+    )
+    await ground.inbox.retire("few", retired=True, command=AdminCommand("ann", "few", ground.now))
+    await ground.inbox.reconcile([Notification(CatalogName("few"))], AdminCommand("eve", "few", ground.now))
+    entries = await ground.inbox.audit_log(None, 10)
+    told = [(entry.actor, entry.action, entry.target, entry.count) for entry in entries]
     assert told == [
         ("eve", "reconcile", "few", 1),
         ("ann", "retire", "few", 1),
@@ -200,26 +204,26 @@ async def test_every_order_is_in_the_audit_log(ground: Ground) -> None:
         ("bob", "discard", "ids 2", 1),
         ("ann", "replay", "ids 1", 1),
     ]
-    assert [entry.action for entry in await ground.inbox.audited(entries[3].id, 1)] == ["discard"]
+    assert [entry.action for entry in await ground.inbox.audit_log(entries[3].id, 1)] == ["discard"]
     assert entries[0].at - entries[-1].at == timedelta(seconds=1)
 
 
 async def test_a_table_that_is_to_adopt_files_is_told_whose(ground: Ground) -> None:
-    await died(ground, reason=Reason.FOREIGN_CATALOG)
-    await ground.inbox.adopt([Hint(ORDERS, adopts="c0")], ground.order())
+    await died(ground, reason=DeadLetterReason.FOREIGN_CATALOG)
+    await ground.inbox.adopt([Notification(ORDERS, adopt_catalog_id="c0")], ground.order())
     claim = await ground.claim()
-    assert claim.wish.adopts == "c0"
+    assert claim.pending.adopt_catalog_id == "c0"
     await ground.hint(ORDERS)
     await ground.settle(claim, Retry(ground.now, "no"))
-    assert (await ground.claim()).wish.adopts == "c0"
+    assert (await ground.claim()).pending.adopt_catalog_id == "c0"
 
 
 async def test_who_retired_stays_so_until_it_is_undone(ground: Ground) -> None:
-    await ground.inbox.retire("few", retired=True, order=ground.order())
-    await ground.inbox.retire("few", retired=True, order=ground.order())
-    assert await ground.inbox.retired() == {"few"}
-    await ground.inbox.retire("few", retired=False, order=ground.order())
-    assert await ground.inbox.retired() == frozenset()
+    await ground.inbox.retire("few", retired=True, command=ground.order())
+    await ground.inbox.retire("few", retired=True, command=ground.order())
+    assert await ground.inbox.retired_catalogs() == {"few"}
+    await ground.inbox.retire("few", retired=False, command=ground.order())
+    assert await ground.inbox.retired_catalogs() == frozenset()
 
 
 async def test_files_that_were_written_close_the_letter_whatever_is_waited_for(ground: Ground) -> None:
@@ -227,28 +231,28 @@ async def test_files_that_were_written_close_the_letter_whatever_is_waited_for(g
     ground.clock.turn(300)
     await ground.hint(ORDERS)
     ground.clock.turn(300)
-    await ground.settle(await ground.claim(), Later(ground.after(60), "absent", findings=Findings()))
-    assert await statuses(ground) == [Status.OPEN]
+    await ground.settle(await ground.claim(), Rescheduled(ground.after(60), "absent", result=PublishResult()))
+    assert await statuses(ground) == [DeadLetterStatus.OPEN]
     ground.clock.turn(60)
-    wrote = Findings(did=("file:///a",))
-    await ground.settle(await ground.claim(), Later(ground.after(60), "replicas lag", findings=wrote))
-    assert await statuses(ground) == [Status.SUPERSEDED]
-    assert (await ground.inbox.figures()).letters == {}
+    wrote = PublishResult(written_keys=("file:///a",))
+    await ground.settle(await ground.claim(), Rescheduled(ground.after(60), "replicas lag", result=wrote))
+    assert await statuses(ground) == [DeadLetterStatus.SUPERSEDED]
+    assert (await ground.inbox.stats()).dead_letters == {}
 
 
 async def test_a_brake_tells_how_it_stands(ground: Ground) -> None:
-    before = await ground.inbox.brake("few")
-    assert (before.tripped, before.steps, before.limit) == (False, 0, 2)
+    before = await ground.inbox.drop_limit_state("few")
+    assert (before.limit_reached, before.steps, before.limit) == (False, 0, 2)
     await ground.inbox.release("few", ground.order())
-    assert (await ground.inbox.brake("prod")).limit == 1
+    assert (await ground.inbox.drop_limit_state("prod")).limit == 1
 
 
-@pytest.mark.parametrize("reason", [Reason.HELD_DROP, Reason.PERMANENT])
-async def test_a_replay_fences_who_is_at_it(ground: Ground, reason: Reason) -> None:
+@pytest.mark.parametrize("reason", [DeadLetterReason.HELD_DROP, DeadLetterReason.PERMANENT])
+async def test_a_replay_fences_who_is_at_it(ground: Ground, reason: DeadLetterReason) -> None:
     number = await died(ground, reason=reason)
     await ground.hint(ORDERS)
     ground.clock.turn(300)
     claim = await ground.claim()
     await ground.inbox.replay([number], [], ground.order())
     assert not await ground.inbox.settle(claim, Retry(ground.now, ""), ground.now)
-    assert (await ground.claim()).story == Story(waived=reason is Reason.HELD_DROP)
+    assert (await ground.claim()).table_state == TableState(limit_overridden=reason is DeadLetterReason.HELD_DROP)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import anyio
 
-from sfn.inbox.intents import ASKED_AT_ONCE, ASKS, MERGED_WITHIN, MOST_UNSEEN, WHOLE
-from sfn.words import Answered, CatalogName, TableName
+from sfn.inbox.intents import CHECK_DELAYS, MAX_CHECKS_PER_CLAIM, MAX_UNKNOWN_TABLES, MERGE_WINDOW, WHOLE_CATALOG_ID
+from sfn.words import CatalogName, IntentOutcome, TableIdentifier
 from tests.promises.commits import (
     FIRST,
     LAST,
@@ -22,14 +22,14 @@ from tests.promises.commits import (
 )
 from tests.promises.inboxes import PLENTY, Ground, table
 
-SOON = MERGED_WITHIN.total_seconds()
+SOON = MERGE_WINDOW.total_seconds()
 
 
 async def test_many_who_commit_at_once_have_an_intent_each(ground: Ground) -> None:
     async def commit(number: int) -> None:
         await ground.inbox.put([intent(f"{number}", table(f"t{number}"))])
         if number % 2:
-            await ground.inbox.put([Answered(f"{number}", known=True)])
+            await ground.inbox.put([IntentOutcome(f"{number}", is_known=True)])
 
     async with anyio.create_task_group() as tasks:
         for number in range(40):
@@ -39,33 +39,33 @@ async def test_many_who_commit_at_once_have_an_intent_each(ground: Ground) -> No
 
 
 async def test_a_peer_has_so_many_for_tables_never_seen_and_then_one_of_the_whole_catalog(ground: Ground) -> None:
-    await ground.inbox.put([*flood(MOST_UNSEEN), intent("too many", STOCK), intent("again", RETURNS)])
-    await ground.inbox.put([Answered("too many", known=True), Answered("again", known=True)])
-    await ground.inbox.put([Answered(f"10.0.0.1 {number}", known=True) for number in range(MOST_UNSEEN)])
-    assert [asked for _, asked in await asks(ground)] == [["prod"]] * len(ASKS)
+    await ground.inbox.put([*flood(MAX_UNKNOWN_TABLES), intent("too many", STOCK), intent("again", RETURNS)])
+    await ground.inbox.put([IntentOutcome("too many", is_known=True), IntentOutcome("again", is_known=True)])
+    await ground.inbox.put([IntentOutcome(f"10.0.0.1 {number}", is_known=True) for number in range(MAX_UNKNOWN_TABLES)])
+    assert [asked for _, asked in await asks(ground)] == [["prod"]] * len(CHECK_DELAYS)
 
 
 async def test_an_id_that_is_put_again_by_a_peer_that_has_too_many_is_one_all_the_same(ground: Ground) -> None:
-    await ground.inbox.put(flood(MOST_UNSEEN))
-    await ground.inbox.put(flood(MOST_UNSEEN))
-    await ground.inbox.put([Answered(f"10.0.0.1 {number}", known=True) for number in range(MOST_UNSEEN)])
+    await ground.inbox.put(flood(MAX_UNKNOWN_TABLES))
+    await ground.inbox.put(flood(MAX_UNKNOWN_TABLES))
+    await ground.inbox.put([IntentOutcome(f"10.0.0.1 {number}", is_known=True) for number in range(MAX_UNKNOWN_TABLES)])
     assert await asks(ground) == []
 
 
 async def test_what_is_closed_makes_room_for_its_peer(ground: Ground) -> None:
-    await ground.inbox.put(flood(MOST_UNSEEN))
-    await ground.inbox.put([Answered("10.0.0.1 0", known=True)])
+    await ground.inbox.put(flood(MAX_UNKNOWN_TABLES))
+    await ground.inbox.put([IntentOutcome("10.0.0.1 0", is_known=True)])
     await ground.inbox.put([intent("a", STOCK)])
-    await ground.inbox.put([Answered(f"10.0.0.1 {number}", known=True) for number in range(MOST_UNSEEN)])
-    assert [asked for _, asked in await asks(ground)] == [["prod:sales.stock"]] * len(ASKS)
+    await ground.inbox.put([IntentOutcome(f"10.0.0.1 {number}", is_known=True) for number in range(MAX_UNKNOWN_TABLES)])
+    assert [asked for _, asked in await asks(ground)] == [["prod:sales.stock"]] * len(CHECK_DELAYS)
 
 
 async def test_tables_that_have_a_row_other_peers_and_whole_catalogs_do_not_count(ground: Ground) -> None:
     await seen(ground, ORDERS)
-    await ground.inbox.put(flood(MOST_UNSEEN))
+    await ground.inbox.put(flood(MAX_UNKNOWN_TABLES))
     few = CatalogName("few")
     await ground.inbox.put([intent("a"), intent("b", STOCK, peer="10.0.0.2"), intent("c", few)])
-    await ground.inbox.put([Answered(f"10.0.0.1 {number}", known=True) for number in range(MOST_UNSEEN)])
+    await ground.inbox.put([IntentOutcome(f"10.0.0.1 {number}", is_known=True) for number in range(MAX_UNKNOWN_TABLES)])
     ground.clock.turn(FIRST)
     assert sorted(await looks(ground)) == ["few", "prod:sales.orders", "prod:sales.stock"]
 
@@ -73,23 +73,23 @@ async def test_tables_that_have_a_row_other_peers_and_whole_catalogs_do_not_coun
 async def test_a_catalogs_own_intent_is_counted_from_the_last_one_and_its_next_ask_is_not_put_off(
     ground: Ground,
 ) -> None:
-    await ground.inbox.put([*flood(MOST_UNSEEN), intent("too many", STOCK)])
-    await ground.inbox.put([Answered(f"10.0.0.1 {number}", known=True) for number in range(MOST_UNSEEN)])
-    await ground.inbox.put(flood(MOST_UNSEEN, "10.0.0.2"))
+    await ground.inbox.put([*flood(MAX_UNKNOWN_TABLES), intent("too many", STOCK)])
+    await ground.inbox.put([IntentOutcome(f"10.0.0.1 {number}", is_known=True) for number in range(MAX_UNKNOWN_TABLES)])
+    await ground.inbox.put(flood(MAX_UNKNOWN_TABLES, "10.0.0.2"))
     ground.clock.turn(FIRST - 10)
     await ground.inbox.put([intent("more", STOCK, peer="10.0.0.2")])
     # It is no request's.
-    await ground.inbox.put([Answered(WHOLE, known=True)])
-    await ground.inbox.put([Answered(WHOLE, known=False)])
-    await ground.inbox.put([Answered(f"10.0.0.2 {number}", known=True) for number in range(MOST_UNSEEN)])
+    await ground.inbox.put([IntentOutcome(WHOLE_CATALOG_ID, is_known=True)])
+    await ground.inbox.put([IntentOutcome(WHOLE_CATALOG_ID, is_known=False)])
+    await ground.inbox.put([IntentOutcome(f"10.0.0.2 {number}", is_known=True) for number in range(MAX_UNKNOWN_TABLES)])
     # A catalog rests for half a minute after a sweep.
     assert await asks(ground) == [(at, ["prod"]) for at in (10, FIRST + 10, SECOND, THIRD, LAST)]
 
 
-async def left(ground: Ground, number: str, *named: TableName) -> None:
+async def left(ground: Ground, number: str, *named: TableIdentifier) -> None:
     """A commit that was answered in a way that does not tell whether it was made."""
     await ground.inbox.put([intent(number, *named)])
-    await ground.inbox.put([Answered(number, known=False)])
+    await ground.inbox.put([IntentOutcome(number, is_known=False)])
 
 
 async def test_of_commits_left_open_soon_one_after_the_other_one_is_asked_for(ground: Ground) -> None:
@@ -117,7 +117,7 @@ async def test_a_commit_is_left_to_another_of_the_same_table_alone_and_not_to_on
     await left(ground, "a", RETURNS)
     await ground.inbox.put([intent("b")])
     await left(ground, "c")
-    await ground.inbox.put([Answered("b", known=True)])
+    await ground.inbox.put([IntentOutcome("b", is_known=True)])
     ground.clock.turn(FIRST)
     assert sorted(await looks(ground)) == ["prod:sales.orders", "prod:sales.returns"]
 
@@ -126,18 +126,18 @@ async def test_commits_that_are_answered_again_are_not_left_to_each_other(ground
     await left(ground, "a")
     ground.clock.turn(SOON + 1)
     await left(ground, "b")
-    await ground.inbox.put([Answered("a", known=False)])
-    await ground.inbox.put([Answered("b", known=False)])
+    await ground.inbox.put([IntentOutcome("a", is_known=False)])
+    await ground.inbox.put([IntentOutcome("b", is_known=False)])
     assert [at for at, _ in await asks(ground)] == [FIRST, SECOND, THIRD, LAST]
 
 
 async def test_more_than_are_asked_for_at_once_are_asked_for_one_claim_after_the_other(ground: Ground) -> None:
-    who = [table(f"t{number:04}") for number in range(ASKED_AT_ONCE + 1)]
+    who = [table(f"t{number:04}") for number in range(MAX_CHECKS_PER_CLAIM + 1)]
     for name in who:
         await ground.inbox.put([intent(name.name, name)])
     ground.clock.turn(FIRST + 5)
     claimed = await ground.inbox.claim(PLENTY)
     assert claimed.next_due == ground.now
-    assert len(await ground.known()) == ASKED_AT_ONCE
+    assert len(await ground.known()) == MAX_CHECKS_PER_CLAIM
     await ground.inbox.claim(PLENTY)
-    assert len(await ground.known()) == ASKED_AT_ONCE + 1
+    assert len(await ground.known()) == MAX_CHECKS_PER_CLAIM + 1

@@ -7,27 +7,27 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from sfn.inbox.row import MOST_WITHHELD
+from sfn.inbox.row import MAX_UNLISTED_NAMESPACES
 from sfn.words import (
-    Ask,
     CatalogName,
-    Dead,
+    DeadLettered,
+    DeadLetterReason,
     Done,
-    Findings,
-    Held,
-    Hint,
-    Known,
-    Later,
+    IndexedTable,
     Loaded,
-    Memo,
-    Published,
-    Reason,
+    Notification,
+    PendingChange,
+    PublishCache,
+    PublishedPointer,
+    PublishResult,
+    Rescheduled,
     Retry,
-    Story,
-    Swept,
+    StoredObject,
+    SweepCompleted,
     Table,
-    TableName,
-    Wish,
+    TableIdentifier,
+    TableState,
+    Wakeup,
 )
 from tests.promises.inboxes import AT, Ground, pointer, subjects, table
 
@@ -35,58 +35,60 @@ ORDERS, RETURNS, STOCK = table("orders"), table("returns"), table("stock")
 ELSEWHERE = "s3://lake/elsewhere"
 
 
-def everything(at: datetime) -> Findings:
+def everything(at: datetime) -> PublishResult:
     """Findings with a value in every field that a row keeps."""
     loaded = Loaded(Table("u1", AT, pointer(3), (pointer(1), pointer(2)), 7, 8, "encrypted"), "v3")
-    story = Story(
-        live=Published(pointer(3), "u1", AT, at),
-        visited=True,
-        absent={"u0": at, "u9": at + timedelta(microseconds=1)},
-        held=True,
-        waived=True,
-        hints={AT: ("3", "00003-größe")},
-        foreign_hint="7",
+    story = TableState(
+        live=PublishedPointer(pointer(3), "u1", AT, at),
+        has_settled=True,
+        missing_since={"u0": at, "u9": at + timedelta(microseconds=1)},
+        on_hold=True,
+        limit_overridden=True,
+        version_hints={AT: ("3", "00003-größe")},
+        foreign_version_hint="7",
         renamed_to=RETURNS,
         refresh_at=at + timedelta(days=1),
         misses=2,
         listed_as=STOCK,
     )
-    memo = Memo(loaded.table, loaded.etag, {f"{AT}/a.ver": Held(b"\x00\xff", "t1"), f"{AT}/b.ver": None})
-    return Findings(story, memo)
+    memo = PublishCache(
+        loaded.table, loaded.etag, {f"{AT}/a.ver": StoredObject(b"\x00\xff", "t1"), f"{AT}/b.ver": None}
+    )
+    return PublishResult(story, memo)
 
 
-@pytest.mark.parametrize("ended", [None, Reason.FOREIGN_FILE])
-async def test_an_event_under_another_spelling_reaches_the_row(ground: Ground, ended: Reason | None) -> None:
+@pytest.mark.parametrize("ended", [None, DeadLetterReason.FOREIGN_FILE])
+async def test_an_event_under_another_spelling_reaches_the_row(ground: Ground, ended: DeadLetterReason | None) -> None:
     """Also of one that was given up: a plain ask would not bring it back."""
-    outcome = Done(ground.after(3600)) if ended is None else Dead(ended, "something lies there")
+    outcome = Done(ground.after(3600)) if ended is None else DeadLettered(ended, "something lies there")
     await ground.settled(RETURNS, outcome)
-    ask = Ask(RETURNS, floor=pointer(3), drop=True, purge=True)
-    await ground.settled(ORDERS, Done(ground.after(3600), Findings(asks=(ask,))))
+    ask = Wakeup(RETURNS, min_metadata_location=pointer(3), drop=True, purge=True)
+    await ground.settled(ORDERS, Done(ground.after(3600), PublishResult(wakeups=(ask,))))
     claim = await ground.claim()
     assert claim.subject == RETURNS
-    assert (claim.wish.floor, claim.wish.drop, claim.wish.purge) == (pointer(3), True, True)
+    assert (claim.pending.min_metadata_location, claim.pending.drop, claim.pending.purge) == (pointer(3), True, True)
 
 
 async def test_what_a_publish_found_is_known_to_the_next(ground: Ground) -> None:
     findings = everything(ground.now)
     await ground.settled(ORDERS, Done(ground.now, findings))
     claim = await ground.claim()
-    assert (claim.story, claim.memo) == (findings.story, findings.memo)
+    assert (claim.table_state, claim.cache) == (findings.table_state, findings.cache)
     assert claim.subject == ORDERS
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        TableName("prod", (), "orders"),
-        TableName("prod", ("a.b", "c"), "größe_🧊"),
-        TableName("prod", ("a", "b.c"), 'quo"te\\'),
-        TableName('pr"od', ("a",), "\x1f\n"),
+        TableIdentifier("prod", (), "orders"),
+        TableIdentifier("prod", ("a.b", "c"), "größe_🧊"),
+        TableIdentifier("prod", ("a", "b.c"), 'quo"te\\'),
+        TableIdentifier('pr"od', ("a",), "\x1f\n"),
     ],
     ids=repr,
 )
-async def test_a_name_is_taken_to_the_letter(ground: Ground, name: TableName) -> None:
-    others = (TableName(name.catalog, ("a",), "b"), TableName("other", name.namespace, name.name))
+async def test_a_name_is_taken_to_the_letter(ground: Ground, name: TableIdentifier) -> None:
+    others = (TableIdentifier(name.catalog, ("a",), "b"), TableIdentifier("other", name.namespace, name.name))
     await ground.hint(name, *others)
     assert name in [claim.subject for claim in await ground.claims()]
     assert name in [row.table for row in await ground.known(name.catalog)]
@@ -94,15 +96,15 @@ async def test_a_name_is_taken_to_the_letter(ground: Ground, name: TableName) ->
 
 
 async def test_the_roster_tells_what_is_live_dead_and_told(ground: Ground) -> None:
-    live = Published(pointer(3), "u1", AT, ground.now)
-    findings = Findings(Story(live=live, visited=True), Memo(etag="v3"))
+    live = PublishedPointer(pointer(3), "u1", AT, ground.now)
+    findings = PublishResult(TableState(live=live, has_settled=True), PublishCache(etag="v3"))
     await ground.settled(ORDERS, Done(ground.after(3600), findings))
-    await ground.settled(RETURNS, Dead(Reason.PERMANENT, "its location is nonsense"))
-    await ground.inbox.put([Hint(STOCK, floor=pointer(5)), Hint(CatalogName("prod"))])
+    await ground.settled(RETURNS, DeadLettered(DeadLetterReason.PERMANENT, "its location is nonsense"))
+    await ground.inbox.put([Notification(STOCK, min_metadata_location=pointer(5)), Notification(CatalogName("prod"))])
     assert await ground.known() == [
-        Known(ORDERS, live, "v3"),
-        Known(RETURNS, None, None, Reason.PERMANENT),
-        Known(STOCK, None, None, told=pointer(5)),
+        IndexedTable(ORDERS, live, "v3"),
+        IndexedTable(RETURNS, None, None, DeadLetterReason.PERMANENT),
+        IndexedTable(STOCK, None, None, min_metadata_location=pointer(5)),
     ]
     assert await ground.known("elsewhere") == []
 
@@ -119,11 +121,11 @@ async def test_the_rows_that_carry_a_uuid_are_as_the_roster_tells_them(ground: G
     await ground.published(RETURNS, ELSEWHERE)
     await ground.published(STOCK, uuid="u2")
     await ground.published(table("orders", "other"))
-    await ground.settled(ORDERS, Dead(Reason.HELD_DROP, "the brake is on"))
-    carrying = await ground.inbox.carrying("prod", "u1")
+    await ground.settled(ORDERS, DeadLettered(DeadLetterReason.HELD_DROP, "the brake is on"))
+    carrying = await ground.inbox.with_uuid("prod", "u1")
     assert carrying == [row for row in await ground.known() if row.table in {ORDERS, RETURNS}]
     assert [(row.table, row.is_stuck) for row in carrying] == [(ORDERS, True), (RETURNS, False)]
-    assert await ground.inbox.carrying("prod", "u3") == []
+    assert await ground.inbox.with_uuid("prod", "u3") == []
 
 
 async def test_neighbours_are_the_others_with_a_live_file_at_a_place(ground: Ground) -> None:
@@ -131,21 +133,21 @@ async def test_neighbours_are_the_others_with_a_live_file_at_a_place(ground: Gro
     await ground.published(RETURNS, uuid="u2")
     await ground.published(STOCK, ELSEWHERE)
     await ground.published(table("orders", "other"))
-    assert await ground.inbox.neighbours(ORDERS, AT) == {RETURNS}
-    assert await ground.inbox.neighbours(STOCK, AT) == {ORDERS, RETURNS}
-    await ground.settled(RETURNS, Done(ground.after(3600), Findings(Story(visited=True))))
-    assert await ground.inbox.neighbours(ORDERS, AT) == frozenset()
+    assert await ground.inbox.at_location(ORDERS, AT) == {RETURNS}
+    assert await ground.inbox.at_location(STOCK, AT) == {ORDERS, RETURNS}
+    await ground.settled(RETURNS, Done(ground.after(3600), PublishResult(TableState(has_settled=True))))
+    assert await ground.inbox.at_location(ORDERS, AT) == frozenset()
 
 
 async def test_a_location_is_remembered_before_anything_is_written_there(ground: Ground) -> None:
     await ground.hint(ORDERS)
     claim = await ground.claim()
-    assert await ground.inbox.remember(claim, AT, "u1") == frozenset()
-    assert await ground.inbox.remember(claim, ELSEWHERE, "u1") == frozenset()
+    assert await ground.inbox.record_location(claim, AT, "u1") == frozenset()
+    assert await ground.inbox.record_location(claim, ELSEWHERE, "u1") == frozenset()
     await ground.settle(claim, Retry(ground.now, "it failed"))
     claim = await ground.claim()
     assert claim.locations == {AT, ELSEWHERE}
-    await ground.settle(claim, Done(ground.now, Findings(left=frozenset({AT}))))
+    await ground.settle(claim, Done(ground.now, PublishResult(vacated=frozenset({AT}))))
     assert (await ground.claim()).locations == {ELSEWHERE}
 
 
@@ -155,27 +157,27 @@ async def test_who_comes_to_a_place_is_told_of_others_and_they_of_it_once(ground
     await ground.published(table("orders", "other"), uuid="u3")
     await ground.hint(RETURNS)
     claim = await ground.claim()
-    assert await ground.inbox.remember(claim, AT, "u1") == frozenset({STOCK})
+    assert await ground.inbox.record_location(claim, AT, "u1") == frozenset({STOCK})
     assert subjects(await ground.claims()) == ["prod:sales.stock"]
-    assert await ground.inbox.remember(claim, AT, "u9") == frozenset({ORDERS, STOCK})
+    assert await ground.inbox.record_location(claim, AT, "u9") == frozenset({ORDERS, STOCK})
     assert await ground.claims() == []
 
 
 async def test_a_settle_asks_other_rows_in_its_own_transaction(ground: Ground) -> None:
     await ground.settled(RETURNS, Done(ground.after(3600)))
-    asks = (Ask(RETURNS), Ask(STOCK, AT))
-    await ground.settled(ORDERS, Later(ground.after(60), "it was renamed", findings=Findings(asks=asks)))
+    asks = (Wakeup(RETURNS), Wakeup(STOCK, AT))
+    await ground.settled(ORDERS, Rescheduled(ground.after(60), "it was renamed", result=PublishResult(wakeups=asks)))
     stock, returns = sorted(await ground.claims(), key=lambda claim: str(claim.subject), reverse=True)
-    assert (returns.subject, returns.wish, returns.locations) == (RETURNS, Wish(), frozenset())
-    assert (stock.subject, stock.wish, stock.locations) == (STOCK, Wish(), frozenset({AT}))
-    assert stock.story == Story(visited=True)
+    assert (returns.subject, returns.pending, returns.locations) == (RETURNS, PendingChange(), frozenset())
+    assert (stock.subject, stock.pending, stock.locations) == (STOCK, PendingChange(), frozenset({AT}))
+    assert stock.table_state == TableState(has_settled=True)
 
 
 async def test_a_fenced_settle_asks_nobody(ground: Ground) -> None:
     await ground.hint(ORDERS)
     claim = await ground.claim()
     await ground.settle(claim, Done(ground.after(3600)))
-    outcome = Done(ground.now, Findings(asks=(Ask(RETURNS),), stirs=frozenset({AT})))
+    outcome = Done(ground.now, PublishResult(wakeups=(Wakeup(RETURNS),), wake_locations=frozenset({AT})))
     assert not await ground.inbox.settle(claim, outcome, ground.now)
     assert [row.table for row in await ground.known()] == [ORDERS]
     assert await ground.claims() == []
@@ -183,9 +185,9 @@ async def test_a_fenced_settle_asks_nobody(ground: Ground) -> None:
 
 async def test_an_ask_with_a_location_only_teaches(ground: Ground) -> None:
     await ground.published(RETURNS)
-    await ground.settled(ORDERS, Done(ground.after(3600), Findings(asks=(Ask(RETURNS, AT),))))
+    await ground.settled(ORDERS, Done(ground.after(3600), PublishResult(wakeups=(Wakeup(RETURNS, AT),))))
     assert await ground.claims() == []
-    await ground.settled(ORDERS, Done(ground.after(3600), Findings(asks=(Ask(RETURNS, ELSEWHERE),))))
+    await ground.settled(ORDERS, Done(ground.after(3600), PublishResult(wakeups=(Wakeup(RETURNS, ELSEWHERE),))))
     assert (await ground.claim()).locations == {AT, ELSEWHERE}
 
 
@@ -194,15 +196,19 @@ async def test_a_settle_stirs_whoever_may_have_a_file_at_a_place(ground: Ground)
     await ground.published(STOCK, ELSEWHERE)
     await ground.published(table("orders", "other"))
     await ground.published(ORDERS)
-    await ground.settled(ORDERS, Done(ground.after(3600), Findings(stirs=frozenset({AT}))))
+    await ground.settled(ORDERS, Done(ground.after(3600), PublishResult(wake_locations=frozenset({AT}))))
     assert subjects(await ground.claims()) == ["prod:sales.returns"]
 
 
-@pytest.mark.parametrize("outcome", [Retry, Dead])
-async def test_an_ask_leaves_alone_what_failed(ground: Ground, outcome: type[Retry | Dead]) -> None:
-    failed = Retry(ground.after(60), "it failed") if outcome is Retry else Dead(Reason.HELD_DROP, "the brake is on")
+@pytest.mark.parametrize("outcome", [Retry, DeadLettered])
+async def test_an_ask_leaves_alone_what_failed(ground: Ground, outcome: type[Retry | DeadLettered]) -> None:
+    failed = (
+        Retry(ground.after(60), "it failed")
+        if outcome is Retry
+        else DeadLettered(DeadLetterReason.HELD_DROP, "the brake is on")
+    )
     await ground.settled(RETURNS, failed)
-    await ground.settled(ORDERS, Done(ground.after(3600), Findings(asks=(Ask(RETURNS),))))
+    await ground.settled(ORDERS, Done(ground.after(3600), PublishResult(wakeups=(Wakeup(RETURNS),))))
     assert await ground.claims() == []
 
 
@@ -212,14 +218,14 @@ async def test_an_ask_does_not_put_off_what_is_overdue(ground: Ground) -> None:
     await ground.hint(RETURNS)
     ground.clock.turn(10)
     await ground.hint(STOCK)
-    await ground.settle(orders, Done(ground.after(3600), Findings(asks=(Ask(RETURNS),))))
+    await ground.settle(orders, Done(ground.after(3600), PublishResult(wakeups=(Wakeup(RETURNS),))))
     assert subjects(await ground.claims()) == ["prod:sales.returns", "prod:sales.stock"]
 
 
 async def test_a_row_that_is_asked_while_it_is_leased_looks_again(ground: Ground) -> None:
     await ground.hint(ORDERS, RETURNS)
     orders, returns = await ground.claims()
-    await ground.settle(orders, Done(ground.after(3600), Findings(asks=(Ask(RETURNS, ELSEWHERE),))))
+    await ground.settle(orders, Done(ground.after(3600), PublishResult(wakeups=(Wakeup(RETURNS, ELSEWHERE),))))
     await ground.settle(returns, ground.done())
     again = await ground.claim()
     assert (again.subject, again.locations) == (RETURNS, frozenset({ELSEWHERE}))
@@ -227,32 +233,40 @@ async def test_a_row_that_is_asked_while_it_is_leased_looks_again(ground: Ground
 
 async def test_a_forgotten_row_leaves_nothing_behind(ground: Ground) -> None:
     await ground.published(ORDERS, due=0)
-    findings = Findings(asks=(Ask(RETURNS),), stirs=frozenset({AT}))
+    findings = PublishResult(wakeups=(Wakeup(RETURNS),), wake_locations=frozenset({AT}))
     await ground.settle(await ground.claim(), Done(ground.now, findings, forget=True))
     assert [row.table for row in await ground.known()] == [RETURNS]
-    assert await ground.inbox.neighbours(RETURNS, AT) == frozenset()
+    assert await ground.inbox.at_location(RETURNS, AT) == frozenset()
     await ground.hint(ORDERS)
     orders = next(claim for claim in await ground.claims() if claim.subject == ORDERS)
-    assert (orders.attempt, orders.locations, orders.story, orders.memo) == (1, frozenset(), Story(), Memo())
+    assert (orders.attempt, orders.locations, orders.table_state, orders.cache) == (
+        1,
+        frozenset(),
+        TableState(),
+        PublishCache(),
+    )
 
 
 async def test_a_dead_row_keeps_what_is_known_unless_something_new_is(ground: Ground) -> None:
     await ground.published(ORDERS)
-    await ground.settled(ORDERS, Dead(Reason.PERMANENT, "its location is nonsense"))
+    await ground.settled(ORDERS, DeadLettered(DeadLetterReason.PERMANENT, "its location is nonsense"))
     row = await ground.row(ORDERS)
     assert row is not None
     assert row.live is not None
     await ground.hint(ORDERS)
     ground.clock.turn(300)
-    await ground.settle(await ground.claim(), Dead(Reason.PERMANENT, "still", Findings(Story(visited=True))))
-    assert await ground.row(ORDERS) == Known(ORDERS, None, None, Reason.PERMANENT)
+    await ground.settle(
+        await ground.claim(),
+        DeadLettered(DeadLetterReason.PERMANENT, "still", PublishResult(TableState(has_settled=True))),
+    )
+    assert await ground.row(ORDERS) == IndexedTable(ORDERS, None, None, DeadLetterReason.PERMANENT)
 
 
 async def test_a_row_has_one_open_letter_until_a_success(ground: Ground) -> None:
-    await ground.settled(ORDERS, Dead(Reason.HELD_DROP, "the brake is on"))
-    await ground.settled(ORDERS, Dead(Reason.FOREIGN_CATALOG, "somebody else is there"))
+    await ground.settled(ORDERS, DeadLettered(DeadLetterReason.HELD_DROP, "the brake is on"))
+    await ground.settled(ORDERS, DeadLettered(DeadLetterReason.FOREIGN_CATALOG, "somebody else is there"))
     assert await ground.open_letters() == [("prod:sales.orders", "foreign-catalog")]
-    await ground.settled(ORDERS, Later(ground.now, "replicas lag"))
+    await ground.settled(ORDERS, Rescheduled(ground.now, "replicas lag"))
     assert len(await ground.open_letters()) == 1
     await ground.settle(await ground.claim(), Done(ground.after(3600)))
     assert await ground.open_letters() == []
@@ -261,8 +275,8 @@ async def test_a_row_has_one_open_letter_until_a_success(ground: Ground) -> None
 
 
 async def test_a_dead_row_with_files_elsewhere_is_looked_after(ground: Ground) -> None:
-    await ground.settled(ORDERS, Dead(Reason.FOREIGN_FILE, "not ours", look_at=ground.after(60)))
-    assert await ground.row(ORDERS) == Known(ORDERS, None, None, Reason.FOREIGN_FILE)
+    await ground.settled(ORDERS, DeadLettered(DeadLetterReason.FOREIGN_FILE, "not ours", recheck_at=ground.after(60)))
+    assert await ground.row(ORDERS) == IndexedTable(ORDERS, None, None, DeadLetterReason.FOREIGN_FILE)
     assert await ground.claims() == []
     ground.clock.turn(60)
     assert (await ground.claim()).attempt == 1
@@ -270,10 +284,10 @@ async def test_a_dead_row_with_files_elsewhere_is_looked_after(ground: Ground) -
 
 
 async def test_a_sweep_is_known_to_the_claims_after_it(ground: Ground) -> None:
-    await ground.inbox.put([Hint(CatalogName("prod"))])
+    await ground.inbox.put([Notification(CatalogName("prod"))])
     claim = await ground.claim()
     assert claim.swept_at is None
-    await ground.settle(claim, Swept(ground.after(900), began=ground.now, calm=True))
+    await ground.settle(claim, SweepCompleted(ground.after(900), started_at=ground.now, within_limit=True))
     assert await ground.claims() == []
     await ground.hint(ORDERS, table("orders", "other"))
     ground.clock.turn(900)
@@ -283,12 +297,15 @@ async def test_a_sweep_is_known_to_the_claims_after_it(ground: Ground) -> None:
 
 
 async def test_a_sweep_does_not_count_for_what_it_could_not_list(ground: Ground) -> None:
-    await ground.inbox.put([Hint(CatalogName("prod"))])
+    await ground.inbox.put([Notification(CatalogName("prod"))])
     withheld = frozenset({"closed", "a.closed"})
-    await ground.settle(await ground.claim(), Swept(ground.after(900), ground.now, calm=True, withheld=withheld))
-    unseen = [TableName("prod", ("closed",), "t"), TableName("prod", ("closed", "inner"), "t")]
-    unseen.append(TableName("prod", ("a", "closed"), "t"))
-    seen = [TableName("prod", ("a",), "closed"), TableName("prod", ("closed too",), "t"), ORDERS]
+    await ground.settle(
+        await ground.claim(),
+        SweepCompleted(ground.after(900), ground.now, within_limit=True, unlisted_namespaces=withheld),
+    )
+    unseen = [TableIdentifier("prod", ("closed",), "t"), TableIdentifier("prod", ("closed", "inner"), "t")]
+    unseen.append(TableIdentifier("prod", ("a", "closed"), "t"))
+    seen = [TableIdentifier("prod", ("a",), "closed"), TableIdentifier("prod", ("closed too",), "t"), ORDERS]
     await ground.hint(*unseen, *seen)
     swept = {claim.subject: claim.swept_at for claim in await ground.claims()}
     assert swept == dict.fromkeys(unseen) | dict.fromkeys(seen, ground.now)
@@ -296,8 +313,11 @@ async def test_a_sweep_does_not_count_for_what_it_could_not_list(ground: Ground)
 
 async def test_a_sweep_that_lists_everything_again_counts_for_all(ground: Ground) -> None:
     for withheld in (frozenset({""}), frozenset[str]()):
-        await ground.inbox.put([Hint(CatalogName("prod"))])
-        await ground.settle(await ground.claim(), Swept(ground.after(900), ground.now, calm=True, withheld=withheld))
+        await ground.inbox.put([Notification(CatalogName("prod"))])
+        await ground.settle(
+            await ground.claim(),
+            SweepCompleted(ground.after(900), ground.now, within_limit=True, unlisted_namespaces=withheld),
+        )
         await ground.hint(ORDERS)
         claim = await ground.claim()
         assert claim.swept_at == (None if withheld else ground.now)
@@ -306,16 +326,19 @@ async def test_a_sweep_that_lists_everything_again_counts_for_all(ground: Ground
 
 
 async def test_too_many_withheld_namespaces_count_as_the_whole_catalog(ground: Ground) -> None:
-    await ground.inbox.put([Hint(CatalogName("prod"))])
-    withheld = frozenset(f"n{number}" for number in range(MOST_WITHHELD + 1))
-    await ground.settle(await ground.claim(), Swept(ground.after(900), ground.now, calm=True, withheld=withheld))
+    await ground.inbox.put([Notification(CatalogName("prod"))])
+    withheld = frozenset(f"n{number}" for number in range(MAX_UNLISTED_NAMESPACES + 1))
+    await ground.settle(
+        await ground.claim(),
+        SweepCompleted(ground.after(900), ground.now, within_limit=True, unlisted_namespaces=withheld),
+    )
     await ground.hint(ORDERS)
     assert (await ground.claim()).swept_at is None
 
 
 async def test_a_pause_bounds_every_outcome(ground: Ground) -> None:
-    paused = Findings(not_before=ground.after(30))
-    await ground.settled(ORDERS, Later(ground.now, "replicas lag", findings=paused))
+    paused = PublishResult(not_before=ground.after(30))
+    await ground.settled(ORDERS, Rescheduled(ground.now, "replicas lag", result=paused))
     assert await ground.claims() == []
     ground.clock.turn(30)
     await ground.settle(await ground.claim(), Done(ground.now, replace(paused, not_before=None)))

@@ -17,7 +17,7 @@ from sfn.store.content import content_etag
 from sfn.store.folder import LOCK_NAME, TEMPORARY_NAME, LockableFolder
 from sfn.store.local import BlockingLocalStore, LockBusy
 from sfn.store.unsynced import PendingFsyncs
-from sfn.words import Held
+from sfn.words import StoredObject
 from tests.promises.kernel import Step
 from tests.promises.stores import (
     alternate,
@@ -41,9 +41,9 @@ def key_in(folder: Path) -> str:
     return f"file://{folder}/_sfn/sales_orders_main.ver"
 
 
-def written(key: str, body: bytes) -> Held:
+def written(key: str, body: bytes) -> StoredObject:
     held = BlockingLocalStore().write(key, body, None)
-    assert isinstance(held, Held)
+    assert isinstance(held, StoredObject)
     return held
 
 
@@ -138,7 +138,7 @@ def check_mended(key: str, present: bytes | None) -> None:
     assert f"{folder}{TEMPORARY_NAME}" not in files.list(folder, 10)
     held = files.read(key)
     assert (None if held is None else held.body) == present
-    assert files.write(key, b"next", held) == Held(b"next", written(f"{key}.same", b"next").tag)
+    assert files.write(key, b"next", held) == StoredObject(b"next", written(f"{key}.same", b"next").etag)
     assert TEMPORARY_NAME not in names_beside(key)
 
 
@@ -176,7 +176,7 @@ def test_what_a_living_writer_prepares_is_left_alone(tmp_path: Path) -> None:
         assert files.delete(key, held) == LockBusy()
         assert prepared.read_bytes() == b"half"
         assert files.read(key) == held
-    assert isinstance(files.write(f"{key}.other", NEW, None), Held)
+    assert isinstance(files.write(f"{key}.other", NEW, None), StoredObject)
     assert not prepared.exists()
 
 
@@ -215,7 +215,7 @@ def test_another_user_takes_over_a_lock_file_that_was_left(open_to_all: Path, um
     assert ended(first) == -signal.SIGKILL
     lock = (folder / LOCK_NAME).stat()
     assert (lock.st_uid, lock.st_size) == (USERS[0], 0)
-    assert written_as(USERS[1], umask, f"file://{folder}/a.ver") == Held(b"1", content_etag(b"1"))
+    assert written_as(USERS[1], umask, f"file://{folder}/a.ver") == StoredObject(b"1", content_etag(b"1"))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes on two users' ids")
@@ -228,7 +228,7 @@ def test_a_lock_file_that_another_user_may_only_read_is_locked_all_the_same(open
     fcntl.flock(holder, fcntl.LOCK_EX)
     assert written_as(USERS[1], 0o022, f"file://{folder}/a.ver") == LockBusy()
     os.close(holder)
-    assert written_as(USERS[1], 0o022, f"file://{folder}/a.ver") == Held(b"1", content_etag(b"1"))
+    assert written_as(USERS[1], 0o022, f"file://{folder}/a.ver") == StoredObject(b"1", content_etag(b"1"))
     assert names_in(folder) == ["a.ver"]
 
 
@@ -241,7 +241,7 @@ def test_a_folder_that_may_not_be_written_is_refused_with_a_lock_file_and_withou
             (folder / LOCK_NAME).touch()
         denied = written_as(USERS[1], 0o022, f"file://{folder}/a.ver")
         assert isinstance(denied, tuple)
-        assert denied[0] == "DeniedNow"
+        assert denied[0] == "Forbidden"
 
 
 def written_as(user: int, umask: int, key: str) -> object:

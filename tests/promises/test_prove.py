@@ -12,13 +12,13 @@ import anyio
 import pytest
 from typing_extensions import override
 
-from sfn.errors import DeniedNow, Scope, Transient, Unsure
+from sfn.errors import ErrorScope, Forbidden, OutcomeUnknown, Transient
 from sfn.store import Deleted, Guarantees, PreconditionFailed, prove
 from sfn.store.content import media_type
 from sfn.store.memory import MemoryStore
 from sfn.store.objects import ErrorKind, RequestFailed
 from sfn.store.prove import PROBE_PREFIX, StoreProbes, StoreUnfit, as_strong, without_quotes
-from sfn.words import Held
+from sfn.words import StoredObject
 from tests.promises.grounds import ADAPTERS, MADE_UP, Ground
 
 FOLDER = "s3://lake/orders/metadata/_sfn"
@@ -42,17 +42,17 @@ class OddStore(MemoryStore):
         self.events = events
 
     @override
-    async def read(self, key: str) -> Held | None:
+    async def read(self, key: str) -> StoredObject | None:
         self._enter("read", key)
         return await super().read(key)
 
     @override
-    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed:
+    async def write(self, key: str, body: bytes, replacing: StoredObject | None) -> StoredObject | PreconditionFailed:
         self._enter("create" if replacing is None else "swap", key)
         return await super().write(key, body, replacing)
 
     @override
-    async def delete(self, key: str, expected: Held) -> Deleted | PreconditionFailed:
+    async def delete(self, key: str, expected: StoredObject) -> Deleted | PreconditionFailed:
         self._enter("delete", key)
         return await super().delete(key, expected)
 
@@ -68,15 +68,17 @@ class OddStore(MemoryStore):
 
 
 def fail(_: str, __: dict[str, bytes]) -> None:
-    raise Unsure(KEY, scope=Scope.STORE, expected="an answer", found="none")
+    raise OutcomeUnknown(KEY, scope=ErrorScope.STORE, expected="an answer", found="none")
 
 
 def be_denied(_: str, __: dict[str, bytes]) -> None:
-    raise DeniedNow(KEY, scope=Scope.STORE, expected="permission", found="403")
+    raise Forbidden(KEY, scope=ErrorScope.STORE, expected="permission", found="403")
 
 
 def lose_tag(_: str, __: dict[str, bytes]) -> None:
-    raise Unsure(KEY, scope=Scope.STORE, expected="a tag", found="none") from RequestFailed(ErrorKind.NO_ETAG, "none")
+    raise OutcomeUnknown(KEY, scope=ErrorScope.STORE, expected="a tag", found="none") from RequestFailed(
+        ErrorKind.NO_ETAG, "none"
+    )
 
 
 def proofs(*, unsafe: bool = False) -> StoreProbes:
@@ -104,9 +106,9 @@ async def test_a_proof_needs_no_file_and_is_for_good(ground: Ground) -> None:
 
 async def test_no_stored_content_has_the_made_up_tag(ground: Ground) -> None:
     held = await ground.store.write(ground.key, b"1", None)
-    assert isinstance(held, Held)
-    assert len(held.tag) == len(ground.made_up)
-    assert held.tag != ground.made_up
+    assert isinstance(held, StoredObject)
+    assert len(held.etag) == len(ground.made_up)
+    assert held.etag != ground.made_up
 
 
 async def test_a_proof_has_a_file_of_its_own_that_looks_like_a_document_and_is_none() -> None:
@@ -133,7 +135,7 @@ async def test_each_bucket_is_proven_once_and_by_itself() -> None:
 @pytest.mark.parametrize("when", [1, 2])
 async def test_a_proof_that_fails_leaves_nothing_behind_and_is_tried_again(verb: str, when: int) -> None:
     store, known = OddStore(**{verb: (when, fail)}), proofs()
-    with pytest.raises(Unsure):
+    with pytest.raises(OutcomeUnknown):
         await known.guarantees(store, KEY)
     assert store.files == {KEY: b"live"}
     known.check_not_refused(KEY)
@@ -142,7 +144,7 @@ async def test_a_proof_that_fails_leaves_nothing_behind_and_is_tried_again(verb:
 
 async def test_what_cannot_be_cleaned_away_hides_no_reason() -> None:
     store = OddStore(create=(2, be_denied), discard=(1, fail))
-    with pytest.raises(DeniedNow):
+    with pytest.raises(Forbidden):
         await proofs().guarantees(store, KEY)
 
 
@@ -162,7 +164,7 @@ async def test_a_store_that_hangs_is_not_waited_for_twice(monkeypatch: pytest.Mo
         async def discard(self, key: str) -> None:
             await anyio.sleep_forever()
 
-    with pytest.raises(Unsure):
+    with pytest.raises(OutcomeUnknown):
         await proofs().guarantees(Hanging(create=(1, fail)), KEY)
 
 
@@ -171,7 +173,9 @@ async def test_a_creation_whose_answer_was_lost_is_known_by_its_content() -> Non
 
     class Repeating(OddStore):
         @override
-        async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed:
+        async def write(
+            self, key: str, body: bytes, replacing: StoredObject | None
+        ) -> StoredObject | PreconditionFailed:
             written = await super().write(key, body, replacing)
             is_first = [verb for verb, _ in self.asked] == ["create"]
             return await super().write(key, body, replacing) if is_first else written
@@ -203,21 +207,21 @@ class Bare(OddStore):
         self._known, self._form = known, form
 
     @override
-    async def read(self, key: str) -> Held | None:
+    async def read(self, key: str) -> StoredObject | None:
         held = await super().read(key)
-        return None if held is None else Held(held.body, self._form % held.tag)
+        return None if held is None else StoredObject(held.body, self._form % held.etag)
 
     @override
-    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed:
+    async def write(self, key: str, body: bytes, replacing: StoredObject | None) -> StoredObject | PreconditionFailed:
         held = await super().write(key, body, self._taken(key, replacing))
-        return Held(held.body, self._form % held.tag) if isinstance(held, Held) else held
+        return StoredObject(held.body, self._form % held.etag) if isinstance(held, StoredObject) else held
 
     @override
-    async def delete(self, key: str, expected: Held) -> Deleted | PreconditionFailed:
+    async def delete(self, key: str, expected: StoredObject) -> Deleted | PreconditionFailed:
         return await super().delete(key, self._taken(key, expected) or expected)
 
-    def _taken(self, key: str, held: Held | None) -> Held | None:
-        return None if held is None else Held(held.body, self._known.etag_condition(key, held.tag))
+    def _taken(self, key: str, held: StoredObject | None) -> StoredObject | None:
+        return None if held is None else StoredObject(held.body, self._known.etag_condition(key, held.etag))
 
 
 @pytest.mark.parametrize("form", ["%s", '"%s"', 'W/"%s"'])
@@ -250,7 +254,7 @@ class Silent(OddStore):
         self.answers = anyio.Event()
 
     @override
-    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed:
+    async def write(self, key: str, body: bytes, replacing: StoredObject | None) -> StoredObject | PreconditionFailed:
         await self.answers.wait()
         return await super().write(key, body, replacing)
 

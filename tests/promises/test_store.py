@@ -8,10 +8,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from sfn.errors import Permanent, Scope
+from sfn.errors import ErrorScope, Permanent
 from sfn.pointer.document import MAX_DOCUMENT_BYTES
 from sfn.store import Deleted, PreconditionFailed
-from sfn.words import Held
+from sfn.words import StoredObject
 from tests.promises.grounds import ADAPTERS, Ground
 
 
@@ -21,15 +21,15 @@ async def ground(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
         yield ground
 
 
-async def created(ground: Ground, body: bytes = b"1") -> Held:
+async def created(ground: Ground, body: bytes = b"1") -> StoredObject:
     held = await ground.store.write(ground.key, body, replacing=None)
-    assert isinstance(held, Held)
+    assert isinstance(held, StoredObject)
     return held
 
 
-async def replaced(ground: Ground, body: bytes, held: Held) -> Held:
+async def replaced(ground: Ground, body: bytes, held: StoredObject) -> StoredObject:
     newer = await ground.store.write(ground.key, body, replacing=held)
-    assert isinstance(newer, Held)
+    assert isinstance(newer, StoredObject)
     return newer
 
 
@@ -39,7 +39,7 @@ async def test_what_was_written_is_read_with_the_same_tag(ground: Ground) -> Non
     assert held.body == b"1"
     assert await ground.store.read(ground.key) == held
     newer = await replaced(ground, b"2", held)
-    assert newer.tag != held.tag
+    assert newer.etag != held.etag
     assert await ground.store.read(ground.key) == newer
 
 
@@ -71,7 +71,7 @@ async def test_a_creation_never_replaces(ground: Ground) -> None:
 
 
 async def test_a_replacement_never_creates(ground: Ground) -> None:
-    held = Held(b"1", ground.made_up)
+    held = StoredObject(b"1", ground.made_up)
     assert await ground.store.write(ground.key, b"2", replacing=held) == PreconditionFailed()
     assert await ground.store.read(ground.key) is None
     held = await created(ground)
@@ -82,7 +82,7 @@ async def test_a_replacement_never_creates(ground: Ground) -> None:
 
 async def test_a_made_up_tag_fits_nothing_whatever_content_comes_with_it(ground: Ground) -> None:
     held = await created(ground)
-    made_up = Held(held.body, ground.made_up)
+    made_up = StoredObject(held.body, ground.made_up)
     assert await ground.store.write(ground.key, b"2", replacing=made_up) == PreconditionFailed()
     assert await ground.store.write(ground.key, held.body, replacing=made_up) == PreconditionFailed()
     assert await ground.store.delete(ground.key, made_up) == PreconditionFailed()
@@ -93,7 +93,7 @@ async def test_the_same_content_is_written_anew(ground: Ground) -> None:
     held = await created(ground)
     again = await replaced(ground, held.body, held)
     assert await ground.store.read(ground.key) == again
-    assert (again.tag == held.tag) is ground.tags_contents
+    assert (again.etag == held.etag) is ground.tags_contents
 
 
 async def test_a_content_that_returns_can_be_replaced_again(ground: Ground) -> None:
@@ -117,7 +117,7 @@ async def test_only_the_expected_content_is_deleted(ground: Ground) -> None:
 
 
 async def test_what_is_not_there_is_gone(ground: Ground) -> None:
-    assert await ground.store.delete(ground.key, Held(b"1", ground.made_up)) == Deleted()
+    assert await ground.store.delete(ground.key, StoredObject(b"1", ground.made_up)) == Deleted()
     held = await created(ground)
     assert await ground.store.delete(ground.key, held) == Deleted()
     assert await ground.store.delete(ground.key, held) == Deleted()
@@ -125,7 +125,7 @@ async def test_what_is_not_there_is_gone(ground: Ground) -> None:
 
 async def test_an_empty_file_is_a_file(ground: Ground) -> None:
     held = await created(ground, b"")
-    assert await ground.store.read(ground.key) == held == Held(b"", held.tag)
+    assert await ground.store.read(ground.key) == held == StoredObject(b"", held.etag)
     assert await ground.store.write(ground.key, b"", replacing=None) == PreconditionFailed()
     assert await ground.store.delete(ground.key, await replaced(ground, b"1", held)) == Deleted()
 
@@ -133,7 +133,7 @@ async def test_an_empty_file_is_a_file(ground: Ground) -> None:
 async def test_a_listing_is_in_order_and_ends_at_its_limit(ground: Ground) -> None:
     names = ["b.ver", "a_b.ver", "B.ver", "a%5Fb.ver", "a.ver", "ä.ver"]
     for name in names:
-        assert isinstance(await ground.store.write(ground.folder + name, b"", None), Held)
+        assert isinstance(await ground.store.write(ground.folder + name, b"", None), StoredObject)
     expected = sorted(ground.folder + name for name in names)
     assert await ground.store.list(ground.folder, 100) == expected
     assert await ground.store.list(ground.folder, len(names)) == expected
@@ -146,7 +146,7 @@ async def test_a_listing_shows_one_folder_alone(ground: Ground) -> None:
     metadata = ground.folder.removesuffix("_sfn/")
     beside = f"{metadata}version-hint.text"
     for key in (ground.key, beside, f"{metadata}_sfn_other.ver"):
-        assert isinstance(await ground.store.write(key, b"1", None), Held)
+        assert isinstance(await ground.store.write(key, b"1", None), StoredObject)
     assert await ground.store.list(ground.folder, 10) == [ground.key]
     assert await ground.store.list(metadata, 10) == [f"{metadata}_sfn_other.ver", beside]
 
@@ -172,7 +172,7 @@ async def test_a_listing_forgets_what_was_deleted(ground: Ground) -> None:
 async def test_a_key_is_taken_to_the_letter(ground: Ground, name: str) -> None:
     key = f"{ground.folder}{name}.ver"
     held = await ground.store.write(key, name.encode(), None)
-    assert isinstance(held, Held)
+    assert isinstance(held, StoredObject)
     assert await ground.store.read(key) == held
     assert await ground.store.list(ground.folder, 10) == [key]
     assert await ground.store.delete(key, held) == Deleted()
@@ -189,7 +189,7 @@ async def test_no_more_than_a_document_is_written(ground: Ground) -> None:
     held = await created(ground, b"x" * MAX_DOCUMENT_BYTES)
     with pytest.raises(Permanent) as refused:
         await ground.store.write(ground.key, b"x" * (MAX_DOCUMENT_BYTES + 1), replacing=held)
-    assert refused.value.scope is Scope.TABLE
+    assert refused.value.scope is ErrorScope.TABLE
     assert await ground.store.read(ground.key) == held
 
 
@@ -207,7 +207,7 @@ async def test_of_many_who_create_one_wins(ground: Ground) -> None:
     won: list[bytes] = []
 
     async def create(body: bytes) -> None:
-        if isinstance(await ground.store.write(ground.key, body, None), Held):
+        if isinstance(await ground.store.write(ground.key, body, None), StoredObject):
             won.append(body)
 
     async with anyio.create_task_group() as tasks:
@@ -228,7 +228,7 @@ async def test_no_swap_is_lost_among_tasks(ground: Ground) -> None:
             held = await ground.store.read(ground.key)
             assert held is not None
             written = await ground.store.write(ground.key, b"%d" % (int(held.body) + 1), replacing=held)
-            turns -= isinstance(written, Held)
+            turns -= isinstance(written, StoredObject)
 
     async with anyio.create_task_group() as tasks:
         for _ in range(8):

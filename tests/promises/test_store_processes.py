@@ -10,7 +10,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from sfn.words import Held
+from sfn.words import StoredObject
 from tests.promises.grounds import ADAPTERS, Ground, Opened
 from tests.promises.stores import ended
 
@@ -37,13 +37,13 @@ def count_up(opened: Opened, key: str) -> None:
                 held = await store.read(key)
                 assert held is not None
                 written = await store.write(key, b"%d" % (int(held.body) + 1), held)
-                turns -= isinstance(written, Held)
+                turns -= isinstance(written, StoredObject)
 
     anyio.run(run)
 
 
 async def test_no_swap_of_many_processes_is_lost(ground: Ground) -> None:
-    assert isinstance(await ground.store.write(ground.key, b"0", None), Held)
+    assert isinstance(await ground.store.write(ground.key, b"0", None), StoredObject)
     processes = [
         FORKED.Process(target=count_up, args=(ground.elsewhere, ground.key), daemon=True) for _ in range(PROCESSES)
     ]

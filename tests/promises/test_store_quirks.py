@@ -16,12 +16,12 @@ import anyio
 import pytest
 
 from sfn.cli.checks.findings import Severity
-from sfn.cli.checks.stores import store as checked
-from sfn.errors import Permanent, Scope, Transient
+from sfn.cli.checks.stores import store_finding as checked
+from sfn.errors import ErrorScope, Permanent, Transient
 from sfn.store import Deleted, Guarantees
 from sfn.store.prove import PROBE_PREFIX
 from sfn.store.remote import RemoteStore
-from sfn.words import Held
+from sfn.words import StoredObject
 from tests.promises import test_store
 from tests.promises.grounds import Ground
 from tests.promises.store_quirks import FOLDER, OTHERS, QUIRKS, S3, Verdict, azure_with, gcs_with, named, page, s3_with
@@ -82,7 +82,7 @@ async def test_a_store_is_refused_with_a_reason_and_nothing_is_left_behind(quirk
         for _ in range(2):
             with pytest.raises(Permanent) as refused:
                 await ground.store.probe(KEY)
-            assert refused.value.scope is Scope.STORE
+            assert refused.value.scope is ErrorScope.STORE
             assert QUIRKS[quirk].said in refused.value.found
             assert refused.value.remedy
             assert ("unsafe_unconditional_writes" in refused.value.remedy) is QUIRKS[quirk].unsafe
@@ -99,7 +99,7 @@ async def test_a_store_that_fails_on_conditions_is_away(quirk: str) -> None:
     async with s3_with(quirk) as (ground, server):
         with pytest.raises(Transient) as away:
             await ground.store.probe(KEY)
-        assert away.value.scope is Scope.STORE
+        assert away.value.scope is ErrorScope.STORE
         assert QUIRKS[quirk].said in away.value.found
         assert server.objects == {}
 
@@ -120,8 +120,8 @@ async def test_an_operator_may_accept_a_store_that_takes_too_many_writes(quirk: 
     async with s3_with(quirk, unsafe=True) as (ground, server):
         assert await ground.store.probe(KEY) == Guarantees(swap=False, conditional_delete=False)
         held = await ground.store.write(KEY, b"1", None)
-        assert isinstance(held, Held)
-        assert isinstance(await ground.store.write(KEY, b"2", held), Held)
+        assert isinstance(held, StoredObject)
+        assert isinstance(await ground.store.write(KEY, b"2", held), StoredObject)
         assert list(server.objects) == [KEY.removeprefix("s3://lake/")]
 
 
@@ -136,13 +136,13 @@ async def test_no_operator_can_accept_a_store_that_takes_too_few_writes(quirk: s
 async def test_a_refused_store_is_written_to_no_more() -> None:
     async with s3_with("If-Match creates") as (ground, server):
         held = await ground.store.write(KEY, b"1", None)
-        assert isinstance(held, Held)
+        assert isinstance(held, StoredObject)
         with pytest.raises(Permanent):
             await ground.store.probe(KEY)
         for change in (ground.store.write(KEY, b"2", held), ground.store.delete(KEY, held)):
             with pytest.raises(Permanent, match="may only replace one") as refused:
                 await change
-            assert refused.value.scope is Scope.STORE
+            assert refused.value.scope is ErrorScope.STORE
         assert await ground.store.read(KEY) == held
         server.quirks = frozenset()
         await ground.store.probe(KEY)
@@ -176,7 +176,7 @@ async def test_other_services_are_refused_or_right(quirk: str, request: pytest.F
         if QUIRKS[quirk].verdict is Verdict.REFUSED:
             with pytest.raises(Permanent) as refused:
                 await store.probe(folder)
-            assert (refused.value.scope, QUIRKS[quirk].said in refused.value.found) == (Scope.STORE, True)
+            assert (refused.value.scope, QUIRKS[quirk].said in refused.value.found) == (ErrorScope.STORE, True)
         else:
             assert await store.probe(folder) == Guarantees(swap=True, conditional_delete=False)
         assert await store.list(folder, 10) == []

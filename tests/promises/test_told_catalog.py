@@ -11,12 +11,23 @@ from typing_extensions import override
 
 from sfn.catalog import UnlistedNamespace
 from sfn.catalog.told import MAX_CACHED_FILES, MAX_CACHED_LOG_ENTRIES, EventCatalog
-from sfn.errors import Scope, Transient
+from sfn.errors import ErrorScope, Transient
 from sfn.store.memory import MemoryStore
-from sfn.words import Birth, Loaded, Missing, NotModified, Reason, Table, TableName, Telling, Told, ToldTable
+from sfn.words import (
+    DeadLetterReason,
+    EventHistory,
+    Loaded,
+    NoSuchTable,
+    NotModified,
+    ReportedChange,
+    Table,
+    TableHistory,
+    TableIdentifier,
+    TableOrigin,
+)
 from tests.unit.told_line import metadata
 
-NAME = TableName("lake", ("n",), "t")
+NAME = TableIdentifier("lake", ("n",), "t")
 AT = "s3://lake/t"
 
 
@@ -35,7 +46,7 @@ class CountingStore(MemoryStore):
     @override
     async def read_range(self, key: str, start: int, most: int) -> bytes | None:
         if self.away:
-            raise Transient(key, scope=Scope.STORE, expected="an answer", found="none")
+            raise Transient(key, scope=ErrorScope.STORE, expected="an answer", found="none")
         self.opened[key] += 1
         return await super().read_range(key, start, most)
 
@@ -68,12 +79,12 @@ def ground() -> Ground:
     return Ground()
 
 
-def told(*tellings: Telling, tables: tuple[ToldTable, ...] = ()) -> Told:
-    return Told(tables, tellings=tellings)
+def told(*tellings: ReportedChange, tables: tuple[TableHistory, ...] = ()) -> EventHistory:
+    return EventHistory(tables, reported_changes=tellings)
 
 
-def of(seq: int, table: Table, birth: Birth | None = None, uuid: str | None = None) -> Telling:
-    return Telling(seq, table.metadata_location, uuid, birth)
+def of(seq: int, table: Table, birth: TableOrigin | None = None, uuid: str | None = None) -> ReportedChange:
+    return ReportedChange(seq, table.metadata_location, uuid, birth)
 
 
 async def test_nobody_can_list_it_and_it_says_so(ground: Ground) -> None:
@@ -84,25 +95,25 @@ async def test_nobody_can_list_it_and_it_says_so(ground: Ground) -> None:
     assert await ground.catalog.identity() == "ours"
 
 
-@pytest.mark.parametrize("known", [None, Told()])
-async def test_nothing_told_is_a_table_that_is_missing(ground: Ground, known: Told | None) -> None:
-    assert await ground.catalog.load(NAME, None, known) == Missing()
+@pytest.mark.parametrize("known", [None, EventHistory()])
+async def test_nothing_told_is_a_table_that_is_missing(ground: Ground, known: EventHistory | None) -> None:
+    assert await ground.catalog.load(NAME, None, known) == NoSuchTable()
 
 
 async def test_an_answer_is_what_the_newest_file_says_and_what_to_be_given_next(ground: Ground) -> None:
     versions = ground.versions("a", 3)
-    answer = await ground.catalog.load(NAME, None, told(of(1, versions[0], Birth.CREATE), of(2, versions[2])))
+    answer = await ground.catalog.load(NAME, None, told(of(1, versions[0], TableOrigin.CREATE), of(2, versions[2])))
     assert isinstance(answer, Loaded)
     assert answer.table == versions[2]
-    assert answer.heard is not None
-    assert answer.heard.unheard == ()
-    known = answer.heard.told
-    assert known == Told((ToldTable("a", versions[2].metadata_location, told_at=2, born_at=1),))
+    assert answer.applied is not None
+    assert answer.applied.unapplied == ()
+    known = answer.applied.history
+    assert known == EventHistory((TableHistory("a", versions[2].metadata_location, changed_seq=2, created_seq=1),))
     assert await ground.catalog.load(NAME, answer.etag, known) == NotModified()
     assert answer.etag != (await loaded(ground, told(of(1, versions[1])))).etag
 
 
-async def loaded(ground: Ground, known: Told) -> Loaded:
+async def loaded(ground: Ground, known: EventHistory) -> Loaded:
     answer = await ground.catalog.load(NAME, None, known)
     assert isinstance(answer, Loaded)
     return answer
@@ -118,7 +129,7 @@ async def test_one_file_is_opened_of_many_that_its_log_names(ground: Ground) -> 
 async def test_an_unchanged_answer_opens_nothing(ground: Ground) -> None:
     versions = ground.versions("a", 1)
     etag = (await loaded(ground, told(of(1, versions[0])))).etag
-    known = told(tables=(ToldTable("a", versions[0].metadata_location, 1, 1),))
+    known = told(tables=(TableHistory("a", versions[0].metadata_location, 1, 1),))
     fresh = EventCatalog("lake", "ours", ground.store.read_range, (AT,))
     ground.store.opened.clear()
     assert await fresh.load(NAME, etag, known) == NotModified()
@@ -151,7 +162,7 @@ async def test_of_long_logs_so_many_entries_are_remembered_and_no_more(ground: G
 
 async def test_by_its_log_an_older_one_is_known_whatever_it_is_called(ground: Ground) -> None:
     versions = ground.versions("a", 3, named="x{}")
-    known = told(of(9, versions[1]), tables=(ToldTable("a", versions[2].metadata_location, 2, 1),))
+    known = told(of(9, versions[1]), tables=(TableHistory("a", versions[2].metadata_location, 2, 1),))
     assert (await loaded(ground, known)).table == versions[2]
     assert (await loaded(ground, told(of(1, versions[2]), of(2, versions[0])))).table == versions[2]
 
@@ -159,7 +170,7 @@ async def test_by_its_log_an_older_one_is_known_whatever_it_is_called(ground: Gr
 async def test_of_an_unknown_order_the_one_told_last_counts(ground: Ground) -> None:
     versions = ground.versions("a", 3, log=0, named="x{}")
     assert (await loaded(ground, told(of(1, versions[2]), of(2, versions[0])))).table == versions[0]
-    gone = told(of(2, versions[0]), tables=(ToldTable("a", f"{AT}/metadata/gone.metadata.json", 1, 1),))
+    gone = told(of(2, versions[0]), tables=(TableHistory("a", f"{AT}/metadata/gone.metadata.json", 1, 1),))
     assert (await loaded(ground, gone)).table == versions[0]
 
 
@@ -170,42 +181,42 @@ async def test_whose_a_file_is_the_file_says_and_not_the_event(ground: Ground) -
 
 async def test_a_commit_of_another_table_is_remembered_until_its_birth_is_told(ground: Ground) -> None:
     (first,), others = ground.versions("a", 1), ground.versions("b", 3, log=0)
-    answer = await loaded(ground, told(of(1, first, Birth.CREATE), of(2, others[2])))
+    answer = await loaded(ground, told(of(1, first, TableOrigin.CREATE), of(2, others[2])))
     assert answer.table == first
-    assert answer.heard is not None
-    known = Told(answer.heard.told.tables, tellings=(of(3, others[0], Birth.CREATE),))
+    assert answer.applied is not None
+    known = EventHistory(answer.applied.history.tables, reported_changes=(of(3, others[0], TableOrigin.CREATE),))
     assert (await loaded(ground, known)).table == others[2]
 
 
 async def test_what_is_known_to_be_over_is_not_opened(ground: Ground) -> None:
     (first,), (other,) = ground.versions("a", 1), ground.versions("b", 1)
-    over = (ToldTable("a", first.metadata_location, 1, 1, 2), ToldTable("b", other.metadata_location, 3, 3))
-    late = Telling(4, f"{AT}/metadata/00007-purged.metadata.json", "a")
+    over = (TableHistory("a", first.metadata_location, 1, 1, 2), TableHistory("b", other.metadata_location, 3, 3))
+    late = ReportedChange(4, f"{AT}/metadata/00007-purged.metadata.json", "a")
     assert (await loaded(ground, told(late, tables=over))).table == other
     assert list(ground.store.opened) == [other.metadata_location]
 
 
 async def test_an_end_is_missing(ground: Ground) -> None:
     (version,) = ground.versions("a", 1)
-    ended = told(of(1, version), Telling(2, ends=True))
-    assert await ground.catalog.load(NAME, None, ended) == Missing()
+    ended = told(of(1, version), ReportedChange(2, is_end=True))
+    assert await ground.catalog.load(NAME, None, ended) == NoSuchTable()
 
 
 @pytest.mark.parametrize(
     ("location", "reason"),
     [
-        ("s3://lake/other/metadata/00001-x.metadata.json", Reason.LOCATION_REFUSED),
-        ("http://nessie/00001-x.metadata.json", Reason.LOCATION_REFUSED),
-        (f"{AT}/../other/00001-x.metadata.json", Reason.LOCATION_REFUSED),
-        (f"{AT}/metadata/empty.metadata.json", Reason.PERMANENT),
-        (f"{AT}/metadata/other.metadata.json", Reason.PERMANENT),
-        (f"{AT}/metadata/cut.gz.metadata.json", Reason.PERMANENT),
-        (f"{AT}/metadata/broken.gz.metadata.json", Reason.PERMANENT),
+        ("s3://lake/other/metadata/00001-x.metadata.json", DeadLetterReason.LOCATION_REFUSED),
+        ("http://nessie/00001-x.metadata.json", DeadLetterReason.LOCATION_REFUSED),
+        (f"{AT}/../other/00001-x.metadata.json", DeadLetterReason.LOCATION_REFUSED),
+        (f"{AT}/metadata/empty.metadata.json", DeadLetterReason.PERMANENT),
+        (f"{AT}/metadata/other.metadata.json", DeadLetterReason.PERMANENT),
+        (f"{AT}/metadata/cut.gz.metadata.json", DeadLetterReason.PERMANENT),
+        (f"{AT}/metadata/broken.gz.metadata.json", DeadLetterReason.PERMANENT),
         (f"{AT}/metadata/00009-missing.metadata.json", None),
     ],
 )
 async def test_what_cannot_be_read_is_told_and_keeps_nothing_else(
-    ground: Ground, location: str, reason: Reason | None
+    ground: Ground, location: str, reason: DeadLetterReason | None
 ) -> None:
     (version,) = ground.versions("a", 1)
     ground.store.files |= {
@@ -215,42 +226,42 @@ async def test_what_cannot_be_read_is_told_and_keeps_nothing_else(
         f"{AT}/metadata/broken.gz.metadata.json": b"\x1f\x8b\x08\x00 nonsense",
         "s3://lake/other/metadata/00001-x.metadata.json": metadata(version),
     }
-    bad = Telling(1, location)
-    answer = await loaded(ground, told(bad, of(2, version, Birth.CREATE)))
+    bad = ReportedChange(1, location)
+    answer = await loaded(ground, told(bad, of(2, version, TableOrigin.CREATE)))
     assert answer.table == version
-    assert answer.heard is not None
-    (unheard,) = answer.heard.unheard
-    assert (unheard.telling, unheard.reason) == (bad, reason)
+    assert answer.applied is not None
+    (unheard,) = answer.applied.unapplied
+    assert (unheard.change, unheard.reason) == (bad, reason)
     assert location in unheard.detail
-    assert answer.heard.told.tellings == ()
+    assert answer.applied.history.reported_changes == ()
 
 
 async def test_what_a_row_was_given_up_with_stands_back_for_news_alone(ground: Ground) -> None:
     first, second = ground.versions("a", 2)
-    bad = Telling(2, "http://nowhere/1.metadata.json", is_doubtful=True)
-    tables = (ToldTable("a", first.metadata_location, 1, 1),)
+    bad = ReportedChange(2, "http://nowhere/1.metadata.json", is_doubtful=True)
+    tables = (TableHistory("a", first.metadata_location, 1, 1),)
     answer = await loaded(ground, told(bad, tables=tables))
-    assert answer.heard is not None
-    assert [one.telling for one in answer.heard.unheard] == [bad]
+    assert answer.applied is not None
+    assert [one.change for one in answer.applied.unapplied] == [bad]
     answer = await loaded(ground, told(bad, of(3, second), tables=tables))
-    assert answer.heard is not None
-    assert answer.heard.unheard == ()
+    assert answer.applied is not None
+    assert answer.applied.unapplied == ()
 
 
 @pytest.mark.parametrize(
     "late",
     [
-        Telling(9, f"{AT}/metadata/00001-{'c' * 8}-cccc-cccc-cccc-{'c' * 12}.metadata.json"),
-        Telling(3, f"{AT}/metadata/00000-gone.metadata.json", birth=Birth.CREATE),
+        ReportedChange(9, f"{AT}/metadata/00001-{'c' * 8}-cccc-cccc-cccc-{'c' * 12}.metadata.json"),
+        ReportedChange(3, f"{AT}/metadata/00000-gone.metadata.json", origin=TableOrigin.CREATE),
     ],
     ids=["of a lower number", "of a table that ended"],
 )
-async def test_a_file_that_most_likely_was_deleted_is_not_waited_for(ground: Ground, late: Telling) -> None:
+async def test_a_file_that_most_likely_was_deleted_is_not_waited_for(ground: Ground, late: ReportedChange) -> None:
     versions = ground.versions("a", 4)
-    tables = (ToldTable("a", versions[3].metadata_location, 5, 5),)
-    answer = await loaded(ground, Told(tables, 4, (late,)))
-    assert answer.heard is not None
-    assert answer.heard.unheard == ()
+    tables = (TableHistory("a", versions[3].metadata_location, 5, 5),)
+    answer = await loaded(ground, EventHistory(tables, 4, (late,)))
+    assert answer.applied is not None
+    assert answer.applied.unapplied == ()
 
 
 async def test_a_store_that_is_away_is_no_tables_trouble(ground: Ground) -> None:
@@ -258,7 +269,7 @@ async def test_a_store_that_is_away_is_no_tables_trouble(ground: Ground) -> None
     ground.store.away = True
     with pytest.raises(Transient) as caught:
         await ground.catalog.load(NAME, None, told(of(1, version)))
-    assert caught.value.scope is Scope.STORE
+    assert caught.value.scope is ErrorScope.STORE
 
 
 @pytest.mark.parametrize("name", ["00000-x.gz.metadata.json", "00000-x.metadata.json.gz", "00000-x.metadata.json"])
@@ -271,6 +282,6 @@ async def test_a_compressed_file_is_known_by_its_content(ground: Ground, name: s
 async def test_spellings_of_one_location_are_one(ground: Ground) -> None:
     (version,) = ground.versions("a", 1)
     spelled = version.metadata_location.replace("s3:", "s3a:")
-    known = (ToldTable("a", version.metadata_location, 1, 1),)
-    answer = await loaded(ground, told(Telling(2, spelled), tables=known))
+    known = (TableHistory("a", version.metadata_location, 1, 1),)
+    answer = await loaded(ground, told(ReportedChange(2, spelled), tables=known))
     assert answer.table.metadata_location == version.metadata_location

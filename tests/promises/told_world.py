@@ -9,11 +9,11 @@ from sfn.catalog import Catalog, SkipNamespace, UnlistedNamespace
 from sfn.catalog.memory import MemoryCatalog
 from sfn.catalog.told import EventCatalog
 from sfn.clock import SystemClock
-from sfn.inbox import Roster
+from sfn.inbox import TableIndex
 from sfn.inbox.memory import MemoryInbox
-from sfn.inbox.terms import Terms
+from sfn.inbox.terms import InboxConfig
 from sfn.store.memory import MemoryStore
-from sfn.words import Answer, Birth, Hint, Table, TableName, Told
+from sfn.words import EventHistory, LoadResult, Notification, Table, TableIdentifier, TableOrigin
 from tests.unit.told_line import metadata
 
 
@@ -23,7 +23,7 @@ class ToldWorld:
     def __init__(self, space: str) -> None:
         self._truth = MemoryCatalog("lake")
         self._store = MemoryStore()
-        self.inbox = MemoryInbox(Terms(told=frozenset({"lake"})), SystemClock())
+        self.inbox = MemoryInbox(InboxConfig(event_only_catalogs=frozenset({"lake"})), SystemClock())
         self.adapter = EventCatalog("lake", "ours", self._store.read_range, ("file:///warehouse",))
         self.catalog: Catalog = Remembered(self.inbox, self.adapter)
         self.space = space
@@ -38,46 +38,50 @@ class ToldWorld:
     async def close_namespace(self) -> str:
         raise NotImplementedError("nobody lists it")
 
-    async def create(self, table: TableName) -> str:
+    async def create(self, table: TableIdentifier) -> str:
         # As engines do: a location with a question mark in it is refused.
         location = "/".join(("file:///warehouse", *(quote(part, safe="") for part in (*table.namespace, table.name))))
         made = self._truth.create(table, location)
-        await self._tell(table, made, Birth.CREATE)
+        await self._tell(table, made, TableOrigin.CREATE)
         return made.uuid or ""
 
-    async def commit(self, table: TableName) -> None:
+    async def commit(self, table: TableIdentifier) -> None:
         await self._tell(table, self._truth.commit(table))
 
-    async def switch_off(self, table: TableName) -> None:
+    async def switch_off(self, table: TableIdentifier) -> None:
         await self._tell(table, self._truth.commit(table), properties={"sfn.enabled": "false"})
 
-    async def roll_back(self, table: TableName) -> None:
+    async def roll_back(self, table: TableIdentifier) -> None:
         raise NotImplementedError("what is older is taken for late")
 
-    async def rename(self, source: TableName, target: TableName) -> None:
+    async def rename(self, source: TableIdentifier, target: TableIdentifier) -> None:
         self._truth.rename(source, target)
-        await self.inbox.put([Hint(source, renamed_to=target), Hint(target, renamed_from=source)])
+        await self.inbox.put([Notification(source, renamed_to=target), Notification(target, renamed_from=source)])
 
-    async def drop(self, table: TableName) -> None:
+    async def drop(self, table: TableIdentifier) -> None:
         self._truth.drop(table)
-        await self.inbox.put([Hint(table, drop=True)])
+        await self.inbox.put([Notification(table, drop=True)])
 
-    async def _tell(self, name: TableName, table: Table, birth: Birth | None = None, **more: object) -> None:
+    async def _tell(
+        self, name: TableIdentifier, table: Table, birth: TableOrigin | None = None, **more: object
+    ) -> None:
         self._store.files[table.metadata_location] = metadata(table, **more)
-        await self.inbox.put([Hint(name, floor=table.metadata_location, birth=birth)])
+        await self.inbox.put([Notification(name, min_metadata_location=table.metadata_location, origin=birth)])
 
 
 class Remembered:
     """A catalog that is given what an inbox was told, as a publish does."""
 
-    def __init__(self, inbox: Roster, catalog: Catalog) -> None:
+    def __init__(self, inbox: TableIndex, catalog: Catalog) -> None:
         self._inbox, self._catalog = inbox, catalog
 
-    async def load(self, table: TableName, known_etag: str | None, history: Told | None = None) -> Answer:
-        return await self._catalog.load(table, known_etag, await self._inbox.told(table))
+    async def load(
+        self, table: TableIdentifier, known_etag: str | None, history: EventHistory | None = None
+    ) -> LoadResult:
+        return await self._catalog.load(table, known_etag, await self._inbox.event_history(table))
 
-    async def is_listed(self, table: TableName) -> bool:
+    async def is_listed(self, table: TableIdentifier) -> bool:
         return await self._catalog.is_listed(table)
 
-    def tables(self, skip: SkipNamespace | None = None) -> AsyncGenerator[TableName | UnlistedNamespace]:
+    def tables(self, skip: SkipNamespace | None = None) -> AsyncGenerator[TableIdentifier | UnlistedNamespace]:
         return self._catalog.tables(skip)

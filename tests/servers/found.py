@@ -16,7 +16,7 @@ CACHE = CACHES / "test-servers-2026.11"
 
 
 def installed(program: str) -> str | None:
-    """Where a program of the system's is; of servers Debian's lie where not everybody's `PATH` leads."""
+    """Where a program of the system's is; of servers Debian's lie where not everybody's `FACADE_PATH` leads."""
     return shutil.which(program, path=f"{SURROUNDINGS.get('PATH', os.defpath)}:/usr/sbin")
 
 

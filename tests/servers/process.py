@@ -15,7 +15,7 @@ from typing import ClassVar, Self
 import httpx
 import psutil
 
-from sfn.demo.guard import Guarded
+from sfn.demo.guard import GuardedProcess
 
 PATIENCE = 60.0
 """Seconds that a server has to answer: far more than it takes where nothing else goes on."""
@@ -41,7 +41,7 @@ class Server(ABC):
         self.folder = Path(self._temporary.name)
         self.log = self.folder / "log"
         self.port = free_port()
-        self._process: Guarded | None = None
+        self._process: GuardedProcess | None = None
 
     def __enter__(self) -> Self:
         try:
@@ -66,7 +66,7 @@ class Server(ABC):
             NotStarted: it did not.
         """
         surroundings = {"PATH": os.environ["PATH"], "HOME": str(self.folder)}  # noqa: TID251 - a child's
-        self._process = Guarded(self._command(), env={**surroundings, **self._environment()}, log=self.log)
+        self._process = GuardedProcess(self._command(), env={**surroundings, **self._environment()}, log=self.log)
         try:
             self._wait(self._process)
         except BaseException:
@@ -94,7 +94,7 @@ class Server(ABC):
             return False
         return True
 
-    def _wait(self, process: Guarded) -> None:
+    def _wait(self, process: GuardedProcess) -> None:
         deadline = time.monotonic() + PATIENCE
         while not self._answers():
             if (status := process.status()) is not None:

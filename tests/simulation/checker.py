@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sfn.errors import Malformed, Stale, Unreadable
+from sfn.errors import MalformedDocument, Stale, Unreadable
 from sfn.pointer import hintfile
 from sfn.pointer.naming import MAIN_BRANCH
 from sfn.pointer.site import FileLayout
 from sfn.publish.inventory import pointer_files
 from sfn.publish.policy import Policy
-from sfn.reader.files import finish
-from sfn.reader.opening import Opening
-from sfn.reader.resolve import Question, Resolved, answer
-from sfn.words import Table, TableName
+from sfn.reader.files import run_synchronously
+from sfn.reader.opening import FileSystemOptions
+from sfn.reader.resolve import Question, Resolved, resolve_question
+from sfn.words import Table, TableIdentifier
 from tests.simulation.refusals import REPLICA_LAG, Cause, check_refusal, is_stated
 from tests.simulation.snapshot import Snapshot
 from tests.simulation.truth import Files, Ranks
@@ -130,7 +130,9 @@ class Checker:
         """What a reader gets to know."""
         try:
             question = Question(place, identifier, uuid, ref)
-            return finish(answer(Snapshot(self.files, self.ranks), question, Opening(place)))
+            return run_synchronously(
+                resolve_question(Snapshot(self.files, self.ranks), question, FileSystemOptions(place))
+            )
         except Unreadable as refusal:
             return refusal
 
@@ -158,7 +160,7 @@ class Checker:
         is_whole = len(policies) == 1 and policies[0].keep_commits >= self.ranks.last
         return is_whole and names == len(self.ranks.places[uuid]) == 1 and not self.ranks.rolled_back[uuid]
 
-    def sites(self, name: TableName, table: Table) -> list[FileLayout]:
+    def sites(self, name: TableIdentifier, table: Table) -> list[FileLayout]:
         """Where a table's files may lie."""
         return list(dict.fromkeys(policy.layout(name, table.location) for policy in self.policies))
 
@@ -228,7 +230,7 @@ class Checker:
                 self.blame("wrong table by name", f"{place} {identifier}: {found}")
             if not identifier and place not in self.ranks.places[doc.guid]:
                 self.blame("wrong table by directory", f"{place}: {found}")
-        elif isinstance(found, Malformed | Stale):
+        elif isinstance(found, MalformedDocument | Stale):
             self.blame("unreadable", f"{place} {identifier}: {found}")
 
     def _look_at_branches(self, place: str) -> None:
@@ -246,7 +248,7 @@ class Checker:
                 self._saw(reader, doc.catalog_id, doc.guid, pointer, doc.written_at)
                 if self.ranks.heads.get(pointer, {}).get(ref) != found.snapshot_id:
                     self.blame("lie: branch by name", f"{place} {identifier} {ref}: {found.snapshot_id}")
-            elif isinstance(found, Malformed | Stale):
+            elif isinstance(found, MalformedDocument | Stale):
                 self.blame("unreadable", f"{place} {identifier} {ref}: {found}")
 
     def _look_by_uuid(self, place: str, uuid: str) -> None:
@@ -257,7 +259,7 @@ class Checker:
                 self.blame("wrong table by uuid", f"{place} {uuid}: {found}")
             reader = ("uuid", place, uuid, doc.catalog_id)
             self._saw(reader, doc.catalog_id, uuid, found.metadata_location, doc.written_at)
-        elif isinstance(found, Malformed | Stale):
+        elif isinstance(found, MalformedDocument | Stale):
             self.blame("unreadable", f"{place} by uuid {uuid}: {found}")
 
     def _saw(self, reader: tuple[str, ...], catalog: str, uuid: str | None, pointer: str, at: datetime | None) -> None:

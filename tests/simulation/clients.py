@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from sfn.words import Table, TableName
+from sfn.words import Table, TableIdentifier
 from tests.simulation.life import Life
 from tests.simulation.requests import (
     committed,
@@ -49,17 +49,17 @@ class Passing(Life):
 
     first: ClassVar[str] = "create_table"
 
-    async def create_table(self, live: dict[TableName, Table]) -> None:
+    async def create_table(self, live: dict[TableIdentifier, Table]) -> None:
         for name, place in self._chosen(live):
             await self._ask(created(name, place))
 
-    async def stage_table(self, live: dict[TableName, Table]) -> None:
+    async def stage_table(self, live: dict[TableIdentifier, Table]) -> None:
         """A create that is staged, and its first commit."""
         for name, place in self._chosen(live):
             await self._ask(created(name, place, staged=True))
             await self._ask(committed_first(name, place))
 
-    async def update_table(self, live: dict[TableName, Table]) -> None:
+    async def update_table(self, live: dict[TableIdentifier, Table]) -> None:
         """By one writer, or by two at once."""
         name = self.rng.choice(list(live))
         requests = [
@@ -67,50 +67,50 @@ class Passing(Life):
         ]
         await asyncio.wait([self.world.loop.create_task(self._ask(request)) for request in requests])
 
-    async def commit_transaction(self, live: dict[TableName, Table]) -> None:
+    async def commit_transaction(self, live: dict[TableIdentifier, Table]) -> None:
         """A commit to several tables."""
         await self._ask(committed_together(self.rng.sample(list(live.items()), min(2, len(live)))))
 
-    async def move_table(self, live: dict[TableName, Table]) -> None:
+    async def move_table(self, live: dict[TableIdentifier, Table]) -> None:
         name, places = self.rng.choice(list(live)), self._free(live)
         if places:
             await self._ask(committed(name, live[name], place=self.rng.choice(places)))
 
-    async def rename_table(self, live: dict[TableName, Table]) -> None:
+    async def rename_table(self, live: dict[TableIdentifier, Table]) -> None:
         free = [name for name in self.names if name not in live]
         if free:
             await self._ask(renamed(self.rng.choice(list(live)), self.rng.choice(free)))
 
-    async def drop_table(self, live: dict[TableName, Table]) -> None:
+    async def drop_table(self, live: dict[TableIdentifier, Table]) -> None:
         await self._drop_one(self.rng.choice(list(live)), live)
 
-    async def unregister_table(self, live: dict[TableName, Table]) -> None:
+    async def unregister_table(self, live: dict[TableIdentifier, Table]) -> None:
         """A table is no table of the catalog any more."""
         name = self.rng.choice(list(live))
         self.dropped.append((name, live[name]))
         await self._ask(unregistered(name))
 
-    async def register_table(self, live: dict[TableName, Table]) -> None:
+    async def register_table(self, live: dict[TableIdentifier, Table]) -> None:
         free = [name for name in self.names if name not in live]
         if self.dropped and free:
             _, table = self.rng.choice(self.dropped)
             await self._ask(registered(self.rng.choice(free), table.metadata_location))
 
-    async def recreate_table(self, live: dict[TableName, Table]) -> None:
+    async def recreate_table(self, live: dict[TableIdentifier, Table]) -> None:
         name = self.rng.choice(list(live))
         await self._drop_one(name, live)
         await self._ask(created(name, live[name].location))
 
-    async def drop_namespace(self, live: dict[TableName, Table]) -> None:
+    async def drop_namespace(self, live: dict[TableIdentifier, Table]) -> None:
         """A namespace is dropped with all that is in it."""
         await self._ask(emptied(self.rng.choice(list(live))))
 
-    def _chosen(self, live: dict[TableName, Table]) -> list[tuple[TableName, str]]:
+    def _chosen(self, live: dict[TableIdentifier, Table]) -> list[tuple[TableIdentifier, str]]:
         """A name and a place for one more table, if there are such."""
         free, places = [name for name in self.names if name not in live], self._free(live)
         return [(self.rng.choice(free), self.rng.choice(places))] if free and places else []
 
-    async def _drop_one(self, name: TableName, live: dict[TableName, Table]) -> None:
+    async def _drop_one(self, name: TableIdentifier, live: dict[TableIdentifier, Table]) -> None:
         self.dropped.append((name, live[name]))
         await self._ask(dropped(name, purge=self.rng.random() < 0.2))
 

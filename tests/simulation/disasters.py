@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from sfn.inbox.letters import Order
-from sfn.words import Hint, Reason, Table
+from sfn.inbox.letters import AdminCommand
+from sfn.words import DeadLetterReason, Notification, Table
 from tests.simulation.cleaners import CLEANERS
 from tests.simulation.database.kept import SharedKept
 from tests.simulation.life import Life
@@ -138,9 +138,9 @@ class Disasters:
         for _ in range(8):
             await asyncio.sleep(self.world.rng.uniform(10, 60))
             kept, now = self.world.rng.choice(self.world.services).kept, self.world.loop.now()
-            letters = [one for one in kept.letters() if one.reason is not Reason.HELD_DROP]
+            letters = [one for one in kept.letters() if one.reason is not DeadLetterReason.HELD_DROP]
             chosen = [letter.id for letter in letters if self.world.rng.random() < 0.7]
-            if await kept.replay(chosen, Order("somebody", "", now)):
+            if await kept.replay(chosen, AdminCommand("somebody", "", now)):
                 self.world.count("replayed")
                 self.world.say(f"replayed {chosen}")
 
@@ -151,7 +151,7 @@ class Disasters:
         for name in self.world.truths[0].live():
             if rng.random() < 0.6:
                 event_id = f"e{self.world.next_event()}"
-                hint = Hint(name, sender="test", event_id=event_id, drop=rng.random() < 0.2)
+                hint = Notification(name, sender="test", event_id=event_id, drop=rng.random() < 0.2)
                 self.world.deliver(0, hint, 0)
 
     async def _register(self, lives: list[Life]) -> None:
@@ -167,4 +167,4 @@ class Disasters:
             registered = {table.uuid for table in self.world.truths[1].live().values()}
             if not isinstance(self.world.truths[1].true(theirs), Table) and tables[name].uuid not in registered:
                 self.world.set(1, theirs, tables[name])
-                lives[1].tell(Hint(theirs))
+                lives[1].tell(Notification(theirs))

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from typing_extensions import override
 
-from sfn.inbox.intents import ASKS
-from sfn.words import CatalogName, Hint, Subject, Table
+from sfn.inbox.intents import CHECK_DELAYS
+from sfn.words import CatalogName, JobKey, Notification, Table
 from tests.simulation.fates import Fate
 from tests.simulation.gateway import Gateway
 from tests.simulation.node import Node
@@ -21,7 +21,7 @@ from tests.simulation.setting import Setting
 from tests.simulation.times import UNSWEPT
 from tests.simulation.world import ASKED
 
-FIRST, SECOND, THIRD, LAST = (pause.total_seconds() for pause in ASKS)
+FIRST, SECOND, THIRD, LAST = (pause.total_seconds() for pause in CHECK_DELAYS)
 MINUTE: Final = 60.0
 SOON: Final = 3.0
 """Seconds within which something is published that is looked at now."""
@@ -101,7 +101,7 @@ class Gated(Stage):
         body = self.world.files.bodies.get(f"{self.table(name).location}/metadata/_sfn/n_{name}_main.ver", b"")
         return f'"{self.table(name).metadata_location}"'.encode() in body and b'"current"' in body
 
-    def open_intents(self) -> list[Subject]:
+    def open_intents(self) -> list[JobKey]:
         """Of what intents are open."""
         return [subject for _, subject in self.service.kept.intents()]
 
@@ -111,7 +111,7 @@ class Gated(Stage):
 
     async def sweep(self) -> None:
         """Have the catalog swept, as at a start."""
-        await self.service.kept.put(Hint(CatalogName(self.service.truth.name), sender="start"))
+        await self.service.kept.put(Notification(CatalogName(self.service.truth.name), sender="start"))
 
     @override
     def run(self, script: Callable[[], Coroutine[Any, Any, None]], *, briefly: bool = True) -> list[tuple[str, str]]:

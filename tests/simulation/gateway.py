@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
-from sfn.errors import Broken, Scope, Unsure
-from sfn.gateway.commits import Commits, Noting, OnInboxFailure
-from sfn.gateway.debts import Debts
-from sfn.gateway.proxy import Incoming, Proxy, Terms
-from sfn.gateway.reach import Reach
-from sfn.gateway.upstream import Outgoing
-from sfn.words import Accepted, Note
+from sfn.errors import ErrorScope, FatalError, OutcomeUnknown
+from sfn.gateway.commits import CommitRecorder, IntentOptions, OnInboxFailure
+from sfn.gateway.debts import OwedSweeps
+from sfn.gateway.proxy import GatewayOptions, Proxy, UpstreamResponse
+from sfn.gateway.reach import CatalogMapping
+from sfn.gateway.upstream import UpstreamRequest
+from sfn.words import InboxMessage, PutResult
 from tests.simulation.fates import CUT
 from tests.simulation.loop import PROCESS
 from tests.simulation.served import CatalogServer, Reply, Request
@@ -46,13 +46,13 @@ class Gateway:
         self._context.run(PROCESS.set, node)
         self._unnoted: set[asyncio.Task[Any] | None] = set()
         self._paying = False
-        self.debts = Debts(self)
+        self.debts = OwedSweeps(self)
         rng = node.service.rng
-        noting = Noting(NAME, on_failure, lambda: f"{rng.getrandbits(64):016x}")
-        commits = Commits(noting, node.inbox, self.debts, self._broken, self)
+        noting = IntentOptions(NAME, on_failure, lambda: f"{rng.getrandbits(64):016x}")
+        commits = CommitRecorder(noting, node.inbox, self.debts, self._broken, self)
         matters = node.service.policy.table_filter.covers
-        reach = Reach(node.service.truth.name, {}, matters, asks_for_credentials=False)
-        self._proxy = Proxy(Wire(node, server), commits, reach, Terms("http://catalog", None, 1 << 20), self)
+        reach = CatalogMapping(node.service.truth.name, {}, matters, requires_credentials=False)
+        self._proxy = Proxy(Wire(node, server), commits, reach, GatewayOptions("http://catalog", None, 1 << 20), self)
 
     @property
     def owes(self) -> bool:
@@ -61,11 +61,11 @@ class Gateway:
 
     def open(self) -> None:
         """Do what a gateway does of its own accord."""
-        self._node.service.loop.create_task(self.debts.pay(), context=self._context)
+        self._node.service.loop.create_task(self.debts.run(), context=self._context)
 
     def doubts(self) -> None:
         """Take it from now on that the catalog refuses whoever does not say who it is."""
-        self._proxy._takes_anybody = False
+        self._proxy._accepts_anonymous = False
 
     def ask(self, request: Request, *, goes: bool = False) -> asyncio.Future[int]:
         """The status that a client is answered with; it may never hear one.
@@ -87,7 +87,7 @@ class Gateway:
         loop.create_task(answering, context=self._context)
         return status
 
-    async def put(self, notes: Sequence[Note]) -> Accepted:
+    async def put(self, notes: Sequence[InboxMessage]) -> PutResult:
         """Pay a debt."""
         self._paying = True
         try:
@@ -96,32 +96,32 @@ class Gateway:
             self._paying = False
 
     def answered(self, *, change: bool, status: int | None, seconds: float) -> None:
-        """See `sfn.gateway.proxy.Counted`."""
+        """See `sfn.gateway.proxy.GatewayRequestMetrics`."""
         self._node.service.count("forwarded" if status is not None else "not answered")
 
-    def unmapped_commit(self) -> None:
-        """See `sfn.gateway.proxy.Counted`."""
+    def count_unmapped(self) -> None:
+        """See `sfn.gateway.proxy.GatewayRequestMetrics`."""
         self._node.service.count("unmapped")
 
-    def unnoted(self) -> None:
-        """See `sfn.gateway.commits.Counted`."""
+    def count_unrecorded(self) -> None:
+        """See `sfn.gateway.commits.GatewayCommitMetrics`."""
         self._node.service.count("unnoted")
         task = asyncio.current_task()
         self._unnoted.add(task)
         if task is not None:
             task.add_done_callback(self._unnoted.discard)
 
-    def _broken(self, broken: Broken) -> None:
+    def _broken(self, broken: FatalError) -> None:
         self._node.service.witness.blame("broken", str(broken))
 
 
 class Wire:
-    """Implements `sfn.gateway.proxy.Upstream`: requests on their way to the server, and answers back."""
+    """Implements `sfn.gateway.proxy.CatalogUpstream`: requests on their way to the server, and answers back."""
 
     def __init__(self, node: Node, server: CatalogServer) -> None:
         self._node, self._server = node, server
 
-    async def send(self, request: Outgoing) -> Incoming:
+    async def send(self, request: UpstreamRequest) -> UpstreamResponse:
         target = request.target.decode()
         where = f"{request.method} {target}"
         await self._node.step("before forward")
@@ -131,10 +131,10 @@ class Wire:
             with anyio.fail_after(SILENCE):
                 reply = await self._server.take(asked)
         except TimeoutError as error:
-            raise Unsure(where, scope=Scope.CATALOG, expected="an answer", found="none in time") from error
+            raise OutcomeUnknown(where, scope=ErrorScope.CATALOG, expected="an answer", found="none in time") from error
         await self._node.step("after forward")
         if reply.status == CUT:
-            raise Unsure(where, scope=Scope.CATALOG, expected="an answer", found="none")
+            raise OutcomeUnknown(where, scope=ErrorScope.CATALOG, expected="an answer", found="none")
         return Coming(self._node, reply)
 
     async def close(self) -> None:
@@ -142,7 +142,7 @@ class Wire:
 
 
 class Coming:
-    """Implements `sfn.gateway.proxy.Incoming`."""
+    """Implements `sfn.gateway.proxy.UpstreamResponse`."""
 
     def __init__(self, node: Node, reply: Reply) -> None:
         self._node, self._reply = node, reply
@@ -153,11 +153,11 @@ class Coming:
         half = len(self._reply.body) // 2
         yield self._reply.body[:half]
         if not self._reply.whole:
-            raise Unsure("catalog", scope=Scope.CATALOG, expected="a whole answer", found="a part of it")
+            raise OutcomeUnknown("catalog", scope=ErrorScope.CATALOG, expected="a whole answer", found="a part of it")
         await self._node.step("amid the answer")
         yield self._reply.body[half:]
 
-    def end(self) -> None:
+    def release(self) -> None:
         """There is nothing to let go of."""
 
 

@@ -7,13 +7,13 @@ from contextvars import Context
 from typing import TYPE_CHECKING, Protocol
 
 from sfn.clock import Clock
-from sfn.inbox import Brake, Intake, Roster, Worklist
-from sfn.inbox.codec import key_of, subject_of
-from sfn.inbox.letters import DeadLetter, Order, Wanted
-from sfn.inbox.row import Row
-from sfn.inbox.sqlite.ledger import Ledger
-from sfn.inbox.sqlite.rows import Rows
-from sfn.words import Hint, Subject, TableName
+from sfn.inbox import DropLimit, InboxWriter, JobQueue, TableIndex
+from sfn.inbox.codec import decode_key, encode_key
+from sfn.inbox.letters import AdminCommand, DeadLetter, DeadLetterFilter
+from sfn.inbox.row import Job
+from sfn.inbox.sqlite.ledger import SqliteOperations
+from sfn.inbox.sqlite.rows import SqliteJobs
+from sfn.words import JobKey, Notification, TableIdentifier
 from tests.simulation.ports import SimulatedInbox
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ SEEN = 9
 """Dead letters that an operator looks at."""
 
 
-class Faces(Intake, Worklist, Roster, Brake, Protocol):
+class Faces(InboxWriter, JobQueue, TableIndex, DropLimit, Protocol):
     """What a process has of the inbox."""
 
 
@@ -52,7 +52,7 @@ class Kept(Protocol):
         """A process ended as it should."""
         ...
 
-    def row(self, subject: Subject) -> Row | None:
+    def row(self, subject: JobKey) -> Job | None:
         """A row."""
         ...
 
@@ -64,15 +64,15 @@ class Kept(Protocol):
         """Ids of the world's events that are logged."""
         ...
 
-    def intents(self) -> list[tuple[str, Subject]]:
+    def intents(self) -> list[tuple[str, JobKey]]:
         """The intents that are open, each with a subject."""
         ...
 
-    def refused(self) -> set[Subject]:
+    def refused(self) -> set[JobKey]:
         """Whose place is taken by somebody else's file."""
         ...
 
-    def carrying(self, catalog: str, uuid: str) -> set[TableName]:
+    def carrying(self, catalog: str, uuid: str) -> set[TableIdentifier]:
         """Rows whose live file carries the uuid."""
         ...
 
@@ -92,15 +92,15 @@ class Kept(Protocol):
         """Some open dead letters."""
         ...
 
-    async def put(self, hint: Hint) -> None:
+    async def put(self, hint: Notification) -> None:
         """Take a hint in, whichever process lives."""
         ...
 
-    async def replay(self, numbers: Sequence[int], order: Order) -> int:
+    async def replay(self, numbers: Sequence[int], order: AdminCommand) -> int:
         """Replay letters; how many were open."""
         ...
 
-    async def release(self, catalog: str, order: Order) -> None:
+    async def release(self, catalog: str, order: AdminCommand) -> None:
         """Release what the brake holds."""
         ...
 
@@ -113,7 +113,7 @@ class SqliteKept:
         ledger: the inbox.
     """
 
-    def __init__(self, service: Service, ledger: Ledger) -> None:
+    def __init__(self, service: Service, ledger: SqliteOperations) -> None:
         self._service, self._ledger = service, ledger
 
     def opened(self, node: Node) -> Faces:
@@ -131,29 +131,29 @@ class SqliteKept:
     async def closed(self, node: Node) -> None:
         pass
 
-    def row(self, subject: Subject) -> Row | None:
-        return self._ledger._rows.load(key_of(subject))
+    def row(self, subject: JobKey) -> Job | None:
+        return self._ledger._rows.load(encode_key(subject))
 
     def tables(self) -> Mapping[tuple[str, str], int]:
-        return self._ledger.desk.figures(self._service.loop.now()).tables
+        return self._ledger.admin.stats(self._service.loop.now()).tables
 
     def events(self) -> set[str]:
         found = self._ledger._db.execute("SELECT event_id FROM event WHERE sender = 'test'")
         return {event for (event,) in found}
 
-    def intents(self) -> list[tuple[str, Subject]]:
+    def intents(self) -> list[tuple[str, JobKey]]:
         found = self._ledger._db.execute("SELECT id, key FROM intent")
-        return [(number, subject_of(key)) for number, key in found]
+        return [(number, decode_key(key)) for number, key in found]
 
-    def refused(self) -> set[Subject]:
+    def refused(self) -> set[JobKey]:
         query = f"SELECT key FROM dead_letter WHERE status = 'open' AND reason LIKE '{FOREIGN}%'"  # noqa: S608 - our own
-        return {subject_of(key) for (key,) in self._ledger._db.execute(query)}
+        return {decode_key(key) for (key,) in self._ledger._db.execute(query)}
 
-    def carrying(self, catalog: str, uuid: str) -> set[TableName]:
-        return {row.table for row in self._ledger.roster.carrying(catalog, uuid)}
+    def carrying(self, catalog: str, uuid: str) -> set[TableIdentifier]:
+        return {row.table for row in self._ledger.roster.with_uuid(catalog, uuid)}
 
     def wrong(self) -> list[tuple[str, str]]:
-        counted = {pair: count for pair, count in Rows(self._ledger._db).counts.items() if count}
+        counted = {pair: count for pair, count in SqliteJobs(self._ledger._db).counts.items() if count}
         kept = self.tables()
         return [("miscounted", f"{kept}, not {counted}")] if counted != kept else []
 
@@ -164,15 +164,15 @@ class SqliteKept:
         pass
 
     def letters(self) -> list[DeadLetter]:
-        return self._ledger.desk.find(Wanted(), 0, SEEN)
+        return self._ledger.admin.list_after(DeadLetterFilter(), 0, SEEN)
 
-    async def put(self, hint: Hint) -> None:
+    async def put(self, hint: Notification) -> None:
         self._ledger.put([hint], self._service.loop.now())
         self._service.ring()
 
-    async def replay(self, numbers: Sequence[int], order: Order) -> int:
-        return self._ledger.desk.replay(numbers, [], order)
+    async def replay(self, numbers: Sequence[int], order: AdminCommand) -> int:
+        return self._ledger.admin.replay(numbers, [], order)
 
-    async def release(self, catalog: str, order: Order) -> None:
-        self._ledger.desk.release(catalog, order)
+    async def release(self, catalog: str, order: AdminCommand) -> None:
+        self._ledger.admin.release(catalog, order)
         self._service.ring()

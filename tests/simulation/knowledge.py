@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from sfn.words import Subject, Table, TableName
+from sfn.words import JobKey, Table, TableIdentifier
 from tests.simulation.loop import EPOCH
 
 if TYPE_CHECKING:
@@ -17,11 +17,11 @@ class Knowledge:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._since: dict[tuple[TableName, str | None], datetime] = {}
+        self._since: dict[tuple[TableIdentifier, str | None], datetime] = {}
 
-    def settled(self, subject: Subject) -> None:
+    def settled(self, subject: JobKey) -> None:
         """A row settled: what it says of its table is known from now on, if every inbox has it."""
-        if not isinstance(subject, TableName) or subject.catalog != self._world.truths[0].name:
+        if not isinstance(subject, TableIdentifier) or subject.catalog != self._world.truths[0].name:
             return
         table = self._world.truths[0].true(subject)
         if isinstance(table, Table) and (subject, table.uuid) not in self._since:
@@ -48,5 +48,5 @@ class Knowledge:
         since = world.truths[0].there_since(name, is_there)
         return None if since is None else EPOCH + timedelta(seconds=since)
 
-    def _named(self, identifier: tuple[str, ...]) -> TableName:
-        return TableName(self._world.truths[0].name, identifier[:-1], identifier[-1])
+    def _named(self, identifier: tuple[str, ...]) -> TableIdentifier:
+        return TableIdentifier(self._world.truths[0].name, identifier[:-1], identifier[-1])

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from sfn.words import Hint, Missing, Table, TableName, Unwritten
+from sfn.words import NoSuchTable, Notification, StagedCreate, Table, TableIdentifier
 from tests.simulation.truth import first_version, next_version
 
 if TYPE_CHECKING:
@@ -53,13 +53,13 @@ class Life:
     first: ClassVar[str] = "create"
     world: World
     catalog: int
-    names: list[TableName]
+    names: list[TableIdentifier]
     places: list[str]
     weights: dict[str, float] = field(default_factory=lambda: dict(OPERATIONS))
     shared: bool = False
     lost: float = 0.15
     pace: float = 1.0
-    dropped: list[tuple[TableName, Table]] = field(default_factory=list)
+    dropped: list[tuple[TableIdentifier, Table]] = field(default_factory=list)
 
     @property
     def rng(self) -> random.Random:
@@ -71,7 +71,7 @@ class Life:
             await asyncio.sleep(self.rng.choice([0.2, 2, 5, 12, 45]) * self.rng.expovariate(self.pace))
             live = self.world.truths[self.catalog].live()
             name = self.rng.choices(list(self.weights), list(self.weights.values()))[0] if live else self.first
-            operation: Callable[[dict[TableName, Table]], object] = getattr(self, name)
+            operation: Callable[[dict[TableIdentifier, Table]], object] = getattr(self, name)
             before = self.world.truths[self.catalog].changes
             work = operation(live)
             if asyncio.iscoroutine(work):
@@ -79,12 +79,12 @@ class Life:
             if self.world.truths[self.catalog].changes > before:
                 self.world.count(name)
 
-    def create(self, live: dict[TableName, Table]) -> None:
+    def create(self, live: dict[TableIdentifier, Table]) -> None:
         free, places = [name for name in self.names if name not in live], self._free(live)
         if free and places:
             self._create(self.rng.choice(free), self.rng.choice(places))
 
-    async def commit(self, live: dict[TableName, Table]) -> None:
+    async def commit(self, live: dict[TableIdentifier, Table]) -> None:
         name = self.rng.choice(list(live))
         for _ in range(self.rng.choice([1, 1, 1, 2, 6])):
             table = self.world.truths[self.catalog].live().get(name)
@@ -92,30 +92,30 @@ class Life:
                 self._set(name, next_version(self.rng, table, self.world.time))
                 await asyncio.sleep(self.rng.expovariate(1))
 
-    def rollback(self, live: dict[TableName, Table]) -> None:
+    def rollback(self, live: dict[TableIdentifier, Table]) -> None:
         name = self.rng.choice(list(live))
         table = live[name]
         if table.metadata_log and table.metadata_log[-1].startswith(table.location + "/"):
             self._set(name, self._stepped_back(table))
 
-    def rename(self, live: dict[TableName, Table]) -> None:
+    def rename(self, live: dict[TableIdentifier, Table]) -> None:
         free = [name for name in self.names if name not in live]
         if free:
             self._rename(self.rng.choice(list(live)), self.rng.choice(free))
 
-    async def swap(self, live: dict[TableName, Table]) -> None:
+    async def swap(self, live: dict[TableIdentifier, Table]) -> None:
         between = replace(self.names[0], name="between")
         if len(live) > 1 and between not in live:
             first, second = self.rng.sample(list(live), 2)
             await self._rename_all([(first, between), (second, first), (between, second)])
 
-    async def blue_green(self, live: dict[TableName, Table]) -> None:
+    async def blue_green(self, live: dict[TableIdentifier, Table]) -> None:
         free = [name for name in self.names if name not in live]
         if len(live) > 1 and free:
             table, successor = self.rng.sample(list(live), 2)
             await self._rename_all([(table, self.rng.choice(free)), (successor, table)])
 
-    def relocate(self, live: dict[TableName, Table]) -> None:
+    def relocate(self, live: dict[TableIdentifier, Table]) -> None:
         name = self.rng.choice(list(live))
         table = live[name]
         places = [place for place in self._free(live) if place != table.location]
@@ -124,7 +124,7 @@ class Life:
             place = self.rng.choice(places)
             self._set(name, next_version(self.rng, table, self.world.time, location=place, metadata_at=metadata_at))
 
-    def branch(self, live: dict[TableName, Table]) -> None:
+    def branch(self, live: dict[TableIdentifier, Table]) -> None:
         """A commit to a branch, which is made where there is none."""
         name, ref = self.rng.choice(list(live)), self.rng.choice(["r-1", "r-2", "dev"])
         table = next_version(self.rng, live[name], self.world.time)
@@ -132,30 +132,30 @@ class Life:
         after = replace(table, snapshot_id=live[name].snapshot_id, branches=tuple(sorted(branches.items())))
         self._set(name, after)
 
-    def unbranch(self, live: dict[TableName, Table]) -> None:
+    def unbranch(self, live: dict[TableIdentifier, Table]) -> None:
         name = self.rng.choice(list(live))
         table = next_version(self.rng, live[name], self.world.time)
         self._set(name, replace(table, snapshot_id=live[name].snapshot_id, branches=table.branches[1:]))
 
-    def switch(self, live: dict[TableName, Table]) -> None:
+    def switch(self, live: dict[TableIdentifier, Table]) -> None:
         name = self.rng.choice(list(live))
         table = next_version(self.rng, live[name], self.world.time)
-        self._set(name, replace(table, left_alone="it is switched off" if table.left_alone is None else None))
+        self._set(name, replace(table, skip_reason="it is switched off" if table.skip_reason is None else None))
 
-    def stray(self, live: dict[TableName, Table]) -> None:
+    def stray(self, live: dict[TableIdentifier, Table]) -> None:
         """`SET LOCATION` to where the service writes nothing; a relocation ends it."""
         name = self.rng.choice(list(live))
         place = f"{REFUSED}{name.name}"
         self._set(name, next_version(self.rng, live[name], self.world.time, location=place))
 
-    def drop(self, live: dict[TableName, Table]) -> None:
+    def drop(self, live: dict[TableIdentifier, Table]) -> None:
         self._drop(self.rng.choice(list(live)), purge=self.rng.random() < 0.2)
 
-    def undrop(self, live: dict[TableName, Table]) -> None:
+    def undrop(self, live: dict[TableIdentifier, Table]) -> None:
         """It comes back as it was."""
         self._return(live, [(name, table) for name, table in self.dropped if name not in live])
 
-    def register(self, live: dict[TableName, Table]) -> None:
+    def register(self, live: dict[TableIdentifier, Table]) -> None:
         """Some metadata file of a dropped table gets a name, perhaps another one."""
         free = [name for name in self.names if name not in live]
         if self.dropped and free:
@@ -164,21 +164,21 @@ class Life:
             chosen = self._stepped_back(table) if has_older and self.rng.random() < 0.3 else table
             self._return(live, [(self.rng.choice(free), chosen)])
 
-    async def stage(self, live: dict[TableName, Table]) -> None:
+    async def stage(self, live: dict[TableIdentifier, Table]) -> None:
         """A create that is staged: there is a name without a table, until it is committed or given up."""
         free, places = [name for name in self.names if name not in live], self._free(live)
         if not free or not places:
             return
         name, place, truth = self.rng.choice(free), self.rng.choice(places), self.world.truths[self.catalog]
-        self.world.set(self.catalog, name, Unwritten())
-        self.tell(Hint(name))
+        self.world.set(self.catalog, name, StagedCreate())
+        self.tell(Notification(name))
         await asyncio.sleep(self.rng.choice([0.1, 5, 30]))
-        if truth.true(name) == Unwritten() and self.rng.random() < 0.5 and place in self._free(truth.live()):
+        if truth.true(name) == StagedCreate() and self.rng.random() < 0.5 and place in self._free(truth.live()):
             self._create(name, place)
-        elif truth.true(name) == Unwritten():
-            self.world.set(self.catalog, name, Missing())
+        elif truth.true(name) == StagedCreate():
+            self.world.set(self.catalog, name, NoSuchTable())
 
-    async def recreate(self, live: dict[TableName, Table]) -> None:
+    async def recreate(self, live: dict[TableIdentifier, Table]) -> None:
         name = self.rng.choice(list(live))
         free = self._free(live)
         place = live[name].location if self.rng.random() < 0.5 or not free else self.rng.choice(free)
@@ -188,11 +188,11 @@ class Life:
         if name not in now and (self.shared or place not in {table.location for table in now.values()}):
             self._create(name, place)
 
-    def _free(self, live: dict[TableName, Table]) -> list[str]:
+    def _free(self, live: dict[TableIdentifier, Table]) -> list[str]:
         taken = {table.location for table in live.values()}
         return self.places if self.shared else [place for place in self.places if place not in taken]
 
-    def _return(self, live: dict[TableName, Table], which: list[tuple[TableName, Table]]) -> None:
+    def _return(self, live: dict[TableIdentifier, Table], which: list[tuple[TableIdentifier, Table]]) -> None:
         """One of these tables is there again, if nobody is in its place."""
         known, places = {table.uuid for table in live.values()}, self._free(live)
         which = [(name, table) for name, table in which if table.uuid not in known and table.location in places]
@@ -206,39 +206,41 @@ class Life:
         back = replace(table, metadata_location=log[-1], metadata_log=log[:-1], log_times=times[:-1])
         return replace(back, snapshot_id=heads.pop("main"), branches=tuple(sorted(heads.items())))
 
-    def _create(self, name: TableName, place: str) -> None:
+    def _create(self, name: TableIdentifier, place: str) -> None:
         self._set(name, first_version(self.rng, place, self.world.time))
 
-    def _set(self, name: TableName, table: Table) -> None:
+    def _set(self, name: TableIdentifier, table: Table) -> None:
         self.world.set(self.catalog, name, table)
-        self.tell(Hint(name, floor=table.metadata_location if self.rng.random() < 0.7 else None))
+        self.tell(
+            Notification(name, min_metadata_location=table.metadata_location if self.rng.random() < 0.7 else None)
+        )
 
-    def _drop(self, name: TableName, *, purge: bool) -> None:
+    def _drop(self, name: TableIdentifier, *, purge: bool) -> None:
         table = self.world.truths[self.catalog].true(name)
-        self.world.set(self.catalog, name, Missing())
+        self.world.set(self.catalog, name, NoSuchTable())
         if purge and isinstance(table, Table):
             self.dropped = [(other, gone) for other, gone in self.dropped if gone.uuid != table.uuid]
             self.world.purge(table)
         elif isinstance(table, Table):
             self.dropped.append((name, table))
-        self.tell(Hint(name, drop=True, purge=purge))
+        self.tell(Notification(name, drop=True, purge=purge))
 
-    def _rename(self, old: TableName, new: TableName) -> None:
+    def _rename(self, old: TableIdentifier, new: TableIdentifier) -> None:
         table = self.world.truths[self.catalog].true(old)
         taken = isinstance(self.world.truths[self.catalog].true(new), Table)
         if isinstance(table, Table) and not taken:
             self.world.set(self.catalog, new, table)
-            self.world.set(self.catalog, old, Missing())
-            self.tell(Hint(old, renamed_to=new))
-            self.tell(Hint(new))
+            self.world.set(self.catalog, old, NoSuchTable())
+            self.tell(Notification(old, renamed_to=new))
+            self.tell(Notification(new))
 
-    async def _rename_all(self, pairs: list[tuple[TableName, TableName]]) -> None:
+    async def _rename_all(self, pairs: list[tuple[TableIdentifier, TableIdentifier]]) -> None:
         gap = self.rng.choice([0, 0, 3, 20])
         for old, new in pairs:
             self._rename(old, new)
             await asyncio.sleep(gap)
 
-    def tell(self, hint: Hint) -> None:
+    def tell(self, hint: Notification) -> None:
         """Send an event, perhaps never, twice or late."""
         if self.rng.random() < self.lost:
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sfn.words import TableName
+from sfn.words import TableIdentifier
 from tests.simulation.clients import Passing
 from tests.simulation.life import Life
 from tests.simulation.setting import Setting
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 def life_of(world: World, index: int) -> Life:
     """The operations of a catalog's users."""
     setting, catalog = world.setting, world.truths[index].name
-    names = [TableName(catalog, ("n",), letter) for letter in "abcdefghij"[: setting.names]]
+    names = [TableIdentifier(catalog, ("n",), letter) for letter in "abcdefghij"[: setting.names]]
     if setting.shared:
-        names = [TableName(catalog, ("a_b",), "c"), TableName(catalog, ("a",), "b_c"), *names[:1]]
+        names = [TableIdentifier(catalog, ("a_b",), "c"), TableIdentifier(catalog, ("a",), "b_c"), *names[:1]]
     if setting.gateway:
         # What has to be encoded in a path.
-        names[-1] = TableName(catalog, ("n", "m"), "x y")
+        names[-1] = TableIdentifier(catalog, ("n", "m"), "x y")
     places = [f"s3://lake/{number}" for number in range(setting.places)]
     return _kind(setting)(
         world, index, names, places, dict(setting.operations), setting.shared, setting.lost, setting.pace

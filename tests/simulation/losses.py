@@ -7,10 +7,10 @@ import json
 import math
 from typing import TYPE_CHECKING
 
-from sfn.inbox.letters import Order
+from sfn.inbox.letters import AdminCommand
 from sfn.pointer.naming import MAIN_BRANCH
 from sfn.publish.inventory import pointer_files
-from sfn.words import Hint, Missing, TableName
+from sfn.words import NoSuchTable, Notification, TableIdentifier
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -57,11 +57,11 @@ class Losses:
             truth.restore()
             return
         for name in list(truth.lost):
-            world.set(0, name, Missing())
+            world.set(0, name, NoSuchTable())
         world.say("released")
         world.count("released")
         for service in world.services:
-            await service.kept.release(truth.name, Order("", "", world.loop.now()))
+            await service.kept.release(truth.name, AdminCommand("", "", world.loop.now()))
 
     def _begin(self) -> None:
         world, truth, rng = self._world, self._world.truths[0], self._world.rng
@@ -75,13 +75,13 @@ class Losses:
         for number, name in enumerate(lost):
             world.loop.call_later(number * gap, self._lose, name)
 
-    def _lose(self, name: TableName) -> None:
+    def _lose(self, name: TableIdentifier) -> None:
         world, rng = self._world, self._world.rng
         world.truths[0].lost[name] = world.time, math.inf
         world.count("lost")
         if rng.random() < 0.6:
             event_id = f"e{world.next_event()}"
-            world.deliver(0, Hint(name, sender="test", event_id=event_id, drop=rng.random() < 0.5), 0)
+            world.deliver(0, Notification(name, sender="test", event_id=event_id, drop=rng.random() < 0.5), 0)
 
     def _live(self) -> set[tuple[str, ...]]:
         """The names whose leading file is live."""

@@ -11,12 +11,12 @@ from typing import TypeVar
 import anyio
 
 from sfn.catalog.told import EventCatalog
-from sfn.errors import Scope, Transient, Trouble
-from sfn.inbox.bell import Bell
+from sfn.errors import ErrorScope, ExternalError, Transient
+from sfn.inbox.bell import WorkerSignal
 from sfn.publish.policy import Policy
-from sfn.words import CatalogName, Hint
-from sfn.work.sources import Source
-from sfn.work.worker import Inbox, Terms, Worker
+from sfn.words import CatalogName, Notification
+from sfn.work.sources import ConnectedCatalog
+from sfn.work.worker import Worker, WorkerInbox, WorkerOptions
 from tests.simulation.gateway import Gateway
 from tests.simulation.kept import Kept
 from tests.simulation.loop import SimulatedLoop
@@ -42,7 +42,7 @@ class Service:
         *,
         loop: SimulatedLoop,
         rng: random.Random,
-        terms: Terms,
+        terms: WorkerOptions,
         kept: Callable[[Service], Kept],
         processes: int,
         witness: Witness,
@@ -131,7 +131,7 @@ class Service:
     def ring(self) -> None:
         """Tell every process that the inbox changed."""
         for node in self.nodes:
-            node.bell.ring()
+            node.bell.notify()
 
     def _boot_all(self) -> None:
         for _ in range(self._processes):
@@ -152,21 +152,21 @@ class Node:
         self.stopped_until = 0.0
         self.context = service.kept.context(self)
         self.clock = service.kept.clock()
-        self.bell = Bell(self.clock)
+        self.bell = WorkerSignal(self.clock)
         self.inbox = service.kept.opened(self)
         self.gateway = service.gateway(self)
         self.stop = anyio.Event()
         store = SimulatedStore(self)
         told = EventCatalog(service.truth.name, service.truth.catalog_id, store.read_range, (LAKE,))
-        source = Source(told if service.policy.event_only else SimulatedCatalog(self), service.policy)
+        source = ConnectedCatalog(told if service.policy.event_only else SimulatedCatalog(self), service.policy)
         self.worker = Worker(
-            Inbox(self.inbox, self.inbox, self.inbox, self.inbox),
+            WorkerInbox(self.inbox, self.inbox, self.inbox, self.inbox),
             OneSource(service.truth.name, source),
             store,
             clock=self.clock,
             chance=service.rng,
-            journal=Tally(service.witness),
-            terms=service.terms,
+            sink=Tally(service.witness),
+            options=service.terms,
         )
 
     async def run(self) -> None:
@@ -174,7 +174,7 @@ class Node:
         if self.gateway is not None:
             self.gateway.open()
         if not self.service.started and self.service.policy.is_swept:
-            await self._put(Hint(CatalogName(self.service.truth.name), sender="start"))
+            await self._put(Notification(CatalogName(self.service.truth.name), sender="start"))
             self.service.started = True
         await self.worker.run(self.stop)
         await self.service.kept.closed(self)
@@ -208,10 +208,10 @@ class Node:
             await self.service.script(self, call)
         await self._awake()
 
-    async def _put(self, hint: Hint) -> None:
+    async def _put(self, hint: Notification) -> None:
         try:
             await self.inbox.put([hint])
-        except Trouble:
+        except ExternalError:
             await asyncio.sleep(1)
             await self._put(hint)
 
@@ -248,7 +248,7 @@ class Node:
         """A call fails now and then, of its own."""
         weather = self.service.weather
         if not weather.calm and self.service.rng.random() < weather.fail:
-            raise kind(where, scope=Scope.TABLE, expected="an answer", found="none")
+            raise kind(where, scope=ErrorScope.TABLE, expected="an answer", found="none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,10 +256,10 @@ class OneSource:
     """The one catalog."""
 
     name: str
-    source: Source
+    source: ConnectedCatalog
 
-    async def named(self, catalog: str) -> Source | None:
+    async def get(self, catalog: str) -> ConnectedCatalog | None:
         return self.source if catalog == self.name else None
 
-    def retired(self, catalog: str) -> bool:
+    def is_retired(self, catalog: str) -> bool:
         return False

@@ -9,27 +9,27 @@ from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from sfn.catalog import SkipNamespace, UnlistedNamespace
-from sfn.errors import Permanent, Scope, Transient, Trouble, Unsure
-from sfn.inbox import Claimed
-from sfn.inbox.letters import RELEASED, Order
-from sfn.inbox.sqlite.ledger import Ledger
+from sfn.errors import ErrorScope, ExternalError, OutcomeUnknown, Permanent, Transient
+from sfn.inbox import ClaimResult
+from sfn.inbox.letters import RELEASE_BATCH_SIZE, AdminCommand
+from sfn.inbox.sqlite.ledger import SqliteOperations
 from sfn.store import Deleted, Guarantees, PreconditionFailed
 from sfn.store.denials import ERROR_BY_REACH, PermissionTracker
 from sfn.words import (
-    Accepted,
-    Answer,
-    Claim,
-    Held,
-    Known,
+    BackwardStep,
+    Capacity,
+    EventHistory,
+    InboxMessage,
+    IndexedTable,
+    LeasedJob,
     Loaded,
-    Note,
+    LoadResult,
     NotModified,
     Outcome,
-    Slots,
-    Step,
+    PutResult,
+    StoredObject,
     Table,
-    TableName,
-    Told,
+    TableIdentifier,
 )
 
 if TYPE_CHECKING:
@@ -41,15 +41,17 @@ T = TypeVar("T")
 class SimulatedInbox:
     """All faces of the inbox: the real SQL, one step at a time."""
 
-    def __init__(self, node: Node, ledger: Ledger) -> None:
+    def __init__(self, node: Node, ledger: SqliteOperations) -> None:
         self._node, self._service, self._ledger = node, node.service, ledger
 
     def _now(self) -> datetime:
         return self._node.clock.now()
 
-    async def put(self, notes: Sequence[Note]) -> Accepted:
+    async def put(self, messages: Sequence[InboxMessage]) -> PutResult:
         await self._is_full()
-        [(accepted, stirring)] = await self._node.transact("put", lambda: self._ledger.put_all([(notes, self._now())]))
+        [(accepted, stirring)] = await self._node.transact(
+            "put", lambda: self._ledger.put_all([(messages, self._now())])
+        )
         if stirring:
             self._service.ring()
         return accepted
@@ -60,25 +62,29 @@ class SimulatedInbox:
         left = max((end - now for start, end in self._service.weather.inbox_full if start <= now < end), default=0.0)
         if left > 0:
             await asyncio.sleep(self._service.rng.choice([0.0, left]))
-            raise Transient("inbox", scope=Scope.INBOX, expected="room", found="none", retry_after=1.0)
+            raise Transient("inbox", scope=ErrorScope.INBOX, expected="room", found="none", retry_after=1.0)
 
     async def wait(self, until: datetime | None) -> None:
         await self._node.bell.wait(until)
 
-    async def claim(self, slots: Slots, held: Sequence[Claim] = ()) -> Claimed:
+    async def claim(self, capacity: Capacity, running: Sequence[LeasedJob] = ()) -> ClaimResult:
         self._node.bell.clear()
-        return await self._node.transact("claim", lambda: self._ledger.claim(slots, self._now(), held))
+        return await self._node.transact("claim", lambda: self._ledger.claim(capacity, self._now(), running))
 
-    async def renew(self, claims: Sequence[Claim]) -> list[Claim]:
+    async def renew(self, claims: Sequence[LeasedJob]) -> list[LeasedJob]:
         return await self._node.transact("renew", lambda: self._ledger.renew(claims, self._now()))
 
-    async def remember(self, claim: Claim, location: str, uuid: str | None) -> frozenset[TableName] | None:
-        return await self._node.transact("remember", lambda: self._ledger.remember(claim, location, uuid, self._now()))
+    async def record_location(
+        self, claim: LeasedJob, location: str, uuid: str | None
+    ) -> frozenset[TableIdentifier] | None:
+        return await self._node.transact(
+            "remember", lambda: self._ledger.record_location(claim, location, uuid, self._now())
+        )
 
-    async def permit(self, claim: Claim, step: Step, now: datetime) -> bool:
-        return await self._node.transact("permit", lambda: self._ledger.permit(claim, step, self._now()))
+    async def allow_step(self, claim: LeasedJob, step: BackwardStep, now: datetime) -> bool:
+        return await self._node.transact("permit", lambda: self._ledger.allow_step(claim, step, self._now()))
 
-    async def settle(self, claim: Claim, outcome: Outcome, now: datetime) -> bool:
+    async def settle(self, claim: LeasedJob, outcome: Outcome, now: datetime) -> bool:
         def settle() -> bool:
             kept = self._ledger.settle(claim, outcome, self._now())
             self._service.ring()
@@ -86,31 +92,31 @@ class SimulatedInbox:
 
         return await self._node.transact("settle", settle)
 
-    async def known(self, catalog: str) -> AsyncIterator[Known]:
+    async def tables(self, catalog: str) -> AsyncIterator[IndexedTable]:
         page = await self._known(catalog, "")
         while page:
             for _, known in page:
                 yield known
             page = await self._known(catalog, page[-1][0])
 
-    async def _known(self, catalog: str, after: str) -> list[tuple[str, Known]]:
+    async def _known(self, catalog: str, after: str) -> list[tuple[str, IndexedTable]]:
         return await self._node.transact("known", lambda: self._ledger.roster.known(catalog, after, 10))
 
-    async def carrying(self, catalog: str, uuid: str) -> list[Known]:
-        return await self._node.transact("carrying", lambda: self._ledger.roster.carrying(catalog, uuid))
+    async def with_uuid(self, catalog: str, uuid: str) -> list[IndexedTable]:
+        return await self._node.transact("carrying", lambda: self._ledger.roster.with_uuid(catalog, uuid))
 
-    async def told(self, table: TableName) -> Told | None:
-        return await self._node.transact("told", lambda: self._ledger.told(table))
+    async def event_history(self, table: TableIdentifier) -> EventHistory | None:
+        return await self._node.transact("told", lambda: self._ledger.event_history(table))
 
-    async def neighbours(self, table: TableName, location: str) -> frozenset[TableName]:
-        return await self._node.transact("neighbours", lambda: self._ledger.neighbours(table, location))
+    async def at_location(self, table: TableIdentifier, location: str) -> frozenset[TableIdentifier]:
+        return await self._node.transact("neighbours", lambda: self._ledger.at_location(table, location))
 
-    async def limit(self, catalog: str) -> int:
-        return await self._node.transact("limit", lambda: self._ledger.limit(catalog))
+    async def max_missing(self, catalog: str) -> int:
+        return await self._node.transact("limit", lambda: self._ledger.max_missing(catalog))
 
-    async def release(self, catalog: str, order: Order) -> int:
-        released = await self._node.transact("release", lambda: self._ledger.desk.release(catalog, order))
-        assert released.count < RELEASED, "one batch is all of it"
+    async def release(self, catalog: str, command: AdminCommand) -> int:
+        released = await self._node.transact("release", lambda: self._ledger.admin.release(catalog, command))
+        assert released.count < RELEASE_BATCH_SIZE, "one batch is all of it"
         return released.count
 
 
@@ -120,19 +126,21 @@ class SimulatedCatalog:
     def __init__(self, node: Node) -> None:
         self._node, self._truth = node, node.service.truth
 
-    async def load(self, table: TableName, known_etag: str | None, history: Told | None = None) -> Answer:
+    async def load(
+        self, table: TableIdentifier, known_etag: str | None, history: EventHistory | None = None
+    ) -> LoadResult:
         found = await self._answer(f"load {table}", lambda at: self._truth.get(table, at))
         if not isinstance(found, Table):
             return found
         etag = hashlib.md5(repr(found).encode(), usedforsecurity=False).hexdigest()
         return NotModified() if etag == known_etag else Loaded(found, etag)
 
-    async def is_listed(self, table: TableName) -> bool:
+    async def is_listed(self, table: TableIdentifier) -> bool:
         found = await self._answer(f"listed {table}", lambda at: self._truth.get(table, at))
         return isinstance(found, Table) and self._truth.listed(table) == table
 
-    async def tables(self, skip: SkipNamespace | None = None) -> AsyncGenerator[TableName | UnlistedNamespace]:
-        def listing(at: float) -> list[TableName]:
+    async def tables(self, skip: SkipNamespace | None = None) -> AsyncGenerator[TableIdentifier | UnlistedNamespace]:
+        def listing(at: float) -> list[TableIdentifier]:
             return [name for name in sorted(self._truth.history) if isinstance(self._truth.get(name, at), Table)]
 
         self._node.service.kept.sweeping(self._node)
@@ -149,10 +157,10 @@ class SimulatedCatalog:
         for space in await self._answer(f"namespaces {parent}", listing):
             yield space
 
-    async def tables_in(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableName]:
+    async def tables_in(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableIdentifier]:
         self._refuse_unlisted()
 
-        def listing(at: float) -> list[TableName]:
+        def listing(at: float) -> list[TableIdentifier]:
             names = [name for name in sorted(self._truth.history) if name.namespace == namespace]
             return [name for name in names if isinstance(self._truth.get(name, at), Table)]
 
@@ -161,13 +169,13 @@ class SimulatedCatalog:
 
     def _refuse_unlisted(self) -> None:
         if self._truth.is_unlisted():
-            raise Permanent(self._truth.name, scope=Scope.TABLE, expected="a listing", found="status 403")
+            raise Permanent(self._truth.name, scope=ErrorScope.TABLE, expected="a listing", found="status 403")
 
     async def _answer(self, call: str, ask: Callable[[float], T]) -> T:
         node = self._node
         await node.step(f"before {call}")
         if self._truth.is_down():
-            raise Transient(self._truth.name, scope=Scope.CATALOG, expected="an answer", found="none")
+            raise Transient(self._truth.name, scope=ErrorScope.CATALOG, expected="an answer", found="none")
         node.maybe_fail(self._truth.name)
         found = ask(node.replica_time())
         await node.step(f"after {call}")
@@ -184,7 +192,7 @@ class SimulatedStore:
     def store_for(self, location: str) -> SimulatedStore:
         return self
 
-    async def read(self, key: str) -> Held | None:
+    async def read(self, key: str) -> StoredObject | None:
         await self._begin("read", key)
         held = self._held(key)
         await self._node.step(f"after read {key}")
@@ -196,7 +204,7 @@ class SimulatedStore:
         await self._node.step(f"after open {key}")
         return None if body is None else body[start : start + most]
 
-    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed:
+    async def write(self, key: str, body: bytes, replacing: StoredObject | None) -> StoredObject | PreconditionFailed:
         await self._begin("write", key)
         if self._held(key) != replacing:
             await self._node.step()
@@ -205,10 +213,10 @@ class SimulatedStore:
         self._service.count("written")
         self._denials.note_permitted("write", key)
         await self._node.step(f"after write {key}")
-        self._node.maybe_fail(key, Unsure)
+        self._node.maybe_fail(key, OutcomeUnknown)
         return _held(body)
 
-    async def delete(self, key: str, expected: Held) -> Deleted | PreconditionFailed:
+    async def delete(self, key: str, expected: StoredObject) -> Deleted | PreconditionFailed:
         await self._begin("delete", key)
         held = self._held(key)
         if held is not None:
@@ -219,7 +227,7 @@ class SimulatedStore:
             self._service.count("deleted")
             self._denials.note_permitted("delete", key)
         await self._node.step(f"after delete {key}")
-        self._node.maybe_fail(key, Unsure)
+        self._node.maybe_fail(key, OutcomeUnknown)
         return Deleted()
 
     async def list(self, prefix: str, limit: int) -> list[str]:
@@ -235,12 +243,12 @@ class SimulatedStore:
         await self._node.step(f"before {verb} {key}")
         now, weather = self._service.loop.time(), self._service.weather
         if any(start <= now < end for start, end in weather.store_down):
-            raise Transient(key, scope=Scope.STORE, expected="an answer", found="none")
+            raise Transient(key, scope=ErrorScope.STORE, expected="an answer", found="none")
         if verb in {"write", "delete"} and weather.is_read_only(key, now):
             raise self._denied(verb, key, now)
         self._node.maybe_fail(key)
 
-    def _denied(self, verb: str, key: str, now: float) -> Trouble:
+    def _denied(self, verb: str, key: str, now: float) -> ExternalError:
         """A policy denies it here; as a real store does, it asks where the same was permitted before."""
         witnesses = self._denials.note_denied(verb, key)
         answers = [not self._service.weather.is_read_only(witness, now) for witness in witnesses]
@@ -248,10 +256,10 @@ class SimulatedStore:
         self._service.count(f"denied {scope}")
         return kind(key, scope=scope, expected=f"permission to {verb} here", found="a policy that denies it")
 
-    def _held(self, key: str) -> Held | None:
+    def _held(self, key: str) -> StoredObject | None:
         body = self._service.files.bodies.get(key)
         return None if body is None else _held(body)
 
 
-def _held(body: bytes) -> Held:
-    return Held(body, hashlib.md5(body, usedforsecurity=False).hexdigest())
+def _held(body: bytes) -> StoredObject:
+    return StoredObject(body, hashlib.md5(body, usedforsecurity=False).hexdigest())

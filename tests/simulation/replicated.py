@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from sfn.inbox.row import claim_of, lane_of
-from sfn.words import Accepted, Ask, Claim, Done, Findings, Hint, Note, Subject
-from sfn.work.report import Course
+from sfn.inbox.row import group_of, to_leased_job
+from sfn.words import Done, InboxMessage, JobKey, LeasedJob, Notification, PublishResult, PutResult, Wakeup
+from sfn.work.report import SweepPhase
 from tests.simulation.database.kept import SharedKept
 from tests.simulation.database.rules import Granted
 from tests.simulation.node import Node
@@ -83,26 +83,26 @@ class Replicated(Stage):
         """The processes that sweep just now."""
         catalog = self.service.truth.name
         reports = [(node, node.worker.sweeps().get(catalog)) for node in self.service.nodes]
-        return [node for node, report in reports if report is not None and report.course is Course.RUNNING]
+        return [node for node, report in reports if report is not None and report.phase is SweepPhase.RUNNING]
 
     def other(self, node: Node | None) -> Node:
         """Another process that lives."""
         return next(one for one in self.service.nodes if one is not node)
 
-    def put(self, node: Node, subject: Subject, **what: Any) -> asyncio.Task[Accepted]:
+    def put(self, node: Node, subject: JobKey, **what: Any) -> asyncio.Task[PutResult]:
         """An event that a certain process gets."""
         number = self.world.next_event()
-        return self.note(node, Hint(subject, sender="test", event_id=f"p{number}", **what))
+        return self.note(node, Notification(subject, sender="test", event_id=f"p{number}", **what))
 
-    def note(self, node: Node, *notes: Note) -> asyncio.Task[Accepted]:
+    def note(self, node: Node, *notes: InboxMessage) -> asyncio.Task[PutResult]:
         """What a certain process puts, all at once."""
 
-        async def put() -> Accepted:
+        async def put() -> PutResult:
             return await node.inbox.put(notes)
 
         return self.world.loop.create_task(put(), context=node.context)
 
-    def told_by(self, sender: str) -> list[Subject]:
+    def told_by(self, sender: str) -> list[JobKey]:
         """Whom a sender's events are of, in order."""
         events = [one for one in self.kept.server.tables.events.committed.values() if one.hint.sender == sender]
         return [one.hint.subject for one in sorted(events, key=lambda one: one.seq)]
@@ -114,19 +114,19 @@ class Replicated(Stage):
         ]
         return found
 
-    def claim(self, name: str) -> Claim:
+    def claim(self, name: str) -> LeasedJob:
         """What who claimed a table's row last was given."""
         row = self.row(name)
         assert row is not None
-        return claim_of(row, lane_of(row), None)
+        return to_leased_job(row, group_of(row), None)
 
-    def settle(self, node: Node, claim: Claim, asked: str | None = None) -> asyncio.Task[bool]:
+    def settle(self, node: Node, claim: LeasedJob, asked: str | None = None) -> asyncio.Task[bool]:
         """A settle by a certain process, which has another row look."""
         now = self.world.loop.now()
-        asks = () if asked is None else (Ask(named(asked)),)
+        asks = () if asked is None else (Wakeup(named(asked)),)
 
         async def settle() -> bool:
-            return await node.inbox.settle(claim, Done(now, Findings(asks=asks)), now)
+            return await node.inbox.settle(claim, Done(now, PublishResult(wakeups=asks)), now)
 
         return self.world.loop.create_task(settle(), context=node.context)
 

@@ -7,20 +7,20 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
-from sfn.words import Table, TableName
+from sfn.words import Table, TableIdentifier
 from tests.simulation.served import Request
 
 ROOT = "/v1/main"
 """Where the catalog's REST API begins for a client, with the prefix that it was told to use."""
 
 
-def created(name: TableName, place: str, *, staged: bool = False) -> Request:
+def created(name: TableIdentifier, place: str, *, staged: bool = False) -> Request:
     """A table is created, or but staged."""
     body = {"name": name.name, "location": place, "stage-create": staged}
     return _posted(f"{_namespace(name)}/tables", body)
 
 
-def committed(name: TableName, table: Table, *, exactly: bool = False, place: str | None = None) -> Request:
+def committed(name: TableIdentifier, table: Table, *, exactly: bool = False, place: str | None = None) -> Request:
     """A commit to a table.
 
     Args:
@@ -30,38 +30,38 @@ def committed(name: TableName, table: Table, *, exactly: bool = False, place: st
     return _posted(_path(name), _change(table, exactly=exactly, place=place))
 
 
-def committed_first(name: TableName, place: str) -> Request:
+def committed_first(name: TableIdentifier, place: str) -> Request:
     """The commit that ends a staged create."""
     return _posted(_path(name), {"requirements": [{"type": "assert-create"}], "location": place})
 
 
-def committed_together(tables: Sequence[tuple[TableName, Table]]) -> Request:
+def committed_together(tables: Sequence[tuple[TableIdentifier, Table]]) -> Request:
     """A commit to several tables."""
     changes = [{"identifier": _identifier(name), **_change(table)} for name, table in tables]
     return _posted(f"{ROOT}/transactions/commit", {"table-changes": changes})
 
 
-def registered(name: TableName, pointer: str) -> Request:
+def registered(name: TableIdentifier, pointer: str) -> Request:
     """A metadata file gets a name."""
     return _posted(f"{_namespace(name)}/register", {"name": name.name, "metadata-location": pointer})
 
 
-def renamed(old: TableName, new: TableName) -> Request:
+def renamed(old: TableIdentifier, new: TableIdentifier) -> Request:
     """A table gets another name."""
     return _posted(f"{ROOT}/tables/rename", {"source": _identifier(old), "destination": _identifier(new)})
 
 
-def dropped(name: TableName, *, purge: bool = False) -> Request:
+def dropped(name: TableIdentifier, *, purge: bool = False) -> Request:
     """A table is dropped, with its files or without."""
     return Request("DELETE", f"{_path(name)}?purgeRequested={str(purge).lower()}")
 
 
-def unregistered(name: TableName) -> Request:
+def unregistered(name: TableIdentifier) -> Request:
     """A table is no table of the catalog any more, and its files stay."""
     return _posted(f"{_path(name)}/unregister", {})
 
 
-def emptied(name: TableName) -> Request:
+def emptied(name: TableIdentifier) -> Request:
     """A table's namespace is dropped with all that is in it."""
     return Request("DELETE", _namespace(name))
 
@@ -70,15 +70,15 @@ def _posted(path: str, body: dict[str, Any]) -> Request:
     return Request("POST", path, json.dumps(body).encode())
 
 
-def _namespace(name: TableName) -> str:
+def _namespace(name: TableIdentifier) -> str:
     return f"{ROOT}/namespaces/{quote(chr(0x1F).join(name.namespace), safe='')}"
 
 
-def _path(name: TableName) -> str:
+def _path(name: TableIdentifier) -> str:
     return f"{_namespace(name)}/tables/{quote(name.name, safe='')}"
 
 
-def _identifier(name: TableName) -> dict[str, Any]:
+def _identifier(name: TableIdentifier) -> dict[str, Any]:
     return {"namespace": list(name.namespace), "name": name.name}
 
 

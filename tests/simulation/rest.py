@@ -8,7 +8,7 @@ from typing import Any
 from sfn.errors import Ambiguous
 from sfn.pointer import hintfile
 from sfn.reader.resolve import Resolved
-from sfn.words import Table, TableName
+from sfn.words import Table, TableIdentifier
 from tests.simulation.checker import Checker
 from tests.simulation.forwarding import check_forwarding
 from tests.simulation.truth import version_of
@@ -25,7 +25,7 @@ class Resting:
     """
 
     catalog_id: str
-    name: TableName
+    name: TableIdentifier
     table: Table
     refused: bool
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import Any
 
-from sfn.inbox.row import Row
+from sfn.inbox.row import Job
 from sfn.pointer import hintfile
-from sfn.words import Hint, Missing, Table, TableName
+from sfn.words import NoSuchTable, Notification, Table, TableIdentifier
 from tests.simulation.node import Node, Service
 from tests.simulation.setting import Setting
 from tests.simulation.truth import first_version, next_version
@@ -22,9 +22,9 @@ PLACE = "s3://lake/0"
 ELSEWHERE = "s3://lake/1"
 
 
-def named(name: str) -> TableName:
+def named(name: str) -> TableIdentifier:
     """A table of the first catalog."""
-    return TableName("cat0", ("n",), name)
+    return TableIdentifier("cat0", ("n",), name)
 
 
 class Held:
@@ -86,7 +86,7 @@ class Stage:
         """A new table; with `opaque`, its metadata files' names tell no order."""
         return self.create_as(named(name), place, opaque=opaque)
 
-    def create_as(self, name: TableName, place: str = PLACE, *, opaque: bool = False) -> Table:
+    def create_as(self, name: TableIdentifier, place: str = PLACE, *, opaque: bool = False) -> Table:
         """As `create`, under any identifier."""
         table = first_version(self.world.rng, place, self.world.time)
         if opaque:
@@ -124,20 +124,20 @@ class Stage:
 
     def drop(self, name: str) -> None:
         """The table is gone."""
-        self.world.set(0, named(name), Missing())
+        self.world.set(0, named(name), NoSuchTable())
 
     def rename(self, old: str, new: str) -> None:
         """It has another name."""
         table = self.world.truths[0].true(named(old))
         self.world.set(0, named(new), table)
-        self.world.set(0, named(old), Missing())
+        self.world.set(0, named(old), NoSuchTable())
 
     def roll_back(self, name: str, to: Table) -> None:
         """It points to an earlier version again."""
         self.world.ranks.rolled_back[to.uuid].append(self.world.loop.now())
         self.world.set(0, named(name), to)
 
-    def row(self, name: str) -> Row | None:
+    def row(self, name: str) -> Job | None:
         """The inbox's row of a table."""
         return self.service.kept.row(named(name))
 
@@ -153,11 +153,11 @@ class Stage:
         """An event, durably accepted, by whichever process lives: none is killed for having taken it."""
         await self.hint_as(named(name), service, **what)
 
-    async def hint_as(self, name: TableName, service: int = 0, **what: Any) -> None:
+    async def hint_as(self, name: TableIdentifier, service: int = 0, **what: Any) -> None:
         """As `hint`, of any identifier."""
         self.world.post.told.add(what.get("floor", ""))
         number = self.world.next_event()
-        hint = Hint(name, sender="test", event_id=f"s{number}", **what)
+        hint = Notification(name, sender="test", event_id=f"s{number}", **what)
         await self.world.services[service].kept.put(hint)
         await asyncio.sleep(0.04)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from sfn.words import Missing, Table, TableName
+from sfn.words import NoSuchTable, Table, TableIdentifier
 from tests.simulation.fates import SILENT, Fate, drawn
 from tests.simulation.truth import first_version, next_version
 
@@ -120,14 +120,14 @@ class CatalogServer:
         """As none of the processes' own timers: it does not die with one."""
         self._world.loop.call_later(delay, what, *args, context=Context())
 
-    def _create(self, name: TableName, body: dict[str, Any]) -> Reply:
+    def _create(self, name: TableIdentifier, body: dict[str, Any]) -> Reply:
         if isinstance(self._true(name), Table) or not self._is_free(body["location"]):
             return Reply(CONFLICT)
         if body.get("stage-create"):
             return Reply(OK, b'{"metadata": {}}')
         return self._set(name, first_version(self._world.rng, body["location"], self._world.time))
 
-    def _register(self, name: TableName, pointer: str) -> Reply:
+    def _register(self, name: TableIdentifier, pointer: str) -> Reply:
         table = self._files.get(pointer)
         if table is None or pointer not in self._world.files.bodies:
             return Reply(INVALID)
@@ -136,7 +136,7 @@ class CatalogServer:
             return Reply(CONFLICT)
         return self._set(name, table)
 
-    def _commit_all(self, names: list[TableName], changes: list[dict[str, Any]], status: int) -> Reply:
+    def _commit_all(self, names: list[TableIdentifier], changes: list[dict[str, Any]], status: int) -> Reply:
         """All of them or none."""
         refusals = [self._refusal(name, change) for name, change in zip(names, changes, strict=True)]
         refused = next((reply for reply in refusals if reply is not None), None)
@@ -145,7 +145,7 @@ class CatalogServer:
         replies = [self._commit(name, change) for name, change in zip(names, changes, strict=True)]
         return replies[0] if status == OK else Reply(status)
 
-    def _refusal(self, name: TableName, change: dict[str, Any]) -> Reply | None:
+    def _refusal(self, name: TableIdentifier, change: dict[str, Any]) -> Reply | None:
         table = self._true(name)
         place = change.get("location")
         for requirement in change["requirements"]:
@@ -158,48 +158,50 @@ class CatalogServer:
                 return Reply(CONFLICT)
         return None if place is None or self._is_free(place) else Reply(CONFLICT)
 
-    def _commit(self, name: TableName, change: dict[str, Any]) -> Reply:
+    def _commit(self, name: TableIdentifier, change: dict[str, Any]) -> Reply:
         table, place, now = self._true(name), change.get("location"), self._world.time
         if not isinstance(table, Table):
             return self._set(name, first_version(self._world.rng, place or "", now))
         return self._set(name, next_version(self._world.rng, table, now, location=place))
 
-    def _drop(self, name: TableName, *, purge: bool) -> Reply:
+    def _drop(self, name: TableIdentifier, *, purge: bool) -> Reply:
         table = self._true(name)
         if not isinstance(table, Table):
             return Reply(NOT_FOUND)
-        self._world.set(self._catalog, name, Missing())
+        self._world.set(self._catalog, name, NoSuchTable())
         if purge:
             self._world.purge(table)
         return Reply(NO_CONTENT)
 
-    def _rename(self, old: TableName, new: TableName) -> Reply:
+    def _rename(self, old: TableIdentifier, new: TableIdentifier) -> Reply:
         table = self._true(old)
         if not isinstance(table, Table):
             return Reply(NOT_FOUND)
         if isinstance(self._true(new), Table):
             return Reply(CONFLICT)
         self._world.set(self._catalog, new, table)
-        self._world.set(self._catalog, old, Missing())
+        self._world.set(self._catalog, old, NoSuchTable())
         return Reply(NO_CONTENT)
 
-    def _set(self, name: TableName, table: Table) -> Reply:
+    def _set(self, name: TableIdentifier, table: Table) -> Reply:
         self._world.set(self._catalog, name, table)
         self._files[table.metadata_location] = table
         return Reply(OK, json.dumps({"metadata-location": table.metadata_location, "metadata": {}}).encode())
 
-    def _true(self, name: TableName) -> object:
+    def _true(self, name: TableIdentifier) -> object:
         return self._world.truths[self._catalog].true(name)
 
-    def _live(self) -> dict[TableName, Table]:
+    def _live(self) -> dict[TableIdentifier, Table]:
         return self._world.truths[self._catalog].live()
 
     def _is_free(self, place: str | None) -> bool:
         """Whether no table lives at a place, or several may."""
         return self._world.setting.shared or place not in {table.location for table in self._live().values()}
 
-    def _named(self, namespace: str, name: str) -> TableName:
-        return TableName(self._world.truths[self._catalog].name, tuple(namespace.split("\x1f")), name)
+    def _named(self, namespace: str, name: str) -> TableIdentifier:
+        return TableIdentifier(self._world.truths[self._catalog].name, tuple(namespace.split("\x1f")), name)
 
-    def _identified(self, identifier: dict[str, Any]) -> TableName:
-        return TableName(self._world.truths[self._catalog].name, tuple(identifier["namespace"]), identifier["name"])
+    def _identified(self, identifier: dict[str, Any]) -> TableIdentifier:
+        return TableIdentifier(
+            self._world.truths[self._catalog].name, tuple(identifier["namespace"]), identifier["name"]
+        )

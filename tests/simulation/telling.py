@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from sfn.errors import Trouble
-from sfn.words import Birth, Hint, Missing, Table, TableName
+from sfn.errors import ExternalError
+from sfn.words import NoSuchTable, Notification, Table, TableIdentifier, TableOrigin
 from tests.simulation.database.rules import SKEW
 from tests.simulation.life import OPERATIONS, Life
 from tests.simulation.truth import first_version
@@ -46,9 +46,9 @@ class Post:
         self._ends: dict[tuple[tuple[str, ...], str | None], datetime | None] = {}
         self.told: set[str] = set()
 
-    def send(self, hints: list[Hint], delay: float) -> None:
+    def send(self, hints: list[Notification], delay: float) -> None:
         """Send one request, after a while."""
-        self.told.update(hint.floor for hint in hints if hint.floor is not None)
+        self.told.update(hint.min_metadata_location for hint in hints if hint.min_metadata_location is not None)
         self._ends = dict.fromkeys(_ended(hints)) | self._ends
         in_order = self._world.setting.told == IN_ORDER
         self._world.loop.create_task(self._in_line(hints, delay) if in_order else self._sent(hints, delay))
@@ -60,7 +60,7 @@ class Post:
         heard = self._ends[identifier, uuid]
         return heard is None or heard > at - SKEW
 
-    async def deliver(self, service: Service, hint: Hint, delay: float) -> None:
+    async def deliver(self, service: Service, hint: Notification, delay: float) -> None:
         """Send one event that may be lost with the process that got it; what is refused is sent again."""
         await asyncio.sleep(delay)
         if not service.nodes:
@@ -75,16 +75,16 @@ class Post:
         elif service.kept is kept:
             world.acknowledged.add((world.services.index(service), str(hint.event_id)))
 
-    async def _in_line(self, hints: list[Hint], delay: float) -> None:
+    async def _in_line(self, hints: list[Notification], delay: float) -> None:
         async with self._line:
             await self._sent(hints, delay)
 
-    async def _sent(self, hints: list[Hint], delay: float) -> None:
+    async def _sent(self, hints: list[Notification], delay: float) -> None:
         await asyncio.sleep(delay)
         if not await self._is_taken(hints):
             await self._sent(hints, SENT_AGAIN)
 
-    async def _is_taken(self, hints: list[Hint]) -> bool:
+    async def _is_taken(self, hints: list[Notification]) -> bool:
         """Whether some process acknowledged; one that dies or hangs never answers."""
         world = self._world
         (service,) = world.services
@@ -100,20 +100,20 @@ class Post:
         return is_taken
 
 
-def _ended(hints: list[Hint]) -> list[tuple[tuple[str, ...], str | None]]:
+def _ended(hints: list[Notification]) -> list[tuple[tuple[str, ...], str | None]]:
     """The tables of which hints tell that they lost a name, each with that name."""
     return [
         ((*hint.subject.namespace, hint.subject.name), hint.uuid)
         for hint in hints
-        if isinstance(hint.subject, TableName) and (hint.drop or hint.renamed_to is not None)
+        if isinstance(hint.subject, TableIdentifier) and (hint.drop or hint.renamed_to is not None)
     ]
 
 
-async def _is_put(node: Node, hints: list[Hint]) -> bool:
+async def _is_put(node: Node, hints: list[Notification]) -> bool:
     """Whether a process acknowledged, which it may never do."""
     try:
         await node.inbox.put(hints)
-    except Trouble:
+    except ExternalError:
         return False
     return True
 
@@ -122,7 +122,7 @@ class ToldLife(Life):
     """The operations of one catalog's users, each told of with all that a listener needs."""
 
     @override
-    def register(self, live: dict[TableName, Table]) -> None:
+    def register(self, live: dict[TableIdentifier, Table]) -> None:
         """A table is dropped, and its metadata file gets a name again."""
         name = self.rng.choice(list(live))
         free = [other for other in self.names if other not in live]
@@ -130,10 +130,10 @@ class ToldLife(Life):
         fresh = [target for target in targets if self._is_free_for(live[name], target)]
         if fresh:
             self._drop(name, purge=False)
-            self._begin(self.rng.choice(fresh), live[name], Birth.REGISTER)
+            self._begin(self.rng.choice(fresh), live[name], TableOrigin.REGISTER)
 
     @override
-    def rename(self, live: dict[TableName, Table]) -> None:
+    def rename(self, live: dict[TableIdentifier, Table]) -> None:
         name = self.rng.choice(list(live))
         free = [other for other in self.names if other not in live and self._is_free_for(live[name], other)]
         if free:
@@ -143,49 +143,49 @@ class ToldLife(Life):
     def _by_uuid(self) -> bool:
         return self.world.setting.told == BY_UUID
 
-    def _is_free_for(self, table: Table, name: TableName) -> bool:
+    def _is_free_for(self, table: Table, name: TableIdentifier) -> bool:
         """Whether it can be told, whatever comes first, that the table has the name now: it never had it before."""
         catalog_id = self.world.truths[self.catalog].catalog_id
         had = self.world.ranks.names.get((catalog_id, (*name.namespace, name.name)), set())
         return not self._by_uuid or table.uuid not in had
 
     @override
-    def _create(self, name: TableName, place: str) -> None:
-        self._begin(name, first_version(self.rng, place, self.world.time), Birth.CREATE)
+    def _create(self, name: TableIdentifier, place: str) -> None:
+        self._begin(name, first_version(self.rng, place, self.world.time), TableOrigin.CREATE)
 
-    def _begin(self, name: TableName, table: Table, birth: Birth) -> None:
+    def _begin(self, name: TableIdentifier, table: Table, birth: TableOrigin) -> None:
         self.world.set(self.catalog, name, table)
-        self._tell(Hint(name, floor=table.metadata_location, birth=birth), table)
+        self._tell(Notification(name, min_metadata_location=table.metadata_location, origin=birth), table)
 
     @override
-    def _set(self, name: TableName, table: Table) -> None:
+    def _set(self, name: TableIdentifier, table: Table) -> None:
         self.world.set(self.catalog, name, table)
-        self._tell(Hint(name, floor=table.metadata_location), table)
+        self._tell(Notification(name, min_metadata_location=table.metadata_location), table)
 
     @override
-    def _drop(self, name: TableName, *, purge: bool) -> None:
+    def _drop(self, name: TableIdentifier, *, purge: bool) -> None:
         table = self.world.truths[self.catalog].true(name)
         if not isinstance(table, Table):
             return
-        self.world.set(self.catalog, name, Missing())
+        self.world.set(self.catalog, name, NoSuchTable())
         if purge:
             self.world.purge(table)
-        self._tell(Hint(name, drop=True, purge=purge), table)
+        self._tell(Notification(name, drop=True, purge=purge), table)
 
     @override
-    def _rename(self, old: TableName, new: TableName) -> None:
+    def _rename(self, old: TableIdentifier, new: TableIdentifier) -> None:
         table = self.world.truths[self.catalog].true(old)
         taken = isinstance(self.world.truths[self.catalog].true(new), Table)
         if isinstance(table, Table) and not taken:
             self.world.set(self.catalog, new, table)
-            self.world.set(self.catalog, old, Missing())
-            self._tell(Hint(old, renamed_to=new), table, Hint(new, renamed_from=old))
+            self.world.set(self.catalog, old, NoSuchTable())
+            self._tell(Notification(old, renamed_to=new), table, Notification(new, renamed_from=old))
 
-    def _tell(self, hint: Hint, table: Table, *more: Hint) -> None:
+    def _tell(self, hint: Notification, table: Table, *more: Notification) -> None:
         """Send an event, perhaps twice: as the same one, or where nobody can be misled by it as another."""
         uuid = table.uuid if self._by_uuid else None
         again = 1 + (self.rng.random() < 0.15)
-        new_ids = self._by_uuid and hint.birth is not Birth.REGISTER and not more and self.rng.random() < 0.5
+        new_ids = self._by_uuid and hint.origin is not TableOrigin.REGISTER and not more and self.rng.random() < 0.5
         number = self.world.next_event()
         for _ in range(again):
             number = self.world.next_event() if new_ids else number

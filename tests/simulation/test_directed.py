@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
-from sfn.words import Hint, Reason
+from sfn.words import DeadLetterReason, Notification
 from tests.simulation.life import REFUSED
 from tests.simulation.script import ELSEWHERE, PLACE, Stage, named
 from tests.simulation.setting import Setting
@@ -65,7 +65,7 @@ def test_a_claim_that_ends_the_process_runs_out_of_attempts() -> None:
         await asyncio.sleep(150)
         row = stage.row("a")
         assert row is not None
-        assert (row.reason, row.attempt) == (Reason.POISON, 5)
+        assert (row.reason, row.attempt) == (DeadLetterReason.POISON, 5)
         assert stage.world.counts["killed"] <= 2 * 5
         stage.service.script = None
 
@@ -307,7 +307,7 @@ def test_a_hint_that_was_put_twice_is_one() -> None:
     stage = Stage()
 
     async def act() -> None:
-        hint = Hint(named("a"), sender="test", event_id="same")
+        hint = Notification(named("a"), sender="test", event_id="same")
         inbox = stage.service.nodes[0].inbox
         first, second = await inbox.put([hint]), await inbox.put([hint])
         assert (first.accepted, first.duplicates, second.accepted, second.duplicates) == (1, 0, 0, 1)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import asyncio
 
-from sfn.inbox.intents import ASKS
-from sfn.words import Answered, Hint, Intent
+from sfn.inbox.intents import CHECK_DELAYS
+from sfn.words import Intent, IntentOutcome, Notification
 from tests.simulation.replicated import Replicated
 from tests.simulation.script import Held, named
 
-FIRST = ASKS[0].total_seconds()
+FIRST = CHECK_DELAYS[0].total_seconds()
 GATEWAY = "gateway"
 COMMIT = Intent("i", (named("a"),), GATEWAY, "10.0.0.1")
 
@@ -28,7 +28,7 @@ def test_a_commit_is_published_though_its_gateway_died_before_it_heard_the_end()
         await stage.note(gateway, COMMIT)
         stage.service.crash(gateway)
         # The catalog tries it for so long, and no sweep comes by soon afterwards.
-        await asyncio.sleep(ASKS[1].total_seconds() - 10)
+        await asyncio.sleep(CHECK_DELAYS[1].total_seconds() - 10)
         last = stage.commit("a")
         await asyncio.sleep(15)
         assert stage.pointer("a") == last.metadata_location
@@ -46,7 +46,9 @@ def test_who_answers_a_commit_and_who_asks_for_it_wait_for_nobody_in_a_circle() 
         asking = stage.hold("after sql due intents")
         await asking.reached.wait()
         stage.create("a")
-        answer = stage.note(stage.other(asking.node), Answered("i", known=True), Hint(named("a"), GATEWAY))
+        answer = stage.note(
+            stage.other(asking.node), IntentOutcome("i", is_known=True), Notification(named("a"), GATEWAY)
+        )
         await asyncio.sleep(1)
         asking.go.set()
         assert (await answer).accepted == 1

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from sfn.inbox.letters import Order
+from sfn.inbox.letters import AdminCommand
 from tests.simulation.replicated import Replicated
 from tests.simulation.script import Stage, named
 from tests.simulation.setting import Setting
@@ -74,7 +74,7 @@ def test_tables_that_are_dropped_by_hand_go_once_they_are_released() -> None:
             await stage.hint(name, drop=True)
             await asyncio.sleep(60)
         assert stage.states(["a", "b", "c"]) == {"dropped": 1, "current": 2}
-        await stage.service.kept.release("cat0", Order("", "", stage.world.loop.now()))
+        await stage.service.kept.release("cat0", AdminCommand("", "", stage.world.loop.now()))
         await asyncio.sleep(30)
         assert stage.states(["a", "b", "c"]) == {"dropped": 2, "current": 1}
 
@@ -112,7 +112,7 @@ def test_a_table_that_is_renamed_and_dropped_at_once_counts_once() -> None:
         await stage.hint("b", drop=True)
         await asyncio.sleep(60)
         assert stage.states(["b"]) == {"current": 1}
-        await stage.service.kept.release("cat0", Order("", "", stage.world.loop.now()))
+        await stage.service.kept.release("cat0", AdminCommand("", "", stage.world.loop.now()))
 
     assert stage.run(act, briefly=True) == []
 
@@ -149,6 +149,6 @@ def test_replicas_together_give_up_less_than_half() -> None:
             await stage.hint(name, drop=True)
         await asyncio.sleep(60)
         assert stage.states(names) == {"current": 4, "dropped": 2}
-        await stage.kept.release("cat0", Order("", "", stage.world.loop.now()))
+        await stage.kept.release("cat0", AdminCommand("", "", stage.world.loop.now()))
 
     assert stage.run(act, briefly=True) == []

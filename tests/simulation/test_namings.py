@@ -10,7 +10,7 @@ import json
 
 from sfn.pointer.naming import ORDINAL, UUID, FileOwner
 from sfn.pointer.site import FileLayout, Placement
-from sfn.words import TableName
+from sfn.words import TableIdentifier
 from tests.simulation.script import PLACE, Asleep, Stage, named
 from tests.simulation.setting import Setting
 
@@ -97,7 +97,7 @@ def test_a_purge_leaves_no_file() -> None:
 
 def test_two_identifiers_with_one_plain_name_each_have_a_file() -> None:
     """Created at the same moment, by two processes: who comes second finds out when it writes."""
-    names = [TableName("cat0", ("a_b",), "c"), TableName("cat0", ("a",), "b_c")]
+    names = [TableIdentifier("cat0", ("a_b",), "c"), TableIdentifier("cat0", ("a",), "b_c")]
     plain = FileLayout(PLACE).keys(FileOwner(("a_b",), "c"))[0]
     stage = Stage(setting=Setting(shared=True))
 

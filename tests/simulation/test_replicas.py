@@ -10,7 +10,7 @@ import asyncio
 import pytest
 
 from sfn.errors import Transient
-from sfn.inbox.row import State
+from sfn.inbox.row import JobState
 from tests.simulation.replicated import LEASE, LOOK, Cut, Replicated
 from tests.simulation.script import PLACE, Asleep, Held, named
 
@@ -65,7 +65,7 @@ def test_a_settle_that_comes_late_ends_nothing_that_another_one_has() -> None:
         assert not await settling
         row = stage.row("a")
         assert row is not None
-        assert (row.state, stage.claims("a")[-1].node) == (State.LEASED, working.node)
+        assert (row.state, stage.claims("a")[-1].node) == (JobState.LEASED, working.node)
         working.go.set()
 
     assert stage.run(act, briefly=True) == []

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 
-from sfn.inbox.letters import Order
+from sfn.inbox.letters import AdminCommand
 from tests.simulation.replicated import Blocked, Replicated
 from tests.simulation.script import ELSEWHERE, PLACE, Held, named
 from tests.simulation.setting import Setting
@@ -83,7 +83,7 @@ def test_what_two_replicas_are_told_of_a_row_at_once_is_both_told() -> None:
         await asyncio.wait(puts)
         row = stage.row("a")
         assert row is not None
-        assert (row.wish.drop, row.wish.renamed_to) == (True, named("b"))
+        assert (row.pending.drop, row.pending.renamed_to) == (True, named("b"))
         claiming.free.set()
 
     assert stage.run(act, briefly=True) == []
@@ -110,7 +110,7 @@ def test_a_brake_of_several_replicas_lets_no_more_pass_than_it_may() -> None:
         others.free.set()
         await asyncio.sleep(10)
         assert stage.states(names) == {"current": 2, "dropped": 1}
-        await stage.kept.release("cat0", Order("", "", stage.world.loop.now()))
+        await stage.kept.release("cat0", AdminCommand("", "", stage.world.loop.now()))
 
     assert stage.run(act, briefly=True) == []
 

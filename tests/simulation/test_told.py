@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sfn.words import Birth, Table
+from sfn.words import Table, TableOrigin
 from tests.simulation.script import ELSEWHERE, PLACE, KilledAt, Stage, named
 from tests.simulation.setting import Setting
 from tests.simulation.telling import BY_UUID
@@ -27,7 +27,7 @@ class ToldStage(Stage):
     def __init__(self, **setting: Any) -> None:
         super().__init__(setting=Setting(told=BY_UUID, **setting))
 
-    async def tell(self, name: str, table: Table, birth: Birth | None = None, *, uuid: bool = True) -> None:
+    async def tell(self, name: str, table: Table, birth: TableOrigin | None = None, *, uuid: bool = True) -> None:
         """An event of a pointer."""
         told = table.uuid if uuid else None
         await self.hint(name, floor=table.metadata_location, birth=birth, uuid=told)
@@ -35,7 +35,7 @@ class ToldStage(Stage):
     async def tell_created(self, name: str = "a", place: str = PLACE, *, opaque: bool = False) -> Table:
         """A new table, told of and published."""
         table = self.create(name, place, opaque=opaque)
-        await self.tell(name, table, Birth.CREATE)
+        await self.tell(name, table, TableOrigin.CREATE)
         await asyncio.sleep(20)
         return table
 
@@ -82,7 +82,7 @@ def test_a_commit_of_another_table_takes_no_name() -> None:
         stage.drop("a")
         await stage.hint("a", drop=True)
         second = stage.create("a", ELSEWHERE)
-        await stage.tell("a", second, Birth.CREATE)
+        await stage.tell("a", second, TableOrigin.CREATE)
         await asyncio.sleep(20)
         await stage.tell("a", last, uuid=False)
         await asyncio.sleep(60)
@@ -103,7 +103,7 @@ def test_a_commit_that_overtakes_the_birth_of_its_table_is_not_lost() -> None:
         await stage.tell("a", third)
         await stage.hint("a", drop=True)
         await asyncio.sleep(20)
-        await stage.tell("a", second, Birth.CREATE)
+        await stage.tell("a", second, TableOrigin.CREATE)
 
     assert stage.run(act) == []
 
@@ -118,7 +118,7 @@ def test_a_drop_waits_whether_another_event_says_more() -> None:
         await stage.hint("a", drop=True)
         await asyncio.sleep(LAG / 2)
         again = stage.create("a")
-        await stage.tell("a", again, Birth.CREATE)
+        await stage.tell("a", again, TableOrigin.CREATE)
         await asyncio.sleep(20)
         assert not stage.said("dropped")
         assert stage.pointer() == again.metadata_location
@@ -137,7 +137,7 @@ def test_a_table_that_was_dropped_is_not_brought_back_by_what_was_told_late() ->
         await asyncio.sleep(20)
         assert stage.world.checker.document(FILE)["state"] == "dropped"
         await stage.tell("a", second)
-        await stage.tell("a", first, Birth.CREATE)
+        await stage.tell("a", first, TableOrigin.CREATE)
         await asyncio.sleep(20)
         assert stage.world.checker.document(FILE)["state"] == "dropped"
 
@@ -152,7 +152,7 @@ def test_an_end_that_overtakes_its_tables_birth_still_ends_it() -> None:
         stage.drop("a")
         await stage.hint("a", drop=True, uuid=first.uuid)
         await asyncio.sleep(60)
-        await stage.tell("a", first, Birth.CREATE)
+        await stage.tell("a", first, TableOrigin.CREATE)
         await asyncio.sleep(20)
         assert not stage.said("current")
 
@@ -168,7 +168,7 @@ def test_drops_that_are_told_of_pass_no_more_than_the_brake_allows(limit: int | 
     async def act() -> None:
         for number, name in enumerate(names):
             table = stage.create(name, f"s3://lake/t{number}")
-            await stage.tell(name, table, Birth.CREATE)
+            await stage.tell(name, table, TableOrigin.CREATE)
         await asyncio.sleep(30)
         for name in names:
             await stage.hint(name, drop=True)
@@ -227,7 +227,7 @@ async def drop(stage: ToldStage, table: Table) -> None:
 
 async def recreate(stage: ToldStage, table: Table) -> None:
     await drop(stage, table)
-    await stage.tell("a", stage.create("a"), Birth.CREATE)
+    await stage.tell("a", stage.create("a"), TableOrigin.CREATE)
     await stage.tell("a", stage.commit("a"))
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from sfn.publish.policy import Policy
 from sfn.work.retry import RetryPolicy
-from sfn.work.worker import Terms
+from sfn.work.worker import WorkerOptions
 from tests.simulation.truth import CatalogTruth
 
 DAY = timedelta(seconds=3000)
@@ -45,7 +45,7 @@ UNSWEPT: Final[dict[str, Any]] = {
 }
 """Nothing is looked at of the service's own accord: what is published was asked for because of a request."""
 
-TERMS = Terms(
+TERMS = WorkerOptions(
     concurrency=6,
     lease=timedelta(seconds=20),
     drain=timedelta(seconds=10),

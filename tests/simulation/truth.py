@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sfn.words import Missing, Table, TableName, Unwritten
+from sfn.words import NoSuchTable, StagedCreate, Table, TableIdentifier
 
 
 @dataclass(slots=True)
@@ -63,14 +63,14 @@ class CatalogTruth:
         self.name = name
         self.catalog_id = name * 8
         self._now = now
-        self.history: dict[TableName, list[tuple[float, Table | Missing | Unwritten]]] = defaultdict(list)
+        self.history: dict[TableIdentifier, list[tuple[float, Table | NoSuchTable | StagedCreate]]] = defaultdict(list)
         self.blank: list[tuple[float, float]] = []
         self.down: list[tuple[float, float]] = []
         self.unlisted: list[tuple[float, float]] = []
-        self.lost: dict[TableName, tuple[float, float]] = {}
+        self.lost: dict[TableIdentifier, tuple[float, float]] = {}
         self.any_case = False
 
-    def set(self, name: TableName, value: Table | Missing | Unwritten) -> None:
+    def set(self, name: TableIdentifier, value: Table | NoSuchTable | StagedCreate) -> None:
         """The catalog's answer for a name from now on."""
         self.history[name].append((self._now(), value))
 
@@ -79,26 +79,26 @@ class CatalogTruth:
         """How many there were so far."""
         return sum(len(answers) for answers in self.history.values())
 
-    def get(self, name: TableName, at: float | None = None) -> Table | Missing | Unwritten:
+    def get(self, name: TableIdentifier, at: float | None = None) -> Table | NoSuchTable | StagedCreate:
         """What a replica that has heard all until `at` answers; the primary by default."""
         now, name = self._now(), self.listed(name)
         if any(start <= now < end for start, end in (*self.blank, self.lost.get(name, (now, now)))):
-            return Missing()
-        answer: Table | Missing | Unwritten = Missing()
+            return NoSuchTable()
+        answer: Table | NoSuchTable | StagedCreate = NoSuchTable()
         for since, value in self.history.get(name, ()):
             if since <= (now if at is None else at):
                 answer = value
         return answer
 
-    def listed(self, name: TableName) -> TableName:
+    def listed(self, name: TableIdentifier) -> TableIdentifier:
         """Return the name as the catalog lists it."""
         if not self.any_case or name in self.history:
             return name
-        return next((one for one in self.history if one.identifier.lower() == name.identifier.lower()), name)
+        return next((one for one in self.history if one.dotted.lower() == name.dotted.lower()), name)
 
-    def true(self, name: TableName) -> Table | Missing | Unwritten:
+    def true(self, name: TableIdentifier) -> Table | NoSuchTable | StagedCreate:
         """What is so, whatever the catalog answers in a blank spell."""
-        return self.history[name][-1][1] if self.history.get(name) else Missing()
+        return self.history[name][-1][1] if self.history.get(name) else NoSuchTable()
 
     def is_down(self) -> bool:
         """Whether it answers nothing at all."""
@@ -108,7 +108,7 @@ class CatalogTruth:
         """Whether it lists no namespace by itself."""
         return any(start <= self._now() < end for start, end in self.unlisted)
 
-    def there_since(self, name: TableName, is_there: Callable[[Table], bool]) -> float | None:
+    def there_since(self, name: TableIdentifier, is_there: Callable[[Table], bool]) -> float | None:
         """Since when all answers for a name are one table of which something is so; None if the last one is not."""
         since, uuid = None, None
         for at, value in reversed(self.history.get(name, [])):
@@ -123,7 +123,7 @@ class CatalogTruth:
         """All tables that were lost are found again."""
         self.lost = {name: (start, self._now()) for name, (start, _) in self.lost.items()}
 
-    def live(self) -> dict[TableName, Table]:
+    def live(self) -> dict[TableIdentifier, Table]:
         """All tables that truly exist."""
         return {name: value for name in sorted(self.history) if isinstance(value := self.history[name][-1][1], Table)}
 
@@ -153,7 +153,7 @@ class Ranks:
     ended: set[str | None] = field(default_factory=set)
     last: int = 0
 
-    def note(self, catalog_id: str, name: TableName, table: Table, places: Iterable[str]) -> None:
+    def note(self, catalog_id: str, name: TableIdentifier, table: Table, places: Iterable[str]) -> None:
         """The catalog now has this pointer under this name, for which files may lie at these places."""
         self.last += 1
         self.order[catalog_id, table.uuid].setdefault(table.metadata_location, []).append(self.last)
@@ -189,7 +189,7 @@ def metadata_file(table: Table) -> bytes:
         "current-snapshot-id": table.snapshot_id,
         "metadata-log": [{"metadata-file": one, "timestamp-ms": times.get(one, 0)} for one in table.metadata_log],
         "refs": {ref: {"snapshot-id": head, "type": "branch"} for ref, head in table.branches},
-        "properties": {"sfn.enabled": "false"} if table.left_alone is not None else {},
+        "properties": {"sfn.enabled": "false"} if table.skip_reason is not None else {},
     }
     return json.dumps(content).encode()
 

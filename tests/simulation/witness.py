@@ -7,8 +7,8 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sfn.inbox.letters import Letter
-from sfn.words import Claim, Dead, Outcome, Reason, Subject
+from sfn.inbox.letters import NewDeadLetter
+from sfn.words import DeadLettered, DeadLetterReason, JobKey, LeasedJob, Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Witness:
 
     count: Callable[[str], None]
     say: Callable[[str], None]
-    looked: Callable[[Subject], None]
+    looked: Callable[[JobKey], None]
     blame: Callable[[str, str], None]
 
 
@@ -34,26 +34,26 @@ class Tally:
     def __init__(self, witness: Witness) -> None:
         self._witness, self._count, self._say = witness, witness.count, witness.say
 
-    def settled(self, claim: Claim, outcome: Outcome, seconds: float) -> None:
+    def on_settled(self, claim: LeasedJob, outcome: Outcome, seconds: float) -> None:
         self._witness.looked(claim.subject)
-        self._count(type(outcome).__name__.lower())
+        self._count(outcome.label)
         told = getattr(outcome, "why", "") or getattr(outcome, "reason", "") or getattr(outcome, "error", "")
         self._say(f"  {claim.subject}: {type(outcome).__name__} {told}")
-        if isinstance(outcome, Dead) and outcome.reason is Reason.PERMANENT:
+        if isinstance(outcome, DeadLettered) and outcome.reason is DeadLetterReason.PERMANENT:
             # Nothing in these worlds is denied to one table: what is denied is denied everywhere, and only for a while.
             self._witness.blame("given up for the store", f"{claim.subject}: {outcome.detail}")
 
-    def fenced(self, claim: Claim) -> None:
+    def on_lease_lost(self, claim: LeasedJob) -> None:
         self._count("fenced")
 
-    def expired(self, leases: int) -> None:
+    def on_leases_expired(self, leases: int) -> None:
         self._say(f"  {leases} leases ran out")
 
-    def poisoned(self, letter: Letter) -> None:
+    def on_poisoned(self, letter: NewDeadLetter) -> None:
         self._count("poisoned")
         self._say(f"  {letter.subject}: poison")
 
-    def surprised(self, claim: Claim, error: Exception) -> None:
+    def on_unexpected_error(self, claim: LeasedJob, error: Exception) -> None:
         said = "".join(traceback.format_exception(error))[-600:]
         self._witness.blame("surprise", f"{claim.subject}: {said}")
 

@@ -13,12 +13,12 @@ from datetime import timedelta
 from typing import Any
 
 from sfn.gateway.commits import OnInboxFailure
-from sfn.inbox.intents import ASKS
-from sfn.inbox.letters import Order
-from sfn.inbox.sqlite.ledger import Ledger
-from sfn.inbox.terms import Terms as LedgerTerms
+from sfn.inbox.intents import CHECK_DELAYS
+from sfn.inbox.letters import AdminCommand
+from sfn.inbox.sqlite.ledger import SqliteOperations
+from sfn.inbox.terms import InboxConfig as LedgerTerms
 from sfn.publish.policy import Policy
-from sfn.words import CatalogName, Hint, Missing, Subject, Table, TableName, Unwritten
+from sfn.words import CatalogName, JobKey, NoSuchTable, Notification, StagedCreate, Table, TableIdentifier
 from tests.simulation.checker import Checker
 from tests.simulation.database.kept import SharedKept
 from tests.simulation.database.server import Server
@@ -47,7 +47,7 @@ STILL = 70.0
 """Seconds of calm after which nothing that befell anybody is left: whoever was stopped is back, whoever died too."""
 PUBLISHED = 30
 """Seconds within which a publish ends that is under way."""
-ASKED = ASKS[-1].total_seconds() + 2 * SILENCE
+ASKED = CHECK_DELAYS[-1].total_seconds() + 2 * SILENCE
 """Seconds after the last request within which the last intent is asked for the last time."""
 POISON_PAUSE = timedelta(seconds=60)
 POOLED = 0.2
@@ -87,7 +87,7 @@ class World:
         self.post = Post(self)
         self.checker.is_end_unheard = self.post.is_end_unheard
         self.losses = Losses(self)
-        self._looks: dict[Subject, deque[float]] = defaultdict(lambda: deque(maxlen=LOOKS))
+        self._looks: dict[JobKey, deque[float]] = defaultdict(lambda: deque(maxlen=LOOKS))
 
     @property
     def time(self) -> float:
@@ -97,7 +97,7 @@ class World:
         """Keep for whoever replays the seed."""
         self.trace.append(f"{self.time:9.2f} {what}")
 
-    def set(self, catalog: int, name: TableName, value: Table | Missing | Unwritten) -> None:
+    def set(self, catalog: int, name: TableIdentifier, value: Table | NoSuchTable | StagedCreate) -> None:
         """Something happened in a catalog."""
         truth = self.truths[catalog]
         before = truth.true(name)
@@ -109,13 +109,13 @@ class World:
             self.ranks.note(truth.catalog_id, name, value, places)
             if not value.location.startswith(REFUSED):
                 self.checker.places.update(places)
-            if value.left_alone is not None:
+            if value.skip_reason is not None:
                 self.switched.add(value.uuid)
             if value.metadata_location not in self.files.bodies:
                 self.files.lay(value.metadata_location, metadata_file(value))
             self.say(f"{name} = {value.metadata_location} {value.uuid} at {value.location}")
         else:
-            self.say(f"{name} is {'gone' if value == Missing() else 'begun'}")
+            self.say(f"{name} is {'gone' if value == NoSuchTable() else 'begun'}")
 
     def purge(self, table: Table) -> None:
         """The catalog deletes a dropped table's metadata files."""
@@ -126,21 +126,21 @@ class World:
         self._events += 1
         return self._events
 
-    def deliver(self, catalog: int, hint: Hint, delay: float) -> None:
+    def deliver(self, catalog: int, hint: Notification, delay: float) -> None:
         """An event reaches one of the service's processes."""
         if self.setting.any_case:
             hint = self._respelled(hint)
         followers = [service for service in self.services if service.truth is self.truths[catalog]]
         self.loop.create_task(self.post.deliver(self.rng.choice(followers), hint, delay))
 
-    def _respelled(self, hint: Hint) -> Hint:
+    def _respelled(self, hint: Notification) -> Notification:
         """An event as it comes from a client that spells names in its own way."""
 
-        def spelled(name: TableName) -> TableName:
+        def spelled(name: TableIdentifier) -> TableIdentifier:
             namespace = tuple(level.upper() for level in name.namespace) if self.rng.random() < 0.5 else name.namespace
             return replace(name, namespace=namespace, name=name.name.upper() if self.rng.random() < 0.5 else name.name)
 
-        subject = spelled(hint.subject) if isinstance(hint.subject, TableName) else hint.subject
+        subject = spelled(hint.subject) if isinstance(hint.subject, TableIdentifier) else hint.subject
         self.count("respelled" if subject != hint.subject else "spelled")
         return replace(hint, subject=subject, renamed_to=spelled(hint.renamed_to) if hint.renamed_to else None)
 
@@ -202,10 +202,10 @@ class World:
         if self.setting.outage == "blank":
             await asyncio.sleep(600)
             for service in self.services:
-                await service.kept.release(service.truth.name, Order("", "", self.loop.now()))
+                await service.kept.release(service.truth.name, AdminCommand("", "", self.loop.now()))
         for service in self.services:
             if service.has_lost_debts:
-                await service.kept.put(Hint(CatalogName(service.truth.name), sender="start"))
+                await service.kept.put(Notification(CatalogName(service.truth.name), sender="start"))
 
     async def _look_on(self) -> None:
         await asyncio.sleep(STILL)
@@ -232,7 +232,7 @@ class World:
             Resting(truth.catalog_id, name, table, refused=name in refused)
             for truth in self.truths
             for name, table in truth.live().items()
-            if table.left_alone is None
+            if table.skip_reason is None
         ]
         at_rest(
             self.checker,
@@ -246,11 +246,11 @@ class World:
     def _service(self, truth: CatalogTruth) -> Service:
         terms = LedgerTerms(
             lease=TERMS.lease,
-            cap=TERMS.retry.cap,
-            crashes=self.setting.crashes,
+            retry_cap=TERMS.retry.cap,
+            max_crashes=self.setting.crashes,
             poison_pause=POISON_PAUSE,
             max_drops={} if self.setting.max_drops is None else {truth.name: self.setting.max_drops},
-            told=frozenset({truth.name} if self.setting.told else ()),
+            event_only_catalogs=frozenset({truth.name} if self.setting.told else ()),
         )
         return Service(
             truth,
@@ -273,7 +273,7 @@ class World:
 
     def _kept(self, service: Service, terms: LedgerTerms) -> Kept:
         if not self.setting.replicas:
-            return SqliteKept(service, Ledger(":memory:", terms))
+            return SqliteKept(service, SqliteOperations(":memory:", terms))
         witness, is_pooled = service.witness, self.rng.random() < POOLED
         server = Server(self.loop, self.rng, self.weather, witness.blame, witness.count, is_pooled=is_pooled)
         return SharedKept(service, server, terms)
@@ -298,7 +298,7 @@ class World:
     def count(self, what: str) -> None:
         self.counts[what] += 1
 
-    def _looked(self, subject: Subject) -> None:
+    def _looked(self, subject: JobKey) -> None:
         self.knowledge.settled(subject)
         looks = self._looks[subject]
         looks.append(self.time)

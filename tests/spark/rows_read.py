@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import Filter
 
-from sfn.spark.source.reader import Files
-from sfn.spark.source.rows import Rows
+from sfn.spark.source.reader import PartitionFiles
+from sfn.spark.source.rows import SfnLoad
 
 
 def rows_read(directory: str, filters: Sequence[Filter] = (), **options: str) -> list[dict[str, Any]]:
@@ -19,7 +19,7 @@ def rows_read(directory: str, filters: Sequence[Filter] = (), **options: str) ->
         filters: as Spark offers them where its session has that on.
         options: as of `spark.read.options`.
     """
-    rows = Rows({"path": directory, **options})
+    rows = SfnLoad({"path": directory, **options})
     reader = rows.reader(rows.schema())
     if filters:
         # They are taken, and left to Spark all the same.
@@ -30,6 +30,6 @@ def rows_read(directory: str, filters: Sequence[Filter] = (), **options: str) ->
 
 def partitions(directory: str, **options: str) -> list[int]:
     """How many files each of Spark's tasks would read."""
-    rows = Rows({"path": directory, **options})
+    rows = SfnLoad({"path": directory, **options})
     reader = rows.reader(rows.schema())
-    return [len(one.tasks) for one in reader.partitions() if isinstance(one, Files)]
+    return [len(one.tasks) for one in reader.partitions() if isinstance(one, PartitionFiles)]

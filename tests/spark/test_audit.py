@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 
 import sfn
 from sfn.report import opening, reading
-from sfn.report.opening import place
+from sfn.report.opening import parse_report_location
 from sfn.settings import Settings, load
-from sfn.spark.audit.job import Found, Order, audit
-from sfn.spark.audit.telling import Teller
+from sfn.spark.audit.job import AuditFindings, AuditRequest, run_audit
+from sfn.spark.audit.telling import EventPoster
 from tests.bench import many
 from tests.bench.many import Many, Running
 
@@ -38,16 +38,16 @@ class Audited:
         return load(file, {})
 
     @property
-    def order(self) -> Order:
+    def order(self) -> AuditRequest:
         settings = self.settings
-        report = place(str(self.folder / "report"), settings, {})
-        return Order(settings, tuple(settings.catalogs), report, SLICES, None, 0.5)
+        report = parse_report_location(str(self.folder / "report"), settings, {})
+        return AuditRequest(settings, tuple(settings.catalogs), report, SLICES, None, 0.5)
 
     def rows(self, columns: tuple[str, ...] = ("identifier", "state")) -> list[tuple[object, ...]]:
         """What the report has of the newest run."""
-        table = opening.existing(self.order.report)
+        table = opening.find_report(self.order.report)
         assert table is not None
-        run = reading.read(table, "", None, 1, 1).run
+        run = reading.read_report(table, "", None, 1, 1).run
         found = table.scan(row_filter=f"run = '{run}'").to_arrow().select(columns).to_pylist()
         return sorted((tuple(row.values()) for row in found), key=str)
 
@@ -61,13 +61,13 @@ def fixture_audited(tmp_path: Path) -> Iterator[Audited]:
         yield Audited(catalog, tmp_path)
 
 
-def run(spark: SparkSession, order: Order, teller: Teller | None = None) -> Found:
-    return audit(spark, order, teller, lambda _done, _total: None)
+def run(spark: SparkSession, order: AuditRequest, teller: EventPoster | None = None) -> AuditFindings:
+    return run_audit(spark, order, teller, lambda _done, _total: None)
 
 
 def test_what_is_right_is_current_and_the_next_run_is_told_so(spark: SparkSession, audited: Audited) -> None:
     first = run(spark, audited.order)
-    assert (first.states, first.unchanged, first.refused, first.failed) == ({"current": TABLES}, 0, [], {})
+    assert (first.states, first.unchanged, first.failures, first.failed) == ({"current": TABLES}, 0, [], {})
     second = run(spark, audited.order)
     assert (second.states, second.unchanged) == ({"current": TABLES}, TABLES)
     assert audited.catalog.asked() == {"loads": 2 * TABLES, "unchanged": TABLES}
@@ -100,7 +100,9 @@ def test_each_planted_fault_is_found_and_nothing_else(spark: SparkSession, audit
     assert {name: states.pop(f"ns0000.{name}") for name in expected} == expected
     assert set(states.values()) == {"current"}
     assert found.unchanged == TABLES - len(expected)
-    behind = [row for row in audited.rows(("identifier", "commits_behind", "versions_kept", "hinted")) if row[1]]
+    behind = [
+        row for row in audited.rows(("identifier", "commits_behind", "previous_versions_max", "notified")) if row[1]
+    ]
     assert behind == [("ns0000.t0000007", 3, None, True)]
 
 
@@ -113,11 +115,11 @@ def test_a_run_that_was_ended_goes_on_where_it_was(spark: SparkSession, audited:
         raise Killed
 
     with pytest.raises(Killed):
-        audit(spark, replace(audited.order, slices=8, rate=40.0), None, soon)
+        run_audit(spark, replace(audited.order, slices=8, rate=40.0), None, soon)
     done = sfn.read(audited.folder / "report").num_rows
     assert 0 < done < TABLES
     rest = run(spark, audited.order)
-    assert rest.went_on
+    assert rest.resumed_slices
     assert rest.states == {"current": TABLES - done}
     # What was under way when it was ended was in vain.
     assert audited.catalog.asked()["loads"] <= 1.6 * TABLES
@@ -142,7 +144,7 @@ def test_what_cannot_be_looked_at_is_said_and_all_else_is(spark: SparkSession, a
         strange = replace(audited, catalog=catalog)
         found = run(spark, strange.order)
     assert found.states == {"current": TABLES, "withheld": 1, "unknown": 1}
-    said = dict(found.refused)
+    said = dict(found.failures)
     assert "ForbiddenException" in said["big:forbidden"]
     assert "garbled/tables/garbage" in said["big:garbled.garbage"]
 
@@ -153,7 +155,7 @@ def test_a_catalog_that_is_away_costs_the_others_nothing(spark: SparkSession, au
     both = settings.model_copy(update={"catalogs": {**settings.catalogs, "away": away}})
     found = run(spark, replace(audited.order, settings=both, catalogs=("big", "away")))
     assert found.states == {"current": TABLES, "unlisted": 1}
-    ((name, why),) = found.refused
+    ((name, why),) = found.failures
     assert name == "away:"
     assert "127.0.0.1:9" in why
 
@@ -175,7 +177,7 @@ def test_a_catalog_that_goes_away_in_the_middle_is_waited_for_once(spark: SparkS
 
 def test_a_report_of_an_older_version_gets_the_columns_that_it_lacks(spark: SparkSession, audited: Audited) -> None:
     run(spark, audited.order)
-    table = opening.existing(audited.order.report)
+    table = opening.find_report(audited.order.report)
     assert table is not None
     with table.update_schema(allow_incompatible_changes=True) as update:
         for column in ("etag", "lifetime_seconds", "deep"):
@@ -185,7 +187,7 @@ def test_a_report_of_an_older_version_gets_the_columns_that_it_lacks(spark: Spar
 
 
 def test_a_disk_that_takes_nothing_more_is_said_and_made_up_for(spark: SparkSession, audited: Audited) -> None:
-    table = opening.opened(audited.order.report, SLICES)
+    table = opening.open_report(audited.order.report, SLICES)
     with table.transaction() as change:
         change.set_properties({"write.data.path": "file:///dev/full"})
     found = run(spark, audited.order)
@@ -199,8 +201,8 @@ def test_a_disk_that_takes_nothing_more_is_said_and_made_up_for(spark: SparkSess
 def test_old_runs_are_forgotten_with_their_files(spark: SparkSession, audited: Audited) -> None:
     for _ in range(3):
         run(spark, replace(audited.order, keep=2))
-    table = opening.existing(audited.order.report)
+    table = opening.find_report(audited.order.report)
     assert table is not None
-    assert len(reading.read(table, "", None, 1, 9).trend) == 2
+    assert len(reading.read_report(table, "", None, 1, 9).trend) == 2
     assert len(list((audited.folder / "report" / "data").glob("*/*/*.parquet"))) == 2 * SLICES
     assert sfn.read(audited.folder / "report").num_rows == 2 * TABLES

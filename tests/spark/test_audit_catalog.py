@@ -8,16 +8,18 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sfn.demo.fixture import RestCatalogServer
-from sfn.report.opening import place
+from sfn.report.opening import parse_report_location
 from sfn.settings import load
-from sfn.spark.audit.job import Order, audit
+from sfn.spark.audit.job import AuditRequest, run_audit
 from tests.spark.beside import published
 
 NAMESPACE, OWNER = "audited", "0123456789abcdef0123456789abcdef"
 
 
 @pytest.fixture(name="order", scope="module")
-def fixture_order(spark: SparkSession, catalog: RestCatalogServer, tmp_path_factory: pytest.TempPathFactory) -> Order:
+def fixture_order(
+    spark: SparkSession, catalog: RestCatalogServer, tmp_path_factory: pytest.TempPathFactory
+) -> AuditRequest:
     """Of three tables: one is whole, one lacks a data file, one has no rows."""
     spark.sql(f"CREATE NAMESPACE lake.{NAMESPACE}")
     directories = []
@@ -36,14 +38,16 @@ def fixture_order(spark: SparkSession, catalog: RestCatalogServer, tmp_path_fact
         f'[stores.lake]\nprefix = "{Path(directories[0]).parents[1]}"\n'
     )
     settings = load(configuration, {})
-    return Order(settings, ("prod",), place("prod:ops.report", settings, {}), 2, 200.0, 5.0, deep=True)
+    return AuditRequest(
+        settings, ("prod",), parse_report_location("prod:ops.report", settings, {}), 2, 200.0, 5.0, deep=True
+    )
 
 
 def test_the_report_has_both_pointers_and_what_a_snapshot_needs_that_is_not_there(
-    spark: SparkSession, order: Order
+    spark: SparkSession, order: AuditRequest
 ) -> None:
-    found = audit(spark, order, None, lambda _done, _total: None)
-    assert (found.states, found.refused, found.failed) == ({"current": 3}, [], {})
+    found = run_audit(spark, order, None, lambda _done, _total: None)
+    assert (found.states, found.failures, found.failed) == ({"current": 3}, [], {})
     rows = spark.sql("SELECT * FROM lake.ops.report").collect()
     assert all(row.metadata_location == row.sfn_metadata_location for row in rows)
     said = {row.identifier.removeprefix(f"{NAMESPACE}."): row.deep for row in rows}

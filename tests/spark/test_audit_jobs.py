@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sfn.spark.audit.jobs import said
+from sfn.spark.audit.jobs import spark_error_text
 
 LOST = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.runJob.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Lost task 0.0: Python worker exited (crashed)
@@ -31,4 +31,4 @@ org.apache.spark.SparkException
     ],
 )
 def test_the_line_that_says_why_and_no_stack(text: str, expected: str) -> None:
-    assert said(RuntimeError(text)).endswith(expected)
+    assert spark_error_text(RuntimeError(text)).endswith(expected)

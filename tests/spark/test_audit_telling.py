@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from sfn.cli.access import Access, Voice
-from sfn.spark.audit.outcome import Hinted
-from sfn.spark.audit.telling import TRIES, Teller
+from sfn.cli.access import EventAccess, ServiceAccess
+from sfn.spark.audit.outcome import AuditNotification
+from sfn.spark.audit.telling import MAX_FAILURES_IN_A_ROW, EventPoster
 
 
 class Deaf:
@@ -46,12 +46,12 @@ def fixture_deaf() -> Iterator[Deaf]:
 
 
 def test_who_takes_nothing_is_asked_no_more(deaf: Deaf) -> None:
-    catalogs = [f"c{number}" for number in range(4 * TRIES)]
-    teller = Teller({catalog: Voice(Access(deaf.url), None, catalog) for catalog in catalogs})
-    hints = [Hinted(catalog, ("ns",), f"t{number}", None) for catalog in catalogs for number in range(2)]
-    assert teller.tell(hints) == len(hints)
+    catalogs = [f"c{number}" for number in range(4 * MAX_FAILURES_IN_A_ROW)]
+    teller = EventPoster({catalog: EventAccess(ServiceAccess(deaf.url), None, catalog) for catalog in catalogs})
+    hints = [AuditNotification(catalog, ("ns",), f"t{number}", None) for catalog in catalogs for number in range(2)]
+    assert teller.post(hints) == len(hints)
     asked = deaf.asked
     assert 0 < asked < len(catalogs)
-    assert teller.tell(hints) == len(hints)
+    assert teller.post(hints) == len(hints)
     assert deaf.asked == asked
     assert deaf.url in teller.error

@@ -23,7 +23,7 @@ from sfn.errors import (
     Stale,
     WrongTable,
 )
-from sfn.reader.blocking import NotATime
+from sfn.reader.blocking import InvalidTime
 from sfn.spark import starting
 from sfn.spark.iceberg import runtime
 from tests.spark.telling import refusal, told
@@ -122,20 +122,20 @@ def session(jvm: object) -> Any:  # noqa: ANN401 - it has what is asked of a ses
     ],
 )
 def test_a_runtime_that_is_missing_or_another_ones_is_told(jar: str | None, found: str) -> None:
-    text = refusal(NotInstalled, lambda: runtime.check(session(Jvm(jar))))
+    text = refusal(NotInstalled, lambda: runtime.check_runtime(session(Jvm(jar))))
     assert f"expected Iceberg's runtime for Spark 4.1 and Scala 2.13, found {found}; start the session with" in text
     assert "spark.jars.packages=org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0" in text
-    assert runtime.missing(session(Jvm(jar))) == found
+    assert runtime.missing_runtime(session(Jvm(jar))) == found
 
 
 def test_a_runtime_that_fits_or_is_called_as_somebody_likes_is_taken(spark: SparkSession) -> None:
     for one in ("iceberg-spark-runtime-4.1_2.13-1.11.0.jar", "ours.jar"):
-        runtime.check(session(Jvm(f"file:/j/{one}")))
-    runtime.check(spark)
+        runtime.check_runtime(session(Jvm(f"file:/j/{one}")))
+    runtime.check_runtime(spark)
 
 
 def test_spark_connect_is_told_what_can_be_used_there() -> None:
-    text = refusal(NotInstalled, lambda: runtime.check(session(None)))
+    text = refusal(NotInstalled, lambda: runtime.check_runtime(session(None)))
     assert text.endswith("found Spark Connect; use a classic session, or engine='sfn'")
 
 
@@ -152,8 +152,8 @@ def test_arguments_that_have_no_such_form_are_told(spark: SparkSession, made: Re
 
     assert said(engine="icebreg").endswith("'icebreg'; did you mean iceberg?")
     assert said(ref="audit", as_of="v1").startswith("either ref or as_of, not both")
-    assert "a datetime with a time zone" in said(NotATime, as_of=datetime(2026, 11, 25))  # noqa: DTZ001 - it is what is refused
-    assert "a snapshot's id, a time, an Ordinal" in said(NotATime, as_of=True)
+    assert "a datetime with a time zone" in said(InvalidTime, as_of=datetime(2026, 11, 25))  # noqa: DTZ001 - it is what is refused
+    assert "a snapshot's id, a time, an Ordinal" in said(InvalidTime, as_of=True)
     assert said(row_filter="id >").startswith("a row_filter such as ")
 
 

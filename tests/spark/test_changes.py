@@ -14,9 +14,9 @@ from sfn.demo.fixture import RestCatalogServer
 from sfn.errors import CommitNotFound, NotSupported
 from sfn.pointer.document import render_ordinal
 from sfn.pointer.naming import ORDINAL
-from sfn.spark.asked import asked
-from sfn.spark.changing import between
-from sfn.spark.pinned import pin
+from sfn.spark.asked import make_read_request
+from sfn.spark.changing import snapshots_between
+from sfn.spark.pinned import pin_table
 from tests.spark.beside import beside
 
 if TYPE_CHECKING:
@@ -52,8 +52,8 @@ class Changing:
 
     def between(self, start: int, *, only_appends: bool = False) -> list[int]:
         """The snapshots since then."""
-        after = pin(asked(self.directory))
-        return [one.snapshot_id for one in between(self.snapshots[start], after, only_appends=only_appends)]
+        after = pin_table(make_read_request(self.directory))
+        return [one.snapshot_id for one in snapshots_between(self.snapshots[start], after, only_appends=only_appends)]
 
 
 @pytest.fixture(autouse=True, scope="module")

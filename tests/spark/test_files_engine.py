@@ -17,7 +17,7 @@ from pyspark.sql import functions as f
 from sfn import spark as on_spark
 from sfn.demo.fixture import RestCatalogServer
 from sfn.errors import NotInstalled, NotSupported
-from sfn.spark.files.spelling import Spelling
+from sfn.spark.files.spelling import HadoopUris
 from tests.spark.beside import published
 
 MERGE_ON_READ = "'write.delete.mode'='merge-on-read', 'write.delete.granularity'='partition'"
@@ -219,10 +219,10 @@ def test_files_without_ids_are_refused_and_others_beside_a_name_mapping_are_read
 
 def test_a_scheme_is_opened_by_the_driver_that_the_session_has(spark: SparkSession) -> None:
     with pytest.raises(NotInstalled, match=r"found none; start Spark with org\.apache\.hadoop:hadoop-aws"):
-        Spelling(spark).uri("s3://lake/orders/a.parquet")
+        HadoopUris(spark).uri("s3://lake/orders/a.parquet")
     spark.conf.set("fs.s3a.impl", "org.apache.hadoop.fs.RawLocalFileSystem")
     try:
-        spelling = Spelling(spark)
+        spelling = HadoopUris(spark)
         assert spelling.uri("s3://lake/orders/a.parquet") == "s3a://lake/orders/a.parquet"
         assert spelling.uri("s3://lake/a b%20ü.parquet") == "s3a://lake/a%20b%2520ü.parquet"
     finally:

@@ -19,11 +19,11 @@ from pyroaring import BitMap64
 
 from sfn.errors import NotSupported
 from sfn.spark.files import features, footers
-from sfn.spark.files.history import history
-from sfn.spark.files.names import read_by
-from sfn.spark.files.nested import Extent, extent
-from sfn.spark.files.plan import planned
-from sfn.spark.files.vectors import Vector, decoded
+from sfn.spark.files.history import schema_history
+from sfn.spark.files.names import column_names
+from sfn.spark.files.nested import ColumnScope, column_scope
+from sfn.spark.files.plan import plan_read
+from sfn.spark.files.vectors import DeletionVector, decode_bitmap
 
 PATH_ID = 2147483546
 """Iceberg's id of the column `file_path` of position deletes."""
@@ -61,27 +61,27 @@ def deletes(path: str, sequence: int, of: str | None = None) -> ManifestEntry:
 
 def test_a_delete_touches_what_is_not_younger() -> None:
     data = [entry("old", 1), entry("same", 2), entry("young", 3)]
-    plan = planned([*data, deletes("all", 2)], {})
-    assert [file.path for file in plan.touched] == ["old", "same"]
+    plan = plan_read([*data, deletes("all", 2)], {})
+    assert [file.path for file in plan.with_deletes] == ["old", "same"]
     assert [file.path for file in plan.plain] == ["young"]
     assert [file.path for file in plan.deletes] == ["all"]
 
 
 def test_a_delete_of_one_file_touches_that_one() -> None:
-    plan = planned([entry("a", 1), entry("b", 1), deletes("of a", 2, "a"), deletes("of none", 2, "c")], {})
-    assert [file.path for file in plan.touched] == ["a"]
+    plan = plan_read([entry("a", 1), entry("b", 1), deletes("of a", 2, "a"), deletes("of none", 2, "c")], {})
+    assert [file.path for file in plan.with_deletes] == ["a"]
     assert [file.path for file in plan.deletes] == ["of a"]
 
 
 def test_a_vector_touches_its_file_unless_this_is_younger() -> None:
-    vectors = {"old": Vector(BitMap64([1]), 2), "young": Vector(BitMap64([1]), 2)}
-    plan = planned([entry("old", 2), entry("young", 3), entry("other", 1)], vectors)
-    assert [file.path for file in plan.touched] == ["old"]
+    vectors = {"old": DeletionVector(BitMap64([1]), 2), "young": DeletionVector(BitMap64([1]), 2)}
+    plan = plan_read([entry("old", 2), entry("young", 3), entry("other", 1)], vectors)
+    assert [file.path for file in plan.with_deletes] == ["old"]
 
 
 def test_a_file_that_is_listed_twice_is_noticed() -> None:
-    assert planned([entry("a", 1), entry("a", 2)], {}).twice == "a"
-    assert planned([entry("a", 1), entry("b", 2)], {}).twice == ""
+    assert plan_read([entry("a", 1), entry("a", 2)], {}).listed_twice == "a"
+    assert plan_read([entry("a", 1), entry("b", 2)], {}).listed_twice == ""
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_files_that_are_refused(file: ManifestEntry, found: str) -> None:
 def test_columns_that_are_refused(field: NestedField, found: str) -> None:
     schema = Schema(field, NestedField(9, "id", LongType()))
     with pytest.raises(NotSupported, match=f"found {found}; engine='iceberg'"):
-        features.check_schema("m.json", schema, history([schema], 9), case_sensitive=False)
+        features.check_schema("m.json", schema, schema_history([schema], 9), case_sensitive=False)
 
 
 def column(number: int, name: str, kind: iceberg.IcebergType | None = None) -> NestedField:
@@ -121,20 +121,20 @@ def column(number: int, name: str, kind: iceberg.IcebergType | None = None) -> N
 def test_a_column_is_read_by_its_name_where_no_other_had_it() -> None:
     first = Schema(column(1, "id"), column(2, "a"), column(3, "b-c"), schema_id=0)
     then = Schema(column(1, "id"), column(2, "renamed"), column(4, "A"), column(5, "b_x2Dc"), schema_id=1)
-    names = read_by(then, history([first, then], 5))
+    names = column_names(then, schema_history([first, then], 5))
     # The file has `b-c` as `b_x2Dc`.
     assert names == {1: "id", 2: "renamed", 4: "_sfn_4", 5: "_sfn_5"}
 
 
 def test_no_name_is_sure_where_a_schema_is_gone() -> None:
     then = Schema(column(1, "id"), schema_id=1)
-    assert read_by(then, history([then], 1)) == {1: "_sfn_1"}
-    assert read_by(then, history([Schema(column(1, "id"), schema_id=0), then], 2)) == {1: "_sfn_1"}
+    assert column_names(then, schema_history([then], 1)) == {1: "_sfn_1"}
+    assert column_names(then, schema_history([Schema(column(1, "id"), schema_id=0), then], 2)) == {1: "_sfn_1"}
 
 
 def test_names_of_our_own_are_no_columns() -> None:
     schema = Schema(column(1, "_sfn_row"), schema_id=0)
-    assert read_by(schema, history([schema], 1)) == {1: "_sfn_1"}
+    assert column_names(schema, schema_history([schema], 1)) == {1: "_sfn_1"}
 
 
 def of(*fields: NestedField) -> NestedField:
@@ -144,28 +144,28 @@ def of(*fields: NestedField) -> NestedField:
 @pytest.mark.parametrize(
     ("then", "now", "expected"),
     [
-        (of(column(2, "a")), of(column(2, "b")), Extent.AS_ASKED),
-        (of(column(2, "a")), of(column(2, "a"), column(3, "b")), Extent.WHOLE),
-        (of(column(2, "a"), column(3, "b")), of(column(2, "a")), Extent.WHOLE),
-        (of(column(2, "a")), of(column(3, "b")), Extent.NOTHING),
-        (column(1, "s"), column(1, "t", IntegerType()), Extent.AS_ASKED),
+        (of(column(2, "a")), of(column(2, "b")), ColumnScope.AS_REQUESTED),
+        (of(column(2, "a")), of(column(2, "a"), column(3, "b")), ColumnScope.WHOLE),
+        (of(column(2, "a"), column(3, "b")), of(column(2, "a")), ColumnScope.WHOLE),
+        (of(column(2, "a")), of(column(3, "b")), ColumnScope.NOTHING),
+        (column(1, "s"), column(1, "t", IntegerType()), ColumnScope.AS_REQUESTED),
         (
             column(1, "s", MapType(2, StringType(), 3, StructType(column(4, "a")))),
             column(1, "s", MapType(2, StringType(), 3, StructType(column(5, "a")))),
-            Extent.NOTHING,
+            ColumnScope.NOTHING,
         ),
     ],
 )
-def test_how_much_of_a_column_is_read(then: NestedField, now: NestedField, expected: Extent) -> None:
+def test_how_much_of_a_column_is_read(then: NestedField, now: NestedField, expected: ColumnScope) -> None:
     numbers = {one for schema in (Schema(then), Schema(now)) for one in schema.field_ids}
     filler = [column(one, f"f{one}") for one in range(1, max(numbers) + 1) if one not in numbers]
-    past = history([Schema(then, *filler, schema_id=0), Schema(now, schema_id=1)], max(numbers))
-    assert extent(now, past) is expected
+    past = schema_history([Schema(then, *filler, schema_id=0), Schema(now, schema_id=1)], max(numbers))
+    assert column_scope(now, past) is expected
 
 
 def test_a_vector_that_is_damaged_is_noticed() -> None:
     with pytest.raises(ValueError, match="damaged"):
-        decoded(b"\0\0\0\4\xd1\xd3\x39\x64\0\0\0\0")
+        decode_bitmap(b"\0\0\0\4\xd1\xd3\x39\x64\0\0\0\0")
 
 
 def test_every_file_of_a_table_with_a_name_mapping_is_looked_into(tmp_path: Path) -> None:
@@ -174,12 +174,12 @@ def test_every_file_of_a_table_with_a_name_mapping_is_looked_into(tmp_path: Path
     pq.write_table(pa.table({"id": [1]}), tmp_path / "foreign.parquet")
     own, foreign = (f"file://{tmp_path}/{name}.parquet" for name in ("own", "foreign"))
     io = load_file_io({}, own)
-    footers.check(io, [], "m.json")
-    footers.check(io, [own, own], "m.json")
+    footers.check_field_ids(io, [], "m.json")
+    footers.check_field_ids(io, [own, own], "m.json")
     with pytest.raises(NotSupported, match=r"foreign\.parquet: .*a file without field ids"):
-        footers.check(io, [own, foreign], "m.json")
+        footers.check_field_ids(io, [own, foreign], "m.json")
     with pytest.raises(NotSupported, match="a name mapping, and more than 1,000 files"):
-        footers.check(io, [own] * 1_001, "m.json")
+        footers.check_field_ids(io, [own] * 1_001, "m.json")
 
 
 @pytest.mark.parametrize(
@@ -202,5 +202,5 @@ def test_only_the_size_of_a_column_shows_that_a_file_has_it(
     file.spec_id = 7
     one = ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, snapshot_id=1, sequence_number=1, data_file=file)
     fields = PartitionField(2, 1000, IdentityTransform(), "s"), PartitionField(1, 1001, BucketTransform(4), "b")
-    (found,) = planned([one], {}, {7: PartitionSpec(*fields)}).plain
+    (found,) = plan_read([one], {}, {7: PartitionSpec(*fields)}).plain
     assert found.constants == constants

@@ -15,7 +15,7 @@ import pytest
 
 import pyspark_sfn
 import pyspark_sfn_log
-from sfn.spark.finders import forget_archives
+from sfn.spark.finders import forget_archive_finders
 from tests.unit.real_table import real_table
 
 
@@ -49,14 +49,14 @@ def test_those_of_the_start_are_forgotten_and_found_again(tmp_path: Path, monkey
     ours, of_a_job = packed(tmp_path / "ours.zip", "first_of_ours"), packed(tmp_path / "job.zip", "first_of_a_job")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["/none", ours]))
     assert archives() == {"ours.zip", "job.zip"}
-    forget_archives()
+    forget_archive_finders()
     assert archives() == {"job.zip"}
     importlib.invalidate_caches()
     for package in ("first_of_ours", "first_of_a_job"):
         assert importlib.import_module(f"{package}.second").NAME == "second"
     with ZipFile(of_a_job, "a") as archive:
         archive.writestr("first_of_a_job/third.py", "NAME = 'third'")
-    forget_archives()
+    forget_archive_finders()
     importlib.invalidate_caches()
     assert importlib.import_module("first_of_a_job.third").NAME == "third"
 

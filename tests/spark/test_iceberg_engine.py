@@ -16,10 +16,10 @@ from sfn.demo.fixture import RestCatalogServer
 from sfn.errors import Ambiguous, NotSupported, Rejected
 from sfn.pointer.document import render, render_ordinal
 from sfn.pointer.naming import ORDINAL
-from sfn.spark.asked import asked
+from sfn.spark.asked import make_read_request
 from sfn.spark.iceberg import driver as driving
-from sfn.spark.iceberg.driver import driver
-from sfn.spark.iceberg.settled import settled
+from sfn.spark.iceberg.driver import driver_facade
+from sfn.spark.iceberg.settled import pin_pointer
 from tests.spark.beside import beside, published
 from tests.spark.telling import elsewhere
 from tests.unit.directory import Directory
@@ -112,16 +112,16 @@ def test_a_ref_called_by_digits_is_no_snapshot(spark: SparkSession, catalog: Res
 async def test_the_newest_tables_are_shown_and_of_others_nothing_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(driving, "REMEMBERED", 2)
+    monkeypatch.setattr(driving, "MAX_PINNED", 2)
     directory = real_table(tmp_path).directory
-    pins = driving.Pins()
+    pins = driving.PinnedTables()
 
     def add(secret: str) -> str:
-        what = asked(directory, storage_options={"secret": secret})
-        return pins.add(what, settled(what))
+        what = make_read_request(directory, storage_options={"secret": secret})
+        return pins.add(what, pin_pointer(what))
 
     async def tree(name: str) -> object:
-        place = await pins.find(driving.NAMESPACE, name)
+        place = await pins.find(driving.PINNED_NAMESPACE, name)
         assert place is not None
         return place.tree
 
@@ -133,13 +133,13 @@ async def test_the_newest_tables_are_shown_and_of_others_nothing_stays(
     third = add("other")
     assert kept() is await tree(second)
     with pytest.raises(Rejected, match=rf"{first}: expected one of the 2 DataFrames .*; make it again: sfn.spark.read"):
-        await pins.find(driving.NAMESPACE, first)
+        await pins.find(driving.PINNED_NAMESPACE, first)
     assert await tree(add("other")) is await tree(third)
     assert kept() is None
 
 
 def test_the_drivers_facade_refuses_who_has_not_its_token() -> None:
-    facade = driver().facade
+    facade = driver_facade().facade
     url = f"{facade.url}/v1/config"
     for fields in ({}, {"Authorization": "Bearer another"}, {"Authorization": f"Basic {facade.token}"}):
         assert httpx.get(url, headers=fields).status_code == 401

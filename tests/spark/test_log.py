@@ -20,12 +20,12 @@ from sfn.errors import CommitNotFound
 from sfn.pointer.document import render_ordinal
 from sfn.pointer.naming import IDENTIFIER, ORDINAL, Naming
 from sfn.spark.source.options import STORAGE
-from sfn.spark.source.timeline import SCHEMA, Row, Timeline
+from sfn.spark.source.timeline import TIMELINE_SCHEMA, TimelineLoad, TimelineRow
 from sfn.spark.source.timeline_readers import Offset, TimelineStream
 from tests.spark.beside import beside, dropped
 
 NAMINGS = pytest.mark.parametrize("naming", [ORDINAL, IDENTIFIER], ids=["ordinal", "identifier"])
-NAMES = tuple(SCHEMA.names)
+NAMES = tuple(TIMELINE_SCHEMA.names)
 
 
 class Committed:
@@ -70,12 +70,12 @@ def made(own: SqlCatalog, keep: int = 100) -> Table:
 
 
 def stream(committed: Committed, **options: str) -> TimelineStream:
-    return TimelineStream(Timeline({"path": committed.directory, **options}), NAMES)
+    return TimelineStream(TimelineLoad({"path": committed.directory, **options}), NAMES)
 
 
 def batch(reader: TimelineStream, start: Offset, end: Offset) -> list[str]:
     """The metadata files of a batch."""
-    rows: list[Row] = [row for partition in reader.partitions(start, end) for row in reader.read(partition)]
+    rows: list[TimelineRow] = [row for partition in reader.partitions(start, end) for row in reader.read(partition)]
     return [str(row[NAMES.index("metadata_location")]) for row in rows]
 
 
@@ -165,7 +165,7 @@ def test_a_dropped_table_still_has_its_commits(committed: Committed) -> None:
 def test_a_batch_of_spark_has_all_that_is_known(spark: SparkSession, committed: Committed) -> None:
     committed.commit(2)
     frame = spark.read.format("sfn-log").load(committed.directory)
-    assert frame.schema == SCHEMA
+    assert frame.schema == TIMELINE_SCHEMA
     rows = frame.orderBy("ordinal").collect()
     assert [row.metadata_location for row in rows] == committed.locations
     last = committed.table.metadata
@@ -202,6 +202,6 @@ def test_an_option_that_is_none_is_told(committed: Committed) -> None:
     with pytest.raises(ValueError, match="did you mean startingOrdinal"):
         stream(committed, startingOrdinals="earliest")
     with pytest.raises(ValueError, match="for streams"):
-        DefaultSource({"path": committed.directory, "startingOrdinal": "latest"}).reader(SCHEMA)
+        DefaultSource({"path": committed.directory, "startingOrdinal": "latest"}).reader(TIMELINE_SCHEMA)
     with pytest.raises(ValueError, match="'ordinals' is none; did you mean ordinal"):
         DefaultSource({"path": committed.directory}).reader(StructType([StructField("ordinals", StringType())]))

@@ -16,12 +16,12 @@ import sfn.spark
 from sfn.demo.fixture import RestCatalogServer
 from sfn.errors import NotInstalled, NotSupported
 from sfn.pointer.location import canonical
-from sfn.spark.managing.bringing import finish
-from sfn.spark.managing.managed import Managed
-from sfn.spark.managing.mapping import Field
+from sfn.spark.managing.bringing import finish_management
+from sfn.spark.managing.managed import ManagedTable
+from sfn.spark.managing.mapping import MappingField
 from sfn.spark.managing.refusals import HalfManaged, Unmanageable
 from sfn.spark.managing.surroundings import check_extensions, check_session
-from sfn.spark.managing.target import Target
+from sfn.spark.managing.target import TargetTable
 from sfn.spark.managing.transforms import Transform
 from tests.spark.beside import published
 from tests.spark.rows_read import rows_read
@@ -86,7 +86,7 @@ def written(file: Path) -> tuple[int, int]:
     return found.st_ino, found.st_mtime_ns
 
 
-def shown(found: Managed) -> dict[str, str]:
+def shown(found: ManagedTable) -> dict[str, str]:
     return dict(HTML.findall(found._repr_html_()))
 
 
@@ -282,10 +282,10 @@ def test_what_is_half_done_is_told_with_the_way_on_and_back(own: SparkSession, m
     assert rows(own, "managing.half") == before
 
     found = sfn.spark.manage(own, "managing.half")
-    target = Target("managing.half", "managing.half", "migrate", {}, "", found.backup)
-    lost = [Field(("gone",), Transform("day")), Field(("customer_id",), Transform("bucket", 8))]
+    target = TargetTable("managing.half", "managing.half", "migrate", {}, "", found.backup)
+    lost = [MappingField(("gone",), Transform("day")), MappingField(("customer_id",), Transform("bucket", 8))]
     with pytest.raises(HalfManaged, match=r"Cannot find field 'gone'.*; run ALTER TABLE .* days\(`gone`\), ALTER .*"):
-        finish(own, target, lost, rewrite=False, drop_backup=False)
+        finish_management(own, target, lost, rewrite=False, drop_backup=False)
 
 
 def test_the_pages_example_does_what_it_says(own: SparkSession, make: Make) -> None:

@@ -16,9 +16,9 @@ from pyspark.sql import SparkSession
 import sfn
 import sfn.spark
 from sfn.errors import CommitNotFound, NotSupported, Unreadable
-from sfn.reader.trust import Trust
-from sfn.spark.asked import Moment, Ordinal, Ref, SnapshotId, state_of
-from sfn.spark.files.spelling import place_of
+from sfn.reader.trust import AllowedLocations
+from sfn.spark.asked import AsOfOrdinal, AsOfRef, AsOfSnapshot, AsOfTime, parse_as_of
+from sfn.spark.files.spelling import check_file_location
 from tests.unit.odd_paths import NOT_ON_EVERY_STORE, ODD, odd_table
 from tests.unit.real_table import RealTable, real_table
 from tests.unit.test_reader_odd_paths import put
@@ -51,11 +51,11 @@ def test_files_are_read_by_the_names_that_they_have(engine: str, spark: SparkSes
 
 
 def test_a_name_that_hadoop_changes_is_refused() -> None:
-    trust = Trust("s3://lake/t")
-    assert place_of("s3a://lake/t/a#b", trust, "said") == "s3://lake/t/a#b"
-    assert place_of("/t/a//b", Trust("file:///t"), "said") == "file:///t/a/b"
+    trust = AllowedLocations("s3://lake/t")
+    assert check_file_location("s3a://lake/t/a#b", trust, "said") == "s3://lake/t/a#b"
+    assert check_file_location("/t/a//b", AllowedLocations("file:///t"), "said") == "file:///t/a/b"
     with pytest.raises(NotSupported, match="an empty segment"):
-        place_of("s3://lake/t//a", trust, "said")
+        check_file_location("s3://lake/t//a", trust, "said")
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -126,12 +126,12 @@ def test_an_entry_of_the_history_says_a_state(engine: str, spark: SparkSession, 
 
 def test_what_a_state_is_said_by(made: RealTable) -> None:
     entry = sfn.history(made.directory)[-1]
-    assert state_of(entry) == Ordinal(entry.ordinal)
-    assert state_of(7) == SnapshotId(7)
-    assert state_of("2026-11-22T12:00:00Z") == Moment(1_795_348_800_000)
-    assert state_of(entry.at.isoformat()) == state_of(entry.at) == Moment(entry.ordinal)
+    assert parse_as_of(entry) == AsOfOrdinal(entry.ordinal)
+    assert parse_as_of(7) == AsOfSnapshot(7)
+    assert parse_as_of("2026-11-22T12:00:00Z") == AsOfTime(1_795_348_800_000)
+    assert parse_as_of(entry.at.isoformat()) == parse_as_of(entry.at) == AsOfTime(entry.ordinal)
     for name in ("2026-11-22", "20261122", "v1", "1763812800000", "2026-11-22-nightly"):
-        assert state_of(name) == Ref(name)
+        assert parse_as_of(name) == AsOfRef(name)
     for wrong in (True, 1.5, "2026-11-22T12:00", entry.at.date()):
         with pytest.raises(TypeError):
-            state_of(wrong)  # type: ignore[arg-type]
+            parse_as_of(wrong)  # type: ignore[arg-type]

@@ -20,11 +20,11 @@ import sfn
 import sfn.spark
 from sfn.demo.fixture import RestCatalogServer
 from sfn.errors import NotSupported
-from sfn.spark.asked import asked
-from sfn.spark.changing import between
-from sfn.spark.pinned import pin
-from sfn.spark.source.scan import planned
-from sfn.spark.source.settled import appended
+from sfn.spark.asked import make_read_request
+from sfn.spark.changing import snapshots_between
+from sfn.spark.pinned import pin_table
+from sfn.spark.source.scan import plan_scan
+from sfn.spark.source.settled import pin_appended_scan
 from tests.spark.beside import published
 from tests.spark.rows_read import rows_read
 from tests.unit.listed_table import POSITIONS, ListedTable, listed, own_catalog
@@ -125,11 +125,11 @@ def test_a_rounded_year_is_found_by_a_filter(spark: SparkSession, old: str) -> N
 
 
 def test_a_rounded_year_is_found_among_what_was_appended(old: str) -> None:
-    what = asked(old)
-    now = pin(what)
+    what = make_read_request(old)
+    now = pin_table(what)
     assert now.snapshot is not None
     start = now.snapshot.parent_snapshot_id
-    settled = appended(what, now, start, between(start, now, only_appends=False))
+    settled = pin_appended_scan(what, now, start, snapshots_between(start, now, only_appends=False))
     before = LessThan(term=Reference("x"), value=DateLiteral(0))
-    assert [Path(task.file.file_path).name for task in planned(settled, before)] == ["1.parquet"]
-    assert len(planned(settled)) == 2
+    assert [Path(task.file.file_path).name for task in plan_scan(settled, before)] == ["1.parquet"]
+    assert len(plan_scan(settled)) == 2

@@ -16,7 +16,7 @@ import sfn.spark
 from sfn.demo.fixture import RestCatalogServer
 from sfn.errors import NotSupported
 from sfn.spark.source.options import STORAGE
-from sfn.spark.source.rows import SETTLED, Rows
+from sfn.spark.source.rows import PINNED_OPTION, SfnLoad
 from tests.spark.beside import published
 from tests.spark.rows_read import rows_read
 from tests.unit.real_table import RealTable, real_table
@@ -163,13 +163,13 @@ def test_an_option_that_is_none_is_told(options: dict[str, str], said: str, made
         rows_read(made.directory, (), **options)
 
 
-@pytest.mark.parametrize(("source", "option"), [("sfn", STORAGE), ("sfn", SETTLED), ("sfn-log", STORAGE)])
+@pytest.mark.parametrize(("source", "option"), [("sfn", STORAGE), ("sfn", PINNED_OPTION), ("sfn-log", STORAGE)])
 def test_what_a_driver_is_given_is_in_no_plan(source: str, option: str, spark: SparkSession, made: RealTable) -> None:
     told = {"path": made.directory, option: '{"key": "hushed"}'}
     options = ", ".join(f"{name} '{value}'" for name, value in told.items())
     view = f"CREATE TEMPORARY VIEW plans_none USING `{source}` OPTIONS ({options})"
     plans: list[object] = [spark.sql(f"EXPLAIN {kind} {view}").head() for kind in ("FORMATTED", "EXTENDED")]
-    if option == SETTLED:
+    if option == PINNED_OPTION:
         frame = sfn.spark.read(spark, made.directory, engine="sfn", storage_options={"key": "hushed"})
     else:
         frame = spark.read.format(source).options(**told).load()
@@ -183,7 +183,7 @@ def test_what_a_driver_is_given_is_in_no_plan(source: str, option: str, spark: S
 
 def test_without_a_path_there_is_nothing_to_read() -> None:
     with pytest.raises(ValueError, match="load\\(directory\\)"):
-        Rows({})
+        SfnLoad({})
 
 
 def test_what_is_missing_is_told_to_those_alone_who_use_it(tmp_path: Path) -> None:

@@ -41,9 +41,9 @@ from pyspark.sql.types import StringType as SparkString
 
 from sfn.errors import NotSupported, Unsafe
 from sfn.reader.project import Projection
-from sfn.spark.source.reader import Files
-from sfn.spark.source.rows import Rows
-from sfn.spark.source.scan import grouped
+from sfn.spark.source.reader import PartitionFiles
+from sfn.spark.source.rows import SfnLoad
+from sfn.spark.source.scan import group_tasks
 from sfn.spark.source.types import spark_schema
 from tests.spark.beside import beside
 from tests.spark.rows_read import partitions, rows_read
@@ -113,11 +113,11 @@ def test_no_row_is_left_out_that_spark_would_keep(
 
 def test_files_that_can_have_no_such_row_are_not_opened(catalog: SqlCatalog) -> None:
     directory = made(catalog, *(pa.table({"id": [number]}) for number in range(4)))
-    rows = Rows({"path": directory})
+    rows = SfnLoad({"path": directory})
     reader = rows.reader(rows.schema())
     reader.pushFilters([spark.GreaterThan(("id",), 1)])
     (only,) = reader.partitions()
-    assert isinstance(only, Files)
+    assert isinstance(only, PartitionFiles)
     assert len(only.tasks) == 2
     assert partitions(directory, filterPushdown="false") == [4]
 
@@ -157,7 +157,7 @@ def test_a_uuid_is_text_wherever_it_stands(catalog: SqlCatalog) -> None:
     raw = pa.array([bytes(range(16)), None, b"\xff" * 16], pa.uuid())
     table.append(pa.table({"u": raw, "id": [1, 2, 3]}))
     directory = beside(table, "n.t")
-    assert [field.dataType for field in Rows({"path": directory}).schema()] == [SparkString(), SparkLong()]
+    assert [field.dataType for field in SfnLoad({"path": directory}).schema()] == [SparkString(), SparkLong()]
     texts = ["00010203-0405-0607-0809-0a0b0c0d0e0f", None, "ffffffff-ffff-ffff-ffff-ffffffffffff"]
     assert [row["u"] for row in rows_read(directory)] == texts
     assert [row["id"] for row in rows_read(directory, [spark.EqualTo(("u",), texts[0])])] == [1, 2, 3]
@@ -196,7 +196,7 @@ def test_values_that_only_the_partition_has_are_read(catalog: SqlCatalog) -> Non
 def test_small_files_are_read_together() -> None:
     mebibytes = [1, 200, 64, 1, *[2] * 40]
     tasks = [FileScanTask(DataFile.from_args(file_size_in_bytes=size << 20)) for size in mebibytes]
-    groups = [[task.file.file_size_in_bytes >> 20 for task in group] for group in grouped(tasks)]
+    groups = [[task.file.file_size_in_bytes >> 20 for task in group] for group in group_tasks(tasks)]
     assert sorted(size for group in groups for size in group) == sorted(mebibytes)
     # As many as parts of 128 MiB, where opening a file counts as 2 MiB.
     assert [sum(max(size, 2) for size in group) for group in groups] == [200, 74, 74]

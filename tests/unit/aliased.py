@@ -9,10 +9,10 @@ from typing import Any
 
 from typing_extensions import override
 
-from sfn.errors import Scope, Transient
+from sfn.errors import ErrorScope, Transient
 from sfn.pointer.location import is_below
 from sfn.store import Deleted, Guarantees, ObjectStore, PreconditionFailed
-from sfn.words import Held
+from sfn.words import StoredObject
 from tests.unit.publishing import CountingStore
 
 
@@ -45,7 +45,7 @@ class AliasedStore(CountingStore):
         self._conditional_delete = conditional_delete
 
     @override
-    async def read(self, key: str) -> Held | None:
+    async def read(self, key: str) -> StoredObject | None:
         return await super().read(self._names.real(key))
 
     @override
@@ -53,11 +53,11 @@ class AliasedStore(CountingStore):
         return await super().read_range(self._names.real(key), start, most)
 
     @override
-    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed:
+    async def write(self, key: str, body: bytes, replacing: StoredObject | None) -> StoredObject | PreconditionFailed:
         return await super().write(self._names.real(key), body, replacing)
 
     @override
-    async def delete(self, key: str, expected: Held) -> Deleted | PreconditionFailed:
+    async def delete(self, key: str, expected: StoredObject) -> Deleted | PreconditionFailed:
         return await super().delete(self._names.real(key), expected)
 
     @override
@@ -101,7 +101,7 @@ class Guarded(CountingStore):
         self.fails_after: int | None = None
 
     @override
-    async def read(self, key: str) -> Held | None:
+    async def read(self, key: str) -> StoredObject | None:
         return await self._inner.read(key)
 
     @override
@@ -117,22 +117,22 @@ class Guarded(CountingStore):
         return await self._inner.probe(key)
 
     @override
-    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed:
+    async def write(self, key: str, body: bytes, replacing: StoredObject | None) -> StoredObject | PreconditionFailed:
         held = await self._inner.write(key, body, replacing)
-        if isinstance(held, Held):
+        if isinstance(held, StoredObject):
             self._watch(key, replacing, body)
             self._fail(key)
         return held
 
     @override
-    async def delete(self, key: str, expected: Held) -> Deleted | PreconditionFailed:
+    async def delete(self, key: str, expected: StoredObject) -> Deleted | PreconditionFailed:
         gone = await self._inner.delete(key, expected)
         if isinstance(gone, Deleted):
             self._watch(key, expected, None)
             self._fail(key)
         return gone
 
-    def _watch(self, key: str, was: Held | None, now: bytes | None) -> None:
+    def _watch(self, key: str, was: StoredObject | None, now: bytes | None) -> None:
         if was is None or not key.endswith(".ver"):
             return
         before, after = (json.loads(body) if body is not None else {} for body in (was.body, now))
@@ -146,4 +146,4 @@ class Guarded(CountingStore):
         self.fails_after -= 1
         if self.fails_after < 0:
             self.fails_after = None
-            raise Transient(key, scope=Scope.TABLE, expected="an answer", found="none")
+            raise Transient(key, scope=ErrorScope.TABLE, expected="an answer", found="none")

@@ -11,13 +11,13 @@ from urllib.parse import quote
 import anyio
 
 from sfn.clock import SystemClock
-from sfn.errors import Broken
-from sfn.facade import Shelf, Tree
-from sfn.facade.app import Facade, Terms
-from sfn.facade.index import Index
-from sfn.facade.loading import Loading
-from sfn.facade.trees import tree
-from sfn.facade.walk import walked
+from sfn.errors import FatalError
+from sfn.facade import FileTree, TableSource
+from sfn.facade.app import Facade, FacadeOptions
+from sfn.facade.index import ScannedTables
+from sfn.facade.loading import TableLoader
+from sfn.facade.trees import open_tree
+from sfn.facade.walk import folder_scans
 from tests.unit.faced import HOME, Reply, ask
 
 
@@ -44,7 +44,7 @@ class Ground:
     root: Path
     facade: Facade = field(init=False)
     counted: list[int] = field(default_factory=list)
-    broken: list[Broken] = field(default_factory=list)
+    broken: list[FatalError] = field(default_factory=list)
 
     async def ask(self, path: str, query: str = "", **more: object) -> Reply:
         return await ask(self.facade, path, query, **more)
@@ -56,18 +56,18 @@ class Ground:
 
 def ground(
     root: Path,
-    shelves: Mapping[str, Shelf] | None = None,
+    shelves: Mapping[str, TableSource] | None = None,
     directories: bool = True,
     admits: Callable[[bytes | None], bool] | None = None,
 ) -> Ground:
-    trees: dict[str, Tree] = {f"file://{root}": tree(f"file://{root}", {})}
+    trees: dict[str, FileTree] = {f"file://{root}": open_tree(f"file://{root}", {})}
     made = Ground(root)
-    terms = Terms(
-        shelves if shelves is not None else {"sfn": Index(walked(trees), 0, 0)},
+    terms = FacadeOptions(
+        shelves if shelves is not None else {"sfn": ScannedTables(folder_scans(trees), 0, 0)},
         trees if directories else {},
         admits,
         made.counted.append,
         made.broken.append,
     )
-    made.facade = Facade(terms, Loading(SystemClock(), 1 << 20))
+    made.facade = Facade(terms, TableLoader(SystemClock(), 1 << 20))
     return made

@@ -10,9 +10,9 @@ from typing import Any
 
 import anyio
 
-from sfn.facade import Namespace, Place
-from sfn.facade.app import Application
-from sfn.facade.trees import tree
+from sfn.facade import Namespace, TablePlace
+from sfn.facade.app import FacadeApplication
+from sfn.facade.trees import open_tree
 from sfn.pointer.document import render
 from sfn.reader.resolve import Question
 from tests.unit.directory import Directory
@@ -42,13 +42,13 @@ class Reply:
         return str(error["type"])
 
 
-async def ask(facade: Application, path: str, query: str = "", **more: Any) -> Reply:  # noqa: ANN401 - as of `reply`
+async def ask(facade: FacadeApplication, path: str, query: str = "", **more: Any) -> Reply:  # noqa: ANN401 - as of `reply`
     """What a facade answers; `path` begins behind its own."""
     return await reply(facade, f"/iceberg{path}", query, **more)
 
 
 async def reply(
-    application: Application,
+    application: FacadeApplication,
     path: str,
     query: str = "",
     *,
@@ -97,10 +97,10 @@ def commit(place: Directory, number: int, identifier: str = "sales.orders", **mo
     return f"file:{file}"
 
 
-def placed(root: Path, directory: Path, identifier: str = "sales.orders") -> Place:
+def placed(root: Path, directory: Path, identifier: str = "sales.orders") -> TablePlace:
     """Where a table below a root is looked up."""
     question = Question(f"file://{directory}", tuple(identifier.split(".")), allowed=(f"file://{root}",))
-    return Place(tree(f"file://{root}", {}), question)
+    return TablePlace(open_tree(f"file://{root}", {}), question)
 
 
 @dataclass
@@ -111,12 +111,12 @@ class Tables:
         pause: what it waits for before it ends.
     """
 
-    found: list[tuple[Namespace, str, Place]] = field(default_factory=list)
+    found: list[tuple[Namespace, str, TablePlace]] = field(default_factory=list)
     failure: Exception | None = None
     scans: int = 0
     pause: anyio.Event | None = None
 
-    async def __call__(self) -> AsyncIterator[tuple[Namespace, str, Place]]:
+    async def __call__(self) -> AsyncIterator[tuple[Namespace, str, TablePlace]]:
         self.scans += 1
         for one in self.found:
             yield one

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 from multidict import CIMultiDictProxy
 
-from sfn.google import Identity
+from sfn.google import GoogleIdentity
 from sfn.store.gcs import GcsClient, GcsOptions
 from sfn.store.objects import RequestFailed
 from sfn.store.pool import HttpPool
@@ -102,7 +102,7 @@ async def running() -> AsyncGenerator[Server]:
 @asynccontextmanager
 async def asking(
     server: Server,
-    identity: Identity | None = None,
+    identity: GoogleIdentity | None = None,
     *,
     billing_project: str | None = None,
     pauses: Sequence[float] = (),

@@ -10,7 +10,7 @@ import anyio
 from botocore.credentials import RefreshableCredentials
 from botocore.exceptions import CredentialRetrievalError
 
-from sfn.aws import Chain
+from sfn.aws import AwsCredentialChain
 from sfn.errors import NoCredentials
 
 LIMIT = 1.0
@@ -53,7 +53,7 @@ class Source:
         return {"access_key": f"ID{number}", "secret_key": "secret", "token": "token", "expiry_time": end}
 
 
-async def used(chain: Chain) -> str:
+async def used(chain: AwsCredentialChain) -> str:
     """The id of the keys, or why there are none."""
     try:
         return (await chain.keys()).id

@@ -16,11 +16,11 @@ from pyiceberg.typedef import Identifier
 from typing_extensions import override
 
 from sfn.catalog.library import PyIcebergCatalog, PyIcebergSettings
-from sfn.errors import Trouble
-from sfn.words import TableName
+from sfn.errors import ExternalError
+from sfn.words import TableIdentifier
 from tests.promises.sql_world import SCHEMA, identifier
 
-ORDERS = TableName("lake", ("sales",), "orders")
+ORDERS = TableIdentifier("lake", ("sales",), "orders")
 PRIVATE = "s3cret-of-ours"
 
 
@@ -103,9 +103,11 @@ async def planned(plan: Plan, **settings: Any) -> AsyncGenerator[PyIcebergCatalo
         del Planned.plans[name]
 
 
-async def trouble_of(catalog: PyIcebergCatalog, table: TableName = ORDERS, known: str | None = None) -> Trouble:
+async def trouble_of(
+    catalog: PyIcebergCatalog, table: TableIdentifier = ORDERS, known: str | None = None
+) -> ExternalError:
     """What a load raises: without a secret, on one line, and without the error that led to it."""
-    with pytest.raises(Trouble) as caught:
+    with pytest.raises(ExternalError) as caught:
         await catalog.load(table, known)
     error = caught.value
     assert PRIVATE not in str(error)

@@ -8,71 +8,71 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from sfn.admin.schemas import (
-    Brake,
-    Breaker,
-    Catalog,
-    LetterInFull,
-    Published,
-    Status,
-    Sweep,
-    Table,
-    TableCounts,
-    Wanted,
+    CatalogModel,
+    CircuitBreakerModel,
+    DeadLetterDetails,
+    DropLimitModel,
+    PendingChangeModel,
+    PublishedFileModel,
+    ServiceStatus,
+    SweepModel,
+    TableCountsModel,
+    TableModel,
 )
 
 M = TypeVar("M", bound=BaseModel)
 
 NOON = datetime(2026, 8, 21, 12, tzinfo=UTC)
-NO_TABLES = TableCounts(due=0, scheduled=3, retrying=0, leased=0, dead=0, held=0)
-CALM = Brake(tripped=False, held=0, steps=0, limit=10)
-ENDED = Sweep(
+NO_TABLES = TableCountsModel(due=0, scheduled=3, retrying=0, leased=0, dead=0, held=0)
+CALM = DropLimitModel(limit_reached=False, on_hold=0, steps=0, limit=10)
+ENDED = SweepModel(
     state="ended",
-    began_at=NOON - timedelta(minutes=2),
+    started_at=NOON - timedelta(minutes=2),
     ended_at=NOON - timedelta(minutes=1),
     tables=3,
-    known=3,
-    differed=[],
-    differed_total=0,
-    withheld=[],
-    failed=[],
+    known_tables=3,
+    differences=[],
+    differences_total=0,
+    unlisted_namespaces=[],
+    failed_tables=[],
     error=None,
-    withheld_reason=None,
+    unlisted_reason=None,
     listing_failed=[],
 )
-PROD = Catalog(
+PROD = CatalogModel(
     name="prod",
     type="rest",
     catalog_id="0123",
-    foreign_id=None,
+    foreign_catalog_id=None,
     retired=False,
-    live=3,
+    live_tables=3,
     tables=NO_TABLES,
     oldest_due_at=None,
-    brake=CALM,
+    drop_limit=CALM,
     sweep=ENDED,
     open_intents=0,
     oldest_intent_at=None,
 )
-WELL = Status(
+WELL = ServiceStatus(
     version="1.2.3",
     started_at=NOON - timedelta(hours=3),
     ready=True,
-    reasons=[],
+    not_ready_reasons=[],
     catalogs=[PROD],
     breakers=[],
     dead_letters={},
     roles=[],
 )
-SILENT = Breaker(
+SILENT = CircuitBreakerModel(
     scope="catalog",
     name="prod",
     state="open",
-    until=NOON + timedelta(seconds=4),
-    slots=0,
-    since=NOON - timedelta(seconds=200),
+    open_until=NOON + timedelta(seconds=4),
+    allowed_probes=0,
+    failing_since=NOON - timedelta(seconds=200),
     error="http://c: expected an answer, found connection refused",
 )
-LETTER = LetterInFull(
+LETTER = DeadLetterDetails(
     id=7,
     status="open",
     reason="location-refused",
@@ -87,10 +87,10 @@ LETTER = LetterInFull(
     changed_at=NOON - timedelta(minutes=30),
     actor=None,
     cause="",
-    event=None,
-    foreign_id=None,
+    request=None,
+    foreign_catalog_id=None,
 )
-ORDERS = Table(
+ORDERS = TableModel(
     catalog="prod",
     namespace=["sales"],
     name="orders",
@@ -101,39 +101,42 @@ ORDERS = Table(
     attempt=0,
     failing_since=None,
     reason=None,
-    held=False,
-    waived=False,
-    published=Published(
+    on_hold=False,
+    limit_overridden=False,
+    published=PublishedFileModel(
         metadata_location="file:///w/m/1.json",
         table_uuid="u1",
         location="file:///w",
         written_at=NOON - timedelta(minutes=5),
     ),
     unpublished=None,
-    wanted=Wanted(metadata_location=None, drop=False, purge=False, renamed_to=None, news=False),
+    pending=PendingChangeModel(
+        min_metadata_location=None, drop=False, purge=False, renamed_to=None, has_unprocessed=False
+    ),
     locations=["file:///w"],
     refresh_at=NOON + timedelta(hours=8),
-    last=None,
+    last_result=None,
     last_event=None,
     dead_letters=[],
     renamed_to=None,
-    foreign_hint=None,
-    foreign_id=None,
+    foreign_version_hint=None,
+    foreign_catalog_id=None,
     open_intents=0,
-    next_ask_at=None,
+    next_check_at=None,
 )
 
 
 def copied(model: M, **more: Any) -> M:  # noqa: ANN401 - any attribute
     """A model with these attributes changed."""
+    assert more.keys() <= type(model).model_fields.keys()
     return model.model_copy(update=more)
 
 
-def catalog(**more: Any) -> Status:  # noqa: ANN401 - any attribute
+def catalog(**more: Any) -> ServiceStatus:  # noqa: ANN401 - any attribute
     """The status of a service whose only catalog has these attributes changed."""
     return copied(WELL, catalogs=[copied(PROD, **more)])
 
 
-def swept(**more: Any) -> Status:  # noqa: ANN401 - any attribute
+def swept(**more: Any) -> ServiceStatus:  # noqa: ANN401 - any attribute
     """The status of a service whose last sweep has these attributes changed."""
     return catalog(sweep=copied(ENDED, **more))

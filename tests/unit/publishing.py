@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from sfn.catalog.memory import MemoryCatalog
 from sfn.catalog.spelling import Spellings
-from sfn.errors import Scope, Transient
+from sfn.errors import ErrorScope, Transient
 from sfn.inbox.memory import MemoryInbox
 from sfn.pointer import hintfile
 from sfn.pointer.naming import FileOwner
@@ -22,25 +22,35 @@ from sfn.publish.policy import Policy
 from sfn.publish.protocol import publish
 from sfn.store import PreconditionFailed
 from sfn.store.memory import MemoryStore
-from sfn.words import Answer, Claim, Held, Hint, Missing, Outcome, Slots, TableName, Told
+from sfn.words import (
+    Capacity,
+    EventHistory,
+    LeasedJob,
+    LoadResult,
+    NoSuchTable,
+    Notification,
+    Outcome,
+    StoredObject,
+    TableIdentifier,
+)
 from tests.promises.inboxes import TERMS, HandClock
 
 AT = "file:///warehouse/n/a"
 LAG = timedelta(seconds=6)
-EVERYTHING = Slots(total=100, live=99, sweeps=0)
+EVERYTHING = Capacity(total=100, live=99, sweeps=0)
 MOST = 100
 """Publishes that one `work` may take: more are a loop that never ends."""
 
 
-def named(name: str) -> TableName:
+def named(name: str) -> TableIdentifier:
     """A table of the catalog."""
-    return TableName("prod", ("n",), name)
+    return TableIdentifier("prod", ("n",), name)
 
 
 A, B = named("a"), named("b")
 
 
-def key_of(table: TableName, location: str = AT) -> str:
+def key_of(table: TableIdentifier, location: str = AT) -> str:
     """Where the file of a table is that lives at a location."""
     return FileLayout(location).keys(FileOwner(table.namespace, table.name))[0]
 
@@ -56,16 +66,16 @@ class CountingCatalog(MemoryCatalog):
     """
 
     loads = listings = 0
-    listing_hides: frozenset[TableName] = frozenset()
-    hidden: frozenset[TableName] = frozenset()
-    unlisted: frozenset[TableName] = frozenset()
+    listing_hides: frozenset[TableIdentifier] = frozenset()
+    hidden: frozenset[TableIdentifier] = frozenset()
+    unlisted: frozenset[TableIdentifier] = frozenset()
 
     @override
-    async def is_listed(self, table: TableName) -> bool:
+    async def is_listed(self, table: TableIdentifier) -> bool:
         return table not in self.unlisted and await super().is_listed(table)
 
     @override
-    async def tables_in(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableName]:
+    async def tables_in(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableIdentifier]:
         self.listings += 1
         async for name in super().tables_in(namespace):
             if name not in self.listing_hides:
@@ -78,9 +88,11 @@ class CountingCatalog(MemoryCatalog):
             yield space
 
     @override
-    async def load(self, table: TableName, known_etag: str | None, history: Told | None = None) -> Answer:
+    async def load(
+        self, table: TableIdentifier, known_etag: str | None, history: EventHistory | None = None
+    ) -> LoadResult:
         self.loads += 1
-        return Missing() if table in self.hidden else await super().load(table, known_etag)
+        return NoSuchTable() if table in self.hidden else await super().load(table, known_etag)
 
 
 class CountingStore(MemoryStore):
@@ -92,7 +104,7 @@ class CountingStore(MemoryStore):
         return self
 
     @override
-    async def read(self, key: str) -> Held | None:
+    async def read(self, key: str) -> StoredObject | None:
         self.reads += 1
         return await super().read(key)
 
@@ -103,10 +115,10 @@ class TornStore(CountingStore):
     torn = False
 
     @override
-    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed:
+    async def write(self, key: str, body: bytes, replacing: StoredObject | None) -> StoredObject | PreconditionFailed:
         held = await super().write(key, body, replacing)
         if self.torn:
-            raise Transient(key, scope=Scope.TABLE, expected="an answer", found="none")
+            raise Transient(key, scope=ErrorScope.TABLE, expected="an answer", found="none")
         return held
 
 
@@ -120,9 +132,9 @@ class FailingStore(CountingStore):
     broken = ""
 
     @override
-    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed:
+    async def write(self, key: str, body: bytes, replacing: StoredObject | None) -> StoredObject | PreconditionFailed:
         if key == self.broken:
-            raise Transient(key, scope=Scope.TABLE, expected="an answer", found="none")
+            raise Transient(key, scope=ErrorScope.TABLE, expected="an answer", found="none")
         return await super().write(key, body, replacing)
 
 
@@ -134,7 +146,7 @@ class HintsNoted(CountingStore):
         self.files, self.hints = files, dict[str, bytes | None]()
 
     @override
-    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed:
+    async def write(self, key: str, body: bytes, replacing: StoredObject | None) -> StoredObject | PreconditionFailed:
         self.hints[key] = self.files.get(hintfile.key_of(AT))
         return await super().write(key, body, replacing)
 
@@ -156,12 +168,12 @@ class Line:
         self.spellings = Spellings(self.catalog, self.clock)
         self.catalog.create_namespace("n")
 
-    async def hear(self, *hints: Hint, seconds: float = 0) -> None:
+    async def hear(self, *hints: Notification, seconds: float = 0) -> None:
         """Take events in and work off what is due by so many seconds later."""
         await self.inbox.put(hints)
         await self.work(seconds)
 
-    async def work(self, seconds: float = 0, only: Callable[[TableName], bool] = lambda _: True) -> None:
+    async def work(self, seconds: float = 0, only: Callable[[TableIdentifier], bool] = lambda _: True) -> None:
         """Publish what becomes due within so many seconds.
 
         Args:
@@ -170,24 +182,24 @@ class Line:
         end = self.clock.now() + timedelta(seconds=seconds)
         for _ in range(MOST):
             claimed = await self.inbox.claim(EVERYTHING)
-            for claim in claimed.claims:
-                if isinstance(claim.subject, TableName) and only(claim.subject):
+            for claim in claimed.jobs:
+                if isinstance(claim.subject, TableIdentifier) and only(claim.subject):
                     await self.publish(claim)
-            if not claimed.claims:
+            if not claimed.jobs:
                 if claimed.next_due is None or claimed.next_due > end:
                     self.clock.turn((end - self.clock.now()).total_seconds())
                     return
                 self.clock.turn((claimed.next_due - self.clock.now()).total_seconds())
         raise AssertionError(f"{MOST} publishes and no end: {self.outcomes[-3:]}")
 
-    async def publish(self, claim: Claim) -> None:
+    async def publish(self, claim: LeasedJob) -> None:
         """Publish what was claimed."""
         ports = Ports(self.inbox, self.inbox, self.catalog, self.store, self.clock, self.spellings)
         outcome = await publish(claim, ports, self.policy, jitter=0)
         assert await self.inbox.settle(claim, outcome, self.clock.now())
         self.outcomes.append(outcome)
 
-    def document(self, table: TableName, location: str = AT) -> dict[str, Any]:
+    def document(self, table: TableIdentifier, location: str = AT) -> dict[str, Any]:
         """The table's file as JSON, empty where there is none."""
         body = self.store.files.get(key_of(table, location), b"{}")
         document: dict[str, Any] = json.loads(body)

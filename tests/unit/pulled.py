@@ -14,20 +14,20 @@ from typing_extensions import override
 
 from sfn.clock import SystemClock
 from sfn.dialects import Headers
-from sfn.errors import Scope, Transient
-from sfn.receiver.concern import Concern
-from sfn.receiver.pull import Away, Last
-from sfn.receiver.pull.source import Source, Terms
-from sfn.receiver.taking import Taking
+from sfn.errors import ErrorScope, Transient
+from sfn.receiver.concern import EventFilter
+from sfn.receiver.pull import FinalBatch, SourceUnavailable
+from sfn.receiver.pull.source import PullOptions, PullSource
+from sfn.receiver.taking import IngestService
 from sfn.telemetry.metrics import Metrics
-from sfn.words import Accepted, Hint, Note, TableName
+from sfn.words import InboxMessage, Notification, PutResult, TableIdentifier
 from tests.integration.listening import Inbox
 from tests.integration.pulling import LIMIT, SENDER
 
-BUSY = Transient("inbox", scope=Scope.INBOX, expected="room", found="none", retry_after=0.01)
+BUSY = Transient("inbox", scope=ErrorScope.INBOX, expected="room", found="none", retry_after=0.01)
 SHORT = 0.05
 """Seconds."""
-GONE = Away("pull.events", expected="an answer", found="none")
+GONE = SourceUnavailable("pull.events", expected="an answer", found="none")
 
 
 @dataclass
@@ -48,13 +48,13 @@ class Message:
     keeps: bool = True
     told_at: float = 0.0
 
-    async def taken(self) -> None:
+    async def acknowledge(self) -> None:
         if self.error is not None:
             raise self.error
         self.told.append("taken")
         self.told_at = anyio.current_time()
 
-    async def again(self, after: float) -> bool:
+    async def redeliver(self, after: float) -> bool:
         if self.error is not None:
             raise self.error
         self.told_at = anyio.current_time()
@@ -71,21 +71,21 @@ class Server:
         stays: it is not lost, and nothing more comes.
         opened_at: when it was connected to, or asked in vain.
         away: so often it does not answer.
-        lost: as a feed says it.
+        dropped: as a feed says it.
         last: as a feed has it in the end.
     """
 
     connections: list[list[Sequence[Message]]] = field(default_factory=list)
-    keeps: bool = True
+    is_durable: bool = True
     opened_at: list[float] = field(default_factory=list)
     away: int = 0
-    lost: int = 0
+    dropped: int = 0
     stays: bool = False
-    last: Last = Last((), is_all=True)
+    last: FinalBatch = FinalBatch((), is_complete=True)
     _batches: list[Sequence[Message]] | None = None
 
     @asynccontextmanager
-    async def opened(self) -> AsyncIterator[Server]:
+    async def connect(self) -> AsyncIterator[Server]:
         self.opened_at.append(anyio.current_time())
         if len(self.opened_at) <= self.away:
             raise GONE
@@ -104,7 +104,7 @@ class Server:
             raise GONE
         return self._batches.pop(0)
 
-    async def end(self) -> Last:
+    async def drain(self) -> FinalBatch:
         return self.last
 
     @property
@@ -121,20 +121,20 @@ class Stuck(Inbox):
         self.stuck = anyio.Event()
 
     @override
-    async def put(self, notes: Sequence[Note]) -> Accepted:
-        if any(isinstance(note, Hint) and isinstance(note.subject, TableName) for note in notes):
+    async def put(self, messages: Sequence[InboxMessage]) -> PutResult:
+        if any(isinstance(note, Notification) and isinstance(note.subject, TableIdentifier) for note in messages):
             self.stuck.set()
             await anyio.sleep_forever()
-        return await super().put(notes)
+        return await super().put(messages)
 
 
 class BusyAtFirst(Inbox):
     """Takes nothing of the first put."""
 
     @override
-    async def put(self, notes: Sequence[Note]) -> Accepted:
+    async def put(self, messages: Sequence[InboxMessage]) -> PutResult:
         self.failure = None if self.entered.is_set() else BUSY
-        return await super().put(notes)
+        return await super().put(messages)
 
 
 @dataclass
@@ -151,13 +151,13 @@ class Ground:
     stop: anyio.Event = field(default_factory=anyio.Event)
 
     async def run(self) -> None:
-        source = Source(
-            Terms("events", SENDER, LIMIT, timedelta(seconds=1)),
+        source = PullSource(
+            PullOptions("events", SENDER, LIMIT, timedelta(seconds=1)),
             self.server,
-            Taking(self.inbox, concern=Concern(lambda _: True), counted=self.metrics.events),
+            IngestService(self.inbox, event_filter=EventFilter(lambda _: True), metrics=self.metrics.events),
             clock=SystemClock(),
-            counted=self.metrics.events,
-            seen=self.metrics.pulls,
+            event_metrics=self.metrics.events,
+            pull_metrics=self.metrics.pulls,
         )
         await source.run(self.stop)
 

@@ -15,10 +15,10 @@ import pytest
 from aiohttp import web
 
 from sfn.catalog.rest import RestCatalog, RestSettings
-from sfn.words import TableName
+from sfn.words import TableIdentifier
 
 PRIVATE = "s3cret-of-ours"
-ORDERS = TableName("lake", ("sales",), "orders")
+ORDERS = TableIdentifier("lake", ("sales",), "orders")
 
 Responder = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 

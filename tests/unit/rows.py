@@ -6,40 +6,40 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec.structs import replace
 
-from sfn.inbox.row import Row, State, claim_of, lane_of
-from sfn.inbox.standing import Said
-from sfn.inbox.terms import Terms
-from sfn.inbox.transitions import claimed, settled
-from sfn.words import CatalogName, Claim, Hint, Outcome, Published, Reason, TableName
+from sfn.inbox.row import Job, JobState, group_of, to_leased_job
+from sfn.inbox.standing import LastResult
+from sfn.inbox.terms import InboxConfig
+from sfn.inbox.transitions import on_claim, on_settle
+from sfn.words import CatalogName, DeadLetterReason, LeasedJob, Notification, Outcome, PublishedPointer, TableIdentifier
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 CAP, LEASE, MOST = timedelta(minutes=5), timedelta(seconds=30), 5
-TERMS = Terms(LEASE, CAP, MOST)
-ORDERS, PROD = TableName("prod", ("sales",), "orders"), CatalogName("prod")
-HINT = Hint(ORDERS)
-QUEUED = Row(ORDERS, NOW + timedelta(hours=1), seq=3, done_seq=3)
-LEASED = claimed(replace(QUEUED, seq=4), 7, NOW, LEASE)
-LIVE = Published("s3://lake/orders/metadata/1.json", "u1", "s3://lake/orders", NOW)
+TERMS = InboxConfig(LEASE, CAP, MOST)
+ORDERS, PROD = TableIdentifier("prod", ("sales",), "orders"), CatalogName("prod")
+HINT = Notification(ORDERS)
+QUEUED = Job(ORDERS, NOW + timedelta(hours=1), notified_seq=3, processed_seq=3)
+LEASED = on_claim(replace(QUEUED, notified_seq=4), 7, NOW, LEASE)
+LIVE = PublishedPointer("s3://lake/orders/metadata/1.json", "u1", "s3://lake/orders", NOW)
 
 
 def at(seconds: float) -> datetime:
     return NOW + timedelta(seconds=seconds)
 
 
-def dead(reason: Reason) -> Row:
-    return replace(QUEUED, state=State.DEAD, reason=reason, attempt=3, failing_since=NOW)
+def dead(reason: DeadLetterReason) -> Job:
+    return replace(QUEUED, state=JobState.DEAD, reason=reason, attempt=3, failing_since=NOW)
 
 
-def tried(row: Row, when: datetime) -> Row:
+def tried(row: Job, when: datetime) -> Job:
     """The row as it knows when it was given up."""
-    return replace(row, said=Said("dead", "it will not work", when))
+    return replace(row, last_result=LastResult("dead", "it will not work", when))
 
 
-def claim_on(row: Row) -> Claim:
-    return claim_of(row, lane_of(row), None)
+def claim_on(row: Job) -> LeasedJob:
+    return to_leased_job(row, group_of(row), None)
 
 
-def ended(outcome: Outcome, row: Row = LEASED, claim: Claim | None = None) -> Row:
-    after = settled(row, claim or claim_on(LEASED), outcome, NOW, CAP)
+def ended(outcome: Outcome, row: Job = LEASED, claim: LeasedJob | None = None) -> Job:
+    after = on_settle(row, claim or claim_on(LEASED), outcome, NOW, CAP)
     assert after is not None
     return after

@@ -10,15 +10,15 @@ from pathlib import Path
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from sfn.inbox.figures import Figures
-from sfn.telemetry.gauges import Bounds
+from sfn.inbox.figures import QueueStats
+from sfn.telemetry.gauges import LabelNames
 from sfn.telemetry.metrics import Metrics
-from sfn.telemetry.scrape import Scrape, Watched
-from sfn.work.lanes import BreakerState
+from sfn.telemetry.scrape import Scrape, ScrapeSources
+from sfn.work.lanes import CircuitBreakerState
 from tests.promises.inboxes import HandClock
 
-BOUNDS = Bounds(("prod", "dev"), {"file:///warehouse": "lake"}, {"prod": 900.0, "dev": 60.0})
-NOTHING = Figures({}, {}, {}, frozenset())
+BOUNDS = LabelNames(("prod", "dev"), {"file:///warehouse": "lake"}, {"prod": 900.0, "dev": 60.0})
+NOTHING = QueueStats({}, {}, {}, frozenset())
 
 
 @dataclass
@@ -32,16 +32,16 @@ class Standing:
         wait: what each answer waits for.
     """
 
-    figures: Figures = NOTHING
+    figures: QueueStats = NOTHING
     failure: Exception | None = None
     asked: int = 0
     wait: Callable[[], Awaitable[object]] | None = None
     files: Mapping[str, Path] = field(default_factory=dict)
     ready: bool = True
     reached: Collection[str] = ()
-    breakers: Collection[BreakerState] = ()
+    breakers: Collection[CircuitBreakerState] = ()
 
-    async def ask(self) -> Figures:
+    async def ask(self) -> QueueStats:
         self.asked += 1
         if self.wait is not None:
             await self.wait()
@@ -50,7 +50,7 @@ class Standing:
         return self.figures
 
     def scrape(self, metrics: Metrics, clock: HandClock, patience: float = 10.0) -> Scrape:
-        watched = Watched(self.ask, self.files, lambda: self.ready, lambda: self.reached, lambda: self.breakers)
+        watched = ScrapeSources(self.ask, self.files, lambda: self.ready, lambda: self.reached, lambda: self.breakers)
         return Scrape(metrics.registry, watched, BOUNDS, clock, patience)
 
 
@@ -81,6 +81,6 @@ async def read(scrape: Scrape) -> Page:
     return Page((await scrape("")).content.decode())
 
 
-def overdue(since: datetime, catalog: str = "prod") -> Figures:
+def overdue(since: datetime, catalog: str = "prod") -> QueueStats:
     """An inbox with one table that has waited since then."""
-    return Figures({(catalog, "due"): 1}, {catalog: since}, {}, frozenset())
+    return QueueStats({(catalog, "due"): 1}, {catalog: since}, {}, frozenset())

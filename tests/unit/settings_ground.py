@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sfn.settings import Misconfigured, Settings, load
+from sfn.settings import ConfigurationError, Settings, load
 
 CATALOG = '[catalogs.prod]\nuri = "https://catalog.example/api"\n'
 
@@ -23,7 +23,7 @@ class Ground:
         return load(self.path, environ or {})
 
     def problems(self, text: str, environ: Mapping[str, str] | None = None) -> list[str]:
-        with pytest.raises(Misconfigured) as caught:
+        with pytest.raises(ConfigurationError) as caught:
             self.load(text, environ)
         problems = [str(problem) for problem in caught.value.problems]
         assert all(problem in str(caught.value) for problem in problems)

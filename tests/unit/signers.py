@@ -8,10 +8,10 @@ from datetime import datetime
 
 from sfn.dialects import Sender
 from sfn.receiver.keyring import Keyring
-from sfn.receiver.secret import Scheme
+from sfn.receiver.secret import AuthScheme
 from sfn.receiver.senders import Senders
-from sfn.receiver.signature import HmacSha256, Manner, StandardWebhooks, signed
-from sfn.receiver.tokens import Token, Tokens
+from sfn.receiver.signature import HmacSha256, SignatureScheme, StandardWebhooks, sign
+from sfn.receiver.tokens import AcceptedToken, PartyTokens
 from tests.unit.webhooks import AT, BODY, MESSAGE, SECRET
 
 NAMES = ("etl", "spark", "polaris", "other")
@@ -24,7 +24,7 @@ SECRETS = {
     "polaris": TEXT,
     "other": f"{TEXT} and more",
 }
-SIGNING: dict[str, Manner] = {
+SIGNING: dict[str, SignatureScheme] = {
     "etl": StandardWebhooks(),
     "spark": StandardWebhooks(),
     "polaris": POLARIS,
@@ -42,12 +42,12 @@ class Stopped:
         return self.at
 
 
-def scheme_of(name: str) -> Scheme:
-    return Scheme.STANDARD_WEBHOOKS if SIGNING[name] == StandardWebhooks() else Scheme.HMAC_SHA256
+def scheme_of(name: str) -> AuthScheme:
+    return AuthScheme.STANDARD_WEBHOOKS if SIGNING[name] == StandardWebhooks() else AuthScheme.HMAC_SHA256
 
 
-def tokens(name: str, **more: str) -> Tokens:
-    return Tokens({"main": SECRETS[name], **more}, scheme=scheme_of(name))
+def tokens(name: str, **more: str) -> PartyTokens:
+    return PartyTokens({"main": SECRETS[name], **more}, scheme=scheme_of(name))
 
 
 def opened(keyring: Keyring | None = None, clock: Stopped | None = None, open_to: Sender | None = None) -> Senders:
@@ -61,9 +61,9 @@ def head(
     """The headers of a body that these senders signed."""
     found: dict[bytes, bytes] = {}
     for name in names:
-        key = Token.of("", secret or SECRETS[name], scheme_of(name)).key
+        key = AcceptedToken.from_secret("", secret or SECRETS[name], scheme_of(name)).key
         assert key is not None
-        for field, value in signed(SIGNING[name], key, BODY, message, at).items():
+        for field, value in sign(SIGNING[name], key, BODY, message, at).items():
             doubles = field == "webhook-signature" and found
             before = found.get(field.encode(), b"") + b" " if doubles else b""
             found[field.encode()] = before + value.encode()
@@ -71,8 +71,8 @@ def head(
 
 
 async def whose(senders: Senders, headers: list[tuple[bytes, bytes]], authorization: bytes | None = None) -> str | None:
-    who = senders.by_head(authorization, headers)
+    who = senders.identify(authorization, headers)
     if isinstance(who, Sender) or who is None:
         return None if who is None else who.name
-    proven = await senders.proven(who, BODY)
+    proven = await senders.verify_signer(who, BODY)
     return None if proven is None else proven.sender.name

@@ -10,29 +10,29 @@ from typing_extensions import override
 
 from sfn.catalog import SkipNamespace, UnlistedNamespace
 from sfn.catalog.memory import MemoryCatalog
-from sfn.errors import Scope, Transient
+from sfn.errors import ErrorScope, Transient
 from sfn.inbox.memory import MemoryInbox
-from sfn.inbox.terms import Terms
+from sfn.inbox.terms import InboxConfig
 from sfn.publish.policy import Policy
 from sfn.words import (
-    Accepted,
-    Answer,
     CatalogName,
-    Dead,
+    DeadLettered,
+    DeadLetterReason,
     Done,
-    Findings,
-    Hint,
-    Missing,
-    Note,
-    Published,
-    Reason,
-    Story,
-    Swept,
+    EventHistory,
+    InboxMessage,
+    LoadResult,
+    NoSuchTable,
+    Notification,
+    PublishedPointer,
+    PublishResult,
+    PutResult,
+    SweepCompleted,
     Table,
-    TableName,
-    Told,
+    TableIdentifier,
+    TableState,
 )
-from sfn.work.sweep import Sweep, SweepPorts
+from sfn.work.sweep import CatalogSweep, SweepPorts
 from tests.promises.inboxes import Ground, HandClock
 
 POLICY = Policy(catalog_id="id")
@@ -54,20 +54,22 @@ class Slow(MemoryCatalog):
         self.fails_after = 0
         self.fails_with: Exception | None = None
         self.torn: tuple[str, ...] | None = None
-        self.lost: set[TableName] = set()
+        self.lost: set[TableIdentifier] = set()
         self.before_load: Callable[[], object] = lambda: None
 
     @override
-    async def load(self, table: TableName, known_etag: str | None, history: Told | None = None) -> Answer:
+    async def load(
+        self, table: TableIdentifier, known_etag: str | None, history: EventHistory | None = None
+    ) -> LoadResult:
         await anyio.sleep(0.003)
         self.before_load()
         self.fails_after -= 1
         if self.fails_with is not None and self.fails_after < 0:
             raise self.fails_with
-        return Missing() if table in self.lost else await super().load(table, known_etag)
+        return NoSuchTable() if table in self.lost else await super().load(table, known_etag)
 
     @override
-    async def tables(self, skip: SkipNamespace | None = None) -> AsyncGenerator[TableName | UnlistedNamespace]:
+    async def tables(self, skip: SkipNamespace | None = None) -> AsyncGenerator[TableIdentifier | UnlistedNamespace]:
         async for found in super().tables(skip):
             yield found
         if self.torn is not None:
@@ -83,8 +85,8 @@ class Noting(MemoryInbox):
     """
 
     def __init__(self, clock: HandClock) -> None:
-        super().__init__(Terms(max_drops={"prod": 1000}), clock)
-        self.noted: list[Hint] = []
+        super().__init__(InboxConfig(max_drops={"prod": 1000}), clock)
+        self.noted: list[Notification] = []
         self.fails_with: Exception | None = None
 
     def allow(self, absences: int) -> None:
@@ -92,12 +94,12 @@ class Noting(MemoryInbox):
         self._terms = replace(self._terms, max_drops={"prod": absences})
 
     @override
-    async def put(self, notes: Sequence[Note]) -> Accepted:
+    async def put(self, messages: Sequence[InboxMessage]) -> PutResult:
         await anyio.lowlevel.checkpoint()
         if self.fails_with is not None:
             raise self.fails_with
-        self.noted += [note for note in notes if isinstance(note, Hint) and note.sender == "sweep"]
-        return await super().put(notes)
+        self.noted += [note for note in messages if isinstance(note, Notification) and note.sender == "sweep"]
+        return await super().put(messages)
 
 
 class World:
@@ -107,48 +109,53 @@ class World:
         self.clock = HandClock()
         self.catalog, self.inbox = Slow(), Noting(self.clock)
         self.ground = Ground(self.inbox, self.clock)
-        self.tables: dict[TableName, Table] = {}
+        self.tables: dict[TableIdentifier, Table] = {}
         self.differed: dict[str, str] = {}
 
-    def create(self, name: str, *namespace: str) -> TableName:
+    def create(self, name: str, *namespace: str) -> TableIdentifier:
         """A new table; of `sales` where no namespace is given."""
         self.catalog.create_namespace(*(namespace or ("sales",)))
-        table = TableName("prod", namespace or ("sales",), name)
+        table = TableIdentifier("prod", namespace or ("sales",), name)
         self.tables[table] = self.catalog.create(table)
         return table
 
-    def commit(self, table: TableName) -> str:
+    def commit(self, table: TableIdentifier) -> str:
         """One more version; its pointer."""
         self.tables[table] = self.catalog.commit(table)
         return self.tables[table].metadata_location
 
     async def published(
-        self, table: TableName, reason: Reason | None = None, *, live: bool = True, missing: str | None = None
+        self,
+        table: TableIdentifier,
+        reason: DeadLetterReason | None = None,
+        *,
+        live: bool = True,
+        missing: str | None = None,
     ) -> None:
         """The row as it is once the table was published, or once that was given up; with a table that it misses."""
         found = self.tables[table]
-        file = Published(found.metadata_location, found.uuid, found.location, self.clock.now())
+        file = PublishedPointer(found.metadata_location, found.uuid, found.location, self.clock.now())
         absent = {missing: self.clock.now()} if missing is not None else {}
-        findings = Findings(Story(live=file if live else None, visited=True, absent=absent))
-        ended = Done(self.ground.after(1e6), findings) if reason is None else Dead(reason, "so it is", findings)
+        findings = PublishResult(TableState(live=file if live else None, has_settled=True, missing_since=absent))
+        ended = Done(self.ground.after(1e6), findings) if reason is None else DeadLettered(reason, "so it is", findings)
         await self.ground.settled(table, ended)
 
-    async def swept(self, policy: Policy = POLICY) -> Swept:
+    async def swept(self, policy: Policy = POLICY) -> SweepCompleted:
         """One sweep; `differed` are the kinds of difference that it reported."""
         self.inbox.noted.clear()
         ports = SweepPorts(self.catalog, self.inbox, self.inbox, self.inbox, self.clock)
-        sweep = Sweep(CatalogName("prod"), ports, policy)
+        sweep = CatalogSweep(CatalogName("prod"), ports, policy)
         try:
             return await sweep.run(0.5)
         finally:
-            self.differed = {table.identifier: kind.value for table, kind in sweep.report.differed}
+            self.differed = {table.dotted: kind.value for table, kind in sweep.report.differences}
 
     @property
     def told(self) -> list[str]:
         """Tables that the last sweep put hints of."""
-        return sorted(hint.subject.identifier for hint in self.inbox.noted if isinstance(hint.subject, TableName))
+        return sorted(hint.subject.dotted for hint in self.inbox.noted if isinstance(hint.subject, TableIdentifier))
 
 
-def trouble(scope: Scope = Scope.CATALOG) -> Transient:
+def trouble(scope: ErrorScope = ErrorScope.CATALOG) -> Transient:
     """No answer."""
     return Transient("prod", scope=scope, expected="an answer", found="none")

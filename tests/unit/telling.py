@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 
-from sfn.dialects import Arrived, Sender, decode
+from sfn.dialects import EventRequest, Sender, decode
 from sfn.errors import Rejected
-from sfn.words import Hint, TableName
+from sfn.words import Notification, TableIdentifier
 
 ONE = Sender("etl", {"prod": "prod"})
-ORDERS = TableName("prod", ("sales",), "orders")
+ORDERS = TableIdentifier("prod", ("sales",), "orders")
 
 
-def said(body: bytes | object, sender: Sender = ONE) -> tuple[Hint, ...]:
+def said(body: bytes | object, sender: Sender = ONE) -> tuple[Notification, ...]:
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-    decoded = decode(Arrived("/v1/events", [], raw, sender))
+    decoded = decode(EventRequest("/v1/events", [], raw, sender))
     assert decoded.ignored == 0
-    return decoded.hints
+    return decoded.notifications
 
 
 def refusal_of(body: bytes | object, sender: Sender = ONE) -> Rejected | None:

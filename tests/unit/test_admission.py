@@ -8,7 +8,7 @@ import pytest
 
 from sfn.clock import SystemClock
 from sfn.dialects import Sender
-from sfn.errors import Broken
+from sfn.errors import FatalError
 from sfn.wiring.admission import build_access_control
 from tests.unit.settings_ground import CATALOG, Ground
 
@@ -34,30 +34,30 @@ def test_senders_and_operators_are_known_by_named_tokens_and_those_of_files(grou
     admitted = build_access_control(ground.load(text), SystemClock())
     assert admitted.operators is not None
     for token in ("a", "b", "d"):
-        assert admitted.senders.verify(f"Bearer {token}".encode()) == Sender("etl", {"prod": "prod"})
-        assert not admitted.operators.admit(f"Bearer {token}".encode(), None)
-    assert admitted.senders.verify(b"Bearer c") is None
-    assert admitted.operators.admit(b"Bearer c", None)
+        assert admitted.senders.identify_by_token(f"Bearer {token}".encode()) == Sender("etl", {"prod": "prod"})
+        assert not admitted.operators.authenticate(f"Bearer {token}".encode(), None)
+    assert admitted.senders.identify_by_token(b"Bearer c") is None
+    assert admitted.operators.authenticate(b"Bearer c", None)
 
 
 def test_without_senders_everybody_may_send_and_nobody_may_operate(ground: Ground) -> None:
     admitted = build_access_control(ground.load(CATALOG), SystemClock())
-    assert admitted.senders.verify(None) == Sender("anonymous", {"prod": "prod"})
+    assert admitted.senders.identify_by_token(None) == Sender("anonymous", {"prod": "prod"})
     assert admitted.operators is None
 
 
 def test_without_senders_operators_are_still_known_by_their_token(ground: Ground) -> None:
     admitted = build_access_control(ground.load(f"{CATALOG}[admin]\ntoken = 'op'"), SystemClock())
     assert admitted.operators is not None
-    assert admitted.operators.admit(b"Bearer op", None)
-    assert not admitted.operators.admit(None, None)
+    assert admitted.operators.authenticate(b"Bearer op", None)
+    assert not admitted.operators.authenticate(None, None)
 
 
 @pytest.mark.parametrize("other", ["[senders.b]\nsecrets_file = '{}'", "[admin]\ntoken_file = '{}'"])
 def test_a_token_that_two_files_share_is_refused_with_both_places(ground: Ground, tmp_path: Path, other: str) -> None:
     mine, theirs = written(tmp_path, "mine", "x", SECRET), written(tmp_path, "theirs", SECRET)
     settings = ground.load(f"{CATALOG}[senders.a]\nsecrets_file = '{mine}'\n{other.format(theirs)}")
-    with pytest.raises(Broken) as caught:
+    with pytest.raises(FatalError) as caught:
         build_access_control(settings, SystemClock())
     party = "admin" if "admin" in other else "senders.b"
     assert caught.value.where == f"senders.a ({mine}:2) and {party} ({theirs}:1)"
@@ -66,5 +66,5 @@ def test_a_token_that_two_files_share_is_refused_with_both_places(ground: Ground
 
 def test_a_sender_may_be_pinned_to_a_dialect(ground: Ground) -> None:
     text = "[senders.etl]\ndialect = 'glue'\nsecrets = { main = 'd' }\ncatalogs = { '1/eu' = 'prod' }"
-    sender = build_access_control(ground.load(CATALOG + text), SystemClock()).senders.verify(b"Bearer d")
+    sender = build_access_control(ground.load(CATALOG + text), SystemClock()).senders.identify_by_token(b"Bearer d")
     assert sender == Sender("etl", {"1/eu": "prod"}, "glue")

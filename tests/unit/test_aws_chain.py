@@ -12,7 +12,7 @@ from botocore.credentials import Credentials
 from botocore.parsers import ResponseParserError
 from botocore.session import Session
 
-from sfn.aws import AGAIN, Chain, Identity
+from sfn.aws import RETRY_AFTER, AwsCredentialChain, AwsIdentity
 from sfn.errors import NoCredentials
 from tests.unit.key_source import LIMIT, Source, ends, used
 from tests.unit.rest_server import pass_by
@@ -33,22 +33,22 @@ def source(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Source]:
 
 
 @pytest.fixture
-def chain() -> Chain:
-    return Chain(Identity(), limit=LIMIT)
+def chain() -> AwsCredentialChain:
+    return AwsCredentialChain(AwsIdentity(), limit=LIMIT)
 
 
-async def late(chain: Chain, source: Source, left: timedelta, monkeypatch: pytest.MonkeyPatch) -> None:
+async def late(chain: AwsCredentialChain, source: Source, left: timedelta, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have keys that hold for so long."""
     assert await used(chain) == "ID1"
     source.now += source.lasts - left
-    pass_by(AGAIN + 1, monkeypatch)
+    pass_by(RETRY_AFTER + 1, monkeypatch)
 
 
 async def test_many_who_ask_at_once_share_keys_and_one_renewal(
-    chain: Chain, source: Source, monkeypatch: pytest.MonkeyPatch
+    chain: AwsCredentialChain, source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert {had for had, _ in await ends(*[lambda: used(chain)] * MANY)} == {"ID1"}
-    pass_by(AGAIN + 1, monkeypatch)
+    pass_by(RETRY_AFTER + 1, monkeypatch)
     source.now += source.lasts - timedelta(minutes=15)
     await chain.keys()
     assert source.asked == 1
@@ -60,7 +60,9 @@ async def test_many_who_ask_at_once_share_keys_and_one_renewal(
 
 
 @pytest.mark.usefixtures("source")
-async def test_keys_that_never_end_are_looked_for_once(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_keys_that_never_end_are_looked_for_once(
+    chain: AwsCredentialChain, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = [Credentials("FIXED", "secret")]
     monkeypatch.setattr(Session, "get_credentials", lambda _: found.pop())
     assert await used(chain) == "FIXED"
@@ -70,7 +72,7 @@ async def test_keys_that_never_end_are_looked_for_once(chain: Chain, monkeypatch
 
 @pytest.mark.parametrize("left", LATE)
 async def test_only_one_looks_while_the_old_keys_hold(
-    chain: Chain, source: Source, left: timedelta, monkeypatch: pytest.MonkeyPatch
+    chain: AwsCredentialChain, source: Source, left: timedelta, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await late(chain, source, left, monkeypatch)
     assert sorted(had for had, _ in await ends(*[lambda: used(chain)] * MANY)) == ["ID1"] * (MANY - 1) + ["ID2"]
@@ -80,7 +82,7 @@ async def test_only_one_looks_while_the_old_keys_hold(
 
 @pytest.mark.parametrize("left", LATE)
 async def test_a_renewal_that_hangs_keeps_nobody_but_who_began_it(
-    chain: Chain, source: Source, left: timedelta, monkeypatch: pytest.MonkeyPatch
+    chain: AwsCredentialChain, source: Source, left: timedelta, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await late(chain, source, left, monkeypatch)
     source.hangs = True
@@ -94,22 +96,22 @@ async def test_a_renewal_that_hangs_keeps_nobody_but_who_began_it(
 
 @pytest.mark.parametrize("left", LATE)
 async def test_a_renewal_that_fails_rests_while_the_old_keys_hold(
-    chain: Chain, source: Source, left: timedelta, monkeypatch: pytest.MonkeyPatch
+    chain: AwsCredentialChain, source: Source, left: timedelta, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await late(chain, source, left, monkeypatch)
     source.fails = True
     for asked in (2, 3):
-        pass_by(asked * (AGAIN + 1), monkeypatch)
+        pass_by(asked * (RETRY_AFTER + 1), monkeypatch)
         assert [await used(chain) for _ in range(MANY)] == ["ID1"] * MANY
         assert source.asked == asked
     source.fails = False
-    pass_by(4 * (AGAIN + 1), monkeypatch)
+    pass_by(4 * (RETRY_AFTER + 1), monkeypatch)
     assert await used(chain) == "ID4"
     assert source.searched == 1, "another search may find somebody else's keys"
 
 
 async def test_who_gives_up_a_renewal_spares_the_next(
-    chain: Chain, source: Source, monkeypatch: pytest.MonkeyPatch
+    chain: AwsCredentialChain, source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await late(chain, source, LATE[1], monkeypatch)
     source.hangs = True
@@ -123,25 +125,25 @@ async def test_who_gives_up_a_renewal_spares_the_next(
 
 
 async def test_after_a_renewal_that_hangs_the_next_does_not_wait_for_it(
-    chain: Chain, source: Source, monkeypatch: pytest.MonkeyPatch
+    chain: AwsCredentialChain, source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await late(chain, source, LATE[1], monkeypatch)
     source.hangs = True
     assert await used(chain) == "ID1"
     source.hangs = False
-    pass_by(2 * (AGAIN + 1), monkeypatch)
+    pass_by(2 * (RETRY_AFTER + 1), monkeypatch)
     assert await used(chain) == "ID3"
 
 
 async def test_keys_that_last_shortly_are_not_asked_for_each_time(
-    chain: Chain, source: Source, monkeypatch: pytest.MonkeyPatch
+    chain: AwsCredentialChain, source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source.lasts = timedelta(minutes=12)
     had = await used(chain)
     asked = source.asked
     assert [await used(chain) for _ in range(MANY)] == [had] * MANY
     assert source.asked == asked
-    pass_by(AGAIN + 1, monkeypatch)
+    pass_by(RETRY_AFTER + 1, monkeypatch)
     assert await used(chain) == f"ID{asked + 1}"
 
 
@@ -151,7 +153,7 @@ async def test_keys_that_last_shortly_are_not_asked_for_each_time(
 )
 @pytest.mark.parametrize("had_some", [False, True])
 async def test_a_failure_is_shared_by_all_who_waited_for_it(
-    chain: Chain, source: Source, *, hangs: bool, least: float, found: str, had_some: bool
+    chain: AwsCredentialChain, source: Source, *, hangs: bool, least: float, found: str, had_some: bool
 ) -> None:
     if had_some:
         await used(chain)
@@ -165,7 +167,7 @@ async def test_a_failure_is_shared_by_all_who_waited_for_it(
     assert await used(chain) == f"ID{asked + 2}", "nothing rests that has nothing"
 
 
-async def test_each_has_a_failure_of_its_own(chain: Chain, source: Source) -> None:
+async def test_each_has_a_failure_of_its_own(chain: AwsCredentialChain, source: Source) -> None:
     source.fails, failed = True, list[NoCredentials]()
 
     async def ask() -> None:
@@ -192,7 +194,7 @@ async def test_each_has_a_failure_of_its_own(chain: Chain, source: Source) -> No
     ],
 )
 async def test_whatever_a_source_does_is_a_failure(
-    chain: Chain, error: Exception | None, found: str, monkeypatch: pytest.MonkeyPatch
+    chain: AwsCredentialChain, error: Exception | None, found: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def find(_: Session) -> None:
         if error is not None:
@@ -204,7 +206,7 @@ async def test_whatever_a_source_does_is_a_failure(
 
 @pytest.mark.parametrize("how", ["fails", "hangs"])
 async def test_keys_that_are_over_are_never_handed_out(
-    chain: Chain, source: Source, how: str, monkeypatch: pytest.MonkeyPatch
+    chain: AwsCredentialChain, source: Source, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await late(chain, source, LATE[2], monkeypatch)
     setattr(source, how, True)
@@ -216,7 +218,7 @@ async def test_keys_that_are_over_are_never_handed_out(
 
 
 async def test_what_comes_after_it_was_given_up_lends_old_keys_no_time(
-    chain: Chain, source: Source, monkeypatch: pytest.MonkeyPatch
+    chain: AwsCredentialChain, source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await late(chain, source, LATE[1], monkeypatch)
     source.hangs = True
@@ -229,7 +231,9 @@ async def test_what_comes_after_it_was_given_up_lends_old_keys_no_time(
 
 
 @pytest.mark.parametrize("had_some", [False, True])
-async def test_keys_that_have_ended_when_they_come_are_none(chain: Chain, source: Source, *, had_some: bool) -> None:
+async def test_keys_that_have_ended_when_they_come_are_none(
+    chain: AwsCredentialChain, source: Source, *, had_some: bool
+) -> None:
     if had_some:
         await used(chain)
         source.now += source.lasts + timedelta(seconds=1)
@@ -237,7 +241,7 @@ async def test_keys_that_have_ended_when_they_come_are_none(chain: Chain, source
     assert await used(chain) == "keys that have ended when they come: see to this machine's clock"
 
 
-async def test_whoever_is_cancelled_breaks_no_other(chain: Chain, source: Source) -> None:
+async def test_whoever_is_cancelled_breaks_no_other(chain: AwsCredentialChain, source: Source) -> None:
     source.hangs = True
 
     async def impatient() -> str:
@@ -251,7 +255,9 @@ async def test_whoever_is_cancelled_breaks_no_other(chain: Chain, source: Source
     assert source.asked == 2
 
 
-async def test_nobody_waits_for_more_than_two_limits_whoever_is_cancelled(chain: Chain, source: Source) -> None:
+async def test_nobody_waits_for_more_than_two_limits_whoever_is_cancelled(
+    chain: AwsCredentialChain, source: Source
+) -> None:
     source.hangs = True
 
     def impatient(limits: float) -> Callable[[], Awaitable[str]]:

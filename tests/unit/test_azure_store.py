@@ -10,7 +10,7 @@ import anyio
 import pytest
 from azure.storage.blob import ContainerClient, ContainerSasPermissions, generate_container_sas
 
-from sfn.errors import Permanent, Scope, Transient, Unsure
+from sfn.errors import ErrorScope, OutcomeUnknown, Permanent, Transient
 from sfn.store import Deleted, PreconditionFailed
 from sfn.store.azure import (
     IMPOSSIBLE_ETAG,
@@ -23,7 +23,7 @@ from sfn.store.azure import (
 )
 from sfn.store.pool import HttpPool
 from sfn.store.remote import RemoteStore, StoreService
-from sfn.words import Held
+from sfn.words import StoredObject
 from tests.faults.proxy import Asked, Cut, Fault, Lose, Pass, Proxy
 from tests.servers.azure import ACCOUNT, Azure
 from tests.servers.azure import KEY as ACCOUNT_KEY
@@ -74,9 +74,9 @@ def signature(container: str, permitted: str = "rcwdl") -> SharedSignature:
     return SharedSignature(generate_container_sas(ACCOUNT, container, ACCOUNT_KEY, permission=permission, expiry=LATER))
 
 
-async def created(store: RemoteStore, key: str, body: bytes = b"1") -> Held:
+async def created(store: RemoteStore, key: str, body: bytes = b"1") -> StoredObject:
     held = await store.write(key, body, None)
-    assert isinstance(held, Held)
+    assert isinstance(held, StoredObject)
     return held
 
 
@@ -87,7 +87,7 @@ async def test_others_see_what_it_is_and_no_cache_keeps_it(
         held = await created(store, f"{home}{name}")
         seen = others.get_blob_client(name).get_blob_properties()
         settings = seen.content_settings
-        assert (settings.content_type, settings.cache_control, seen.etag) == (kind, "no-store", held.tag)
+        assert (settings.content_type, settings.cache_control, seen.etag) == (kind, "no-store", held.etag)
 
 
 @pytest.mark.parametrize("name", ["a#b.ver", "a?b=c&d.ver", "a%23b.ver", "a+b.ver", "50%.ver", "ä/ö ü.ver", "🧊.ver"])
@@ -104,7 +104,7 @@ async def test_each_verb_is_one_request(store: RemoteStore, proxy: Proxy, home: 
     key = f"{home}t/orders.ver"
     held = await created(store, key)
     newer = await store.write(key, b"2", held)
-    assert isinstance(newer, Held)
+    assert isinstance(newer, StoredObject)
     assert await store.read(key) == newer
     assert await store.read_range(key, 0, 10) == b"2"
     assert await store.list(f"{home}t/", 10) == [key]
@@ -140,7 +140,7 @@ async def test_directories_are_neither_listed_nor_read(store: RemoteStore, other
     assert await store.list(f"{home}t/", 10) == [f"{home}t/a.ver"]
     with pytest.raises(Permanent) as refused:
         await store.read(f"{home}t/dir")
-    assert refused.value.scope is Scope.TABLE
+    assert refused.value.scope is ErrorScope.TABLE
     assert "directory" in refused.value.found
 
 
@@ -168,7 +168,7 @@ async def test_a_signature_opens_as_much_as_it_permits(azure: Azure, container: 
         ):
             with pytest.raises(Transient) as denied:
                 await verb()
-            assert denied.value.scope is Scope.STORE
+            assert denied.value.scope is ErrorScope.STORE
             assert "AuthorizationPermissionMismatch" in denied.value.found
 
 
@@ -189,13 +189,13 @@ async def test_a_container_that_is_not_there_is_told_of_by_every_verb(store: Rem
         lambda: store.read(key),
         lambda: store.read_range(key, 0, 10),
         lambda: store.write(key, b"1", None),
-        lambda: store.write(key, b"1", Held(b"", IMPOSSIBLE_ETAG)),
-        lambda: store.delete(key, Held(b"", IMPOSSIBLE_ETAG)),
+        lambda: store.write(key, b"1", StoredObject(b"", IMPOSSIBLE_ETAG)),
+        lambda: store.delete(key, StoredObject(b"", IMPOSSIBLE_ETAG)),
         lambda: store.list(home, 10),
     ):
         with pytest.raises(Permanent) as nowhere:
             await verb()
-        assert nowhere.value.scope is Scope.STORE
+        assert nowhere.value.scope is ErrorScope.STORE
         assert "container" in nowhere.value.expected
 
 
@@ -206,11 +206,11 @@ async def test_a_lease_is_waited_for(store: RemoteStore, others: ContainerClient
     for verb in (lambda: store.write(key, b"2", held), lambda: store.delete(key, held)):
         with pytest.raises(Transient) as busy:
             await verb()
-        assert busy.value.scope is Scope.TABLE
+        assert busy.value.scope is ErrorScope.TABLE
         assert "lease" in busy.value.remedy
     assert await store.read(key) == held
     lease.release()
-    assert isinstance(await store.write(key, b"2", held), Held)
+    assert isinstance(await store.write(key, b"2", held), StoredObject)
 
 
 async def test_a_write_whose_answer_was_lost_is_known_again(store: RemoteStore, proxy: Proxy, home: str) -> None:
@@ -227,7 +227,7 @@ async def test_a_write_whose_answer_was_lost_is_known_again(store: RemoteStore, 
 
     proxy.rule = lose_one
     newer = await store.write(key, b"2", held)
-    assert isinstance(newer, Held)
+    assert isinstance(newer, StoredObject)
     assert proxy.asked == ["PUT", "PUT", "PUT", "GET"]
     assert await store.read(key) == newer
     assert await store.write(key, b"2", held) == PreconditionFailed()
@@ -238,9 +238,9 @@ async def test_nobody_knows_whether_a_change_without_an_answer_happened(
 ) -> None:
     held = await created(store, f"{home}t/a.ver")
     proxy.rule = lambda _: Lose()
-    with pytest.raises(Unsure) as unsure:
+    with pytest.raises(OutcomeUnknown) as unsure:
         await store.write(f"{home}t/a.ver", b"2", held)
-    assert unsure.value.scope is Scope.STORE
+    assert unsure.value.scope is ErrorScope.STORE
 
 
 async def test_a_body_that_breaks_off_is_not_fetched_again(store: RemoteStore, proxy: Proxy, home: str) -> None:
@@ -262,7 +262,7 @@ async def test_a_service_that_does_not_see_the_condition_is_refused(
         proxy.rule = lambda asked: Pass(frozenset({header}) if asked.method == "PUT" else frozenset())
         with pytest.raises(Permanent) as refused:
             await store.probe(f"{home}t/a.ver")
-        assert refused.value.scope is Scope.STORE
+        assert refused.value.scope is ErrorScope.STORE
         proxy.rule = lambda _: Pass()
         found = await store.read(f"{home}t/a.ver")
         assert found is not None
@@ -275,7 +275,7 @@ async def test_snapshots_are_not_deleted_with_a_file(store: RemoteStore, others:
     snapshot = str(kept.create_snapshot()["snapshot"])
     with pytest.raises(Permanent) as refused:
         await store.delete(f"{home}t/a.ver", held)
-    assert refused.value.scope is Scope.TABLE
+    assert refused.value.scope is ErrorScope.TABLE
     assert "snapshots" in refused.value.remedy
     assert others.get_blob_client("t/a.ver", snapshot=snapshot).exists()
 

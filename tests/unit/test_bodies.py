@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from sfn.errors import Rejected
-from sfn.receiver.body import Limits, read
+from sfn.receiver.body import BodyLimits, read_body
 
 SOON = 0.02
 
@@ -23,7 +23,7 @@ async def silence() -> MutableMapping[str, Any]:
 
 async def test_a_deadline_is_408_and_leaves_the_task_as_it_was() -> None:
     with pytest.raises(Rejected) as caught:
-        await read(silence, None, Limits(10, deadline=SOON))
+        await read_body(silence, None, BodyLimits(10, deadline=SOON))
     assert caught.value.status == 408
     task = asyncio.current_task()
     assert task is not None
@@ -36,13 +36,13 @@ async def test_a_body_in_time_is_not_cut_off_afterwards() -> None:
         await anyio.sleep(SOON / 10)
         return {"type": "http.request", "body": b"x"}
 
-    assert await read(whole, 1, Limits(10, deadline=SOON * 5)) == b"x"
+    assert await read_body(whole, 1, BodyLimits(10, deadline=SOON * 5)) == b"x"
     await anyio.sleep(SOON * 8)
 
 
 async def test_a_cancellation_stays_one() -> None:
     with anyio.move_on_after(SOON) as scope:
-        await read(silence, None, Limits(10, deadline=60))
+        await read_body(silence, None, BodyLimits(10, deadline=60))
     assert scope.cancelled_caught
 
 
@@ -54,5 +54,5 @@ async def test_a_cancellation_wins_over_the_deadline() -> None:
 
     with anyio.CancelScope() as scope:
         asyncio.get_running_loop().call_later(SOON, scope.cancel)
-        await read(late, None, Limits(10, deadline=SOON))
+        await read_body(late, None, BodyLimits(10, deadline=SOON))
     assert scope.cancelled_caught

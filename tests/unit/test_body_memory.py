@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfn.body_memory import BodyMemory, HeldBody, Late, NoRoom, within
+from sfn.body_memory import BodyMemory, BodyMemoryExhausted, BodyReservation, ClientTimeout, with_timeout
 
 
 def test_bodies_are_held_up_to_the_limit_and_released() -> None:
     memory = BodyMemory(10)
-    with memory.body() as first, memory.body() as second:
+    with memory.reserve() as first, memory.reserve() as second:
         first.add(4)
         second.add(6)
         assert memory.used == 10
@@ -28,13 +28,13 @@ def test_bodies_are_held_up_to_the_limit_and_released() -> None:
 def test_the_oldest_incomplete_body_makes_room() -> None:
     refused: list[None] = []
     memory = BodyMemory(10, lambda: refused.append(None))
-    with memory.body() as done, memory.body() as slow, memory.body() as fast:
+    with memory.reserve() as done, memory.reserve() as slow, memory.reserve() as fast:
         done.add(2)
         done.complete()
         slow.add(5)
         fast.add(8)
         assert (memory.used, len(refused)) == (10, 1)
-        with pytest.raises(NoRoom):
+        with pytest.raises(BodyMemoryExhausted):
             slow.add(1)
         fast.complete()
     assert memory.used == 0
@@ -42,46 +42,46 @@ def test_the_oldest_incomplete_body_makes_room() -> None:
 
 def test_a_body_that_finds_none_but_complete_ones_has_no_room() -> None:
     memory = BodyMemory(10)
-    with memory.body() as done:
+    with memory.reserve() as done:
         done.add(8)
         done.complete()
-        with memory.body() as late, pytest.raises(NoRoom):
+        with memory.reserve() as late, pytest.raises(BodyMemoryExhausted):
             late.add(3)
         assert memory.used == 8
 
 
 def test_a_body_that_holds_nothing_has_no_room_to_make() -> None:
     memory = BodyMemory(10)
-    with memory.body() as empty, memory.body() as slow, memory.body() as fast:
+    with memory.reserve() as empty, memory.reserve() as slow, memory.reserve() as fast:
         slow.add(6)
         fast.add(6)
-        assert (empty.is_given_up, slow.is_given_up, memory.used) == (False, True, 6)
+        assert (empty.is_evicted, slow.is_evicted, memory.used) == (False, True, 6)
         empty.add(4)
 
 
 def test_nobody_is_given_up_in_vain() -> None:
     refused: list[None] = []
     memory = BodyMemory(10, lambda: refused.append(None))
-    with memory.body() as done, memory.body() as slow, memory.body() as large, memory.body() as small:
+    with memory.reserve() as done, memory.reserve() as slow, memory.reserve() as large, memory.reserve() as small:
         done.add(6)
         done.complete()
         slow.add(2)
-        with pytest.raises(NoRoom):
+        with pytest.raises(BodyMemoryExhausted):
             large.add(5)
-        assert (slow.is_given_up, memory.used, len(refused)) == (False, 8, 1)
+        assert (slow.is_evicted, memory.used, len(refused)) == (False, 8, 1)
         small.add(3)
-        assert (slow.is_given_up, memory.used, len(refused)) == (True, 9, 2)
+        assert (slow.is_evicted, memory.used, len(refused)) == (True, 9, 2)
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9)), max_size=40))
 def test_whatever_bodies_come_no_more_is_held_than_the_limit(adds: list[tuple[int, int]]) -> None:
     """And who is given up held something, or asked for more than there was."""
-    memory, held = BodyMemory(20), list[HeldBody]()
+    memory, held = BodyMemory(20), list[BodyReservation]()
     with ExitStack() as stack:
         for which, size in adds:
             while len(held) <= which:
-                held.append(stack.enter_context(memory.body()))
-            with suppress(NoRoom):
+                held.append(stack.enter_context(memory.reserve()))
+            with suppress(BodyMemoryExhausted):
                 held[which].add(size)
             if size == 0:
                 held[which].complete()
@@ -94,26 +94,26 @@ async def test_a_body_that_makes_room_is_not_waited_for_any_more() -> None:
 
     async def trickle() -> None:
         try:
-            with memory.body() as slow:
+            with memory.reserve() as slow:
                 slow.add(5)
-                await within(60, anyio.sleep_forever(), slow)
-        except NoRoom:
+                await with_timeout(60, anyio.sleep_forever(), slow)
+        except BodyMemoryExhausted:
             ended.append("no room")
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(trickle)
         await anyio.lowlevel.checkpoint()
-        with memory.body() as fast:
+        with memory.reserve() as fast:
             fast.add(10)
             assert memory.used == 10
     assert ended == ["no room"]
 
 
 async def test_who_does_not_go_on_in_time_is_late() -> None:
-    with BodyMemory().body() as held, pytest.raises(Late):
-        await within(0.01, anyio.sleep_forever(), held)
-    with pytest.raises(Late):
-        await within(0.01, anyio.sleep_forever())
+    with BodyMemory().reserve() as held, pytest.raises(ClientTimeout):
+        await with_timeout(0.01, anyio.sleep_forever(), held)
+    with pytest.raises(ClientTimeout):
+        await with_timeout(0.01, anyio.sleep_forever())
 
 
 async def test_what_ends_in_time_is_given() -> None:
@@ -121,10 +121,10 @@ async def test_what_ends_in_time_is_given() -> None:
         await anyio.lowlevel.checkpoint()
         return 7
 
-    assert await within(60, step()) == 7
+    assert await with_timeout(60, step()) == 7
 
 
 async def test_a_cancellation_from_elsewhere_is_one() -> None:
-    with anyio.move_on_after(0.01) as scope, BodyMemory().body() as held:
-        await within(60, anyio.sleep_forever(), held)
+    with anyio.move_on_after(0.01) as scope, BodyMemory().reserve() as held:
+        await with_timeout(60, anyio.sleep_forever(), held)
     assert scope.cancelled_caught

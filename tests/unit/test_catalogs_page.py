@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from sfn.dialects import NAMES
+from sfn.dialects import FORMAT_NAMES
 from sfn.settings import load
 from tests.dialects.page import TITLES, page
 from tests.dialects.samples import by_dialect
@@ -14,7 +14,7 @@ PAGE = page()
 
 
 def test_every_dialect_is_on_it() -> None:
-    assert set(TITLES) == set(NAMES) == set(by_dialect())
+    assert set(TITLES) == set(FORMAT_NAMES) == set(by_dialect())
 
 
 def test_it_says_what_is_found() -> None:

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import (
 from structlog.testing import capture_logs
 from trustme import KeyType
 
-from sfn.errors import Broken
+from sfn.errors import FatalError
 from sfn.receiver.certificate import Certificate
 from tests.unit.certificates import Authority, Files, Pair, replace, shown
 
@@ -86,7 +86,7 @@ def test_a_renewed_pair_is_shown_from_then_on(
     files.renew(new)
     with capture_logs() as logs:
         for _ in range(2):
-            certificate.look()
+            certificate.reload_if_changed()
             assert shown(certificate.context, authority.trust()) == new.shown
     assert [(entry["event"], entry["log_level"]) for entry in logs] == [("certificate and key read", "info")]
 
@@ -99,13 +99,13 @@ def test_until_both_were_replaced_the_old_pair_is_shown(
     replace(*both.pop(first))
     with capture_logs() as logs:
         for _ in range(3):
-            certificate.look()
+            certificate.reload_if_changed()
             assert shown(certificate.context, authority.trust()) == old.shown
     (entry,) = logs
     assert (entry["event"], entry["log_level"]) == ("certificate and key kept", "error")
     assert "expected a certificate and the key that belongs to it, found another key" in entry["error"]
     replace(*both.popitem()[1])
-    certificate.look()
+    certificate.reload_if_changed()
     assert shown(certificate.context, authority.trust()) == new.shown
 
 
@@ -123,7 +123,7 @@ def test_files_behind_a_link_that_is_turned_are_read_again(
     certificate = Certificate(tmp_path / "tls.crt", tmp_path / "tls.key")
     beside.symlink_to("new")
     beside.replace(data)
-    certificate.look()
+    certificate.reload_if_changed()
     assert shown(certificate.context, authority.trust()) == new.shown
 
 
@@ -179,7 +179,7 @@ WRONG: dict[str, tuple[Callable[[Files, Pair], object], str]] = {
 def test_a_pair_that_is_wrong_stops_a_start_and_says_why(files: Files, old: Pair, case: str) -> None:
     spoil, said = WRONG[case]
     spoil(files, old)
-    with pytest.raises(Broken) as caught:
+    with pytest.raises(FatalError) as caught:
         Certificate(files.chain, files.key)
     assert said in str(caught.value)
     assert "passphrase" not in caught.value.where
@@ -193,7 +193,7 @@ def test_one_that_comes_to_be_wrong_leaves_the_old_in_force_and_is_logged_once(
     spoil(files, old)
     with capture_logs() as logs:
         for _ in range(3):
-            certificate.look()
+            certificate.reload_if_changed()
             assert shown(certificate.context, authority.trust()) == old.shown
     (entry,) = logs
     assert entry["log_level"] == "error"

@@ -16,7 +16,7 @@ from sfn.pointer.site import Placement
 from sfn.publish.inventory import pointer_files
 from sfn.publish.policy import Policy
 from sfn.store import PreconditionFailed
-from sfn.words import Held, Hint
+from sfn.words import Notification, StoredObject
 from tests.promises.inboxes import HandClock
 from tests.simulation.cleaners import CLEANERS, Cleaner
 from tests.unit.publishing import AT, LAG, A, B, CountingStore, Line, named
@@ -42,7 +42,7 @@ class DatedStore(CountingStore):
         self._written: dict[str, datetime] = {}
 
     @override
-    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed:
+    async def write(self, key: str, body: bytes, replacing: StoredObject | None) -> StoredObject | PreconditionFailed:
         self._written[key] = self._clock.now()
         return await super().write(key, body, replacing)
 
@@ -63,11 +63,11 @@ class Lake(Line):
             # Of a table without any metadata the files would be deleted, as after a purge.
             self.store.files[self.catalog.create(table).metadata_location] = b"{}"
         self.catalog.commit(A)
-        await self.hear(Hint(A), Hint(B), Hint(C), seconds=60)
+        await self.hear(Notification(A), Notification(B), Notification(C), seconds=60)
         self.catalog.commit(A, AWAY)
         self.catalog.drop(B)
         self.catalog.rename(C, named("d"))
-        await self.hear(Hint(A), Hint(B, drop=True), Hint(C, renamed_to=named("d")), seconds=60)
+        await self.hear(Notification(A), Notification(B, drop=True), Notification(C, renamed_to=named("d")), seconds=60)
 
     def condemned(self, cleaner: Cleaner) -> list[str]:
         """What a cleaner would delete now, whichever table it is run for."""

@@ -11,22 +11,22 @@ from typing_extensions import override
 from sfn.catalog import SkipNamespace, UnlistedNamespace
 from sfn.catalog.memory import MemoryCatalog
 from sfn.cli.checks import catalogs
-from sfn.cli.checks.catalogs import CatalogCheck, is_local
-from sfn.cli.checks.findings import Finding, Severity
-from sfn.cli.checks.retention import Lag, assumed
-from sfn.errors import Permanent, Scope, Transient, Trouble
+from sfn.cli.checks.catalogs import CatalogCheck, is_local_host
+from sfn.cli.checks.findings import CheckFinding, Severity
+from sfn.cli.checks.retention import Lag, assumed_lag
+from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
 from sfn.pointer import document
 from sfn.pointer.document import Document
 from sfn.pointer.naming import FileOwner
 from sfn.pointer.site import FileLayout
 from sfn.store.memory import MemoryStore
 from sfn.store.router import PrefixRouter
-from sfn.words import Answer, TableName, Told
+from sfn.words import EventHistory, LoadResult, TableIdentifier
 from tests.unit.operators import NOON
 from tests.unit.settings_ground import Ground
 
 LOCAL = "[catalogs.prod]\nuri = 'http://127.0.0.1:8181'\n"
-ORDERS = TableName("prod", ("sales",), "orders")
+ORDERS = TableIdentifier("prod", ("sales",), "orders")
 
 
 class Known(MemoryCatalog):
@@ -39,8 +39,8 @@ class Known(MemoryCatalog):
 
     def __init__(self) -> None:
         super().__init__("prod")
-        self.refused: dict[TableName, Trouble] = {}
-        self.loads: list[TableName] = []
+        self.refused: dict[TableIdentifier, ExternalError] = {}
+        self.loads: list[TableIdentifier] = []
 
     async def close(self) -> None:
         """Nothing is open."""
@@ -51,7 +51,9 @@ class Known(MemoryCatalog):
         return "ours"
 
     @override
-    async def load(self, table: TableName, known_etag: str | None, history: Told | None = None) -> Answer:
+    async def load(
+        self, table: TableIdentifier, known_etag: str | None, history: EventHistory | None = None
+    ) -> LoadResult:
         self.loads.append(table)
         if table in self.refused:
             raise self.refused[table]
@@ -71,8 +73,8 @@ class World:
         self.lag: Lag | None = None
         self.create("orders")
 
-    def create(self, name: str, *namespace: str, location: str | None = None) -> TableName:
-        table = TableName("prod", namespace or ("sales",), name)
+    def create(self, name: str, *namespace: str, location: str | None = None) -> TableIdentifier:
+        table = TableIdentifier("prod", namespace or ("sales",), name)
         self.catalog.create_namespace(*table.namespace)
         self.catalog.create(table, location=location)
         return table
@@ -83,15 +85,15 @@ class World:
         doc = Document(catalog_id, ("sales",), name, None, f"{place}/metadata/x.metadata.json", 1, NOON)
         self.store.files[FileLayout(place).keys(FileOwner(("sales",), name))[0]] = document.render(doc)
 
-    async def found(self, text: str = LOCAL, *, thorough: bool = False) -> list[Finding]:
+    async def found(self, text: str = LOCAL, *, thorough: bool = False) -> list[CheckFinding]:
         settings, router = self.ground.load(text), PrefixRouter({"file:///warehouse": self.store})
-        lag = self.lag or assumed(settings)
+        lag = self.lag or assumed_lag(settings)
         check = CatalogCheck("prod", self.catalog, router, settings, thorough=thorough, lag=lag)
         found = [one async for one in check.findings()]
-        self.places = check.places
+        self.places = check.table_locations
         return found
 
-    async def wrong(self, text: str = LOCAL) -> Finding:
+    async def wrong(self, text: str = LOCAL) -> CheckFinding:
         """The one finding that is not fine."""
         (finding,) = [one for one in await self.found(text) if one.severity is not Severity.OK]
         return finding
@@ -122,7 +124,7 @@ async def test_files_of_another_catalog_id_are_warned_of_before_anything_is_fore
 
 
 async def test_a_catalog_that_is_away_is_an_error(world: World) -> None:
-    world.catalog.error = Transient("prod", scope=Scope.CATALOG, expected="an answer", found="none", remedy="wait")
+    world.catalog.error = Transient("prod", scope=ErrorScope.CATALOG, expected="an answer", found="none", remedy="wait")
     (finding,) = await world.found()
     assert (finding.severity, finding.remedy) == (Severity.ERROR, "wait")
 
@@ -136,7 +138,9 @@ async def test_a_namespace_that_may_not_be_listed_is_warned_of(world: World) -> 
 
 
 async def test_a_table_that_may_not_be_loaded_is_an_error(world: World) -> None:
-    world.catalog.refused[ORDERS] = Transient("t", scope=Scope.TABLE, expected="the table", found="403", remedy="grant")
+    world.catalog.refused[ORDERS] = Transient(
+        "t", scope=ErrorScope.TABLE, expected="the table", found="403", remedy="grant"
+    )
     finding = await world.wrong()
     assert (finding.severity, finding.where, finding.remedy) == (
         Severity.ERROR,
@@ -146,7 +150,7 @@ async def test_a_table_that_may_not_be_loaded_is_an_error(world: World) -> None:
 
 
 async def test_trouble_of_the_whole_catalog_ends_it(world: World) -> None:
-    world.catalog.refused[ORDERS] = Permanent("c", scope=Scope.CATALOG, expected="a token", found="401")
+    world.catalog.refused[ORDERS] = Permanent("c", scope=ErrorScope.CATALOG, expected="a token", found="401")
     assert [one.severity for one in await world.found()] == [Severity.OK, Severity.ERROR]
 
 
@@ -187,7 +191,7 @@ async def test_a_sample_is_looked_at_unless_all_are_wanted(world: World, monkeyp
     sampled = "listed; 6 of 7 tables looked at, a sample: one of each namespace; --all looks at all"
     assert [one.text for one in await world.found()][1] == sampled
     assert len(world.catalog.loads) == 6
-    monkeypatch.setattr(catalogs, "NAMESPACES", 3)
+    monkeypatch.setattr(catalogs, "MAX_SAMPLED_NAMESPACES", 3)
     in_part = "listed in part; 3 tables looked at, a sample; --all looks at all"
     assert [one.text for one in await world.found()][1] == in_part
     world.catalog.loads.clear()
@@ -201,11 +205,11 @@ async def test_a_sample_is_looked_at_unless_all_are_wanted(world: World, monkeyp
 async def test_a_catalog_of_another_name_is_an_error_with_the_right_one(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def tables(_: SkipNamespace | None = None) -> AsyncGenerator[TableName | UnlistedNamespace]:
+    async def tables(_: SkipNamespace | None = None) -> AsyncGenerator[TableIdentifier | UnlistedNamespace]:
         yield UnlistedNamespace((), "its database holds default, and nothing of lake", 'set … = "default"')
 
     monkeypatch.setattr(world.catalog, "tables", tables)
-    assert await world.wrong() == Finding(
+    assert await world.wrong() == CheckFinding(
         "catalogs.prod", Severity.ERROR, "its database holds default, and nothing of lake", 'set … = "default"'
     )
 
@@ -229,4 +233,4 @@ async def test_settings_that_fit_one_machine_are_warned_of_elsewhere(world: Worl
     [("localhost", True), ("127.0.0.1", True), ("::1", True), ("10.0.0.1", False), ("catalog", False), ("", False)],
 )
 def test_this_machine_is_known_by_its_names(host: str, local: bool) -> None:
-    assert is_local(host) is local
+    assert is_local_host(host) is local

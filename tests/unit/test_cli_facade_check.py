@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sfn.cli.checks.facade import facade
+from sfn.cli.checks.facade import facade_findings
 from sfn.cli.checks.findings import Severity
 from tests.unit.settings_ground import CATALOG, Ground
 
@@ -21,7 +21,7 @@ def fixture_ground(tmp_path: Path) -> Ground:
 
 
 def found(ground: Ground, text: str) -> list[tuple[Severity, str]]:
-    return [(one.severity, one.text) for one in facade(ground.load(CATALOG + STORE + text))]
+    return [(one.severity, one.text) for one in facade_findings(ground.load(CATALOG + STORE + text))]
 
 
 def test_nothing_is_said_of_none(ground: Ground) -> None:

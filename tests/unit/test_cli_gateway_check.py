@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from sfn.catalog.memory import MemoryCatalog
-from sfn.cli.checks.findings import Finding, Severity
-from sfn.cli.checks.gateways import advertised, doors
-from sfn.errors import Scope, Transient
+from sfn.cli.checks.findings import CheckFinding, Severity
+from sfn.cli.checks.gateways import advertised_findings, gateway_findings
+from sfn.errors import ErrorScope, Transient
 from sfn.settings import Settings
 from tests.unit.settings_ground import CATALOG, Ground
 
 OK, WARNING, ERROR = Severity.OK, Severity.WARNING, Severity.ERROR
 GATEWAY = '[gateway.prod]\nupstream = "https://catalog.example/api"\n'
-AWAY = Transient("catalog prod", scope=Scope.CATALOG, expected="an answer", found="none")
+AWAY = Transient("catalog prod", scope=ErrorScope.CATALOG, expected="an answer", found="none")
 
 
 @pytest.fixture(name="ground")
@@ -49,28 +49,28 @@ class Telling(MemoryCatalog):
 
 async def found(
     settings: Settings, told: Mapping[str, str] | Transient, catalog: str = "prod", coding: str = ""
-) -> list[Finding]:
-    return [finding async for finding in advertised(catalog, Telling(told, coding), settings)]
+) -> list[CheckFinding]:
+    return [finding async for finding in advertised_findings(catalog, Telling(told, coding), settings)]
 
 
 def test_a_gateway_below_the_listener_has_its_address(ground: Ground) -> None:
-    (one,) = doors(ground.load(CATALOG + GATEWAY), is_running=False)
+    (one,) = gateway_findings(ground.load(CATALOG + GATEWAY), is_running=False)
     assert (one.where, one.severity, one.text) == ("gateway.prod", OK, "below /catalog/prod of the listener")
 
 
 def test_a_gateway_with_a_listener_of_its_own_needs_a_free_address(ground: Ground) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         settings = ground.load(f'{CATALOG}{GATEWAY}host = "127.0.0.1"\nport = {taken.getsockname()[1]}\n')
-        (one,) = doors(settings, is_running=False)
+        (one,) = gateway_findings(settings, is_running=False)
         assert (one.where, one.severity) == ("gateway.prod", ERROR)
         assert one.remedy.startswith("set gateway.prod.host and gateway.prod.port, or end")
-        assert list(doors(settings, is_running=True)) == []
-    (one,) = doors(settings, is_running=False)
+        assert list(gateway_findings(settings, is_running=True)) == []
+    (one,) = gateway_findings(settings, is_running=False)
     assert one.severity is OK
 
 
 def test_credentials_in_clear_text_are_warned_of(ground: Ground) -> None:
-    (one,) = doors(ground.load(f'{CATALOG}{GATEWAY}host = "0.0.0.0"\n'), is_running=True)
+    (one,) = gateway_findings(ground.load(f'{CATALOG}{GATEWAY}host = "0.0.0.0"\n'), is_running=True)
     assert (one.severity, one.where) == (WARNING, "gateway.prod")
     assert "clients' credentials travel in clear text" in one.text
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sfn.cli.checks import findings
+from sfn.cli.checks import run_checks
 from sfn.cli.checks.findings import Severity
 from tests.unit.settings_ground import Ground
 
@@ -41,7 +41,7 @@ async def test_each_store_without_its_package_is_named_and_what_is_not_looked_at
         monkeypatch.delitem(sys.modules, f"sfn.wiring.on_{name}", raising=False)
         monkeypatch.setitem(sys.modules, f"sfn.store.{name}", None)
     settings = Ground(tmp_path).load(f"{TEXT}[inbox]\nurl = 'sqlite:///{tmp_path}/inbox.db'\n")
-    found = [one async for one in findings(settings, thorough=False)]
+    found = [one async for one in run_checks(settings, thorough=False)]
     assert [(one.where, one.severity) for one in found[-5:]] == [
         ("stores.a.prefix", ERROR),
         ("stores.b.prefix", ERROR),

@@ -6,21 +6,21 @@ from datetime import timedelta
 
 import pytest
 
-from sfn.admin.schemas import Brake, Breaker, Status, TableCounts
-from sfn.cli.overview import LATE, attention, overview, sweep_in_words
-from sfn.cli.pages import plain
+from sfn.admin.schemas import CircuitBreakerModel, DropLimitModel, ServiceStatus, TableCountsModel
+from sfn.cli.overview import LATE_AFTER, attention_items, describe_sweep, status_page
+from sfn.cli.pages import to_plain_text
 from tests.unit.operators import CALM, ENDED, NOON, SILENT, WELL, catalog, copied, swept
 
 URL = "http://127.0.0.1:8085"
 
 
-def changed(**more: object) -> Status:
+def changed(**more: object) -> ServiceStatus:
     return copied(WELL, **more)
 
 
 def test_all_is_well() -> None:
-    assert attention(WELL, NOON) == []
-    lines = plain(overview(WELL, URL, NOON)).splitlines()
+    assert attention_items(WELL, NOON) == []
+    lines = to_plain_text(status_page(WELL, URL, NOON)).splitlines()
     assert lines[0] == "all is well: 3 tables, nothing waits"
     assert f"sfn 1.2.3 at {URL}, up 3 h" in lines
     assert " ".join(lines[-1].split()) == "prod 3 0 3 0 0 0 0 - 1 min ago: 3 tables, 0 differed"
@@ -28,31 +28,32 @@ def test_all_is_well() -> None:
 
 def test_work_under_way_is_well() -> None:
     busy = catalog(
-        tables=TableCounts(due=2, scheduled=3, retrying=1, leased=1, dead=0, held=0), oldest_due_at=NOON - LATE
+        tables=TableCountsModel(due=2, scheduled=3, retrying=1, leased=1, dead=0, held=0),
+        oldest_due_at=NOON - LATE_AFTER,
     )
-    assert attention(busy, NOON) == []
+    assert attention_items(busy, NOON) == []
     said = "all is well: 3 tables and 4 without a file (dropped, left out, not published yet), 4 being seen to"
-    assert plain(overview(busy, URL, NOON)).splitlines()[0] == said
+    assert to_plain_text(status_page(busy, URL, NOON)).splitlines()[0] == said
 
 
 def test_tables_whose_letters_were_discarded_are_counted_as_such() -> None:
-    given_up = catalog(live=3, tables=TableCounts(due=0, scheduled=3, retrying=0, leased=0, dead=1, held=0))
+    given_up = catalog(live_tables=3, tables=TableCountsModel(due=0, scheduled=3, retrying=0, leased=0, dead=1, held=0))
     said = "3 tables and 1 without a file (dropped, left out, not published yet), nothing waits"
-    first, second, *_ = plain(overview(given_up, URL, NOON)).splitlines()
+    first, second, *_ = to_plain_text(status_page(given_up, URL, NOON)).splitlines()
     assert (first, second) == (f"all is well: {said}", "  1 table given up, with the dead letters discarded")
 
 
 @pytest.mark.parametrize(
     ("status", "what", "command"),
     [
-        (changed(ready=False, reasons=["draining"]), "not ready: draining", ""),
+        (changed(ready=False, not_ready_reasons=["draining"]), "not ready: draining", ""),
         (
             changed(breakers=[SILENT]),
             f"the catalog prod is in trouble since 11:56:40 UTC (3 min 20 s), asked again in 4 s: {SILENT.error}",
             "sfn check",
         ),
         (
-            changed(breakers=[copied(SILENT, since=NOON - timedelta(days=1))]),
+            changed(breakers=[copied(SILENT, failing_since=NOON - timedelta(days=1))]),
             "the catalog prod is in trouble since 2026-08-20 12:00:00 UTC (1 d)",
             "sfn check",
         ),
@@ -68,81 +69,85 @@ def test_tables_whose_letters_were_discarded_are_counted_as_such() -> None:
         ),
         (catalog(catalog_id=None), "prod: not reached yet", "sfn check"),
         (
-            catalog(foreign_id="old"),
+            catalog(foreign_catalog_id="old"),
             "prod: its files were written for the catalog_id old, and now it is 0123:",
             "sfn adopt prod --from old",
         ),
         (
-            catalog(brake=Brake(tripped=True, held=12, steps=0, limit=10)),
+            catalog(drop_limit=DropLimitModel(limit_reached=True, on_hold=12, steps=0, limit=10)),
             "prod: the brake holds 12 tables until somebody looks (no more than 10 may go within an hour): their",
             "release prod",
         ),
         (
-            catalog(live=5, missing=3, missing_since=NOON - timedelta(hours=9)),
+            catalog(live_tables=5, missing_tables=3, missing_since=NOON - timedelta(hours=9)),
             "prod: 3 of its 5 tables are missing from the catalog since 03:00:00 UTC (9 h)",
             "sfn reconcile --catalog prod",
         ),
-        (catalog(brake=Brake(tripped=True, held=0, steps=12, limit=10)), "prod: the brake is on", "sfn release prod"),
-        (catalog(oldest_due_at=NOON - LATE - timedelta(seconds=1)), "prod: late by 5 min 1 s", ""),
+        (
+            catalog(drop_limit=DropLimitModel(limit_reached=True, on_hold=0, steps=12, limit=10)),
+            "prod: the brake is on",
+            "sfn release prod",
+        ),
+        (catalog(oldest_due_at=NOON - LATE_AFTER - timedelta(seconds=1)), "prod: late by 5 min 1 s", ""),
         (
             catalog(
-                tables=TableCounts(due=1, scheduled=0, retrying=1, leased=0, dead=3, held=0),
-                oldest_due_at=NOON - LATE - timedelta(seconds=1),
+                tables=TableCountsModel(due=1, scheduled=0, retrying=1, leased=0, dead=3, held=0),
+                oldest_due_at=NOON - LATE_AFTER - timedelta(seconds=1),
             ),
             "prod: late by 5 min 1 s, 2 tables in the queue, 3 given up",
             "",
         ),
         (swept(state="failed", error="it said no"), "prod: the last sweep failed: it said no", "sfn check"),
-        (swept(withheld=["a", ""]), "prod: may not list 2 namespaces: a, (all)", "sfn check"),
+        (swept(unlisted_namespaces=["a", ""]), "prod: may not list 2 namespaces: a, (all)", "sfn check"),
         (
-            swept(withheld=["b"], listing_failed=["b"], withheld_reason="status 500"),
+            swept(unlisted_namespaces=["b"], listing_failed=["b"], unlisted_reason="status 500"),
             "prod: could not list 1 namespace: b; nothing in them counts as dropped: status 500",
             "sfn check",
         ),
-        (swept(failed=list("abcd")), "prod: could not look at 4 tables: a, b, c, …", "sfn check"),
+        (swept(failed_tables=list("abcd")), "prod: could not look at 4 tables: a, b, c, …", "sfn check"),
         (
-            swept(state="running", ended_at=None, before=copied(ENDED, withheld=["a"])),
+            swept(state="running", ended_at=None, previous=copied(ENDED, unlisted_namespaces=["a"])),
             "prod: may not list 1 namespace: a",
             "sfn check",
         ),
         (
-            swept(state="running", ended_at=None, failed=["a"], before=copied(ENDED, failed=["a"])),
+            swept(state="running", ended_at=None, failed_tables=["a"], previous=copied(ENDED, failed_tables=["a"])),
             "prod: could not look at 1 table: a",
             "sfn check",
         ),
         (
-            swept(state="running", ended_at=None, failed=["a"], before=ENDED),
+            swept(state="running", ended_at=None, failed_tables=["a"], previous=ENDED),
             "prod: could not look at 1 table: a",
             "sfn check",
         ),
     ],
 )
-def test_what_needs_somebody_comes_with_the_command_that_helps(status: Status, what: str, command: str) -> None:
-    (found,) = attention(status, NOON)
+def test_what_needs_somebody_comes_with_the_command_that_helps(status: ServiceStatus, what: str, command: str) -> None:
+    (found,) = attention_items(status, NOON)
     assert found.what.startswith(what)
     assert command in found.command
-    first, second, *_ = plain(overview(status, URL, NOON)).splitlines()
+    first, second, *_ = to_plain_text(status_page(status, URL, NOON)).splitlines()
     assert (first, second) == ("1 thing needs attention", f"  ! {found.what}")
 
 
 def test_a_single_table_that_somebody_dropped_is_said_and_alarms_nobody() -> None:
     """It is missing until its drop is certain."""
-    status = catalog(live=5, missing=1, missing_since=NOON - timedelta(minutes=9))
-    assert attention(status, NOON) == []
+    status = catalog(live_tables=5, missing_tables=1, missing_since=NOON - timedelta(minutes=9))
+    assert attention_items(status, NOON) == []
     said = "prod: 1 of its 5 tables is missing from the catalog since 11:51:00 UTC (9 min)"
-    assert f"{said}; a table counts as dropped later" in plain(overview(status, URL, NOON)).splitlines()
+    assert f"{said}; a table counts as dropped later" in to_plain_text(status_page(status, URL, NOON)).splitlines()
 
 
 def test_what_the_brake_holds_is_said_once() -> None:
-    held = catalog(brake=Brake(tripped=True, held=2, steps=12, limit=10))
-    assert len(attention(copied(held, dead_letters={"held-drop": 2}), NOON)) == 1
+    held = catalog(drop_limit=DropLimitModel(limit_reached=True, on_hold=2, steps=12, limit=10))
+    assert len(attention_items(copied(held, dead_letters={"held-drop": 2}), NOON)) == 1
 
 
 def test_a_catalog_that_nobody_asked_anything_needs_nobody() -> None:
-    nothing = TableCounts(due=0, scheduled=0, retrying=0, leased=0, dead=0, held=0)
-    assert attention(catalog(catalog_id=None, tables=nothing, sweep=None), NOON) == []
-    assert len(attention(catalog(catalog_id=None, sweep=None), NOON)) == 1
-    assert len(attention(catalog(catalog_id=None, tables=nothing), NOON)) == 1
+    nothing = TableCountsModel(due=0, scheduled=0, retrying=0, leased=0, dead=0, held=0)
+    assert attention_items(catalog(catalog_id=None, tables=nothing, sweep=None), NOON) == []
+    assert len(attention_items(catalog(catalog_id=None, sweep=None), NOON)) == 1
+    assert len(attention_items(catalog(catalog_id=None, tables=nothing), NOON)) == 1
 
 
 @pytest.mark.parametrize(
@@ -158,35 +163,35 @@ def test_a_catalog_that_nobody_asked_anything_needs_nobody() -> None:
     ],
 )
 def test_a_retired_catalog_stays_configured_until_no_table_has_a_file(
-    live: int, breakers: list[Breaker], said: str
+    live: int, breakers: list[CircuitBreakerModel], said: str
 ) -> None:
-    status = copied(catalog(retired=True, brake=CALM, live=live), breakers=breakers)
-    found = attention(status, NOON)[-1]
+    status = copied(catalog(retired=True, drop_limit=CALM, live_tables=live), breakers=breakers)
+    found = attention_items(status, NOON)[-1]
     assert found.what.startswith(f"prod is retired: {said}")
     assert found.command == "sfn retire prod --undo"
-    assert "prod (retired)" in plain(overview(status, URL, NOON))
+    assert "prod (retired)" in to_plain_text(status_page(status, URL, NOON))
 
 
 def test_a_sweep_that_runs_says_how_far_it_is() -> None:
-    running = copied(ENDED, state="running", ended_at=None, tables=1, known=3)
-    assert sweep_in_words(running, NOON) == "running for 2 min: 1 of 3"
-    assert sweep_in_words(None, NOON) == "none yet"
-    assert sweep_in_words(copied(ENDED, state="stopped"), NOON) == "stopped 1 min ago"
+    running = copied(ENDED, state="running", ended_at=None, tables=1, known_tables=3)
+    assert describe_sweep(running, NOON) == "running for 2 min: 1 of 3"
+    assert describe_sweep(None, NOON) == "none yet"
+    assert describe_sweep(copied(ENDED, state="stopped"), NOON) == "stopped 1 min ago"
 
 
 def test_a_catalog_that_is_told_of_is_never_swept() -> None:
-    told = plain(overview(catalog(type="told", sweep=None), URL, NOON)).splitlines()
+    told = to_plain_text(status_page(catalog(type="told", sweep=None), URL, NOON)).splitlines()
     assert told[-1].split()[-2:] == ["-", "-"]
 
 
 def test_commits_that_nobody_knows_the_outcome_of_are_said_but_alarm_nobody() -> None:
     waiting = catalog(open_intents=1_200, oldest_intent_at=NOON - timedelta(minutes=3))
-    assert attention(waiting, NOON) == []
-    told = plain(overview(waiting, URL, NOON)).splitlines()
+    assert attention_items(waiting, NOON) == []
+    told = to_plain_text(status_page(waiting, URL, NOON)).splitlines()
     said = "prod: 1,200 commits through a gateway, whose outcome is not known yet, the oldest of 3 min ago"
     assert told[-1] == said
-    assert "gateway" not in plain(overview(WELL, URL, NOON))
+    assert "gateway" not in to_plain_text(status_page(WELL, URL, NOON))
 
 
 def test_names_of_others_steer_no_terminal() -> None:
-    assert "\x1b" not in plain(overview(swept(failed=["\x1b[2J"]), URL, NOON))
+    assert "\x1b" not in to_plain_text(status_page(swept(failed_tables=["\x1b[2J"]), URL, NOON))

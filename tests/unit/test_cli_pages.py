@@ -6,8 +6,8 @@ from datetime import timedelta, timezone
 
 import pytest
 
-from sfn.cli.pages import Grid, Line, ago, counted, moment, plain, safe
-from sfn.clock import lasting
+from sfn.cli.pages import Grid, Line, escape, format_ago, format_time, pluralise, to_plain_text
+from sfn.clock import format_duration
 from tests.unit.operators import NOON
 
 
@@ -26,24 +26,24 @@ from tests.unit.operators import NOON
     ],
 )
 def test_a_stretch_of_time_is_said_by_its_two_largest_units(seconds: float, said: str) -> None:
-    assert lasting(timedelta(seconds=seconds)) == said
+    assert format_duration(timedelta(seconds=seconds)) == said
 
 
 def test_a_moment_is_behind_or_ahead() -> None:
-    assert ago(NOON - timedelta(seconds=5), NOON) == "5 s ago"
-    assert ago(NOON + timedelta(seconds=5), NOON) == "in 5 s"
+    assert format_ago(NOON - timedelta(seconds=5), NOON) == "5 s ago"
+    assert format_ago(NOON + timedelta(seconds=5), NOON) == "in 5 s"
 
 
 def test_a_moment_is_said_in_utc_and_whole_seconds() -> None:
     there = NOON.replace(microsecond=999_999).astimezone(timezone(timedelta(hours=2)))
-    assert moment(there) == "2026-08-21 12:00:00Z"
+    assert format_time(there) == "2026-08-21 12:00:00Z"
 
 
 @pytest.mark.parametrize(
     ("number", "thing", "said"), [(1, "table", "1 table"), (1_204, "table", "1,204 tables"), (2, "entry", "2 entries")]
 )
 def test_things_are_counted(number: int, thing: str, said: str) -> None:
-    assert counted(number, thing) == said
+    assert pluralise(number, thing) == said
 
 
 @pytest.mark.parametrize(
@@ -57,12 +57,12 @@ def test_things_are_counted(number: int, thing: str, said: str) -> None:
     ],
 )
 def test_what_would_steer_a_terminal_is_spelled_out(text: str, shown: str) -> None:
-    assert safe(text) == shown
+    assert escape(text) == shown
 
 
 def test_columns_are_aligned_and_nothing_is_cut_off() -> None:
     grid = Grid(("NAME", "N", "WHY"), [("a", "1", "x" * 200), ("long name", "1,204", "")], frozenset({"N"}))
-    assert plain([Line("first"), grid]).splitlines() == [
+    assert to_plain_text([Line("first"), grid]).splitlines() == [
         "first",
         "NAME           N  WHY",
         "a              1  " + "x" * 200,
@@ -71,4 +71,4 @@ def test_columns_are_aligned_and_nothing_is_cut_off() -> None:
 
 
 def test_columns_without_heads_have_no_row_of_them() -> None:
-    assert plain([Grid(("", " "), [("a", "b")])]) == "a  b"
+    assert to_plain_text([Grid(("", " "), [("a", "b")])]) == "a  b"

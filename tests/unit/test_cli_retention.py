@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from sfn.admin.schemas import Catalog, Differing
-from sfn.cli.checks.findings import Finding, Severity
-from sfn.cli.checks.retention import Lag, assumed, observed, outlived
+from sfn.admin.schemas import CatalogModel, DifferingTable
+from sfn.cli.checks.findings import CheckFinding, Severity
+from sfn.cli.checks.retention import Lag, assumed_lag, observed_lag, refresh_findings
 from tests.unit.operators import ENDED, NOON, PROD, copied
 from tests.unit.settings_ground import CATALOG, Ground
 from tests.unit.test_cli_catalog_check import LOCAL, ORDERS, World
@@ -23,13 +23,13 @@ def fixture_world(tmp_path: Path) -> World:
     """One with a table of a commit every two seconds, of which twenty metadata files stay."""
     world = World(tmp_path)
     version = [world.catalog.commit(ORDERS) for _ in range(100)][-1]
-    world.catalog.amend(ORDERS, replace(version, versions_kept=20))
+    world.catalog.amend(ORDERS, replace(version, previous_versions_max=20))
     return world
 
 
 async def test_a_table_that_forgets_within_the_time_of_a_sweep_is_warned_of(world: World) -> None:
     finding = await world.wrong()
-    assert finding == Finding(
+    assert finding == CheckFinding(
         "catalogs.prod: sales.orders",
         Severity.WARNING,
         "its metadata files are deleted 40 s after the next commit (write.metadata.delete-after-commit.enabled, "
@@ -55,13 +55,13 @@ async def test_what_lives_as_long_as_files_are_late_is_fine(world: World) -> Non
 async def test_a_table_that_keeps_all_its_metadata_files_is_fine(world: World) -> None:
     version = world.catalog.current(ORDERS)
     assert version is not None
-    world.catalog.amend(ORDERS, replace(version, versions_kept=None))
+    world.catalog.amend(ORDERS, replace(version, previous_versions_max=None))
     assert {one.severity for one in await world.found(f"{LOCAL}[sweep]\nevery = 'off'\n")} == {Severity.OK}
 
 
-def swept(*kinds: str) -> Catalog:
-    differed = [Differing(table=f"n.t{number}", kind=kind) for number, kind in enumerate(kinds)]
-    return copied(PROD, sweep=copied(ENDED, differed=differed))
+def swept(*kinds: str) -> CatalogModel:
+    differed = [DifferingTable(table=f"n.t{number}", kind=kind) for number, kind in enumerate(kinds)]
+    return copied(PROD, sweep=copied(ENDED, differences=differed))
 
 
 @pytest.mark.parametrize(
@@ -83,18 +83,18 @@ def swept(*kinds: str) -> Catalog:
         ),
     ],
 )
-def test_the_lag_is_what_a_running_service_says(tmp_path: Path, standing: Catalog, lag: Lag) -> None:
-    assert observed(standing, Ground(tmp_path).load(CATALOG), NOON) == lag
+def test_the_lag_is_what_a_running_service_says(tmp_path: Path, standing: CatalogModel, lag: Lag) -> None:
+    assert observed_lag(standing, Ground(tmp_path).load(CATALOG), NOON) == lag
 
 
 def test_the_lag_is_a_sweeps_where_none_runs(tmp_path: Path) -> None:
     settings = Ground(tmp_path).load(f"{CATALOG}[sweep]\nevery = '2h'\n")
-    assert assumed(settings) == Lag(timedelta(hours=2), "sweep.every, where no event comes")
+    assert assumed_lag(settings) == Lag(timedelta(hours=2), "sweep.every, where no event comes")
 
 
 @pytest.mark.parametrize(("every", "warned"), [("11h", 0), ("12h", 1), ("43h", 1)])
 def test_files_that_cleaners_may_take_for_orphans_are_warned_of(tmp_path: Path, every: str, warned: int) -> None:
     settings = Ground(tmp_path).load(f"{CATALOG}refresh_after = '{every}'\n")
-    found = list(outlived("prod", settings.catalogs["prod"]))
+    found = list(refresh_findings("prod", settings.catalogs["prod"]))
     assert [one.where for one in found] == ["catalogs.prod.refresh_after"] * warned
     assert all((one.severity, "refuses less than 24 h" in one.text) == (Severity.WARNING, True) for one in found)

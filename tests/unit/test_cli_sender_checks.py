@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sfn.cli.checks.findings import Finding, Severity
-from sfn.cli.checks.parties import parties
+from sfn.cli.checks.findings import CheckFinding, Severity
+from sfn.cli.checks.parties import secret_findings
 from tests.unit.settings_ground import CATALOG, Ground
 from tests.unit.webhooks import SECRET
 
@@ -21,8 +21,8 @@ def fixture_ground(tmp_path: Path) -> Ground:
     return Ground(tmp_path)
 
 
-def said(ground: Ground, text: str) -> list[Finding]:
-    return [one for one in parties(ground.load(REST + text)) if one.where != "tokens"]
+def said(ground: Ground, text: str) -> list[CheckFinding]:
+    return [one for one in secret_findings(ground.load(REST + text)) if one.where != "tokens"]
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_each_sender_is_named_with_its_scheme_and_how_many_secrets_it_has(
     (tmp_path / "tokens").write_text("the-first-of-two-tokens\n# and\nthe-second-of-two-tokens\n")
     (tmp_path / "secrets").write_text("the first of two\nthe second of two\n")
     (found,) = said(ground, f"[senders.etl]\n{text.replace('{folder}', str(tmp_path))}")
-    assert found == Finding("senders.etl", Severity.OK, expected)
+    assert found == CheckFinding("senders.etl", Severity.OK, expected)
 
 
 def test_a_sender_that_shows_nothing_is_warned_of(ground: Ground) -> None:
@@ -104,7 +104,7 @@ def test_a_secret_that_two_senders_have_is_an_error(ground: Ground, tmp_path: Pa
     (tmp_path / "secrets").write_text(SECRET)
     one = f"scheme = 'standard-webhooks'\nsecrets_file = '{tmp_path}/secrets'\n"
     settings = ground.load(f"{REST}[senders.a]\n{one}[senders.b]\n{one}")
-    (found,) = [one for one in parties(settings) if one.where == "tokens"]
+    (found,) = [one for one in secret_findings(settings) if one.where == "tokens"]
     assert found.severity is Severity.ERROR
     assert SECRET not in found.text
 

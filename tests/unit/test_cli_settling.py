@@ -8,18 +8,20 @@ from datetime import timedelta
 import pytest
 from pydantic_core import to_jsonable_python
 
-from sfn.admin.schemas import Last, Table, Wanted
-from sfn.cli.access import Access
-from sfn.cli.pages import plain
-from sfn.cli.remedies import remedy
-from sfn.cli.service import Service
-from sfn.cli.settling import Watch, awaited, lines, outcome
+from sfn.admin.schemas import LastResultModel, PendingChangeModel, TableModel
+from sfn.cli.access import ServiceAccess
+from sfn.cli.pages import to_plain_text
+from sfn.cli.remedies import remedy_for
+from sfn.cli.service import ServiceClient
+from sfn.cli.settling import WaitClock, result_lines, wait_for_table, wait_result
 from tests.unit.admin_server import AdminServer, Reply, admin_server
 from tests.unit.operators import LETTER, NOON, ORDERS, copied
 
 MINUTE = timedelta(minutes=1)
 TURN = "something new was told of"
-NEWS = Wanted(metadata_location="file:///w/m/2.json", drop=False, purge=False, renamed_to=None, news=True)
+NEWS = PendingChangeModel(
+    min_metadata_location="file:///w/m/2.json", drop=False, purge=False, renamed_to=None, has_unprocessed=True
+)
 PATH = "GET /admin/v1/tables/prod/sales/orders"
 
 
@@ -31,12 +33,12 @@ def fixture_server() -> Iterator[AdminServer]:
 
 
 @pytest.fixture(name="service")
-def fixture_service(server: AdminServer) -> Iterator[Service]:
-    with Service(Access(server.url, "secret")) as service:
+def fixture_service(server: AdminServer) -> Iterator[ServiceClient]:
+    with ServiceClient(ServiceAccess(server.url, "secret")) as service:
         yield service
 
 
-def table(**more: object) -> Table:
+def table(**more: object) -> TableModel:
     return copied(ORDERS, **more)
 
 
@@ -49,47 +51,55 @@ class Hours:
 
     def __init__(self) -> None:
         self.slept: list[float] = []
-        self.watch = Watch(
+        self.watch = WaitClock(
             lambda: NOON + timedelta(seconds=sum(self.slept)), lambda: sum(self.slept), self.slept.append
         )
 
 
-def test_a_table_is_looked_at_until_all_that_was_told_is_seen_through(server: AdminServer, service: Service) -> None:
-    due = reply(last=Last(outcome="later", why="a replica may lag", at=NOON), due_at=NOON)
-    server.tell(PATH, reply(wanted=NEWS), reply(wanted=NEWS, state="leased"), due, reply(state="leased"), reply())
+def test_a_table_is_looked_at_until_all_that_was_told_is_seen_through(
+    server: AdminServer, service: ServiceClient
+) -> None:
+    due = reply(last_result=LastResultModel(outcome="rescheduled", why="a replica may lag", at=NOON), due_at=NOON)
+    server.tell(PATH, reply(pending=NEWS), reply(pending=NEWS, state="leased"), due, reply(state="leased"), reply())
     hours = Hours()
-    assert awaited(service, "prod", ("sales",), "orders", MINUTE, hours.watch) == table()
+    assert wait_for_table(service, "prod", ("sales",), "orders", MINUTE, hours.watch) == table()
     assert hours.slept == [0.05, 0.1, 0.2, 0.4]
 
 
-@pytest.mark.parametrize("more", [{"state": "dead", "wanted": NEWS}, {"reason": "foreign-file"}])
-def test_a_table_that_was_given_up_is_settled(server: AdminServer, service: Service, more: dict[str, object]) -> None:
+@pytest.mark.parametrize("more", [{"state": "dead", "pending": NEWS}, {"reason": "foreign-file"}])
+def test_a_table_that_was_given_up_is_settled(
+    server: AdminServer, service: ServiceClient, more: dict[str, object]
+) -> None:
     server.tell(PATH, reply(**more))
-    assert awaited(service, "prod", ("sales",), "orders", MINUTE, Hours().watch) == table(**more)
+    assert wait_for_table(service, "prod", ("sales",), "orders", MINUTE, Hours().watch) == table(**more)
 
 
 @pytest.mark.parametrize(("due", "looks"), [(timedelta(minutes=5), 1), (timedelta(0), 2)])
 def test_a_table_that_was_given_up_before_is_not_waited_for_longer_than_that_helps(
-    server: AdminServer, service: Service, due: timedelta, looks: int
+    server: AdminServer, service: ServiceClient, due: timedelta, looks: int
 ) -> None:
-    given_up = {"reason": "foreign-file", "wanted": NEWS, "dead_letters": [LETTER]}
+    given_up = {"reason": "foreign-file", "pending": NEWS, "dead_letters": [LETTER]}
     server.tell(PATH, reply(**given_up, due_at=NOON + due), reply())
-    awaited(service, "prod", ("sales",), "orders", MINUTE, Hours().watch)
+    wait_for_table(service, "prod", ("sales",), "orders", MINUTE, Hours().watch)
     assert len(server.asked) == looks
 
 
-DROP = copied(NEWS, news=False, drop=True, metadata_location=None)
+DROP = copied(NEWS, has_unprocessed=False, drop=True, min_metadata_location=None)
 
 
 def of_a_drop(why: str, due: timedelta) -> dict[str, object]:
-    return {"wanted": DROP, "last": Last(outcome="later", why=why, at=NOON), "due_at": NOON + due}
+    return {
+        "pending": DROP,
+        "last_result": LastResultModel(outcome="rescheduled", why=why, at=NOON),
+        "due_at": NOON + due,
+    }
 
 
-def test_a_look_that_comes_in_time_is_waited_for_and_told_of_once(server: AdminServer, service: Service) -> None:
+def test_a_look_that_comes_in_time_is_waited_for_and_told_of_once(server: AdminServer, service: ServiceClient) -> None:
     first, second = of_a_drop("it may be older", MINUTE / 2), of_a_drop("absent", MINUTE)
     server.tell(PATH, *[reply(**first)] * 30, *[reply(**second)] * 20, reply(published=None))
     told: list[str] = []
-    found = awaited(service, "prod", ("sales",), "orders", 2 * MINUTE, Hours().watch, told.append)
+    found = wait_for_table(service, "prod", ("sales",), "orders", 2 * MINUTE, Hours().watch, told.append)
     assert found == table(published=None)
     assert told == [
         "a drop is pending; looked at once more in 30 s (it may be older); Ctrl-C leaves it to the service",
@@ -97,37 +107,40 @@ def test_a_look_that_comes_in_time_is_waited_for_and_told_of_once(server: AdminS
     ]
 
 
-def test_a_look_that_comes_too_late_is_not_waited_for(server: AdminServer, service: Service) -> None:
+def test_a_look_that_comes_too_late_is_not_waited_for(server: AdminServer, service: ServiceClient) -> None:
     late = of_a_drop("absent", 2 * MINUTE)
     server.tell(PATH, reply(**late), reply())
     told: list[str] = []
-    assert awaited(service, "prod", ("sales",), "orders", MINUTE, Hours().watch, told.append) == table(**late)
+    assert wait_for_table(service, "prod", ("sales",), "orders", MINUTE, Hours().watch, told.append) == table(**late)
     assert told == []
 
 
-def test_a_published_table_is_not_waited_for_until_its_next_look(server: AdminServer, service: Service) -> None:
-    again = {"last": Last(outcome="later", why="a replica may lag", at=NOON), "due_at": NOON + MINUTE / 2}
+def test_a_published_table_is_not_waited_for_until_its_next_look(server: AdminServer, service: ServiceClient) -> None:
+    again = {
+        "last_result": LastResultModel(outcome="rescheduled", why="a replica may lag", at=NOON),
+        "due_at": NOON + MINUTE / 2,
+    }
     server.tell(PATH, reply(**again), reply())
-    assert awaited(service, "prod", ("sales",), "orders", MINUTE, Hours().watch) == table(**again)
+    assert wait_for_table(service, "prod", ("sales",), "orders", MINUTE, Hours().watch) == table(**again)
 
 
-def test_what_is_stuck_for_seconds_is_told_of(server: AdminServer, service: Service) -> None:
-    server.tell(PATH, *[reply(wanted=NEWS, due_at=NOON)] * 12, reply())
+def test_what_is_stuck_for_seconds_is_told_of(server: AdminServer, service: ServiceClient) -> None:
+    server.tell(PATH, *[reply(pending=NEWS, due_at=NOON)] * 12, reply())
     told: list[str] = []
-    awaited(service, "prod", ("sales",), "orders", MINUTE, Hours().watch, told.append)
+    wait_for_table(service, "prod", ("sales",), "orders", MINUTE, Hours().watch, told.append)
     assert told == ["something new was told of; its turn: 2 s ago; Ctrl-C leaves it to the service"]
 
 
-def test_a_table_that_the_service_forgot_again_is_settled(server: AdminServer, service: Service) -> None:
-    server.tell(PATH, reply(wanted=NEWS), Reply(404, {"title": "Not Found"}))
-    assert awaited(service, "prod", ("sales",), "orders", MINUTE, Hours().watch) is None
+def test_a_table_that_the_service_forgot_again_is_settled(server: AdminServer, service: ServiceClient) -> None:
+    server.tell(PATH, reply(pending=NEWS), Reply(404, {"title": "Not Found"}))
+    assert wait_for_table(service, "prod", ("sales",), "orders", MINUTE, Hours().watch) is None
 
 
-def test_nobody_waits_for_ever(server: AdminServer, service: Service) -> None:
-    server.tell(PATH, reply(wanted=NEWS))
+def test_nobody_waits_for_ever(server: AdminServer, service: ServiceClient) -> None:
+    server.tell(PATH, reply(pending=NEWS))
     hours = Hours()
-    found = awaited(service, "prod", ("sales",), "orders", MINUTE, hours.watch)
-    assert found == table(wanted=NEWS)
+    found = wait_for_table(service, "prod", ("sales",), "orders", MINUTE, hours.watch)
+    assert found == table(pending=NEWS)
     assert sum(hours.slept) == pytest.approx(60)
 
 
@@ -136,7 +149,10 @@ def test_nobody_waits_for_ever(server: AdminServer, service: Service) -> None:
     [
         (table(), "published", ["sales.orders: published file:///w/m/1.json"]),
         (
-            table(last=Last(outcome="later", why="an event that is not shown", at=NOON), due_at=NOON + MINUTE),
+            table(
+                last_result=LastResultModel(outcome="rescheduled", why="an event that is not shown", at=NOON),
+                due_at=NOON + MINUTE,
+            ),
             "published",
             ["sales.orders: published file:///w/m/1.json; looked at once more in 1 min (an event that is not shown)"],
         ),
@@ -152,8 +168,8 @@ def test_nobody_waits_for_ever(server: AdminServer, service: Service) -> None:
         ),
         (
             table(
-                wanted=copied(NEWS, news=False, drop=True, metadata_location=None),
-                last=Last(outcome="later", why="absent: a sweep must come first", at=NOON),
+                pending=copied(NEWS, has_unprocessed=False, drop=True, min_metadata_location=None),
+                last_result=LastResultModel(outcome="rescheduled", why="absent: a sweep must come first", at=NOON),
                 due_at=NOON + MINUTE,
             ),
             "waits",
@@ -165,7 +181,7 @@ def test_nobody_waits_for_ever(server: AdminServer, service: Service) -> None:
         (
             table(
                 published=None,
-                last=Last(outcome="later", why="neither a table nor a file of ours", at=NOON),
+                last_result=LastResultModel(outcome="rescheduled", why="neither a table nor a file of ours", at=NOON),
                 due_at=NOON + MINUTE,
             ),
             "waits",
@@ -179,19 +195,23 @@ def test_nobody_waits_for_ever(server: AdminServer, service: Service) -> None:
             "dead-letter",
             [
                 "sales.orders: dead letter 7, location-refused: it lies elsewhere",
-                f"  → {remedy(LETTER)}",
+                f"  → {remedy_for(LETTER)}",
             ],
         ),
         (
-            table(reason="permanent", wanted=NEWS, dead_letters=[LETTER], due_at=NOON + 5 * MINUTE),
+            table(reason="permanent", pending=NEWS, dead_letters=[LETTER], due_at=NOON + 5 * MINUTE),
             "dead-letter",
             [
                 "sales.orders: dead letter 7, location-refused: it lies elsewhere; looked at again in 5 min",
-                f"  → {remedy(LETTER)}",
+                f"  → {remedy_for(LETTER)}",
             ],
         ),
         (
-            table(wanted=NEWS, due_at=NOON, last=Last(outcome="released", why="the catalog is away", at=NOON)),
+            table(
+                pending=NEWS,
+                due_at=NOON,
+                last_result=LastResultModel(outcome="returned", why="the catalog is away", at=NOON),
+            ),
             "unsettled",
             [
                 f"sales.orders: not settled within 1 min: {TURN}; its turn: 0 s ago (the catalog is away)",
@@ -200,7 +220,7 @@ def test_nobody_waits_for_ever(server: AdminServer, service: Service) -> None:
         ),
     ],
 )
-def test_what_came_of_an_event_is_said_in_words(found: Table | None, end: str, said: list[str]) -> None:
-    settled = outcome("sales.orders", found, NOON, MINUTE)
-    assert (settled.end, plain(lines(settled)).splitlines()) == (end, said)
-    assert settled.is_well is (end in {"published", "nothing-to-do"})
+def test_what_came_of_an_event_is_said_in_words(found: TableModel | None, end: str, said: list[str]) -> None:
+    settled = wait_result("sales.orders", found, NOON, MINUTE)
+    assert (settled.outcome, to_plain_text(result_lines(settled)).splitlines()) == (end, said)
+    assert settled.is_ok is (end in {"published", "nothing-to-do"})

@@ -6,25 +6,27 @@ from datetime import timedelta
 
 import pytest
 
-from sfn.admin.schemas import Last, LastEvent, Letter, Table, Wanted
-from sfn.cli.pages import Tone, plain
-from sfn.cli.remedies import remedy
-from sfn.cli.story import Verdict, about, story, verdict
-from sfn.words import Reason
+from sfn.admin.schemas import DeadLetterModel, LastEventModel, LastResultModel, PendingChangeModel, TableModel
+from sfn.cli.pages import Tone, to_plain_text
+from sfn.cli.remedies import remedy_for
+from sfn.cli.story import TableVerdict, describe_key, table_page, table_verdict
+from sfn.words import DeadLetterReason
 from tests.unit.operators import LETTER, NOON, ORDERS, copied
 
-NEWS = Wanted(metadata_location="file:///w/m/2.json", drop=False, purge=False, renamed_to=None, news=True)
+NEWS = PendingChangeModel(
+    min_metadata_location="file:///w/m/2.json", drop=False, purge=False, renamed_to=None, has_unprocessed=True
+)
 
 
-def table(**more: object) -> Table:
+def table(**more: object) -> TableModel:
     return copied(ORDERS, **more)
 
 
-def without(why: str) -> Table:
+def without(why: str) -> TableModel:
     return table(published=None, unpublished=why)
 
 
-def letter(reason: str) -> Letter:
+def letter(reason: str) -> DeadLetterModel:
     return copied(LETTER, reason=reason)
 
 
@@ -66,7 +68,7 @@ def letter(reason: str) -> Letter:
             Tone.WARNING,
             "",
         ),
-        (table(wanted=NEWS, due_at=NOON), "something new was told of; its turn: 0 s ago", Tone.WARNING, ""),
+        (table(pending=NEWS, due_at=NOON), "something new was told of; its turn: 0 s ago", Tone.WARNING, ""),
         (
             table(failing_since=NOON - timedelta(minutes=2), attempt=4, due_at=NOON + timedelta(seconds=9)),
             "fails since 2 min, attempt 4; again in 9 s",
@@ -74,7 +76,7 @@ def letter(reason: str) -> Letter:
             "",
         ),
         (
-            table(held=True),
+            table(on_hold=True),
             "a step that is not forward is held until somebody lets it pass",
             Tone.BAD,
             "sfn release prod",
@@ -92,7 +94,7 @@ def letter(reason: str) -> Letter:
             "sfn adopt prod --from CATALOG_ID sales.orders",
         ),
         (
-            table(state="dead", dead_letters=[letter("foreign-catalog")], foreign_id="b2'96"),
+            table(state="dead", dead_letters=[letter("foreign-catalog")], foreign_catalog_id="b2'96"),
             "is kept from us by another catalog's file; where that is ours:",
             Tone.BAD,
             """sfn adopt prod --from 'b2'"'"'96' sales.orders""",
@@ -111,10 +113,12 @@ def letter(reason: str) -> Letter:
         ),
     ],
 )
-def test_the_verdict_says_how_it_stands_and_what_to_type(shown: Table, said: str, tone: Tone, command: str) -> None:
-    found = verdict(shown, NOON)
+def test_the_verdict_says_how_it_stands_and_what_to_type(
+    shown: TableModel, said: str, tone: Tone, command: str
+) -> None:
+    found = table_verdict(shown, NOON)
     assert (found.text, found.tone, found.command) == (said, tone, command)
-    lines = plain(story(shown, NOON)).splitlines()
+    lines = to_plain_text(table_page(shown, NOON)).splitlines()
     assert lines[0] == f"prod:sales.orders {said}"
     assert lines[1] == (f"  → {command}" if command else "")
 
@@ -128,36 +132,36 @@ def test_the_verdict_says_how_it_stands_and_what_to_type(shown: Table, said: str
 )
 def test_a_look_that_comes_again_says_what_it_waits_for(wanted: dict[str, object], said: str, tone: Tone) -> None:
     shown = table(
-        wanted=copied(ORDERS.wanted, **wanted),
-        last=Last(outcome="later", why="a replica may lag", at=NOON - timedelta(seconds=3)),
+        pending=copied(ORDERS.pending, **wanted),
+        last_result=LastResultModel(outcome="rescheduled", why="a replica may lag", at=NOON - timedelta(seconds=3)),
         due_at=NOON + timedelta(seconds=9),
     )
-    assert verdict(shown, NOON) == Verdict(said, tone)
-    told = plain(story(shown, NOON))
+    assert table_verdict(shown, NOON) == TableVerdict(said, tone)
+    told = to_plain_text(table_page(shown, NOON))
     assert "last look  right as far as could be told, 3 s ago: a replica may lag" in told
     assert ("wanted     a drop" in told) is bool(wanted)
 
 
 def test_a_table_of_a_retired_catalog_waits_for_nothing() -> None:
-    last = Last(outcome="later", why="neither a table nor a file of ours", at=NOON)
-    left = copied(without("retired"), last=last)
-    assert verdict(left, NOON).text == "is left without a file: the catalog prod is retired"
+    last = LastResultModel(outcome="rescheduled", why="neither a table nor a file of ours", at=NOON)
+    left = copied(without("retired"), last_result=last)
+    assert table_verdict(left, NOON).text == "is left without a file: the catalog prod is retired"
 
 
 def test_a_letter_that_is_not_open_any_more_is_history() -> None:
     replayed = copied(LETTER, status="replayed")
     shown = table(dead_letters=[replayed])
-    assert verdict(shown, NOON).tone is Tone.GOOD
-    assert "replayed" in plain(story(shown, NOON))
+    assert table_verdict(shown, NOON).tone is Tone.GOOD
+    assert "replayed" in to_plain_text(table_page(shown, NOON))
 
 
 def test_the_story_has_everything() -> None:
-    told = plain(
-        story(
+    told = to_plain_text(
+        table_page(
             table(
-                wanted=copied(NEWS, drop=True, purge=True, renamed_to="sales.sold"),
-                last=Last(outcome="retry", why="the disk is full", at=NOON - timedelta(seconds=3)),
-                last_event=LastEvent(
+                pending=copied(NEWS, drop=True, purge=True, renamed_to="sales.sold"),
+                last_result=LastResultModel(outcome="retry", why="the disk is full", at=NOON - timedelta(seconds=3)),
+                last_event=LastEventModel(
                     sender="etl", event_id="e1", received_at=NOON - timedelta(seconds=9), body='{"name": "orders"}'
                 ),
                 failing_since=NOON - timedelta(minutes=2),
@@ -184,9 +188,9 @@ def test_the_story_has_everything() -> None:
 
 
 def test_a_version_hint_of_somebody_elses_is_shown_with_what_to_do() -> None:
-    told = plain(story(table(foreign_hint="7\n"), NOON))
+    told = to_plain_text(table_page(table(foreign_version_hint="7\n"), NOON))
     assert 'version hint  not ours ("7"): left alone; remove it to have it kept' in told.splitlines()
-    assert "version hint" not in plain(story(table(), NOON))
+    assert "version hint" not in to_plain_text(table_page(table(), NOON))
 
 
 @pytest.mark.parametrize(
@@ -194,15 +198,17 @@ def test_a_version_hint_of_somebody_elses_is_shown_with_what_to_do() -> None:
     [(1, 25, "1 commit whose outcome is not known: the catalog is asked again in 25 s"), (2, 0, "is asked now")],
 )
 def test_commits_through_a_gateway_that_nobody_knows_the_outcome_of(number: int, seconds: int, said: str) -> None:
-    told = plain(story(table(open_intents=number, next_ask_at=NOON + timedelta(seconds=seconds)), NOON))
+    told = to_plain_text(table_page(table(open_intents=number, next_check_at=NOON + timedelta(seconds=seconds)), NOON))
     (line,) = (line for line in told.splitlines() if line.startswith("gateway "))
     assert line.endswith(said)
-    assert "gateway" not in plain(story(table(), NOON))
+    assert "gateway" not in to_plain_text(table_page(table(), NOON))
 
 
 def test_what_was_received_last_steers_no_terminal_and_fills_no_page() -> None:
     body = "{\n\t\x1b]0;mine\x07\u202e\x9b31m" + "x" * 4_000
-    told = plain(story(table(last_event=LastEvent(sender="etl", event_id=None, received_at=NOON, body=body)), NOON))
+    told = to_plain_text(
+        table_page(table(last_event=LastEventModel(sender="etl", event_id=None, received_at=NOON, body=body)), NOON)
+    )
     assert "{\\n\\t\\x1b]0;mine\\x07\\u202e\\x9b31mxxx" in told
     assert "".join(told.splitlines()).isprintable()
     assert told.count("x" * 300) == 1
@@ -216,8 +222,8 @@ def test_what_was_received_last_steers_no_terminal_and_fills_no_page() -> None:
         (table(state="dead", due_at=NOON), "next look  with the next event"),
     ],
 )
-def test_the_next_look(shown: Table, said: str) -> None:
-    assert said in plain(story(shown, NOON))
+def test_the_next_look(shown: TableModel, said: str) -> None:
+    assert said in to_plain_text(table_page(shown, NOON))
 
 
 @pytest.mark.parametrize(
@@ -234,28 +240,28 @@ def test_the_next_look(shown: Table, said: str) -> None:
     ],
 )
 def test_each_reason_has_a_remedy(reason: str, said: str) -> None:
-    found = remedy(letter(reason))
+    found = remedy_for(letter(reason))
     assert said in found
     assert ("`sfn dead-letters replay 7`" in found) is (reason != "foreign-catalog")
-    assert "a%2Eb.c" in remedy(copied(letter("foreign-catalog"), namespace=["a.b"], name="c"))
-    assert f"what to do  {found}" in plain(story(table(dead_letters=[letter(reason)]), NOON))
+    assert "a%2Eb.c" in remedy_for(copied(letter("foreign-catalog"), namespace=["a.b"], name="c"))
+    assert f"what to do  {found}" in to_plain_text(table_page(table(dead_letters=[letter(reason)]), NOON))
 
 
 def test_the_id_of_the_file_in_the_way_is_filled_in_where_it_is_known() -> None:
     kept = letter("foreign-catalog")
     command = "`sfn adopt prod --from b296 sales.orders`"
-    assert command in remedy(kept, "b296")
-    assert command in plain(story(table(dead_letters=[kept], foreign_id="b296"), NOON))
+    assert command in remedy_for(kept, "b296")
+    assert command in to_plain_text(table_page(table(dead_letters=[kept], foreign_catalog_id="b296"), NOON))
 
 
 def test_every_reason_is_one_that_the_remedies_know() -> None:
-    unknown = remedy(letter("a newer one"))
+    unknown = remedy_for(letter("a newer one"))
     assert "service's own version" in unknown
-    assert all(remedy(letter(reason.value)) != unknown for reason in Reason)
+    assert all(remedy_for(letter(reason.value)) != unknown for reason in DeadLetterReason)
 
 
 def test_what_a_letter_is_about_can_be_typed_again() -> None:
     dotted = copied(LETTER, namespace=["a.b"], name="c")
-    assert about(dotted) == "prod:a%2Eb.c"
-    assert about(copied(LETTER, namespace=None, name=None, table=None)) == "prod"
-    assert about(copied(LETTER, catalog=None, namespace=None, sender="etl")) == "sender etl"
+    assert describe_key(dotted) == "prod:a%2Eb.c"
+    assert describe_key(copied(LETTER, namespace=None, name=None, table=None)) == "prod"
+    assert describe_key(copied(LETTER, catalog=None, namespace=None, sender="etl")) == "sender etl"

@@ -12,19 +12,26 @@ import msgspec
 import pytest
 from pydantic_core import to_jsonable_python
 
-from sfn.admin.schemas import Asked, Differing, Filter, Request, Status, Sweep
+from sfn.admin.schemas import (
+    DeadLetterCriteria,
+    DifferingTable,
+    ServiceStatus,
+    SweepAccepted,
+    SweepModel,
+    UndecodableRequestModel,
+)
 from sfn.cli import bulk
-from sfn.cli.access import Access
+from sfn.cli.access import ServiceAccess
 from sfn.cli.options import complete_catalog, complete_reason
-from sfn.cli.pages import plain
-from sfn.cli.service import Service
-from sfn.cli.sweeping import check_named, delays, follow, outcome, went_well
-from sfn.settings import Misconfigured
-from sfn.words import Reason
+from sfn.cli.pages import to_plain_text
+from sfn.cli.service import ServiceClient
+from sfn.cli.sweeping import all_succeeded, check_sweepable, describe_delays, sweep_page, wait_for_sweeps
+from sfn.settings import ConfigurationError
+from sfn.words import DeadLetterReason
 from tests.unit.admin_server import AdminServer, Reply, admin_server
 from tests.unit.operators import ENDED, LETTER, NOON, PROD, SILENT, WELL, copied
 
-ASKED = Asked(catalogs=["prod", "dev"], asked_at=NOON, begins_at={})
+ASKED = SweepAccepted(catalogs=["prod", "dev"], requested_at=NOON, starts_at={})
 
 
 @pytest.fixture(name="server")
@@ -34,57 +41,65 @@ def fixture_server() -> Iterator[AdminServer]:
 
 
 @pytest.fixture(name="service")
-def fixture_service(server: AdminServer) -> Iterator[Service]:
-    with Service(Access(server.url, "secret")) as service:
+def fixture_service(server: AdminServer) -> Iterator[ServiceClient]:
+    with ServiceClient(ServiceAccess(server.url, "secret")) as service:
         yield service
 
 
-def sweep(minutes: int, state: str = "ended", **more: Any) -> Sweep:  # noqa: ANN401 - any attribute
+def sweep(minutes: int, state: str = "ended", **more: Any) -> SweepModel:  # noqa: ANN401 - any attribute
     """A sweep that began so many minutes after it was asked for."""
-    return copied(ENDED, began_at=NOON + timedelta(minutes=minutes), state=state, **more)
+    return copied(ENDED, started_at=NOON + timedelta(minutes=minutes), state=state, **more)
 
 
-def status(prod: Sweep | None, dev: Sweep | None, **more: Any) -> Reply:  # noqa: ANN401 - any attribute
+def status(prod: SweepModel | None, dev: SweepModel | None, **more: Any) -> Reply:  # noqa: ANN401 - any attribute
     catalogs = [
         copied(PROD, sweep=prod),
         copied(PROD, name="dev", sweep=dev),
         copied(PROD, name="other", sweep=sweep(1, "running")),
     ]
-    told: Status = copied(WELL, catalogs=catalogs, **more)
+    told: ServiceStatus = copied(WELL, catalogs=catalogs, **more)
     return Reply(200, to_jsonable_python(told))
 
 
-def test_sweeps_are_followed_until_all_that_were_asked_for_ended(server: AdminServer, service: Service) -> None:
+def test_sweeps_are_followed_until_all_that_were_asked_for_ended(server: AdminServer, service: ServiceClient) -> None:
     server.tell(
         "GET /admin/v1/status",
         status(sweep(-1), None),
-        status(sweep(0, "running", tables=1, known=3), sweep(-1)),
-        status(sweep(0, "running", tables=4, known=3), sweep(1, tables=2, known=0)),
+        status(sweep(0, "running", tables=1, known_tables=3), sweep(-1)),
+        status(sweep(0, "running", tables=4, known_tables=3), sweep(1, tables=2, known_tables=0)),
         status(sweep(0, "failed"), sweep(1)),
     )
     moved: list[tuple[int, int | None]] = []
     slept: list[float] = []
-    found = follow(service, ASKED, lambda done, total=None: moved.append((done, total)), lambda _: None, slept.append)
+    found = wait_for_sweeps(
+        service, ASKED, lambda done, total=None: moved.append((done, total)), lambda _: None, slept.append
+    )
     assert {name: one.state for name, one in found.items()} == {"prod": "failed", "dev": "ended"}
     assert moved == [(0, None), (1, None), (6, 6), (6, 6)]
     assert slept == [0.1, 0.2, 0.4]
 
 
-def test_a_sweep_that_waits_for_its_catalog_is_told_of_once(server: AdminServer, service: Service) -> None:
+def test_a_sweep_that_waits_for_its_catalog_is_told_of_once(server: AdminServer, service: ServiceClient) -> None:
     stores = copied(SILENT, scope="store", name="dev")
     waiting = status(None, sweep(0), breakers=[SILENT, stores])
     server.tell("GET /admin/v1/status", waiting, waiting, status(sweep(0), sweep(0), breakers=[SILENT]))
     told: list[str] = []
-    follow(service, ASKED, lambda *_: None, told.append, lambda _: None)
+    wait_for_sweeps(service, ASKED, lambda *_: None, told.append, lambda _: None)
     assert told == ["prod"]
 
 
 def test_a_sweeps_end_says_what_differed_and_what_it_could_not_do() -> None:
-    differed = [Differing(table="sales.orders", kind="changed")]
-    page = plain(
-        outcome(
+    differed = [DifferingTable(table="sales.orders", kind="changed")]
+    page = to_plain_text(
+        sweep_page(
             {
-                "prod": sweep(0, differed=differed, differed_total=1_200, withheld=["a", ""], failed=["sales.x"]),
+                "prod": sweep(
+                    0,
+                    differences=differed,
+                    differences_total=1_200,
+                    unlisted_namespaces=["a", ""],
+                    failed_tables=["sales.x"],
+                ),
                 "dev": sweep(0, "failed", error="the catalog is away"),
                 "calm": sweep(0),
             }
@@ -104,8 +119,8 @@ def test_a_sweeps_end_says_what_differed_and_what_it_could_not_do() -> None:
 
 
 def test_namespaces_that_could_not_be_listed_are_named_with_a_reason() -> None:
-    found = sweep(0, withheld=["a", "b"], listing_failed=["b"], withheld_reason="status 500")
-    assert plain(outcome({"prod": found})).splitlines()[1:] == [
+    found = sweep(0, unlisted_namespaces=["a", "b"], listing_failed=["b"], unlisted_reason="status 500")
+    assert to_plain_text(sweep_page({"prod": found})).splitlines()[1:] == [
         "  may not list the namespace a",
         "  could not list the namespace b",
         "    b: status 500",
@@ -113,9 +128,9 @@ def test_namespaces_that_could_not_be_listed_are_named_with_a_reason() -> None:
 
 
 def test_what_is_held_or_retired_is_not_said_to_be_seen_to() -> None:
-    held = sweep(0, differed=[Differing(table="sales.orders", kind="held")], differed_total=1)
-    new = sweep(0, differed=[Differing(table="sales.orders", kind="new")], differed_total=1)
-    assert plain(outcome({"prod": held, "dev": new}, {"dev"})).splitlines() == [
+    held = sweep(0, differences=[DifferingTable(table="sales.orders", kind="held")], differences_total=1)
+    new = sweep(0, differences=[DifferingTable(table="sales.orders", kind="new")], differences_total=1)
+    assert to_plain_text(sweep_page({"prod": held, "dev": new}, {"dev"})).splitlines() == [
         "prod: 3 tables, 1 differed",
         "  TABLE         IS",
         "  sales.orders  held by the brake: sfn release prod",
@@ -126,32 +141,32 @@ def test_what_is_held_or_retired_is_not_said_to_be_seen_to() -> None:
 
 
 def test_missing_tables_are_counted_with_the_time_since_when() -> None:
-    gone = [Differing(table="sales.a", kind="absent"), Differing(table="sales.b", kind="absent")]
-    lost = sweep(0, differed=gone, differed_total=2, missing=2)
+    gone = [DifferingTable(table="sales.a", kind="absent"), DifferingTable(table="sales.b", kind="absent")]
+    lost = sweep(0, differences=gone, differences_total=2, missing_tables=2)
     since = NOON - timedelta(hours=9)
-    assert plain(outcome({"prod": lost}, (), {"prod": since})).splitlines()[1] == (
+    assert to_plain_text(sweep_page({"prod": lost}, (), {"prod": since})).splitlines()[1] == (
         f"  2 tables are missing from the catalog since {since:%Y-%m-%d %H:%M:%S}Z"
     )
-    assert plain(outcome({"prod": lost})).splitlines()[1].endswith(f"{lost.began_at:%Y-%m-%d %H:%M:%S}Z")
+    assert to_plain_text(sweep_page({"prod": lost})).splitlines()[1].endswith(f"{lost.started_at:%Y-%m-%d %H:%M:%S}Z")
 
 
 def test_a_sweep_that_is_kept_apart_from_the_last_one_says_until_when() -> None:
     catalogs = [copied(PROD, name=name, sweep=sweep(-1, "running")) for name in ("prod", "dev")]
     found = copied(WELL, catalogs=catalogs)
     until = NOON + timedelta(seconds=24)
-    asked = Asked(catalogs=["prod", "dev", "calm"], asked_at=NOON, begins_at={"prod": until, "calm": NOON})
-    assert delays(asked, found) == [
+    asked = SweepAccepted(catalogs=["prod", "dev", "calm"], requested_at=NOON, starts_at={"prod": until, "calm": NOON})
+    assert describe_delays(asked, found) == [
         f"prod: the sweep waits 24 s, until {until:%Y-%m-%d %H:%M:%S}Z, as two of a catalog are kept apart",
         "dev: is being swept just now; another sweep follows it, two of a catalog are kept apart",
     ]
 
 
 def test_a_catalog_that_can_not_be_swept_is_wrong_usage_with_the_nearest_name() -> None:
-    check_named(None, [], [])
-    check_named(None, ["prod"], ["outside"])
-    check_named("prod", ["prod", "dev"], [])
-    with pytest.raises(Misconfigured) as refused:
-        check_named("prd", ["prod", "dev"], ["outside"])
+    check_sweepable(None, [], [])
+    check_sweepable(None, ["prod"], ["outside"])
+    check_sweepable("prod", ["prod", "dev"], [])
+    with pytest.raises(ConfigurationError) as refused:
+        check_sweepable("prd", ["prod", "dev"], ["outside"])
     assert str(refused.value.problems[0]) == (
         "--catalog: expected a configured catalog that can be asked (prod, dev), found prd; did you mean prod?"
     )
@@ -163,8 +178,8 @@ def test_a_catalog_that_can_not_be_swept_is_wrong_usage_with_the_nearest_name() 
 def test_catalogs_that_are_told_of_by_events_are_compared_with_nothing(
     catalog: str | None, known: list[str], named: str
 ) -> None:
-    with pytest.raises(Misconfigured) as refused:
-        check_named(catalog, known, frozenset({"outside", "hive"}))
+    with pytest.raises(ConfigurationError) as refused:
+        check_sweepable(catalog, known, frozenset({"outside", "hive"}))
     assert str(refused.value.problems[0]) == (
         f"{named}: expected a catalog that can be asked, found one that is told of by events: "
         "there is nothing to compare"
@@ -174,14 +189,14 @@ def test_catalogs_that_are_told_of_by_events_are_compared_with_nothing(
 @pytest.mark.parametrize(
     ("found", "well"),
     [
-        (sweep(0, differed_total=3, withheld=["a"]), True),
-        (sweep(0, withheld=["a", "b"], listing_failed=["b"]), False),
-        (sweep(0, failed=["a"]), False),
+        (sweep(0, differences_total=3, unlisted_namespaces=["a"]), True),
+        (sweep(0, unlisted_namespaces=["a", "b"], listing_failed=["b"]), False),
+        (sweep(0, failed_tables=["a"]), False),
         (sweep(0, "stopped"), False),
     ],
 )
-def test_a_sweep_went_well_where_every_table_that_may_be_seen_was(found: Sweep, well: bool) -> None:
-    assert went_well({"prod": found}) is well
+def test_a_sweep_went_well_where_every_table_that_may_be_seen_was(found: SweepModel, well: bool) -> None:
+    assert all_succeeded({"prod": found}) is well
 
 
 def letters(*numbers: int, following: int | None = None) -> Reply:
@@ -189,10 +204,10 @@ def letters(*numbers: int, following: int | None = None) -> Reply:
     return Reply(200, {"dead_letters": found, "next": following})
 
 
-def test_letters_are_read_page_after_page(server: AdminServer, service: Service) -> None:
+def test_letters_are_read_page_after_page(server: AdminServer, service: ServiceClient) -> None:
     pages = (letters(1, 2, following=2), letters(3, following=3), letters())
     server.tell("GET /admin/v1/dead-letters", *pages)
-    found = bulk.pages(service, Filter(reason=Reason.POISON), "all", 0)
+    found = bulk.fetch_letters(service, DeadLetterCriteria(reason=DeadLetterReason.POISON), "all", 0)
     assert ([letter.id for letter in found.dead_letters], found.next) == ([1, 2, 3], None)
     assert [asked.path.partition("?")[2] for asked in server.asked] == [
         "status=all&reason=poison&limit=1000",
@@ -200,43 +215,43 @@ def test_letters_are_read_page_after_page(server: AdminServer, service: Service)
         "status=all&reason=poison&limit=1000&after=3",
     ]
     server.tell("GET /admin/v1/dead-letters", *pages)
-    assert bulk.count(service, Filter()) == 3
+    assert bulk.count_open(service, DeadLetterCriteria()) == 3
 
 
-def test_no_more_letters_are_read_than_are_wanted(server: AdminServer, service: Service) -> None:
+def test_no_more_letters_are_read_than_are_wanted(server: AdminServer, service: ServiceClient) -> None:
     server.tell("GET /admin/v1/dead-letters", letters(1, 2, following=2), letters(3, following=3))
-    found = bulk.pages(service, Filter(), "open", 3)
+    found = bulk.fetch_letters(service, DeadLetterCriteria(), "open", 3)
     assert (len(found.dead_letters), found.next) == (3, 3)
     assert server.asked[-1].path.endswith("limit=1&after=2")
 
 
 def test_letters_are_replayed_batch_after_batch(
-    server: AdminServer, service: Service, monkeypatch: pytest.MonkeyPatch
+    server: AdminServer, service: ServiceClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bulk, "MOST", 2)
-    monkeypatch.setattr(bulk, "NAMED", 2)
+    monkeypatch.setattr(bulk, "MAX_BATCH", 2)
+    monkeypatch.setattr(bulk, "MAX_IDS", 2)
     failed = {"id": 3, "why": "half of it was kept"}
     server.tell(
         "POST /admin/v1/dead-letters:replay",
-        Reply(200, {"replayed": 2, "failed": [], "passed": [], "next": 2}),
-        Reply(200, {"replayed": 0, "failed": [failed], "passed": [], "next": None}),
+        Reply(200, {"replayed": 2, "failed": [], "skipped": [], "next": 2}),
+        Reply(200, {"replayed": 0, "failed": [failed], "skipped": [], "next": None}),
     )
-    done = bulk.replayed(service, [], Filter(catalog="prod"), 3)
+    done = bulk.replay_all(service, [], DeadLetterCriteria(catalog="prod"), 3)
     assert (done.count, [one.why for one in done.failed]) == (2, ["half of it was kept"])
     assert [msgspec.json.decode(asked.body) for asked in server.asked] == [
         {"filter": {"catalog": "prod"}, "after": 0, "limit": 2},
         {"filter": {"catalog": "prod"}, "after": 2, "limit": 2},
     ]
     server.asked.clear()
-    server.tell("POST /admin/v1/dead-letters:discard", Reply(200, {"discarded": 2, "next": None, "passed": [9]}))
-    assert bulk.discarded(service, [1, 2, 3], Filter(), 3) == bulk.Done(count=4, passed=[9, 9])
+    server.tell("POST /admin/v1/dead-letters:discard", Reply(200, {"discarded": 2, "next": None, "skipped": [9]}))
+    assert bulk.discard_all(service, [1, 2, 3], DeadLetterCriteria(), 3) == bulk.BatchResult(count=4, skipped=[9, 9])
     assert [msgspec.json.decode(asked.body) for asked in server.asked] == [{"ids": [1, 2]}, {"ids": [3]}]
     server.asked.clear()
-    assert bulk.discarded(service, [], Filter(), 0) == bulk.Done()
+    assert bulk.discard_all(service, [], DeadLetterCriteria(), 0) == bulk.BatchResult()
     assert server.asked == []
 
 
-def test_a_letter_that_is_not_open_says_what_became_of_it(server: AdminServer, service: Service) -> None:
+def test_a_letter_that_is_not_open_says_what_became_of_it(server: AdminServer, service: ServiceClient) -> None:
     ago = NOON - timedelta(seconds=3)
     closed = copied(LETTER, status="replayed", changed_at=ago)
     server.tell("GET /admin/v1/dead-letters/7", Reply(200, to_jsonable_python(closed)))
@@ -247,25 +262,25 @@ def test_a_letter_that_is_not_open_says_what_became_of_it(server: AdminServer, s
         Reply(200, {"dead_letters": [], "next": None}),
     )
     said = "dead letter 7 is closed (replayed 3 s ago); "
-    assert bulk.not_open(service, 7, NOON) == f"{said}the open one of sales.orders is 8"
-    assert bulk.not_open(service, 7, NOON) == f"{said}sales.orders has none open"
+    assert bulk.explain_not_open(service, 7, NOON) == f"{said}the open one of sales.orders is 8"
+    assert bulk.explain_not_open(service, 7, NOON) == f"{said}sales.orders has none open"
     request = copied(closed, catalog=None, namespace=None, name=None, table=None, sender="etl")
     server.tell("GET /admin/v1/dead-letters/7", Reply(200, to_jsonable_python(request)))
-    assert bulk.not_open(service, 7, NOON) == "dead letter 7 is closed (replayed 3 s ago)"
+    assert bulk.explain_not_open(service, 7, NOON) == "dead letter 7 is closed (replayed 3 s ago)"
 
 
 def test_a_letter_is_shown_whole() -> None:
-    event = Request.model_validate(
+    event = UndecodableRequestModel.model_validate(
         {"path": "/v1/events", "content_type": None, "size": 99_999, "body": '{\n"x": "\x1b[2J"'}
     )
-    letter = copied(LETTER, actor="ann@host", sender="etl", event=event)
-    page = plain(list(bulk.letter_page(letter, NOON))).splitlines()
+    letter = copied(LETTER, actor="ann@host", sender="etl", request=event)
+    page = to_plain_text(list(bulk.letter_lines(letter, NOON))).splitlines()
     assert page[0] == "dead letter 7: location-refused, open"
     assert "changed   2026-08-21 11:30:00Z (30 min ago) by ann@host" in page
     assert "request   POST /v1/events, no type said, 99,999 bytes, of which are kept:" in page
     assert page[-2:] == ["  {", r'  "x": "\x1b[2J"']
     assert any(line.startswith("remedy    set stores.NAME.prefix or catalogs.prod.allowed_locations") for line in page)
-    closed = plain(list(bulk.letter_page(copied(letter, status="discarded"), NOON)))
+    closed = to_plain_text(list(bulk.letter_lines(copied(letter, status="discarded"), NOON)))
     assert "remedy" not in closed
 
 
@@ -295,19 +310,21 @@ def caused(*causes: str) -> Reply:
     return Reply(200, {"dead_letters": found, "next": None})
 
 
-def test_letters_are_chosen_by_a_part_of_their_cause(server: AdminServer, service: Service) -> None:
+def test_letters_are_chosen_by_a_part_of_their_cause(server: AdminServer, service: ServiceClient) -> None:
     server.tell("GET /admin/v1/dead-letters", caused(DENIED, FULL, DENIED))
-    found = bulk.pages(service, Filter(), "open", 0, "PERMISSION to write")
+    found = bulk.fetch_letters(service, DeadLetterCriteria(), "open", 0, "PERMISSION to write")
     assert [letter.id for letter in found.dead_letters] == [1, 3]
     assert server.asked[-1].path.endswith("limit=1000")
     server.tell("GET /admin/v1/dead-letters", caused(DENIED, FULL, DENIED))
-    found = bulk.pages(service, Filter(), "open", 1, "permission")
+    found = bulk.fetch_letters(service, DeadLetterCriteria(), "open", 1, "permission")
     assert ([letter.id for letter in found.dead_letters], found.next) == ([1], 1)
 
 
-def test_letters_are_counted_by_their_cause_the_most_frequent_first(server: AdminServer, service: Service) -> None:
+def test_letters_are_counted_by_their_cause_the_most_frequent_first(
+    server: AdminServer, service: ServiceClient
+) -> None:
     server.tell("GET /admin/v1/dead-letters", caused(FULL, DENIED, DENIED))
-    causes = bulk.by_cause(bulk.pages(service, Filter(), "open", 0).dead_letters)
+    causes = bulk.group_by_cause(bulk.fetch_letters(service, DeadLetterCriteria(), "open", 0).dead_letters)
     assert [(one.cause, one.count, one.example) for one in causes] == [(DENIED, 2, 2), (FULL, 1, 1)]
     grid = bulk.causes_grid(causes, LETTER.opened_at)
     assert [(row[0], row[-1]) for row in grid.rows] == [("2", DENIED), ("1", FULL)]

@@ -10,22 +10,22 @@ import pytest
 from typing_extensions import override
 
 from sfn.cli.checks.catalogs import CatalogCheck
-from sfn.cli.checks.findings import Finding, Severity
-from sfn.cli.checks.retention import assumed
-from sfn.cli.checks.vending import left_behind
+from sfn.cli.checks.findings import CheckFinding, Severity
+from sfn.cli.checks.retention import assumed_lag
+from sfn.cli.checks.vending import dropped_files_finding
 from sfn.clock import SystemClock
-from sfn.errors import Permanent, Scope, Transient, Trouble
+from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
 from sfn.publish.policy import OnDrop
 from sfn.store.memory import MemoryStore
 from sfn.store.router import PrefixRouter
-from sfn.words import Grant, Missing, TableName
-from sfn.work.vended import Vended
+from sfn.words import NoSuchTable, TableIdentifier, VendedCredential
+from sfn.work.vended import VendedStores
 from tests.unit.settings_ground import Ground
 from tests.unit.test_cli_catalog_check import LOCAL, ORDERS, Known
 
 VENDED = f"{LOCAL}vended_credentials = true\n"
 ORDERS_AT = "s3://lake/wh/orders"
-GRANT = Grant("s3://lake/orders", {"s3.access-key-id": "s3cret"})
+GRANT = VendedCredential("s3://lake/orders", {"s3.access-key-id": "s3cret"})
 
 
 class Vending(Known):
@@ -38,14 +38,14 @@ class Vending(Known):
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked: list[TableName] = []
-        self.denied: Trouble | None = None
+        self.asked: list[TableIdentifier] = []
+        self.denied: ExternalError | None = None
         for name in ("orders", "items"):
             self.create_namespace(name)
-            self.create(TableName("prod", (name,), name))
+            self.create(TableIdentifier("prod", (name,), name))
 
     @override
-    async def vended_credentials(self, table: TableName) -> tuple[Grant, ...] | Missing:
+    async def vended_credentials(self, table: TableIdentifier) -> tuple[VendedCredential, ...] | NoSuchTable:
         self.asked.append(table)
         if self.denied is not None:
             raise self.denied
@@ -57,22 +57,22 @@ def fixture_catalog() -> Vending:
     return Vending()
 
 
-async def found(catalog: Vending, folder: Path, text: str = VENDED) -> Sequence[Finding]:
+async def found(catalog: Vending, folder: Path, text: str = VENDED) -> Sequence[CheckFinding]:
     settings = Ground(folder).load(text)
     stores = PrefixRouter({"file:///warehouse": MemoryStore()})
-    check = CatalogCheck("prod", catalog, stores, settings, thorough=True, lag=assumed(settings))
+    check = CatalogCheck("prod", catalog, stores, settings, thorough=True, lag=assumed_lag(settings))
     return [one async for one in check.findings()]
 
 
-FIRST = TableName("prod", ("orders",), "orders")
+FIRST = TableIdentifier("prod", ("orders",), "orders")
 
 
 async def test_what_is_vended_for_the_first_table_is_told(catalog: Vending, tmp_path: Path) -> None:
     end = SystemClock().now() + timedelta(hours=1, seconds=1)
-    catalog.vended[FIRST] = (GRANT, Grant("", GRANT.config, end))
+    catalog.vended[FIRST] = (GRANT, VendedCredential("", GRANT.config, end))
     told = [one for one in await found(catalog, tmp_path) if "vended" in one.text]
     assert told == [
-        Finding(
+        CheckFinding(
             "catalogs.prod: orders.orders",
             Severity.OK,
             "credentials are vended: for s3://lake/orders, not saying until when, "
@@ -91,19 +91,19 @@ async def test_a_catalog_that_vends_nothing_is_warned_of(catalog: Vending, tmp_p
 
 
 async def test_a_catalog_that_denies_them_is_an_error(catalog: Vending, tmp_path: Path) -> None:
-    catalog.denied = Transient("t", scope=Scope.TABLE, expected="credentials", found="403", remedy="grant")
+    catalog.denied = Transient("t", scope=ErrorScope.TABLE, expected="credentials", found="403", remedy="grant")
     (finding,) = [one for one in await found(catalog, tmp_path) if one.severity is not Severity.OK]
     assert (finding.severity, finding.remedy) == (Severity.ERROR, "grant")
-    catalog.denied = Permanent("c", scope=Scope.CATALOG, expected="a token", found="401")
+    catalog.denied = Permanent("c", scope=ErrorScope.CATALOG, expected="a token", found="401")
     assert [one.severity for one in await found(catalog, tmp_path)] == [Severity.OK, Severity.ERROR]
 
 
 async def test_a_table_that_is_gone_is_passed_over(tmp_path: Path) -> None:
     class Going(Vending):
         @override
-        async def vended_credentials(self, table: TableName) -> tuple[Grant, ...] | Missing:
+        async def vended_credentials(self, table: TableIdentifier) -> tuple[VendedCredential, ...] | NoSuchTable:
             await super().vended_credentials(table)
-            return Missing() if table == FIRST else (GRANT,)
+            return NoSuchTable() if table == FIRST else (GRANT,)
 
     going = Going()
     told = [one.where for one in await found(going, tmp_path) if "vended" in one.text]
@@ -164,16 +164,16 @@ def test_what_becomes_of_a_dropped_tables_files_is_told(
     on_drop: OnDrop, prefix: str | None, places: Sequence[str], severity: Severity, said: str
 ) -> None:
     own = PrefixRouter({} if prefix is None else {prefix: MemoryStore()})
-    finding = left_behind("catalogs.prod", on_drop, own, places, has_stores=prefix is not None)
+    finding = dropped_files_finding("catalogs.prod", on_drop, own, places, has_stores=prefix is not None)
     assert (finding.where, finding.severity) == ("catalogs.prod.on_drop", severity)
     assert said in finding.text
 
 
-async def dropped(catalog: Vending, folder: Path, text: str = VENDED) -> Finding:
+async def dropped(catalog: Vending, folder: Path, text: str = VENDED) -> CheckFinding:
     """What is said of dropped tables, with stores that the catalog opens and none of our own."""
     settings, own = Ground(folder).load(text), PrefixRouter({})
-    vended = Vended(catalog, own, lambda _grant, _location: MemoryStore(), SystemClock())
-    check = CatalogCheck("prod", catalog, own, settings, thorough=True, lag=assumed(settings), vended=vended)
+    vended = VendedStores(catalog, own, lambda _grant, _location: MemoryStore(), SystemClock())
+    check = CatalogCheck("prod", catalog, own, settings, thorough=True, lag=assumed_lag(settings), vended=vended)
     (finding,) = [one async for one in check.findings() if one.where == "catalogs.prod.on_drop"]
     return finding
 
@@ -191,7 +191,7 @@ async def test_a_catalog_without_tables_is_no_proof_of_a_store(catalog: Vending,
 
 
 async def test_a_table_that_cannot_be_loaded_is_no_proof_of_a_store(catalog: Vending, tmp_path: Path) -> None:
-    refusal = Transient("t", scope=Scope.TABLE, expected="the table", found="403")
-    catalog.refused = dict.fromkeys([FIRST, TableName("prod", ("items",), "items")], refusal)
+    refusal = Transient("t", scope=ErrorScope.TABLE, expected="the table", found="403")
+    catalog.refused = dict.fromkeys([FIRST, TableIdentifier("prod", ("items",), "items")], refusal)
     finding = await dropped(catalog, tmp_path)
     assert (finding.severity, "no store covers its place" in finding.text) == (Severity.WARNING, True)

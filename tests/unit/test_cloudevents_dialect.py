@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfn.dialects import Decoded, Headers
+from sfn.dialects import DecodedRequest, Headers
 from sfn.dialects.fields import MAX_NAME
-from sfn.words import Hint, TableName
+from sfn.words import Notification, TableIdentifier
 from tests.dialects.asking import BATCH, ONE, SENDER, STRUCTURED, decoded, hints, outcome, refusal_of, refused
 from tests.dialects.drawing import anything, identifiers, names
 from tests.dialects.samples import ORDERS, cloudevent
 
-TABLE = TableName("prod", ("a", "b"), "orders")
+TABLE = TableIdentifier("prod", ("a", "b"), "orders")
 RAW = json.dumps(ORDERS).encode()
 JSON = (b"content-type", b"application/json")
 REQUIRED = ("specversion", "id", "source", "type")
@@ -33,13 +33,13 @@ def binary(*more: tuple[bytes, bytes], **changed: bytes | None) -> Headers:
 
 def test_our_own_format_is_carried_and_the_envelopes_id_is_the_events() -> None:
     body = json.dumps(cloudevent(ORDERS | {"event_id": "inner", "metadata_location": "s3://b/1.json"})).encode()
-    hint = Hint(TABLE, "one", "/ci/spark e1", "s3://b/1.json", body=body)
+    hint = Notification(TABLE, "one", "/ci/spark e1", "s3://b/1.json", body=body)
     for headers in ((), STRUCTURED, [JSON]):
-        assert decoded(body, ONE, headers) == Decoded((hint,), 0, "cloudevents")
-    assert decoded(b"[" + body + b"]", ONE, BATCH) == Decoded((hint,), 0, "cloudevents")
-    hint = Hint(TABLE, "one", "/ci/spark e1", body=RAW)
-    assert decoded(RAW, ONE, binary(JSON)) == Decoded((hint,), 0, "cloudevents")
-    assert decoded(RAW, ONE, binary()) == Decoded((hint,), 0, "cloudevents")
+        assert decoded(body, ONE, headers) == DecodedRequest((hint,), 0, "cloudevents")
+    assert decoded(b"[" + body + b"]", ONE, BATCH) == DecodedRequest((hint,), 0, "cloudevents")
+    hint = Notification(TABLE, "one", "/ci/spark e1", body=RAW)
+    assert decoded(RAW, ONE, binary(JSON)) == DecodedRequest((hint,), 0, "cloudevents")
+    assert decoded(RAW, ONE, binary()) == DecodedRequest((hint,), 0, "cloudevents")
 
 
 def test_a_rename_that_is_carried_has_two_ids() -> None:
@@ -66,7 +66,7 @@ def test_what_carries_anything_else_is_of_no_concern(data: object) -> None:
 
 
 def test_a_batch_is_an_array_which_may_be_empty() -> None:
-    assert decoded([], ONE, BATCH) == Decoded((), 0)
+    assert decoded([], ONE, BATCH) == DecodedRequest((), 0)
     assert outcome([cloudevent(ORDERS), cloudevent({})], ONE, BATCH) == ("cloudevents", 1, 1, 0)
     assert refused(cloudevent(ORDERS), ONE, BATCH) == (422, "#")
     assert refused([cloudevent(ORDERS), ORDERS], ONE, BATCH) == (422, "#/1/specversion")
@@ -171,7 +171,7 @@ def test_whatever_carries_our_own_format_becomes_its_hint(
     identifier: dict[str, Any], source: str, event_id: str
 ) -> None:
     (structured,) = hints(cloudevent(identifier, source, id=event_id), ONE)
-    assert structured.subject == TableName("prod", tuple(identifier["namespace"]), identifier["name"])
+    assert structured.subject == TableIdentifier("prod", tuple(identifier["namespace"]), identifier["name"])
     encoded = {"id": quote(event_id).encode(), "source": quote(source).encode()}
     (carried,) = hints(identifier, ONE, binary(**encoded))
     assert (carried.subject, carried.event_id) == (structured.subject, structured.event_id)

@@ -38,7 +38,7 @@ def test_each_is_a_configuration(tmp_path: Path, title: str, text: str) -> None:
     assert not settings.lacks_stores
     assert bool(settings.gateway) is (title not in NO_GATEWAY)
     for name, gateway in settings.gateway.items():
-        catalogs = {settings.catalogs[ours].uri or "" for ours in settings.behind(name).values()}
+        catalogs = {settings.catalogs[ours].uri or "" for ours in settings.catalogs_behind(name).values()}
         # Who asks the catalog and who goes through the gateway come to the same one.
         assert all(uri.startswith(gateway.upstream) for uri in catalogs)
     if title in NO_GATEWAY:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from sfn.settings import Settings, load
-from sfn.settings.quantities import duration
+from sfn.settings.quantities import parse_duration
 from sfn.wiring import sources
 from tests.unit.deployment import BUILD, COMPOSE, IMAGE, PROJECT, ROOT, SERVICES, Mount, files, mounts
 
@@ -160,7 +160,7 @@ def test_the_mounted_configuration_is_right_and_names_what_is_there(name: str) -
 @pytest.mark.parametrize("name", DAEMONS)
 def test_it_may_end_as_slowly_as_it_does(name: str) -> None:
     longest = compose_settings(name).listener.drain + timedelta(seconds=40)
-    assert duration(SERVICES[name]["stop_grace_period"]) >= longest
+    assert parse_duration(SERVICES[name]["stop_grace_period"]) >= longest
 
 
 @pytest.mark.parametrize("name", sorted(SERVICES))

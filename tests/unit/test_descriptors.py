@@ -26,7 +26,7 @@ def test_the_soft_limit_is_raised_to_the_hard_one(soft: int) -> None:
 
 
 def test_a_limit_that_is_higher_already_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(descriptors, "ENOUGH", 64)
+    monkeypatch.setattr(descriptors, "MAX_RAISED_LIMIT", 64)
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     assert descriptors.raise_limit() == before[0]
     assert resource.getrlimit(resource.RLIMIT_NOFILE) == before
@@ -35,4 +35,4 @@ def test_a_limit_that_is_higher_already_stays(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(("soft", "listeners", "each"), [(1024, 1, 512), (1024, 4, 128), (1024, 0, 512), (256, 99, 8)])
 def test_listeners_share_half_of_all_files(soft: int, listeners: int, each: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-    assert descriptors.for_connections(listeners) == each
+    assert descriptors.connections_per_listener(listeners) == each

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfn.dialects import DIALECTS, MAX_EVENTS
+from sfn.dialects import EVENT_FORMATS, MAX_EVENTS
 from tests.dialects.drawing import anything
 from tests.unit.telling import orders, refusal_of, refused, said
 
@@ -55,7 +55,7 @@ def test_what_is_no_known_format_is_415(body: object) -> None:
 
 
 def test_each_dialect_has_a_name_of_its_own() -> None:
-    assert len({dialect.name for dialect in DIALECTS}) == len(DIALECTS)
+    assert len({dialect.name for dialect in EVENT_FORMATS}) == len(EVENT_FORMATS)
 
 
 @given(anything)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfn.errors import Malformed
+from sfn.errors import MalformedDocument
 from sfn.pointer.document import (
     MAX_DOCUMENT_BYTES,
     MAX_HINT_WAS,
@@ -68,7 +68,7 @@ def parsed(body: bytes) -> Document | None:
     """None for what is refused; any other error fails the test."""
     try:
         return parse(body)
-    except Malformed:
+    except MalformedDocument:
         return None
 
 
@@ -86,7 +86,7 @@ def test_what_is_written_is_utf_8_whatever_a_name_holds(document: Document, name
 def test_half_a_surrogate_pair_is_refused(key: str) -> None:
     value = ["\ud800"] if key in {"namespace", "hint_was"} else "\ud800"
     body = json.loads(render(PLAIN)) | {key: value}
-    with pytest.raises(Malformed, match=f"{key} has a lone surrogate in it"):
+    with pytest.raises(MalformedDocument, match=f"{key} has a lone surrogate in it"):
         parse(json.dumps(body).encode())
 
 
@@ -95,9 +95,9 @@ def test_half_a_surrogate_pair_is_refused(key: str) -> None:
 )
 def test_an_integer_has_64_bits(key: str, value: int) -> None:
     body = json.loads(render(PLAIN))
-    with pytest.raises(Malformed, match=f"{key} is no integer of 64 bits"):
+    with pytest.raises(MalformedDocument, match=f"{key} is no integer of 64 bits"):
         parse(json.dumps(body | {key: value}).encode())
-    with pytest.raises(Malformed, match="gap is no integer of 64 bits"):
+    with pytest.raises(MalformedDocument, match="gap is no integer of 64 bits"):
         parse(json.dumps(body | {"between": [["20260821T120000", "/t/1.metadata.json", 1 << 63]]}).encode())
 
 
@@ -106,7 +106,7 @@ def test_an_integer_has_64_bits(key: str, value: int) -> None:
 )
 def test_no_other_encoding_is_guessed(encoding: str) -> None:
     text = render(PLAIN).decode().replace("🧊", "eis")
-    with pytest.raises(Malformed, match="expected a JSON object in UTF-8, found"):
+    with pytest.raises(MalformedDocument, match="expected a JSON object in UTF-8, found"):
         parse(text.encode(encoding))
 
 
@@ -146,7 +146,7 @@ def test_an_ordinal_is_spelled_in_ascii() -> None:
 def test_a_document_has_so_many_bytes_and_not_one_more() -> None:
     body = render(PLAIN)
     assert parse(body + b" " * (MAX_DOCUMENT_BYTES - len(body))) == PLAIN
-    with pytest.raises(Malformed, match="65537 or more"):
+    with pytest.raises(MalformedDocument, match="65537 or more"):
         parse(body + b" " * (MAX_DOCUMENT_BYTES + 1 - len(body)))
 
 
@@ -159,7 +159,7 @@ LONG = "9" * 60_000
     ids=["a text for a version", "another version", "state", "Ordinal", "written_at"],
 )
 def test_what_is_refused_is_shown_in_few_words(wrong: dict[str, object]) -> None:
-    with pytest.raises(Malformed, match="9999999…") as refused:
+    with pytest.raises(MalformedDocument, match="9999999…") as refused:
         parse(json.dumps(json.loads(render(PLAIN)) | wrong).encode())
     assert len(str(refused.value)) < 600
 

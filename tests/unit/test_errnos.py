@@ -12,29 +12,29 @@ import pytest
 
 from sfn.catalog.library.refusals import failure_of as library_refused
 from sfn.catalog.rest.unheard import failure_of_transport
-from sfn.errors import Scope, Transient, Trouble
+from sfn.errors import ErrorScope, ExternalError, Transient
 from sfn.store.meanings import ERROR_MAP
 from sfn.store.objects import RequestFailed
 from sfn.store.pool import HttpPool
 from sfn.store.root import StoreRoot
-from sfn.work.unforeseen import SHORT_OF, Unforeseen, kind_of
+from sfn.work.unforeseen import SHORTAGE_ERRNOS, UnexpectedErrorKind, classify_error
 
 NUMBERS = sorted(errno.errorcode)
 OF_THE_PATH = {
-    errno.ENOTDIR: Scope.TABLE,
-    errno.EISDIR: Scope.TABLE,
-    errno.ELOOP: Scope.TABLE,
-    errno.ENXIO: Scope.TABLE,
-    errno.ENAMETOOLONG: Scope.TABLE,
-    errno.EILSEQ: Scope.TABLE,
-    errno.EFBIG: Scope.STORE,
+    errno.ENOTDIR: ErrorScope.TABLE,
+    errno.EISDIR: ErrorScope.TABLE,
+    errno.ELOOP: ErrorScope.TABLE,
+    errno.ENXIO: ErrorScope.TABLE,
+    errno.ENAMETOOLONG: ErrorScope.TABLE,
+    errno.EILSEQ: ErrorScope.TABLE,
+    errno.EFBIG: ErrorScope.STORE,
 }
 """The only numbers of a local file that will not pass: what lies at the path, or its name; a limit of the process."""
 OF_THE_PROCESS = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.ENOLCK}
 VERBS = ["read", "write", "delete", "list"]
 
 
-def local(tmp_path: Path, number: int, verb: str) -> Trouble:
+def local(tmp_path: Path, number: int, verb: str) -> ExternalError:
     """The trouble of a local store at a step that the system answers so."""
 
     def done(_: str, __: str) -> None:
@@ -42,7 +42,7 @@ def local(tmp_path: Path, number: int, verb: str) -> Trouble:
 
     root = StoreRoot(f"file://{tmp_path}", done)
     root.note_permitted(verb, f"file://{tmp_path}/other/a.ver")
-    with pytest.raises(Trouble) as trouble, root.map_os_errors(f"file://{tmp_path}/table/a.ver", verb):
+    with pytest.raises(ExternalError) as trouble, root.map_os_errors(f"file://{tmp_path}/table/a.ver", verb):
         raise OSError(number, "no")
     return trouble.value
 
@@ -52,7 +52,7 @@ def test_a_local_file_is_tried_again_unless_its_path_is_wrong(tmp_path: Path, ve
     found = {number: local(tmp_path, number, verb) for number in NUMBERS}
     lasting = {number: trouble.scope for number, trouble in found.items() if not isinstance(trouble, Transient)}
     assert lasting == OF_THE_PATH
-    assert {number for number, trouble in found.items() if trouble.scope is Scope.PROCESS} == OF_THE_PROCESS
+    assert {number for number, trouble in found.items() if trouble.scope is ErrorScope.PROCESS} == OF_THE_PROCESS
     for number, trouble in found.items():
         assert errno.errorcode[number] in trouble.found
         assert trouble.remedy or errno.errorcode[number]
@@ -83,7 +83,7 @@ async def test_a_request_to_an_object_store_is_tried_again(number: int) -> None:
         with pytest.raises(RequestFailed) as refused:
             await pool.exchange("GET", "https://store/key", {})
         meaning = ERROR_MAP[refused.value.kind]
-        assert (meaning.error, meaning.scope) == (Transient, Scope.STORE)
+        assert (meaning.error, meaning.scope) == (Transient, ErrorScope.STORE)
 
 
 CATALOGS: Mapping[str, Callable[[Exception], Any]] = {
@@ -98,10 +98,10 @@ def test_a_request_to_a_catalog_is_tried_again(catalog: str, number: int) -> Non
     for error in connection_errors(number):
         refusal = CATALOGS[catalog](error)
         assert not refusal.permanent
-        assert isinstance(refusal.trouble(Scope.CATALOG, ()), Transient)
+        assert isinstance(refusal.to_error(ErrorScope.CATALOG, ()), Transient)
 
 
 @pytest.mark.parametrize("number", NUMBERS, ids=errno.errorcode.get)
 def test_what_no_adapter_foresaw_is_tried_again(number: int) -> None:
-    wanted = Unforeseen.SHORTAGE if number in SHORT_OF else Unforeseen.PASSING
-    assert {kind_of(error) for error in connection_errors(number) if isinstance(error, OSError)} <= {wanted}
+    wanted = UnexpectedErrorKind.SHORTAGE if number in SHORTAGE_ERRNOS else UnexpectedErrorKind.TRANSIENT
+    assert {classify_error(error) for error in connection_errors(number) if isinstance(error, OSError)} <= {wanted}

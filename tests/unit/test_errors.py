@@ -16,7 +16,7 @@ import pytest
 
 import sfn
 from sfn import errors
-from sfn.errors import LocationRefused, NamedOtherwise, Rejected, Scope, SfnError, Trouble, Unreachable
+from sfn.errors import ErrorScope, ExternalError, LocationRefused, Rejected, SfnError, UnaddressableTable, Unreachable
 
 BRANCH = 4
 """Columns that a level of the drawing takes."""
@@ -53,8 +53,8 @@ def made(kind: type[SfnError]) -> SfnError:
     make: Callable[..., SfnError] = kind
     if issubclass(kind, Rejected):
         make = partial(make, status=413)
-    elif issubclass(kind, Trouble) and not issubclass(kind, LocationRefused | NamedOtherwise):
-        make = partial(make, scope=Scope.CATALOG, retry_after=2.5)
+    elif issubclass(kind, ExternalError) and not issubclass(kind, LocationRefused | UnaddressableTable):
+        make = partial(make, scope=ErrorScope.CATALOG, retry_after=2.5)
     return make("s3://lake/x", expected="a document", found="none", remedy="look")
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from sfn.facade import app, exchange
-from sfn.facade.app import before
-from sfn.facade.index import Index
-from sfn.facade.trees import tree
-from sfn.facade.walk import walked
+from sfn.facade.app import mount_facade
+from sfn.facade.index import ScannedTables
+from sfn.facade.trees import open_tree
+from sfn.facade.walk import folder_scans
 from sfn.pointer.document import DocumentState
 from tests.unit.answering import ground
 from tests.unit.faced import HOME, Tables, commit, placed, shown
@@ -37,7 +37,7 @@ async def test_the_configuration_names_the_catalog_and_what_may_be_asked(root: P
 
 
 async def test_of_several_catalogs_one_is_named(root: Path) -> None:
-    place = ground(root, {"prod": Index([Tables()], 9, 9), "dev": Index([Tables()], 9, 9)})
+    place = ground(root, {"prod": ScannedTables([Tables()], 9, 9), "dev": ScannedTables([Tables()], 9, 9)})
     assert (await place.ask("/v1/config", "warehouse=dev")).json["overrides"] == {"prefix": "dev"}
     for path, query in (("/v1/config", ""), ("/v1/config", "warehouse="), ("/v1/namespaces", "")):
         assert (await place.ask(path, query)).status == 400
@@ -137,7 +137,7 @@ async def test_who_shows_no_token_is_told_nothing(root: Path) -> None:
 
 
 async def test_a_table_that_went_elsewhere_is_found_where_it_is(root: Path) -> None:
-    shelf = Index(walked({f"file://{root}": tree(f"file://{root}", {})}), 60, 0)
+    shelf = ScannedTables(folder_scans({f"file://{root}": open_tree(f"file://{root}", {})}), 60, 0)
     place = ground(root, {"sfn": shelf})
     assert (await place.table("orders")).status == 200
     shown(root / "sales" / "orders").write(state=DocumentState.DROPPED)
@@ -183,7 +183,7 @@ async def test_names_of_any_script_are_answered(root: Path) -> None:
 async def test_what_lies_below_its_path_is_the_facade_s(kind: str, path: bytes, is_ours: bool) -> None:
     asked: list[str] = []
 
-    def application(name: str) -> app.Application:
+    def application(name: str) -> app.FacadeApplication:
         async def answer(_scope: exchange.Scope, _receive: exchange.Receive, _send: exchange.Send) -> None:
             asked.append(name)
 
@@ -192,13 +192,13 @@ async def test_what_lies_below_its_path_is_the_facade_s(kind: str, path: bytes, 
     async def nothing(*_: object) -> dict[str, object]:
         return {}
 
-    whole = before(application("facade"), application("others"))
+    whole = mount_facade(application("facade"), application("others"))
     await whole({"type": kind, "raw_path": path}, nothing, nothing)  # type: ignore[arg-type]
     assert asked == ["facade" if is_ours else "others"]
 
 
 async def test_a_table_that_is_not_where_it_was_known_to_lie_is_looked_for_once(root: Path) -> None:
     tables = Tables([(("sales",), "orders", placed(root, root / "none"))])
-    place = ground(root, {"sfn": Index([tables], 60, 0)})
+    place = ground(root, {"sfn": ScannedTables([tables], 60, 0)})
     assert (await place.table("orders")).kind == "NoSuchTableException"
     assert tables.scans == 2

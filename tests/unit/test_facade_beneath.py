@@ -13,8 +13,8 @@ import pytest
 
 from sfn.errors import SfnError, TooManyFiles, Unreachable, Unsafe
 from sfn.facade import beneath
-from sfn.facade.beneath import Beneath
-from sfn.openat2 import opened
+from sfn.facade.beneath import LocalTree
+from sfn.openat2 import open_without_links
 from tests.promises.stores import NOBODY, told
 
 SECRET = b"secret of the machine"
@@ -35,11 +35,11 @@ def fixture_place(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def read(place: Path, name: str) -> bytes | None:
-    return Beneath(f"file://{place}").read(f"file://{place}/{name}", 100)
+    return LocalTree(f"file://{place}").read(f"file://{place}/{name}", 100)
 
 
 def listed(place: Path, name: str = "") -> tuple[set[str], set[str], set[str]]:
-    found = Beneath(f"file://{place}").entries(f"file://{place}/{name}")
+    found = LocalTree(f"file://{place}").entries(f"file://{place}/{name}")
     return set(found.files), set(found.folders), set(found.links)
 
 
@@ -141,7 +141,7 @@ def test_what_is_hidden_is_not_shown(place: Path) -> None:
 
 
 def test_a_folder_of_too_many_files_is_told(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(beneath, "MOST_LISTED", 3)
+    monkeypatch.setattr(beneath, "MAX_LISTED_FILES", 3)
     for number in range(3):
         (place / "t" / f"{number}").touch()
     with pytest.raises(TooManyFiles):
@@ -227,10 +227,10 @@ def test_a_path_without_links_is_opened_at_once(tmp_path: Path) -> None:
     folder = tmp_path.resolve()
     (folder / "x").write_bytes(b"")
     (folder / "to").symlink_to("x")
-    descriptor = opened(f"{folder}/x", os.O_RDONLY)
+    descriptor = open_without_links(f"{folder}/x", os.O_RDONLY)
     assert descriptor is not None
     os.close(descriptor)
-    assert opened(f"{folder}/to", os.O_RDONLY) is None
-    assert opened(f"{folder}/x\0", os.O_RDONLY) is None
+    assert open_without_links(f"{folder}/to", os.O_RDONLY) is None
+    assert open_without_links(f"{folder}/x\0", os.O_RDONLY) is None
     with pytest.raises(FileNotFoundError):
-        opened(f"{folder}/none", os.O_RDONLY)
+        open_without_links(f"{folder}/none", os.O_RDONLY)

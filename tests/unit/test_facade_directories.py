@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from sfn.errors import Unsafe
-from sfn.facade.directories import LONGEST, is_directory, place
-from sfn.facade.trees import tree
+from sfn.facade.directories import MAX_DIRECTORY_NAME, is_directory, place_of_directory
+from sfn.facade.trees import open_tree
 from sfn.reader.resolve import Question
 
-TREES = {root: tree(root, {}) for root in ("file:///w", "file:///w/inner", "memory://m/w")}
+TREES = {root: open_tree(root, {}) for root in ("file:///w", "file:///w/inner", "memory://m/w")}
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ TREES = {root: tree(root, {}) for root in ("file:///w", "file:///w/inner", "memo
     ],
 )
 def test_a_directory_below_a_root_is_looked_up_there(name: str, url: str, root: str) -> None:
-    found = place(name, TREES)
+    found = place_of_directory(name, TREES)
     assert found.question == Question(url, None, allowed=(root,))
     assert found.tree is TREES[root]
 
@@ -59,19 +59,19 @@ def test_a_directory_below_a_root_is_looked_up_there(name: str, url: str, root: 
         "local:///w/a",
         "http://127.0.0.1/w/a",
         "/w/a#..",
-        "/w/" + "a" * LONGEST,
+        "/w/" + "a" * MAX_DIRECTORY_NAME,
     ],
 )
 def test_every_other_name_is_refused(name: str) -> None:
     with pytest.raises(Unsafe):
-        place(name, TREES)
+        place_of_directory(name, TREES)
 
 
 def test_of_a_shared_directory_the_table_is_named_behind_a_sign() -> None:
-    assert place("/w/a#sales.orders", TREES).question.table == ("sales", "orders")
-    assert place("/w/a#orders", TREES).question.table == ("orders",)
-    assert place("/w/a#b#c", TREES).question.table == ("b#c",)
-    assert place("/w/a#", TREES).question.table is None
+    assert place_of_directory("/w/a#sales.orders", TREES).question.table == ("sales", "orders")
+    assert place_of_directory("/w/a#orders", TREES).question.table == ("orders",)
+    assert place_of_directory("/w/a#b#c", TREES).question.table == ("b#c",)
+    assert place_of_directory("/w/a#", TREES).question.table is None
 
 
 def test_what_is_a_directory(tmp_path: Path) -> None:

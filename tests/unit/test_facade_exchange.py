@@ -27,7 +27,7 @@ async def test_a_body_that_does_not_end_closes_the_connection(root: Path, monkey
     for body, closes in (([part] * 5, False), ([part] * 50, True), ([], True)):
         answer = await place.ask("/v1/config", method="POST", body=body)
         assert (answer.status, answer.headers.get("connection") == "close") == (405, closes)
-    monkeypatch.setattr(exchange, "_PATIENCE", 0.01)
+    monkeypatch.setattr(exchange, "_CLIENT_TIMEOUT", 0.01)
     sent: list[MutableMapping[str, Any]] = []
 
     async def send(message: MutableMapping[str, Any]) -> None:
@@ -47,7 +47,7 @@ async def test_a_long_answer_is_sent_in_parts(root: Path, monkeypatch: pytest.Mo
 
 
 async def test_who_takes_nothing_is_not_waited_for(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange, "_PATIENCE", 0.01)
+    monkeypatch.setattr(exchange, "_CLIENT_TIMEOUT", 0.01)
     monkeypatch.setattr(exchange, "_PART", 1)
     sent: list[MutableMapping[str, Any]] = []
 
@@ -65,9 +65,9 @@ async def test_who_takes_little_at_a_time_is_waited_for_as_long_as_the_whole_may
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = len((await ground(root).table("orders")).content)
-    monkeypatch.setattr(exchange, "_PATIENCE", 0.0)
+    monkeypatch.setattr(exchange, "_CLIENT_TIMEOUT", 0.0)
     monkeypatch.setattr(exchange, "_PART", 1)
-    monkeypatch.setattr(exchange, "_SLOWEST", 2 * whole)
+    monkeypatch.setattr(exchange, "_MIN_RATE", 2 * whole)
 
     async def taken(pause: float) -> int:
         sent: list[MutableMapping[str, Any]] = []

@@ -16,15 +16,15 @@ from typing_extensions import override
 
 from sfn.clock import SystemClock
 from sfn.errors import MalformedMetadata, Stale, Unreachable, Unsafe
-from sfn.facade import Place, loading
-from sfn.facade.loading import AT_ONCE, Loaded, Loading, Unchanged, tag
-from sfn.facade.served import Snapshots
-from sfn.reader.files import Files
+from sfn.facade import TablePlace, loading
+from sfn.facade.loading import MAX_CONCURRENT_READS, TableLoader, TableResponse, UnchangedTable, entity_tag
+from sfn.facade.served import SnapshotMode
+from sfn.reader.files import FileReader
 from sfn.reader.resolve import Question
 from tests.unit.directory import OTHER_UUID, Directory
 from tests.unit.faced import commit, placed, shown
 
-ALL, REFS = Snapshots.ALL, Snapshots.REFS
+ALL, REFS = SnapshotMode.ALL, SnapshotMode.REFS
 NONE: frozenset[str] = frozenset()
 LIMIT = 1 << 20
 
@@ -33,7 +33,7 @@ LIMIT = 1 << 20
 class Watched:
     """A tree that knows what was read of it, and can be made to wait."""
 
-    tree: Files
+    tree: FileReader
     reads: list[str] = field(default_factory=list)
     under_way: int = 0
     most: int = 0
@@ -57,15 +57,15 @@ class Ground:
 
     place: Directory
     tree: Watched
-    at: Place
-    loading: Loading
+    at: TablePlace
+    loading: TableLoader
 
-    async def load(self, known: frozenset[str] = NONE, snapshots: Snapshots = ALL) -> Loaded | Unchanged:
+    async def load(self, known: frozenset[str] = NONE, snapshots: SnapshotMode = ALL) -> TableResponse | UnchangedTable:
         return await self.loading.load(self.at, snapshots, known)
 
     async def location(self) -> str:
         found = await self.load()
-        assert isinstance(found, Loaded)
+        assert isinstance(found, TableResponse)
         return str(json.loads(bytes(found.body))["metadata-location"])
 
 
@@ -75,15 +75,15 @@ def fixture_ground(tmp_path: Path) -> Ground:
     place = shown(root / "orders")
     at = placed(root, root / "orders")
     watched = Watched(at.tree)
-    return Ground(place, watched, Place(watched, at.question), Loading(SystemClock(), LIMIT))
+    return Ground(place, watched, TablePlace(watched, at.question), TableLoader(SystemClock(), LIMIT))
 
 
 async def test_what_a_client_has_is_not_read_again(ground: Ground) -> None:
     first = await ground.load()
-    assert isinstance(first, Loaded)
+    assert isinstance(first, TableResponse)
     ground.tree.reads.clear()
-    assert await ground.load(frozenset({first.etag})) == Unchanged(first.etag)
-    assert await ground.load(frozenset({"*"})) == Unchanged(first.etag)
+    assert await ground.load(frozenset({first.etag})) == UnchangedTable(first.etag)
+    assert await ground.load(frozenset({"*"})) == UnchangedTable(first.etag)
     assert await ground.load(frozenset({'"another"'})) == first
     # The SFN file each time, and the metadata file never again.
     assert ground.tree.reads == ["sales_orders_main.ver"] * 3
@@ -94,7 +94,7 @@ async def test_a_commit_is_told_of_at_once(ground: Ground) -> None:
     for number in range(2, 5):
         location = commit(ground.place, number)
         found = await ground.load(frozenset({first.etag}))
-        assert isinstance(found, Loaded)
+        assert isinstance(found, TableResponse)
         assert json.loads(bytes(found.body))["metadata-location"] == location
 
 
@@ -103,9 +103,9 @@ async def test_each_choice_of_snapshots_has_a_tag_of_its_own(ground: Ground) -> 
     assert every.etag != some.etag
     assert await ground.load(frozenset({every.etag}), REFS) == some
     doc = ground.place.document()
-    assert tag(doc, ALL) != tag(ground.place.document(guid=OTHER_UUID), ALL)
-    assert tag(doc, ALL) == tag(ground.place.document(guid=(doc.guid or "").upper()), ALL)
-    assert tag(doc, ALL).startswith('"')
+    assert entity_tag(doc, ALL) != entity_tag(ground.place.document(guid=OTHER_UUID), ALL)
+    assert entity_tag(doc, ALL) == entity_tag(ground.place.document(guid=(doc.guid or "").upper()), ALL)
+    assert entity_tag(doc, ALL).startswith('"')
 
 
 async def test_what_may_be_shown_below_one_root_is_not_shown_below_another(ground: Ground) -> None:
@@ -115,7 +115,7 @@ async def test_what_may_be_shown_below_one_root_is_not_shown_below_another(groun
     place.metadata(location=f"file:{root}/elsewhere")
     place.write()
     wide = placed(root, inner / "t")
-    assert isinstance(await ground.loading.load(wide, ALL, NONE), Loaded)
+    assert isinstance(await ground.loading.load(wide, ALL, NONE), TableResponse)
     with pytest.raises(Unsafe):
         await ground.loading.load(placed(inner, inner / "t"), ALL, NONE)
 
@@ -135,11 +135,11 @@ async def test_of_a_file_that_was_replaced_meanwhile_the_new_one_is_read(ground:
         async def read(self, key: str, most: int, start: int = 0) -> bytes | None:
             return await replaced(key, most, start)
 
-    ground.at = Place(Replacing(ground.tree.tree), ground.at.question)
+    ground.at = TablePlace(Replacing(ground.tree.tree), ground.at.question)
     assert (await ground.location()).endswith("00002-a.metadata.json")
     (ground.place.path / "metadata" / "00002-a.metadata.json").unlink()
     assert (await ground.location()).endswith("00002-a.metadata.json")
-    ground.loading = Loading(SystemClock(), LIMIT)
+    ground.loading = TableLoader(SystemClock(), LIMIT)
     with pytest.raises(Stale):
         await ground.load()
 
@@ -148,7 +148,7 @@ async def test_those_who_ask_at_once_share_what_is_read(ground: Ground) -> None:
     async with anyio.create_task_group() as tasks:
         for _ in range(20):
             tasks.start_soon(ground.load)
-    assert ground.tree.reads.count("00001-a.metadata.json") <= AT_ONCE
+    assert ground.tree.reads.count("00001-a.metadata.json") <= MAX_CONCURRENT_READS
 
 
 async def test_few_metadata_files_are_read_at_a_time(ground: Ground) -> None:
@@ -160,11 +160,11 @@ async def test_few_metadata_files_are_read_at_a_time(ground: Ground) -> None:
             f"sales.t{number}",
             metadata_file_path=f"file:{root}/t{number}/metadata/00001-a.metadata.json",
         )
-        places.append(Place(ground.tree, Question(f"file://{root}/t{number}", allowed=(f"file://{root}",))))
+        places.append(TablePlace(ground.tree, Question(f"file://{root}/t{number}", allowed=(f"file://{root}",))))
     async with anyio.create_task_group() as tasks:
         for place in places:
             tasks.start_soon(ground.loading.load, place, ALL, NONE)
-    assert ground.tree.most == AT_ONCE
+    assert ground.tree.most == MAX_CONCURRENT_READS
 
 
 async def test_a_root_that_is_slow_holds_up_no_other_and_is_given_up(
@@ -177,8 +177,8 @@ async def test_a_root_that_is_slow_holds_up_no_other_and_is_given_up(
                 await anyio.sleep_forever()
             return await super().read(key, most, start)
 
-    monkeypatch.setattr(loading, "READ_WITHIN", 1.0)
-    slow = Place(Hanging(ground.tree.tree), ground.at.question)
+    monkeypatch.setattr(loading, "READ_TIMEOUT", 1.0)
+    slow = TablePlace(Hanging(ground.tree.tree), ground.at.question)
     refused: list[str] = []
 
     async def load() -> None:
@@ -187,30 +187,30 @@ async def test_a_root_that_is_slow_holds_up_no_other_and_is_given_up(
         refused.append(str(refusal.value))
 
     async with anyio.create_task_group() as tasks:
-        for _ in range(AT_ONCE):
+        for _ in range(MAX_CONCURRENT_READS):
             tasks.start_soon(load)
         await anyio.sleep(0.05)
         await ground.location()
         before = len(refused)
     assert before == 0
-    assert len(refused) == AT_ONCE
+    assert len(refused) == MAX_CONCURRENT_READS
 
 
 async def test_what_is_greater_than_the_memory_is_one_for_all_who_take_it(
     ground: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loading, "REMEMBERED", 100)
+    monkeypatch.setattr(loading, "MAX_CACHED_BYTES", 100)
     first, second = await ground.load(), await ground.load()
-    assert isinstance(first, Loaded)
-    assert isinstance(second, Loaded)
+    assert isinstance(first, TableResponse)
+    assert isinstance(second, TableResponse)
     assert first.body is second.body
     assert ground.tree.reads.count("00001-a.metadata.json") == 1
 
 
 async def test_what_is_remembered_is_bounded(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
     size = len((await ground.load()).body)  # type: ignore[union-attr]
-    monkeypatch.setattr(loading, "REMEMBERED", 2 * (size + 1_024) + 200)
-    ground.loading = Loading(SystemClock(), LIMIT)
+    monkeypatch.setattr(loading, "MAX_CACHED_BYTES", 2 * (size + 1_024) + 200)
+    ground.loading = TableLoader(SystemClock(), LIMIT)
     await ground.load()
     await ground.load(snapshots=REFS)
     ground.tree.reads.clear()
@@ -229,7 +229,7 @@ async def test_what_is_remembered_is_bounded(ground: Ground, monkeypatch: pytest
 async def test_what_is_greater_than_the_memory_is_not_remembered(
     ground: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loading, "REMEMBERED", 100)
+    monkeypatch.setattr(loading, "MAX_CACHED_BYTES", 100)
     for _ in range(2):
         await ground.load()
     assert ground.tree.reads.count("00001-a.metadata.json") == 2
@@ -262,8 +262,8 @@ async def test_metadata_that_is_compressed_is_served(ground: Ground) -> None:
 
 
 async def test_an_answer_that_was_given_stays(ground: Ground) -> None:
-    pinned = Place(ground.tree, ground.at.question, await ground.loading.find(ground.at))
+    pinned = TablePlace(ground.tree, ground.at.question, await ground.loading.find(ground.at))
     commit(ground.place, 2)
     found = await ground.loading.load(pinned, ALL, NONE)
-    assert isinstance(found, Loaded)
+    assert isinstance(found, TableResponse)
     assert b"00001-a" in bytes(found.body)

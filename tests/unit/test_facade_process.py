@@ -9,18 +9,18 @@ from structlog.testing import capture_logs
 
 from sfn.errors import Unreachable
 from sfn.facade import process
-from sfn.facade.process import Process
-from sfn.telemetry.metrics import Readers, registry
+from sfn.facade.process import StandaloneProbes
+from sfn.telemetry.metrics import FacadeMetrics, new_registry
 from tests.unit.faced import Reply, reply
 
 
-async def ask(one: Process, path: str, method: str = "GET", **fields: str) -> Reply:
+async def ask(one: StandaloneProbes, path: str, method: str = "GET", **fields: str) -> Reply:
     return await reply(one, path, method=method, fields=fields)
 
 
 async def test_it_is_ready_once_something_could_be_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "LOOK_AGAIN", 0.0)
-    one = Process(registry("1"), "the catalog is elsewhere")
+    monkeypatch.setattr(process, "RESCAN_INTERVAL", 0.0)
+    one = StandaloneProbes(new_registry("1"), "the catalog is elsewhere")
     refusals: list[Exception | None] = [Unreachable("disk", expected="an answer", found="none"), None]
     looked = anyio.Event()
 
@@ -47,9 +47,9 @@ async def test_it_is_ready_once_something_could_be_listed(monkeypatch: pytest.Mo
 
 
 async def test_its_metrics_are_written_as_the_scraper_likes_them() -> None:
-    shown = registry("7.1")
-    Readers(shown).answered(304)
-    one = Process(shown, "the catalog is elsewhere")
+    shown = new_registry("7.1")
+    FacadeMetrics(shown).count_answer(304)
+    one = StandaloneProbes(shown, "the catalog is elsewhere")
     plain = await ask(one, "/metrics")
     assert b'sfn_facade_requests_total{status="304"} 1.0' in plain.content
     assert b"sfn_build_info{python=" in plain.content
@@ -67,5 +67,5 @@ async def test_its_metrics_are_written_as_the_scraper_likes_them() -> None:
     [("GET", "/"), ("GET", "/v1/config"), ("POST", "/livez"), ("DELETE", "/metrics"), ("GET", "/livez/")],
 )
 async def test_any_other_request_is_told_where_the_catalog_is(method: str, path: str) -> None:
-    answer = await ask(Process(registry("1"), "the catalog is elsewhere"), path, method)
+    answer = await ask(StandaloneProbes(new_registry("1"), "the catalog is elsewhere"), path, method)
     assert (answer.status, answer.json["error"]["message"]) == (404, "the catalog is elsewhere")

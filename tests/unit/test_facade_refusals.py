@@ -9,48 +9,49 @@ import sfn
 from sfn import iceberg_errors
 from sfn.errors import (
     Ambiguous,
-    Broken,
     Dropped,
+    ErrorScope,
+    ExternalError,
+    FatalError,
     LocationRefused,
-    Malformed,
+    MalformedDocument,
     MalformedMetadata,
-    NamedOtherwise,
     NotFound,
     NotInstalled,
     NotPermitted,
     Rejected,
-    Scope,
     SfnError,
     Stale,
     Transient,
-    Trouble,
+    UnaddressableTable,
     Unreachable,
     Unsafe,
     WrongTable,
 )
-from sfn.facade.refusals import NO_NAMESPACE, NO_TABLE, Missing, told
+from sfn.facade.refusals import NO_NAMESPACE, NO_TABLE, NotInCatalog, status_and_exception
 from sfn.telemetry.metrics import Metrics
 
 
 def made(kind: type[SfnError]) -> SfnError:
-    if issubclass(kind, Missing):
+    if issubclass(kind, NotInCatalog):
         return kind("x", NO_NAMESPACE, expected="a", found="b")
     if issubclass(kind, Rejected):
         return kind("x", status=400, expected="a", found="b")
-    if issubclass(kind, Trouble) and not issubclass(kind, LocationRefused | NamedOtherwise):
-        return kind("x", scope=Scope.STORE, expected="a", found="b")
+    if issubclass(kind, ExternalError) and not issubclass(kind, LocationRefused | UnaddressableTable):
+        return kind("x", scope=ErrorScope.STORE, expected="a", found="b")
     return kind("x", expected="a", found="b")
 
 
 def test_each_refusal_says_what_its_client_is_to_do() -> None:
-    answers = {kind: told(made(kind)) for kind in (
-        *(NotFound, Dropped, Missing, Rejected, Unsafe, NotPermitted, Ambiguous, NotInstalled, Unreachable, Transient),
-        *(Stale, WrongTable, Malformed, MalformedMetadata, Broken, LocationRefused),
+    answers = {kind: status_and_exception(made(kind)) for kind in (
+        *(NotFound, Dropped, NotInCatalog, Rejected, Unsafe, NotPermitted, Ambiguous, NotInstalled, Unreachable),
+        Transient,
+        *(Stale, WrongTable, MalformedDocument, MalformedMetadata, FatalError, LocationRefused),
     )}  # fmt: skip
     assert {kind: (int(status), name) for kind, (status, name) in answers.items()} == {
         NotFound: (404, NO_TABLE),
         Dropped: (404, NO_TABLE),
-        Missing: (404, NO_NAMESPACE),
+        NotInCatalog: (404, NO_NAMESPACE),
         Rejected: (400, None),
         Unsafe: (403, None),
         NotPermitted: (500, None),
@@ -60,20 +61,20 @@ def test_each_refusal_says_what_its_client_is_to_do() -> None:
         Transient: (503, None),
         Stale: (500, None),
         WrongTable: (500, None),
-        Malformed: (500, None),
+        MalformedDocument: (500, None),
         MalformedMetadata: (500, None),
-        Broken: (503, None),
+        FatalError: (503, None),
         LocationRefused: (500, None),
     }
 
 
 def test_each_answer_has_a_body_and_a_count() -> None:
     for kind in (NotFound, Unsafe, Ambiguous, Stale, Unreachable):
-        status, name = told(made(kind))
-        assert iceberg_errors.document(status, "why", name)
+        status, name = status_and_exception(made(kind))
+        assert iceberg_errors.iceberg_error_body(status, "why", name)
     readers = Metrics(version="1", catalogs=["prod"]).readers
     for code in (200, 304, 401, 405, 418, 599):
-        readers.answered(code)
+        readers.count_answer(code)
 
 
 def test_every_refusal_of_a_reader_is_told() -> None:
@@ -85,5 +86,5 @@ def test_every_refusal_of_a_reader_is_told() -> None:
         left += left.pop().__subclasses__()
     for kind in kinds:
         if kind.__module__ == "sfn.errors":
-            status, _ = told(made(kind))
-            assert status in iceberg_errors.TYPES
+            status, _ = status_and_exception(made(kind))
+            assert status in iceberg_errors.ICEBERG_ERROR_TYPES

@@ -10,16 +10,16 @@ import anyio
 import pytest
 from typing_extensions import override
 
-from sfn.errors import Scope, Transient
+from sfn.errors import ErrorScope, Transient
 from sfn.facade import roster
-from sfn.facade.roster import Rows
-from sfn.facade.trees import tree
+from sfn.facade.roster import PublishedTables
+from sfn.facade.trees import open_tree
 from sfn.inbox.memory import MemoryInbox
-from sfn.inbox.standing import Standing
+from sfn.inbox.standing import TableStatus
 from sfn.reader.resolve import Question
-from sfn.words import Known, Published, Story, Subject, TableName, Wish
+from sfn.words import IndexedTable, JobKey, PendingChange, PublishedPointer, TableIdentifier, TableState
 
-TREES = {root: tree(root, {}) for root in ("file:///w", "file:///w/inner", "file:///v")}
+TREES = {root: open_tree(root, {}) for root in ("file:///w", "file:///w/inner", "file:///v")}
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 SALES = ("sales",)
 
@@ -39,44 +39,44 @@ class Told(MemoryInbox):
     scans: int = 0
 
     @override
-    async def known(self, catalog: str) -> AsyncIterator[Known]:
+    async def tables(self, catalog: str) -> AsyncIterator[IndexedTable]:
         self.scans += 1
         for name, location in self.rows.items():
             *namespace, last = name.split(".")
-            yield Known(TableName(catalog, tuple(namespace), last), published(location), None)
+            yield IndexedTable(TableIdentifier(catalog, tuple(namespace), last), published(location), None)
 
     @override
-    async def standing(self, subject: Subject) -> Standing | None:
-        assert isinstance(subject, TableName)
-        self.asked.append(subject.identifier)
+    async def table_status(self, subject: JobKey) -> TableStatus | None:
+        assert isinstance(subject, TableIdentifier)
+        self.asked.append(subject.dotted)
         if self.trouble is not None:
             raise self.trouble
-        if subject.identifier not in self.rows:
+        if subject.dotted not in self.rows:
             return None
-        return standing(published(self.rows[subject.identifier]))
+        return standing(published(self.rows[subject.dotted]))
 
 
-def published(location: str | None) -> Published | None:
-    return None if location is None else Published(f"{location}/metadata/1.json", None, location, AT)
+def published(location: str | None) -> PublishedPointer | None:
+    return None if location is None else PublishedPointer(f"{location}/metadata/1.json", None, location, AT)
 
 
-def standing(live: Published | None) -> Standing:
-    story = Story(live=live)
-    return Standing(
+def standing(live: PublishedPointer | None) -> TableStatus:
+    story = TableState(live=live)
+    return TableStatus(
         state="queued",
         due_at=AT,
         not_before=None,
         attempt=0,
         failing_since=None,
         reason=None,
-        news=False,
-        wish=Wish(),
-        left_alone=None,
-        story=story,
+        has_unprocessed=False,
+        pending=PendingChange(),
+        skip_reason=None,
+        table_state=story,
         locations=frozenset(),
-        said=None,
-        event=None,
-        intents=None,
+        last_result=None,
+        last_event=None,
+        open_intents=None,
     )
 
 
@@ -95,7 +95,7 @@ def fixture_inbox() -> Told:
 
 
 async def test_live_tables_below_a_root_are_shown_with_the_narrowest_one(inbox: Told) -> None:
-    rows = Rows(inbox, "prod", TREES)
+    rows = PublishedTables(inbox, "prod", TREES)
     found = {(namespace, name): at for namespace, names in (await rows.tables()).items() for name, at in names.items()}
     assert set(found) == {(SALES, "orders"), (("a", "b"), "inner")}
     first, inner = found[SALES, "orders"], found[("a", "b"), "inner"]
@@ -111,31 +111,31 @@ async def test_live_tables_below_a_root_are_shown_with_the_narrowest_one(inbox: 
 async def test_a_table_is_looked_up_by_its_row_alone_and_not_each_time(
     inbox: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows = Rows(inbox, "prod", TREES)
+    rows = PublishedTables(inbox, "prod", TREES)
     for name in ("orders", "none", "orders", "none"):
         await rows.find(SALES, name)
     assert (inbox.asked, inbox.scans) == (["sales.orders", "sales.none"], 0)
     inbox.rows["sales.orders"] = "file:///w/orders-2"
-    there = await rows.find(SALES, "orders", anew=True)
+    there = await rows.find(SALES, "orders", refresh=True)
     assert there is not None
     assert there.question.directory == "file:///w/orders-2"
     assert await rows.find(SALES, "orders") is there
-    monkeypatch.setattr(roster, "MISSED", 0.0)
+    monkeypatch.setattr(roster, "MISSING_MAX_AGE", 0.0)
     inbox.rows["sales.none"] = "file:///w/none"
     assert await rows.find(SALES, "none") is not None
     inbox.rows["sales.orders"] = None
     assert await rows.find(SALES, "orders") is there
-    monkeypatch.setattr(roster, "FOUND", 0.0)
+    monkeypatch.setattr(roster, "FOUND_MAX_AGE", 0.0)
     assert await rows.find(SALES, "orders") is None
 
 
 async def test_an_inbox_in_trouble_hides_no_table_that_is_known(inbox: Told, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = Rows(inbox, "prod", TREES)
+    rows = PublishedTables(inbox, "prod", TREES)
     known = await rows.find(SALES, "orders")
     await rows.find(SALES, "none")
-    inbox.trouble = Transient("inbox", scope=Scope.INBOX, expected="an answer", found="none")
-    monkeypatch.setattr(roster, "FOUND", 0.0)
-    monkeypatch.setattr(roster, "MISSED", 0.0)
+    inbox.trouble = Transient("inbox", scope=ErrorScope.INBOX, expected="an answer", found="none")
+    monkeypatch.setattr(roster, "FOUND_MAX_AGE", 0.0)
+    monkeypatch.setattr(roster, "MISSING_MAX_AGE", 0.0)
     assert await rows.find(SALES, "orders") is known
     for name in ("none", "another"):
         with pytest.raises(Transient):
@@ -143,8 +143,8 @@ async def test_an_inbox_in_trouble_hides_no_table_that_is_known(inbox: Told, mon
 
 
 async def test_what_is_remembered_of_rows_is_bounded(inbox: Told, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(roster, "_REMEMBERED", 3)
-    rows = Rows(inbox, "prod", TREES)
+    monkeypatch.setattr(roster, "_MAX_CACHED_PLACES", 3)
+    rows = PublishedTables(inbox, "prod", TREES)
     async with anyio.create_task_group() as tasks:
         for number in range(10):
             tasks.start_soon(rows.find, SALES, f"t{number}")

@@ -12,46 +12,46 @@ from sfn.errors import Rejected
 from sfn.facade import routes
 from sfn.facade.routes import (
     ENDPOINTS,
-    Configuration,
-    Namespaces,
-    OneNamespace,
-    OneTable,
-    OneView,
-    Page,
-    Tables,
-    Views,
-    paged,
-    route,
+    GetConfiguration,
+    GetNamespace,
+    GetTable,
+    GetView,
+    ListNamespaces,
+    ListTables,
+    ListViews,
+    PageRequest,
+    paginate,
+    parse_route,
 )
-from sfn.facade.served import Snapshots
+from sfn.facade.served import SnapshotMode
 
-ALL, REFS = Snapshots.ALL, Snapshots.REFS
+ALL, REFS = SnapshotMode.ALL, SnapshotMode.REFS
 
 
 @pytest.mark.parametrize(
     ("path", "query", "asked"),
     [
-        ("/v1/config", "", Configuration(None)),
-        ("/v1/config", "warehouse=prod&warehouse=dev", Configuration("dev")),
-        ("/v1/namespaces", "", Namespaces(None, (), Page())),
-        ("/v1/p/namespaces", "parent=a%1Fb", Namespaces("p", ("a", "b"), Page())),
-        ("/v1/p/namespaces", "pageToken=", Namespaces("p", (), Page("", 1_000))),
-        ("/v1/p/namespaces", "pageToken=YQ==&pageSize=7", Namespaces("p", (), Page("a", 7))),
-        ("/v1/p/namespaces", "pageSize=99999999", Namespaces("p", (), Page("", 10_000))),
-        ("/v1/p/namespaces/a%1Fb", "", OneNamespace("p", ("a", "b"))),
-        ("/v1/p/namespaces/a/tables", "", Tables("p", ("a",), Page())),
-        ("/v1/p/namespaces/a/tables/t", "", OneTable("p", ("a",), "t", ALL)),
-        ("/v1/p/namespaces/a/tables/t", "snapshots=refs", OneTable("p", ("a",), "t", REFS)),
-        ("/v1/p/namespaces/dir/tables/%2Fw%2Fa+b%2Bc%20d", "", OneTable("p", ("dir",), "/w/a b+c d", ALL)),
-        ("/v1/p/namespaces/a/tables/%252Fx", "", OneTable("p", ("a",), "%2Fx", ALL)),
-        ("/v1/p/namespaces/%C3%A4/tables/%F0%9F%90%9F", "", OneTable("p", ("ä",), "🐟", ALL)),
-        ("/v1/p/namespaces/a/views", "", Views("p", ("a",))),
-        ("/v1/p/namespaces/a/views/v", "", OneView(("a",), "v")),
+        ("/v1/config", "", GetConfiguration(None)),
+        ("/v1/config", "warehouse=prod&warehouse=dev", GetConfiguration("dev")),
+        ("/v1/namespaces", "", ListNamespaces(None, (), PageRequest())),
+        ("/v1/p/namespaces", "parent=a%1Fb", ListNamespaces("p", ("a", "b"), PageRequest())),
+        ("/v1/p/namespaces", "pageToken=", ListNamespaces("p", (), PageRequest("", 1_000))),
+        ("/v1/p/namespaces", "pageToken=YQ==&pageSize=7", ListNamespaces("p", (), PageRequest("a", 7))),
+        ("/v1/p/namespaces", "pageSize=99999999", ListNamespaces("p", (), PageRequest("", 10_000))),
+        ("/v1/p/namespaces/a%1Fb", "", GetNamespace("p", ("a", "b"))),
+        ("/v1/p/namespaces/a/tables", "", ListTables("p", ("a",), PageRequest())),
+        ("/v1/p/namespaces/a/tables/t", "", GetTable("p", ("a",), "t", ALL)),
+        ("/v1/p/namespaces/a/tables/t", "snapshots=refs", GetTable("p", ("a",), "t", REFS)),
+        ("/v1/p/namespaces/dir/tables/%2Fw%2Fa+b%2Bc%20d", "", GetTable("p", ("dir",), "/w/a b+c d", ALL)),
+        ("/v1/p/namespaces/a/tables/%252Fx", "", GetTable("p", ("a",), "%2Fx", ALL)),
+        ("/v1/p/namespaces/%C3%A4/tables/%F0%9F%90%9F", "", GetTable("p", ("ä",), "🐟", ALL)),
+        ("/v1/p/namespaces/a/views", "", ListViews("p", ("a",))),
+        ("/v1/p/namespaces/a/views/v", "", GetView(("a",), "v")),
     ],
 )
 def test_a_question_is_understood(path: str, query: str, asked: object) -> None:
-    assert route("GET", path, query) == asked
-    assert route("HEAD", path, query) == asked
+    assert parse_route("GET", path, query) == asked
+    assert parse_route("HEAD", path, query) == asked
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_a_question_is_understood(path: str, query: str, asked: object) -> None:
 )
 def test_what_makes_no_sense_is_refused(path: str, query: str, status: int) -> None:
     with pytest.raises(Rejected) as refused:
-        route("GET", path, query)
+        parse_route("GET", path, query)
     assert refused.value.status == status
 
 
@@ -108,7 +108,7 @@ WRITES = [
 @pytest.mark.parametrize(("method", "path", "status"), WRITES)
 def test_nothing_can_be_changed_and_commits_are_forbidden(method: str, path: str, status: int) -> None:
     with pytest.raises(Rejected) as refused:
-        route(method, path, "snapshots=none")
+        parse_route(method, path, "snapshots=none")
     assert refused.value.status == status
 
 
@@ -118,14 +118,14 @@ def test_what_clients_are_told_that_they_may_ask_is_answered() -> None:
         path = path.format(prefix="p", namespace="a", table="t")
         # Iceberg's Java library is to ask for a commit, and to be forbidden.
         if (method, path) != ("POST", "/v1/p/namespaces/a/tables/t"):
-            assert method in routes.READS
-            route(method, path, "")
+            assert method in routes.READ_METHODS
+            parse_route(method, path, "")
 
 
 @given(st.text(), st.text())
 def test_whatever_is_asked_is_understood_or_refused(path: str, query: str) -> None:
     with suppress(Rejected):
-        route("GET", path.encode("ascii", "replace").decode(), query.encode("ascii", "replace").decode())
+        parse_route("GET", path.encode("ascii", "replace").decode(), query.encode("ascii", "replace").decode())
 
 
 @given(st.sets(st.text(min_size=1)), st.integers(1, 5))
@@ -133,9 +133,9 @@ def test_pages_are_all_of_it_once_and_in_order(names: set[str], size: int) -> No
     found: list[str] = []
     asked = f"pageSize={size}"
     for _ in range(len(names) + 1):
-        listing = route("GET", "/v1/namespaces", asked)
-        assert isinstance(listing, Namespaces)
-        some, token = paged(names, listing.page)
+        listing = parse_route("GET", "/v1/namespaces", asked)
+        assert isinstance(listing, ListNamespaces)
+        some, token = paginate(names, listing.page)
         assert len(some) <= size
         found += some
         if token is None:
@@ -145,7 +145,7 @@ def test_pages_are_all_of_it_once_and_in_order(names: set[str], size: int) -> No
 
 
 def test_names_that_come_and_go_between_pages_shift_no_other() -> None:
-    first, token = paged(["b", "c", "d", "e"], Page(most=2))
+    first, token = paginate(["b", "c", "d", "e"], PageRequest(limit=2))
     assert (first, token) == (["b", "c"], "Yw==")
-    assert paged(["a", "d", "e"], Page("c", 2)) == (["d", "e"], None)
-    assert paged([], Page("c", 2)) == ([], None)
+    assert paginate(["a", "d", "e"], PageRequest("c", 2)) == (["d", "e"], None)
+    assert paginate([], PageRequest("c", 2)) == ([], None)

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from sfn.errors import MalformedMetadata, Unsafe, WrongTable
-from sfn.facade.served import GUARD, Snapshots, served
+from sfn.facade.served import READ_ONLY_PROPERTIES, SnapshotMode, load_table_result
 from sfn.pointer.document import Document
-from sfn.reader.trust import Trust
+from sfn.reader.trust import AllowedLocations
 from tests.unit.directory import FIRST_ORDINAL, OTHER_UUID, UUID, WRITTEN_AT
 
 KEY = "file:///w/t/metadata/1.metadata.json"
-TRUST = Trust("file:///w/t", ("file:///w",))
+TRUST = AllowedLocations("file:///w/t", ("file:///w",))
 WHOLE = {"format-version": 2, "table-uuid": UUID, "location": "file:/w/t"}
 
 
@@ -31,8 +31,10 @@ def doc(**more: Any) -> Document:  # noqa: ANN401 - any attribute
     return Document(**(plain | more))
 
 
-def body(content: str | bytes, snapshots: Snapshots = Snapshots.ALL, **more: Any) -> bytes:  # noqa: ANN401 - as above
-    return served(content.encode() if isinstance(content, str) else content, doc(**more), KEY, "said", TRUST, snapshots)
+def body(content: str | bytes, snapshots: SnapshotMode = SnapshotMode.ALL, **more: Any) -> bytes:  # noqa: ANN401 - as above
+    return load_table_result(
+        content.encode() if isinstance(content, str) else content, doc(**more), KEY, "said", TRUST, snapshots
+    )
 
 
 THEIRS = {
@@ -54,7 +56,7 @@ def test_the_table_is_served_as_it_is_but_for_the_guard() -> None:
     assert found["config"] == {}
     assert found["metadata"]["properties"]["gc.enabled"] == "false"
     assert found["metadata"]["properties"]["write.data.path"].startswith("file:///dev/null/")
-    assert found["metadata"]["properties"] == {**THEIRS, **GUARD}
+    assert found["metadata"]["properties"] == {**THEIRS, **READ_ONLY_PROPERTIES}
     assert "storage-credentials" not in found
 
 
@@ -134,11 +136,11 @@ def test_of_snapshots_those_that_are_referred_to_are_served_if_no_more_are_wante
     several = [{"snapshot-id": number, "timestamp-ms": number} for number in (1, 2, 2**63 - 1)]
     refs = {"main": {"snapshot-id": 2**63 - 1, "type": "branch"}}
     whole = json.dumps(WHOLE | {"snapshots": several, "refs": refs, "current-snapshot-id": 2})
-    shown = json.loads(body(whole, Snapshots.REFS))["metadata"]["snapshots"]
+    shown = json.loads(body(whole, SnapshotMode.REFS))["metadata"]["snapshots"]
     assert [one["snapshot-id"] for one in shown] == [2, 2**63 - 1]
     assert json.loads(body(whole))["metadata"]["snapshots"] == several
     empty = json.dumps(WHOLE | {"current-snapshot-id": None, "snapshots": []})
-    assert json.loads(body(empty, Snapshots.REFS))["metadata"]["snapshots"] == []
-    assert "snapshots" not in json.loads(body(json.dumps(WHOLE), Snapshots.REFS))["metadata"]
+    assert json.loads(body(empty, SnapshotMode.REFS))["metadata"]["snapshots"] == []
+    assert "snapshots" not in json.loads(body(json.dumps(WHOLE), SnapshotMode.REFS))["metadata"]
     with pytest.raises(MalformedMetadata):
-        body(json.dumps(WHOLE | {"snapshots": [{}]}), Snapshots.REFS)
+        body(json.dumps(WHOLE | {"snapshots": [{}]}), SnapshotMode.REFS)

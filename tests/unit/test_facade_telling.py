@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from sfn.errors import Broken, Unreachable
-from sfn.facade import Namespace, Place
+from sfn.errors import FatalError, Unreachable
+from sfn.facade import Namespace, TablePlace
 from tests.unit.answering import ground
 from tests.unit.faced import HOME, shown
 
@@ -27,10 +27,10 @@ class Raising:
     def __init__(self, error: Exception) -> None:
         self.error = error
 
-    async def tables(self) -> Mapping[Namespace, Mapping[str, Place]]:
+    async def tables(self) -> Mapping[Namespace, Mapping[str, TablePlace]]:
         raise self.error
 
-    async def find(self, namespace: Namespace, name: str, *, anew: bool = False) -> Place | None:
+    async def find(self, namespace: Namespace, name: str, *, refresh: bool = False) -> TablePlace | None:
         raise self.error
 
 
@@ -65,7 +65,7 @@ async def test_what_can_be_caused_at_will_fills_no_log(root: Path) -> None:
 
 
 async def test_a_process_whose_inbox_is_broken_is_told_and_its_clients_try_again(root: Path) -> None:
-    broken = Broken("inbox", expected="a database", found="none")
+    broken = FatalError("inbox", expected="a database", found="none")
     place = ground(root, {"sfn": Raising(broken)})
     assert (await place.table("orders")).status == 503
     assert place.broken == [broken]

@@ -13,23 +13,23 @@ from fsspec.implementations.memory import MemoryFileSystem
 from typing_extensions import override
 
 from sfn.errors import (
-    DeniedHere,
-    DeniedNow,
+    ErrorScope,
+    ExternalError,
+    Forbidden,
+    ForbiddenForTable,
     NotPermitted,
     Permanent,
-    Scope,
     Transient,
-    Trouble,
-    Unaccepted,
+    Unauthenticated,
     Unreachable,
     Unsafe,
 )
-from sfn.facade import Tree, trees
-from sfn.facade.trees import Stored, Threaded, tree
-from sfn.reader.files import Entries, Files
+from sfn.facade import FileTree, trees
+from sfn.facade.trees import StoreFiles, ThreadedTree, open_tree
+from sfn.reader.files import FileReader, FolderEntries
 from sfn.store.memory import MemoryStore
 from sfn.store.router import PrefixRouter
-from sfn.threads import unfinished
+from sfn.threads import unfinished_calls
 from tests.promises.stores import plant_file
 
 Plant = Callable[[str, bytes], Awaitable[None]]
@@ -45,14 +45,14 @@ class Ground:
         tree: the same, if it tells what lies in folders.
     """
 
-    files: Files
+    files: FileReader
     root: str
     plant: Plant
-    tree: Tree | None
+    tree: FileTree | None
 
 
 def of_tree(root: str, plant: Plant) -> Ground:
-    made = tree(root, {})
+    made = open_tree(root, {})
     return Ground(made, root, plant, made)
 
 
@@ -96,7 +96,7 @@ def stored(_: Path) -> Ground:
     async def plant(key: str, body: bytes) -> None:
         await store.write(key, body, None)
 
-    return Ground(Stored(root, PrefixRouter({"s3://lake": store})), root, plant, None)
+    return Ground(StoreFiles(root, PrefixRouter({"s3://lake": store})), root, plant, None)
 
 
 @pytest.fixture(name="ground", params=[local, local_by_a_link, linked, memory_by_fsspec, stored])
@@ -120,7 +120,7 @@ async def test_what_is_not_there_is_none(ground: Ground) -> None:
         assert await ground.files.read(f"{ground.root}/{name}", 10) is None
     assert await ground.files.list(f"{ground.root}/none/", 10) == []
     if ground.tree is not None:
-        assert await ground.tree.entries(f"{ground.root}/none/") == Entries()
+        assert await ground.tree.entries(f"{ground.root}/none/") == FolderEntries()
 
 
 async def test_what_lies_in_a_folder_is_listed_in_order(ground: Ground) -> None:
@@ -159,7 +159,7 @@ async def test_nothing_outside_of_the_root_is_read_or_listed(ground: Ground) -> 
 class Failing(MemoryStore):
     """A store in trouble."""
 
-    def __init__(self, trouble: Trouble) -> None:
+    def __init__(self, trouble: ExternalError) -> None:
         super().__init__()
         self.trouble = trouble
 
@@ -175,18 +175,18 @@ class Failing(MemoryStore):
 @pytest.mark.parametrize(
     ("kind", "scope", "told"),
     [
-        (Transient, Scope.STORE, Unreachable),
-        (Permanent, Scope.STORE, Unreachable),
-        (Unaccepted, Scope.STORE, NotPermitted),
-        (DeniedNow, Scope.STORE, NotPermitted),
-        (DeniedHere, Scope.TABLE, NotPermitted),
+        (Transient, ErrorScope.STORE, Unreachable),
+        (Permanent, ErrorScope.STORE, Unreachable),
+        (Unauthenticated, ErrorScope.STORE, NotPermitted),
+        (Forbidden, ErrorScope.STORE, NotPermitted),
+        (ForbiddenForTable, ErrorScope.TABLE, NotPermitted),
     ],
 )
 async def test_a_store_s_trouble_is_told_as_a_reader_knows_it(
-    kind: type[Trouble], scope: Scope, told: type[Exception]
+    kind: type[ExternalError], scope: ErrorScope, told: type[Exception]
 ) -> None:
     trouble = kind("s3://lake/w/x", scope=scope, expected="an answer", found="none")
-    one = Stored("s3://lake/w", PrefixRouter({"s3://lake": Failing(trouble)}))
+    one = StoreFiles("s3://lake/w", PrefixRouter({"s3://lake": Failing(trouble)}))
     with pytest.raises(told):
         await one.read("s3://lake/w/x", 10)
     with pytest.raises(told):
@@ -203,21 +203,21 @@ class Hanging:
         self.is_back.wait()
         return None
 
-    def entries(self, prefix: str) -> Entries:
+    def entries(self, prefix: str) -> FolderEntries:
         self.is_back.wait()
-        return Entries()
+        return FolderEntries()
 
 
 async def test_what_hangs_is_told_in_time_and_holds_up_no_process_that_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trees, "ANSWERED_WITHIN", 0.05)
+    monkeypatch.setattr(trees, "CALL_TIMEOUT", 0.05)
     mount = Hanging()
-    one = Threaded(mount)
+    one = ThreadedTree(mount)
     try:
         with pytest.raises(Unreachable, match="see whether a mount or the network hangs"):
             await one.read("file:///w/x", 10)
         with pytest.raises(Unreachable):
             await one.entries("file:///w/")
         # Those of other tests may take a moment; these would take for ever.
-        assert unfinished(1) == []
+        assert unfinished_calls(1) == []
     finally:
         mount.is_back.set()

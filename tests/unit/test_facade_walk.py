@@ -11,12 +11,12 @@ import pytest
 from typing_extensions import override
 
 from sfn.errors import NotPermitted, TooManyFiles, Unreachable, Unreadable
-from sfn.facade import Place, Tree, walk
-from sfn.facade.trees import tree
-from sfn.facade.walk import DEEPEST, walked
+from sfn.facade import FileTree, TablePlace, walk
+from sfn.facade.trees import open_tree
+from sfn.facade.walk import MAX_DEPTH, folder_scans
 from sfn.pointer.document import DocumentState
 from sfn.pointer.naming import ORDINAL, UUID
-from sfn.reader.files import Entries
+from sfn.reader.files import FolderEntries
 from tests.unit.directory import Directory
 from tests.unit.faced import shown
 
@@ -27,17 +27,19 @@ def fixture_root(tmp_path: Path) -> Path:
     return tmp_path.resolve() / "w"
 
 
-async def found(trees: Mapping[str, Tree]) -> list[tuple[str, str]]:
+async def found(trees: Mapping[str, FileTree]) -> list[tuple[str, str]]:
     """Dotted names, each with the directory that it is looked up in."""
     return sorted([(name, place.question.directory.removeprefix("file://")) for name, place in await places(trees)])
 
 
-async def places(trees: Mapping[str, Tree]) -> list[tuple[str, Place]]:
-    return [(".".join((*namespace, name)), place) for scan in walked(trees) async for namespace, name, place in scan()]
+async def places(trees: Mapping[str, FileTree]) -> list[tuple[str, TablePlace]]:
+    return [
+        (".".join((*namespace, name)), place) for scan in folder_scans(trees) async for namespace, name, place in scan()
+    ]
 
 
 async def below(*roots: Path) -> list[tuple[str, str]]:
-    return await found({f"file://{root}": tree(f"file://{root}", {}) for root in roots})
+    return await found({f"file://{root}": open_tree(f"file://{root}", {}) for root in roots})
 
 
 async def test_tables_are_found_wherever_their_files_lie(root: Path) -> None:
@@ -116,14 +118,14 @@ async def test_links_lead_a_walk_nowhere(root: Path) -> None:
 async def test_of_roots_inside_each_other_the_inner_one_shows_a_table(root: Path) -> None:
     shown(root / "a" / "t")
     inner = root / "a"
-    trees = {f"file://{one}": tree(f"file://{one}", {}) for one in (root, inner)}
+    trees = {f"file://{one}": open_tree(f"file://{one}", {}) for one in (root, inner)}
     [(_, place)] = await places(trees)
     assert place.question.allowed == (f"file://{inner}",)
     assert place.tree is trees[f"file://{inner}"]
 
 
 async def test_a_walk_ends(root: Path) -> None:
-    deep = root.joinpath(*["d"] * DEEPEST)
+    deep = root.joinpath(*["d"] * MAX_DEPTH)
     shown(deep / "far", "too.deep")
     shown(deep, "deep.enough", folder="_sfn")
     assert ("too.deep", f"{deep}/far") not in await below(root)
@@ -145,8 +147,8 @@ async def test_a_walk_that_came_to_its_bound_has_what_lies_highest(
         def _check(self, key: str) -> None:
             looked.append(key)
 
-    monkeypatch.setattr(walk, "MOST", most)
-    [scan] = walked({f"file://{root}": Counting(tree(f"file://{root}", {}))})
+    monkeypatch.setattr(walk, "MAX_VISITED", most)
+    [scan] = folder_scans({f"file://{root}": Counting(open_tree(f"file://{root}", {}))})
     found: list[str] = []
 
     async def look() -> None:
@@ -163,7 +165,7 @@ async def test_a_walk_that_came_to_its_bound_has_what_lies_highest(
 async def test_what_is_hidden_is_told_once(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in "ab":
         (shown(root / name, f"sales.{name}").folder / "broken_main.ver").write_text("{")
-    [scan] = walked({f"file://{root}": tree(f"file://{root}", {})})
+    [scan] = folder_scans({f"file://{root}": open_tree(f"file://{root}", {})})
 
     async def told() -> int:
         assert len([row async for row in scan()]) == 2
@@ -178,7 +180,7 @@ async def test_what_is_hidden_is_told_once(root: Path, capsys: pytest.CaptureFix
 class Refusing:
     """A tree of which some folders or files are refused."""
 
-    tree: Tree
+    tree: FileTree
     refused: dict[str, Unreadable] = field(default_factory=dict)
 
     async def read(self, key: str, most: int, start: int = 0) -> bytes | None:
@@ -189,7 +191,7 @@ class Refusing:
         self._check(prefix)
         return await self.tree.list(prefix, limit)
 
-    async def entries(self, prefix: str) -> Entries:
+    async def entries(self, prefix: str) -> FolderEntries:
         self._check(prefix)
         return await self.tree.entries(prefix)
 
@@ -203,7 +205,7 @@ class Refusing:
 async def test_what_nobody_may_read_hides_no_other_table_and_what_does_not_answer_may(root: Path, end: str) -> None:
     for name in "abc":
         shown(root / name, f"sales.{name}")
-    files = Refusing(tree(f"file://{root}", {}))
+    files = Refusing(open_tree(f"file://{root}", {}))
     for kind in (NotPermitted, TooManyFiles):
         files.refused = {end: kind("x", expected="a right", found="none")}
         assert [name for name, _ in await found({f"file://{root}": files})] == ["sales.b", "sales.c"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import anyio
 
-from sfn.inbox.figures import Figures
-from sfn.inbox.postgres.counting import Counted
+from sfn.inbox.figures import QueueStats
+from sfn.inbox.postgres.counting import CachedStats
 
-FIGURES = Figures(tables={}, oldest_due={}, letters={}, tripped=frozenset())
+FIGURES = QueueStats(tables={}, oldest_due={}, dead_letters={}, limit_reached=frozenset())
 
 
 class Slow:
@@ -17,7 +17,7 @@ class Slow:
         self.begun = self.ended = 0
         self.may_end = anyio.Event()
 
-    async def count(self) -> Figures:
+    async def count(self) -> QueueStats:
         self.begun += 1
         await self.may_end.wait()
         self.ended += 1
@@ -26,7 +26,7 @@ class Slow:
 
 async def test_what_nobody_waited_for_is_counted_all_the_same() -> None:
     slow = Slow()
-    counted = Counted(slow.count, kept=10)
+    counted = CachedStats(slow.count, max_age=10)
     with anyio.move_on_after(0.01) as gave_up:
         await counted()
     assert gave_up.cancelled_caught
@@ -39,5 +39,5 @@ async def test_what_nobody_waited_for_is_counted_all_the_same() -> None:
 
 async def test_what_nobody_asked_for_is_not_counted() -> None:
     slow = Slow()
-    await Counted(slow.count, kept=10).refresh()
+    await CachedStats(slow.count, max_age=10).refresh()
     assert slow.begun == 0

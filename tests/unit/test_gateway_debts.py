@@ -8,9 +8,9 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from sfn.errors import Broken, Scope, Unsure
-from sfn.gateway.debts import Debts
-from sfn.words import Accepted, CatalogName, Hint, Intent, Note
+from sfn.errors import ErrorScope, FatalError, OutcomeUnknown
+from sfn.gateway.debts import OwedSweeps
+from sfn.words import CatalogName, InboxMessage, Intent, Notification, PutResult
 
 PROD, LAB = CatalogName("prod"), CatalogName("lab")
 
@@ -19,18 +19,18 @@ class Taking:
     """An inbox that takes what is put, and may be cut off before it can say so."""
 
     def __init__(self) -> None:
-        self.notes: list[Note] = []
+        self.notes: list[InboxMessage] = []
         self.is_cut_off = self.hangs = self.is_broken = False
 
-    async def put(self, notes: Sequence[Note]) -> Accepted:
+    async def put(self, notes: Sequence[InboxMessage]) -> PutResult:
         if self.hangs:
             await anyio.sleep_forever()
         if self.is_broken:
-            raise Broken("inbox", expected="a sound one", found="ruins")
+            raise FatalError("inbox", expected="a sound one", found="ruins")
         self.notes += notes
         if self.is_cut_off:
-            raise Unsure("inbox", scope=Scope.INBOX, expected="an answer", found="none")
-        return Accepted(0, 0)
+            raise OutcomeUnknown("inbox", scope=ErrorScope.INBOX, expected="an answer", found="none")
+        return PutResult(0, 0)
 
     @property
     def opened(self) -> list[str]:
@@ -38,44 +38,44 @@ class Taking:
         return [note.id for note in self.notes if isinstance(note, Intent)]
 
 
-def owing() -> tuple[Taking, Debts]:
+def owing() -> tuple[Taking, OwedSweeps]:
     """An inbox, and the sweep of a catalog that is owed to it."""
     inbox = Taking()
-    debts = Debts(inbox)
-    debts.owe("prod", "1")
+    debts = OwedSweeps(inbox)
+    debts.add("prod", "1")
     return inbox, debts
 
 
 async def test_every_catalog_is_swept_now_and_asked_for_later() -> None:
     inbox, debts = owing()
-    debts.owe("lab", "2")
-    assert await debts.pay_once()
+    debts.add("lab", "2")
+    assert await debts.put_all()
     assert inbox.notes == [
-        *(Intent("2", (LAB,), "gateway"), Hint(LAB, "gateway")),
-        *(Intent("1", (PROD,), "gateway"), Hint(PROD, "gateway")),
+        *(Intent("2", (LAB,), "gateway"), Notification(LAB, "gateway")),
+        *(Intent("1", (PROD,), "gateway"), Notification(PROD, "gateway")),
     ]
-    assert await debts.pay_once()
+    assert await debts.put_all()
     assert inbox.opened == ["2", "1"]
 
 
 async def test_the_end_of_the_process_pays_what_is_owed_or_says_what_is_not() -> None:
     inbox, debts = owing()
-    await debts.pay_at_last()
+    await debts.put_at_shutdown()
     assert inbox.opened == ["1"]
-    debts.owe("lab", "2")
+    debts.add("lab", "2")
     inbox.is_cut_off = True
     with capture_logs() as logs:
-        await debts.pay_at_last()
+        await debts.put_at_shutdown()
     assert [(record["event"], record["catalogs"]) for record in logs] == [("sweeps owed and forgotten", ["lab"])]
 
 
 @pytest.mark.parametrize("trouble", ["hangs", "is_broken"])
 async def test_whatever_befalls_the_last_try_is_said(trouble: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfn.gateway.debts.AGAIN", 0.05)
+    monkeypatch.setattr("sfn.gateway.debts.RETRY_INTERVAL", 0.05)
     inbox, debts = owing()
     setattr(inbox, trouble, True)
     with capture_logs() as logs:
-        await debts.pay_at_last()
+        await debts.put_at_shutdown()
     assert [record["event"] for record in logs] == ["sweeps owed and forgotten"]
 
 
@@ -83,18 +83,18 @@ async def test_what_was_being_paid_as_the_process_ended_is_owed_still() -> None:
     inbox, debts = owing()
     inbox.hangs = True
     with anyio.move_on_after(0.02):
-        await debts.pay()
+        await debts.run()
     inbox.hangs = False
-    await debts.pay_at_last()
+    await debts.put_at_shutdown()
     assert inbox.opened == ["1"]
 
 
 async def test_what_is_not_known_to_be_paid_is_paid_again() -> None:
     inbox, debts = owing()
     inbox.is_cut_off = True
-    assert not await debts.pay_once()
+    assert not await debts.put_all()
     inbox.is_cut_off = False
-    assert await debts.pay_once()
+    assert await debts.put_all()
     assert inbox.opened == ["1", "1"]
 
 
@@ -102,8 +102,8 @@ async def test_what_is_owed_after_that_is_asked_for_from_then_on() -> None:
     """An id that is put again is left as it is."""
     inbox, debts = owing()
     inbox.is_cut_off = True
-    assert not await debts.pay_once()
+    assert not await debts.put_all()
     inbox.is_cut_off = False
-    debts.owe("prod", "2")
-    assert await debts.pay_once()
+    debts.add("prod", "2")
+    assert await debts.put_all()
     assert inbox.opened == ["1", "2"]

@@ -10,10 +10,10 @@ from functools import partial
 import pytest
 
 from sfn.gateway.client import _UPWARDS
-from sfn.gateway.fields import Front, front, to_catalog, to_client, value
-from sfn.gateway.rewrite import configuration, location, opened, signers
+from sfn.gateway.fields import PublicAddress, first_value, public_address, request_fields, response_fields
+from sfn.gateway.rewrite import decode_body, rewrite_configuration, rewrite_location, signer_addresses
 
-SEEN = Front("https", "sfn.example:8443", "/catalog/prod")
+SEEN = PublicAddress("https", "sfn.example:8443", "/catalog/prod")
 
 zipped = partial(gzip.compress, mtime=0)
 """The same bytes in each run: the names of tests have them."""
@@ -34,7 +34,7 @@ def test_what_speaks_of_one_connection_ends_with_it() -> None:
         (b"x-twice", b"1"),
         (b"x-twice", b"2"),
     ]
-    sent = to_catalog(came, SEEN, None)
+    sent = request_fields(came, SEEN, None)
     assert sent == [
         (b"authorization", b"Bearer t"),
         (b"x-twice", b"1"),
@@ -47,8 +47,8 @@ def test_what_speaks_of_one_connection_ends_with_it() -> None:
 
 
 def test_who_asked_is_added_to_who_asked_before() -> None:
-    sent = to_catalog([(b"X-Forwarded-For", b"10.0.0.1")], SEEN, "10.0.0.2")
-    assert value(sent, b"x-forwarded-for") == "10.0.0.1, 10.0.0.2"
+    sent = request_fields([(b"X-Forwarded-For", b"10.0.0.1")], SEEN, "10.0.0.2")
+    assert first_value(sent, b"x-forwarded-for") == "10.0.0.1, 10.0.0.2"
 
 
 @pytest.mark.parametrize(
@@ -71,14 +71,14 @@ def test_who_asked_is_added_to_who_asked_before() -> None:
     ],
 )
 def test_links_lead_to_where_the_client_came_in(came: list[tuple[bytes, bytes]], url: str, port: str) -> None:
-    seen = front(came, "http", "/catalog/prod")
+    seen = public_address(came, "http", "/catalog/prod")
     assert (seen.url, seen.port) == (url, port)
 
 
 def test_an_answer_without_a_body_tells_no_length() -> None:
     came = [(b"ETag", b'"1"'), (b"Content-Length", b"99"), (b"Date", b"x"), (b"Connection", b"close")]
-    assert to_client(came, bodiless=False) == [(b"ETag", b'"1"'), (b"Content-Length", b"99")]
-    assert to_client(came, bodiless=True) == [(b"ETag", b'"1"')]
+    assert response_fields(came, bodiless=False) == [(b"ETag", b'"1"'), (b"Content-Length", b"99")]
+    assert response_fields(came, bodiless=True) == [(b"ETag", b'"1"')]
 
 
 @pytest.mark.parametrize(
@@ -112,12 +112,12 @@ def test_only_what_leads_to_the_catalog_leads_to_us() -> None:
         defaults={"uri": "http://catalog:8181/api/", "s3.signer.uri": theirs},
         overrides={"uri": "https://elsewhere/api", "prefix": "p"},
     )
-    found = configuration(body, theirs, ours)
+    found = rewrite_configuration(body, theirs, ours)
     assert found is not None
     content = json.loads(found.body)
     assert content["defaults"] == {"uri": ours, "s3.signer.uri": theirs}
     assert content["overrides"] == {"uri": "https://elsewhere/api", "prefix": "p"}
-    assert signers(content["defaults"]) == {"s3.signer.uri": theirs}
+    assert signer_addresses(content["defaults"]) == {"s3.signer.uri": theirs}
 
 
 @pytest.mark.parametrize(
@@ -135,19 +135,19 @@ def test_only_what_leads_to_the_catalog_leads_to_us() -> None:
     ],
 )
 def test_an_address_is_the_catalogs_however_it_is_spelled(uri: str, upstream: str, *, is_theirs: bool) -> None:
-    found = configuration(config(overrides={"uri": uri}), upstream, "https://sfn/catalog/prod")
+    found = rewrite_configuration(config(overrides={"uri": uri}), upstream, "https://sfn/catalog/prod")
     assert found is not None
     assert json.loads(found.body)["overrides"]["uri"] == ("https://sfn/catalog/prod" if is_theirs else uri)
 
 
 def test_what_needs_no_change_is_passed_on_to_the_letter() -> None:
     body = b'{ "overrides" : {"namespace-separator":"%2E"}, "endpoints": ["GET v1"] }'
-    assert configuration(body, "http://catalog", "http://sfn") == (body, "%2E", "")
+    assert rewrite_configuration(body, "http://catalog", "http://sfn") == (body, "%2E", "")
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"null", b"\xff", b'{"defaults": 1}', b"[" * 100_000])
 def test_what_is_no_configuration_is_no_configuration(body: bytes) -> None:
-    found = configuration(body, "http://catalog", "http://sfn")
+    found = rewrite_configuration(body, "http://catalog", "http://sfn")
     assert found is None or found == (body, None, "")
 
 
@@ -169,7 +169,7 @@ def deflated(body: bytes, form: int) -> bytes:
     ],
 )
 def test_a_compressed_configuration_is_read(codings: list[bytes], sent: bytes) -> None:
-    assert opened(sent, codings, 10) == b"{}"
+    assert decode_body(sent, codings, 10) == b"{}"
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_a_compressed_configuration_is_read(codings: list[bytes], sent: bytes) -
     ],
 )
 def test_one_that_can_not_be_read_or_is_too_long_is_not(codings: list[bytes], sent: bytes) -> None:
-    assert opened(sent, codings, 10) is None
+    assert decode_body(sent, codings, 10) is None
 
 
 @pytest.mark.parametrize(
@@ -214,10 +214,12 @@ def test_one_that_can_not_be_read_or_is_too_long_is_not(codings: list[bytes], se
     ],
 )
 def test_a_redirect_to_the_catalog_leads_to_us(value: str, seen: str | None) -> None:
-    found = location(value.encode("latin-1"), "http://catalog:8181/api", "https://sfn/catalog/prod")
+    found = rewrite_location(value.encode("latin-1"), "http://catalog:8181/api", "https://sfn/catalog/prod")
     assert found.decode("latin-1") == (value if seen is None else seen)
 
 
 def test_a_redirect_to_a_path_leads_below_ours() -> None:
-    assert location(b"/v1/x/", "http://catalog", "https://sfn/catalog/prod") == b"https://sfn/catalog/prod/v1/x/"
-    assert location(b"/v1/x/", "http://catalog", "https://sfn") == b"https://sfn/v1/x/"
+    assert (
+        rewrite_location(b"/v1/x/", "http://catalog", "https://sfn/catalog/prod") == b"https://sfn/catalog/prod/v1/x/"
+    )
+    assert rewrite_location(b"/v1/x/", "http://catalog", "https://sfn") == b"https://sfn/v1/x/"

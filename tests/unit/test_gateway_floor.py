@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfn.gateway.floor import SEEN, Floor, Passing
+from sfn.gateway.floor import MAX_SCANNED, MetadataLocationScanner, ResponseObserver
 
 HERE = 's3://b/t/metadata/00003-é "\\.metadata.json'
 ANSWER = json.dumps({"config": {"a": "b"}, "metadata": {"x": "y" * 9_000}, "metadata-location": HERE, "z": 1}).encode()
 
 
 def found(body: bytes, size: int, encoding: str = "identity") -> str | None:
-    floor = Floor(encoding)
+    floor = MetadataLocationScanner(encoding)
     for start in range(0, len(body), size):
-        floor.see(body[start : start + size])
+        floor.feed(body[start : start + size])
     return floor.found
 
 
@@ -49,33 +49,33 @@ def test_what_can_not_be_read_has_none(body: bytes, encoding: str) -> None:
 
 
 def test_no_more_than_the_beginning_is_looked_at() -> None:
-    body = b" " * (SEEN - 10) + b'{"metadata-location": "s3://b"}'
+    body = b" " * (MAX_SCANNED - 10) + b'{"metadata-location": "s3://b"}'
     assert found(body, 65_536) is None
     assert found(gzip.compress(body), 65_536, "gzip") is None
 
 
 def test_a_bomb_is_not_opened_further_than_that() -> None:
-    floor, bomb = Floor("gzip"), gzip.compress(b" " * (32 << 20))
+    floor, bomb = MetadataLocationScanner("gzip"), gzip.compress(b" " * (32 << 20))
     tracemalloc.start()
     try:
-        floor.see(bomb)
+        floor.feed(bomb)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert (floor.found, peak < 4 * SEEN) == (None, True)
+    assert (floor.found, peak < 4 * MAX_SCANNED) == (None, True)
 
 
 def test_an_answer_that_never_came_says_nothing() -> None:
-    passing = Passing()
-    passing.part(b"not to be seen")
-    assert (passing.status, passing.floor) == (None, None)
-    passing.begun(200, None)
-    passing.part(ANSWER)
-    assert (passing.status, passing.floor) == (200, HERE)
+    passing = ResponseObserver()
+    passing.on_part(b"not to be seen")
+    assert (passing.status, passing.metadata_location) == (None, None)
+    passing.on_header(200, None)
+    passing.on_part(ANSWER)
+    assert (passing.status, passing.metadata_location) == (200, HERE)
 
 
 @given(st.lists(st.binary()), st.sampled_from(["identity", "gzip", "deflate"]))
 def test_nothing_is_raised(parts: list[bytes], encoding: str) -> None:
-    floor = Floor(encoding)
+    floor = MetadataLocationScanner(encoding)
     for part in parts:
-        floor.see(part)
+        floor.feed(part)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from sfn.gateway.outcome import hints, is_done, is_known, is_news
-from sfn.gateway.recognise import Change, Kind
-from sfn.words import Birth, CatalogName, Hint, TableName
+from sfn.gateway.outcome import is_outcome_known, is_success, needs_check, notifications_of
+from sfn.gateway.recognise import CatalogChange, ChangeKind
+from sfn.words import CatalogName, Notification, TableIdentifier, TableOrigin
 
-OLD, NEW = TableName("prod", ("n",), "t"), TableName("prod", ("n",), "u")
+OLD, NEW = TableIdentifier("prod", ("n",), "t"), TableIdentifier("prod", ("n",), "u")
 HERE = "s3://b/t/metadata/1.json"
 
 
@@ -28,40 +28,70 @@ HERE = "s3://b/t/metadata/1.json"
     ],
 )
 def test_a_status_tells_what_is_known(statuses: list[int], *, known: bool, news: bool) -> None:
-    assert [is_known(status) for status in statuses] == [known] * len(statuses)
-    assert [is_news(status) for status in statuses] == [news] * len(statuses)
-    assert [is_done(status) for status in statuses] == [status // 100 == 2 for status in statuses]
+    assert [is_outcome_known(status) for status in statuses] == [known] * len(statuses)
+    assert [needs_check(status) for status in statuses] == [news] * len(statuses)
+    assert [is_success(status) for status in statuses] == [status // 100 == 2 for status in statuses]
 
 
 @pytest.mark.parametrize(
     ("change", "named", "told"),
     [
-        (Change(Kind.NOTIFICATION, "", "n", "t"), (OLD,), [Hint(OLD, "g", floor=HERE)]),
-        (Change(Kind.RESTORE, "w"), (), [Hint(CatalogName("prod"), "g")]),
-        (Change(Kind.CREATE, "", "n"), (OLD,), [Hint(OLD, "g", floor=HERE, birth=Birth.CREATE)]),
-        (Change(Kind.REGISTER, "", "n"), (OLD,), [Hint(OLD, "g", floor=HERE, birth=Birth.REGISTER)]),
-        (Change(Kind.COMMIT, "", "n", "t"), (OLD,), [Hint(OLD, "g", floor=HERE)]),
-        (Change(Kind.DROP, "", "n", "t"), (OLD,), [Hint(OLD, "g", drop=True)]),
-        (Change(Kind.DROP, "", "n", "t", purge=True), (OLD,), [Hint(OLD, "g", drop=True, purge=True)]),
-        (Change(Kind.UNREGISTER, "", "n", "t"), (OLD,), [Hint(OLD, "g", drop=True)]),
-        (Change(Kind.RENAME, ""), (OLD, NEW), [Hint(OLD, "g", renamed_to=NEW), Hint(NEW, "g", renamed_from=OLD)]),
-        (Change(Kind.TRANSACTION, ""), (OLD, NEW), [Hint(OLD, "g", floor=HERE), Hint(NEW, "g", floor=HERE)]),
-        (Change(Kind.NAMESPACE, "", "n"), (), [Hint(CatalogName("prod"), "g")]),
-        (Change(Kind.TRANSACTION, ""), (), [Hint(CatalogName("prod"), "g")]),
+        (
+            CatalogChange(ChangeKind.NOTIFICATION, "", "n", "t"),
+            (OLD,),
+            [Notification(OLD, "g", min_metadata_location=HERE)],
+        ),
+        (CatalogChange(ChangeKind.RESTORE, "w"), (), [Notification(CatalogName("prod"), "g")]),
+        (
+            CatalogChange(ChangeKind.CREATE, "", "n"),
+            (OLD,),
+            [Notification(OLD, "g", min_metadata_location=HERE, origin=TableOrigin.CREATE)],
+        ),
+        (
+            CatalogChange(ChangeKind.REGISTER, "", "n"),
+            (OLD,),
+            [Notification(OLD, "g", min_metadata_location=HERE, origin=TableOrigin.REGISTER)],
+        ),
+        (CatalogChange(ChangeKind.COMMIT, "", "n", "t"), (OLD,), [Notification(OLD, "g", min_metadata_location=HERE)]),
+        (CatalogChange(ChangeKind.DROP, "", "n", "t"), (OLD,), [Notification(OLD, "g", drop=True)]),
+        (
+            CatalogChange(ChangeKind.DROP, "", "n", "t", purge=True),
+            (OLD,),
+            [Notification(OLD, "g", drop=True, purge=True)],
+        ),
+        (CatalogChange(ChangeKind.UNREGISTER, "", "n", "t"), (OLD,), [Notification(OLD, "g", drop=True)]),
+        (
+            CatalogChange(ChangeKind.RENAME, ""),
+            (OLD, NEW),
+            [Notification(OLD, "g", renamed_to=NEW), Notification(NEW, "g", renamed_from=OLD)],
+        ),
+        (
+            CatalogChange(ChangeKind.TRANSACTION, ""),
+            (OLD, NEW),
+            [Notification(OLD, "g", min_metadata_location=HERE), Notification(NEW, "g", min_metadata_location=HERE)],
+        ),
+        (CatalogChange(ChangeKind.NAMESPACE, "", "n"), (), [Notification(CatalogName("prod"), "g")]),
+        (CatalogChange(ChangeKind.TRANSACTION, ""), (), [Notification(CatalogName("prod"), "g")]),
     ],
 )
-def test_each_change_tells_of_its_tables(change: Change, named: tuple[TableName, ...], told: list[Hint]) -> None:
-    assert hints(change, named, "prod", "g", HERE, b"") == told
+def test_each_change_tells_of_its_tables(
+    change: CatalogChange, named: tuple[TableIdentifier, ...], told: list[Notification]
+) -> None:
+    assert notifications_of(change, named, "prod", "g", HERE, b"") == told
 
 
-@pytest.mark.parametrize("kind", [Kind.CREATE, Kind.REGISTER, Kind.COMMIT, Kind.DROP, Kind.UNREGISTER])
-def test_several_readings_of_one_path_are_guesses(kind: Kind) -> None:
+@pytest.mark.parametrize(
+    "kind", [ChangeKind.CREATE, ChangeKind.REGISTER, ChangeKind.COMMIT, ChangeKind.DROP, ChangeKind.UNREGISTER]
+)
+def test_several_readings_of_one_path_are_guesses(kind: ChangeKind) -> None:
     """A name that is read in one way, or that a body says level by level, is none."""
-    readings = (TableName("prod", ("a.b",), "t"), TableName("prod", ("a", "b"), "t"))
-    told = hints(Change(kind, "", "a.b", "t"), readings, "prod", "g", HERE, b"")
-    assert [(hint.subject, hint.guessed) for hint in told] == [(name, True) for name in readings]
+    readings = (TableIdentifier("prod", ("a.b",), "t"), TableIdentifier("prod", ("a", "b"), "t"))
+    told = notifications_of(CatalogChange(kind, "", "a.b", "t"), readings, "prod", "g", HERE, b"")
+    assert [(hint.subject, hint.is_guessed) for hint in told] == [(name, True) for name in readings]
 
 
 def test_what_was_said_is_kept_for_who_asks() -> None:
-    (hint,) = hints(Change(Kind.COMMIT, "", "n", "t"), (OLD,), "prod", "g", None, "POST /v1/… 200".encode())
+    (hint,) = notifications_of(
+        CatalogChange(ChangeKind.COMMIT, "", "n", "t"), (OLD,), "prod", "g", None, "POST /v1/… 200".encode()
+    )
     assert hint.body == b"POST /v1/\xe2\x80\xa6 200"

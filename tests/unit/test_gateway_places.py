@@ -13,8 +13,8 @@ from typing_extensions import override
 
 from sfn.errors import Transient
 from sfn.gateway import upstream
-from sfn.gateway.connection import Connection
-from sfn.gateway.upstream import Terms, Upstream
+from sfn.gateway.connection import UpstreamConnection
+from sfn.gateway.upstream import UpstreamOptions, UpstreamPool
 
 Step: TypeAlias = tuple[str, int]
 STEPS = st.lists(
@@ -28,20 +28,20 @@ STEPS = st.lists(
 LATER = 60.0
 
 
-class Unconnected(Upstream):
+class Unconnected(UpstreamPool):
     """A pool whose connections lead nowhere."""
 
     @override
-    async def _connected(self, until: float) -> upstream._Pooled:
+    async def _connect(self, until: float) -> upstream._Pooled:
         await asyncio.sleep(0)
-        return Connection(1.0), None
+        return UpstreamConnection(1.0), None
 
 
 class Crowd:
     """Requests that take places, give up, and give places back."""
 
     def __init__(self, most: int) -> None:
-        self.pool = Unconnected("prod", Terms("http://catalog", 1.0, most), lambda: True)
+        self.pool = Unconnected("prod", UpstreamOptions("http://catalog", 1.0, most), lambda: True)
         self._asking: list[asyncio.Task[None]] = []
         self._leaving: list[asyncio.Event] = []
 
@@ -56,7 +56,7 @@ class Crowd:
                 self._asking[which % len(self._asking)].cancel()
             elif self._leaving:
                 self._leaving[which % len(self._leaving)].set()
-            assert 0 <= self.pool._taken <= self.pool._terms.connections
+            assert 0 <= self.pool._taken <= self.pool._options.max_connections
         for leave in self._leaving:
             leave.set()
         for _ in range(10 * len(steps) + 10):
@@ -72,10 +72,10 @@ class Crowd:
         )
 
     async def _request(self, *, streams: bool, within: float, leave: asyncio.Event) -> None:
-        kind = upstream._Kind(streams, repeatable=False)
-        upstream.CONNECT = within  # type: ignore[misc]
+        kind = upstream._RequestKind(streams, is_repeatable=False)
+        upstream.CONNECT_TIMEOUT = within  # type: ignore[misc]
         try:
-            pooled = await self.pool._found(kind)
+            pooled = await self.pool._acquire(kind)
         except Transient:
             return
         try:
@@ -84,19 +84,19 @@ class Crowd:
             self.pool._release(kind, pooled)
 
 
-def played(most: int, steps: list[Step]) -> Upstream:
+def played(most: int, steps: list[Step]) -> UpstreamPool:
     """The pool after a history."""
 
-    async def play() -> Upstream:
+    async def play() -> UpstreamPool:
         crowd = Crowd(most)
         await crowd.play(steps)
         return crowd.pool
 
-    before = upstream.CONNECT
+    before = upstream.CONNECT_TIMEOUT
     try:
         return asyncio.run(play())
     finally:
-        upstream.CONNECT = before  # type: ignore[misc]
+        upstream.CONNECT_TIMEOUT = before  # type: ignore[misc]
 
 
 @settings(max_examples=200)

@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from sfn.errors import Broken
-from sfn.gateway.commits import Commits, Noting, OnInboxFailure
-from sfn.gateway.debts import Debts
-from sfn.gateway.proxy import Incoming, Proxy, Terms
-from sfn.gateway.reach import REPORTED, Reach, Unmapped
-from sfn.gateway.upstream import Outgoing
+from sfn.errors import FatalError
+from sfn.gateway.commits import CommitRecorder, IntentOptions, OnInboxFailure
+from sfn.gateway.debts import OwedSweeps
+from sfn.gateway.proxy import GatewayOptions, Proxy, UpstreamResponse
+from sfn.gateway.reach import MAX_REPORTED_PREFIXES, CatalogMapping, UnmappedPrefixes
+from sfn.gateway.upstream import UpstreamRequest
 from sfn.inbox.memory import MemoryInbox
-from sfn.inbox.terms import Terms as InboxTerms
+from sfn.inbox.terms import InboxConfig as InboxTerms
 from tests.promises.inboxes import HandClock
 
 
 class Catalog:
-    """Implements `sfn.gateway.proxy.Upstream`: answers every request with one status.
+    """Implements `sfn.gateway.proxy.CatalogUpstream`: answers every request with one status.
 
     Attributes:
         status: HTTP status.
@@ -30,7 +30,7 @@ class Catalog:
     def __init__(self) -> None:
         self.status, self.asked = 200, list[bytes]()
 
-    async def send(self, request: Outgoing) -> Incoming:
+    async def send(self, request: UpstreamRequest) -> UpstreamResponse:
         self.asked.append(request.target)
         return Answer(self.status)
 
@@ -39,7 +39,7 @@ class Catalog:
 
 
 class Answer:
-    """Implements `sfn.gateway.proxy.Incoming`."""
+    """Implements `sfn.gateway.proxy.UpstreamResponse`."""
 
     def __init__(self, status: int) -> None:
         self.status: int = status
@@ -48,7 +48,7 @@ class Answer:
     async def parts(self, limit: int | None = None) -> AsyncIterator[bytes]:
         yield b"{}"
 
-    def end(self) -> None:
+    def release(self) -> None:
         """Nothing is open."""
 
 
@@ -61,10 +61,10 @@ class Stage:
 
     def __init__(self, catalogs: Mapping[str, str]) -> None:
         self.catalog, self.inbox, self.unmapped = Catalog(), MemoryInbox(InboxTerms(), HandClock()), 0
-        noting = Noting("gateway.g", OnInboxFailure.PASS, lambda: "token")
-        commits = Commits(noting, self.inbox, Debts(self.inbox), self._broken, self)
-        reach = Reach(None, catalogs, lambda _: True, asks_for_credentials=False)
-        self._proxy = Proxy(self.catalog, commits, reach, Terms("http://catalog", None, 1 << 20), self)
+        noting = IntentOptions("gateway.g", OnInboxFailure.PASS, lambda: "token")
+        commits = CommitRecorder(noting, self.inbox, OwedSweeps(self.inbox), self._broken, self)
+        reach = CatalogMapping(None, catalogs, lambda _: True, requires_credentials=False)
+        self._proxy = Proxy(self.catalog, commits, reach, GatewayOptions("http://catalog", None, 1 << 20), self)
 
     async def ask(self, target: str, method: str = "POST") -> None:
         scope: MutableMapping[str, Any] = {
@@ -85,16 +85,16 @@ class Stage:
         await self._proxy.answer("", scope, receive, send)
 
     def answered(self, *, change: bool, status: int | None, seconds: float) -> None:
-        """See `sfn.gateway.proxy.Counted`."""
+        """See `sfn.gateway.proxy.GatewayRequestMetrics`."""
 
-    def unmapped_commit(self) -> None:
-        """See `sfn.gateway.proxy.Counted`."""
+    def count_unmapped(self) -> None:
+        """See `sfn.gateway.proxy.GatewayRequestMetrics`."""
         self.unmapped += 1
 
-    def unnoted(self) -> None:
-        """See `sfn.gateway.commits.Counted`."""
+    def count_unrecorded(self) -> None:
+        """See `sfn.gateway.commits.GatewayCommitMetrics`."""
 
-    def _broken(self, broken: Broken) -> None:
+    def _broken(self, broken: FatalError) -> None:
         raise broken
 
 
@@ -136,5 +136,5 @@ async def test_other_requests_are_no_unmapped_commits(stage: Stage, target: str,
 
 
 def test_prefixes_that_clients_make_up_fill_no_memory() -> None:
-    unmapped = Unmapped()
-    assert sum(unmapped.is_new(f"p{number}") for number in range(2 * REPORTED)) == REPORTED
+    unmapped = UnmappedPrefixes()
+    assert sum(unmapped.is_new(f"p{number}") for number in range(2 * MAX_REPORTED_PREFIXES)) == MAX_REPORTED_PREFIXES

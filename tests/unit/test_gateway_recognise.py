@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfn.gateway.recognise import Change, Kind, recognise
+from sfn.gateway.recognise import CatalogChange, ChangeKind, recognise_change
 
 PREFIXES = ["", "prod", "main%7Cwarehouse", "catalogs/main", "projects/p/catalogs/namespaces", "a/tables/b"]
 
@@ -15,29 +15,29 @@ PREFIXES = ["", "prod", "main%7Cwarehouse", "catalogs/main", "projects/p/catalog
 @pytest.mark.parametrize(
     ("method", "path", "kind", "names"),
     [
-        ("POST", "namespaces/n/tables", Kind.CREATE, ("n", None)),
-        ("POST", "namespaces/n/register", Kind.REGISTER, ("n", None)),
-        ("POST", "namespaces/n/tables/t", Kind.COMMIT, ("n", "t")),
-        ("DELETE", "namespaces/n/tables/t", Kind.DROP, ("n", "t")),
-        ("POST", "namespaces/n/tables/t/unregister", Kind.UNREGISTER, ("n", "t")),
-        ("POST", "namespaces/n/tables/t/notifications", Kind.NOTIFICATION, ("n", "t")),
-        ("POST", "tables/rename", Kind.RENAME, (None, None)),
-        ("POST", "transactions/commit", Kind.TRANSACTION, (None, None)),
-        ("DELETE", "namespaces/n", Kind.NAMESPACE, ("n", None)),
-        ("POST", "namespaces/tables/tables/rename", Kind.COMMIT, ("tables", "rename")),
-        ("POST", "namespaces/namespaces/tables/tables", Kind.COMMIT, ("namespaces", "tables")),
-        ("POST", "namespaces/a%1Fb/tables/t%2Fu", Kind.COMMIT, ("a%1Fb", "t%2Fu")),
-        ("POST", "namespaces/a%2Eb/tables/%2E", Kind.COMMIT, ("a%2Eb", "%2E")),
+        ("POST", "namespaces/n/tables", ChangeKind.CREATE, ("n", None)),
+        ("POST", "namespaces/n/register", ChangeKind.REGISTER, ("n", None)),
+        ("POST", "namespaces/n/tables/t", ChangeKind.COMMIT, ("n", "t")),
+        ("DELETE", "namespaces/n/tables/t", ChangeKind.DROP, ("n", "t")),
+        ("POST", "namespaces/n/tables/t/unregister", ChangeKind.UNREGISTER, ("n", "t")),
+        ("POST", "namespaces/n/tables/t/notifications", ChangeKind.NOTIFICATION, ("n", "t")),
+        ("POST", "tables/rename", ChangeKind.RENAME, (None, None)),
+        ("POST", "transactions/commit", ChangeKind.TRANSACTION, (None, None)),
+        ("DELETE", "namespaces/n", ChangeKind.NAMESPACE, ("n", None)),
+        ("POST", "namespaces/tables/tables/rename", ChangeKind.COMMIT, ("tables", "rename")),
+        ("POST", "namespaces/namespaces/tables/tables", ChangeKind.COMMIT, ("namespaces", "tables")),
+        ("POST", "namespaces/a%1Fb/tables/t%2Fu", ChangeKind.COMMIT, ("a%1Fb", "t%2Fu")),
+        ("POST", "namespaces/a%2Eb/tables/%2E", ChangeKind.COMMIT, ("a%2Eb", "%2E")),
     ],
 )
 def test_a_change_is_known_behind_any_prefix(
-    prefix: str, method: str, path: str, kind: Kind, names: tuple[str | None, str | None]
+    prefix: str, method: str, path: str, kind: ChangeKind, names: tuple[str | None, str | None]
 ) -> None:
     before = f"/v1/{prefix}/" if prefix else "/v1/"
-    assert recognise(method, f"/api/catalog{before}{path}") == Change(kind, prefix, *names)
-    assert recognise(method, before + path) == Change(kind, prefix, *names)
-    assert recognise(method, f"{before}{path}/") == Change(kind, prefix, *names)
-    assert recognise(method, f"{before}{path}".replace("/", "//")) == Change(kind, prefix, *names)
+    assert recognise_change(method, f"/api/catalog{before}{path}") == CatalogChange(kind, prefix, *names)
+    assert recognise_change(method, before + path) == CatalogChange(kind, prefix, *names)
+    assert recognise_change(method, f"{before}{path}/") == CatalogChange(kind, prefix, *names)
+    assert recognise_change(method, f"{before}{path}".replace("/", "//")) == CatalogChange(kind, prefix, *names)
 
 
 @pytest.mark.parametrize(
@@ -54,14 +54,14 @@ def test_a_change_is_known_behind_any_prefix(
 )
 def test_a_path_that_means_the_same_is_the_same_commit(path: str) -> None:
     """RFC 3986, section 6.2.2: servers may decode what needs no encoding before they look at a path."""
-    assert recognise("POST", path) == Change(Kind.COMMIT, "p", "n", "t")
+    assert recognise_change("POST", path) == CatalogChange(ChangeKind.COMMIT, "p", "n", "t")
 
 
 def test_tables_of_a_warehouse_that_come_back_are_known_by_lakekeepers_path() -> None:
     path = "/management/v1/warehouse/0199-a/deleted-tabulars/undrop"
-    assert recognise("POST", path) == Change(Kind.RESTORE, "0199-a")
-    assert recognise("GET", path) is None
-    assert recognise("POST", "/management/v1/warehouse/0199-a/deleted-tabulars") is None
+    assert recognise_change("POST", path) == CatalogChange(ChangeKind.RESTORE, "0199-a")
+    assert recognise_change("GET", path) is None
+    assert recognise_change("POST", "/management/v1/warehouse/0199-a/deleted-tabulars") is None
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_tables_of_a_warehouse_that_come_back_are_known_by_lakekeepers_path() ->
     ],
 )
 def test_all_else_passes(method: str, path: str) -> None:
-    assert recognise(method, path) is None
+    assert recognise_change(method, path) is None
 
 
 @pytest.mark.parametrize(
@@ -97,12 +97,14 @@ def test_all_else_passes(method: str, path: str) -> None:
     [("", False), ("purgeRequested=true", True), ("a=1&purgeRequested=TRUE&b", True), ("purgeRequested=false", False)],
 )
 def test_a_drop_says_whether_files_are_deleted(query: str, *, purges: bool) -> None:
-    assert recognise("DELETE", "/v1/namespaces/n/tables/t", query) == Change(Kind.DROP, "", "n", "t", purges)
+    assert recognise_change("DELETE", "/v1/namespaces/n/tables/t", query) == CatalogChange(
+        ChangeKind.DROP, "", "n", "t", purges
+    )
 
 
 @given(st.sampled_from(["POST", "DELETE"]), st.text(), st.text())
 def test_no_path_is_too_odd(method: str, path: str, query: str) -> None:
-    recognise(method, f"/v1/{path}", query)
+    recognise_change(method, f"/v1/{path}", query)
 
 
 @pytest.mark.parametrize(
@@ -110,4 +112,4 @@ def test_no_path_is_too_odd(method: str, path: str, query: str) -> None:
 )
 def test_a_long_path_is_looked_at_once(path: str) -> None:
     # A pattern that tries every way to split it would take minutes.
-    recognise("POST", path)
+    recognise_change("POST", path)

@@ -9,8 +9,8 @@ from itertools import chain
 import anyio
 import pytest
 
-from sfn.errors import Permanent, Scope, Transient
-from sfn.gathering import Gathering
+from sfn.errors import ErrorScope, Permanent, Transient
+from sfn.gathering import Batcher
 
 
 @dataclass
@@ -31,9 +31,9 @@ class Desk:
         self.asked.append(list(questions))
         await self.opened.wait()
         if any(question < 0 for question in questions):
-            raise Permanent("desk", scope=Scope.INBOX, expected="a number that is not negative", found="one")
+            raise Permanent("desk", scope=ErrorScope.INBOX, expected="a number that is not negative", found="one")
         if 13 in questions:
-            raise Transient("desk", scope=Scope.INBOX, expected="luck", found="none", retry_after=1.0)
+            raise Transient("desk", scope=ErrorScope.INBOX, expected="luck", found="none", retry_after=1.0)
         if 7 in questions:
             raise ZeroDivisionError
         return [2 * question for question in questions]
@@ -47,11 +47,11 @@ def fixture_desk() -> Desk:
     return Desk()
 
 
-def gathering(desk: Desk, most: int = 100) -> Gathering[int, int]:
-    return Gathering(desk.run, desk.after, weight=lambda question: max(1, question), most=most)
+def gathering(desk: Desk, most: int = 100) -> Batcher[int, int]:
+    return Batcher(desk.run, desk.after, weight=lambda question: max(1, question), max_weight=most)
 
 
-async def answered(desk: Desk, ask: Gathering[int, int], *questions: int) -> dict[int, int | Exception]:
+async def answered(desk: Desk, ask: Batcher[int, int], *questions: int) -> dict[int, int | Exception]:
     """What becomes of questions that are asked at once."""
     answers: dict[int, int | Exception] = {}
 

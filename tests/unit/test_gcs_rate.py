@@ -13,13 +13,13 @@ import anyio
 import pytest
 from aiohttp import web
 
-from sfn.errors import Scope, Transient
+from sfn.errors import ErrorScope, Transient
 from sfn.store import Deleted, Guarantees, PreconditionFailed
 from sfn.store.gcs import IMPOSSIBLE_GENERATION
 from sfn.store.gcs.objects import RETRY_PAUSES
 from sfn.store.objects import ErrorKind
 from sfn.store.remote import RemoteStore, StoreService
-from sfn.words import Held
+from sfn.words import StoredObject
 from tests.unit.gcs_server import KEY, TAG, Asked, Server, asking, complaint, refusal, reply, running, xml_complaint
 
 QUICK = (0.01, 0.02)
@@ -84,9 +84,9 @@ async def server() -> AsyncIterator[Server]:
         yield server
 
 
-async def written(store: RemoteStore, body: bytes, replacing: Held | None) -> Held:
+async def written(store: RemoteStore, body: bytes, replacing: StoredObject | None) -> StoredObject:
     held = await store.write(KEY, body, replacing)
-    assert isinstance(held, Held)
+    assert isinstance(held, StoredObject)
     return held
 
 
@@ -117,7 +117,7 @@ async def test_many_who_swap_at_once_lose_nothing(server: Server) -> None:
             while turns:
                 held = await store.read(KEY)
                 assert held is not None
-                turns -= isinstance(await store.write(KEY, b"%d" % (int(held.body) + 1), held), Held)
+                turns -= isinstance(await store.write(KEY, b"%d" % (int(held.body) + 1), held), StoredObject)
 
         async with anyio.create_task_group() as tasks:
             for _ in range(4):
@@ -135,7 +135,7 @@ async def test_an_object_that_is_never_free_is_given_up_as_one_tables_trouble(se
         assert len(server.requests) == 2 * (1 + len(QUICK))
         with pytest.raises(Transient) as often:
             await RemoteStore(objects, StoreService(IMPOSSIBLE_GENERATION)).write(KEY, b"", None)
-        assert often.value.scope is Scope.TABLE
+        assert often.value.scope is ErrorScope.TABLE
         assert "min_publish_interval" in often.value.remedy
 
 

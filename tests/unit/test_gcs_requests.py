@@ -11,7 +11,7 @@ from email.message import Message
 import pytest
 from typing_extensions import override
 
-from sfn.google import Identity
+from sfn.google import GoogleIdentity
 from sfn.store.gcs import IMPOSSIBLE_GENERATION, GcsClient, GcsOptions
 from sfn.store.objects import ErrorKind, FetchedObject, ObjectPage
 from sfn.store.pool import BODY_LIMIT, HttpPool, HttpReply
@@ -177,7 +177,7 @@ async def test_a_key_goes_over_the_wire_to_the_letter(
 
 async def test_a_token_and_who_pays_go_along_with_every_request(server: Server) -> None:
     server.object = found({"generation": TAG})
-    async with asking(server, Identity(token=PRIVATE), billing_project="payer-1") as objects:
+    async with asking(server, GoogleIdentity(token=PRIVATE), billing_project="payer-1") as objects:
         await objects.get(KEY, 10)
         await objects.get_range(KEY, 0, 10)
         await objects.put(KEY, b"", TAG, "0a-1")
@@ -237,5 +237,5 @@ async def test_an_endpoint_may_end_in_a_slash() -> None:
 
 
 def test_a_token_is_shown_nowhere() -> None:
-    terms = GcsOptions(identity=Identity(token=PRIVATE))
+    terms = GcsOptions(identity=GoogleIdentity(token=PRIVATE))
     assert PRIVATE not in repr(terms)

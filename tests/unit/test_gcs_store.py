@@ -9,12 +9,12 @@ import anyio
 import httpx
 import pytest
 
-from sfn.errors import Permanent, Scope, Unsure
+from sfn.errors import ErrorScope, OutcomeUnknown, Permanent
 from sfn.store import Deleted, PreconditionFailed
 from sfn.store.gcs import IMPOSSIBLE_GENERATION, GcsClient, GcsOptions
 from sfn.store.pool import HttpPool
 from sfn.store.remote import RemoteStore, StoreService
-from sfn.words import Held
+from sfn.words import StoredObject
 from tests.faults.proxy import Answer, Asked, Fault, Instead, Lose, Pass, Proxy
 from tests.servers.gcs import GCS
 
@@ -46,9 +46,9 @@ def _known_by_its_own_host(proxy: Proxy, gcs: GCS) -> None:
     assert gcs.url
 
 
-async def created(store: RemoteStore, key: str, body: bytes = b"1") -> Held:
+async def created(store: RemoteStore, key: str, body: bytes = b"1") -> StoredObject:
     held = await store.write(key, body, None)
-    assert isinstance(held, Held)
+    assert isinstance(held, StoredObject)
     return held
 
 
@@ -57,7 +57,7 @@ async def test_others_see_what_it_is_and_no_cache_keeps_it(store: RemoteStore, g
     for name, kind in expected.items():
         held = await created(store, f"gs://{bucket}/{name}")
         seen = await seen_by_others(gcs, bucket, name)
-        assert (seen["contentType"], seen["cacheControl"], seen["generation"]) == (kind, "no-store", held.tag)
+        assert (seen["contentType"], seen["cacheControl"], seen["generation"]) == (kind, "no-store", held.etag)
 
 
 async def seen_by_others(gcs: GCS, bucket: str, name: str) -> dict[str, str]:
@@ -100,7 +100,7 @@ async def test_each_verb_is_one_request(store: RemoteStore, proxy: Proxy, bucket
     key = f"gs://{bucket}/t/orders.ver"
     held = await created(store, key)
     newer = await store.write(key, b"2", held)
-    assert isinstance(newer, Held)
+    assert isinstance(newer, StoredObject)
     assert await store.read(key) == newer
     assert await store.read_range(key, 0, 10) == b"2"
     assert await store.list(f"gs://{bucket}/t/", 10) == [key]
@@ -121,7 +121,7 @@ async def test_a_write_that_was_carried_out_unheard_is_known_again(
 
     proxy.rule = twice
     newer = await store.write(key, b"2", held)
-    assert isinstance(newer, Held)
+    assert isinstance(newer, StoredObject)
     assert await store.read(key) == newer
     proxy.rule = lambda asked: Answer(412) if asked.method == "POST" else Pass(frozenset({"host"}))
     assert await store.write(key, b"2", newer) == PreconditionFailed()
@@ -133,9 +133,9 @@ async def test_nobody_knows_whether_a_change_without_an_answer_happened(
     key = f"gs://{bucket}/t/orders.ver"
     held = await created(store, key)
     proxy.rule = lambda _: Lose()
-    with pytest.raises(Unsure) as unsure:
+    with pytest.raises(OutcomeUnknown) as unsure:
         await store.write(key, b"2", held)
-    assert unsure.value.scope is Scope.STORE
+    assert unsure.value.scope is ErrorScope.STORE
 
 
 async def test_a_bucket_that_is_not_there_is_told_of_by_every_verb(store: RemoteStore) -> None:
@@ -144,13 +144,13 @@ async def test_a_bucket_that_is_not_there_is_told_of_by_every_verb(store: Remote
         lambda: store.read(key),
         lambda: store.read_range(key, 0, 10),
         lambda: store.write(key, b"1", None),
-        lambda: store.write(key, b"1", Held(b"", IMPOSSIBLE_GENERATION)),
-        lambda: store.delete(key, Held(b"", IMPOSSIBLE_GENERATION)),
+        lambda: store.write(key, b"1", StoredObject(b"", IMPOSSIBLE_GENERATION)),
+        lambda: store.delete(key, StoredObject(b"", IMPOSSIBLE_GENERATION)),
         lambda: store.list("gs://never-made/t/", 10),
     ):
         with pytest.raises(Permanent) as nowhere:
             await verb()
-        assert nowhere.value.scope is Scope.STORE
+        assert nowhere.value.scope is ErrorScope.STORE
         assert "bucket" in nowhere.value.expected
 
 

@@ -8,36 +8,36 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfn.dialects import MAX_HINTS, Decoded
+from sfn.dialects import MAX_NOTIFICATIONS, DecodedRequest
 from sfn.dialects.glue import MAX_TABLES
-from sfn.words import Birth, Hint, TableName
+from sfn.words import Notification, TableIdentifier, TableOrigin
 from tests.dialects.asking import decoded, document, golden, hints, outcome, refused
 from tests.dialects.drawing import names
 from tests.dialects.samples import OF_DATABASE, OF_TABLE, glue
 
-ORDERS = TableName("aws", ("sales",), "orders")
-RETURNS = TableName("aws", ("sales",), "returns")
+ORDERS = TableIdentifier("aws", ("sales",), "orders")
+RETURNS = TableIdentifier("aws", ("sales",), "returns")
 UPDATE = document("glue-update-table")
 
 
 def test_a_commit_is_one_hint() -> None:
     body = golden("glue-update-table")
-    hint = Hint(ORDERS, "catalogs", "cd9c9a52-7d0c-5f3e-9ad1-6a1a3f6f7a11", body=body)
-    assert decoded(body) == Decoded((hint,), 0, "glue")
+    hint = Notification(ORDERS, "catalogs", "cd9c9a52-7d0c-5f3e-9ad1-6a1a3f6f7a11", body=body)
+    assert decoded(body) == DecodedRequest((hint,), 0, "glue")
 
 
 def test_tables_that_are_deleted_at_once_are_a_hint_each() -> None:
     body = golden("glue-batch-delete-table")
     event_id = "4f2b0e6b-3c11-4a0a-8d0e-2a54f7a1c902"
-    first = Hint(ORDERS, "catalogs", event_id, drop=True, body=body)
-    assert hints(body) == (first, Hint(RETURNS, "catalogs", f"{event_id}\x1freturns", drop=True, body=body))
+    first = Notification(ORDERS, "catalogs", event_id, drop=True, body=body)
+    assert hints(body) == (first, Notification(RETURNS, "catalogs", f"{event_id}\x1freturns", drop=True, body=body))
 
 
-@pytest.mark.parametrize(("change", "birth"), [("CreateTable", Birth.CREATE), ("DeleteTable", None)])
-def test_a_table_comes_and_goes_by_its_database(change: str, birth: Birth | None) -> None:
+@pytest.mark.parametrize(("change", "birth"), [("CreateTable", TableOrigin.CREATE), ("DeleteTable", None)])
+def test_a_table_comes_and_goes_by_its_database(change: str, birth: TableOrigin | None) -> None:
     body = json.dumps(glue(OF_DATABASE, change, changedTables=["orders"])).encode()
     event_id = UPDATE["id"]
-    assert hints(body) == (Hint(ORDERS, "catalogs", event_id, drop=birth is None, birth=birth, body=body),)
+    assert hints(body) == (Notification(ORDERS, "catalogs", event_id, drop=birth is None, origin=birth, body=body),)
 
 
 def test_a_table_that_is_named_twice_is_one() -> None:
@@ -56,15 +56,15 @@ def test_a_change_counts_only_where_it_belongs() -> None:
 
 def test_account_and_region_say_which_catalog_is_meant() -> None:
     said = decoded([UPDATE | {"region": "us-east-1"}, UPDATE | {"account": "210987654321"}])
-    assert (said.hints, said.ignored, said.unmapped) == ((), 0, 2)
-    assert said.theirs == ("123456789012/us-east-1", "210987654321/eu-central-1")
+    assert (said.notifications, said.ignored, said.unmapped_events) == ((), 0, 2)
+    assert said.unmapped_catalogs == ("123456789012/us-east-1", "210987654321/eu-central-1")
 
 
 def test_hints_are_bounded() -> None:
     tables = [f"t{index}" for index in range(MAX_TABLES)]
     deletes = glue(OF_DATABASE, "BatchDeleteTable", changedTables=tables)
-    full = MAX_HINTS // MAX_TABLES
-    assert len(hints([deletes] * full)) == MAX_HINTS
+    full = MAX_NOTIFICATIONS // MAX_TABLES
+    assert len(hints([deletes] * full)) == MAX_NOTIFICATIONS
     assert refused([deletes] * full + [UPDATE]) == (422, "#")
 
 
@@ -94,6 +94,6 @@ def test_a_wrong_field_is_422_and_named(event: object, where: str) -> None:
 def test_whatever_is_of_the_shape_becomes_its_hints(database: str, tables: list[str], event_id: str) -> None:
     event = glue(OF_DATABASE, "BatchDeleteTable", databaseName=database, changedTables=tables) | {"id": event_id}
     said = hints(event)
-    assert [hint.subject for hint in said] == [TableName("aws", (database,), table) for table in tables]
+    assert [hint.subject for hint in said] == [TableIdentifier("aws", (database,), table) for table in tables]
     assert len({hint.event_id for hint in said}) == len(tables)
     assert all(hint.drop for hint in said)

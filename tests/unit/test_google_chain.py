@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from sfn.errors import NoCredentials
-from sfn.google import AGAIN, Chain, Identity
+from sfn.google import RETRY_AFTER, GoogleCredentialChain, GoogleIdentity
 from tests.unit.gcs_server import Asked, Server, running
 from tests.unit.rest_server import pass_by
 from tests.unit.token_endpoint import EARLY, REFUSED, SCOPES, Mint, account, late, none_of, put
@@ -38,18 +38,20 @@ def file(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 
 
 @pytest.fixture
-def chain(file: Path) -> Chain:
-    return Chain(Identity(file=file), SCOPES)
+def chain(file: Path) -> GoogleCredentialChain:
+    return GoogleCredentialChain(GoogleIdentity(file=file), SCOPES)
 
 
-async def test_a_service_account_asks_for_a_token_of_the_scopes(mint: Mint, chain: Chain, server: Server) -> None:
+async def test_a_service_account_asks_for_a_token_of_the_scopes(
+    mint: Mint, chain: GoogleCredentialChain, server: Server
+) -> None:
     assert await chain.token() == "token1"
     assert mint.claims[0]["scope"] == " ".join(SCOPES)
     assert mint.claims[0]["iss"] == "publisher@lake-1.iam.gserviceaccount.com"
     assert [asked.path for asked in server.requests] == ["/token"]
 
 
-async def test_many_who_ask_at_once_share_a_token(mint: Mint, chain: Chain) -> None:
+async def test_many_who_ask_at_once_share_a_token(mint: Mint, chain: GoogleCredentialChain) -> None:
     had: list[str] = []
 
     async def ask() -> None:
@@ -64,19 +66,21 @@ async def test_many_who_ask_at_once_share_a_token(mint: Mint, chain: Chain) -> N
     assert len(mint.claims) == 1
 
 
-async def test_a_token_is_renewed_before_it_ends(mint: Mint, chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_token_is_renewed_before_it_ends(
+    mint: Mint, chain: GoogleCredentialChain, monkeypatch: pytest.MonkeyPatch
+) -> None:
     mint.lasts = EARLY + 0.3
     assert await chain.token() == "token1"
     await anyio.sleep(0.4)
     mint.lasts = 3600.0
     # Not at once after the last: not all who give tokens out have another yet.
     assert await chain.token() == "token1"
-    pass_by(AGAIN, monkeypatch)
+    pass_by(RETRY_AFTER, monkeypatch)
     assert await chain.token() == "token2"
     assert await chain.token() == "token2"
 
 
-async def test_a_token_that_ended_is_never_shown(mint: Mint, chain: Chain, server: Server) -> None:
+async def test_a_token_that_ended_is_never_shown(mint: Mint, chain: GoogleCredentialChain, server: Server) -> None:
     mint.lasts = 0.8
     assert await chain.token() == "token1"
     await anyio.sleep(0.9)
@@ -86,30 +90,30 @@ async def test_a_token_that_ended_is_never_shown(mint: Mint, chain: Chain, serve
     assert (await none_of(chain)).found == "invalid_grant from Google"
 
 
-async def test_a_token_that_ends_before_it_comes_is_none(mint: Mint, chain: Chain) -> None:
+async def test_a_token_that_ends_before_it_comes_is_none(mint: Mint, chain: GoogleCredentialChain) -> None:
     mint.lasts = -10.0
     assert "clock" in (await none_of(chain)).found
 
 
 async def test_an_old_token_serves_where_no_new_one_is_had_and_nobody_asks_without_end(
-    mint: Mint, chain: Chain, server: Server, monkeypatch: pytest.MonkeyPatch
+    mint: Mint, chain: GoogleCredentialChain, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mint.lasts = EARLY - 10.0
     assert await chain.token() == "token1"
     server.object = REFUSED
     for asked in (2, 3):
-        pass_by((asked - 1) * (AGAIN + 1.0), monkeypatch)
+        pass_by((asked - 1) * (RETRY_AFTER + 1.0), monkeypatch)
         assert [await chain.token() for _ in range(5)] == ["token1"] * 5
         assert len(server.requests) == asked
 
 
 async def test_only_one_waits_for_the_next_while_the_old_one_holds(
-    mint: Mint, chain: Chain, server: Server, monkeypatch: pytest.MonkeyPatch
+    mint: Mint, chain: GoogleCredentialChain, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mint.lasts = EARLY - 10.0
     await chain.token()
     server.object = late(0.5, mint.answer)
-    pass_by(AGAIN, monkeypatch)
+    pass_by(RETRY_AFTER, monkeypatch)
     had: list[str] = []
 
     async def ask() -> None:
@@ -121,7 +125,7 @@ async def test_only_one_waits_for_the_next_while_the_old_one_holds(
     assert had == ["token1", "token1", "token1", "token2"]
 
 
-async def test_a_failure_is_shared_by_all_who_waited_for_it(chain: Chain, server: Server) -> None:
+async def test_a_failure_is_shared_by_all_who_waited_for_it(chain: GoogleCredentialChain, server: Server) -> None:
     server.object = late(0.2, REFUSED)
     failed: list[NoCredentials] = []
 
@@ -139,7 +143,7 @@ async def test_a_failure_is_shared_by_all_who_waited_for_it(chain: Chain, server
 
 async def test_a_server_that_does_not_answer_is_not_waited_for(file: Path, server: Server) -> None:
     server.object = late(3.0, REFUSED)
-    chain = Chain(Identity(file=file), SCOPES, limit=0.2)
+    chain = GoogleCredentialChain(GoogleIdentity(file=file), SCOPES, limit=0.2)
     with anyio.fail_after(2.0):
         assert (await none_of(chain)).found == "none within 0.2 s"
 
@@ -152,7 +156,7 @@ async def test_whoever_gives_up_leaves_the_rest_to_the_next(file: Path, server: 
         return await late(5.0, REFUSED)(asked)
 
     server.object = hold
-    chain = Chain(Identity(file=file), SCOPES)
+    chain = GoogleCredentialChain(GoogleIdentity(file=file), SCOPES)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(chain.token)
         await came.wait()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from sfn.google import AGAIN, Chain, Identity
+from sfn.google import RETRY_AFTER, GoogleCredentialChain, GoogleIdentity
 from sfn.store.objects import ErrorKind
 from tests.unit.gcs_server import KEY, PRIVATE, Asked, Server, asking, found, refusal, reply, running
 from tests.unit.rest_server import pass_by
@@ -37,22 +37,22 @@ def file(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 
 
 @pytest.fixture
-def chain(file: Path) -> Chain:
-    return Chain(Identity(file=file), SCOPES)
+def chain(file: Path) -> GoogleCredentialChain:
+    return GoogleCredentialChain(GoogleIdentity(file=file), SCOPES)
 
 
 async def test_a_key_that_was_replaced_is_seen(
-    mint: Mint, chain: Chain, server: Server, file: Path, monkeypatch: pytest.MonkeyPatch
+    mint: Mint, chain: GoogleCredentialChain, server: Server, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mint.lasts = EARLY - 10.0
     await chain.token()
-    pass_by(AGAIN, monkeypatch)
+    pass_by(RETRY_AFTER, monkeypatch)
     put(file, account(server, "successor"))
     await chain.token()
     assert mint.claims[1]["iss"] == "successor@lake-1.iam.gserviceaccount.com"
 
 
-async def test_no_message_repeats_what_a_server_or_a_file_says(chain: Chain, server: Server) -> None:
+async def test_no_message_repeats_what_a_server_or_a_file_says(chain: GoogleCredentialChain, server: Server) -> None:
     for answer in (REFUSED, reply(PRIVATE.encode(), 400), reply({"error": f"{PRIVATE}!"}, 400), reply(b"[]")):
         server.object = answer
         none = await none_of(chain)
@@ -63,7 +63,7 @@ async def test_no_message_repeats_what_a_server_or_a_file_says(chain: Chain, ser
 @pytest.mark.parametrize(
     "content", ["", "{}", "[]", "no JSON", '{"type": "service_account"}', '{"type": "of_my_own"}', "\ud800"]
 )
-async def test_a_file_that_makes_no_sense_is_named(file: Path, chain: Chain, content: str) -> None:
+async def test_a_file_that_makes_no_sense_is_named(file: Path, chain: GoogleCredentialChain, content: str) -> None:
     put(file, content)
     none = await none_of(chain)
     assert (none.where, none.expected) == (str(file), "credentials")
@@ -71,12 +71,14 @@ async def test_a_file_that_makes_no_sense_is_named(file: Path, chain: Chain, con
 
 
 async def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    assert (await none_of(Chain(Identity(file=tmp_path / "none.json"), SCOPES))).where == str(tmp_path / "none.json")
+    assert (await none_of(GoogleCredentialChain(GoogleIdentity(file=tmp_path / "none.json"), SCOPES))).where == str(
+        tmp_path / "none.json"
+    )
 
 
 async def test_the_environment_names_a_file(file: Path, mint: Mint, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(file))
-    assert await Chain(Identity(), SCOPES).token() == "token1"
+    assert await GoogleCredentialChain(GoogleIdentity(), SCOPES).token() == "token1"
     assert mint.claims[0]["scope"] == " ".join(SCOPES)
 
 
@@ -84,19 +86,19 @@ async def test_nothing_to_be_found_is_told_with_a_way_out(tmp_path: Path, monkey
     monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
     monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
     monkeypatch.setenv("NO_GCE_CHECK", "true")
-    none = await none_of(Chain(Identity(), SCOPES))
+    none = await none_of(GoogleCredentialChain(GoogleIdentity(), SCOPES))
     assert "application default credentials" in none.where
     assert "GOOGLE_APPLICATION_CREDENTIALS" in none.remedy
 
 
 async def test_a_fixed_token_is_shown_as_it_is_and_nobody_is_asked(server: Server) -> None:
-    assert await Chain(Identity(token=PRIVATE), SCOPES).token() == PRIVATE
+    assert await GoogleCredentialChain(GoogleIdentity(token=PRIVATE), SCOPES).token() == PRIVATE
     assert server.requests == []
 
 
 @pytest.mark.parametrize("token", ["", "a b", "a\r\nx-y: z", "é"])
 async def test_a_token_that_no_header_can_carry_is_none(token: str) -> None:
-    none = await none_of(Chain(Identity(token=token), SCOPES))
+    none = await none_of(GoogleCredentialChain(GoogleIdentity(token=token), SCOPES))
     assert "header" in none.found
     assert "x-y" not in str(none)
 
@@ -106,12 +108,12 @@ async def test_a_store_shows_its_token_and_says_when_it_has_none(file: Path, ser
         return await (mint.answer if asked.path == "/token" else found(b"{}"))(asked)
 
     server.object = both
-    async with asking(server, Identity(file=file)) as objects:
+    async with asking(server, GoogleIdentity(file=file)) as objects:
         await objects.get(KEY, 10)
         assert mint.claims[0]["scope"] == "https://www.googleapis.com/auth/devstorage.read_write"
         assert server.requests[1].headers["authorization"] == "Bearer token1"
     server.object = REFUSED
-    async with asking(server, Identity(file=file)) as objects:
+    async with asking(server, GoogleIdentity(file=file)) as objects:
         refused = await refusal(objects.get(KEY, 10))
         assert refused.kind is ErrorKind.UNAUTHENTICATED
         assert refused.found == "no credentials: invalid_grant from Google"

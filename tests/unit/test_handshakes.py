@@ -9,8 +9,8 @@ from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
 from sfn.receiver.certificate import Certificate
-from sfn.receiver.handshakes import Handshake
-from sfn.telemetry.refusals import TOLD_EVERY, Seldom
+from sfn.receiver.handshakes import LoggedHandshake
+from sfn.telemetry.refusals import LOG_INTERVAL, LogThrottle
 from tests.unit.certificates import Authority, Files, shown
 
 
@@ -37,7 +37,7 @@ def files(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Fil
 @pytest.fixture
 def hands(monkeypatch: pytest.MonkeyPatch) -> Hands:
     hands = Hands()
-    monkeypatch.setattr(Handshake, "seldom", Seldom(hands))
+    monkeypatch.setattr(LoggedHandshake, "throttle", LogThrottle(hands))
     return hands
 
 
@@ -63,7 +63,7 @@ def test_a_client_that_speaks_no_tls_is_told_once_a_second(context: ssl.SSLConte
     with capture_logs() as records:
         for _ in range(100):
             greeted(context, b"GET / HTTP/1.1\r\n\r\n")
-        hands.now += TOLD_EVERY
+        hands.now += LOG_INTERVAL
         greeted(context, b"GET / HTTP/1.1\r\n\r\n")
     kind = ("warning", "TLS handshake failed", "http request")
     assert told(records) == [(*kind, 0), (*kind, 99)]

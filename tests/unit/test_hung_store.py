@@ -14,11 +14,11 @@ from pathlib import Path
 import anyio
 import pytest
 
-from sfn.errors import Scope, Transient, Trouble, Unsure
+from sfn.errors import ErrorScope, ExternalError, OutcomeUnknown, Transient
 from sfn.store import PreconditionFailed
 from sfn.store.local import FILE_SYSTEM_TIMEOUT, BlockingLocalStore, LocalStore
-from sfn.threads import unfinished
-from sfn.words import Held
+from sfn.threads import unfinished_calls
+from sfn.words import StoredObject
 from tests.promises.kernel import Hang, Step, hanging, refused
 from tests.promises.stores import names_in
 
@@ -39,11 +39,11 @@ LOCK = Step("flock")
 def fixture_key(tmp_path: Path) -> str:
     """A file that says 1, in a folder of its own."""
     key = f"file://{tmp_path}/_sfn/a.ver"
-    assert isinstance(BlockingLocalStore().write(key, b"1", None), Held)
+    assert isinstance(BlockingLocalStore().write(key, b"1", None), StoredObject)
     return key
 
 
-def held_at(key: str) -> Held:
+def held_at(key: str) -> StoredObject:
     held = BlockingLocalStore().read(key)
     assert held is not None
     return held
@@ -53,19 +53,19 @@ def store(threads: int = 8, limit: float = LIMIT) -> LocalStore:
     return LocalStore(threads=threads, limit=limit)
 
 
-async def troubled(call: Callable[[], Awaitable[object]], kind: type[Trouble]) -> Trouble:
+async def troubled(call: Callable[[], Awaitable[object]], kind: type[ExternalError]) -> ExternalError:
     """What a call raises, which is the store's trouble and comes in time."""
     with anyio.fail_after(SOON):
-        with pytest.raises(Trouble) as trouble:
+        with pytest.raises(ExternalError) as trouble:
             await call()
     assert type(trouble.value) is kind
-    assert trouble.value.scope is Scope.STORE
+    assert trouble.value.scope is ErrorScope.STORE
     return trouble.value
 
 
 async def all_finished() -> None:
     with anyio.fail_after(SOON):
-        while unfinished(0):  # noqa: ASYNC110 - no thread tells a test
+        while unfinished_calls(0):  # noqa: ASYNC110 - no thread tells a test
             await anyio.sleep(0.001)
 
 
@@ -96,7 +96,7 @@ CHANGES = [
 ]
 
 
-def change(verb: str, key: str, held: Held) -> Callable[[], Awaitable[object]]:
+def change(verb: str, key: str, held: StoredObject) -> Callable[[], Awaitable[object]]:
     """Make a second file, replace the first one, or delete it."""
     local = store()
     if verb == "delete":
@@ -109,7 +109,7 @@ def test_a_change_that_is_not_answered_may_have_been_made(key: str, verb: str, s
     held = held_at(key)
 
     async def act(_: Hang) -> None:
-        await troubled(change(verb, key, held), Unsure)
+        await troubled(change(verb, key, held), OutcomeUnknown)
 
     hanging(step, act)
 
@@ -124,10 +124,10 @@ def test_a_hung_file_system_gets_no_more_threads_than_it_may_have(key: str) -> N
             await troubled(partial(local.read, key), Transient)
             # Nothing was begun, so nothing is unsure.
             await troubled(partial(local.write, key, b"2", None), Transient)
-        assert unfinished(0) == [f"read {key}"] * 2
+        assert unfinished_calls(0) == [f"read {key}"] * 2
 
     hanging(READ, act)
-    assert unfinished(SOON) == []
+    assert unfinished_calls(SOON) == []
 
 
 def test_a_file_system_that_answers_again_is_used_again(key: str) -> None:
@@ -147,7 +147,7 @@ def test_a_file_system_that_answers_again_is_used_again(key: str) -> None:
 @asynccontextmanager
 async def one_given_up(hang: Hang, change: Callable[[], Awaitable[object]]) -> AsyncGenerator[None]:
     """A change that was given up; afterwards its file system answers, and it ends."""
-    await troubled(change, Unsure)
+    await troubled(change, OutcomeUnknown)
     yield
     hang.let_go()
     await all_finished()
@@ -190,7 +190,7 @@ def test_a_change_that_hangs_before_it_is_durable_is_not_taken_for_done(key: str
     async def act(hang: Hang) -> None:
         local = store(limit=PATIENT / 2)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(troubled, partial(local.write, key, b"2", held), Unsure)
+            tasks.start_soon(troubled, partial(local.write, key, b"2", held), OutcomeUnknown)
             await anyio.to_thread.run_sync(hang.let_go)
         assert held_at(key).body == b"2"
         await troubled(partial(local.read, key), Transient)
@@ -211,7 +211,7 @@ def test_a_change_that_was_given_up_keeps_its_lock_until_it_ends(key: str) -> No
         async with one_given_up(hang, partial(local.write, key, b"2", held)):
             with pytest.raises(Transient) as busy:
                 await local.write(key, b"3", held)
-            assert busy.value.scope is Scope.TABLE
+            assert busy.value.scope is ErrorScope.TABLE
         assert await local.write(key, b"3", held) == PreconditionFailed()
 
     hanging(Step("renameat"), act)
@@ -246,7 +246,7 @@ def test_a_cancelled_change_is_carried_through(key: str) -> None:
                 await anyio.sleep(0.05)
                 assert not ended.is_set()
                 await anyio.to_thread.run_sync(hang.let_go)
-        assert unfinished(0) == []
+        assert unfinished_calls(0) == []
 
     hanging(Step("renameat"), act)
     assert held_at(key).body == b"2"
@@ -257,7 +257,7 @@ def test_a_cancelled_change_that_is_not_answered_is_not_waited_for_any_longer(ke
 
     async def act(_: Hang) -> None:
         with anyio.move_on_after(LIMIT / 4):
-            await troubled(partial(store().write, key, b"2", held), Unsure)
+            await troubled(partial(store().write, key, b"2", held), OutcomeUnknown)
 
     hanging(Step("renameat"), act)
 

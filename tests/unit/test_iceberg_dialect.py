@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfn.dialects import MAX_EVENTS, Decoded
-from sfn.words import Birth, Hint, TableName
+from sfn.dialects import MAX_EVENTS, DecodedRequest
+from sfn.words import Notification, TableIdentifier, TableOrigin
 from tests.dialects.asking import ONE, SENDER, UUID, decoded, document, golden, hints, outcome, refused
 from tests.dialects.drawing import identifiers, names
 from tests.dialects.samples import ORDERS, RENAMED, iceberg
 
-TABLE = TableName("prod", ("a", "b"), "orders")
+TABLE = TableIdentifier("prod", ("a", "b"), "orders")
 PAGE = document("iceberg-page")
 
 
@@ -23,12 +23,12 @@ def test_a_page_is_its_events_each_with_its_own_bytes() -> None:
     raw = golden("iceberg-page")
     start = raw.index(b'{"event-id":"e1"')
     body = raw[start : raw.index(b',{"event-id":"e2"')]
-    hint = Hint(TableName("prod", ("a",), "orders"), "one", "e1", uuid=UUID, body=body)
-    assert decoded(raw, ONE) == Decoded((hint,), 1, "iceberg")
+    hint = Notification(TableIdentifier("prod", ("a",), "orders"), "one", "e1", uuid=UUID, body=body)
+    assert decoded(raw, ONE) == DecodedRequest((hint,), 1, "iceberg")
 
 
 def test_a_page_may_be_empty_and_the_last() -> None:
-    assert decoded({"continuation-token": None, "events": []}, ONE) == Decoded((), 0, None)
+    assert decoded({"continuation-token": None, "events": []}, ONE) == DecodedRequest((), 0, None)
 
 
 def test_an_array_of_pages_is_taken_and_bounded() -> None:
@@ -39,11 +39,18 @@ def test_an_array_of_pages_is_taken_and_bounded() -> None:
 
 @pytest.mark.parametrize(
     ("told", "birth"),
-    [("create-table", Birth.CREATE), ("register-table", Birth.REGISTER), ("update-table", None), ("drop-table", None)],
+    [
+        ("create-table", TableOrigin.CREATE),
+        ("register-table", TableOrigin.REGISTER),
+        ("update-table", None),
+        ("drop-table", None),
+    ],
 )
-def test_each_type_that_changes_a_table_is_a_hint(told: str, birth: Birth | None) -> None:
+def test_each_type_that_changes_a_table_is_a_hint(told: str, birth: TableOrigin | None) -> None:
     body = json.dumps(iceberg(told)).encode()
-    assert hints(body, ONE) == (Hint(TABLE, "one", "e1", drop=told == "drop-table", uuid=UUID, birth=birth, body=body),)
+    assert hints(body, ONE) == (
+        Notification(TABLE, "one", "e1", drop=told == "drop-table", uuid=UUID, origin=birth, body=body),
+    )
 
 
 @pytest.mark.parametrize("purge", [True, False, None])
@@ -54,9 +61,12 @@ def test_a_drop_may_say_that_the_files_go_too(purge: bool | None) -> None:
 
 def test_a_rename_is_two_hints() -> None:
     body = json.dumps(iceberg("rename-table", **RENAMED)).encode()
-    target = TableName("prod", ("a",), "archive")
-    old = Hint(TABLE, "one", "e1", renamed_to=target, uuid=UUID, body=body)
-    assert hints(body, ONE) == (old, Hint(target, "one", "e1\x1fdestination", uuid=UUID, renamed_from=TABLE, body=body))
+    target = TableIdentifier("prod", ("a",), "archive")
+    old = Notification(TABLE, "one", "e1", renamed_to=target, uuid=UUID, body=body)
+    assert hints(body, ONE) == (
+        old,
+        Notification(target, "one", "e1\x1fdestination", uuid=UUID, renamed_from=TABLE, body=body),
+    )
 
 
 def test_a_sender_of_several_catalogs_can_send_none() -> None:
@@ -67,7 +77,7 @@ def test_a_sender_of_several_catalogs_can_send_none() -> None:
 @pytest.mark.parametrize("told", ["commit-report", "scan-report"])
 def test_a_report_is_of_no_concern(told: str) -> None:
     report = document("iceberg-commit-report") | {"report-type": told}
-    assert decoded(report) == Decoded((), 1, "reports")
+    assert decoded(report) == DecodedRequest((), 1, "reports")
     assert outcome(report | {"table-name": 7, "metrics": None}) == ("reports", 0, 1, 0)
 
 
@@ -99,5 +109,5 @@ def test_a_page_of_something_else_is_415() -> None:
 @given(identifiers, names, st.sampled_from(["create-table", "update-table", "drop-table"]))
 def test_whatever_is_of_the_shape_becomes_its_hint(identifier: dict[str, Any], uuid: str, told: str) -> None:
     (hint,) = hints(iceberg(told, identifier=identifier, table_uuid=uuid), ONE)
-    assert hint.subject == TableName("prod", tuple(identifier["namespace"]), identifier["name"])
+    assert hint.subject == TableIdentifier("prod", tuple(identifier["namespace"]), identifier["name"])
     assert (hint.uuid, hint.drop) == (uuid, told == "drop-table")

@@ -11,33 +11,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfn.inbox.book import Book, Change, parted
+from sfn.inbox.book import IntentChange, OpenIntents, split_messages
 from sfn.inbox.intents import (
-    ASKS,
-    MERGED_WITHIN,
-    MOST_UNSEEN,
-    WHOLE,
+    CHECK_DELAYS,
+    MAX_UNKNOWN_TABLES,
+    MERGE_WINDOW,
+    WHOLE_CATALOG_ID,
     OpenIntent,
-    asked,
-    farthest,
-    first_ask,
-    hints,
+    after_check,
+    first_check_at,
     is_due,
-    left_open,
-    next_ask,
-    whole,
+    latest_check_at,
+    mark_unresolved,
+    next_check_at,
+    notifications_for_due,
+    whole_catalog_intent,
 )
-from sfn.words import Answered, CatalogName, Hint, Intent, Subject, TableName
+from sfn.words import CatalogName, Intent, IntentOutcome, JobKey, Notification, TableIdentifier
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ORDERS, RETURNS, PROD = (
-    TableName("prod", ("sales",), "orders"),
-    TableName("prod", ("sales",), "returns"),
+    TableIdentifier("prod", ("sales",), "orders"),
+    TableIdentifier("prod", ("sales",), "returns"),
     CatalogName("prod"),
 )
-OPEN = OpenIntent("a", ORDERS, "gateway", "10.0.0.1", NOW, first_ask(NOW))
+OPEN = OpenIntent("a", ORDERS, "gateway", "10.0.0.1", NOW, first_check_at(NOW))
 
-pauses = st.floats(0, 3 * ASKS[-1].total_seconds()).map(lambda seconds: timedelta(seconds=seconds))
+pauses = st.floats(0, 3 * CHECK_DELAYS[-1].total_seconds()).map(lambda seconds: timedelta(seconds=seconds))
 turns = st.timedeltas(timedelta(hours=-2), timedelta(hours=2))
 
 
@@ -48,24 +48,24 @@ def at(seconds: float) -> datetime:
 class Kept:
     """A shelf of few."""
 
-    def __init__(self, *rows: OpenIntent, known: tuple[TableName, ...] = (), more: int = 0) -> None:
+    def __init__(self, *rows: OpenIntent, known: tuple[TableIdentifier, ...] = (), more: int = 0) -> None:
         self.rows, self.known, self.more = rows, known, more
 
-    def of(self, number: str) -> Iterable[OpenIntent]:
+    def with_id(self, number: str) -> Iterable[OpenIntent]:
         return [row for row in self.rows if row.id == number]
 
-    def left_at(self, subject: Subject) -> datetime | None:
-        return max((row.opened_at for row in self.rows if row.subject == subject and row.is_left), default=None)
+    def unresolved_since(self, subject: JobKey) -> datetime | None:
+        return max((row.opened_at for row in self.rows if row.subject == subject and row.is_unresolved), default=None)
 
-    def unseen(self, peer: str) -> int:
-        return self.more + sum(row.peer == peer and row.is_unseen for row in self.rows)
+    def count_unknown_tables(self, peer: str) -> int:
+        return self.more + sum(row.peer == peer and row.is_for_unknown_table for row in self.rows)
 
-    def has_row(self, table: TableName) -> bool:
+    def has_job(self, table: TableIdentifier) -> bool:
         return table in self.known
 
 
 def test_asks_come_in_order_and_end() -> None:
-    assert [next_ask(NOW, at(seconds)) for seconds in (0, 29, 30, 119, 120, 600, 2099, 2100)] == [
+    assert [next_check_at(NOW, at(seconds)) for seconds in (0, 29, 30, 119, 120, 600, 2099, 2100)] == [
         *(at(seconds) for seconds in (30, 30, 120, 120, 600, 2100, 2100)),
         None,
     ]
@@ -73,13 +73,13 @@ def test_asks_come_in_order_and_end() -> None:
 
 @given(pauses)
 def test_what_is_asked_late_is_asked_once_and_next_in_the_future(pause: timedelta) -> None:
-    late = first_ask(NOW) + pause
-    after = asked(OPEN, late)
-    if late >= NOW + ASKS[-1]:
+    late = first_check_at(NOW) + pause
+    after = after_check(OPEN, late)
+    if late >= NOW + CHECK_DELAYS[-1]:
         assert after is None
     else:
         assert after is not None
-        assert late < after.due_at <= NOW + ASKS[-1]
+        assert late < after.due_at <= NOW + CHECK_DELAYS[-1]
         assert not is_due(after.due_at, late)
         assert after == replace(OPEN, due_at=after.due_at)
 
@@ -91,94 +91,96 @@ def test_whatever_clocks_do_an_intent_is_due_within_the_longest_time_and_ends(tu
     for turn in turned:
         now += turn
         if row is not None and is_due(row.due_at, now):
-            row = asked(row, now)
+            row = after_check(row, now)
             assert row is None or not is_due(row.due_at, now)
-        assert row is None or row.due_at <= farthest(now)
-    for _ in range(len(ASKS) + 1):
+        assert row is None or row.due_at <= latest_check_at(now)
+    for _ in range(len(CHECK_DELAYS) + 1):
         if row is not None:
             now = max(now, row.due_at)
-            row = asked(row, now)
+            row = after_check(row, now)
     assert row is None
 
 
 def test_a_moment_further_away_than_any_ask_does_not_count() -> None:
     ahead = replace(OPEN, opened_at=at(86_400), due_at=at(86_430))
     assert is_due(ahead.due_at, NOW)
-    assert asked(ahead, NOW) == OPEN
-    assert not is_due(farthest(NOW), NOW)
+    assert after_check(ahead, NOW) == OPEN
+    assert not is_due(latest_check_at(NOW), NOW)
 
 
 def test_what_is_left_open_is_counted_from_then() -> None:
-    left = left_open(replace(OPEN, due_at=at(2100), is_unseen=True), at(100))
-    assert left == replace(OPEN, opened_at=at(100), due_at=at(130), is_unseen=True, is_left=True)
+    left = mark_unresolved(replace(OPEN, due_at=at(2100), is_for_unknown_table=True), at(100))
+    assert left == replace(OPEN, opened_at=at(100), due_at=at(130), is_for_unknown_table=True, is_unresolved=True)
 
 
 def test_a_catalogs_own_intent_is_counted_from_now_and_its_ask_is_not_put_off() -> None:
-    first = whole(OPEN, None)
-    assert first == OpenIntent(WHOLE, PROD, "gateway", "", NOW, at(30), is_left=True)
+    first = whole_catalog_intent(OPEN, None)
+    assert first == OpenIntent(WHOLE_CATALOG_ID, PROD, "gateway", "", NOW, at(30), is_unresolved=True)
     later = replace(OPEN, opened_at=at(20), due_at=at(50))
-    assert whole(later, first) == replace(first, opened_at=at(20))
-    assert whole(later, replace(first, due_at=at(600))).due_at == at(50)
+    assert whole_catalog_intent(later, first) == replace(first, opened_at=at(20))
+    assert whole_catalog_intent(later, replace(first, due_at=at(600))).due_at == at(50)
 
 
 def test_one_hint_is_put_for_all_intents_of_a_subject() -> None:
     due = [OPEN, replace(OPEN, id="b", sender="other"), replace(OPEN, subject=PROD)]
-    assert hints(due) == [Hint(ORDERS, "gateway"), Hint(PROD, "gateway")]
+    assert notifications_for_due(due) == [Notification(ORDERS, "gateway"), Notification(PROD, "gateway")]
 
 
 def test_most_answers_need_no_look() -> None:
     opened = Intent("c", (ORDERS,))
-    answers = (Answered("b", known=False), opened, Answered("c", known=True))
-    notes: tuple[Intent | Answered, ...] = (Answered("a", known=True), *answers)
-    closed, others = parted([(note, NOW) for note in notes])
+    answers = (IntentOutcome("b", is_known=False), opened, IntentOutcome("c", is_known=True))
+    notes: tuple[Intent | IntentOutcome, ...] = (IntentOutcome("a", is_known=True), *answers)
+    closed, others = split_messages([(note, NOW) for note in notes])
     assert closed == ["a"]
     assert tuple(note for note, _ in others) == answers
 
 
 def test_an_intent_is_a_row_for_each_of_its_subjects() -> None:
-    book = Book(Kept(known=(ORDERS,)))
-    book.take(Intent("a", (ORDERS, RETURNS, PROD, ORDERS), "gateway", "10.0.0.1"), NOW)
-    made = [OPEN, replace(OPEN, subject=RETURNS, is_unseen=True), replace(OPEN, subject=PROD)]
-    assert book.changes() == [Change(None, row) for row in made]
+    book = OpenIntents(Kept(known=(ORDERS,)))
+    book.apply(Intent("a", (ORDERS, RETURNS, PROD, ORDERS), "gateway", "10.0.0.1"), NOW)
+    made = [OPEN, replace(OPEN, subject=RETURNS, is_for_unknown_table=True), replace(OPEN, subject=PROD)]
+    assert book.changes() == [IntentChange(None, row) for row in made]
 
 
 def test_what_is_there_is_left_as_it_is() -> None:
-    book = Book(Kept(OPEN, known=(ORDERS,)))
-    book.take(Intent("a", (ORDERS,), "other", "10.0.0.2"), at(9))
+    book = OpenIntents(Kept(OPEN, known=(ORDERS,)))
+    book.apply(Intent("a", (ORDERS,), "other", "10.0.0.2"), at(9))
     assert book.changes() == []
 
 
 def test_notes_of_one_id_follow_one_another() -> None:
-    book = Book(Kept())
-    for note in (Intent("a", (ORDERS,)), Answered("a", known=True), Answered("a", known=False)):
-        book.take(note, NOW)
+    book = OpenIntents(Kept())
+    for note in (Intent("a", (ORDERS,)), IntentOutcome("a", is_known=True), IntentOutcome("a", is_known=False)):
+        book.apply(note, NOW)
     assert book.changes() == []
-    book.take(Intent("a", (ORDERS,)), at(1))
+    book.apply(Intent("a", (ORDERS,)), at(1))
     assert [change.after and change.after.opened_at for change in book.changes()] == [at(1)]
 
 
-@pytest.mark.parametrize(("others", "kept"), [(MOST_UNSEEN - 2, ["a", "b"]), (MOST_UNSEEN - 1, ["a", WHOLE])])
+@pytest.mark.parametrize(
+    ("others", "kept"), [(MAX_UNKNOWN_TABLES - 2, ["a", "b"]), (MAX_UNKNOWN_TABLES - 1, ["a", WHOLE_CATALOG_ID])]
+)
 def test_a_peer_has_a_bound(others: int, kept: list[str]) -> None:
-    book = Book(Kept(more=others))
+    book = OpenIntents(Kept(more=others))
     for number, name in (("a", ORDERS), ("b", RETURNS)):
-        book.take(Intent(number, (name,), "gateway", "10.0.0.1"), NOW)
+        book.apply(Intent(number, (name,), "gateway", "10.0.0.1"), NOW)
     assert [after.id for _, after in book.changes() if after is not None] == kept
 
 
 def test_the_catalogs_own_intent_is_no_more_than_one() -> None:
-    before = OpenIntent(WHOLE, PROD, "gateway", "", at(-900), at(-5), is_left=True)
-    book = Book(Kept(before, more=MOST_UNSEEN))
-    book.take(Intent("a", (ORDERS, RETURNS), "gateway", "10.0.0.1"), NOW)
-    assert book.changes() == [Change(before, replace(before, opened_at=NOW))]
+    before = OpenIntent(WHOLE_CATALOG_ID, PROD, "gateway", "", at(-900), at(-5), is_unresolved=True)
+    book = OpenIntents(Kept(before, more=MAX_UNKNOWN_TABLES))
+    book.apply(Intent("a", (ORDERS, RETURNS), "gateway", "10.0.0.1"), NOW)
+    assert book.changes() == [IntentChange(before, replace(before, opened_at=NOW))]
 
 
 def test_what_is_closed_or_merged_counts_no_more() -> None:
-    mine = replace(OPEN, is_unseen=True)
-    left = replace(OPEN, id="x", peer="10.0.0.9", is_left=True)
-    for end, more in ((Answered("a", known=True), 1), (Answered("a", known=False), 1)):
-        book = Book(Kept(mine, left, more=MOST_UNSEEN - more))
-        book.take(end, at(1))
-        book.take(Intent("b", (RETURNS,), "gateway", "10.0.0.1"), at(1))
+    mine = replace(OPEN, is_for_unknown_table=True)
+    left = replace(OPEN, id="x", peer="10.0.0.9", is_unresolved=True)
+    for end, more in ((IntentOutcome("a", is_known=True), 1), (IntentOutcome("a", is_known=False), 1)):
+        book = OpenIntents(Kept(mine, left, more=MAX_UNKNOWN_TABLES - more))
+        book.apply(end, at(1))
+        book.apply(Intent("b", (RETURNS,), "gateway", "10.0.0.1"), at(1))
         assert [(before and before.id, after and after.id) for before, after in book.changes()] == [
             ("a", None),
             (None, "b"),
@@ -191,10 +193,10 @@ def test_each_commit_left_open_has_one_that_is_asked_for_at_most_ten_seconds_ear
     for number, after in enumerate(sorted(came)):
         kept = Kept(*rows.values(), known=(ORDERS,))
         opened = Intent(f"{number}", (ORDERS,))
-        book = Book(kept)
-        book.take(opened, NOW + after)
-        book.take(Answered(opened.id, known=False), NOW + after)
+        book = OpenIntents(kept)
+        book.apply(opened, NOW + after)
+        book.apply(IntentOutcome(opened.id, is_known=False), NOW + after)
         rows |= {row.id: row for _, row in book.changes() if row is not None}
     moments = sorted(row.opened_at for row in rows.values())
     assert all(any(0 <= (NOW + after - one).total_seconds() <= 10 for one in moments) for after in came)
-    assert all(later - one > MERGED_WITHIN for one, later in pairwise(moments))
+    assert all(later - one > MERGE_WINDOW for one, later in pairwise(moments))

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 from typing_extensions import override
 
-from sfn.receiver.server import AT_ONCE, Joined
+from sfn.receiver.server import MAX_BUFFERED, BufferedTransport
 
-BIG = b"x" * AT_ONCE
+BIG = b"x" * MAX_BUFFERED
 
 
 class Wire(asyncio.Transport):
@@ -39,11 +39,11 @@ def wire() -> Wire:
 
 
 @pytest.fixture
-async def joined(wire: Wire) -> Joined:
-    return Joined(wire, asyncio.get_running_loop())
+async def joined(wire: Wire) -> BufferedTransport:
+    return BufferedTransport(wire, asyncio.get_running_loop())
 
 
-async def test_head_and_body_are_one(wire: Wire, joined: Joined) -> None:
+async def test_head_and_body_are_one(wire: Wire, joined: BufferedTransport) -> None:
     for part in (b"head ", b"body"):
         joined.write(part)
     assert wire.written == []
@@ -53,7 +53,7 @@ async def test_head_and_body_are_one(wire: Wire, joined: Joined) -> None:
     assert wire.written == [b"head body", b"another"]
 
 
-async def test_much_is_not_held_back(wire: Wire, joined: Joined) -> None:
+async def test_much_is_not_held_back(wire: Wire, joined: BufferedTransport) -> None:
     for part in (b"head ", BIG, BIG[1:]):
         joined.write(part)
     assert wire.written == [b"head " + BIG]
@@ -61,7 +61,7 @@ async def test_much_is_not_held_back(wire: Wire, joined: Joined) -> None:
     assert wire.written == [b"head " + BIG, BIG[1:]]
 
 
-async def test_what_was_written_leaves_before_the_end(wire: Wire, joined: Joined) -> None:
+async def test_what_was_written_leaves_before_the_end(wire: Wire, joined: BufferedTransport) -> None:
     joined.write(b"the last")
     joined.close()
     await asyncio.sleep(0)
@@ -69,5 +69,5 @@ async def test_what_was_written_leaves_before_the_end(wire: Wire, joined: Joined
     assert joined.is_closing()
 
 
-async def test_all_else_is_the_transports_own(joined: Joined) -> None:
+async def test_all_else_is_the_transports_own(joined: BufferedTransport) -> None:
     assert joined.get_extra_info("peername") == ("192.0.2.1", 7)

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from sfn.errors import Broken
+from sfn.errors import FatalError
 from sfn.receiver.keyring import Keyring
-from sfn.receiver.tokens import TokenFile, Tokens
+from sfn.receiver.tokens import PartyTokens, WatchedTokenFile
 
 SECRET = "s3cret-of-two"  # noqa: S105 - it opens nothing
 
@@ -21,20 +21,20 @@ class Files:
     def __init__(self, folder: Path) -> None:
         self.etl, self.spark = folder / "etl", folder / "spark"
         self._numbers = count()
-        self.watched: dict[Path, TokenFile] = {}
+        self.watched: dict[Path, WatchedTokenFile] = {}
         self.write(self.etl, "etl")
         self.write(self.spark, "spark")
 
     def opened(self, operators: str = "operators") -> Keyring:
-        self.watched = {file: TokenFile(file) for file in (self.etl, self.spark)}
-        parties = {"etl": Tokens({}, self.watched[self.etl]), "spark": Tokens({}, self.watched[self.spark])}
-        return Keyring({**parties, "admin": Tokens({"token": operators})})
+        self.watched = {file: WatchedTokenFile(file) for file in (self.etl, self.spark)}
+        parties = {"etl": PartyTokens({}, self.watched[self.etl]), "spark": PartyTokens({}, self.watched[self.spark])}
+        return Keyring({**parties, "admin": PartyTokens({"token": operators})})
 
     def write(self, file: Path, *tokens: str) -> None:
         # The number tells files apart whose size and time are the same.
         file.write_text("\n".join([*tokens, "#" * next(self._numbers)]))
         if file in self.watched:
-            self.watched[file].look()
+            self.watched[file].reload_if_changed()
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def files(tmp_path: Path) -> Files:
 
 
 def whose(keyring: Keyring, *tokens: str) -> list[str | None]:
-    owners = [keyring.whose(b"Bearer " + token.encode()) for token in tokens]
+    owners = [keyring.owner_of(b"Bearer " + token.encode()) for token in tokens]
     return [owner[0] if owner is not None else None for owner in owners]
 
 
@@ -52,14 +52,14 @@ def test_a_token_is_its_partys(files: Files) -> None:
 
 
 def test_a_token_is_known_by_its_name(files: Files) -> None:
-    assert files.opened().whose(b"Bearer operators") == ("admin", "token")
+    assert files.opened().owner_of(b"Bearer operators") == ("admin", "token")
 
 
 @pytest.mark.parametrize(("spark", "operators"), [(SECRET, "operators"), ("spark", SECRET)])
 def test_a_token_of_two_parties_stops_the_start(files: Files, spark: str, operators: str) -> None:
     files.write(files.etl, "etl", SECRET)
     files.write(files.spark, spark)
-    with pytest.raises(Broken) as caught:
+    with pytest.raises(FatalError) as caught:
         files.opened(operators)
     other = "admin (token)" if spark == "spark" else f"spark ({files.spark}:1)"
     assert caught.value.where == f"etl ({files.etl}:2) and {other}"
@@ -103,5 +103,5 @@ def test_it_is_logged_once_with_both_places_and_without_the_token(files: Files) 
 
 def test_a_party_may_have_a_token_twice(files: Files) -> None:
     files.write(files.etl, "etl", "etl")
-    both = Tokens({"main": "etl"}, TokenFile(files.etl))
+    both = PartyTokens({"main": "etl"}, WatchedTokenFile(files.etl))
     assert whose(Keyring({"etl": both}), "etl") == ["etl"]

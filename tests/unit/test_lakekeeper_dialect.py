@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfn.dialects import Decoded, Headers
+from sfn.dialects import DecodedRequest, Headers
 from sfn.dialects.fields import MAX_LEVELS
 from sfn.dialects.lakekeeper import TYPES
-from sfn.words import Birth, CatalogName, Hint, TableName
+from sfn.words import CatalogName, Notification, TableIdentifier, TableOrigin
 from tests.dialects.asking import BATCH, STRUCTURED, UUID, WAREHOUSE, decoded, document, golden, hints, outcome, refused
 from tests.dialects.drawing import identifiers, levels, names
 from tests.dialects.samples import ORDERS, RENAMED, lakekeeper
 
 SOURCE = "uri:iceberg-catalog-service:lakekeeper-0"
-TABLE = TableName("lake", ("a", "b"), "orders")
+TABLE = TableIdentifier("lake", ("a", "b"), "orders")
 UPDATE = document("lakekeeper-updateTable")
 
 
@@ -40,41 +40,45 @@ def as_binary(event: dict[str, Any], prefix: str = "ce-") -> tuple[bytes, Header
 
 def test_a_commit_is_one_hint() -> None:
     body = golden("lakekeeper-updateTable")
-    hint = Hint(TABLE, "catalogs", identity(UPDATE), uuid=UUID, body=body)
-    assert decoded(body, headers=STRUCTURED) == Decoded((hint,), 0, "lakekeeper")
-    assert decoded(body) == Decoded((hint,), 0, "lakekeeper")
-    assert hint.vague
+    hint = Notification(TABLE, "catalogs", identity(UPDATE), uuid=UUID, body=body)
+    assert decoded(body, headers=STRUCTURED) == DecodedRequest((hint,), 0, "lakekeeper")
+    assert decoded(body) == DecodedRequest((hint,), 0, "lakekeeper")
+    assert hint.is_unspecific
 
 
 def test_a_drop_is_one_that_does_not_say_what_became_of_the_files() -> None:
     body = golden("lakekeeper-dropTable")
-    hint = Hint(TABLE, "catalogs", identity(json.loads(body)), drop=True, uuid=UUID, body=body)
+    hint = Notification(TABLE, "catalogs", identity(json.loads(body)), drop=True, uuid=UUID, body=body)
     assert hints(body, headers=STRUCTURED) == (hint,)
 
 
 @pytest.mark.parametrize(
     ("told", "birth"),
-    [("createTable", Birth.CREATE), ("registerTable", Birth.REGISTER), ("undropTabulars", Birth.REGISTER)],
+    [
+        ("createTable", TableOrigin.CREATE),
+        ("registerTable", TableOrigin.REGISTER),
+        ("undropTabulars", TableOrigin.REGISTER),
+    ],
 )
-def test_a_birth_says_how_the_table_came(told: str, birth: Birth) -> None:
+def test_a_birth_says_how_the_table_came(told: str, birth: TableOrigin) -> None:
     event = lakekeeper(told, namespace="a\x1fb")
     body = json.dumps(event).encode()
-    assert hints(body) == (Hint(TABLE, "catalogs", identity(event), uuid=UUID, birth=birth, body=body),)
+    assert hints(body) == (Notification(TABLE, "catalogs", identity(event), uuid=UUID, origin=birth, body=body),)
 
 
 def test_a_rename_is_two_hints() -> None:
     event = lakekeeper("renameTable", RENAMED, namespace="a\x1fb")
     body = json.dumps(event).encode()
-    target = TableName("lake", ("a",), "archive")
+    target = TableIdentifier("lake", ("a",), "archive")
     old, new = hints(body)
-    assert old == Hint(TABLE, "catalogs", identity(event), renamed_to=target, uuid=UUID, body=body)
+    assert old == Notification(TABLE, "catalogs", identity(event), renamed_to=target, uuid=UUID, body=body)
     arrival = f"{identity(event)}\x1fdestination"
-    assert new == Hint(target, "catalogs", arrival, renamed_from=TABLE, uuid=UUID, body=body)
+    assert new == Notification(target, "catalogs", arrival, renamed_from=TABLE, uuid=UUID, body=body)
 
 
 def test_a_rename_that_does_not_say_where_to_is_a_sweep() -> None:
     (hint,) = hints(lakekeeper("renameTable"))
-    assert (hint.subject, hint.vague) == (CatalogName("lake"), True)
+    assert (hint.subject, hint.is_unspecific) == (CatalogName("lake"), True)
 
 
 @pytest.mark.parametrize("staged", [True, False, None])
@@ -86,30 +90,30 @@ def test_a_create_that_is_staged_is_of_no_concern_yet(staged: bool | None) -> No
 def test_a_transaction_is_a_hint_for_each_of_its_tables() -> None:
     events = [in_part(f"e{index}", f"t{index}") for index in range(3)]
     assert [(hint.subject, hint.event_id) for hint in hints(events, headers=BATCH)] == [
-        (TableName("lake", ("a", "b"), f"t{index}"), f"{SOURCE} e{index}") for index in range(3)
+        (TableIdentifier("lake", ("a", "b"), f"t{index}"), f"{SOURCE} e{index}") for index in range(3)
     ]
 
 
 @pytest.mark.parametrize("told", ["createTable", "registerTable", "dropTable"])
 def test_levels_between_dots_are_levels(told: str) -> None:
-    assert hints(lakekeeper(told, namespace="a.b.c"))[0].subject == TableName("lake", ("a", "b", "c"), "orders")
+    assert hints(lakekeeper(told, namespace="a.b.c"))[0].subject == TableIdentifier("lake", ("a", "b", "c"), "orders")
 
 
 @pytest.mark.parametrize("told", sorted(set(TYPES) - {"renameTable"}))
 def test_levels_between_unit_separators_are_levels_for_every_type(told: str) -> None:
     event = lakekeeper(told, namespace="a.b\x1fc")
-    assert hints(event)[0].subject == TableName("lake", ("a.b", "c"), "orders")
+    assert hints(event)[0].subject == TableIdentifier("lake", ("a.b", "c"), "orders")
 
 
 @pytest.mark.parametrize("told", ["updateTable", "undropTabulars"])
 def test_where_no_dots_separate_they_are_part_of_the_level(told: str) -> None:
-    assert hints(lakekeeper(told, namespace="a.b"))[0].subject == TableName("lake", ("a.b",), "orders")
+    assert hints(lakekeeper(told, namespace="a.b"))[0].subject == TableIdentifier("lake", ("a.b",), "orders")
 
 
 def test_what_data_says_in_arrays_goes_before_the_attributes() -> None:
     event = UPDATE | {"namespace": "other", "name": "other"}
     assert hints(event)[0].subject == TABLE
-    assert hints(event | {"data": {"identifier": None}})[0].subject == TableName("lake", ("other",), "other")
+    assert hints(event | {"data": {"identifier": None}})[0].subject == TableIdentifier("lake", ("other",), "other")
 
 
 @pytest.mark.parametrize("prefix", ["ce-", "ce_"])
@@ -119,7 +123,7 @@ def test_a_binary_event_says_what_a_structured_one_does(event: dict[str, Any], p
     (binary,), (structured,) = hints(body, headers=headers), hints(event)
     assert binary.body == body
     assert (binary.subject, binary.event_id, binary.uuid) == (structured.subject, structured.event_id, structured.uuid)
-    assert (binary.drop, binary.birth) == (structured.drop, structured.birth)
+    assert (binary.drop, binary.origin) == (structured.drop, structured.origin)
 
 
 @pytest.mark.parametrize("kind", ["View", "GenericTable"])
@@ -130,7 +134,12 @@ def test_what_is_no_table_is_of_no_concern(told: str, kind: str) -> None:
 
 def test_a_warehouse_that_is_not_mapped_is_told_of() -> None:
     said = decoded([lakekeeper("dropTable", warehouse_id=name) for name in ("w1", "w2", "w1", WAREHOUSE)])
-    assert (len(said.hints), said.ignored, said.unmapped, said.theirs) == (1, 0, 3, ("w1", "w2"))
+    assert (len(said.notifications), said.ignored, said.unmapped_events, said.unmapped_catalogs) == (
+        1,
+        0,
+        3,
+        ("w1", "w2"),
+    )
 
 
 @pytest.mark.parametrize(
@@ -170,11 +179,11 @@ def test_in_a_binary_event_headers_and_body_are_told_apart() -> None:
 def test_whatever_is_of_the_shape_becomes_its_hint(identifier: dict[str, Any], event_id: str, uuid: str) -> None:
     event = lakekeeper("updateTable", {"identifier": identifier, "updates": []}, tabular_id=uuid) | {"id": event_id}
     (hint,) = hints(event)
-    assert hint.subject == TableName("lake", tuple(identifier["namespace"]), identifier["name"])
+    assert hint.subject == TableIdentifier("lake", tuple(identifier["namespace"]), identifier["name"])
     assert (hint.event_id, hint.uuid) == (f"{SOURCE} {event_id}", uuid)
 
 
 @given(levels.filter(len), names, st.sampled_from(["ce-", "ce_"]))
 def test_names_of_any_script_pass_through_headers(namespace: list[str], name: str, prefix: str) -> None:
     body, headers = as_binary(lakekeeper("undropTabulars", namespace="\x1f".join(namespace), name=name), prefix)
-    assert hints(body, headers=headers)[0].subject == TableName("lake", tuple(namespace), name)
+    assert hints(body, headers=headers)[0].subject == TableIdentifier("lake", tuple(namespace), name)

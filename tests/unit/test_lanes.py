@@ -7,49 +7,49 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from sfn.errors import Scope
-from sfn.words import Lane, Urgency
-from sfn.work.lanes import FIRST, LONGEST, Lanes
+from sfn.errors import ErrorScope
+from sfn.words import ConcurrencyGroup, Priority
+from sfn.work.lanes import FIRST_PAUSE, MAX_PAUSE, CapacityTracker
 
 NOW = datetime(2026, 8, 21, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
-LANE = Lane("prod", "s3://lake", Urgency.LIVE)
+LANE = ConcurrencyGroup("prod", "s3://lake", Priority.LIVE)
 MANY = 32
 OF_TWO = MANY - MANY // 4
 """What one of two catalogs may take."""
 
 
-def lanes(*seen: Lane) -> Lanes:
+def lanes(*seen: ConcurrencyGroup) -> CapacityTracker:
     """Lanes of which each has had a claim."""
-    made = Lanes(MANY)
+    made = CapacityTracker(MANY)
     for lane in seen or (LANE,):
-        made.started(lane)
-        made.ended(lane)
+        made.job_started(lane)
+        made.job_ended(lane)
     return made
 
 
-def free(made: Lanes, lane: Lane = LANE, at: datetime = NOW) -> int:
-    return made.slots(at).of(lane)
+def free(made: CapacityTracker, lane: ConcurrencyGroup = LANE, at: datetime = NOW) -> int:
+    return made.capacity(at).available_in(lane)
 
 
 @pytest.mark.parametrize("wish", [1e9, 1e300, float("inf")])
-@pytest.mark.parametrize("scope", [Scope.CATALOG, Scope.STORE])
-def test_no_wish_closes_a_lane_for_more_than_five_minutes(scope: Scope, wish: float) -> None:
+@pytest.mark.parametrize("scope", [ErrorScope.CATALOG, ErrorScope.STORE])
+def test_no_wish_closes_a_lane_for_more_than_five_minutes(scope: ErrorScope, wish: float) -> None:
     made = lanes()
-    assert made.trouble(LANE, scope, NOW, wish).until == NOW + timedelta(seconds=300)
+    assert made.record_failure(LANE, scope, NOW, wish).open_until == NOW + timedelta(seconds=300)
     assert free(made, at=NOW + timedelta(seconds=300)) == 1
 
 
 @pytest.mark.parametrize("wish", [float("nan"), -1e300, None])
 def test_what_is_no_wish_is_none(wish: float | None) -> None:
-    assert lanes().trouble(LANE, Scope.CATALOG, NOW, wish).until == NOW + FIRST
+    assert lanes().record_failure(LANE, ErrorScope.CATALOG, NOW, wish).open_until == NOW + FIRST_PAUSE
 
 
 def test_what_was_in_flight_when_a_breaker_opened_does_not_close_it() -> None:
     made = lanes()
-    until = made.trouble(LANE, Scope.CATALOG, NOW, 60).until
+    until = made.record_failure(LANE, ErrorScope.CATALOG, NOW, 60).open_until
     for _ in range(20):
-        made.success(LANE, NOW + SECOND, stored=True)
+        made.record_success(LANE, NOW + SECOND, store_used=True)
     assert free(made, at=NOW + SECOND) == 0
     assert made.reopens_at(NOW + SECOND) == until
     assert free(made, at=until) == 1
@@ -57,149 +57,158 @@ def test_what_was_in_flight_when_a_breaker_opened_does_not_close_it() -> None:
 
 def test_half_open_each_success_doubles_what_may_run() -> None:
     made = lanes()
-    at = made.trouble(LANE, Scope.STORE, NOW, None).until
+    at = made.record_failure(LANE, ErrorScope.STORE, NOW, None).open_until
     widths = []
     for _ in range(5):
         widths.append(free(made, at=at))
-        made.success(LANE, at, stored=True)
+        made.record_success(LANE, at, store_used=True)
     assert widths == [1, 2, 4, 8, 16]
     assert free(made, at=at) == MANY - 1
 
 
 def test_of_two_wishes_the_later_is_kept() -> None:
     made = lanes()
-    assert made.trouble(LANE, Scope.CATALOG, NOW, 10).until == NOW + 10 * SECOND
-    assert made.trouble(LANE, Scope.CATALOG, NOW + SECOND, 60).until == NOW + 61 * SECOND
-    assert made.trouble(LANE, Scope.CATALOG, NOW + SECOND, 5).until == NOW + 61 * SECOND
+    assert made.record_failure(LANE, ErrorScope.CATALOG, NOW, 10).open_until == NOW + 10 * SECOND
+    assert made.record_failure(LANE, ErrorScope.CATALOG, NOW + SECOND, 60).open_until == NOW + 61 * SECOND
+    assert made.record_failure(LANE, ErrorScope.CATALOG, NOW + SECOND, 5).open_until == NOW + 61 * SECOND
     assert made.reopens_at(NOW) == NOW + 61 * SECOND
 
 
 def test_troubles_at_the_same_time_are_one() -> None:
     made = lanes()
     for _ in range(20):
-        assert made.trouble(LANE, Scope.CATALOG, NOW, None).until == NOW + FIRST
+        assert made.record_failure(LANE, ErrorScope.CATALOG, NOW, None).open_until == NOW + FIRST_PAUSE
 
 
 def test_each_trouble_after_a_probe_doubles_the_pause() -> None:
     made, at = lanes(), NOW
-    for pause in (FIRST, min(2 * FIRST, LONGEST), min(4 * FIRST, LONGEST)):
-        before, at = at, made.trouble(LANE, Scope.STORE, at, None).until
+    for pause in (FIRST_PAUSE, min(2 * FIRST_PAUSE, MAX_PAUSE), min(4 * FIRST_PAUSE, MAX_PAUSE)):
+        before, at = at, made.record_failure(LANE, ErrorScope.STORE, at, None).open_until
         assert at == before + pause
 
 
 def test_a_breaker_is_of_its_own_catalog_or_store() -> None:
-    same_store, same_catalog = Lane("other", "s3://lake", Urgency.CHORE), Lane("prod", "s3://else", Urgency.CHORE)
+    same_store, same_catalog = (
+        ConcurrencyGroup("other", "s3://lake", Priority.BACKGROUND),
+        ConcurrencyGroup("prod", "s3://else", Priority.BACKGROUND),
+    )
     made = lanes(LANE, same_store, same_catalog)
-    made.trouble(LANE, Scope.STORE, NOW, None)
+    made.record_failure(LANE, ErrorScope.STORE, NOW, None)
     assert [free(made, lane) for lane in (LANE, same_store, same_catalog)] == [0, 0, OF_TWO]
     made = lanes(LANE, same_store, same_catalog)
-    made.trouble(LANE, Scope.CATALOG, NOW, None)
+    made.record_failure(LANE, ErrorScope.CATALOG, NOW, None)
     assert [free(made, lane) for lane in (LANE, same_store, same_catalog)] == [0, OF_TWO, 0]
 
 
 def test_a_store_that_is_not_known_yet_is_its_catalogs_own() -> None:
     """What one bucket refuses says nothing of the first publishes of other catalogs."""
-    unknown, others = Lane("prod", "", Urgency.LIVE), Lane("other", "", Urgency.LIVE)
+    unknown, others = ConcurrencyGroup("prod", "", Priority.LIVE), ConcurrencyGroup("other", "", Priority.LIVE)
     made = lanes(unknown, others)
-    made.trouble(unknown, Scope.STORE, NOW, None)
+    made.record_failure(unknown, ErrorScope.STORE, NOW, None)
     assert free(made, unknown) == 0
     assert free(made, others) == OF_TWO
 
 
 def test_a_catalog_and_a_store_may_have_the_same_name() -> None:
-    made = lanes(LANE, Lane("s3://lake", "", Urgency.LIVE))
-    made.trouble(Lane("s3://lake", "", Urgency.LIVE), Scope.STORE, NOW, None)
+    made = lanes(LANE, ConcurrencyGroup("s3://lake", "", Priority.LIVE))
+    made.record_failure(ConcurrencyGroup("s3://lake", "", Priority.LIVE), ErrorScope.STORE, NOW, None)
     assert free(made) == OF_TWO
 
 
 def test_a_sweep_has_no_store() -> None:
-    sweep, first = Lane("prod", "", Urgency.SWEEP), Lane("prod", "", Urgency.LIVE)
+    sweep, first = ConcurrencyGroup("prod", "", Priority.SWEEP), ConcurrencyGroup("prod", "", Priority.LIVE)
     made = lanes(sweep, first)
-    at = made.trouble(first, Scope.STORE, NOW, None).until
+    at = made.record_failure(first, ErrorScope.STORE, NOW, None).open_until
     assert free(made, sweep) == MANY // 4
-    made.success(sweep, at, stored=True)
+    made.record_success(sweep, at, store_used=True)
     assert free(made, first, at) == 1
 
 
 def test_who_never_asked_the_store_tells_nothing_of_it() -> None:
     made = lanes()
-    at = max(made.trouble(LANE, scope, NOW, None).until for scope in (Scope.STORE, Scope.CATALOG))
+    at = max(made.record_failure(LANE, scope, NOW, None).open_until for scope in (ErrorScope.STORE, ErrorScope.CATALOG))
     for _ in range(10):
-        made.success(LANE, at, stored=False)
+        made.record_success(LANE, at, store_used=False)
     assert free(made, at=at) == 1
-    made.success(LANE, at, stored=True)
+    made.record_success(LANE, at, store_used=True)
     assert free(made, at=at) == 2
 
 
 def test_a_catalog_that_hangs_leaves_every_other_its_share() -> None:
-    others = [Lane(f"c{number}", "s3://lake", Urgency.LIVE) for number in range(3)]
+    others = [ConcurrencyGroup(f"c{number}", "s3://lake", Priority.LIVE) for number in range(3)]
     made = lanes(LANE, *others)
     while free(made):
-        made.started(LANE)
+        made.job_started(LANE)
     assert [free(made, lane) for lane in others] == [MANY // 8] * 3
-    assert made.slots(NOW).total == 3 * (MANY // 8)
+    assert made.capacity(NOW).total == 3 * (MANY // 8)
     for _ in range(MANY // 8):
-        made.started(others[0])
+        made.job_started(others[0])
     assert [free(made, lane) for lane in (LANE, *others)] == [0, 0, MANY // 8, MANY // 8]
 
 
 def test_a_catalog_alone_may_take_all_but_the_slot_of_the_chores() -> None:
     made = lanes()
     while free(made):
-        made.started(LANE)
-    assert (made.slots(NOW).total, free(made, replace(LANE, urgency=Urgency.CHORE))) == (1, 1)
+        made.job_started(LANE)
+    assert (made.capacity(NOW).total, free(made, replace(LANE, priority=Priority.BACKGROUND))) == (1, 1)
 
 
 def test_short_lived_tables_leave_a_slot_to_others_that_were_told_of() -> None:
-    made, first = lanes(), replace(LANE, urgency=Urgency.SHORT_LIVED)
+    made, first = lanes(), replace(LANE, priority=Priority.SHORT_LIVED)
     while free(made, first):
-        made.started(first)
-    assert [free(made, lane) for lane in (first, LANE, replace(LANE, urgency=Urgency.CHORE))] == [0, 1, 2]
-    made = Lanes(1)
+        made.job_started(first)
+    assert [free(made, lane) for lane in (first, LANE, replace(LANE, priority=Priority.BACKGROUND))] == [0, 1, 2]
+    made = CapacityTracker(1)
     assert free(made, first) == 1
 
 
 def test_a_lane_that_had_no_claim_yet_has_the_breakers_of_its_rows_other_lanes() -> None:
-    made, first = lanes(), replace(LANE, urgency=Urgency.SHORT_LIVED)
-    until = made.trouble(LANE, Scope.STORE, NOW, None).until
+    made, first = lanes(), replace(LANE, priority=Priority.SHORT_LIVED)
+    until = made.record_failure(LANE, ErrorScope.STORE, NOW, None).open_until
     assert [free(made, first, at) for at in (NOW, until)] == [0, 1]
 
 
 def test_a_sweep_does_not_take_the_slot_that_tables_probe_with() -> None:
-    sweep = Lane("prod", "", Urgency.SWEEP)
+    sweep = ConcurrencyGroup("prod", "", Priority.SWEEP)
     made = lanes(LANE, sweep)
-    made.started(sweep)
-    until = made.trouble(LANE, Scope.CATALOG, NOW, None).until
+    made.job_started(sweep)
+    until = made.record_failure(LANE, ErrorScope.CATALOG, NOW, None).open_until
     assert (free(made, at=NOW), free(made, at=until), free(made, sweep, until)) == (0, 1, 0)
-    made.started(LANE)
+    made.job_started(LANE)
     assert free(made, at=until) == 0
 
 
 def test_a_breaker_says_since_when_nothing_succeeds_and_why() -> None:
     made = lanes()
-    until = made.trouble(LANE, Scope.CATALOG, NOW, None, "no answer").until
-    made.trouble(LANE, Scope.CATALOG, until, None, "no route")
-    (breaker,) = made.breakers(until)
-    assert (breaker.since, breaker.error) == (NOW, "no route")
+    until = made.record_failure(LANE, ErrorScope.CATALOG, NOW, None, "no answer").open_until
+    made.record_failure(LANE, ErrorScope.CATALOG, until, None, "no route")
+    (breaker,) = made.unclosed_breakers(until)
+    assert (breaker.failing_since, breaker.error) == (NOW, "no route")
 
 
 def test_what_fails_anew_is_away_since_then() -> None:
     made = lanes()
-    until = made.trouble(LANE, Scope.CATALOG, NOW, None, "no answer").until
-    (back,) = made.success(LANE, until, stored=False)
-    assert (back.name, back.since) == ("prod", NOW)
-    assert made.success(LANE, until, stored=False) == []
-    assert made.trouble(LANE, Scope.CATALOG, until + SECOND, None, "no route").since == until + SECOND
+    until = made.record_failure(LANE, ErrorScope.CATALOG, NOW, None, "no answer").open_until
+    (back,) = made.record_success(LANE, until, store_used=False)
+    assert (back.name, back.failing_since) == ("prod", NOW)
+    assert made.record_success(LANE, until, store_used=False) == []
+    assert (
+        made.record_failure(LANE, ErrorScope.CATALOG, until + SECOND, None, "no route").failing_since == until + SECOND
+    )
 
 
 def test_a_shortage_of_the_process_holds_up_every_lane() -> None:
-    others = [LANE, Lane("other", "s3://else", Urgency.CHORE), Lane("other", "", Urgency.SWEEP)]
+    others = [
+        LANE,
+        ConcurrencyGroup("other", "s3://else", Priority.BACKGROUND),
+        ConcurrencyGroup("other", "", Priority.SWEEP),
+    ]
     made = lanes(*others)
-    at = made.trouble(LANE, Scope.PROCESS, NOW, None).until
+    at = made.record_failure(LANE, ErrorScope.PROCESS, NOW, None).open_until
     assert [free(made, lane) for lane in others] == [0, 0, 0]
     assert [free(made, lane, at) for lane in others] == [1, 1, 1]
-    made.started(LANE)
+    made.job_started(LANE)
     assert [free(made, lane, at) for lane in others] == [0, 0, 1]
-    made.ended(LANE)
-    made.success(others[1], at, stored=False)
+    made.job_ended(LANE)
+    made.record_success(others[1], at, store_used=False)
     assert free(made, at=at) == 2

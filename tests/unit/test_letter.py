@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfn.dialects import Arrived, Decoded, Headers, Sender, decode
+from sfn.dialects import DecodedRequest, EventRequest, Headers, Sender, decode
 from sfn.errors import Rejected
-from sfn.receiver.letter import kept, revived
+from sfn.receiver.letter import to_request, to_undecodable
 from tests.dialects.drawing import anything
 
 SENDER = Sender("hook", {"theirs": "prod"})
@@ -23,25 +23,27 @@ PATH = "/v1/events"
 NOTIFICATION = "/v1/theirs/namespaces/sales/tables/orders/notifications"
 
 
-def again(headers: Headers, body: bytes, path: str = PATH, *, is_signed: bool = False, told: str = "") -> Arrived:
+def again(headers: Headers, body: bytes, path: str = PATH, *, is_signed: bool = False, told: str = "") -> EventRequest:
     """A request after it was kept."""
-    return revived(kept(Arrived(path, headers, body, SENDER), REFUSAL, is_signed=is_signed), SENDER, {told})
+    return to_request(
+        to_undecodable(EventRequest(path, headers, body, SENDER), REFUSAL, is_signed=is_signed), SENDER, {told}
+    )
 
 
-def said(request: Arrived) -> Decoded | int:
+def said(request: EventRequest) -> DecodedRequest | int:
     """What a request says, but for its bytes; where it is refused only that it is."""
     try:
         decoded = decode(request)
     except Rejected:
         return 0
-    return decoded._replace(hints=tuple(replace(hint, body=b"") for hint in decoded.hints))
+    return decoded._replace(notifications=tuple(replace(hint, body=b"") for hint in decoded.notifications))
 
 
 @pytest.mark.parametrize("headers", [[], [JSON], [JSON, (b"x-other", b"x")], [(b"content-type", b"text/plain; \xe9")]])
 @pytest.mark.parametrize("path", [PATH, NOTIFICATION])
 def test_what_says_all_in_its_body_is_kept_as_it_came(headers: Headers, path: str) -> None:
     kind = [header for header in headers if header[0] == b"content-type"]
-    assert again(headers, EVENT, path) == Arrived(path, kind, EVENT, SENDER)
+    assert again(headers, EVENT, path) == EventRequest(path, kind, EVENT, SENDER)
 
 
 def test_attributes_that_came_as_headers_are_kept_in_the_body() -> None:
@@ -64,7 +66,7 @@ def test_what_is_no_json_is_kept_in_base64() -> None:
 
 @pytest.mark.parametrize("more", [(b"ce-id", b"e2"), (b"ce-subject", b"%ff")])
 def test_attributes_that_can_not_be_read_leave_the_body_as_it_came(more: tuple[bytes, bytes]) -> None:
-    assert again([*ATTRIBUTES, JSON, more], EVENT) == Arrived(PATH, [JSON], EVENT, SENDER)
+    assert again([*ATTRIBUTES, JSON, more], EVENT) == EventRequest(PATH, [JSON], EVENT, SENDER)
 
 
 @given(
@@ -76,7 +78,7 @@ def test_a_cloudevent_says_the_same_once_it_was_kept(
     body: bytes, kind: list[tuple[bytes, bytes]], attributes: list[tuple[bytes, bytes]]
 ) -> None:
     headers = [*attributes, *kind]
-    assert said(again(headers, body)) == said(Arrived(PATH, headers, body, SENDER))
+    assert said(again(headers, body)) == said(EventRequest(PATH, headers, body, SENDER))
 
 
 @pytest.mark.parametrize(("headers", "path"), [([JSON], NOTIFICATION), ([*ATTRIBUTES, JSON], PATH)])
@@ -89,4 +91,4 @@ def test_what_no_signature_covers_is_not_believed_once_it_was_kept(headers: Head
 
 
 def test_a_body_that_was_signed_may_be_believed_once_it_was_kept() -> None:
-    assert again([JSON], EVENT, is_signed=True, told="prod") == Arrived(PATH, [JSON], EVENT, SENDER)
+    assert again([JSON], EVENT, is_signed=True, told="prod") == EventRequest(PATH, [JSON], EVENT, SENDER)

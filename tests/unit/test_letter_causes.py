@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from sfn.errors import DeniedHere, LocationRefused, Permanent, Scope, SfnError
+from sfn.errors import ErrorScope, ForbiddenForTable, LocationRefused, Permanent, SfnError
 from sfn.inbox.letters import cause_of
-from sfn.words import Reason
+from sfn.words import DeadLetterReason
 
 
 def denied(place: str) -> SfnError:
     expected, remedy = "permission to write here", "grant it to the service's principal"
-    return DeniedHere(place, scope=Scope.TABLE, expected=expected, found="status 403, AccessDenied", remedy=remedy)
+    return ForbiddenForTable(
+        place, scope=ErrorScope.TABLE, expected=expected, found="status 403, AccessDenied", remedy=remedy
+    )
 
 
 def refused(place: str) -> SfnError:
@@ -20,7 +22,7 @@ def refused(place: str) -> SfnError:
 
 def read_only(place: str) -> SfnError:
     return Permanent(
-        place, scope=Scope.TABLE, expected="a writable file system", found="EROFS", remedy="mount it; anew"
+        place, scope=ErrorScope.TABLE, expected="a writable file system", found="EROFS", remedy="mount it; anew"
     )
 
 
@@ -36,7 +38,7 @@ DETAILS = {
 @pytest.mark.parametrize("made", [denied, refused, read_only])
 def test_letters_of_one_kind_of_trouble_have_one_cause(made: object, detail: str) -> None:
     assert callable(made)
-    causes = {cause_of(Reason.PERMANENT, detail.format(made(place))) for place in PLACES}
+    causes = {cause_of(DeadLetterReason.PERMANENT, detail.format(made(place))) for place in PLACES}
     error = made("")
     assert causes == {f"expected {error.expected}, found {error.found}"}
 
@@ -45,4 +47,4 @@ def test_letters_of_one_kind_of_trouble_have_one_cause(made: object, detail: str
     "detail", ["prod:sales.orders: KeyError: 'x'", "", "prod:a: 5 attempts in a row ended the process"]
 )
 def test_a_letter_that_says_no_cause_has_its_reason(detail: str) -> None:
-    assert cause_of(Reason.POISON, detail) == "poison"
+    assert cause_of(DeadLetterReason.POISON, detail) == "poison"

@@ -19,14 +19,14 @@ from thrift.transport.TTransport import TTransportException
 
 from sfn.catalog import UnlistedNamespace
 from sfn.catalog.library import refusals
-from sfn.errors import Permanent, Scope, Transient
-from sfn.words import Missing
+from sfn.errors import ErrorScope, Permanent, Transient
+from sfn.words import NoSuchTable
 from tests.unit.library_ground import ORDERS, PRIVATE, planned, trouble_of
 
 LOCKED = sqlalchemy.exc.OperationalError("SELECT 1", {}, sqlite3.OperationalError("database is locked"))
 NO_COLUMN = sqlalchemy.exc.ProgrammingError("SELECT 1", {}, sqlite3.ProgrammingError("no such column"))
 T, P = Transient, Permanent
-TABLE, CATALOG = Scope.TABLE, Scope.CATALOG
+TABLE, CATALOG = ErrorScope.TABLE, ErrorScope.CATALOG
 
 
 def aws(code: str, status: int = 400) -> ClientError:
@@ -39,7 +39,7 @@ def hidden(outer: Exception, inner: Exception) -> Exception:
     return outer
 
 
-ERRORS: list[tuple[Exception, type[Exception], Scope]] = [
+ERRORS: list[tuple[Exception, type[Exception], ErrorScope]] = [
     (LOCKED, T, CATALOG),
     (sqlalchemy.exc.TimeoutError(), T, CATALOG),
     (NO_COLUMN, P, TABLE),
@@ -81,7 +81,7 @@ NAMES = [f"{number}: {type(error).__name__}" for number, (error, _, _) in enumer
 
 @pytest.mark.parametrize(("error", "kind", "scope"), ERRORS, ids=NAMES)
 async def test_an_error_of_one_table_is_its_own_while_the_catalog_answers(
-    error: Exception, kind: type[Exception], scope: Scope
+    error: Exception, kind: type[Exception], scope: ErrorScope
 ) -> None:
     def plan(_: NoopCatalog, verb: str) -> list[str]:
         if verb == "load":
@@ -105,7 +105,7 @@ async def test_an_error_of_every_question_is_the_catalogs(error: Exception) -> N
 
     async with planned(plan) as catalog:
         trouble = await trouble_of(catalog)
-    assert trouble.scope is Scope.CATALOG
+    assert trouble.scope is ErrorScope.CATALOG
     assert "; and of catalog lake: list" in trouble.found
     assert questions.count("namespaces") == 1
 
@@ -140,7 +140,7 @@ async def test_a_namespace_that_may_not_be_listed_is_withheld() -> None:
         assert found.namespace == ("sales",)
         with pytest.raises(Permanent) as caught:
             await catalog.is_listed(ORDERS)
-    assert caught.value.scope is Scope.TABLE
+    assert caught.value.scope is ErrorScope.TABLE
 
 
 async def test_no_message_tells_a_secret() -> None:
@@ -160,7 +160,7 @@ async def test_what_is_gone_is_told_by_the_service_below() -> None:
         return []
 
     async with planned(gone) as catalog:
-        assert await catalog.load(ORDERS, None) == Missing()
+        assert await catalog.load(ORDERS, None) == NoSuchTable()
 
     # As PyIceberg's catalog of DynamoDB does, whether an item is missing or the table of all items.
     missing = ValueError()
@@ -173,7 +173,7 @@ async def test_what_is_gone_is_told_by_the_service_below() -> None:
 
     async with planned(catalog_gone) as catalog:
         trouble = await trouble_of(catalog)
-    assert trouble.scope is Scope.CATALOG
+    assert trouble.scope is ErrorScope.CATALOG
 
 
 def test_a_database_error_is_told_without_its_statement() -> None:

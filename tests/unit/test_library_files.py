@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sfn.catalog.library import PyIcebergCatalog
-from sfn.errors import Permanent, Scope, Transient
+from sfn.errors import ErrorScope, Permanent, Transient
 from sfn.words import Loaded
 from tests.unit.library_ground import ORDERS, Database, opening, trouble_of
 
@@ -67,7 +67,7 @@ async def test_a_file_that_is_too_long_is_given_up(database: Database) -> None:
     rewritten(database, {"statistics": ["x" * 10_000]}, gzip.compress)
     async with opening(database.properties, body_limit=10_000) as catalog:
         trouble = await trouble_of(catalog)
-    assert (type(trouble), trouble.scope) == (Permanent, Scope.TABLE)
+    assert (type(trouble), trouble.scope) == (Permanent, ErrorScope.TABLE)
     assert "expire the table's snapshots" in trouble.remedy
 
 
@@ -79,14 +79,14 @@ async def test_a_file_that_describes_no_table_is_trouble_of_that_table(
 ) -> None:
     database.pointer.write_bytes(content)
     trouble = await trouble_of(catalog)
-    assert (type(trouble), trouble.scope) == (Transient, Scope.TABLE)
+    assert (type(trouble), trouble.scope) == (Transient, ErrorScope.TABLE)
     assert database.pointer.as_uri() in trouble.where
 
 
 async def test_a_file_that_is_gone_is_trouble_of_that_table(database: Database, catalog: PyIcebergCatalog) -> None:
     database.pointer.unlink()
     trouble = await trouble_of(catalog)
-    assert (type(trouble), trouble.scope, trouble.found) == (Transient, Scope.TABLE, "no such file")
+    assert (type(trouble), trouble.scope, trouble.found) == (Transient, ErrorScope.TABLE, "no such file")
 
 
 async def test_one_file_that_can_not_be_read_is_its_tables_trouble(
@@ -95,7 +95,7 @@ async def test_one_file_that_can_not_be_read_is_its_tables_trouble(
     second_table(database, database.home.as_uri())
     for _ in range(2):
         assert isinstance(await catalog.load(ORDERS, None), Loaded)
-        assert (await trouble_of(catalog, OTHER)).scope is Scope.TABLE
+        assert (await trouble_of(catalog, OTHER)).scope is ErrorScope.TABLE
 
 
 async def test_a_file_that_can_not_be_read_is_the_catalogs_trouble_until_another_was_read(
@@ -104,9 +104,9 @@ async def test_a_file_that_can_not_be_read_is_the_catalogs_trouble_until_another
     """A service that starts while nothing can be read must not spend the budget of each table."""
     second_table(database, database.home.as_uri())
     for _ in range(2):
-        assert (await trouble_of(catalog, OTHER)).scope is Scope.CATALOG
+        assert (await trouble_of(catalog, OTHER)).scope is ErrorScope.CATALOG
     assert isinstance(await catalog.load(ORDERS, None), Loaded)
-    assert (await trouble_of(catalog, OTHER)).scope is Scope.TABLE
+    assert (await trouble_of(catalog, OTHER)).scope is ErrorScope.TABLE
 
 
 async def test_where_none_can_be_read_any_more_it_is_the_catalogs(
@@ -117,6 +117,6 @@ async def test_where_none_can_be_read_any_more_it_is_the_catalogs(
     assert isinstance(await catalog.load(ORDERS, None), Loaded)
     pointer = database.pointer
     pointer.unlink()
-    assert (await trouble_of(catalog, OTHER)).scope is Scope.TABLE
+    assert (await trouble_of(catalog, OTHER)).scope is ErrorScope.TABLE
     pointer.mkdir()
-    assert (await trouble_of(catalog, OTHER)).scope is Scope.CATALOG
+    assert (await trouble_of(catalog, OTHER)).scope is ErrorScope.CATALOG

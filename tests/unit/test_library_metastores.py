@@ -21,8 +21,8 @@ from thrift.transport.TTransport import TBufferedTransport, TTransportException
 from typing_extensions import override
 
 from sfn.catalog.library import PyIcebergCatalog
-from sfn.errors import Permanent, Scope, Transient
-from sfn.words import Loaded, Missing, NotModified, TableName, Unwritten
+from sfn.errors import ErrorScope, Permanent, Transient
+from sfn.words import Loaded, NoSuchTable, NotModified, StagedCreate, TableIdentifier
 from tests.unit.library_ground import ORDERS, PRIVATE, Database, opening, trouble_of
 
 REGION = {"glue.region": "us-east-1", "glue.access-key-id": "ours", "glue.secret-access-key": PRIVATE}
@@ -151,20 +151,20 @@ async def test_a_table_is_loaded(database: Database, catalog: PyIcebergCatalog) 
 @pytest.mark.parametrize("name", ["csv", "delta", "plain", "absent"])
 async def test_a_table_of_another_kind_is_no_table(catalog: PyIcebergCatalog, name: str) -> None:
     table = replace(ORDERS, name=name)
-    assert await catalog.load(table, None) == Missing()
+    assert await catalog.load(table, None) == NoSuchTable()
     assert not await catalog.is_listed(table)
 
 
 @pytest.mark.parametrize("namespace", [("marketing",), ("sales", "inner")])
 async def test_a_namespace_that_is_missing_has_no_tables(catalog: PyIcebergCatalog, namespace: tuple[str, ...]) -> None:
-    table = TableName("lake", namespace, "orders")
-    assert await catalog.load(table, None) == Missing()
+    table = TableIdentifier("lake", namespace, "orders")
+    assert await catalog.load(table, None) == NoSuchTable()
     assert not await catalog.is_listed(table)
 
 
 async def test_a_table_without_a_metadata_file_is_unwritten(catalog: PyIcebergCatalog) -> None:
     begun = replace(ORDERS, name="begun")
-    assert await catalog.load(begun, None) == Unwritten()
+    assert await catalog.load(begun, None) == StagedCreate()
     assert await catalog.is_listed(begun)
 
 
@@ -173,7 +173,9 @@ async def test_only_tables_of_iceberg_are_walked(catalog: PyIcebergCatalog) -> N
 
 
 @pytest.mark.parametrize("table", [replace(ORDERS, name="Orders"), replace(ORDERS, namespace=("SALES",))])
-async def test_another_spelling_of_a_name_is_not_another_table(catalog: PyIcebergCatalog, table: TableName) -> None:
+async def test_another_spelling_of_a_name_is_not_another_table(
+    catalog: PyIcebergCatalog, table: TableIdentifier
+) -> None:
     with pytest.raises(Permanent, match="which the catalog keeps as"):
         await catalog.load(table, None)
 
@@ -198,4 +200,4 @@ async def test_many_ask_at_once(catalog: PyIcebergCatalog) -> None:
 async def test_a_server_that_is_away_is_trouble_of_the_catalog(properties: dict[str, str]) -> None:
     async with opening(properties, request_timeout=2.0) as catalog:
         trouble = await trouble_of(catalog)
-    assert (type(trouble), trouble.scope) == (Transient, Scope.CATALOG)
+    assert (type(trouble), trouble.scope) == (Transient, ErrorScope.CATALOG)

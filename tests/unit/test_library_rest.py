@@ -9,8 +9,8 @@ from aiohttp import web
 
 from sfn.catalog import UnlistedNamespace
 from sfn.catalog.library import PyIcebergCatalog
-from sfn.errors import Permanent, Scope, Transient, Trouble
-from sfn.words import Loaded, Missing, NotModified, TableName, Unwritten
+from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
+from sfn.words import Loaded, NoSuchTable, NotModified, StagedCreate, TableIdentifier
 from tests.unit.library_ground import ORDERS, PRIVATE, opening, trouble_of
 from tests.unit.rest_server import Responder, Server, complaint, reply, table
 
@@ -48,7 +48,7 @@ async def test_a_table_is_described_as_by_our_own_adapter(server: Server, catalo
     assert (found.uuid, found.location) == ("9c12d441-03fe-4693-9a96-a0705ddf69c1", "s3://b/t")
     assert (found.metadata_location, found.last_updated_ms) == ("s3://b/t/metadata/1.json", 1_700_000_000_000)
     assert found.metadata_log == ("s3://b/t/metadata/0.json", "s3://b/t/metadata/1.json")
-    assert (found.snapshot_id, found.left_alone) == (None, "encrypted: the table property encryption.key-id is set")
+    assert (found.snapshot_id, found.skip_reason) == (None, "encrypted: the table property encryption.key-id is set")
     assert await catalog.load(ORDERS, answer.etag) == NotModified()
 
 
@@ -65,13 +65,13 @@ async def test_a_uuid_that_pyiceberg_made_up_is_none(server: Server, catalog: Py
 
 async def test_a_staged_table_is_unwritten(server: Server, catalog: PyIcebergCatalog) -> None:
     server.other = whole(None)
-    assert await catalog.load(ORDERS, None) == Unwritten()
+    assert await catalog.load(ORDERS, None) == StagedCreate()
 
 
 @pytest.mark.parametrize("kind", ["NoSuchTableException", "NoSuchIcebergTableException", "NoSuchNamespaceException"])
 async def test_a_404_in_icebergs_shape_is_an_answer(server: Server, catalog: PyIcebergCatalog, kind: str) -> None:
     server.other = complaint(kind, 404)
-    assert await catalog.load(ORDERS, None) == Missing()
+    assert await catalog.load(ORDERS, None) == NoSuchTable()
 
 
 @pytest.mark.parametrize(
@@ -87,23 +87,23 @@ async def test_a_404_in_icebergs_shape_is_an_answer(server: Server, catalog: PyI
 async def test_any_other_404_is_trouble(server: Server, catalog: PyIcebergCatalog, answer: Responder) -> None:
     server.other = answer
     trouble = await trouble_of(catalog)
-    assert (type(trouble), trouble.scope) == (Transient, Scope.CATALOG)
-    with pytest.raises(Trouble):
+    assert (type(trouble), trouble.scope) == (Transient, ErrorScope.CATALOG)
+    with pytest.raises(ExternalError):
         await catalog.is_listed(ORDERS)
 
 
 @pytest.mark.parametrize(
     ("answer", "kind", "scope"),
     [
-        (complaint("NotAuthorizedException", 401), Permanent, Scope.CATALOG),
-        (complaint("TooManyRequests", 429), Transient, Scope.CATALOG),
-        (reply(b"", 502), Transient, Scope.CATALOG),
-        (reply(b"no JSON"), Transient, Scope.CATALOG),
+        (complaint("NotAuthorizedException", 401), Permanent, ErrorScope.CATALOG),
+        (complaint("TooManyRequests", 429), Transient, ErrorScope.CATALOG),
+        (reply(b"", 502), Transient, ErrorScope.CATALOG),
+        (reply(b"no JSON"), Transient, ErrorScope.CATALOG),
     ],
     ids=["401", "429", "502", "no JSON"],
 )
 async def test_what_is_no_answer_is_trouble(
-    server: Server, catalog: PyIcebergCatalog, answer: Responder, kind: type[Trouble], scope: Scope
+    server: Server, catalog: PyIcebergCatalog, answer: Responder, kind: type[ExternalError], scope: ErrorScope
 ) -> None:
     server.other = answer
     trouble = await trouble_of(catalog)
@@ -115,7 +115,7 @@ async def test_levels_that_the_catalogs_own_separator_would_join_are_refused(
 ) -> None:
     server.config = reply({"defaults": {"namespace-separator": "%2E"}, "overrides": {}})
     with pytest.raises(Permanent, match="which holds the catalog's own"):
-        await catalog.load(TableName("lake", ("a.b",), "t"), None)
+        await catalog.load(TableIdentifier("lake", ("a.b",), "t"), None)
 
 
 async def test_a_catalog_without_nested_namespaces_has_none(server: Server, catalog: PyIcebergCatalog) -> None:
@@ -150,19 +150,19 @@ async def test_a_404_of_another_type_counts_once_no_listing_names_the_table(
     server: Server, catalog: PyIcebergCatalog
 ) -> None:
     server.other = listing("sales")
-    assert await catalog.load(ORDERS, None) == Missing()
+    assert await catalog.load(ORDERS, None) == NoSuchTable()
     server.other = listing("sales", names=("orders",))
-    assert (await trouble_of(catalog)).scope is Scope.TABLE
+    assert (await trouble_of(catalog)).scope is ErrorScope.TABLE
 
 
 async def test_a_namespace_that_is_missing_by_another_type_must_not_be_listed(
     server: Server, catalog: PyIcebergCatalog
 ) -> None:
     server.other = listing("other", tables=complaint("BaseException", 404))
-    assert await catalog.load(ORDERS, None) == Missing()
+    assert await catalog.load(ORDERS, None) == NoSuchTable()
     assert not await catalog.is_listed(ORDERS)
     server.other = listing("sales", tables=complaint("BaseException", 404))
-    assert (await trouble_of(catalog)).scope is Scope.TABLE
+    assert (await trouble_of(catalog)).scope is ErrorScope.TABLE
 
 
 @pytest.mark.parametrize(
@@ -180,5 +180,5 @@ async def test_a_namespace_that_fails_is_withheld_and_all_others_are_walked(
 ) -> None:
     server.other = listing("aa", "sales", "zz", tables=answer)
     found = [one async for one in catalog.tables()]
-    assert [one.identifier for one in found if isinstance(one, TableName)] == ["aa.other", "zz.other"]
+    assert [one.dotted for one in found if isinstance(one, TableIdentifier)] == ["aa.other", "zz.other"]
     assert [one.namespace for one in found if isinstance(one, UnlistedNamespace)] == [("sales",)]

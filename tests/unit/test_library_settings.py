@@ -158,10 +158,10 @@ def test_what_pyiceberg_is_configured_with_elsewhere_is_not_read(tmp_path: Path)
     environ = {"HOME": str(tmp_path), "PYICEBERG_CATALOG__PROD__S3__REGION": "elsewhere"}
     code = f"""
 from pyiceberg.catalog import load_catalog
-from sfn.catalog.library import LibrarySettings
-from sfn.catalog.library.opening import opened
+from sfn.catalog.library import PyIcebergSettings
+from sfn.catalog.library.opening import open_catalog
 settings = {{"type": "sql", "uri": "sqlite:///{tmp_path}/catalog.db"}}
-for catalog in load_catalog("prod", **settings), opened(LibrarySettings(name="prod", properties=settings)):
+for catalog in load_catalog("prod", **settings), open_catalog(PyIcebergSettings(name="prod", properties=settings)):
     print(list(catalog.properties.values()).count("elsewhere"))
 """
     assert python(code, **environ).split() == ["2", "0"]
@@ -180,9 +180,9 @@ def test_what_is_not_installed_is_told_with_how_to_install_it(missing: str, prop
     code = f"""
 import sys
 sys.modules[{missing!r}] = None
-from sfn.catalog.library import LibrarySettings, check
+from sfn.catalog.library import PyIcebergSettings, check_can_open
 try:
-    check(LibrarySettings(name="prod", properties={properties!r}))
+    check_can_open(PyIcebergSettings(name="prod", properties={properties!r}))
 except Exception as error:
     print(error)
 """

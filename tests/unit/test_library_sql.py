@@ -11,8 +11,8 @@ import pytest
 
 from sfn.catalog import UnlistedNamespace
 from sfn.catalog.library import PyIcebergCatalog
-from sfn.errors import Permanent, Scope, Transient
-from sfn.words import Loaded, Missing, NotModified, TableName, Unwritten
+from sfn.errors import ErrorScope, Permanent, Transient
+from sfn.words import Loaded, NoSuchTable, NotModified, StagedCreate, TableIdentifier
 from tests.unit.library_ground import ORDERS, Database, opening, trouble_of
 
 
@@ -45,7 +45,7 @@ async def test_a_locked_database_is_trouble_of_the_catalog_and_never_an_absence(
             for asked in (catalog, other):
                 for table in (ORDERS, replace(ORDERS, name="absent")):
                     trouble = await trouble_of(asked, table)
-                    assert (type(trouble), trouble.scope) == (Transient, Scope.CATALOG)
+                    assert (type(trouble), trouble.scope) == (Transient, ErrorScope.CATALOG)
                     assert "database is locked" in trouble.found
                 with pytest.raises(Transient):
                     await asked.is_listed(ORDERS)
@@ -62,7 +62,7 @@ async def test_a_database_that_is_not_there_is_not_made(database: Database, tmp_
     absent = tmp_path / "not mounted.db"
     async with opening({**database.properties, "uri": f"sqlite:///{absent}"}) as catalog:
         trouble = await trouble_of(catalog)
-    assert (type(trouble), trouble.scope) == (Transient, Scope.CATALOG)
+    assert (type(trouble), trouble.scope) == (Transient, ErrorScope.CATALOG)
     assert "unable to open database file" in trouble.found
     assert not absent.exists()
 
@@ -75,7 +75,7 @@ async def test_a_database_without_a_catalog_stays_so(database: Database, tmp_pat
         trouble = await trouble_of(catalog)
         with pytest.raises(Transient):
             await catalog.identity()
-    assert trouble.scope is Scope.CATALOG
+    assert trouble.scope is ErrorScope.CATALOG
     assert "no such table: iceberg_tables" in trouble.found
     assert empty.read_bytes() == b""
 
@@ -92,7 +92,7 @@ async def test_an_old_database_is_read_and_not_migrated(database: Database) -> N
 
 async def test_a_view_is_no_table(database: Database, catalog: PyIcebergCatalog) -> None:
     database.execute("UPDATE iceberg_tables SET iceberg_type = 'VIEW'")
-    assert await catalog.load(ORDERS, None) == Missing()
+    assert await catalog.load(ORDERS, None) == NoSuchTable()
     assert not await catalog.is_listed(ORDERS)
     assert [one async for one in catalog.tables()] == []
 
@@ -102,7 +102,7 @@ async def test_a_row_without_a_metadata_file_is_neither_a_table_nor_an_absence(
     database: Database, catalog: PyIcebergCatalog, pointer: str | None
 ) -> None:
     database.execute("UPDATE iceberg_tables SET metadata_location = ?", pointer)
-    assert await catalog.load(ORDERS, None) == Unwritten()
+    assert await catalog.load(ORDERS, None) == StagedCreate()
     assert await catalog.is_listed(ORDERS)
 
 
@@ -122,8 +122,8 @@ async def test_a_name_that_would_be_mistaken_is_refused_and_nothing_else_is(
     catalog: PyIcebergCatalog, namespace: tuple[str, ...], name: str
 ) -> None:
     with pytest.raises(Permanent) as caught:
-        await catalog.load(TableName("lake", namespace, name), None)
-    assert caught.value.scope is Scope.TABLE
+        await catalog.load(TableIdentifier("lake", namespace, name), None)
+    assert caught.value.scope is ErrorScope.TABLE
     assert str(caught.value).isprintable()
     assert "catalogs.lake.exclude" in caught.value.remedy
     assert isinstance(await catalog.load(ORDERS, None), Loaded)

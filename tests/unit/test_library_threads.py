@@ -13,9 +13,9 @@ from pyiceberg.exceptions import NoSuchTableError
 
 from sfn.catalog.library import PyIcebergCatalog
 from sfn.catalog.library import catalog as adapter
-from sfn.errors import Scope, Transient
-from sfn.threads import unfinished
-from sfn.words import Answer, Missing
+from sfn.errors import ErrorScope, Transient
+from sfn.threads import unfinished_calls
+from sfn.words import LoadResult, NoSuchTable
 from tests.unit.library_ground import ORDERS, planned, trouble_of
 
 SHORT = 0.1
@@ -38,7 +38,7 @@ class Server:
         self.seen: list[NoopCatalog] = []
         self._let_go = threading.Event()
 
-    def __call__(self, catalog: NoopCatalog, verb: str) -> Any:  # noqa: ANN401 - as of `Plan`
+    def __call__(self, catalog: NoopCatalog, verb: str) -> Any:  # noqa: ANN401 - as of `ReadPlan`
         if verb == "load":
             self.asked += 1
             self.seen.append(catalog)
@@ -68,7 +68,7 @@ async def until_asked(server: Server, number: int = 1) -> None:
 
 
 async def test_the_loop_runs_on_while_pyiceberg_works(server: Server) -> None:
-    answers: list[Answer] = []
+    answers: list[LoadResult] = []
 
     async def load(catalog: PyIcebergCatalog) -> None:
         answers.append(await catalog.load(ORDERS, None))
@@ -80,14 +80,14 @@ async def test_the_loop_runs_on_while_pyiceberg_works(server: Server) -> None:
             await anyio.sleep(0.001)
         assert answers == []
         server.let_go()
-    assert answers == [Missing()]
+    assert answers == [NoSuchTable()]
 
 
 async def test_what_takes_too_long_is_trouble_of_the_catalog(server: Server) -> None:
     async with planned(server, request_timeout=SHORT) as catalog:
         with anyio.fail_after(SOON):
             trouble = await trouble_of(catalog)
-    assert (type(trouble), trouble.scope) == (Transient, Scope.CATALOG)
+    assert (type(trouble), trouble.scope) == (Transient, ErrorScope.CATALOG)
     assert trouble.expected == "an answer to PyIceberg within 0.1 s"
 
 
@@ -100,7 +100,7 @@ async def test_connections_that_hang_do_not_keep_others_from_being_opened(server
             await until_asked(server, 2)
             tasks.cancel_scope.cancel()
         server.hanging.clear()
-        assert await catalog.load(ORDERS, None) == Missing()
+        assert await catalog.load(ORDERS, None) == NoSuchTable()
     assert len({id(one) for one in server.seen}) == 3
 
 
@@ -114,10 +114,10 @@ async def test_what_hangs_keeps_nobody_from_closing_nor_the_process_from_ending(
     monkeypatch.setattr(adapter, "CLOSE_TIMEOUT", SHORT)
     server.hanging = {"close"}
     async with planned(server, request_timeout=2 * SOON) as catalog:
-        assert await catalog.load(ORDERS, None) == Missing()
+        assert await catalog.load(ORDERS, None) == NoSuchTable()
         with anyio.fail_after(SOON):
             await catalog.close()
-    assert unfinished(0) == []
+    assert unfinished_calls(0) == []
 
 
 def test_a_server_has_two_seconds_for_a_goodbye() -> None:
@@ -129,7 +129,7 @@ async def test_no_object_of_pyiceberg_is_asked_by_two_threads() -> None:
     shared: list[str] = []
     pause = threading.Event()
 
-    def plan(catalog: NoopCatalog, verb: str) -> Any:  # noqa: ANN401 - as of `Plan`
+    def plan(catalog: NoopCatalog, verb: str) -> Any:  # noqa: ANN401 - as of `ReadPlan`
         if id(catalog) in busy:
             shared.append(verb)
         busy.add(id(catalog))
@@ -150,7 +150,7 @@ async def test_after_trouble_no_object_of_pyiceberg_is_trusted_any_more() -> Non
     closed: list[NoopCatalog] = []
     failing = threading.Event()
 
-    def plan(catalog: NoopCatalog, verb: str) -> Any:  # noqa: ANN401 - as of `Plan`
+    def plan(catalog: NoopCatalog, verb: str) -> Any:  # noqa: ANN401 - as of `ReadPlan`
         if verb == "close":
             closed.append(catalog)
         if verb == "tables":
@@ -179,7 +179,7 @@ async def test_after_trouble_no_object_of_pyiceberg_is_trusted_any_more() -> Non
 async def test_a_listing_that_hangs_is_trouble_of_its_namespace_while_the_catalog_lists_others() -> None:
     let_go = threading.Event()
 
-    def answer(_: NoopCatalog, verb: str) -> Any:  # noqa: ANN401 - as of `Plan`
+    def answer(_: NoopCatalog, verb: str) -> Any:  # noqa: ANN401 - as of `ReadPlan`
         if verb == "tables":
             let_go.wait(2 * SOON)
         return []
@@ -188,4 +188,4 @@ async def test_a_listing_that_hangs_is_trouble_of_its_namespace_while_the_catalo
         with pytest.raises(Transient) as caught:
             await catalog.is_listed(ORDERS)
         let_go.set()
-    assert caught.value.scope is Scope.TABLE
+    assert caught.value.scope is ErrorScope.TABLE

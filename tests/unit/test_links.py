@@ -11,20 +11,20 @@ from pathlib import Path
 import pytest
 
 import sfn
-from sfn.errors import Permanent, Scope, Unsafe
+from sfn.errors import ErrorScope, Permanent, Unsafe
 from sfn.pointer.site import depth_below_table
 from sfn.reader import local as reader
-from sfn.reader.files import finish
+from sfn.reader.files import run_synchronously
 from sfn.reader.verify import verify
 from sfn.store.folder import LOCK_NAME
 from sfn.store.local import BlockingLocalStore
-from sfn.words import Held
+from sfn.words import StoredObject
 from tests.promises.stores import names_in
 from tests.unit.directory import Directory
 from tests.unit.real_table import real_table
 
 HINT, DOCUMENT, ALONGSIDE = "metadata/version-hint.text", "metadata/_sfn/n_a_main.ver", "_sfn/n_a_main.ver"
-SOME = Held(b"1", "0" * 64)
+SOME = StoredObject(b"1", "0" * 64)
 _HERE, _EXCHANGE = -100, 2
 """`AT_FDCWD` and `RENAME_EXCHANGE`: two names are swapped in one step."""
 WRITES, MOST_WRITES = 300, 50_000
@@ -90,7 +90,7 @@ def test_a_folder_below_the_location_that_is_a_link_is_refused(
     before = contents(lake.parent)
     with pytest.raises(Permanent) as refused:
         verbs(files_of(lake), f"file://{lake}/a/orders/{name}")[verb]()
-    assert refused.value.scope is Scope.TABLE
+    assert refused.value.scope is ErrorScope.TABLE
     assert refused.value.where.endswith(f"/a/orders/{link}")
     assert "no symbolic link" in refused.value.expected
     assert "folder in its place" in refused.value.remedy
@@ -103,7 +103,7 @@ def test_a_file_that_is_a_hard_link_to_another_tables_is_replaced_and_not_writte
     mine.unlink()
     mine.hardlink_to(theirs)
     files, key = files_of(lake), f"file://{lake}/a/orders/{name}"
-    assert isinstance(files.write(key, b"2", files.read(key)), Held)
+    assert isinstance(files.write(key, b"2", files.read(key)), StoredObject)
     assert (mine.read_bytes(), theirs.read_bytes()) == (b"2", b"b")
 
 
@@ -125,7 +125,7 @@ def test_a_link_above_the_location_does_not_lead_out_of_the_store(lake: Path, ve
     before = contents(lake.parent)
     with pytest.raises(Permanent, match="links_to") as refused:
         verbs(files_of(lake), f"file://{lake}/t/{DOCUMENT}")[verb]()
-    assert refused.value.scope is Scope.TABLE
+    assert refused.value.scope is ErrorScope.TABLE
     assert contents(lake.parent) == before
 
 
@@ -165,7 +165,7 @@ def test_what_lies_in_the_lock_files_place_is_not_waited_for(lake: Path, kind: s
     plants[kind](folder / LOCK_NAME)
     with pytest.raises(Permanent) as refused:
         files_of(lake).write(f"file://{folder}/new.ver", b"2", None)
-    assert refused.value.scope is Scope.TABLE
+    assert refused.value.scope is ErrorScope.TABLE
     assert not (folder / "new.ver").exists()
 
 
@@ -182,7 +182,7 @@ def test_a_lock_that_a_dead_writer_left_is_taken_and_nothing_stays(lake: Path) -
     folder = lake / "a" / "orders" / "metadata" / "_sfn"
     (folder / LOCK_NAME).touch()
     files = files_of(lake)
-    assert isinstance(files.write(f"file://{folder}/new.ver", b"2", None), Held)
+    assert isinstance(files.write(f"file://{folder}/new.ver", b"2", None), StoredObject)
     assert names_in(folder) == ["n_a_main.ver", "new.ver"]
     assert files.list(f"file://{folder}/", 10) == [f"file://{folder}/n_a_main.ver", f"file://{folder}/new.ver"]
 
@@ -217,7 +217,7 @@ def test_a_link_that_is_swapped_in_meanwhile_has_nothing_written_elsewhere(swapp
             break
         key = f"file://{swapping}/a/orders/metadata/_sfn/{number}.ver"
         try:
-            written += isinstance(files.write(key, b"2", None), Held)
+            written += isinstance(files.write(key, b"2", None), StoredObject)
         except Permanent as refused:
             said.add(refused.expected)
     # Which of the two depends on the step that met the link.
@@ -294,12 +294,18 @@ def test_every_verb_of_a_reader_follows_a_link_in_the_last_place(
     for name in ("folder", "file"):
         (root / "w" / name).symlink_to(target.format(name, root=root))
     url = f"file://{root}/w"
-    files = reader.LocalFiles(url, (url,) if is_bounded else ())
+    files = reader.LocalFileSystem(url, (url,) if is_bounded else ())
     found: dict[str, Callable[[], object]] = {
-        "is_folder": lambda: (finish(files.is_folder(f"{url}/folder")), finish(files.is_folder(f"{url}/file"))),
-        "size": lambda: (finish(files.size(f"{url}/file")), finish(files.size(f"{url}/folder"))),
-        "read": lambda: (finish(files.read(f"{url}/file", 2)), finish(files.read(f"{url}/folder", 2))),
-        "list": lambda: finish(files.list(f"{url}/folder/", 5)),
+        "is_folder": lambda: (
+            run_synchronously(files.is_folder(f"{url}/folder")),
+            run_synchronously(files.is_folder(f"{url}/file")),
+        ),
+        "size": lambda: (run_synchronously(files.size(f"{url}/file")), run_synchronously(files.size(f"{url}/folder"))),
+        "read": lambda: (
+            run_synchronously(files.read(f"{url}/file", 2)),
+            run_synchronously(files.read(f"{url}/folder", 2)),
+        ),
+        "list": lambda: run_synchronously(files.list(f"{url}/folder/", 5)),
         "opened": lambda: opened_and_read(files, f"{url}/file"),
     }
     if is_bounded and "outside" in target:
@@ -316,19 +322,23 @@ def test_every_verb_of_a_reader_follows_a_link_in_the_last_place(
     }
 
 
-def opened_and_read(files: reader.LocalFiles, key: str) -> bytes:
+def opened_and_read(files: reader.LocalFileSystem, key: str) -> bytes:
     """What an opened file holds."""
-    with files.opened(key) as file:
+    with files.open_file(key) as file:
         return file.read()
 
 
 def test_a_link_to_nowhere_is_not_there_for_any_verb_of_a_reader(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("nowhere")
-    files, key = reader.LocalFiles(), f"file://{tmp_path}/link"
-    assert (finish(files.is_folder(key)), finish(files.size(key)), finish(files.read(key, 1))) == (False, None, None)
-    assert finish(files.list(f"{key}/", 1)) == []
+    files, key = reader.LocalFileSystem(), f"file://{tmp_path}/link"
+    assert (
+        run_synchronously(files.is_folder(key)),
+        run_synchronously(files.size(key)),
+        run_synchronously(files.read(key, 1)),
+    ) == (False, None, None)
+    assert run_synchronously(files.list(f"{key}/", 1)) == []
     with pytest.raises(FileNotFoundError):
-        files.opened(key)
+        files.open_file(key)
 
 
 def test_deep_verification_finds_data_files_that_are_links(tmp_path: Path) -> None:
@@ -336,5 +346,5 @@ def test_deep_verification_finds_data_files_that_are_links(tmp_path: Path) -> No
     for part in list((directory / "data").rglob("*.parquet")):
         part.rename(tmp_path / part.name)
         part.symlink_to(tmp_path / part.name)
-    _, findings = verify(lambda: sfn.resolve(directory), deep=True, moved=lambda _done, _total: None)
+    _, findings = verify(lambda: sfn.resolve(directory), deep=True, on_progress=lambda _done, _total: None)
     assert [finding for finding in findings if not finding.ok] == []

@@ -12,15 +12,15 @@ from pathlib import Path
 import anyio
 import pytest
 
-from sfn.errors import Permanent, Scope, Transient
+from sfn.errors import ErrorScope, Permanent, Transient
 from sfn.store import Deleted, PreconditionFailed
 from sfn.store.folder import LOCK_NAME, READ_FLAGS, TEMPORARY_NAME, LockableFolder, read_content
 from sfn.store.local import BlockingLocalStore, LocalStore
 from sfn.store.unsynced import PendingFsyncs
-from sfn.words import Held
+from sfn.words import StoredObject
 from tests.promises.stores import names_in, told, touch_as_nobody, write_within
 
-SOME = Held(b"1", "0" * 64)
+SOME = StoredObject(b"1", "0" * 64)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_a_key_that_is_no_plain_path_is_refused(key: str) -> None:
     ):
         with pytest.raises(Permanent) as refused:
             call()
-        assert refused.value.scope is Scope.TABLE
+        assert refused.value.scope is ErrorScope.TABLE
 
 
 def test_a_key_outside_of_the_root_is_refused(tmp_path: Path) -> None:
@@ -59,8 +59,8 @@ def test_a_key_outside_of_the_root_is_refused(tmp_path: Path) -> None:
     for outside in (f"file://{tmp_path}/a.ver", f"file://{tmp_path}/warehouse2/a.ver"):
         with pytest.raises(Permanent) as refused:
             files.write(outside, b"1", None)
-        assert refused.value.scope is Scope.TABLE
-    assert isinstance(files.write(f"file://{tmp_path}/warehouse/a.ver", b"1", None), Held)
+        assert refused.value.scope is ErrorScope.TABLE
+    assert isinstance(files.write(f"file://{tmp_path}/warehouse/a.ver", b"1", None), StoredObject)
 
 
 def test_the_whole_machine_may_be_the_root(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_what_lies_below_a_missing_root_is_out_of_reach_and_not_absent(tmp_path:
     ):
         with pytest.raises(Transient) as trouble:
             call()
-        assert trouble.value.scope is Scope.STORE
+        assert trouble.value.scope is ErrorScope.STORE
     assert names_in(tmp_path) == []
 
 
@@ -93,11 +93,11 @@ def test_two_folders_are_made_and_not_a_third(tmp_path: Path) -> None:
     key = f"file://{tmp_path}/orders/metadata/_sfn/a.ver"
     with pytest.raises(Transient) as trouble:
         files.write(key, b"1", None)
-    assert trouble.value.scope is Scope.TABLE
+    assert trouble.value.scope is ErrorScope.TABLE
     assert trouble.value.remedy.startswith("mount")
     assert names_in(tmp_path) == []
     (tmp_path / "orders").mkdir()
-    assert isinstance(files.write(key, b"1", None), Held)
+    assert isinstance(files.write(key, b"1", None), StoredObject)
 
 
 def test_only_a_creation_makes_folders(tmp_path: Path) -> None:
@@ -134,13 +134,13 @@ def test_a_file_longer_than_a_document_is_replaced_and_deleted_by_nobody(tmp_pat
     for call in (lambda: files.write(key, b"1", held), lambda: files.delete(key, held)):
         with pytest.raises(Permanent) as refused:
             call()
-        assert refused.value.scope is Scope.TABLE
+        assert refused.value.scope is ErrorScope.TABLE
     assert (tmp_path / "a.ver").stat().st_size == 100_000
 
 
 async def test_a_change_waits_for_the_lock(tmp_path: Path) -> None:
     store, key = LocalStore(), f"file://{tmp_path}/a.ver"
-    written: list[Held | PreconditionFailed] = []
+    written: list[StoredObject | PreconditionFailed] = []
 
     async def write() -> None:
         written.append(await store.write(key, b"1", None))
@@ -162,8 +162,8 @@ async def test_a_change_does_not_wait_for_ever(tmp_path: Path) -> None:
         for call in (lambda: store.write(key, b"1", None), lambda: store.delete(key, SOME)):
             with pytest.raises(Transient) as trouble:
                 await call()
-            assert trouble.value.scope is Scope.TABLE
-    assert isinstance(await store.write(key, b"1", None), Held)
+            assert trouble.value.scope is ErrorScope.TABLE
+    assert isinstance(await store.write(key, b"1", None), StoredObject)
 
 
 async def test_those_who_wait_for_one_folder_hold_up_no_other(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ async def test_those_who_wait_for_one_folder_hold_up_no_other(tmp_path: Path) ->
             for number in range(4):
                 tasks.start_soon(store.write, f"file://{tmp_path}/stuck/{number}.ver", b"1", None)
             await anyio.sleep(0.01)
-            assert isinstance(await store.write(f"file://{tmp_path}/free/a.ver", b"1", None), Held)
+            assert isinstance(await store.write(f"file://{tmp_path}/free/a.ver", b"1", None), StoredObject)
     assert len(names_in(tmp_path / "stuck")) == 4
 
 
@@ -183,7 +183,7 @@ async def test_a_cancelled_change_is_done_or_not_done(tmp_path: Path) -> None:
     store, key = LocalStore(), f"file://{tmp_path}/a.ver"
     held = await store.write(key, b"0", None)
     for number in range(1, 20):
-        assert isinstance(held, Held)
+        assert isinstance(held, StoredObject)
         with anyio.move_on_after(number / 10_000):
             await store.write(key, b"%d" % number, held)
         now = await store.read(key)
@@ -227,18 +227,18 @@ def test_the_first_refusal_is_the_stores_trouble(forbidden: Path, verb: str, pla
     """Where no root is configured. `test_local_root.py` has the others."""
     key = f"file://{forbidden}/{place}"
     troubles = told(touch_as_nobody, "file://", [(verb, key)])
-    assert troubles == [("DeniedNow", Scope.STORE, key, f"EACCES ({os.strerror(errno.EACCES)})")]
+    assert troubles == [("Forbidden", ErrorScope.STORE, key, f"EACCES ({os.strerror(errno.EACCES)})")]
 
 
 @pytest.mark.parametrize(
     ("limit", "value", "kind", "scope", "number"),
     [
-        (resource.RLIMIT_FSIZE, 1000, "Permanent", Scope.STORE, errno.EFBIG),
-        (resource.RLIMIT_NOFILE, 0, "Transient", Scope.PROCESS, errno.EMFILE),
+        (resource.RLIMIT_FSIZE, 1000, "Permanent", ErrorScope.STORE, errno.EFBIG),
+        (resource.RLIMIT_NOFILE, 0, "Transient", ErrorScope.PROCESS, errno.EMFILE),
     ],
 )
 def test_a_limit_of_the_process_is_no_tables_trouble(
-    tmp_path: Path, limit: int, value: int, kind: str, scope: Scope, number: int
+    tmp_path: Path, limit: int, value: int, kind: str, scope: ErrorScope, number: int
 ) -> None:
     trouble = told(write_within, limit, value, f"file://{tmp_path}/a.ver")
     assert trouble == (kind, scope, f"{errno.errorcode[number]} ({os.strerror(number)})")

@@ -11,14 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from sfn.errors import DeniedHere, DeniedNow, Scope, Transient, Trouble
+from sfn.errors import ErrorScope, ExternalError, Forbidden, ForbiddenForTable, Transient
 from sfn.store.local import BlockingLocalStore
 from sfn.store.root import PROPAGATION_SECONDS
-from sfn.words import Held
+from sfn.words import StoredObject
 from tests.promises.kernel import Step, refused
 from tests.promises.stores import NOBODY, told, touch_as_nobody
 
-TABLE, STORE, UNCLEAR = ("DeniedNow", Scope.TABLE), ("Transient", Scope.STORE), ("DeniedNow", Scope.STORE)
+TABLE, STORE, UNCLEAR = (
+    ("Forbidden", ErrorScope.TABLE),
+    ("Transient", ErrorScope.STORE),
+    ("Forbidden", ErrorScope.STORE),
+)
 OPEN = Step("openat")
 PREPARE = Step("openat", argument=(2, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC))
 FORBIDDEN = [errno.EACCES, errno.EPERM, errno.EROFS]
@@ -42,7 +46,7 @@ def root() -> Iterator[Path]:
             path.chmod(0o755)
 
 
-def troubles(root: Path, *touches: tuple[str, str]) -> Sequence[tuple[str, Scope] | None]:
+def troubles(root: Path, *touches: tuple[str, str]) -> Sequence[tuple[str, ErrorScope] | None]:
     """The kind and scope of each touch's trouble; the store's names the root, the other the file or folder."""
     here = f"file://{root}"
     answers = told(touch_as_nobody, here, [(verb, f"{here}{place}") for verb, place in touches])
@@ -94,14 +98,14 @@ def test_credentials_that_have_expired_are_the_stores_trouble(tmp_path: Path, nu
     location = f"file://{tmp_path}"
     files, key = BlockingLocalStore(location), f"{location}/a.ver"
     held = files.write(key, b"1", None)
-    assert isinstance(held, Held)
+    assert isinstance(held, StoredObject)
     calls = {
         "read": lambda: files.read(key),
         "write": lambda: files.write(key, b"2", held),
         "delete": lambda: files.delete(key, held),
     }
     trouble = trouble_of(OPEN, number, calls[verb])
-    assert (type(trouble), trouble.scope, trouble.where) == (Transient, Scope.STORE, location)
+    assert (type(trouble), trouble.scope, trouble.where) == (Transient, ErrorScope.STORE, location)
     assert trouble.found.startswith(errno.errorcode[number])
     assert key in trouble.found
     assert "credentials" in trouble.remedy
@@ -113,7 +117,7 @@ TOUCHED: Mapping[str, Callable[[BlockingLocalStore, str], object]] = {
     "part": lambda files, home: files.read_range(f"{home}/00001-a.metadata.json", 0, 9),
     "list": lambda files, home: files.list(f"{home}/", 9),
     "write": lambda files, home: files.write(f"{home}/b.ver", b"1", None),
-    "delete": lambda files, home: files.delete(f"{home}/b.ver", files.read(f"{home}/b.ver") or Held(b"", "")),
+    "delete": lambda files, home: files.delete(f"{home}/b.ver", files.read(f"{home}/b.ver") or StoredObject(b"", "")),
 }
 OF_ITS_PLACE = [*FORBIDDEN, errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN]
 
@@ -139,7 +143,7 @@ def test_what_is_refused_everywhere_is_the_stores_trouble(tmp_path: Path, number
     files, (home, _), clock = two_tables(tmp_path)
     for _ in range(2):
         trouble = trouble_of(OPEN, number, partial(TOUCHED[verb], files, home))
-        assert (isinstance(trouble, Transient), trouble.scope) == (True, Scope.STORE)
+        assert (isinstance(trouble, Transient), trouble.scope) == (True, ErrorScope.STORE)
         clock[0] += 2 * PROPAGATION_SECONDS
 
 
@@ -152,24 +156,24 @@ def test_what_is_refused_in_one_folder_alone_is_its_tables_trouble(tmp_path: Pat
         trouble = trouble_of(Step("mkdirat"), number, lambda: files.write(f"{home}/new/b.ver", b"1", None))
         kinds.append((type(trouble), trouble.scope))
         clock[0] += PROPAGATION_SECONDS
-    now, lasting = (DeniedNow, DeniedHere) if number in FORBIDDEN else (Transient, Transient)
-    assert kinds == [(kind, Scope.TABLE) for kind in (now, now, lasting, lasting)]
+    now, lasting = (Forbidden, ForbiddenForTable) if number in FORBIDDEN else (Transient, Transient)
+    assert kinds == [(kind, ErrorScope.TABLE) for kind in (now, now, lasting, lasting)]
 
 
 def test_a_read_only_file_system_lets_no_witness_be_written(tmp_path: Path) -> None:
     """Its folders can still be opened and locked."""
     files, (home, _), _ = two_tables(tmp_path)
     trouble = trouble_of(PREPARE, errno.EROFS, lambda: files.write(f"{home}/c.ver", b"1", None))
-    assert (type(trouble), trouble.scope) == (DeniedNow, Scope.STORE)
+    assert (type(trouble), trouble.scope) == (Forbidden, ErrorScope.STORE)
 
 
 def test_the_whole_machine_has_no_root_that_could_be_forbidden(tmp_path: Path) -> None:
     files, key = BlockingLocalStore("file://"), f"file://{tmp_path}/a.ver"
     trouble = trouble_of(OPEN, errno.EACCES, lambda: files.write(key, b"1", None))
-    assert (type(trouble), trouble.scope, trouble.where) == (DeniedNow, Scope.STORE, key)
+    assert (type(trouble), trouble.scope, trouble.where) == (Forbidden, ErrorScope.STORE, key)
 
 
-def trouble_of(step: Step, number: int, call: Callable[[], object]) -> Trouble:
-    with pytest.raises(Trouble) as trouble:
+def trouble_of(step: Step, number: int, call: Callable[[], object]) -> ExternalError:
+    with pytest.raises(ExternalError) as trouble:
         refused(step, number, call)
     return trouble.value

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from sfn.errors import DeniedNow, Permanent, Scope, Transient, Trouble, Unsure
+from sfn.errors import ErrorScope, ExternalError, Forbidden, OutcomeUnknown, Permanent, Transient
 from sfn.store import Deleted, PreconditionFailed
 from sfn.store.folder import LOCK_NAME, make_folder
 from sfn.store.local import BlockingLocalStore
 from sfn.store.unsynced import PendingFsyncs
-from sfn.words import Held
+from sfn.words import StoredObject
 from tests.promises.kernel import Step, refused
 from tests.promises.stores import names_in
 
@@ -28,15 +28,15 @@ def key_in(folder: Path) -> str:
     return f"file://{folder}/sales_orders_main.ver"
 
 
-def held_at(key: str, body: bytes = b"1") -> Held:
+def held_at(key: str, body: bytes = b"1") -> StoredObject:
     held = BlockingLocalStore().write(key, body, None)
-    assert isinstance(held, Held)
+    assert isinstance(held, StoredObject)
     return held
 
 
 def verbs(key: str, files: BlockingLocalStore | None = None) -> Mapping[str, Callable[[], object]]:
     """Every verb on a key, but for the listing."""
-    files, some = files or BlockingLocalStore(), Held(b"1", "0" * 64)
+    files, some = files or BlockingLocalStore(), StoredObject(b"1", "0" * 64)
     return {
         "read": lambda: files.read(key),
         "create": lambda: files.write(key, b"2", None),
@@ -45,12 +45,12 @@ def verbs(key: str, files: BlockingLocalStore | None = None) -> Mapping[str, Cal
     }
 
 
-def body_of(held: Held | None) -> bytes | None:
+def body_of(held: StoredObject | None) -> bytes | None:
     return None if held is None else held.body
 
 
-def check_refused(call: Callable[[], object], kind: type[Trouble], scope: Scope, number: int) -> None:
-    with pytest.raises(Trouble) as trouble:
+def check_refused(call: Callable[[], object], kind: type[ExternalError], scope: ErrorScope, number: int) -> None:
+    with pytest.raises(ExternalError) as trouble:
         call()
     assert type(trouble.value) is kind
     assert trouble.value.scope is scope
@@ -58,31 +58,31 @@ def check_refused(call: Callable[[], object], kind: type[Trouble], scope: Scope,
 
 
 def check_unsure(step: Step, call: Callable[[], object]) -> None:
-    check_refused(lambda: refused(step, errno.EIO, call), Unsure, Scope.STORE, errno.EIO)
+    check_refused(lambda: refused(step, errno.EIO, call), OutcomeUnknown, ErrorScope.STORE, errno.EIO)
 
 
 REFUSALS = [
-    (PREPARE, errno.ENOSPC, Transient, Scope.STORE),
-    (PREPARE, errno.EDQUOT, Transient, Scope.STORE),
-    (PREPARE, errno.EMFILE, Transient, Scope.PROCESS),
-    (PREPARE, errno.EROFS, DeniedNow, Scope.STORE),
-    (PREPARE, errno.EACCES, DeniedNow, Scope.STORE),
-    (PREPARE, errno.EPERM, DeniedNow, Scope.STORE),
-    (PREPARE, errno.ENOENT, Transient, Scope.TABLE),
-    (PREPARE, errno.EXDEV, Transient, Scope.TABLE),
-    (Step("write"), errno.ENOSPC, Transient, Scope.STORE),
-    (Step("write"), errno.EFBIG, Permanent, Scope.STORE),
-    (SYNC, errno.EIO, Transient, Scope.STORE),
-    (Step("flock"), errno.EBADF, Permanent, Scope.STORE),
-    (Step("flock"), errno.ENOLCK, Permanent, Scope.STORE),
-    (Step("flock"), errno.ENOMEM, Transient, Scope.PROCESS),
+    (PREPARE, errno.ENOSPC, Transient, ErrorScope.STORE),
+    (PREPARE, errno.EDQUOT, Transient, ErrorScope.STORE),
+    (PREPARE, errno.EMFILE, Transient, ErrorScope.PROCESS),
+    (PREPARE, errno.EROFS, Forbidden, ErrorScope.STORE),
+    (PREPARE, errno.EACCES, Forbidden, ErrorScope.STORE),
+    (PREPARE, errno.EPERM, Forbidden, ErrorScope.STORE),
+    (PREPARE, errno.ENOENT, Transient, ErrorScope.TABLE),
+    (PREPARE, errno.EXDEV, Transient, ErrorScope.TABLE),
+    (Step("write"), errno.ENOSPC, Transient, ErrorScope.STORE),
+    (Step("write"), errno.EFBIG, Permanent, ErrorScope.STORE),
+    (SYNC, errno.EIO, Transient, ErrorScope.STORE),
+    (Step("flock"), errno.EBADF, Permanent, ErrorScope.STORE),
+    (Step("flock"), errno.ENOLCK, Permanent, ErrorScope.STORE),
+    (Step("flock"), errno.ENOMEM, Transient, ErrorScope.PROCESS),
 ]
 
 
 @pytest.mark.parametrize(("step", "number", "kind", "scope"), REFUSALS)
 @pytest.mark.parametrize("verb", ["create", "replace"])
 def test_a_refused_write_leaves_what_was_there(
-    tmp_path: Path, step: Step, number: int, kind: type[Trouble], scope: Scope, verb: str
+    tmp_path: Path, step: Step, number: int, kind: type[ExternalError], scope: ErrorScope, verb: str
 ) -> None:
     key = key_in(tmp_path)
     held = held_at(key) if verb == "replace" else None
@@ -97,17 +97,17 @@ def test_a_refused_write_leaves_what_was_there(
 @pytest.mark.parametrize(
     ("number", "kind", "scope"),
     [
-        (errno.EPERM, Permanent, Scope.STORE),
-        (errno.EOPNOTSUPP, Permanent, Scope.STORE),
-        (errno.EINVAL, Permanent, Scope.STORE),
-        (errno.EMLINK, Permanent, Scope.STORE),
-        (errno.EXDEV, Permanent, Scope.STORE),
-        (errno.ENOSPC, Transient, Scope.STORE),
-        (errno.EIO, Unsure, Scope.STORE),
+        (errno.EPERM, Permanent, ErrorScope.STORE),
+        (errno.EOPNOTSUPP, Permanent, ErrorScope.STORE),
+        (errno.EINVAL, Permanent, ErrorScope.STORE),
+        (errno.EMLINK, Permanent, ErrorScope.STORE),
+        (errno.EXDEV, Permanent, ErrorScope.STORE),
+        (errno.ENOSPC, Transient, ErrorScope.STORE),
+        (errno.EIO, OutcomeUnknown, ErrorScope.STORE),
     ],
 )
 def test_a_file_that_cannot_be_linked_is_not_created(
-    tmp_path: Path, number: int, kind: type[Trouble], scope: Scope
+    tmp_path: Path, number: int, kind: type[ExternalError], scope: ErrorScope
 ) -> None:
     key = key_in(tmp_path)
     call = Step("linkat")
@@ -127,13 +127,18 @@ def test_a_file_that_another_program_creates_at_the_last_moment_is_not_replaced(
     assert names_in(tmp_path) == []
 
 
-@pytest.mark.parametrize(("number", "kind"), [(errno.ENOSPC, Transient), (errno.EIO, Unsure), (errno.ESTALE, Unsure)])
-def test_a_rename_is_unsure_only_where_nobody_can_tell(tmp_path: Path, number: int, kind: type[Trouble]) -> None:
+@pytest.mark.parametrize(
+    ("number", "kind"), [(errno.ENOSPC, Transient), (errno.EIO, OutcomeUnknown), (errno.ESTALE, OutcomeUnknown)]
+)
+def test_a_rename_is_unsure_only_where_nobody_can_tell(tmp_path: Path, number: int, kind: type[ExternalError]) -> None:
     key = key_in(tmp_path)
     held = held_at(key)
     call = Step("renameat")
     check_refused(
-        lambda: refused(call, number, lambda: BlockingLocalStore().write(key, b"2", held)), kind, Scope.STORE, number
+        lambda: refused(call, number, lambda: BlockingLocalStore().write(key, b"2", held)),
+        kind,
+        ErrorScope.STORE,
+        number,
     )
     assert names_in(tmp_path) == ["sales_orders_main.ver"]
 
@@ -211,7 +216,7 @@ def test_a_new_folder_that_is_not_durable_is_synced_before_a_file_is_in_it(tmp_p
 def test_a_folder_that_may_not_be_made_owes_nothing(tmp_path: Path) -> None:
     key, files = key_in(tmp_path / "_sfn"), BlockingLocalStore()
     for number in (errno.EACCES, errno.EEXIST):
-        with pytest.raises(Trouble):
+        with pytest.raises(ExternalError):
             refused(Step("mkdirat"), number, lambda: files.write(key, b"1", None))
         assert refused(SYNC, errno.EIO, lambda: files.read(key)) is None
 
@@ -231,7 +236,7 @@ def test_a_file_that_cannot_be_opened_is_not_taken_for_absent(tmp_path: Path, ve
     key = key_in(tmp_path)
     held_at(key)
     check_refused(
-        lambda: refused(Step("openat"), errno.EMFILE, verbs(key)[verb]), Transient, Scope.PROCESS, errno.EMFILE
+        lambda: refused(Step("openat"), errno.EMFILE, verbs(key)[verb]), Transient, ErrorScope.PROCESS, errno.EMFILE
     )
 
 
@@ -240,7 +245,7 @@ def test_a_folder_that_cannot_be_listed_is_not_taken_for_empty(tmp_path: Path) -
     check_refused(
         lambda: refused(call, errno.EIO, lambda: BlockingLocalStore().list(f"file://{tmp_path}/", 10)),
         Transient,
-        Scope.STORE,
+        ErrorScope.STORE,
         errno.EIO,
     )
 
@@ -270,11 +275,13 @@ def odd_things(tmp_path: Path) -> Iterator[Mapping[str, int]]:
 def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path, odd_things: Mapping[str, int], verb: str) -> None:
     before = names_in(tmp_path)
     for name, number in odd_things.items():
-        check_refused(verbs(f"file://{tmp_path}/{name}")[verb], Permanent, Scope.TABLE, number)
+        check_refused(verbs(f"file://{tmp_path}/{name}")[verb], Permanent, ErrorScope.TABLE, number)
     assert names_in(tmp_path) == before
     assert (tmp_path / "outside").read_bytes() == b"1"
 
 
 def test_a_listing_of_a_file_is_refused(tmp_path: Path) -> None:
     held_at(key_in(tmp_path))
-    check_refused(lambda: BlockingLocalStore().list(f"{key_in(tmp_path)}/", 10), Permanent, Scope.TABLE, errno.ENOTDIR)
+    check_refused(
+        lambda: BlockingLocalStore().list(f"{key_in(tmp_path)}/", 10), Permanent, ErrorScope.TABLE, errno.ENOTDIR
+    )

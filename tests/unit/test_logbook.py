@@ -7,58 +7,73 @@ from datetime import UTC, datetime
 import pytest
 from structlog.testing import capture_logs
 
-from sfn.inbox.letters import poisoned
+from sfn.inbox.letters import poison_letter
 from sfn.words import (
     CatalogName,
-    Cause,
-    Claim,
-    Dead,
+    ConcurrencyGroup,
+    DeadLettered,
+    DeadLetterReason,
     Done,
-    Findings,
-    Lane,
-    Later,
+    FailureCause,
+    JobKey,
+    LeasedJob,
     Outcome,
-    Reason,
-    Released,
+    Priority,
+    PublishResult,
+    Rescheduled,
     Retry,
-    Story,
-    Subject,
-    Swept,
-    TableName,
-    Urgency,
+    Returned,
+    SweepCompleted,
+    TableIdentifier,
+    TableState,
 )
-from sfn.work.logbook import Logbook
+from sfn.work.logbook import OutcomeLog
 
 NOON = datetime(2026, 8, 21, 12, tzinfo=UTC)
-DID = Findings(did=("file:///b", "file:///a"))
+DID = PublishResult(written_keys=("file:///b", "file:///a"))
 FIELDS = {"event", "catalog", "table", "attempt", "outcome", "reason", "why", "seconds", "files", "hint"}
 
 
-def claim(subject: Subject) -> Claim:
-    return Claim(subject, Lane("prod", "", Urgency.LIVE), token=1, seq=1, attempt=3, since=NOON)
+def claim(subject: JobKey) -> LeasedJob:
+    return LeasedJob(
+        subject,
+        ConcurrencyGroup("prod", "", Priority.LIVE),
+        fencing_token=1,
+        notified_seq=1,
+        attempt=3,
+        failing_since=NOON,
+    )
 
 
-ORDERS = claim(TableName("prod", ("sales", "eu"), "orders"))
+ORDERS = claim(TableIdentifier("prod", ("sales", "eu"), "orders"))
 
 
 @pytest.mark.parametrize(
     ("outcome", "level", "told"),
     [
         (Done(NOON, DID), "info", ("done", None, None, ["file:///b", "file:///a"])),
-        (Later(NOON, "a replica", findings=DID), "info", ("later", None, "a replica", ["file:///b", "file:///a"])),
+        (
+            Rescheduled(NOON, "a replica", result=DID),
+            "info",
+            ("rescheduled", None, "a replica", ["file:///b", "file:///a"]),
+        ),
         (Retry(NOON, "no answer"), "warning", ("retry", None, "no answer", [])),
-        (Released(NOON, "the service stops"), "warning", ("released", None, "the service stops", [])),
-        (Released(NOON, "no answer", Cause.CATALOG), "debug", ("released", None, "no answer", [])),
-        (Released(NOON, "no answer", Cause.STORE), "debug", ("released", None, "no answer", [])),
-        (Dead(Reason.HELD_DROP, "look"), "error", ("dead", "held-drop", "look", [])),
-        (Dead(Reason.POISON, "look", DID), "error", ("dead", "poison", "look", ["file:///b", "file:///a"])),
+        (Returned(NOON, "the service stops"), "warning", ("returned", None, "the service stops", [])),
+        (Returned(NOON, "no answer", FailureCause.CATALOG), "debug", ("returned", None, "no answer", [])),
+        (Returned(NOON, "no answer", FailureCause.STORE), "debug", ("returned", None, "no answer", [])),
+        (DeadLettered(DeadLetterReason.HELD_DROP, "look"), "error", ("dead", "held-drop", "look", [])),
+        (
+            DeadLettered(DeadLetterReason.POISON, "look", DID),
+            "error",
+            ("dead", "poison", "look", ["file:///b", "file:///a"]),
+        ),
     ],
 )
 def test_an_outcome_is_one_record(
     outcome: Outcome, level: str, told: tuple[str, str | None, str | None, list[str]]
 ) -> None:
     with capture_logs() as records:
-        Logbook().settled(ORDERS, outcome, 0.12345)
+        OutcomeLog().on_settled(ORDERS, outcome, 0.12345)
     (record,) = records
     assert record.items() >= {"event": "settled", "log_level": level, "attempt": 3, "seconds": 0.123}.items()
     assert (record["catalog"], record["table"]) == ("prod", "sales.eu.orders")
@@ -68,14 +83,14 @@ def test_an_outcome_is_one_record(
 @pytest.mark.parametrize(("said", "hint"), [(None, None), ("7", "foreign")])
 def test_that_a_version_hint_is_somebody_elses_is_said_with_every_look(said: str | None, hint: str | None) -> None:
     with capture_logs() as records:
-        Logbook().settled(ORDERS, Done(NOON, Findings(Story(foreign_hint=said))), 1)
+        OutcomeLog().on_settled(ORDERS, Done(NOON, PublishResult(TableState(foreign_version_hint=said))), 1)
     assert [record["hint"] for record in records] == [hint]
 
 
 @pytest.mark.parametrize(("calm", "level"), [(True, "info"), (False, "warning")])
 def test_a_sweep_is_one_record_without_a_table(*, calm: bool, level: str) -> None:
     with capture_logs() as records:
-        Logbook().settled(claim(CatalogName("prod")), Swept(NOON, NOON, calm), 2)
+        OutcomeLog().on_settled(claim(CatalogName("prod")), SweepCompleted(NOON, NOON, calm), 2)
     (record,) = records
     assert (record["catalog"], record["table"], record["outcome"], record["log_level"]) == (
         "prod",
@@ -88,9 +103,9 @@ def test_a_sweep_is_one_record_without_a_table(*, calm: bool, level: str) -> Non
 
 def test_all_records_have_the_same_fields() -> None:
     with capture_logs() as records:
-        Logbook().settled(ORDERS, Done(NOON), 1)
-        Logbook().fenced(ORDERS)
-        Logbook().surprised(ORDERS, ZeroDivisionError("by zero"))
+        OutcomeLog().on_settled(ORDERS, Done(NOON), 1)
+        OutcomeLog().on_lease_lost(ORDERS)
+        OutcomeLog().on_unexpected_error(ORDERS, ZeroDivisionError("by zero"))
     assert [record["event"] for record in records] == ["settled", "fenced", "surprised"]
     assert all(set(record) - {"log_level", "exc_info"} == FIELDS for record in records)
     assert records[2]["why"] == "ZeroDivisionError: by zero"
@@ -99,7 +114,7 @@ def test_all_records_have_the_same_fields() -> None:
 
 def test_poison_is_a_record_like_any_outcome() -> None:
     with capture_logs() as records:
-        Logbook().poisoned(poisoned(ORDERS.subject, 5, 7))
+        OutcomeLog().on_poisoned(poison_letter(ORDERS.subject, 5, 7))
     (record,) = records
     assert record.keys() == FIELDS | {"log_level", "exc_info"}
     assert (record["event"], record["log_level"], record["attempt"]) == ("settled", "error", 7)

@@ -8,8 +8,8 @@ from typing import Final
 
 import pytest
 
-from sfn.spark.managing.mapping import Path, Told, Unfit, fields
-from sfn.spark.managing.transforms import FITTING, choices
+from sfn.spark.managing.mapping import ColumnPath, InvalidMappings, PartitionMappings, parse_partition_fields
+from sfn.spark.managing.transforms import TRANSFORMS_BY_TYPE, list_choices
 
 COLUMNS = {
     ("order_ts",): "timestamp",
@@ -39,13 +39,13 @@ WHOLE = "identity, truncate[W] or bucket[N]"
 NONE = "a mapping is 1-1, identity, or n-1, bucket[N], truncate[W], year, month, day or hour, which {} is not"
 
 
-def sql(told: Told) -> list[str]:
-    return [field.sql for field in fields(told, COLUMNS, PARTITIONED)]
+def sql(told: PartitionMappings) -> list[str]:
+    return [field.sql for field in parse_partition_fields(told, COLUMNS, PARTITIONED)]
 
 
-def problems(told: Told) -> tuple[str, ...]:
-    with pytest.raises(Unfit) as refused:
-        fields(told, COLUMNS, PARTITIONED)
+def problems(told: PartitionMappings) -> tuple[str, ...]:
+    with pytest.raises(InvalidMappings) as refused:
+        parse_partition_fields(told, COLUMNS, PARTITIONED)
     assert str(refused.value) == "; ".join(refused.value.problems)
     return refused.value.problems
 
@@ -69,7 +69,7 @@ def problems(told: Told) -> tuple[str, ...]:
         ("region=truncate[2]", ["truncate(2, `region`) AS `region_trunc_2_2`"]),
     ],
 )
-def test_mappings_make_fields(told: Told, made: list[str]) -> None:
+def test_mappings_make_fields(told: PartitionMappings, made: list[str]) -> None:
     assert sql(told) == made
 
 
@@ -115,7 +115,7 @@ def test_mappings_make_fields(told: Told, made: list[str]) -> None:
         ("=days", "'=days' has not the form column=transform"),
     ],
 )
-def test_one_that_makes_none_is_told_with_what_would_do(told: Told, problem: str) -> None:
+def test_one_that_makes_none_is_told_with_what_would_do(told: PartitionMappings, problem: str) -> None:
     (found,) = problems(told)
     assert found.endswith(problem)
 
@@ -126,19 +126,19 @@ def test_all_are_told_at_once() -> None:
 
 
 def test_a_column_that_is_the_only_one_is_just_left_out() -> None:
-    with pytest.raises(Unfit, match=r"leave it out$"):
-        fields("day=day", {("day",): "date"}, ["day"])
+    with pytest.raises(InvalidMappings, match=r"leave it out$"):
+        parse_partition_fields("day=day", {("day",): "date"}, ["day"])
 
 
 def test_columns_that_differ_in_case_alone_are_named_as_they_are() -> None:
-    columns: dict[Path, str] = {("At",): "date", ("AT",): "date"}
-    assert [field.sql for field in fields("At=day", columns)] == ["days(`At`)"]
-    with pytest.raises(Unfit, match="no such column"):
-        fields("at=day", columns)
+    columns: dict[ColumnPath, str] = {("At",): "date", ("AT",): "date"}
+    assert [field.sql for field in parse_partition_fields("At=day", columns)] == ["days(`At`)"]
+    with pytest.raises(InvalidMappings, match="no such column"):
+        parse_partition_fields("at=day", columns)
 
 
 def test_the_page_names_what_fits() -> None:
     told = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| (`.*)\|$", PAGE.read_text(), re.MULTILINE)
     found = {kind: re.findall(r"`([^`]+)`", takes) for kinds, takes in told for kind in re.findall(r"`(\w+)`", kinds)}
-    known = {kind: {choices([name]) for name in names} for kind, names in FITTING.items()}
+    known = {kind: {list_choices([name]) for name in names} for kind, names in TRANSFORMS_BY_TYPE.items()}
     assert {kind: set(takes) for kind, takes in found.items() if kind in known} == known

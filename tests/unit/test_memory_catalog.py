@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from sfn.catalog.memory import MemoryCatalog
-from sfn.errors import Scope, Transient
-from sfn.words import Loaded, Missing, TableName, Unwritten
+from sfn.errors import ErrorScope, Transient
+from sfn.words import Loaded, NoSuchTable, StagedCreate, TableIdentifier
 
-ORDERS = TableName("lake", ("sales",), "orders")
+ORDERS = TableIdentifier("lake", ("sales",), "orders")
 
 
 def memory() -> MemoryCatalog:
@@ -20,7 +20,7 @@ def memory() -> MemoryCatalog:
 async def test_a_staged_table_is_unwritten_and_not_listed() -> None:
     catalog = memory()
     catalog.stage(ORDERS)
-    assert await catalog.load(ORDERS, None) == Unwritten()
+    assert await catalog.load(ORDERS, None) == StagedCreate()
     assert not await catalog.is_listed(ORDERS)
     catalog.create(ORDERS)
     assert isinstance(await catalog.load(ORDERS, None), Loaded)
@@ -28,7 +28,7 @@ async def test_a_staged_table_is_unwritten_and_not_listed() -> None:
 
 async def test_trouble_is_raised_by_every_question_until_it_is_over() -> None:
     catalog = memory()
-    catalog.error = Transient("catalog lake", scope=Scope.CATALOG, expected="an answer", found="none")
+    catalog.error = Transient("catalog lake", scope=ErrorScope.CATALOG, expected="an answer", found="none")
     with pytest.raises(Transient):
         await catalog.load(ORDERS, None)
     with pytest.raises(Transient):
@@ -36,7 +36,7 @@ async def test_trouble_is_raised_by_every_question_until_it_is_over() -> None:
     with pytest.raises(Transient):
         await anext(catalog.tables())
     catalog.error = None
-    assert await catalog.load(ORDERS, None) == Missing()
+    assert await catalog.load(ORDERS, None) == NoSuchTable()
 
 
 def test_a_name_is_given_once_and_in_a_namespace_that_exists() -> None:
@@ -45,7 +45,7 @@ def test_a_name_is_given_once_and_in_a_namespace_that_exists() -> None:
     with pytest.raises(ValueError, match="exists"):
         catalog.create(ORDERS)
     with pytest.raises(ValueError, match="namespace"):
-        catalog.create(TableName("lake", ("nowhere",), "orders"))
+        catalog.create(TableIdentifier("lake", ("nowhere",), "orders"))
 
 
 def test_two_of_the_same_history_are_equal() -> None:

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sfn.errors import MalformedMetadata
-from sfn.reader.files import BEGINNING, PART, finish
-from sfn.reader.identity import MOST, STEPS, table_uuid
+from sfn.reader.files import FIRST_READ_SIZE, PART_SIZE, run_synchronously
+from sfn.reader.identity import MAX_SCAN_STEPS, MAX_SCANNED_SIZE, read_table_uuid
 from tests.unit.directory import UUID
 
 KEY = "table-uuid"
@@ -32,8 +32,8 @@ class Bytes:
         return []
 
 
-def found(body: bytes, most: int = MOST) -> str | None:
-    return finish(table_uuid(Bytes(body), "k", body[:BEGINNING], most))
+def found(body: bytes, most: int = MAX_SCANNED_SIZE) -> str | None:
+    return run_synchronously(read_table_uuid(Bytes(body), "k", body[:FIRST_READ_SIZE], most))
 
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8)
@@ -52,7 +52,7 @@ def test_it_is_what_a_json_parser_finds(content: dict[str, object], escaped: boo
     assert found(gzip.compress(body) if compressed else body) == (expected if isinstance(expected, str) else None)
 
 
-@pytest.mark.parametrize("before", range(BEGINNING - 60, BEGINNING + 2))
+@pytest.mark.parametrize("before", range(FIRST_READ_SIZE - 60, FIRST_READ_SIZE + 2))
 def test_it_may_lie_across_two_parts(before: int) -> None:
     start = b'{"' + b"a" * (before - 20) + b'": "\\"\\\\", '
     assert found(b'%b"table\\u002duuid" : "%b"}' % (start, UUID.encode())) == UUID
@@ -88,7 +88,7 @@ def test_a_broken_string_before_it_hides_nothing(key: bytes) -> None:
 
 
 def test_a_string_inside_another_value_is_not_it_however_long() -> None:
-    text = b"a" * PART
+    text = b"a" * PART_SIZE
     assert found(b'{"table-uuid": ["%b", "x"]}' % text) is None
     assert found(b'{"a": {"%b": 1, "table-uuid": "x"}, "table-uuid": "y"}' % text) == "y"
     assert found(b'{"a": {"%b": {"table-uuid": "x"}}}' % text) is None
@@ -96,10 +96,10 @@ def test_a_string_inside_another_value_is_not_it_however_long() -> None:
 
 @pytest.mark.parametrize("compress", [gzip.compress, bytes])
 def test_a_file_without_end_is_given_up(compress: Callable[[bytes], bytes]) -> None:
-    body = compress(b"{%b" % (b" " * (4 * PART)) + b'"table-uuid": "x"}')
+    body = compress(b"{%b" % (b" " * (4 * PART_SIZE)) + b'"table-uuid": "x"}')
     assert found(body) == "x"
     with pytest.raises(MalformedMetadata, match="a table-uuid in 2 MiB of JSON"):
-        found(body, most=2 * PART)
+        found(body, most=2 * PART_SIZE)
 
 
 FORGED = {"depth": b"[" * 64, "keys": b'"":0,' * 16, "arrays": b"[[[]]]," * 16}
@@ -109,8 +109,8 @@ FORGED = {"depth": b"[" * 64, "keys": b'"":0,' * 16, "arrays": b"[[[]]]," * 16}
 def test_a_file_of_nothing_but_signs_is_given_up_and_not_taken_for_another_tables(
     monkeypatch: pytest.MonkeyPatch, forged: bytes
 ) -> None:
-    monkeypatch.setattr("sfn.reader.identity.STEPS", 100_000)
-    body = gzip.compress(b'{"a": [' * (forged[:1] == b"[") + b"{" * (forged[:1] == b'"') + forged * (PART // 16))
+    monkeypatch.setattr("sfn.reader.identity.MAX_SCAN_STEPS", 100_000)
+    body = gzip.compress(b'{"a": [' * (forged[:1] == b"[") + b"{" * (forged[:1] == b'"') + forged * (PART_SIZE // 16))
     with pytest.raises(MalformedMetadata, match="within 100,000 signs"):
         found(body)
 
@@ -119,15 +119,15 @@ LARGE = {
     "snapshots": b'{"snapshot-id": 1, "timestamp-ms": 2, "summary": {"operation": "append"}, "manifest-list": "m"},',
     "log": b'{"timestamp-ms": 1, "metadata-file": "s3://lake/orders/metadata/1.metadata.json"},',
     "schemas": b'{"schema-id": 1, "fields": [%b{}]},' % (b'{"id": 1, "name": "a", "type": "int"},' * 50),
-    "text": b'"%b",' % (b'\\"ab' * (2 * PART)),
+    "text": b'"%b",' % (b'\\"ab' * (2 * PART_SIZE)),
 }
 
 
 @pytest.mark.parametrize("repeated", LARGE.values(), ids=LARGE)
 def test_real_metadata_takes_few_steps(monkeypatch: pytest.MonkeyPatch, repeated: bytes) -> None:
     """So few, that 256 MiB take fewer than there may be."""
-    monkeypatch.setattr("sfn.reader.identity.STEPS", STEPS // 32)
-    assert found(b'{"a": [%b{}], "table-uuid": "x"}' % (repeated * (8 * PART // len(repeated)))) == "x"
+    monkeypatch.setattr("sfn.reader.identity.MAX_SCAN_STEPS", MAX_SCAN_STEPS // 32)
+    assert found(b'{"a": [%b{}], "table-uuid": "x"}' % (repeated * (8 * PART_SIZE // len(repeated)))) == "x"
 
 
 def parts(size: int) -> Iterator[bytes]:
@@ -143,7 +143,7 @@ def test_a_large_file_takes_little_memory_also_when_it_inflates() -> None:
     tracemalloc.start()
     try:
         assert found(compressed) == UUID
-        assert tracemalloc.get_traced_memory()[1] < 12 * PART
+        assert tracemalloc.get_traced_memory()[1] < 12 * PART_SIZE
     finally:
         tracemalloc.stop()
 
@@ -153,6 +153,6 @@ def test_a_string_without_end_takes_little_memory() -> None:
     tracemalloc.start()
     try:
         assert found(body) is None
-        assert tracemalloc.get_traced_memory()[1] < 8 * PART
+        assert tracemalloc.get_traced_memory()[1] < 8 * PART_SIZE
     finally:
         tracemalloc.stop()

@@ -9,34 +9,34 @@ from datetime import datetime, timedelta
 import pytest
 from typing_extensions import override
 
-from sfn.errors import LocationRefused, Permanent, Scope, Transient
-from sfn.inbox.letters import poisoned
-from sfn.telemetry.gauges import Bounds
-from sfn.telemetry.scrape import Scrape, Watched
+from sfn.errors import ErrorScope, LocationRefused, Permanent, Transient
+from sfn.inbox.letters import poison_letter
+from sfn.telemetry.gauges import LabelNames
+from sfn.telemetry.scrape import Scrape, ScrapeSources
 from sfn.words import (
     CatalogName,
-    Claim,
+    ConcurrencyGroup,
     Done,
-    Findings,
-    Hint,
-    Lane,
-    Memo,
+    LeasedJob,
+    Notification,
     Outcome,
-    Published,
-    Released,
-    Story,
+    Priority,
+    PublishCache,
+    PublishedPointer,
+    PublishResult,
+    Returned,
     Table,
-    TableName,
-    Urgency,
+    TableIdentifier,
+    TableState,
 )
-from sfn.work.meter import Meter
-from sfn.work.worker import SURPRISES
+from sfn.work.meter import OutcomeMetrics
+from sfn.work.worker import MAX_UNEXPECTED_ERRORS
 from tests.promises.inboxes import PLENTY, TERMS, HandClock
 from tests.unit.scraping import Page, read
 from tests.unit.working import TABLE, Desk, WatchedInbox
 
 PROD = CatalogName("prod")
-SECRET = TableName("prod", ("s3cret",), "s3cret-table")
+SECRET = TableIdentifier("prod", ("s3cret",), "s3cret-table")
 ENDED = ("outcome", "error_class")
 
 
@@ -49,11 +49,11 @@ def desk(inbox: WatchedInbox | None = None, clock: HandClock | None = None) -> D
 
 async def page(made: Desk) -> Page:
     """What a scrape says now."""
-    watched = Watched(made.inbox.figures, {}, lambda: True, lambda: ["prod"], made.worker.breakers)
-    return await read(Scrape(made.metrics.registry, watched, Bounds(("prod", "dev"), {}), made.clock))
+    watched = ScrapeSources(made.inbox.stats, {}, lambda: True, lambda: ["prod"], made.worker.breakers)
+    return await read(Scrape(made.metrics.registry, watched, LabelNames(("prod", "dev"), {}), made.clock))
 
 
-def trouble(scope: Scope) -> Callable[[], Exception]:
+def trouble(scope: ErrorScope) -> Callable[[], Exception]:
     return lambda: Transient("s3cret", scope=scope, expected="an answer", found="none")
 
 
@@ -62,7 +62,7 @@ def refused() -> Exception:
 
 
 def forbidden() -> Exception:
-    return Permanent("s3cret", scope=Scope.TABLE, expected="leave", found="none")
+    return Permanent("s3cret", scope=ErrorScope.TABLE, expected="leave", found="none")
 
 
 async def test_a_published_table_is_counted_and_scheduled() -> None:
@@ -94,7 +94,7 @@ async def test_staleness_is_the_age_of_a_commit_whose_pointer_replaced_another()
 
 @pytest.mark.parametrize(
     ("why", "error_class"),
-    [(trouble(Scope.TABLE), "table"), (RuntimeError, "defect")],
+    [(trouble(ErrorScope.TABLE), "table"), (RuntimeError, "defect")],
     ids=["trouble", "surprise"],
 )
 async def test_an_attempt_that_is_repeated_says_why(why: Callable[[], Exception], error_class: str) -> None:
@@ -112,14 +112,14 @@ async def test_an_attempt_that_is_repeated_says_why(why: Callable[[], Exception]
     assert told.of("sfn_publications_total", *ENDED) == {("retry", error_class): 1, ("done", ""): 1}
 
 
-@pytest.mark.parametrize("scope", [Scope.CATALOG, Scope.STORE, Scope.INBOX])
-async def test_an_attempt_that_was_given_back_says_whose_trouble_it_was(scope: Scope) -> None:
+@pytest.mark.parametrize("scope", [ErrorScope.CATALOG, ErrorScope.STORE, ErrorScope.INBOX])
+async def test_an_attempt_that_was_given_back_says_whose_trouble_it_was(scope: ErrorScope) -> None:
     made = desk()
     made.trouble = trouble(scope)
     await made.hear()
     told = await page(made)
-    assert told.of("sfn_publications_total", *ENDED) == {("released", scope.value): 1}
-    opened = {} if scope is Scope.INBOX else {(scope.value, "prod" if scope is Scope.CATALOG else ""): 1}
+    assert told.of("sfn_publications_total", *ENDED) == {("returned", scope.value): 1}
+    opened = {} if scope is ErrorScope.INBOX else {(scope.value, "prod" if scope is ErrorScope.CATALOG else ""): 1}
     assert told.of("sfn_breaker_open", "scope", "name") == opened
     made.trouble = None
     await made.wait_until(made.inbox.due_at(TABLE))
@@ -146,16 +146,19 @@ async def test_what_nobody_expected_is_poison_in_the_end() -> None:
     made = desk()
     made.trouble = RuntimeError
     await made.hear()
-    for _ in range(SURPRISES - 1):
+    for _ in range(MAX_UNEXPECTED_ERRORS - 1):
         await made.wait_until(made.inbox.due_at(TABLE))
         await made.work()
     told = await page(made)
-    assert told.of("sfn_publications_total", *ENDED) == {("retry", "defect"): SURPRISES - 1, ("dead", "poison"): 1}
+    assert told.of("sfn_publications_total", *ENDED) == {
+        ("retry", "defect"): MAX_UNEXPECTED_ERRORS - 1,
+        ("dead", "poison"): 1,
+    }
 
 
 async def test_a_lease_that_ran_out_is_counted() -> None:
     made = desk()
-    await made.inbox.put([Hint(TABLE)])
+    await made.inbox.put([Notification(TABLE)])
     await made.inbox.claim(PLENTY)
     made.clock.turn(TERMS.lease.total_seconds())
     await made.work()
@@ -166,8 +169,8 @@ async def test_a_lease_that_ran_out_is_counted() -> None:
 
 async def test_a_table_that_nobody_comes_back_from_is_poison() -> None:
     made = desk()
-    await made.inbox.put([Hint(TABLE)])
-    for _ in range(TERMS.crashes):
+    await made.inbox.put([Notification(TABLE)])
+    for _ in range(TERMS.max_crashes):
         await made.inbox.claim(PLENTY)
         made.clock.turn(TERMS.lease.total_seconds())
     await made.work()
@@ -180,7 +183,7 @@ class Fencing(WatchedInbox):
     """Another worker has every row when it is settled."""
 
     @override
-    async def settle(self, claim: Claim, outcome: Outcome, now: datetime) -> bool:
+    async def settle(self, claim: LeasedJob, outcome: Outcome, now: datetime) -> bool:
         return False
 
 
@@ -196,7 +199,7 @@ async def test_an_attempt_whose_lease_was_lost_is_fenced_and_nothing_else() -> N
 
 async def test_a_sweep_is_no_publication() -> None:
     made = desk()
-    made.catalog.error = Transient("s3cret", scope=Scope.TABLE, expected="an answer", found="none")
+    made.catalog.error = Transient("s3cret", scope=ErrorScope.TABLE, expected="an answer", found="none")
     await made.hear(PROD)
     made.catalog.error = None
     await made.wait_until(made.inbox.due_at(PROD))
@@ -214,9 +217,16 @@ async def test_no_story_puts_a_name_into_the_page() -> None:
     made = desk()
     made.catalog.create_namespace("s3cret")
     made.catalog.create(SECRET, location="file:///s3cret-place")
-    for why in (trouble(Scope.TABLE), trouble(Scope.STORE), trouble(Scope.CATALOG), RuntimeError, refused, forbidden):
+    for why in (
+        trouble(ErrorScope.TABLE),
+        trouble(ErrorScope.STORE),
+        trouble(ErrorScope.CATALOG),
+        RuntimeError,
+        refused,
+        forbidden,
+    ):
         made.trouble = why
-        await made.inbox.put([Hint(SECRET, "s3cret-sender", floor="s3cret", event_id="s3cret")])
+        await made.inbox.put([Notification(SECRET, "s3cret-sender", min_metadata_location="s3cret", event_id="s3cret")])
         made.clock.turn(timedelta(hours=1).total_seconds())
         await made.work()
     made.trouble = None
@@ -228,32 +238,39 @@ async def test_no_story_puts_a_name_into_the_page() -> None:
 
 
 NOW = HandClock().now()
-BEFORE = Published("file:///t/metadata/1.json", "u1", "file:///t", NOW)
-AFTER = replace(BEFORE, pointer="file:///t/metadata/2.json")
-COMMITTED = Table("u1", "file:///t", AFTER.pointer, last_updated_ms=int((NOW.timestamp() - 5) * 1000))
-WROTE = Findings(Story(live=AFTER), Memo(COMMITTED), did=("file:///t/metadata/_sfn/t_main.ver",))
+BEFORE = PublishedPointer("file:///t/metadata/1.json", "u1", "file:///t", NOW)
+AFTER = replace(BEFORE, metadata_location="file:///t/metadata/2.json")
+COMMITTED = Table("u1", "file:///t", AFTER.metadata_location, last_updated_ms=int((NOW.timestamp() - 5) * 1000))
+WROTE = PublishResult(
+    TableState(live=AFTER), PublishCache(COMMITTED), written_keys=("file:///t/metadata/_sfn/t_main.ver",)
+)
 
 
 @pytest.mark.parametrize(
     ("before", "findings", "count"),
     [
         pytest.param(BEFORE, WROTE, 1, id="a newer pointer"),
-        pytest.param(BEFORE, replace(WROTE, did=()), 0, id="which was there already"),
+        pytest.param(BEFORE, replace(WROTE, written_keys=()), 0, id="which was there already"),
         pytest.param(None, WROTE, 0, id="the first pointer"),
         pytest.param(AFTER, WROTE, 0, id="a refresh"),
-        pytest.param(BEFORE, replace(WROTE, story=Story()), 0, id="a tombstone"),
-        pytest.param(BEFORE, replace(WROTE, memo=Memo()), 0, id="no answer remembered"),
+        pytest.param(BEFORE, replace(WROTE, table_state=TableState()), 0, id="a tombstone"),
+        pytest.param(BEFORE, replace(WROTE, cache=PublishCache()), 0, id="no answer remembered"),
         pytest.param(
-            BEFORE, replace(WROTE, memo=Memo(replace(COMMITTED, metadata_location="elsewhere"))), 0, id="another's"
+            BEFORE,
+            replace(WROTE, cache=PublishCache(replace(COMMITTED, metadata_location="elsewhere"))),
+            0,
+            id="another's",
         ),
     ],
 )
 async def test_only_a_pointer_that_was_written_over_an_older_one_was_stale(
-    before: Published | None, findings: Findings, count: int
+    before: PublishedPointer | None, findings: PublishResult, count: int
 ) -> None:
     made = desk()
-    claim = Claim(TABLE, Lane("prod", "", Urgency.LIVE), 1, 1, 1, NOW, story=Story(live=before))
-    Meter(made.metrics.work, made.clock).settled(claim, Done(NOW, findings), 0.5)
+    claim = LeasedJob(
+        TABLE, ConcurrencyGroup("prod", "", Priority.LIVE), 1, 1, 1, NOW, table_state=TableState(live=before)
+    )
+    OutcomeMetrics(made.metrics.work, made.clock).on_settled(claim, Done(NOW, findings), 0.5)
     told = await page(made)
     assert told.value("sfn_staleness_seconds_count", catalog="prod") == count
     assert told.value("sfn_staleness_seconds_sum", catalog="prod") == 5 * count
@@ -261,9 +278,11 @@ async def test_only_a_pointer_that_was_written_over_an_older_one_was_stale(
 
 async def test_a_writers_clock_that_is_ahead_makes_nothing_stale() -> None:
     made = desk()
-    claim = Claim(TABLE, Lane("prod", "", Urgency.LIVE), 1, 1, 1, NOW, story=Story(live=BEFORE))
-    ahead = Memo(replace(COMMITTED, last_updated_ms=int((NOW.timestamp() + 5) * 1000)))
-    Meter(made.metrics.work, made.clock).settled(claim, Done(NOW, replace(WROTE, memo=ahead)), 0.5)
+    claim = LeasedJob(
+        TABLE, ConcurrencyGroup("prod", "", Priority.LIVE), 1, 1, 1, NOW, table_state=TableState(live=BEFORE)
+    )
+    ahead = PublishCache(replace(COMMITTED, last_updated_ms=int((NOW.timestamp() + 5) * 1000)))
+    OutcomeMetrics(made.metrics.work, made.clock).on_settled(claim, Done(NOW, replace(WROTE, cache=ahead)), 0.5)
     told = await page(made)
     assert told.value("sfn_staleness_seconds_count", catalog="prod") == 1
     assert told.value("sfn_staleness_seconds_sum", catalog="prod") == 0
@@ -271,8 +290,8 @@ async def test_a_writers_clock_that_is_ahead_makes_nothing_stale() -> None:
 
 async def test_a_stop_and_poison_have_names_too() -> None:
     made = desk()
-    meter = Meter(made.metrics.work, made.clock)
-    claim = Claim(TABLE, Lane("prod", "", Urgency.LIVE), 1, 1, 1, NOW)
-    meter.settled(claim, Released(NOW, "the service stops"), 0.5)
-    meter.poisoned(poisoned(TABLE, 5, 5))
-    assert (await page(made)).of("sfn_publications_total", *ENDED) == {("released", "stop"): 1, ("dead", "poison"): 1}
+    meter = OutcomeMetrics(made.metrics.work, made.clock)
+    claim = LeasedJob(TABLE, ConcurrencyGroup("prod", "", Priority.LIVE), 1, 1, 1, NOW)
+    meter.on_settled(claim, Returned(NOW, "the service stops"), 0.5)
+    meter.on_poisoned(poison_letter(TABLE, 5, 5))
+    assert (await page(made)).of("sfn_publications_total", *ENDED) == {("returned", "stop"): 1, ("dead", "poison"): 1}

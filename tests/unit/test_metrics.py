@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from prometheus_client.openmetrics import parser
 
-from sfn.errors import Scope
-from sfn.inbox.figures import STATES, Figures, MissingTables
+from sfn.errors import ErrorScope
+from sfn.inbox.figures import STAT_STATES, MissingTableStats, QueueStats
 from sfn.telemetry import gauges
 from sfn.telemetry.metrics import Metrics
 from sfn.telemetry.work import REASONS, UNDECODABLE
-from sfn.words import Accepted, Reason, Swept
-from sfn.work.lanes import BreakerState
+from sfn.words import DeadLetterReason, PutResult, SweepCompleted
+from sfn.work.lanes import CircuitBreakerState
 from tests.promises.inboxes import HandClock
 from tests.unit.scraping import Standing, overdue, read
 
@@ -83,13 +83,15 @@ EXPOSED = {
 class Committed:
     """One transaction."""
 
-    notes: int
+    messages: int
     seconds: float
 
 
 @pytest.fixture
 def metrics() -> Metrics:
-    return Metrics(version="1.2.3", catalogs=["prod", "dev"], dialects=["own"], sources=["events"], gateways=["prod"])
+    return Metrics(
+        version="1.2.3", catalogs=["prod", "dev"], event_formats=["own"], sources=["events"], gateways=["prod"]
+    )
 
 
 @pytest.fixture
@@ -102,8 +104,10 @@ def standing(tmp_path: Path) -> Standing:
     return Standing(files={"db": tmp_path / "inbox.db", "wal": tmp_path / "inbox.db-wal"})
 
 
-def open_breaker(scope: Scope, name: str, slots: int = 0) -> BreakerState:
-    return BreakerState(scope, name, datetime(2026, 1, 1, tzinfo=UTC), slots, datetime(2026, 1, 1, tzinfo=UTC), "gone")
+def open_breaker(scope: ErrorScope, name: str, slots: int = 0) -> CircuitBreakerState:
+    return CircuitBreakerState(
+        scope, name, datetime(2026, 1, 1, tzinfo=UTC), slots, datetime(2026, 1, 1, tzinfo=UTC), "gone"
+    )
 
 
 async def test_the_names_and_their_labels_are_these(metrics: Metrics, clock: HandClock, standing: Standing) -> None:
@@ -136,7 +140,7 @@ async def test_every_series_of_a_configured_catalog_is_there_from_the_start(
             name for name, labels in EXPOSED.items() if {"catalog", "name"} & set(labels)
         }
         assert {sample.value for sample in here if sample.name != "sfn_sweep_interval_seconds"} == {0}
-        for state in STATES:
+        for state in STAT_STATES:
             assert page.value("sfn_pending_tables", catalog=catalog, state=state) == 0
         for reason in REASONS:
             assert page.value("sfn_dead_letters", catalog=catalog, reason=reason) == 0
@@ -153,8 +157,8 @@ async def test_every_series_of_a_configured_source_is_there_from_the_start(
 
 
 def test_the_labels_are_the_inboxs_own_words() -> None:
-    assert gauges.STATES == STATES
-    assert {*REASONS, UNDECODABLE} == {reason.value for reason in Reason}
+    assert gauges.STATES == STAT_STATES
+    assert {*REASONS, UNDECODABLE} == {reason.value for reason in DeadLetterReason}
 
 
 async def test_the_other_format_is_well_formed_too(metrics: Metrics, clock: HandClock, standing: Standing) -> None:
@@ -165,13 +169,13 @@ async def test_the_other_format_is_well_formed_too(metrics: Metrics, clock: Hand
 
 async def test_events_are_counted_by_what_came_of_them(metrics: Metrics, clock: HandClock) -> None:
     events = metrics.events
-    events.taken("own", Accepted(3, 1, 2), 4)
-    events.taken("own", Accepted(1, 0), 0)
-    events.taken("another", Accepted(1, 0), 0, 5)
-    events.taken(None, Accepted(0, 0), 0)
+    events.count_ingested("own", PutResult(3, 1, 2), 4)
+    events.count_ingested("own", PutResult(1, 0), 0)
+    events.count_ingested("another", PutResult(1, 0), 0, 5)
+    events.count_ingested(None, PutResult(0, 0), 0)
     for status in (401, 422, 422, 503, 500):
-        events.turned_down(status)
-    events.turned_down(404, "another")
+        events.count_rejected(status)
+    events.count_rejected(404, "another")
     page = await read(Standing().scrape(metrics, clock))
     assert page.of("sfn_events_received_total", "dialect", "result") == {
         ("own", "accepted"): 4,
@@ -202,20 +206,20 @@ async def test_only_transactions_that_took_something_in_say_how_long_senders_wai
 async def test_what_belongs_to_no_configured_catalog_shares_a_label(metrics: Metrics, clock: HandClock) -> None:
     now = clock.now()
     for catalog in ("was", "had been"):
-        metrics.work.ended(catalog, "dead", "permanent")
-        metrics.work.seen_through(catalog, 1.0)
-        metrics.work.pointed(catalog, 1.0)
-        metrics.work.sweeps.ended(catalog, "dead")
-        metrics.work.sweeps.complete(catalog, Swept(now, now, calm=True, tables=5), now, 1.0)
-    figures = Figures(
+        metrics.work.count_attempt(catalog, "dead", "permanent")
+        metrics.work.observe_duration(catalog, 1.0)
+        metrics.work.observe_staleness(catalog, 1.0)
+        metrics.work.sweeps.count_attempt(catalog, "dead")
+        metrics.work.sweeps.set_completed(catalog, SweepCompleted(now, now, within_limit=True, tables=5), now, 1.0)
+    figures = QueueStats(
         tables={("was", "dead"): 2, ("had been", "dead"): 3, ("was", "due"): 1},
         oldest_due={"was": now - timedelta(seconds=40), "had been": now - timedelta(seconds=50)},
-        letters={("was", "permanent"): 2, ("had been", "permanent"): 3, ("", "undecodable"): 7},
-        tripped=frozenset({"was"}),
-        intents={"was": 2, "had been": 1},
-        missing={"was": MissingTables(2, now - timedelta(seconds=30)), "had been": MissingTables(1, now)},
+        dead_letters={("was", "permanent"): 2, ("had been", "permanent"): 3, ("", "undecodable"): 7},
+        limit_reached=frozenset({"was"}),
+        open_intents={"was": 2, "had been": 1},
+        missing={"was": MissingTableStats(2, now - timedelta(seconds=30)), "had been": MissingTableStats(1, now)},
     )
-    breakers = [open_breaker(Scope.CATALOG, "was")]
+    breakers = [open_breaker(ErrorScope.CATALOG, "was")]
     page = await read(Standing(figures, reached=["was"], breakers=breakers).scrape(metrics, clock))
     assert page.of("sfn_pending_tables", "catalog", "state") == {("", "dead"): 5, ("", "due"): 1}
     assert page.of("sfn_oldest_pending_age_seconds", "catalog") == {("",): 50}
@@ -232,17 +236,17 @@ async def test_what_belongs_to_no_configured_catalog_shares_a_label(metrics: Met
 
 
 async def test_the_inboxs_figures_are_told_as_they_are(metrics: Metrics, clock: HandClock) -> None:
-    figures = Figures(
+    figures = QueueStats(
         tables={("prod", "due"): 4, ("prod", "held"): 11, ("dev", "retrying"): 1},
         oldest_due={"prod": clock.now() - timedelta(minutes=2)},
-        letters={("prod", "held-drop"): 11, ("dev", "foreign-file"): 1},
-        tripped=frozenset({"prod"}),
-        intents={"dev": 5},
-        missing={"prod": MissingTables(12, clock.now() - timedelta(minutes=3))},
+        dead_letters={("prod", "held-drop"): 11, ("dev", "foreign-file"): 1},
+        limit_reached=frozenset({"prod"}),
+        open_intents={"dev": 5},
+        missing={"prod": MissingTableStats(12, clock.now() - timedelta(minutes=3))},
     )
     page = await read(Standing(figures, reached=["prod"], ready=False).scrape(metrics, clock))
     assert page.of("sfn_pending_tables", "catalog", "state") == dict(figures.tables)
-    assert page.of("sfn_dead_letters", "catalog", "reason") == dict(figures.letters)
+    assert page.of("sfn_dead_letters", "catalog", "reason") == dict(figures.dead_letters)
     assert page.of("sfn_oldest_pending_age_seconds", "catalog") == {("prod",): 120}
     assert page.of("sfn_held_tables", "catalog") == {("prod",): 11}
     assert page.of("sfn_brake_tripped", "catalog") == {("prod",): 1}
@@ -260,13 +264,13 @@ async def test_a_clock_that_was_set_back_makes_no_age_negative(metrics: Metrics,
 
 async def test_a_breaker_is_open_until_something_succeeded(metrics: Metrics, clock: HandClock) -> None:
     breakers = [
-        open_breaker(Scope.CATALOG, "prod"),
-        open_breaker(Scope.CATALOG, "dev", slots=2),
-        open_breaker(Scope.STORE, "file:///warehouse", slots=1),
+        open_breaker(ErrorScope.CATALOG, "prod"),
+        open_breaker(ErrorScope.CATALOG, "dev", slots=2),
+        open_breaker(ErrorScope.STORE, "file:///warehouse", slots=1),
         # Whose store is not known yet, and one that was configured once.
-        open_breaker(Scope.STORE, "prod"),
-        open_breaker(Scope.STORE, "s3://secret-bucket"),
-        open_breaker(Scope.PROCESS, ""),
+        open_breaker(ErrorScope.STORE, "prod"),
+        open_breaker(ErrorScope.STORE, "s3://secret-bucket"),
+        open_breaker(ErrorScope.PROCESS, ""),
     ]
     page = await read(Standing(breakers=breakers).scrape(metrics, clock))
     assert page.of("sfn_breaker_open", "scope", "name") == {
@@ -280,8 +284,13 @@ async def test_a_breaker_is_open_until_something_succeeded(metrics: Metrics, clo
 
 async def test_a_lagging_sweep_shows(metrics: Metrics, clock: HandClock) -> None:
     sweeps, now = metrics.work.sweeps, clock.now()
-    sweeps.ended("prod", "swept")
-    sweeps.complete("prod", Swept(now, now, calm=True, tables=1000, differing=3, withheld=frozenset("ab")), now, 12.5)
+    sweeps.count_attempt("prod", "swept")
+    sweeps.set_completed(
+        "prod",
+        SweepCompleted(now, now, within_limit=True, tables=1000, differing=3, unlisted_namespaces=frozenset("ab")),
+        now,
+        12.5,
+    )
     page = await read(Standing().scrape(metrics, clock))
     assert page.of("sfn_sweeps_total", "catalog", "outcome") == {("prod", "swept"): 1}
     assert page.of("sfn_sweep_last_end_timestamp_seconds", "catalog") == {("prod",): now.timestamp()}
@@ -294,6 +303,6 @@ async def test_a_lagging_sweep_shows(metrics: Metrics, clock: HandClock) -> None
 
 async def test_two_services_in_one_process_count_each_for_itself(metrics: Metrics, clock: HandClock) -> None:
     other = Metrics(version="1.2.3", catalogs=["prod"])
-    metrics.work.fenced()
+    metrics.work.count_lost_lease()
     assert (await read(Standing().scrape(metrics, clock))).value("sfn_fenced_writes_total") == 1
     assert (await read(Standing().scrape(other, clock))).value("sfn_fenced_writes_total") == 0

@@ -7,7 +7,7 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfn.dialects import NAMES, Headers, Sender
+from sfn.dialects import FORMAT_NAMES, Headers, Sender
 from tests.dialects.asking import BATCH, ONE, SENDER, STRUCTURED, refusal_of
 from tests.dialects.drawing import anything, nearly
 from tests.dialects.samples import SAMPLES
@@ -22,7 +22,7 @@ HEADERS: list[Headers] = [
 ]
 
 senders = st.builds(
-    Sender, st.just("any"), st.sampled_from([SENDER.catalogs, ONE.catalogs, {}]), st.sampled_from([None, *NAMES])
+    Sender, st.just("any"), st.sampled_from([SENDER.catalogs, ONE.catalogs, {}]), st.sampled_from([None, *FORMAT_NAMES])
 )
 
 

@@ -7,15 +7,15 @@ import json
 import pytest
 from hypothesis import given
 
-from sfn.dialects import Decoded, Sender
+from sfn.dialects import DecodedRequest, Sender
 from sfn.dialects.fields import MAX_LEVELS, MAX_LOCATION
-from sfn.words import CatalogName, Hint, TableName
+from sfn.words import CatalogName, Notification, TableIdentifier
 from tests.dialects.asking import decoded, golden, hints, outcome, refused
 from tests.dialects.drawing import levels, names
 from tests.dialects.samples import ICEBERG_TABLE, KEY, nessie
 
 ID = "58bdb0a2-20c0-4a6f-b6fe-abd4ebce2e96"
-TABLE = TableName("git", ("a", "b"), "orders")
+TABLE = TableIdentifier("git", ("a", "b"), "orders")
 STORED = nessie("CONTENT_STORED", contentKey=KEY, content=ICEBERG_TABLE)
 REMOVED = nessie("CONTENT_REMOVED", contentKey=KEY)
 
@@ -26,13 +26,13 @@ def on(name: object, kind: object = "BRANCH") -> dict[str, object]:
 
 def test_what_was_stored_is_a_hint_with_its_location() -> None:
     body = golden("nessie-content-stored")
-    hint = Hint(TableName("git", ("ns",), "table1"), "nessie", ID, "metadataLocation", body=body)
-    assert decoded(body, Sender("nessie", {"branch1": "git"})) == Decoded((hint,), 0, "nessie")
+    hint = Notification(TableIdentifier("git", ("ns",), "table1"), "nessie", ID, "metadataLocation", body=body)
+    assert decoded(body, Sender("nessie", {"branch1": "git"})) == DecodedRequest((hint,), 0, "nessie")
 
 
 def test_what_was_removed_is_a_drop() -> None:
     body = json.dumps(REMOVED).encode()
-    assert hints(body) == (Hint(TABLE, "catalogs", ID, drop=True, body=body),)
+    assert hints(body) == (Notification(TABLE, "catalogs", ID, drop=True, body=body),)
 
 
 def test_what_was_removed_outside_every_namespace_was_one_itself() -> None:
@@ -44,16 +44,16 @@ def test_what_was_removed_outside_every_namespace_was_one_itself() -> None:
 def test_a_rename_is_a_removal_and_a_new_content_in_either_order() -> None:
     elsewhere = nessie("CONTENT_STORED", contentKey={"elements": ["a", "archive"]}, content=ICEBERG_TABLE)
     for events in ([REMOVED, elsewhere], [elsewhere, REMOVED]):
-        said = {hint.subject: (hint.drop, hint.floor) for hint in hints(events)}
-        moved = TableName("git", ("a",), "archive")
+        said = {hint.subject: (hint.drop, hint.min_metadata_location) for hint in hints(events)}
+        moved = TableIdentifier("git", ("a",), "archive")
         assert said == {TABLE: (True, None), moved: (False, ICEBERG_TABLE["metadataLocation"])}
 
 
 def test_the_branch_says_which_catalog_is_meant() -> None:
     sender = Sender("nessie", {"main": "prod", "staging": "dev"})
     said = decoded([STORED | on(name) for name in ("main", "staging", "feature")], sender)
-    assert [hint.subject.catalog for hint in said.hints] == ["prod", "dev"]
-    assert (said.ignored, said.unmapped, said.theirs) == (0, 1, ("feature",))
+    assert [hint.subject.catalog for hint in said.notifications] == ["prod", "dev"]
+    assert (said.ignored, said.unmapped_events, said.unmapped_catalogs) == (0, 1, ("feature",))
 
 
 @pytest.mark.parametrize("kind", ["TAG", "DETACHED", None, 7])
@@ -64,7 +64,7 @@ def test_what_is_no_branch_is_of_no_concern(event: dict[str, object], kind: obje
 
 def test_a_branch_that_was_moved_is_a_sweep() -> None:
     body = json.dumps(nessie("REFERENCE_UPDATED")).encode()
-    assert hints(body) == (Hint(CatalogName("git"), "catalogs", ID, body=body),)
+    assert hints(body) == (Notification(CatalogName("git"), "catalogs", ID, body=body),)
     assert outcome(nessie("REFERENCE_UPDATED") | on("feature")) == ("nessie", 0, 0, 1)
 
 
@@ -102,4 +102,8 @@ def test_whatever_is_of_the_shape_becomes_its_hint(namespace: list[str], name: s
     content = ICEBERG_TABLE | {"metadataLocation": place}
     event = STORED | {"id": event_id, "content": content, "contentKey": {"elements": [*namespace, name]}}
     (hint,) = hints(event)
-    assert (hint.subject, hint.floor, hint.event_id) == (TableName("git", tuple(namespace), name), place, event_id)
+    assert (hint.subject, hint.min_metadata_location, hint.event_id) == (
+        TableIdentifier("git", tuple(namespace), name),
+        place,
+        event_id,
+    )

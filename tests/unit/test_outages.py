@@ -5,14 +5,14 @@ from __future__ import annotations
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
-from sfn.errors import Scope, Transient
-from sfn.words import Lane, TableName, Urgency
-from sfn.work.lanes import Lanes
-from sfn.work.outages import Outages
+from sfn.errors import ErrorScope, Transient
+from sfn.words import ConcurrencyGroup, Priority, TableIdentifier
+from sfn.work.lanes import CapacityTracker
+from sfn.work.outages import CircuitBreakers
 from tests.promises.inboxes import HandClock
 
-TABLE = TableName("prod", ("sales",), "orders")
-LANE = Lane("prod", "file:///lake", Urgency.LIVE)
+TABLE = TableIdentifier("prod", ("sales",), "orders")
+LANE = ConcurrencyGroup("prod", "file:///lake", Priority.LIVE)
 
 
 class Away:
@@ -20,17 +20,17 @@ class Away:
 
     def __init__(self) -> None:
         self.clock = HandClock()
-        self.outages = Outages(Lanes(32), self.clock)
+        self.outages = CircuitBreakers(CapacityTracker(32), self.clock)
 
-    def fails(self, scope: Scope = Scope.CATALOG, found: str = "refused") -> None:
+    def fails(self, scope: ErrorScope = ErrorScope.CATALOG, found: str = "refused") -> None:
         """One attempt ends in trouble; the next may begin."""
         trouble = Transient("it", scope=scope, expected="an answer", found=found)
-        again = self.outages.trouble(LANE, trouble)
+        again = self.outages.record_failure(LANE, trouble)
         self.clock.turn((again - self.clock.now()).total_seconds())
 
     def works(self) -> None:
         """One attempt succeeds."""
-        self.outages.success(LANE, TABLE, stored=True)
+        self.outages.record_success(LANE, TABLE, store_used=True)
 
 
 def told(records: list[EventDict]) -> list[tuple[object, ...]]:
@@ -72,8 +72,8 @@ def test_what_comes_and_goes_does_not_fill_the_log() -> None:
 def test_a_store_does_not_hide_behind_its_catalog() -> None:
     away = Away()
     with capture_logs() as records:
-        away.fails(Scope.CATALOG)
-        away.fails(Scope.STORE)
+        away.fails(ErrorScope.CATALOG)
+        away.fails(ErrorScope.STORE)
         away.works()
     assert told(records) == [
         ("warning", "catalog away", "prod"),
@@ -87,7 +87,7 @@ def test_a_shortage_of_the_process_is_told_once_a_minute_and_when_it_is_over() -
     away = Away()
     with capture_logs() as records:
         for _ in range(30):
-            away.fails(Scope.PROCESS)
+            away.fails(ErrorScope.PROCESS)
         away.works()
     assert told(records) == [
         ("warning", "process short of resources", ""),
@@ -97,13 +97,13 @@ def test_a_shortage_of_the_process_is_told_once_a_minute_and_when_it_is_over() -
 
 def test_a_shortage_is_one_tables_own_where_others_were_served_since_its_last() -> None:
     away = Away()
-    shortage = Transient("it", scope=Scope.PROCESS, expected="memory", found="none")
-    assert away.outages.shortage(TABLE, shortage).scope is Scope.PROCESS
+    shortage = Transient("it", scope=ErrorScope.PROCESS, expected="memory", found="none")
+    assert away.outages.narrow_shortage(TABLE, shortage).scope is ErrorScope.PROCESS
     away.clock.turn(1)
-    assert away.outages.shortage(TABLE, shortage).scope is Scope.PROCESS
+    assert away.outages.narrow_shortage(TABLE, shortage).scope is ErrorScope.PROCESS
     away.works()
-    assert away.outages.shortage(TABLE, shortage).scope is Scope.PROCESS
+    assert away.outages.narrow_shortage(TABLE, shortage).scope is ErrorScope.PROCESS
     away.clock.turn(1)
-    away.outages.success(LANE, TableName("prod", ("sales",), "other"), stored=True)
+    away.outages.record_success(LANE, TableIdentifier("prod", ("sales",), "other"), store_used=True)
     away.clock.turn(1)
-    assert away.outages.shortage(TABLE, shortage).scope is Scope.TABLE
+    assert away.outages.narrow_shortage(TABLE, shortage).scope is ErrorScope.TABLE

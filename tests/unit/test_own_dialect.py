@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sfn.dialects import Sender
 from sfn.dialects.fields import MAX_LEVELS, MAX_LOCATION, MAX_NAME
 from sfn.dialects.own import OPERATIONS
-from sfn.words import Birth, Hint, TableName
+from sfn.words import Notification, TableIdentifier, TableOrigin
 from tests.dialects.drawing import anything, names
 from tests.unit.telling import ORDERS, orders, refusal_of, refused, said
 
@@ -21,8 +21,8 @@ SEVERAL = Sender("etl", {"their-prod": "prod", "their-dev": "dev"})
 
 def test_an_identifier_alone_is_a_commit_of_unknown_content() -> None:
     body = b'{"namespace": ["sales"], "name": "orders"}'
-    assert said(body) == (Hint(ORDERS, "etl", body=body),)
-    assert said(body)[0].vague
+    assert said(body) == (Notification(ORDERS, "etl", body=body),)
+    assert said(body)[0].is_unspecific
 
 
 def test_of_a_long_event_the_beginning_is_kept() -> None:
@@ -33,31 +33,42 @@ def test_of_a_long_event_the_beginning_is_kept() -> None:
 
 def test_a_dotted_namespace_is_its_levels() -> None:
     (hint,) = said({"namespace": "a.b", "name": "t"})
-    assert hint.subject == TableName("prod", ("a", "b"), "t")
+    assert hint.subject == TableIdentifier("prod", ("a", "b"), "t")
 
 
 def test_a_namespace_may_have_no_level() -> None:
     (hint,) = said({"namespace": [], "name": "t"})
-    assert hint.subject == TableName("prod", (), "t")
+    assert hint.subject == TableIdentifier("prod", (), "t")
 
 
 def test_a_dot_in_an_array_is_part_of_the_level() -> None:
     (hint,) = said({"namespace": ["a.b"], "name": "t.u"})
-    assert hint.subject == TableName("prod", ("a.b",), "t.u")
+    assert hint.subject == TableIdentifier("prod", ("a.b",), "t.u")
 
 
 @pytest.mark.parametrize("operation", ["commit", "create", "register", None])
 def test_what_changes_the_pointer_carries_a_floor(operation: str | None) -> None:
     (hint,) = said(orders(operation=operation, metadata_location="s3://b/t/1.json", event_id="e1", table_uuid="u1"))
-    assert (hint.floor, hint.event_id, hint.drop, hint.renamed_to) == ("s3://b/t/1.json", "e1", False, None)
-    births = {"create": Birth.CREATE, "register": Birth.REGISTER}
-    assert (hint.uuid, hint.birth) == ("u1", births.get(operation or "commit"))
+    assert (hint.min_metadata_location, hint.event_id, hint.drop, hint.renamed_to) == (
+        "s3://b/t/1.json",
+        "e1",
+        False,
+        None,
+    )
+    births = {"create": TableOrigin.CREATE, "register": TableOrigin.REGISTER}
+    assert (hint.uuid, hint.origin) == ("u1", births.get(operation or "commit"))
 
 
 @pytest.mark.parametrize("purge", [True, False, None])
 def test_a_drop_has_no_floor(purge: bool | None) -> None:
     (hint,) = said(orders(operation="drop", purge=purge, metadata_location="s3://b/t/1.json", event_id="e1"))
-    assert (hint.subject, hint.drop, hint.purge, hint.floor, hint.event_id) == (ORDERS, True, purge is True, None, "e1")
+    assert (hint.subject, hint.drop, hint.purge, hint.min_metadata_location, hint.event_id) == (
+        ORDERS,
+        True,
+        purge is True,
+        None,
+        "e1",
+    )
 
 
 def test_a_rename_is_two_hints() -> None:
@@ -65,10 +76,10 @@ def test_a_rename_is_two_hints() -> None:
     place = "s3://b/t/1.json"
     event = orders(operation="rename", destination=destination, event_id="e1", metadata_location=place, table_uuid="u1")
     old, new = said(event)
-    target = TableName("prod", ("archive", "old"), "orders")
-    assert (old.subject, old.renamed_to, old.event_id, old.floor) == (ORDERS, target, "e1", None)
-    assert (new.subject, new.renamed_to, new.renamed_from, new.floor) == (target, None, ORDERS, place)
-    assert (old.uuid, new.uuid, old.birth, new.birth) == ("u1", "u1", None, None)
+    target = TableIdentifier("prod", ("archive", "old"), "orders")
+    assert (old.subject, old.renamed_to, old.event_id, old.min_metadata_location) == (ORDERS, target, "e1", None)
+    assert (new.subject, new.renamed_to, new.renamed_from, new.min_metadata_location) == (target, None, ORDERS, place)
+    assert (old.uuid, new.uuid, old.origin, new.origin) == ("u1", "u1", None, None)
 
 
 def test_the_hints_of_a_rename_are_no_duplicates_of_each_other_nor_of_other_events() -> None:
@@ -88,7 +99,7 @@ def test_the_only_catalog_of_a_sender_need_not_be_named() -> None:
 
 def test_one_of_several_catalogs_is_named_as_the_sender_calls_it() -> None:
     (hint,) = said(orders(catalog="their-dev"), SEVERAL)
-    assert hint.subject == TableName("dev", ("sales",), "orders")
+    assert hint.subject == TableIdentifier("dev", ("sales",), "orders")
     assert refused(orders(), SEVERAL) == (422, "#/catalog")
     assert refused(orders(catalog="dev"), SEVERAL) == (422, "#/catalog")
     assert refused(orders(), Sender("nobody", {})) == (422, "#/catalog")
@@ -203,18 +214,18 @@ def test_whatever_is_of_the_shape_becomes_its_hints(sent: list[dict[str, Any]]) 
     for event in sent:
         operation = event.get("operation", "commit")
         hint = hints.pop(0)
-        assert hint.subject == TableName("prod", levels(event["namespace"]), event["name"])
+        assert hint.subject == TableIdentifier("prod", levels(event["namespace"]), event["name"])
         assert (hint.sender, hint.event_id) == ("etl", event.get("event_id"))
         assert json.loads(hint.body) == event
         assert (hint.drop, hint.purge) == (operation == "drop", event.get("purge", False))
         if operation in {"commit", "create", "register"}:
-            assert hint.floor == event.get("metadata_location")
+            assert hint.min_metadata_location == event.get("metadata_location")
         else:
-            assert hint.floor is None
+            assert hint.min_metadata_location is None
         assert (hint.renamed_to is not None) == (operation == "rename")
         if operation == "rename":
             destination = event["destination"]
-            assert hint.renamed_to == TableName("prod", levels(destination["namespace"]), destination["name"])
+            assert hint.renamed_to == TableIdentifier("prod", levels(destination["namespace"]), destination["name"])
             assert hints.pop(0).subject == hint.renamed_to
     assert hints == []
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfn.errors import LocationRefused, Scope
+from sfn.errors import ErrorScope, LocationRefused
 from sfn.pointer.location import canonical, check_location, is_below, longest_prefix, store_prefix
 
 FAMILIES = {
@@ -173,7 +173,7 @@ def test_what_is_no_place_of_ours_is_refused(location: str) -> None:
     with pytest.raises(LocationRefused) as refused:
         check_location(location)
     assert repr(location) in refused.value.where
-    assert refused.value.scope is Scope.TABLE
+    assert refused.value.scope is ErrorScope.TABLE
 
 
 @given(places, st.data(), segments)

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sfn.dialects import LOGGED, Arrived, Decoded, Sender, decode, unread
+from sfn.dialects import MAX_STORED_EVENT, DecodedRequest, EventRequest, Sender, decode, notifications_for_unread
 from sfn.dialects.fields import MAX_LEVELS, MAX_LOCATION, MAX_NAME
-from sfn.dialects.polaris import TYPES, addressed
+from sfn.dialects.polaris import NOTIFICATION_TYPES, parse_notification_path
 from sfn.errors import Rejected
-from sfn.words import Birth, CatalogName, Hint, TableName
+from sfn.words import CatalogName, Notification, TableIdentifier, TableOrigin
 from tests.dialects.drawing import anything
 
 SNOWFLAKE = Sender("snowflake", {"theirs": "prod", "a/b c": "dev"})
 PATH = "/v1/theirs/namespaces/ns1/tables/orders/notifications"
-ORDERS = TableName("prod", ("ns1",), "orders")
+ORDERS = TableIdentifier("prod", ("ns1",), "orders")
 LOCATION = "s3://wh/ns1/orders/metadata/00003-5b1c.metadata.json"
 UUID = "9c12d441-03fe-4693-9a96-a0705ddf69c1"
 
@@ -34,13 +34,13 @@ def notification(kind: object = "UPDATE", **more: object) -> dict[str, Any]:
     }
 
 
-def told(content: object = None, path: str = PATH, sender: Sender = SNOWFLAKE) -> Decoded:
+def told(content: object = None, path: str = PATH, sender: Sender = SNOWFLAKE) -> DecodedRequest:
     body = content if isinstance(content, bytes) else json.dumps(content or notification()).encode()
-    return decode(Arrived(path, [], body, sender))
+    return decode(EventRequest(path, [], body, sender))
 
 
-def hint(content: object = None, path: str = PATH) -> Hint:
-    (only,) = told(content, path).hints
+def hint(content: object = None, path: str = PATH) -> Notification:
+    (only,) = told(content, path).notifications
     return only
 
 
@@ -63,24 +63,24 @@ def at(namespace: str, table: str, prefix: str = "theirs") -> str:
     return f"/v1/{prefix}/namespaces/{namespace}/tables/{table}/notifications"
 
 
-@pytest.mark.parametrize(("kind", "birth"), [("CREATE", Birth.CREATE), ("UPDATE", None)])
-def test_what_changes_the_pointer_carries_a_floor(kind: str, birth: Birth | None) -> None:
+@pytest.mark.parametrize(("kind", "birth"), [("CREATE", TableOrigin.CREATE), ("UPDATE", None)])
+def test_what_changes_the_pointer_carries_a_floor(kind: str, birth: TableOrigin | None) -> None:
     body = json.dumps(notification(kind)).encode()
     event_id = hint(body).event_id
     assert event_id is not None
     assert len(event_id) == sha256().digest_size * 2
-    hints = (Hint(ORDERS, "snowflake", event_id, LOCATION, uuid=UUID, birth=birth, body=body),)
-    assert told(body) == Decoded(hints, ignored=0, dialect="polaris")
+    hints = (Notification(ORDERS, "snowflake", event_id, LOCATION, uuid=UUID, origin=birth, body=body),)
+    assert told(body) == DecodedRequest(hints, ignored=0, event_format="polaris")
 
 
 def test_a_drop_has_no_floor() -> None:
     body = json.dumps(notification("DROP")).encode()
-    assert hint(body) == Hint(ORDERS, "snowflake", hint(body).event_id, drop=True, uuid=UUID, body=body)
+    assert hint(body) == Notification(ORDERS, "snowflake", hint(body).event_id, drop=True, uuid=UUID, body=body)
 
 
 @pytest.mark.parametrize("kind", ["VALIDATE", "UNKNOWN"])
 def test_what_changes_nothing_is_checked_all_the_same(kind: str) -> None:
-    assert told(notification(kind)) == Decoded((), ignored=1, dialect="polaris")
+    assert told(notification(kind)) == DecodedRequest((), ignored=1, event_format="polaris")
     assert told(notification(kind, metadata_location="s3://wh/ns1/orders/")) == told(notification(kind))
     assert refused(notification(kind, timestamp="now")) == (400, "#/payload/timestamp")
     assert refused(notification(kind), path=at("ns1", "orders", prefix="unknown")) == (404, "path/prefix")
@@ -92,27 +92,27 @@ def test_the_path_alone_says_which_table() -> None:
 
 def test_of_a_long_notification_the_beginning_is_kept() -> None:
     body = json.dumps(notification(metadata={"more": "x" * 100_000})).encode()
-    assert hint(body).body == body[:LOGGED]
+    assert hint(body).body == body[:MAX_STORED_EVENT]
 
 
 @pytest.mark.parametrize(
     ("path", "table"),
     [
-        (at("a%1Fb", "t"), TableName("prod", ("a", "b"), "t")),
-        (at("a%1fb", "t"), TableName("prod", ("a", "b"), "t")),
-        (at("a.b", "t.u"), TableName("prod", ("a.b",), "t.u")),
-        (at("a%2Fb", "t%2Fu"), TableName("prod", ("a/b",), "t/u")),
-        (at("tables%2Fx%2Fnotifications", "t"), TableName("prod", ("tables/x/notifications",), "t")),
-        (at("a+b", "t%20u"), TableName("prod", ("a+b",), "t u")),
-        (at("%C3%A4", "%F0%9F%A7%8A"), TableName("prod", ("ä",), "🧊")),
-        (at("a%252Fb", "%25"), TableName("prod", ("a%2Fb",), "%")),
-        (at("%2E%2E", "."), TableName("prod", ("..",), ".")),
-        (at("a=b", "t;v=1"), TableName("prod", ("a=b",), "t;v=1")),
-        (at("namespaces", "tables"), TableName("prod", ("namespaces",), "tables")),
-        (at("ns1", "t", prefix="a%2Fb%20c"), TableName("dev", ("ns1",), "t")),
+        (at("a%1Fb", "t"), TableIdentifier("prod", ("a", "b"), "t")),
+        (at("a%1fb", "t"), TableIdentifier("prod", ("a", "b"), "t")),
+        (at("a.b", "t.u"), TableIdentifier("prod", ("a.b",), "t.u")),
+        (at("a%2Fb", "t%2Fu"), TableIdentifier("prod", ("a/b",), "t/u")),
+        (at("tables%2Fx%2Fnotifications", "t"), TableIdentifier("prod", ("tables/x/notifications",), "t")),
+        (at("a+b", "t%20u"), TableIdentifier("prod", ("a+b",), "t u")),
+        (at("%C3%A4", "%F0%9F%A7%8A"), TableIdentifier("prod", ("ä",), "🧊")),
+        (at("a%252Fb", "%25"), TableIdentifier("prod", ("a%2Fb",), "%")),
+        (at("%2E%2E", "."), TableIdentifier("prod", ("..",), ".")),
+        (at("a=b", "t;v=1"), TableIdentifier("prod", ("a=b",), "t;v=1")),
+        (at("namespaces", "tables"), TableIdentifier("prod", ("namespaces",), "tables")),
+        (at("ns1", "t", prefix="a%2Fb%20c"), TableIdentifier("dev", ("ns1",), "t")),
     ],
 )
-def test_each_segment_of_the_path_is_decoded_on_its_own(path: str, table: TableName) -> None:
+def test_each_segment_of_the_path_is_decoded_on_its_own(path: str, table: TableIdentifier) -> None:
     assert hint(path=path).subject == table
 
 
@@ -133,7 +133,7 @@ def test_each_segment_of_the_path_is_decoded_on_its_own(path: str, table: TableN
     ],
 )
 def test_any_other_path_is_none_of_a_notification(path: str) -> None:
-    assert addressed(path) is None
+    assert parse_notification_path(path) is None
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_any_other_path_is_none_of_a_notification(path: str) -> None:
 )
 def test_a_path_that_names_no_table_is_refused_and_the_part_named(path: str, status: int, where: str) -> None:
     assert refused(path=path) == (status, f"path/{where}")
-    assert unread(path, SNOWFLAKE) == ()
+    assert notifications_for_unread(path, SNOWFLAKE) == ()
 
 
 def test_a_refusal_tells_of_nobody_elses_catalogs() -> None:
@@ -257,11 +257,13 @@ def test_any_name_comes_through_the_path_and_no_two_tables_share_an_id(
     one_hint, other_hint = (
         hint(path=at(quote("\x1f".join(levels), safe=""), quote(name, safe=""))) for levels, name in (one, other)
     )
-    assert one_hint.subject == TableName("prod", tuple(one[0]), one[1])
+    assert one_hint.subject == TableIdentifier("prod", tuple(one[0]), one[1])
     assert (one_hint.event_id == other_hint.event_id) == (one == other)
 
 
-@given(anything | st.fixed_dictionaries({"notification-type": st.sampled_from(TYPES), "payload": anything}))
+@given(
+    anything | st.fixed_dictionaries({"notification-type": st.sampled_from(NOTIFICATION_TYPES), "payload": anything})
+)
 def test_any_json_is_taken_or_refused_with_400(content: object) -> None:
     refusal = refusal_of(json.dumps(content, ensure_ascii=False).encode("utf-8", "surrogatepass"))
     assert refusal is None or refusal.status == 400
@@ -285,12 +287,15 @@ def test_one_field_of_any_other_kind_is_taken_or_named(field: str, value: object
 @given(st.binary(max_size=40).map(lambda raw: quote(raw, safe="%")), st.text(max_size=20).map(quote))
 def test_any_path_is_a_table_or_refused(segment: str, other: str) -> None:
     for path in (at(segment, other), at(other, segment), at("ns1", "t", prefix=segment)):
-        if addressed(path) is not None:
+        if parse_notification_path(path) is not None:
             refusal = refusal_of(path=path)
             assert refusal is None or refusal.status in {400, 404}
 
 
 def test_a_body_that_was_not_read_is_made_up_for() -> None:
-    assert unread(PATH, SNOWFLAKE) == (Hint(ORDERS, "snowflake"),)
+    assert notifications_for_unread(PATH, SNOWFLAKE) == (Notification(ORDERS, "snowflake"),)
     several = Sender("etl", {"theirs": "prod", "other": "dev", "again": "prod"})
-    assert unread("/v1/events", several) == (Hint(CatalogName("prod"), "etl"), Hint(CatalogName("dev"), "etl"))
+    assert notifications_for_unread("/v1/events", several) == (
+        Notification(CatalogName("prod"), "etl"),
+        Notification(CatalogName("dev"), "etl"),
+    )

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfn.dialects import Decoded, Sender
+from sfn.dialects import DecodedRequest, Sender
 from sfn.dialects.fields import MAX_LEVELS
-from sfn.dialects.polaris_events import TYPES
-from sfn.words import Birth, CatalogName, Hint, TableName
+from sfn.dialects.polaris_events import EVENT_TYPES
+from sfn.words import CatalogName, Notification, TableIdentifier, TableOrigin
 from tests.dialects.asking import ONE, STRUCTURED, decoded, document, golden, hints, outcome, refused
 from tests.dialects.drawing import levels, names
 from tests.dialects.samples_polaris import event, webhook
 
-ORDERS = TableName("prod", ("ns1",), "orders")
+ORDERS = TableIdentifier("prod", ("ns1",), "orders")
 ID = "0d9a6d0e-3a0f-4c73-9a39-0d2c6d1f4a11"
 RENAME = document("polaris-kafka-after-rename-table")
 MARKED = ((b"content-type", b"application/json"), (b"x-polaris-event", b"AFTER_UPDATE_TABLE"))
@@ -25,14 +25,14 @@ MARKED = ((b"content-type", b"application/json"), (b"x-polaris-event", b"AFTER_U
 
 def test_a_commit_is_one_hint() -> None:
     body = golden("polaris-kafka-after-update-table")
-    assert decoded(body, ONE) == Decoded((Hint(ORDERS, "one", ID, body=body),), 0, "polaris-events")
+    assert decoded(body, ONE) == DecodedRequest((Notification(ORDERS, "one", ID, body=body),), 0, "polaris-events")
 
 
 def test_so_it_is_in_a_cloudevent() -> None:
     body = golden("polaris-cloudevent-after-update-table")
     for headers in ((), STRUCTURED, MARKED):
         said = decoded(body, ONE, headers)
-        assert said == Decoded((Hint(ORDERS, "one", ID, body=body),), 0, "polaris-events")
+        assert said == DecodedRequest((Notification(ORDERS, "one", ID, body=body),), 0, "polaris-events")
     wrong = document("polaris-cloudevent-after-update-table")
     wrong["data"]["table_name"] = 7
     assert refused(wrong, ONE) == (422, "#/data/table_name")
@@ -40,18 +40,18 @@ def test_so_it_is_in_a_cloudevent() -> None:
 
 def test_a_rename_is_two_hints() -> None:
     body = golden("polaris-kafka-after-rename-table")
-    target = TableName("prod", ("ns1",), "orders_v2")
-    old = Hint(ORDERS, "one", "3c2d", renamed_to=target, body=body)
-    new = Hint(target, "one", "3c2d\x1fdestination", renamed_from=ORDERS, body=body)
+    target = TableIdentifier("prod", ("ns1",), "orders_v2")
+    old = Notification(ORDERS, "one", "3c2d", renamed_to=target, body=body)
+    new = Notification(target, "one", "3c2d\x1fdestination", renamed_from=ORDERS, body=body)
     assert hints(body, ONE) == (old, new)
 
 
-@pytest.mark.parametrize("told", sorted(set(TYPES) - {"AFTER_RENAME_TABLE"}))
+@pytest.mark.parametrize("told", sorted(set(EVENT_TYPES) - {"AFTER_RENAME_TABLE"}))
 def test_each_type_that_changes_a_table_is_a_hint(told: str) -> None:
     body = json.dumps(event(told)).encode()
-    births = {"AFTER_CREATE_TABLE": Birth.CREATE, "AFTER_REGISTER_TABLE": Birth.REGISTER}
+    births = {"AFTER_CREATE_TABLE": TableOrigin.CREATE, "AFTER_REGISTER_TABLE": TableOrigin.REGISTER}
     drop = told == "AFTER_DROP_TABLE"
-    assert hints(body) == (Hint(ORDERS, "catalogs", ID, drop=drop, birth=births.get(told), body=body),)
+    assert hints(body) == (Notification(ORDERS, "catalogs", ID, drop=drop, origin=births.get(told), body=body),)
 
 
 def test_an_event_need_not_have_an_id() -> None:
@@ -61,9 +61,9 @@ def test_an_event_need_not_have_an_id() -> None:
 
 def test_a_catalog_that_is_not_mapped_is_told_of() -> None:
     said = decoded(event("AFTER_UPDATE_TABLE", catalog_name="other"))
-    assert said == Decoded((), 0, "polaris-events", 1, ("other",))
+    assert said == DecodedRequest((), 0, "polaris-events", 1, ("other",))
     # Its name there, and not ours.
-    assert decoded(event("AFTER_UPDATE_TABLE", catalog_name="prod")).theirs == ("prod",)
+    assert decoded(event("AFTER_UPDATE_TABLE", catalog_name="prod")).unmapped_catalogs == ("prod",)
 
 
 @pytest.mark.parametrize(
@@ -91,10 +91,11 @@ def test_a_webhook_is_a_sweep_of_each_of_the_senders_catalogs() -> None:
     body = golden("polaris-webhook-pr5084")
     sender = Sender("hook", {"a": "prod", "b": "dev", "c": "prod"})
     sweeps = tuple(
-        Hint(CatalogName(ours), "hook", f"org.apache.polaris {ID}\x1f{ours}", body=body) for ours in ("prod", "dev")
+        Notification(CatalogName(ours), "hook", f"org.apache.polaris {ID}\x1f{ours}", body=body)
+        for ours in ("prod", "dev")
     )
     for headers in ((), STRUCTURED, MARKED):
-        assert decoded(body, sender, headers) == Decoded(sweeps, 0, "polaris-webhook")
+        assert decoded(body, sender, headers) == DecodedRequest(sweeps, 0, "polaris-webhook")
 
 
 @pytest.mark.parametrize("told", ["AFTER_UPDATE_TABLE", "org.apache.polaris.after_update_table"])
@@ -119,10 +120,10 @@ def test_an_event_that_names_its_table_is_more_than_a_webhook() -> None:
     assert outcome(golden("polaris-kafka-after-update-table"), ONE, MARKED) == ("polaris-events", 1, 0, 0)
 
 
-@given(levels, names, names, st.sampled_from(sorted(set(TYPES) - {"AFTER_RENAME_TABLE"})))
+@given(levels, names, names, st.sampled_from(sorted(set(EVENT_TYPES) - {"AFTER_RENAME_TABLE"})))
 def test_whatever_is_of_the_shape_becomes_its_hint(namespace: list[str], name: str, event_id: str, told: str) -> None:
     (hint,) = hints(event(told, namespace=namespace, table_name=name, event_id=event_id))
-    assert (hint.subject, hint.event_id) == (TableName("prod", tuple(namespace), name), event_id)
+    assert (hint.subject, hint.event_id) == (TableIdentifier("prod", tuple(namespace), name), event_id)
     assert hint.drop == (told == "AFTER_DROP_TABLE")
 
 
@@ -131,5 +132,5 @@ def test_whatever_is_a_rename_becomes_its_two_hints(old: list[str], name: str, n
     content: dict[str, Any] = RENAME | {"source": [*old, name], "destination": [*new, f"to {other}"]}
     if [*old, name] != content["destination"]:
         source, destination = hints(content, ONE)
-        assert source.subject == destination.renamed_from == TableName("prod", tuple(old), name)
-        assert destination.subject == source.renamed_to == TableName("prod", tuple(new), f"to {other}")
+        assert source.subject == destination.renamed_from == TableIdentifier("prod", tuple(old), name)
+        assert destination.subject == source.renamed_to == TableIdentifier("prod", tuple(new), f"to {other}")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 from aiohttp import web
 
-from sfn.aws import Identity, Keys
+from sfn.aws import AwsIdentity, AwsKeys
 from sfn.store.objects import ErrorKind, RequestFailed
 from sfn.store.pool import BODY_LIMIT, HttpPool, HttpReply
 from sfn.store.s3 import BucketEndpoints, S3Client, S3Options
@@ -64,7 +64,7 @@ async def got(pool: HttpPool, server: Answering, most: int = BODY_LIMIT) -> Http
 
 async def test_no_compression_is_asked_for_and_no_signature_covers_that(server: Answering, pool: HttpPool) -> None:
     """Some proxies change this header, and a signature of it would break."""
-    terms = S3Options(identity=Identity(keys=Keys("k", "s")), endpoint=server.url, region="us-east-1")
+    terms = S3Options(identity=AwsIdentity(keys=AwsKeys("k", "s")), endpoint=server.url, region="us-east-1")
     await S3Client(terms, pool, BOOK).get("s3://lake/a.ver", 100)
     assert server.headers["accept-encoding"] == "identity"
     assert "host;" in server.headers["authorization"]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sfn.inbox.postgres import Server
-from sfn.inbox.postgres.faults import Fault
+from sfn.inbox.postgres import PostgresServer
+from sfn.inbox.postgres.faults import PostgresFault
 from tests.unit.settings_ground import CATALOG, Ground
 
 
@@ -86,15 +86,15 @@ def test_a_password_goes_with_a_database_only(ground: Ground) -> None:
 def test_no_representation_of_a_database_tells_a_secret(ground: Ground) -> None:
     url = "postgresql://sfn:s3cret@h:5432/db?sslkey=s3cret"
     settings = ground.load(f"{CATALOG}[inbox]\nurl = '{url}'\n")
-    server = Server(url)
+    server = PostgresServer(url)
     assert "s3cret" not in f"{settings!r} {settings} {server!r} {server.name}"
     assert server.name == "postgresql://sfn@h:5432/db"
-    assert Server("postgres://one,two:5433").name == "postgresql://one,two:5433"
+    assert PostgresServer("postgres://one,two:5433").name == "postgresql://one,two:5433"
 
 
 def test_the_driver_is_told_what_it_understands(tmp_path: Path) -> None:
     (tmp_path / "password").write_text("p@ss\n")
-    server = Server("postgresql://sfn@h/db?sslrootcert=system&connect_timeout=7", tmp_path / "password")
+    server = PostgresServer("postgresql://sfn@h/db?sslrootcert=system&connect_timeout=7", tmp_path / "password")
     told = server.arguments()
     assert server.patience == 7.0
     assert (told["dsn"], told["password"]) == ("postgresql://sfn@h/db", "p@ss")
@@ -103,5 +103,5 @@ def test_the_driver_is_told_what_it_understands(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("option", ["sslrootcert", "sslcert", "sslkey", "sslcrl"])
 def test_a_certificate_that_is_not_there_is_no_trouble_of_the_server(option: str) -> None:
-    with pytest.raises(Fault, match=r"untrusted.*/nowhere/x.pem: No such file"):
-        Server(f"postgresql://h/db?{option}=/nowhere/x.pem").arguments()
+    with pytest.raises(PostgresFault, match=r"untrusted.*/nowhere/x.pem: No such file"):
+        PostgresServer(f"postgresql://h/db?{option}=/nowhere/x.pem").arguments()

@@ -17,12 +17,12 @@ def test_the_names_are_these() -> None:
     assert sorted(sfn.__all__) == [
         "Ambiguous",
         "CommitNotFound",
+        "DirectoryNotFound",
         "Dropped",
-        "Entry",
-        "Malformed",
+        "HistoryEntry",
+        "MalformedDocument",
         "MalformedMetadata",
         "NameTaken",
-        "NoDirectory",
         "NotFound",
         "NotInstalled",
         "NotPermitted",
@@ -34,7 +34,7 @@ def test_the_names_are_these() -> None:
         "Stale",
         "TooManyFiles",
         "TooManyHops",
-        "UnknownVersion",
+        "UnknownFormatVersion",
         "Unreachable",
         "Unreadable",
         "Unsafe",
@@ -55,7 +55,7 @@ def test_every_refusal_of_the_reader_is_among_them() -> None:
     assert {refusal.__name__ for refusal in refusals} < set(sfn.__all__)
 
 
-@pytest.mark.parametrize("name", ["Trouble", "annotations_of_nothing"])
+@pytest.mark.parametrize("name", ["ExternalError", "annotations_of_nothing"])
 def test_another_name_is_an_attribute_error(name: str) -> None:
     with pytest.raises(AttributeError, match=f"module 'sfn' has no attribute '{name}'"):
         getattr(sfn, name)

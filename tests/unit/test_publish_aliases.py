@@ -30,7 +30,7 @@ from sfn.store.azure import IMPOSSIBLE_ETAG, AccountKey, AzureClient, AzureOptio
 from sfn.store.local import LocalStore
 from sfn.store.pool import HttpPool
 from sfn.store.remote import RemoteStore, StoreService
-from sfn.words import Claim, Held, Hint, Subject, Table, TableName
+from sfn.words import JobKey, LeasedJob, Notification, StoredObject, Table, TableIdentifier
 from tests.servers.azure import ACCOUNT, Azure
 from tests.servers.azure import KEY as ACCOUNT_KEY
 from tests.unit.aliased import AliasedStore, Guarded, Names
@@ -60,15 +60,15 @@ class Aliased(Line):
         super().__init__(policy)
         self.names, self.inner = names, inner or AliasedStore(names)
         self.guarded = Guarded(self.inner, names, self._is_right)
-        self.known: dict[Subject, frozenset[str]] = {}
+        self.known: dict[JobKey, frozenset[str]] = {}
         self.teaches: str | None = None
         self.places: tuple[str, ...] = (REAL, ELSEWHERE)
 
     @override
-    async def publish(self, claim: Claim) -> None:
+    async def publish(self, claim: LeasedJob) -> None:
         self.known[claim.subject] = claim.locations
         if self.teaches is not None:
-            await self.inbox.remember(claim, self.teaches, None)
+            await self.inbox.record_location(claim, self.teaches, None)
         self.store = self.guarded
         try:
             await super().publish(claim)
@@ -77,14 +77,14 @@ class Aliased(Line):
 
     def _is_right(self, key: str, said: dict[str, Any]) -> bool:
         """Whether a document says what the catalog does, of a table that has its files there."""
-        name = TableName("prod", tuple(said["namespace"]), said["name"])
+        name = TableIdentifier("prod", tuple(said["namespace"]), said["name"])
         table = self.catalog.current(name)
         if table is None or said["guid"] != table.uuid or said["metadata_file_path"] != table.metadata_location:
             return False
         keys = self.site(name, table).keys(FileOwner(name.namespace, name.name, table.uuid))
         return any(self.names.are_one(key, mine) for mine in keys)
 
-    def site(self, name: TableName, table: Table) -> FileLayout:
+    def site(self, name: TableIdentifier, table: Table) -> FileLayout:
         """Where a table's files belong."""
         return self.policy.layout(name, table.location)
 
@@ -93,7 +93,7 @@ class Aliased(Line):
         await self.inner.write(table.metadata_location, b"{}", None)
         return table
 
-    async def copy(self, name: TableName, location: str) -> None:
+    async def copy(self, name: TableIdentifier, location: str) -> None:
         """Register a copy of a table in another directory: its metadata file has the same name there."""
         table = self.catalog.current(name)
         assert table is not None
@@ -148,12 +148,12 @@ async def test_a_table_that_gets_another_name_of_its_directory_stays_live(
     """There, back, and there again: the row then knows the place by one name."""
     line = Aliased(policy_of(naming, placement), Names(ALIASES))
     await line.lay(line.catalog.create(A, REAL))
-    await line.hear(Hint(A), seconds=60)
+    await line.hear(Notification(A), seconds=60)
     for location in (other, REAL, other):
         table = await line.lay(line.catalog.commit(A, location))
-        await line.hear(Hint(A), seconds=60)
+        await line.hear(Notification(A), seconds=60)
         await line.check()
-        await line.hear(Hint(A), seconds=60)
+        await line.hear(Notification(A), seconds=60)
         assert line.known[A] == {line.site(A, table).encoded}
 
 
@@ -167,24 +167,24 @@ async def test_a_directory_that_says_it_moved_to_itself_is_repaired_without_a_co
     table = await line.lay(line.catalog.create(A, REAL))
     if knows_both:
         line.teaches = FileLayout(LINK, naming).encoded
-    await line.hear(Hint(A), seconds=60)
+    await line.hear(Notification(A), seconds=60)
     key = line.site(A, table).keys(FileOwner(A.namespace, A.name, table.uuid))[0]
     held, hint = await line.inner.read(key), await line.inner.read(hintfile.key_of(REAL))
     assert held is not None
     assert hint is not None
     assert compared(line, table, key, held) is None
-    link = {"table_identifier": A.identifier, "namespace": ["n"], "name": "a", "sfn_file_path": key}
+    link = {"table_identifier": A.dotted, "namespace": ["n"], "name": "a", "sfn_file_path": key}
     damage = {"state": "moved", "moved_to": link, "expires_at": "2026-12-31T00:00:00Z"}
     damaged = await line.inner.write(key, json.dumps(json.loads(held.body) | damage).encode(), held)
-    assert isinstance(damaged, Held)
+    assert isinstance(damaged, StoredObject)
     assert compared(line, table, key, damaged) is DifferenceKind.BEHIND
     await line.inner.delete(hintfile.key_of(REAL), hint)
     # An event that tells of nothing new, as one that is sent again.
-    await line.hear(Hint(A), seconds=60)
+    await line.hear(Notification(A), seconds=60)
     await line.check()
 
 
-def compared(line: Aliased, table: Table, key: str, held: Held) -> DifferenceKind | None:
+def compared(line: Aliased, table: Table, key: str, held: StoredObject) -> DifferenceKind | None:
     """What a rehearsal of A's publish finds where this lies."""
     facts = Observations()
     while True:
@@ -203,7 +203,7 @@ async def test_a_copy_of_the_directory_is_no_other_name_of_it() -> None:
     """It has the same bytes until the table is published, and then it leads on."""
     line = Aliased(policy_of(), Names({}))
     table = await line.lay(line.catalog.create(A, REAL))
-    await line.hear(Hint(A), seconds=60)
+    await line.hear(Notification(A), seconds=60)
     names = (hintfile.key_of(""), "/metadata/_sfn/n_a_main.ver", table.metadata_location.removeprefix(REAL))
     for name in names:
         held = await line.inner.read(REAL + name)
@@ -213,7 +213,7 @@ async def test_a_copy_of_the_directory_is_no_other_name_of_it() -> None:
     file = table.metadata_location.replace(REAL, ELSEWHERE)
     line.catalog.commit(A)
     line.catalog.amend(A, replace(table, location=ELSEWHERE, metadata_location=file))
-    await line.hear(Hint(A), seconds=60)
+    await line.hear(Notification(A), seconds=60)
     await line.check()
     left = await line.document_at(REAL + names[1])
     assert left.get("moved_to", {}).get("sfn_file_path") == ELSEWHERE + names[1]
@@ -230,13 +230,13 @@ async def test_a_copied_table_keeps_its_file_names_when_its_refresh_is_due(
     """A refresh writes the hint with the bytes that it has, and the old hint has the same bytes."""
     line = Aliased(policy_of(naming), Names(ALIASES))
     table = await line.lay(line.catalog.create(A, REAL))
-    await line.hear(Hint(A), seconds=60)
+    await line.hear(Notification(A), seconds=60)
     key = line.site(A, table).keys(FileOwner(A.namespace, A.name, table.uuid))[0]
     await line.copy(A, location)
     if late:
         line.clock.turn(line.policy.refresh_after.total_seconds())
     # One publish: no attempt is lost.
-    await line.hear(Hint(A), seconds=1)
+    await line.hear(Notification(A), seconds=1)
     await line.check()
     if location == ELSEWHERE:
         assert (await line.document_at(key))["state"] == "moved"
@@ -249,18 +249,18 @@ async def test_two_tables_in_one_directory_by_two_names_have_no_hint(naming: Nam
     line = Aliased(policy_of(naming), Names(ALIASES))
     await line.lay(line.catalog.create(A, REAL))
     await line.lay(line.catalog.create(B, LINK))
-    await line.hear(Hint(A), Hint(B), seconds=60)
+    await line.hear(Notification(A), Notification(B), seconds=60)
     await line.check()
     assert await line.inner.read(hintfile.key_of(REAL)) is None
     for name in (A, B, A):
         await line.lay(line.catalog.commit(name))
-        await line.hear(Hint(name), seconds=60)
+        await line.hear(Notification(name), seconds=60)
         await line.check()
     line.catalog.drop(B)
     await line.lay(line.catalog.commit(A))
-    await line.hear(Hint(B, drop=True), Hint(A), seconds=120)
+    await line.hear(Notification(B, drop=True), Notification(A), seconds=120)
     await line.lay(line.catalog.commit(A))
-    await line.hear(Hint(A), seconds=60)
+    await line.hear(Notification(A), seconds=60)
     await line.check()
 
 
@@ -272,7 +272,9 @@ async def test_a_hint_that_is_made_while_a_second_table_comes_does_not_stay() ->
         hint = b""
 
         @override
-        async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed:
+        async def write(
+            self, key: str, body: bytes, replacing: StoredObject | None
+        ) -> StoredObject | PreconditionFailed:
             if key == key_of(B, LINK) and self.hint:
                 self.files[hintfile.key_of(REAL)], self.hint = self.hint, b""
             return await super().write(key, body, replacing)
@@ -281,10 +283,10 @@ async def test_a_hint_that_is_made_while_a_second_table_comes_does_not_stay() ->
     store = Meanwhile(names)
     line = Aliased(policy_of(), names, store)
     await line.lay(line.catalog.create(A, REAL))
-    await line.hear(Hint(A), seconds=60)
+    await line.hear(Notification(A), seconds=60)
     store.hint = store.files.pop(hintfile.key_of(REAL))
     await line.lay(line.catalog.create(B, LINK))
-    await line.hear(Hint(B), seconds=60)
+    await line.hear(Notification(B), seconds=60)
     assert not store.hint
     await line.check()
     assert hintfile.key_of(REAL) not in store.files
@@ -296,14 +298,14 @@ async def test_a_table_may_be_renamed_and_get_another_name_of_its_directory_at_o
     """The new name's row is published some time later."""
     line = Aliased(policy_of(naming), Names(ALIASES))
     table = await line.lay(line.catalog.create(A, REAL))
-    await line.hear(Hint(A), seconds=60)
+    await line.hear(Notification(A), seconds=60)
     line.catalog.rename(A, B)
     await line.lay(line.catalog.commit(B, LINK))
-    await line.inbox.put([Hint(A, renamed_to=B)])
+    await line.inbox.put([Notification(A, renamed_to=B)])
     await line.work(20, only=lambda name: name == A)
     key = FileLayout(REAL, naming).keys(FileOwner(A.namespace, A.name, table.uuid))[0]
     assert (await line.document_at(key))["state"] == "current"
-    await line.hear(Hint(B), seconds=200)
+    await line.hear(Notification(B), seconds=200)
     await line.check()
 
 
@@ -317,12 +319,12 @@ async def test_a_container_that_a_second_host_leads_to_is_one_place(azure: Azure
         policy_of(), Names({second: first}), RemoteStore(AzureClient(terms, pool), StoreService(IMPOSSIBLE_ETAG))
     )
     await line.lay(line.catalog.create(A, first))
-    await line.hear(Hint(A), seconds=60)
+    await line.hear(Notification(A), seconds=60)
     # One that is known by its spelling alone, and then the other host, there and back.
     blobs = f"wasbs://{container}@{ACCOUNT.upper()}.blob.core.windows.net/t"
     for location in (blobs, second, first):
         table = line.catalog.commit(A, location)
-        await line.hear(Hint(A), seconds=60)
+        await line.hear(Notification(A), seconds=60)
         assert line.guarded.harm == []
         held = await line.inner.read(key_of(A, canonical(location)))
         hint = await line.inner.read(hintfile.key_of(canonical(location)))
@@ -350,8 +352,8 @@ class Step:
     """
 
     verb: str
-    table: TableName
-    other: TableName
+    table: TableIdentifier
+    other: TableIdentifier
     location: str
     naming: str
     fails_after: int | None
@@ -385,19 +387,19 @@ async def lived(line: Aliased, steps: Sequence[Step]) -> None:
     """Let it happen, and see what is there in the end."""
     catalog = line.catalog
     await line.lay(catalog.create(A, steps[0].location))
-    await line.hear(Hint(A), seconds=30)
+    await line.hear(Notification(A), seconds=30)
     for step in steps:
         line.guarded.fails_after = step.fails_after
         hints = await happened(line, step)
         await line.hear(*hints, seconds=step.pause)
         line.guarded.fails_after = None
     # A sweep finds them all, and everything that waits has its turn.
-    await line.hear(*(Hint(name) for name in (A, B, C)), seconds=1_000)
-    await line.hear(*(Hint(name) for name in (A, B, C)), seconds=1_000)
+    await line.hear(*(Notification(name) for name in (A, B, C)), seconds=1_000)
+    await line.hear(*(Notification(name) for name in (A, B, C)), seconds=1_000)
     await line.check()
 
 
-async def happened(line: Aliased, step: Step) -> list[Hint]:
+async def happened(line: Aliased, step: Step) -> list[Notification]:
     """Do one thing in the catalog or the settings, and say what is told of it."""
     catalog, name, other = line.catalog, step.table, step.other
     if step.late:
@@ -405,26 +407,26 @@ async def happened(line: Aliased, step: Step) -> list[Hint]:
     match step.verb:
         case "naming":
             line.policy = replace(line.policy, naming=NAMINGS[step.naming])
-            return [Hint(A), Hint(B), Hint(C)]
+            return [Notification(A), Notification(B), Notification(C)]
         case "refresh":
             line.clock.turn(line.policy.refresh_after.total_seconds())
             return []
         case "create" if catalog.current(name) is None:
             await line.lay(catalog.create(name, step.location))
-            return [Hint(name)]
+            return [Notification(name)]
         case "rename" if catalog.current(name) is not None and catalog.current(other) is None:
             catalog.rename(name, other)
             await line.lay(catalog.commit(other, step.location))
-            return [Hint(name, renamed_to=other), Hint(other)]
+            return [Notification(name, renamed_to=other), Notification(other)]
         case "drop" if catalog.current(name) is not None:
             catalog.drop(name)
-            return [Hint(name, drop=True)]
+            return [Notification(name, drop=True)]
         case "copy" if (table := catalog.current(name)) is not None and table.location != step.location:
             await line.copy(name, step.location)
-            return [Hint(name)]
+            return [Notification(name)]
         case verb if catalog.current(name) is not None:
             await line.lay(catalog.commit(name, step.location if verb == "relocate" else None))
-            return [Hint(name)]
+            return [Notification(name)]
     return []
 
 

@@ -10,7 +10,7 @@ import pytest
 from sfn.pointer.naming import UUID, FileOwner
 from sfn.pointer.site import FileLayout
 from sfn.publish.policy import Policy
-from sfn.words import Dead, Hint, Reason
+from sfn.words import DeadLettered, DeadLetterReason, Notification
 from tests.unit.publishing import AT, LAG, A, B, Line
 
 pytestmark = pytest.mark.anyio
@@ -34,7 +34,7 @@ async def test_a_branch_that_is_published_has_a_file() -> None:
     line.catalog.create(A)
     line.catalog.branch(A, "dev")
     table = line.catalog.branch(A, "release-1")
-    await line.hear(Hint(A), seconds=20)
+    await line.hear(Notification(A), seconds=20)
     assert said(line, None) == ("current", table.metadata_location, None)
     assert said(line, "release-1") == ("current", table.metadata_location, dict(table.branches)["release-1"])
     assert FileLayout(AT).keys(WHOSE, "dev")[0] not in line.store.files
@@ -44,9 +44,9 @@ async def test_every_file_follows_every_change_of_the_pointer() -> None:
     line = line_of("*")
     line.catalog.create(A)
     branched = line.catalog.branch(A, "dev")
-    await line.hear(Hint(A), seconds=20)
+    await line.hear(Notification(A), seconds=20)
     table = line.catalog.commit(A)
-    await line.hear(Hint(A), seconds=20)
+    await line.hear(Notification(A), seconds=20)
     assert said(line, None) == ("current", table.metadata_location, table.snapshot_id)
     assert said(line, "dev") == ("current", table.metadata_location, dict(branched.branches)["dev"])
 
@@ -55,9 +55,9 @@ async def test_a_branch_that_is_deleted_is_dropped_and_its_file_goes_in_time() -
     line = line_of("*")
     line.catalog.create(A)
     branched = line.catalog.branch(A, "dev")
-    await line.hear(Hint(A), seconds=20)
+    await line.hear(Notification(A), seconds=20)
     table = line.catalog.drop_branch(A, "dev")
-    await line.hear(Hint(A), seconds=20)
+    await line.hear(Notification(A), seconds=20)
     assert said(line, None)[1] == table.metadata_location
     assert said(line, "dev")[:2] == ("dropped", branched.metadata_location)
     await line.work(line.policy.expire_after.total_seconds() + 60)
@@ -70,9 +70,9 @@ async def test_a_branch_may_come_back() -> None:
     line.catalog.create(A)
     for step in (line.catalog.branch, line.catalog.drop_branch, line.catalog.branch):
         step(A, "dev")
-        await line.hear(Hint(A), seconds=20)
+        await line.hear(Notification(A), seconds=20)
     table = line.catalog.commit(A)
-    await line.hear(Hint(A), seconds=20)
+    await line.hear(Notification(A), seconds=20)
     assert said(line, "dev")[:2] == ("current", table.metadata_location)
 
 
@@ -80,10 +80,10 @@ async def test_one_that_is_not_published_any_more_is_dropped() -> None:
     line = line_of("*")
     line.catalog.create(A)
     line.catalog.branch(A, "dev")
-    await line.hear(Hint(A), seconds=20)
+    await line.hear(Notification(A), seconds=20)
     line.policy = Policy("c1", replica_lag=LAG, is_swept=False)
     line.catalog.commit(A)
-    await line.hear(Hint(A), seconds=20)
+    await line.hear(Notification(A), seconds=20)
     assert said(line, "dev")[0] == "dropped"
 
 
@@ -94,9 +94,9 @@ async def test_a_drop_ends_every_branch(forgotten: bool) -> None:
     line.catalog.create(A)
     table = line.catalog.branch(A, "dev")
     line.store.files[table.metadata_location] = b"{}"
-    await line.hear(Hint(A), seconds=20)
+    await line.hear(Notification(A), seconds=20)
     line.catalog.drop(A)
-    await line.hear(Hint(A, drop=True, anew=forgotten), seconds=60)
+    await line.hear(Notification(A, drop=True, force=forgotten), seconds=60)
     assert (said(line, None)[0], said(line, "dev")[0]) == ("dropped", "dropped")
 
 
@@ -104,9 +104,9 @@ async def test_a_purge_leaves_no_file_of_any_branch() -> None:
     line = line_of("*")
     line.catalog.create(A)
     line.catalog.branch(A, "dev")
-    await line.hear(Hint(A), seconds=20)
+    await line.hear(Notification(A), seconds=20)
     line.catalog.drop(A)
-    await line.hear(Hint(A, drop=True, purge=True), seconds=60)
+    await line.hear(Notification(A, drop=True, purge=True), seconds=60)
     assert not line.store.files
 
 
@@ -114,9 +114,9 @@ async def test_a_move_leads_each_branch_on_to_its_own() -> None:
     line = line_of("*")
     line.catalog.create(A)
     line.catalog.branch(A, "dev")
-    await line.hear(Hint(A), seconds=20)
+    await line.hear(Notification(A), seconds=20)
     line.catalog.commit(A, location="file:///warehouse/n/elsewhere")
-    await line.hear(Hint(A), seconds=20)
+    await line.hear(Notification(A), seconds=20)
     there = FileLayout("file:///warehouse/n/elsewhere")
     for ref in (None, "dev"):
         assert said(line, ref)[0] == "moved"
@@ -129,9 +129,9 @@ async def test_a_rename_leads_each_branch_on_to_its_own() -> None:
     line = line_of("*")
     line.catalog.create(A)
     line.catalog.branch(A, "dev")
-    await line.hear(Hint(A), seconds=20)
+    await line.hear(Notification(A), seconds=20)
     line.catalog.rename(A, B)
-    await line.hear(Hint(A, renamed_to=B), Hint(B), seconds=60)
+    await line.hear(Notification(A, renamed_to=B), Notification(B), seconds=60)
     for ref in (None, "dev"):
         there = FileLayout(AT).keys(FileOwner(B.namespace, B.name), ref)[0]
         assert said(line, ref)[0] == "renamed"
@@ -145,11 +145,11 @@ async def test_a_place_that_is_taken_costs_one_branch_and_is_told() -> None:
     line.store.files[taken] = b"somebody else's"
     line.catalog.create(A)
     table = line.catalog.branch(A, "dev")
-    await line.hear(Hint(A), seconds=20)
+    await line.hear(Notification(A), seconds=20)
     assert said(line, None)[1] == table.metadata_location
     assert line.store.files[taken] == b"somebody else's"
-    assert isinstance(line.outcomes[-1], Dead)
-    assert line.outcomes[-1].reason is Reason.FOREIGN_FILE
+    assert isinstance(line.outcomes[-1], DeadLettered)
+    assert line.outcomes[-1].reason is DeadLetterReason.FOREIGN_FILE
     assert taken in line.outcomes[-1].detail
 
 
@@ -159,7 +159,7 @@ async def test_refs_that_would_be_taken_for_a_head_or_a_commit_have_files_like_a
     for ref in ("head", "20260821T120000123", "a_head", "b/c"):
         line.catalog.branch(A, ref)
     table = line.catalog.commit(A)
-    await line.hear(Hint(A), seconds=20)
+    await line.hear(Notification(A), seconds=20)
     for ref, head in table.branches:
         assert said(line, ref) == ("current", table.metadata_location, head)
 
@@ -168,7 +168,7 @@ async def test_with_names_by_uuid_branches_have_theirs_too() -> None:
     line = line_of("*", naming=UUID)
     line.catalog.create(A)
     table = line.catalog.branch(A, "dev")
-    await line.hear(Hint(A), seconds=20)
+    await line.hear(Notification(A), seconds=20)
     whose, site = FileOwner((), "", table.uuid), FileLayout(AT, UUID)
     assert sorted(key for key in line.store.files if key.endswith(".ver")) == sorted(
         [f"{site.folder}{table.uuid}_main.ver", f"{site.folder}{table.uuid}_dev.ver"]
@@ -182,12 +182,12 @@ async def test_a_branch_that_was_deleted_before_a_rename_ends_though_its_table_k
     line.catalog.create(A)
     table = line.catalog.branch(A, "dev")
     whose = FileOwner(A.namespace, A.name, table.uuid)
-    await line.hear(Hint(A), seconds=20)
+    await line.hear(Notification(A), seconds=20)
     line.catalog.drop_branch(A, "dev")
     line.catalog.rename(A, B)
     after = line.catalog.commit(B)
-    await line.hear(Hint(B), seconds=60)
-    await line.hear(Hint(A), seconds=3600)
+    await line.hear(Notification(B), seconds=60)
+    await line.hear(Notification(A), seconds=3600)
     here = FileLayout(AT, UUID)
     assert said(line, None, whose, here)[:2] == ("current", after.metadata_location)
     assert said(line, "dev", whose, here)[:2] == ("dropped", table.metadata_location)

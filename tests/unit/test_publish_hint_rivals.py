@@ -8,7 +8,7 @@ import pytest
 
 from sfn.inbox.memory import MemoryInbox
 from sfn.pointer import hintfile
-from sfn.words import Hint, Table
+from sfn.words import Notification, Table
 from tests.promises.inboxes import TERMS
 from tests.unit.publishing import AT, A, Line
 
@@ -42,7 +42,7 @@ async def published(stem: str, *beside: str) -> Line:
     for name in (stem, *beside):
         line.store.files[pointer(name)] = b"{}"
     line.catalog.register(A, table(stem))
-    await line.hear(Hint(A), seconds=20)
+    await line.hear(Notification(A), seconds=20)
     assert line.document(A)["metadata_file_path"] == pointer(stem)
     return line
 
@@ -87,11 +87,11 @@ async def test_the_hint_goes_when_the_next_metadata_file_has_a_rival() -> None:
     assert line.hint() == b"1"
     line.store.files[pointer(f"v{STEM}")] = b"{}"
     line.catalog.amend(A, table(STEM, "v1"))
-    await line.hear(Hint(A), seconds=20)
+    await line.hear(Notification(A), seconds=20)
     assert line.document(A)["metadata_file_path"] == pointer(STEM)
     assert line.hint() is None
     line.catalog.amend(A, table("v3", "v1", STEM))
-    await line.hear(Hint(A), seconds=20)
+    await line.hear(Notification(A), seconds=20)
     assert line.hint() == b"3"
 
 
@@ -108,7 +108,7 @@ async def test_a_number_that_an_earlier_version_wrote_goes_with_the_next_publish
     line = await published("3", "v3")
     plant(line, "3", is_noted=True)
     line.inbox = MemoryInbox(TERMS, line.clock)
-    await line.hear(Hint(A), seconds=20)
+    await line.hear(Notification(A), seconds=20)
     assert line.hint() is None
 
 
@@ -116,7 +116,7 @@ async def test_a_number_that_is_remembered_goes_with_the_next_publish() -> None:
     line = await published("v3", "3")
     assert line.hint() == b"3"
     line.catalog.amend(A, table("3", "v3"))
-    await line.hear(Hint(A), seconds=20)
+    await line.hear(Notification(A), seconds=20)
     assert line.hint() is None
 
 
@@ -125,7 +125,7 @@ async def test_a_text_that_an_earlier_version_wrote_is_replaced_though_the_inbox
     plant(line, "a b", is_noted=False)
     line.inbox = MemoryInbox(TERMS, line.clock)
     line.catalog.amend(A, table("v2", "a b"))
-    await line.hear(Hint(A), seconds=20)
+    await line.hear(Notification(A), seconds=20)
     assert line.hint() == b"2"
 
 
@@ -133,6 +133,6 @@ async def test_the_hint_of_somebody_else_stays_beside_a_name_without_a_hint() ->
     line = Line()
     line.store.files[HINT_AT] = b"3"
     line.catalog.register(A, replace(table("3"), metadata_log=()))
-    await line.hear(Hint(A), seconds=20)
+    await line.hear(Notification(A), seconds=20)
     await line.work(seconds=REFRESH)
     assert line.hint() == b"3"

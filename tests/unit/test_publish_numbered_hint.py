@@ -6,7 +6,7 @@ import pytest
 
 from sfn.inbox.memory import MemoryInbox
 from sfn.pointer import hintfile
-from sfn.words import Hint, Table
+from sfn.words import Notification, Table
 from tests.promises.inboxes import TERMS
 from tests.unit.publishing import AT, A, Line
 
@@ -35,7 +35,7 @@ async def registered(hint: bytes | None) -> Line:
     if hint is not None:
         line.store.files[HINT_AT] = hint
     line.catalog.register(A, SECOND)
-    await line.hear(Hint(A), seconds=20)
+    await line.hear(Notification(A), seconds=20)
     assert line.document(A)["metadata_file_path"] == SECOND.metadata_location
     return line
 
@@ -43,7 +43,7 @@ async def registered(hint: bytes | None) -> Line:
 async def replaced(line: Line) -> None:
     """A commit through the catalog, whose files have other names."""
     table = line.catalog.commit(A)
-    await line.hear(Hint(A, floor=table.metadata_location), seconds=20)
+    await line.hear(Notification(A, min_metadata_location=table.metadata_location), seconds=20)
     assert line.document(A)["metadata_file_path"] == table.metadata_location
 
 
@@ -59,7 +59,7 @@ async def test_the_folders_own_hint_is_left_alone_whatever_the_catalog_says(hint
 async def test_the_folders_own_hint_outlives_its_name_in_the_catalog(hint: bytes) -> None:
     line = await registered(hint)
     line.catalog.drop(A)
-    await line.hear(Hint(A, drop=True), seconds=60)
+    await line.hear(Notification(A, drop=True), seconds=60)
     assert line.document(A)["state"] == "dropped"
     assert line.hint() == hint
 
@@ -72,7 +72,7 @@ async def test_one_that_we_made_is_kept(is_known: bool) -> None:
     if not is_known:
         line.inbox = MemoryInbox(TERMS, line.clock)
     line.catalog.amend(A, THIRD)
-    await line.hear(Hint(A, floor=THIRD.metadata_location), seconds=20)
+    await line.hear(Notification(A, min_metadata_location=THIRD.metadata_location), seconds=20)
     assert line.hint() == b"3"
     assert line.document(A)["hint_was"] == ["3", "2"]
     await replaced(line)
@@ -82,9 +82,9 @@ async def test_one_that_we_made_is_kept(is_known: bool) -> None:
 async def test_one_that_we_made_goes_with_its_table() -> None:
     line = await registered(None)
     line.inbox = MemoryInbox(TERMS, line.clock)
-    await line.hear(Hint(A), seconds=20)
+    await line.hear(Notification(A), seconds=20)
     line.catalog.drop(A)
-    await line.hear(Hint(A, drop=True), seconds=60)
+    await line.hear(Notification(A, drop=True), seconds=60)
     assert line.hint() is None
 
 
@@ -92,7 +92,7 @@ async def test_one_that_is_taken_away_is_made_anew_and_then_ours() -> None:
     line = await registered(b"2")
     assert "hint_was" not in line.document(A)
     del line.store.files[HINT_AT]
-    await line.hear(Hint(A), seconds=20)
+    await line.hear(Notification(A), seconds=20)
     assert line.hint() == b"2"
     await replaced(line)
     assert line.hint() not in {None, b"2"}

@@ -11,11 +11,11 @@ from sfn.pointer.naming import NAMINGS, FileOwner, Naming
 from sfn.pointer.site import FileLayout, Placement
 from sfn.publish.policy import Policy
 from sfn.store import Deleted, PreconditionFailed
-from sfn.words import Dead, Held, Hint, Reason, TableName
+from sfn.words import DeadLettered, DeadLetterReason, Notification, StoredObject, TableIdentifier
 from tests.unit.publishing import AT, LAG, A, CountingStore, Line, key_of
 
 pytestmark = pytest.mark.anyio
-UPPER, LOWER = TableName("prod", ("n",), "Orders"), TableName("prod", ("n",), "orders")
+UPPER, LOWER = TableIdentifier("prod", ("n",), "Orders"), TableIdentifier("prod", ("n",), "orders")
 
 
 class Folding(CountingStore):
@@ -26,15 +26,15 @@ class Folding(CountingStore):
         return self
 
     @override
-    async def read(self, key: str) -> Held | None:
+    async def read(self, key: str) -> StoredObject | None:
         return await super().read(self._folded(key))
 
     @override
-    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed:
+    async def write(self, key: str, body: bytes, replacing: StoredObject | None) -> StoredObject | PreconditionFailed:
         return await super().write(self._folded(key), body, replacing)
 
     @override
-    async def delete(self, key: str, expected: Held) -> Deleted | PreconditionFailed:
+    async def delete(self, key: str, expected: StoredObject) -> Deleted | PreconditionFailed:
         return await super().delete(self._folded(key), expected)
 
     def _folded(self, key: str) -> str:
@@ -47,35 +47,35 @@ def line_of(naming: Naming, placement: Placement = Placement.INSIDE) -> Line:
     return Line(policy)
 
 
-def dead(line: Line) -> list[Dead]:
+def dead(line: Line) -> list[DeadLettered]:
     """The dead letters so far."""
-    return [outcome for outcome in line.outcomes if isinstance(outcome, Dead)]
+    return [outcome for outcome in line.outcomes if isinstance(outcome, DeadLettered)]
 
 
 @pytest.mark.parametrize("placement", [Placement.INSIDE, Placement.ROOT])
-@pytest.mark.parametrize("naming", [NAMINGS["identifier"], NAMINGS["ordinal"]], ids=lambda naming: naming.word)
+@pytest.mark.parametrize("naming", [NAMINGS["identifier"], NAMINGS["ordinal"]], ids=lambda naming: naming.setting)
 async def test_names_that_differ_in_case_alone_are_never_merged(naming: Naming, placement: Placement) -> None:
     """On a file system that does not tell them apart; where it does, each has its file."""
     line = line_of(naming, placement)
     line.store = Folding()
     tables = {name: line.catalog.create(name, AT) for name in (UPPER, LOWER)}
-    await line.hear(Hint(UPPER), seconds=20)
+    await line.hear(Notification(UPPER), seconds=20)
     before = {key: body for key, body in line.store.files.items() if key.endswith(".ver")}
-    await line.hear(Hint(LOWER), seconds=60)
+    await line.hear(Notification(LOWER), seconds=60)
     assert {key: line.store.files[key] for key in before} == before
     (key,) = [
         key for key in before if json.loads(before[key])["metadata_file_path"] == tables[UPPER].metadata_location
     ][:1]
     assert key.casefold().startswith(line.policy.layout(UPPER, AT).folder.casefold())
     (letter,) = dead(line)
-    assert letter.reason is Reason.FOREIGN_FILE
+    assert letter.reason is DeadLetterReason.FOREIGN_FILE
     assert "it is that of n.Orders, and the file system takes upper and lower case for the same" in letter.detail
 
 
 async def test_where_case_is_told_apart_each_has_its_file() -> None:
     line = line_of(NAMINGS["identifier"])
     tables = {name: line.catalog.create(name, AT) for name in (UPPER, LOWER)}
-    await line.hear(Hint(UPPER), Hint(LOWER), seconds=60)
+    await line.hear(Notification(UPPER), Notification(LOWER), seconds=60)
     for name, table in tables.items():
         assert json.loads(line.store.files[key_of(name)])["metadata_file_path"] == table.metadata_location
     assert not dead(line)
@@ -100,14 +100,14 @@ async def test_what_is_no_document_of_ours_is_never_replaced(naming: Naming, bod
     table = line.catalog.create(A)
     key = FileLayout(AT, naming).keys(FileOwner(A.namespace, A.name, table.uuid))[0]
     line.store.files[key] = body
-    await line.hear(Hint(A), seconds=60)
+    await line.hear(Notification(A), seconds=60)
     assert line.store.files == {key: body}
     (letter,) = dead(line)
-    assert letter.reason is Reason.FOREIGN_FILE
+    assert letter.reason is DeadLetterReason.FOREIGN_FILE
     assert key in letter.detail
     assert "look at it, then move or delete it" in letter.detail
     del line.store.files[key]
-    await line.hear(Hint(A), seconds=60)
+    await line.hear(Notification(A), seconds=60)
     assert json.loads(line.store.files[key])["metadata_file_path"] == table.metadata_location
 
 
@@ -120,7 +120,7 @@ async def test_what_lies_beside_ours_and_is_no_document_is_left_alone(naming: Na
         for name, body in zip(("x.ver", "n_a_x.ver", "y"), GARBAGE.values(), strict=False)
     }
     line.store.files |= beside
-    await line.hear(Hint(A), seconds=60)
+    await line.hear(Notification(A), seconds=60)
     assert {key: line.store.files[key] for key in beside} == beside
     key = FileLayout(AT, naming).keys(FileOwner(A.namespace, A.name, table.uuid))[0]
     assert json.loads(line.store.files[key])["metadata_file_path"] == table.metadata_location

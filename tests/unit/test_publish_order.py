@@ -12,7 +12,7 @@ from sfn.errors import Transient
 from sfn.pointer import hintfile
 from sfn.publish.policy import OnDrop, Policy
 from sfn.store import PreconditionFailed
-from sfn.words import Dead, Held, Hint, Reason, Released
+from sfn.words import DeadLettered, DeadLetterReason, Notification, Returned, StoredObject
 from tests.promises.inboxes import TERMS
 from tests.unit.publishing import AT, EVERYTHING, LAG, A, B, Line, TornStore, key_of
 
@@ -24,18 +24,18 @@ ELSEWHERE = "file:///warehouse/elsewhere"
 async def test_memory_skips_nothing_for_an_event_that_says_no_more_than_look() -> None:
     line = Line()
     line.catalog.create(A)
-    await line.hear(Hint(A), seconds=60)
+    await line.hear(Notification(A), seconds=60)
     line.store.files.clear()
-    await line.hear(Hint(A))
+    await line.hear(Notification(A))
     assert sorted(line.store.files) == [key_of(A), hintfile.key_of(AT)]
 
 
 async def test_such_an_event_gets_one_more_look() -> None:
     line = Line()
     line.catalog.create(A)
-    await line.hear(Hint(A), seconds=60)
+    await line.hear(Notification(A), seconds=60)
     loads, reads = line.catalog.loads, line.store.reads
-    await line.hear(Hint(A))
+    await line.hear(Notification(A))
     assert (line.catalog.loads - loads, line.store.reads - reads) == (1, 2)
     await line.work(60)
     assert (line.catalog.loads - loads, line.store.reads - reads) == (2, 4)
@@ -45,16 +45,16 @@ async def test_under_its_old_name_a_table_is_not_followed_back_by_a_replica_that
     """The new name's file is ahead; that the old one still has the table may be of before the rename."""
     line = Line(Policy("c1", replica_lag=timedelta(minutes=2), is_swept=False))
     first = line.catalog.create(A)
-    await line.hear(Hint(A), seconds=20)
+    await line.hear(Notification(A), seconds=20)
     second, third = line.catalog.commit(A), line.catalog.commit(A)
     line.catalog.rename(A, B)
-    await line.inbox.put([Hint(B)])
+    await line.inbox.put([Notification(B)])
     await line.work(only=lambda table: table == B)
     assert line.document(B)["metadata_file_path"] == third.metadata_location
 
     line.catalog.drop(B)
     line.catalog.register(A, second)
-    await line.hear(Hint(A), seconds=60)
+    await line.hear(Notification(A), seconds=60)
     assert line.document(A)["metadata_file_path"] == first.metadata_location
     await line.work(120)
     assert line.document(A)["metadata_file_path"] == second.metadata_location
@@ -64,15 +64,15 @@ async def test_the_newest_file_of_a_table_makes_room_only_after_the_older_ones()
     """Else a reader of the directory would be led back to what an older one says of a table that is gone."""
     line = Line()
     first = line.catalog.create(A)
-    await line.hear(Hint(A), seconds=20)
+    await line.hear(Notification(A), seconds=20)
     second = line.catalog.commit(A)
     line.catalog.rename(A, B)
-    await line.inbox.put([Hint(B)])
+    await line.inbox.put([Notification(B)])
     await line.work(only=lambda table: table == B)
     line.clock.turn(2 * LAG.total_seconds())
     line.catalog.drop(B)
     line.catalog.create(B, AT)
-    await line.inbox.put([Hint(B)])
+    await line.inbox.put([Notification(B)])
     await line.work(only=lambda table: table == B)
     assert line.document(A)["metadata_file_path"] == first.metadata_location
     assert line.document(B)["metadata_file_path"] == second.metadata_location
@@ -85,21 +85,21 @@ async def test_that_is_so_too_where_an_older_one_lies_at_a_place_that_the_table_
     """Of which nobody knows by its row: that one has another table by now."""
     line, there = Line(), "file:///warehouse/n/there"
     line.store.files[line.catalog.create(A).metadata_location] = b"{}"
-    await line.hear(Hint(A), seconds=20)
+    await line.hear(Notification(A), seconds=20)
     line.catalog.rename(A, B)
     line.catalog.commit(B)
-    await line.inbox.put([Hint(B)])
+    await line.inbox.put([Notification(B)])
     await line.work(only=lambda table: table == B)
     line.store.files[line.catalog.commit(B, location=there).metadata_location] = b"{}"
     line.clock.turn(2 * LAG.total_seconds())
-    await line.inbox.put([Hint(B)])
+    await line.inbox.put([Notification(B)])
     await line.work(only=lambda table: table == B)
     assert (line.document(A)["state"], line.document(B)["state"]) == ("current", "moved")
     line.catalog.drop(B)
     line.catalog.create(A, "file:///warehouse/n/new")
     line.clock.turn(TERMS.lease.total_seconds())
     await line.work(only=lambda table: table == A)
-    await line.hear(Hint(B, drop=True))
+    await line.hear(Notification(B, drop=True))
     waited = 0
     while line.document(A)["state"] == "current" and waited < 3600:
         assert line.document(B, there)["state"] == "current"
@@ -119,7 +119,9 @@ async def test_an_older_file_of_ones_own_goes_before_another_table_takes_the_pla
             self.states: list[tuple[str, str]] = []
 
         @override
-        async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed:
+        async def write(
+            self, key: str, body: bytes, replacing: StoredObject | None
+        ) -> StoredObject | PreconditionFailed:
             try:
                 return await super().write(key, body, replacing)
             finally:
@@ -129,10 +131,10 @@ async def test_an_older_file_of_ones_own_goes_before_another_table_takes_the_pla
     line = Line()
     line.store = store = Watched()
     first = line.catalog.create(A)
-    await line.hear(Hint(A), seconds=20)
+    await line.hear(Notification(A), seconds=20)
     line.catalog.commit(A, location=ELSEWHERE)
     store.torn = True
-    await line.inbox.put([Hint(A)])
+    await line.inbox.put([Notification(A)])
     with pytest.raises(Transient):
         await line.work()
     store.torn = False
@@ -140,7 +142,7 @@ async def test_an_older_file_of_ones_own_goes_before_another_table_takes_the_pla
     second = line.catalog.create(A, ELSEWHERE)
     line.clock.turn((2 * LAG + TERMS.lease).total_seconds())
     assert (line.document(A)["state"], line.document(A, ELSEWHERE)["guid"]) == ("current", first.uuid)
-    await line.hear(Hint(B), Hint(A), seconds=60)
+    await line.hear(Notification(B), Notification(A), seconds=60)
     assert (line.document(A)["state"], line.document(A, ELSEWHERE)["guid"]) == ("renamed", second.uuid)
     assert ("current", second.uuid) not in store.states
 
@@ -149,14 +151,14 @@ async def test_a_file_that_says_the_same_is_not_waited_for() -> None:
     """A table that was renamed and renamed back, and whose old row missed both, still has its file."""
     line = Line()
     table = line.catalog.create(A)
-    await line.hear(Hint(A), seconds=20)
+    await line.hear(Notification(A), seconds=20)
     line.catalog.rename(A, B)
-    await line.inbox.put([Hint(B)])
+    await line.inbox.put([Notification(B)])
     await line.work(only=lambda table: table == B)
     line.catalog.rename(B, A)
     new = line.catalog.create(B, AT)
     line.clock.turn((2 * LAG + TERMS.lease).total_seconds())
-    await line.hear(Hint(B), seconds=60)
+    await line.hear(Notification(B), seconds=60)
     assert (line.document(A)["guid"], line.document(B)["guid"]) == (table.uuid, new.uuid)
 
 
@@ -165,21 +167,21 @@ async def test_an_older_one_is_waited_for_also_once_its_row_has_published_anothe
     line, there = Line(), "file:///warehouse/n/there"
     gone = line.catalog.create(A)
     line.store.files[gone.metadata_location] = b"{}"
-    await line.hear(Hint(A), seconds=20)
+    await line.hear(Notification(A), seconds=20)
     line.catalog.rename(A, B)
     line.catalog.commit(B, location=there)
-    await line.inbox.put([Hint(B)])
+    await line.inbox.put([Notification(B)])
     await line.work(only=lambda table: table == B)
     line.clock.turn((2 * LAG + TERMS.lease).total_seconds())
     line.catalog.drop(B)
     new = line.catalog.create(B, there)
-    await line.inbox.put([Hint(B)])
+    await line.inbox.put([Notification(B)])
     await line.work(only=lambda table: table == B)
     line.catalog.create(A, "file:///warehouse/n/new")
     line.clock.turn(TERMS.lease.total_seconds())
     await line.work(only=lambda table: table == A)
     assert (line.document(A)["state"], line.document(A, "file:///warehouse/n/new")["state"]) == ("current", "current")
-    await line.inbox.put([Hint(B)])
+    await line.inbox.put([Notification(B)])
     await line.work(only=lambda table: table == B)
     assert (line.document(A)["state"], line.document(B, there)["guid"]) == ("current", gone.uuid)
     await line.work(3600)
@@ -192,24 +194,24 @@ async def moved_and_its_old_file_live(line: Line) -> None:
     """
     line.store = store = TornStore()
     line.catalog.create(A)
-    await line.hear(Hint(A), seconds=20)
+    await line.hear(Notification(A), seconds=20)
     line.catalog.rename(A, B)
     line.catalog.commit(B)
-    await line.inbox.put([Hint(B)])
+    await line.inbox.put([Notification(B)])
     await line.work(only=lambda table: table == B)
     line.catalog.commit(B, location=ELSEWHERE)
     line.clock.turn(2 * LAG.total_seconds())
-    await line.inbox.put([Hint(B)])
+    await line.inbox.put([Notification(B)])
     store.torn = True
     with pytest.raises(Transient):
         await line.work(only=lambda table: table == B)
     store.torn = False
     line.clock.turn(TERMS.lease.total_seconds())
-    await line.inbox.put([Hint(A, renamed_to=B)])
+    await line.inbox.put([Notification(A, renamed_to=B)])
     await line.work(2 * LAG.total_seconds(), only=lambda table: table == A)
     assert [line.document(table)["state"] for table in (A, B)] == ["renamed", "current"]
     line.catalog.create(A, AT)
-    await line.inbox.put([Hint(A)])
+    await line.inbox.put([Notification(A)])
 
 
 async def test_what_leads_on_makes_room_only_after_what_would_lead_back() -> None:
@@ -225,12 +227,12 @@ async def test_it_does_not_wait_for_a_file_that_stays() -> None:
     """Two tables share the directory, and the one that was renamed is there still."""
     line = Line()
     line.catalog.create(A)
-    await line.hear(Hint(A), seconds=20)
+    await line.hear(Notification(A), seconds=20)
     line.catalog.rename(A, B)
-    await line.hear(Hint(B), Hint(A, renamed_to=B), seconds=60)
+    await line.hear(Notification(B), Notification(A, renamed_to=B), seconds=60)
     assert line.document(A)["state"] == "renamed"
     second = line.catalog.create(A, AT)
-    await line.hear(Hint(A), seconds=60)
+    await line.hear(Notification(A), seconds=60)
     assert (line.document(A)["guid"], line.document(B)["state"]) == (second.uuid, "current")
 
 
@@ -248,9 +250,9 @@ async def test_nor_for_one_that_waits_for_an_operator() -> None:
     line = Line()
     await moved_and_its_old_file_live(line)
     line.clock.turn(TERMS.lease.total_seconds())
-    for claim in (await line.inbox.claim(EVERYTHING)).claims:
+    for claim in (await line.inbox.claim(EVERYTHING)).jobs:
         now = line.clock.now()
-        outcome = Dead(Reason.POISON, "") if claim.subject == B else Released(now, "")
+        outcome = DeadLettered(DeadLetterReason.POISON, "") if claim.subject == B else Returned(now, "")
         assert await line.inbox.settle(claim, outcome, now)
     await line.work(60)
     assert (line.document(A)["state"], line.document(B)["state"]) == ("current", "current")
@@ -269,15 +271,15 @@ async def test_an_abandoned_pointer_of_the_same_number_does_not_come_back() -> N
     line = Line()
     line.catalog.create(A)
     abandoned = line.catalog.commit(A)
-    await line.hear(Hint(A), seconds=60)
+    await line.hear(Notification(A), seconds=60)
     line.catalog.roll_back(A)
     current = line.catalog.commit(A)
-    await line.hear(Hint(A, floor=current.metadata_location), seconds=2)
+    await line.hear(Notification(A, min_metadata_location=current.metadata_location), seconds=2)
     assert line.document(A)["metadata_file_path"] == current.metadata_location
 
     line.catalog.drop(A)
     line.catalog.register(A, abandoned)
-    await line.hear(Hint(A), seconds=2)
+    await line.hear(Notification(A), seconds=2)
     assert line.document(A)["metadata_file_path"] == current.metadata_location
     line.catalog.drop(A)
     line.catalog.register(A, current)

@@ -8,12 +8,12 @@ from datetime import timedelta
 import pytest
 from typing_extensions import override
 
-from sfn.errors import Permanent, Scope
+from sfn.errors import ErrorScope, Permanent
 from sfn.pointer import hintfile
 from sfn.pointer.site import Placement
 from sfn.publish.policy import Policy
 from sfn.store import Guarantees, PreconditionFailed
-from sfn.words import Dead, Done, Held, Hint, Reason
+from sfn.words import DeadLettered, DeadLetterReason, Done, Notification, StoredObject
 from tests.unit.publishing import AT, EVERYTHING, LAG, A, B, CountingStore, Line, key_of
 
 pytestmark = pytest.mark.anyio
@@ -23,11 +23,11 @@ DAY = timedelta(days=1).total_seconds()
 async def test_a_refused_table_heals_without_an_event() -> None:
     line = Line()
     line.catalog.create(A)
-    await line.hear(Hint(A), seconds=20)
+    await line.hear(Notification(A), seconds=20)
     theirs = line.store.files[key_of(A)].replace(b'"c1"', b'"c2"')
     line.store.files[key_of(A)] = theirs
     line.catalog.commit(A)
-    await line.hear(Hint(A), seconds=20)
+    await line.hear(Notification(A), seconds=20)
     assert line.store.files[key_of(A)] == theirs
     del line.store.files[key_of(A)]
     await line.work(line.policy.refresh_after.total_seconds())
@@ -41,17 +41,17 @@ async def test_a_table_that_was_renamed_while_its_location_is_refused_keeps_its_
     line = Line()
     line.policy = replace(line.policy, allowed_locations=("file:///warehouse",))
     line.store.files[line.catalog.create(A).metadata_location] = b"{}"
-    await line.hear(Hint(A), seconds=20)
+    await line.hear(Notification(A), seconds=20)
     before, was = dict(line.store.files), line.policy
     line.policy = replace(was, allowed_locations=("file:///elsewhere",))
     line.catalog.rename(A, B)
     line.catalog.commit(B, location=place)
-    await line.hear(Hint(A, renamed_to=B), *[Hint(B)] * told, seconds=1500)
+    await line.hear(Notification(A, renamed_to=B), *[Notification(B)] * told, seconds=1500)
     assert line.document(A)["state"] == "current"
     assert line.store.files.keys() == before.keys()
     line.policy = was
     line.catalog.commit(B, location=AT)
-    await line.hear(Hint(B), seconds=1500)
+    await line.hear(Notification(B), seconds=1500)
     assert (line.document(A)["state"], line.document(B)["state"]) == ("renamed", "current")
 
 
@@ -60,22 +60,22 @@ async def test_a_refused_location_gives_up_no_table(refused: str) -> None:
     """A wrong setting, or a catalog that answers wrong locations, concerns every table at once."""
     line = Line()
     line.catalog.create(A)
-    await line.hear(Hint(A), seconds=20)
+    await line.hear(Notification(A), seconds=20)
     before, was = dict(line.store.files), line.policy
     if refused == "location":
         line.catalog.commit(A, location="http://nessie/n/a")
     else:
         line.catalog.commit(A)
         line.policy = replace(was, allowed_locations=("file:///elsewhere",))
-    await line.hear(Hint(A), seconds=DAY)
-    assert isinstance(line.outcomes[-1], Dead)
-    assert line.outcomes[-1].reason is Reason.LOCATION_REFUSED
+    await line.hear(Notification(A), seconds=DAY)
+    assert isinstance(line.outcomes[-1], DeadLettered)
+    assert line.outcomes[-1].reason is DeadLetterReason.LOCATION_REFUSED
     assert line.store.files.keys() == before.keys()
     assert line.document(A)["state"] == "current"
     assert line.hint() == before[f"{AT}/metadata/version-hint.text"]
     line.policy = was
     line.catalog.commit(A, location=AT)
-    await line.hear(Hint(A), seconds=3600)
+    await line.hear(Notification(A), seconds=3600)
     assert isinstance(line.outcomes[-1], Done)
 
 
@@ -94,7 +94,7 @@ class Provable(CountingStore):
         self.unfit: Permanent | None = None
 
     @override
-    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed:
+    async def write(self, key: str, body: bytes, replacing: StoredObject | None) -> StoredObject | PreconditionFailed:
         self.written.append(key)
         assert self.proved, "it was written to before it was proven"
         return await super().write(key, body, replacing)
@@ -119,13 +119,13 @@ async def test_a_refused_store_gets_no_file(*, live: bool) -> None:
     line = Line()
     line.catalog.create(A)
     if live:
-        await line.hear(Hint(A), seconds=20)
+        await line.hear(Notification(A), seconds=20)
         line.catalog.commit(A)
     store, before = provable(line), dict(line.store.files)
-    store.unfit = Permanent("lake", scope=Scope.STORE, expected="a store that keeps conditions", found="another")
-    await line.inbox.put([Hint(A)])
+    store.unfit = Permanent("lake", scope=ErrorScope.STORE, expected="a store that keeps conditions", found="another")
+    await line.inbox.put([Notification(A)])
     line.clock.turn(20)
-    (claim,) = (await line.inbox.claim(EVERYTHING)).claims
+    (claim,) = (await line.inbox.claim(EVERYTHING)).jobs
     with pytest.raises(Permanent):
         await line.publish(claim)
     assert store.written == []
@@ -138,7 +138,7 @@ async def test_a_store_is_proven_where_files_of_ours_may_lie(placement: Placemen
     line = Line(Policy("c1", replica_lag=LAG, is_swept=False, placement=placement))
     line.catalog.create(A)
     store = provable(line)
-    await line.hear(Hint(A), seconds=20)
+    await line.hear(Notification(A), seconds=20)
     assert hintfile.key_of(AT) in store.written
     del store.files[hintfile.key_of(AT)]
     store.proved.clear()

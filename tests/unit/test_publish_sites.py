@@ -16,7 +16,7 @@ from sfn.pointer.naming import IDENTIFIER, NAMINGS, ORDINAL, UUID, FileOwner, Na
 from sfn.pointer.site import FileLayout, Placement, folder_below_root
 from sfn.publish.policy import OnDrop, Policy
 from sfn.store import Deleted, PreconditionFailed
-from sfn.words import Held, Hint, Table
+from sfn.words import Notification, StoredObject, Table
 from tests.promises.inboxes import TERMS
 from tests.unit.publishing import AT, LAG, A, B, HintsNoted, Line, TornStore
 
@@ -56,18 +56,18 @@ async def test_each_naming_goes_with_each_placement(naming: Naming, placement: P
     table = laid(line, line.catalog.create(A))
     for _ in range(2):
         table = laid(line, line.catalog.commit(A))
-        await line.hear(Hint(A), seconds=20)
+        await line.hear(Notification(A), seconds=20)
         body = document(line, site_of(line, table), table)
         assert (body["state"], body["metadata_file_path"]) == ("current", table.metadata_location)
     assert line.hint() == (hintfile.content(table) if placement is not Placement.ROOT else None)
     before = site_of(line, table)
     table = laid(line, line.catalog.commit(A, location="file:///warehouse/n/elsewhere"))
-    await line.hear(Hint(A), seconds=20)
+    await line.hear(Notification(A), seconds=20)
     assert document(line, site_of(line, table), table)["metadata_file_path"] == table.metadata_location
     if placement is not Placement.ROOT:
         assert document(line, before, table)["state"] == "moved"
     line.catalog.drop(A)
-    await line.hear(Hint(A, drop=True), seconds=60)
+    await line.hear(Notification(A, drop=True), seconds=60)
     assert document(line, site_of(line, table), table)["state"] == "dropped"
     await line.work(2 * line.policy.expire_after.total_seconds())
     assert not [key for key in line.store.files if key.endswith((".ver", ".text"))]
@@ -83,10 +83,10 @@ def test_below_a_root_each_table_has_a_folder() -> None:
 async def test_another_naming_leads_on_from_the_files_of_the_old_one(before: Naming, after: Naming) -> None:
     line = line_of(before, Placement.INSIDE)
     table = laid(line, line.catalog.create(A))
-    await line.hear(Hint(A), seconds=20)
+    await line.hear(Notification(A), seconds=20)
     line.policy = replace(line.policy, naming=after)
     table = laid(line, line.catalog.commit(A))
-    await line.hear(Hint(A), seconds=20)
+    await line.hear(Notification(A), seconds=20)
     new = document(line, FileLayout(AT, after), table)
     assert (new["state"], new["metadata_file_path"]) == ("current", table.metadata_location)
     assert line.hint() == hintfile.content(table)
@@ -113,14 +113,14 @@ class Watched(TornStore):
         self.live: list[set[str]] = []
 
     @override
-    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed:
+    async def write(self, key: str, body: bytes, replacing: StoredObject | None) -> StoredObject | PreconditionFailed:
         try:
             return await super().write(key, body, replacing)
         finally:
             self.live.append(self.named())
 
     @override
-    async def delete(self, key: str, expected: Held) -> Deleted | PreconditionFailed:
+    async def delete(self, key: str, expected: StoredObject) -> Deleted | PreconditionFailed:
         gone = await super().delete(key, expected)
         self.live.append(self.named())
         return gone
@@ -141,18 +141,18 @@ async def test_of_two_files_of_a_table_that_is_gone_the_older_one_goes_first(
     line.policy = replace(line.policy, on_drop=on_drop)
     line.store = store = Watched()
     first = laid(line, line.catalog.create(A))
-    await line.hear(Hint(A), seconds=20)
+    await line.hear(Notification(A), seconds=20)
     line.policy = replace(line.policy, naming=NAMINGS[after])
     second = laid(line, line.catalog.commit(A))
     store.torn = True
     with pytest.raises(Transient):
-        await line.hear(Hint(A))
+        await line.hear(Notification(A))
     store.torn = False
     assert store.named() == {first.metadata_location, second.metadata_location}
     since = len(store.live)
     line.clock.turn((2 * LAG + TERMS.lease).total_seconds())
     line.catalog.drop(A)
-    await line.hear(Hint(A, drop=True), seconds=600)
+    await line.hear(Notification(A, drop=True), seconds=600)
     assert store.named() == set()
     assert {first.metadata_location} not in store.live[since:]
 
@@ -161,9 +161,9 @@ async def test_of_two_files_of_a_table_that_is_gone_the_older_one_goes_first(
 async def test_another_placement_leads_on_from_the_files_at_the_old_one(after: Placement) -> None:
     line = line_of(IDENTIFIER, Placement.INSIDE)
     table = laid(line, line.catalog.create(A))
-    await line.hear(Hint(A), seconds=20)
+    await line.hear(Notification(A), seconds=20)
     line.policy = replace(line.policy, placement=after)
-    await line.hear(Hint(A), seconds=20)
+    await line.hear(Notification(A), seconds=20)
     assert document(line, FileLayout(AT), table)["state"] == "moved"
     assert document(line, site_of(line, table), table)["state"] == "current"
     assert line.hint() == (None if after is Placement.ROOT else hintfile.content(table))
@@ -174,23 +174,23 @@ async def test_where_a_metadata_file_is_seen_from_its_document() -> None:
     for placement, start in expected.items():
         line = line_of(IDENTIFIER, placement)
         table = laid(line, line.catalog.create(A))
-        await line.hear(Hint(A), seconds=20)
+        await line.hear(Notification(A), seconds=20)
         name = table.metadata_location.rpartition("/")[2]
         relative = document(line, site_of(line, table), table).get("metadata_file_relative")
         assert relative == (None if start is None else start + name)
 
 
-@pytest.mark.parametrize("naming", [IDENTIFIER, ORDINAL, UUID], ids=lambda naming: naming.word)
+@pytest.mark.parametrize("naming", [IDENTIFIER, ORDINAL, UUID], ids=lambda naming: naming.setting)
 async def test_tables_that_share_a_directory_are_told_apart_and_have_no_hint(naming: Naming) -> None:
     line = line_of(naming, Placement.INSIDE)
     tables = {name: laid(line, line.catalog.create(name, AT)) for name in (A, B)}
-    await line.hear(Hint(A), Hint(B), seconds=60)
+    await line.hear(Notification(A), Notification(B), seconds=60)
     for name, table in tables.items():
         key = FileLayout(AT, naming).keys(FileOwner(name.namespace, name.name, table.uuid))[0]
         assert json.loads(line.store.files[key])["metadata_file_path"] == table.metadata_location
     assert line.hint() is None
     line.catalog.drop(B)
-    await line.hear(Hint(B, drop=True), seconds=60)
+    await line.hear(Notification(B, drop=True), seconds=60)
     assert line.hint() == hintfile.content(tables[A])
 
 
@@ -198,15 +198,15 @@ async def test_a_hint_beside_a_file_by_uuid_goes_once_the_table_has_its_file_by_
     """Renamed and changed, and meanwhile the settings too: what the hint says nobody says any more."""
     line = line_of(UUID, Placement.ALONGSIDE)
     table = laid(line, line.catalog.create(A))
-    await line.hear(Hint(A), seconds=20)
+    await line.hear(Notification(A), seconds=20)
     assert line.hint() == hintfile.content(table)
     line.policy = line_of(ORDINAL, Placement.INSIDE).policy
     line.catalog.rename(A, B)
     after = laid(line, line.catalog.commit(B))
     line.store = store = HintsNoted(line.store.files)
-    await line.hear(Hint(B))
+    await line.hear(Notification(B))
     key = FileLayout(AT, UUID, Placement.ALONGSIDE).keys(FileOwner((), "", table.uuid))[0]
     assert json.loads(line.store.files[key])["state"] == "renamed"
     assert store.hints[key] is None
-    await line.hear(Hint(B), seconds=60)
+    await line.hear(Notification(B), seconds=60)
     assert line.hint() == hintfile.content(after)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sfn.publish.policy import OnDrop
-from sfn.words import Birth, Dead, Done, Hint, Later, Reason
+from sfn.words import DeadLettered, DeadLetterReason, Done, Notification, Rescheduled, TableOrigin
 from tests.unit.publishing import EVERYTHING, LAG, A, B
 from tests.unit.told_line import DAY, ToldLine
 
@@ -31,10 +31,10 @@ async def test_the_answer_is_what_was_told_by_now() -> None:
     """Not what was told when the row was claimed: a tag must be older than the answer that is written over it."""
     line = ToldLine()
     first = line.create(A)
-    await line.inbox.put([Hint(A, floor=first.metadata_location, birth=Birth.CREATE)])
-    (claim,) = (await line.inbox.claim(EVERYTHING)).claims
+    await line.inbox.put([Notification(A, min_metadata_location=first.metadata_location, origin=TableOrigin.CREATE)])
+    (claim,) = (await line.inbox.claim(EVERYTHING)).jobs
     second = line.commit(A)
-    await line.inbox.put([Hint(A, floor=second.metadata_location)])
+    await line.inbox.put([Notification(A, min_metadata_location=second.metadata_location)])
     await line.publish(claim)
     assert line.document(A)["metadata_file_path"] == second.metadata_location
 
@@ -42,7 +42,7 @@ async def test_the_answer_is_what_was_told_by_now() -> None:
 async def test_a_refresh_writes_what_was_told_last_without_a_look_into_its_file() -> None:
     line = ToldLine()
     table = line.create(A)
-    await line.tell(A, table, Birth.CREATE)
+    await line.tell(A, table, TableOrigin.CREATE)
     before = line.document(A)
     del line.store.files[table.metadata_location]
     await line.work(2 * line.policy.refresh_after.total_seconds())
@@ -52,33 +52,33 @@ async def test_a_refresh_writes_what_was_told_last_without_a_look_into_its_file(
 
 async def test_a_look_that_nothing_was_told_for_changes_nothing() -> None:
     line = ToldLine()
-    await line.tell(A, line.create(A), Birth.CREATE)
+    await line.tell(A, line.create(A), TableOrigin.CREATE)
     files = dict(line.store.files)
-    await line.hear(Hint(A, anew=True), seconds=60)
+    await line.hear(Notification(A, force=True), seconds=60)
     assert line.store.files == files
     assert isinstance(line.outcomes[-1], Done)
 
 
 async def test_a_name_that_nothing_was_told_of_is_forgotten_soon() -> None:
     line = ToldLine()
-    await line.hear(Hint(A), seconds=60)
-    assert [row async for row in line.inbox.known("prod")] == []
+    await line.hear(Notification(A), seconds=60)
+    assert [row async for row in line.inbox.tables("prod")] == []
 
 
 async def test_a_name_whose_end_alone_was_told_is_remembered_for_as_long_as_a_tombstone() -> None:
     line = ToldLine()
     table = line.create(A)
-    await line.hear(Hint(A, drop=True, uuid=table.uuid), seconds=5 * DAY)
-    await line.tell(A, table, Birth.CREATE, seconds=60)
+    await line.hear(Notification(A, drop=True, uuid=table.uuid), seconds=5 * DAY)
+    await line.tell(A, table, TableOrigin.CREATE, seconds=60)
     assert line.document(A) == {}
     await line.work(30 * DAY)
-    assert [row async for row in line.inbox.known("prod")] == []
+    assert [row async for row in line.inbox.tables("prod")] == []
 
 
 async def test_a_told_drop_waits_for_the_lag_and_asks_for_no_listing() -> None:
     line = ToldLine()
-    await line.tell(A, line.create(A), Birth.CREATE, seconds=60)
-    await line.hear(Hint(A, drop=True), seconds=SECONDS - 1)
+    await line.tell(A, line.create(A), TableOrigin.CREATE, seconds=60)
+    await line.hear(Notification(A, drop=True), seconds=SECONDS - 1)
     assert line.document(A)["state"] == "current"
     await line.work(2)
     assert line.document(A)["state"] == "dropped"
@@ -89,10 +89,10 @@ async def test_what_was_deleted_after_a_drop_does_not_come_back_by_a_late_event(
     line = ToldLine()
     line.policy = replace(line.policy, on_drop=OnDrop.DELETE)
     first = line.create(A)
-    await line.tell(A, first, Birth.CREATE, seconds=60)
+    await line.tell(A, first, TableOrigin.CREATE, seconds=60)
     second = line.commit(A)
-    await line.hear(Hint(A, drop=True), seconds=60)
-    for late, birth in ((second, None), (first, Birth.CREATE)):
+    await line.hear(Notification(A, drop=True), seconds=60)
+    for late, birth in ((second, None), (first, TableOrigin.CREATE)):
         await line.tell(A, late, birth, seconds=60)
     assert line.document(A) == {}
 
@@ -100,23 +100,23 @@ async def test_what_was_deleted_after_a_drop_does_not_come_back_by_a_late_event(
 async def test_a_registration_brings_a_dropped_table_back_but_not_to_an_older_file() -> None:
     line = ToldLine()
     first = line.create(A)
-    await line.tell(A, first, Birth.CREATE, seconds=60)
+    await line.tell(A, first, TableOrigin.CREATE, seconds=60)
     second = line.commit(A)
     await line.tell(A, second, seconds=60)
-    await line.hear(Hint(A, drop=True), seconds=60)
-    await line.tell(A, first, Birth.REGISTER, seconds=60)
+    await line.hear(Notification(A, drop=True), seconds=60)
+    await line.tell(A, first, TableOrigin.REGISTER, seconds=60)
     assert line.document(A)["state"] == "dropped"
-    await line.tell(A, second, Birth.REGISTER, seconds=60)
+    await line.tell(A, second, TableOrigin.REGISTER, seconds=60)
     assert line.document(A)["metadata_file_path"] == second.metadata_location
     assert line.document(A)["state"] == "current"
 
 
 async def test_another_table_takes_the_name_by_its_birth_after_the_lag() -> None:
     line = ToldLine()
-    await line.tell(A, line.create(A), Birth.CREATE)
+    await line.tell(A, line.create(A), TableOrigin.CREATE)
     line.catalog.drop(A)
     other = line.create(A)
-    await line.tell(A, other, Birth.CREATE)
+    await line.tell(A, other, TableOrigin.CREATE)
     assert line.document(A)["guid"] != other.uuid
     await line.work(SECONDS)
     assert line.document(A)["guid"] == other.uuid
@@ -125,16 +125,16 @@ async def test_another_table_takes_the_name_by_its_birth_after_the_lag() -> None
 async def test_an_event_of_another_table_than_the_one_that_ended_ends_nothing() -> None:
     line = ToldLine()
     table = line.create(A)
-    await line.tell(A, table, Birth.CREATE, seconds=60)
-    await line.hear(Hint(A, drop=True, uuid="another"), seconds=DAY)
+    await line.tell(A, table, TableOrigin.CREATE, seconds=60)
+    await line.hear(Notification(A, drop=True, uuid="another"), seconds=DAY)
     assert line.document(A)["state"] == "current"
 
 
 async def test_a_rename_is_followed_though_it_tells_no_location() -> None:
     line = ToldLine()
     table = line.create(A)
-    await line.tell(A, table, Birth.CREATE, seconds=60)
-    await line.hear(Hint(A, renamed_to=B), Hint(B, renamed_from=A), seconds=60)
+    await line.tell(A, table, TableOrigin.CREATE, seconds=60)
+    await line.hear(Notification(A, renamed_to=B), Notification(B, renamed_from=A), seconds=60)
     assert line.document(B)["metadata_file_path"] == table.metadata_location
     assert (line.document(A)["state"], line.document(B)["state"]) == ("renamed", "current")
     assert line.document(A)["moved_to"]["name"] == "b"
@@ -143,11 +143,11 @@ async def test_a_rename_is_followed_though_it_tells_no_location() -> None:
 async def test_of_two_names_of_a_table_in_one_place_the_one_that_is_behind_leaves_the_hint_alone() -> None:
     """The rename is still to be told of, and readers that know the hint alone must not be led back."""
     line = ToldLine()
-    await line.tell(A, line.create(A), Birth.CREATE, seconds=60)
+    await line.tell(A, line.create(A), TableOrigin.CREATE, seconds=60)
     second = line.commit(A)
-    await line.tell(B, second, Birth.REGISTER, seconds=60)
+    await line.tell(B, second, TableOrigin.REGISTER, seconds=60)
     newest = line.hint()
-    await line.hear(Hint(A, anew=True), seconds=60)
+    await line.hear(Notification(A, force=True), seconds=60)
     assert line.hint() == newest
     assert newest is not None
     assert newest.decode() in second.metadata_location
@@ -157,13 +157,13 @@ async def test_a_lost_inbox_is_no_way_back_behind_what_lies_there() -> None:
     line = ToldLine()
     late = line.create(A)
     newest = line.commit(A)
-    await line.tell(A, newest, Birth.CREATE, seconds=60)
+    await line.tell(A, newest, TableOrigin.CREATE, seconds=60)
     after = ToldLine()
     after.store.files = line.store.files
     after.clock.turn(DAY)
     await after.tell(A, late, seconds=DAY)
     assert after.document(A)["metadata_file_path"] == newest.metadata_location
-    await after.hear(Hint(A, drop=True), seconds=60)
+    await after.hear(Notification(A, drop=True), seconds=60)
     again = ToldLine()
     again.store.files = line.store.files
     again.clock.turn(2 * DAY)
@@ -173,12 +173,12 @@ async def test_a_lost_inbox_is_no_way_back_behind_what_lies_there() -> None:
 
 async def test_a_file_that_is_not_there_is_looked_for_ever_less_often_and_all_else_goes_on() -> None:
     line = ToldLine()
-    await line.tell(A, line.create(A), Birth.CREATE, seconds=60)
+    await line.tell(A, line.create(A), TableOrigin.CREATE, seconds=60)
     second = line.commit(A)
     body = line.store.files.pop(second.metadata_location)
     looks = len(line.outcomes)
     await line.tell(A, second, seconds=2 * 3600)
-    assert all(isinstance(outcome, Later) for outcome in line.outcomes[looks:])
+    assert all(isinstance(outcome, Rescheduled) for outcome in line.outcomes[looks:])
     assert 5 < len(line.outcomes) - looks < 30
     third = line.commit(A)
     await line.tell(A, third, seconds=1)
@@ -192,13 +192,13 @@ async def test_a_file_that_is_not_there_is_looked_for_ever_less_often_and_all_el
 async def test_a_file_that_never_comes_is_a_dead_letter_until_something_else_is_told() -> None:
     line = ToldLine()
     first = line.create(A)
-    await line.tell(A, first, Birth.CREATE, seconds=60)
+    await line.tell(A, first, TableOrigin.CREATE, seconds=60)
     second = line.commit(A)
     del line.store.files[second.metadata_location]
     await line.tell(A, second, seconds=3 * DAY)
     dead = line.outcomes[-1]
-    assert isinstance(dead, Dead)
-    assert dead.reason is Reason.EXHAUSTED
+    assert isinstance(dead, DeadLettered)
+    assert dead.reason is DeadLetterReason.EXHAUSTED
     assert second.metadata_location in dead.detail
     assert line.document(A)["written_at"] > "2026-01-03", "refreshed all the same"
     await line.tell(A, line.commit(A), seconds=3600)
@@ -208,18 +208,18 @@ async def test_a_file_that_never_comes_is_a_dead_letter_until_something_else_is_
 async def test_a_commit_of_a_table_whose_birth_is_never_told_is_a_dead_letter_in_the_end() -> None:
     """Else nobody would notice a sender that tells of no births: the files of the table before would stay for ever."""
     line = ToldLine()
-    await line.tell(A, line.create(A), Birth.CREATE, seconds=60)
+    await line.tell(A, line.create(A), TableOrigin.CREATE, seconds=60)
     line.catalog.drop(A)
-    await line.hear(Hint(A, drop=True), seconds=60)
+    await line.hear(Notification(A, drop=True), seconds=60)
     other = line.create(A)
     await line.tell(A, other, seconds=3600)
-    assert isinstance(line.outcomes[-1], Later)
+    assert isinstance(line.outcomes[-1], Rescheduled)
     await line.work(DAY)
     dead = line.outcomes[-1]
-    assert isinstance(dead, Dead)
-    assert (dead.reason, "create or register" in dead.detail) == (Reason.EXHAUSTED, True)
+    assert isinstance(dead, DeadLettered)
+    assert (dead.reason, "create or register" in dead.detail) == (DeadLetterReason.EXHAUSTED, True)
     assert line.document(A)["state"] == "dropped"
-    await line.tell(A, other, Birth.CREATE, seconds=3600)
+    await line.tell(A, other, TableOrigin.CREATE, seconds=3600)
     assert line.document(A)["guid"] == other.uuid
     assert isinstance(line.outcomes[-1], Done)
 
@@ -232,6 +232,6 @@ async def test_a_commit_of_a_table_whose_birth_is_never_told_is_a_dead_letter_in
 async def test_a_uuid_may_be_spelled_otherwise(spelling: str) -> None:
     line, uuid = ToldLine(), "abcdef00-0000-0000-0000-000000000000"
     table = replace(line.create(A), uuid=spelling.format(uuid))
-    await line.tell(A, line.lay(table), Birth.CREATE, seconds=60)
-    await line.hear(Hint(A, drop=True, uuid=spelling.format(uuid)), seconds=60)
+    await line.tell(A, line.lay(table), TableOrigin.CREATE, seconds=60)
+    await line.hear(Notification(A, drop=True, uuid=spelling.format(uuid)), seconds=60)
     assert (line.document(A)["state"], line.document(A)["guid"]) == ("dropped", uuid)

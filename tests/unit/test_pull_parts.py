@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from sfn.receiver.pull import Away
+from sfn.receiver.pull import SourceUnavailable
 from sfn.receiver.pull.outage import Outage
-from sfn.receiver.pull.subjects import overlap
+from sfn.receiver.pull.subjects import subjects_overlap
 from sfn.wiring.pulls import build_pull_server
 from tests.promises.inboxes import HandClock
 from tests.unit.settings_ground import CATALOG, Ground
 
-GONE = Away("pull.events", expected="an answer", found="none", remedy="see")
+GONE = SourceUnavailable("pull.events", expected="an answer", found="none", remedy="see")
 
 
 def events(logs: Sequence[Mapping[str, object]]) -> list[object]:
@@ -27,7 +27,7 @@ def test_a_source_that_stays_away_is_told_of_once_a_minute() -> None:
     outage = Outage("events", clock)
     with capture_logs() as logs:
         for _ in range(4):
-            outage.trouble(GONE)
+            outage.on_unavailable(GONE)
             clock.turn(25)
     first, second = logs
     assert (first["event"], first["name"], first["error"], first["left_out"]) == (
@@ -42,14 +42,14 @@ def test_a_source_that_stays_away_is_told_of_once_a_minute() -> None:
 def test_a_source_that_comes_and_goes_is_told_of_once_a_minute_and_not_more() -> None:
     clock = HandClock()
     outage = Outage("events", clock)
-    outage.over()
+    outage.on_recovered()
     with capture_logs() as logs:
         for _ in range(30):
-            outage.trouble(GONE)
+            outage.on_unavailable(GONE)
             clock.turn(1)
-            outage.over()
+            outage.on_recovered()
             clock.turn(1)
-        outage.trouble(GONE)
+        outage.on_unavailable(GONE)
     assert events(logs) == ["pull source away", "pull source works again", "pull source away"]
     assert (logs[1]["seconds"], logs[2]["left_out"]) == (1.0, 29)
 
@@ -58,17 +58,17 @@ def test_a_clock_that_was_set_back_silences_nothing() -> None:
     clock = HandClock()
     outage = Outage("events", clock)
     with capture_logs() as logs:
-        outage.trouble(GONE)
+        outage.on_unavailable(GONE)
         clock.turn(-3_600)
-        outage.trouble(GONE)
+        outage.on_unavailable(GONE)
     assert len(logs) == 2
 
 
 def test_a_source_that_is_reached_is_told_of_once() -> None:
     outage = Outage("events", HandClock())
     with capture_logs() as logs:
-        outage.reached()
-        outage.reached()
+        outage.on_connected()
+        outage.on_connected()
     assert events(logs) == ["pull source connected"]
 
 
@@ -90,12 +90,12 @@ def test_a_source_that_is_reached_is_told_of_once() -> None:
     ],
 )
 def test_subjects_overlap_where_there_is_one_that_both_mean(one: str, other: str, both: bool) -> None:
-    assert overlap(one, other) == both
-    assert overlap(other, one) == both
+    assert subjects_overlap(one, other) == both
+    assert subjects_overlap(other, one) == both
 
 
 def test_a_source_of_a_stream_keeps_and_another_does_not(tmp_path: Path) -> None:
     pull = "[pull.events]\nservers = ['nats://a']\nsubject = 's'\n"
     for more, keeps in (("", False), ("stream = 's'\ndurable = 'd'", True)):
         settings = Ground(tmp_path).load(CATALOG + pull + more)
-        assert build_pull_server("events", settings.pull["events"]).keeps == keeps
+        assert build_pull_server("events", settings.pull["events"]).is_durable == keeps

@@ -10,13 +10,13 @@ import pytest
 from structlog.testing import capture_logs
 
 from sfn.daemon import leaf_errors
-from sfn.errors import Broken, Scope, Transient
-from sfn.receiver.pull import Last, source
+from sfn.errors import ErrorScope, FatalError, Transient
+from sfn.receiver.pull import FinalBatch, source
 from tests.integration.pulling import event, subjects
 from tests.integration.waiting import until
 from tests.unit.pulled import GONE, SHORT, BusyAtFirst, Ground, Message, Server, Stuck
 
-BROKEN = Broken("inbox", expected="a sound inbox", found="another")
+BROKEN = FatalError("inbox", expected="a sound inbox", found="another")
 
 
 async def test_a_broken_inbox_ends_the_source_and_nothing_more_is_acknowledged() -> None:
@@ -44,7 +44,7 @@ async def test_what_an_error_of_our_own_made_nothing_of_comes_again_much_later()
 
 async def test_what_an_error_of_our_own_made_nothing_of_has_the_catalogs_looked_at_where_nobody_keeps_it() -> None:
     message = Message(event(1), keeps=False)
-    ground = Ground(Server([[[message]]], keeps=False, stays=True))
+    ground = Ground(Server([[[message]]], is_durable=False, stays=True))
     ground.inbox.failure = ZeroDivisionError("ours")
     with capture_logs() as logs:
         async with ground.running():
@@ -57,7 +57,7 @@ async def test_what_an_error_of_our_own_made_nothing_of_has_the_catalogs_looked_
 async def test_nothing_more_is_fetched_for_as_long_as_the_inbox_asks_to_be_left_alone() -> None:
     first, second = Message(event(1)), Message(event(2))
     ground = Ground(Server([[[first], [second]]]))
-    ground.inbox.failure = Transient("inbox", scope=Scope.INBOX, expected="room", found="none", retry_after=0.5)
+    ground.inbox.failure = Transient("inbox", scope=ErrorScope.INBOX, expected="room", found="none", retry_after=0.5)
     async with ground.running():
         await until(lambda: first.told)
         ground.inbox.failure = None
@@ -121,7 +121,7 @@ async def test_what_was_published_while_nobody_ran_is_looked_for_where_nobody_ke
     keeps: bool, looked_at: list[str]
 ) -> None:
     for away in (0, 1):
-        ground = Ground(Server(away=away, keeps=keeps))
+        ground = Ground(Server(away=away, is_durable=keeps))
         with capture_logs():
             async with ground.running():
                 await until(partial(ground.has_asked, away + 1))
@@ -132,7 +132,7 @@ async def test_what_was_published_while_nobody_ran_is_looked_for_where_nobody_ke
 @pytest.mark.parametrize(("is_all", "looked_at"), [(True, ["prod"]), (False, ["prod", "prod"])])
 async def test_a_stop_takes_what_was_delivered_and_looks_for_what_was_not(is_all: bool, looked_at: list[str]) -> None:
     left = Message(event(1), keeps=False)
-    ground = Ground(Server([[]], keeps=False, stays=True, last=Last([left], is_all)))
+    ground = Ground(Server([[]], is_durable=False, stays=True, last=FinalBatch([left], is_all)))
     async with ground.running():
         await until(lambda: ground.inbox.taken)
     assert (left.told, sorted(subjects(ground.inbox))) == (["taken"], sorted([*looked_at, "t1"]))
@@ -140,7 +140,7 @@ async def test_a_stop_takes_what_was_delivered_and_looks_for_what_was_not(is_all
 
 @pytest.mark.parametrize(("keeps", "looked_at"), [(False, ["prod", "prod"]), (True, [])])
 async def test_what_a_stop_gives_up_is_looked_for_where_nobody_keeps_it(keeps: bool, looked_at: list[str]) -> None:
-    ground = Ground(Server([[[Message(event(1), keeps=keeps)]]], keeps=keeps), inbox := Stuck())
+    ground = Ground(Server([[[Message(event(1), keeps=keeps)]]], is_durable=keeps), inbox := Stuck())
     with capture_logs() as logs:
         async with ground.running():
             await inbox.stuck.wait()

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from sfn.settings.quantities import duration, size
+from sfn.settings.quantities import parse_duration, parse_size
 
 
 @pytest.mark.parametrize(
@@ -17,22 +17,22 @@ from sfn.settings.quantities import duration, size
     ],
 )
 def test_durations(text: str, milliseconds: int) -> None:
-    assert duration(text) == timedelta(milliseconds=milliseconds)
+    assert parse_duration(text) == timedelta(milliseconds=milliseconds)
 
 
 def test_nothing_needs_no_unit() -> None:
-    assert duration(0) == timedelta()
+    assert parse_duration(0) == timedelta()
 
 
 @pytest.mark.parametrize("text", ["36500d", "876000h", "52560000m"])
 def test_a_duration_is_a_hundred_years_at_most(text: str) -> None:
-    assert duration(text) == timedelta(days=36_500)
+    assert parse_duration(text) == timedelta(days=36_500)
 
 
 @pytest.mark.parametrize("text", ["36500.001d", "876001h", "999999999d", "999999999.999999999d"])
 def test_a_longer_one_is_none(text: str) -> None:
     with pytest.raises(ValueError, match="a duration of at most 36500d"):
-        duration(text)
+        parse_duration(text)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_a_longer_one_is_none(text: str) -> None:
 )
 def test_no_durations(text: object) -> None:
     with pytest.raises(ValueError, match="a duration such as 30s"):
-        duration(text)
+        parse_duration(text)
 
 
 @pytest.mark.parametrize(
@@ -52,10 +52,10 @@ def test_no_durations(text: object) -> None:
     [("1B", 1), ("64KiB", 65_536), ("1MiB", 1_048_576), ("2GiB", 2_147_483_648), ("1kB", 1000), ("1.5KiB", 1536)],
 )
 def test_sizes(text: str, count: int) -> None:
-    assert size(text) == count
+    assert parse_size(text) == count
 
 
 @pytest.mark.parametrize("text", ["", "1", 2, "1mib", "1M", "-1B", "1.5B", "0.3KiB", "1MiB ", None, ["1MiB"], {"a": 1}])
 def test_no_sizes(text: object) -> None:
     with pytest.raises(ValueError, match=r"a size such as 1MiB|whole number of bytes"):
-        size(text)
+        parse_size(text)

@@ -8,59 +8,59 @@ from hypothesis import strategies as st
 
 from sfn.dialects import Sender
 from sfn.receiver.keyring import Keyring
-from sfn.receiver.rate import Rate
+from sfn.receiver.rate import RateLimit
 from sfn.receiver.senders import Senders
 
 ETL, SPARK = Sender("etl", {}), Sender("spark", {})
 
 
-def passed(rate: Rate, *moments: float) -> list[bool]:
-    return [rate.wait(moment) is None for moment in moments]
+def passed(rate: RateLimit, *moments: float) -> list[bool]:
+    return [rate.seconds_to_wait(moment) is None for moment in moments]
 
 
 @pytest.mark.parametrize(("limit", "at_once"), [(1, 1), (9, 1), (10, 1), (20, 2), (600, 60), (605, 60)])
 def test_a_tenth_of_a_minutes_requests_may_come_at_once_and_one_at_least(limit: int, at_once: int) -> None:
-    assert passed(Rate(limit), *[7.0] * (at_once + 1)) == [True] * at_once + [False]
+    assert passed(RateLimit(limit), *[7.0] * (at_once + 1)) == [True] * at_once + [False]
 
 
 def test_then_they_come_as_the_minute_goes_by() -> None:
-    assert passed(Rate(60), *[0.0] * 7, 0.5, 1.0, 1.5, 2.0) == [True] * 6 + [False, False, True, False, True]
+    assert passed(RateLimit(60), *[0.0] * 7, 0.5, 1.0, 1.5, 2.0) == [True] * 6 + [False, False, True, False, True]
 
 
 def test_it_is_said_how_long_to_wait_and_so_long_is_enough() -> None:
-    rate = Rate(30)
+    rate = RateLimit(30)
     assert passed(rate, 0, 0, 0) == [True] * 3
-    assert rate.wait(0) == pytest.approx(2)
-    assert rate.wait(1.5) == pytest.approx(0.5)
-    assert rate.wait(2.001) is None
+    assert rate.seconds_to_wait(0) == pytest.approx(2)
+    assert rate.seconds_to_wait(1.5) == pytest.approx(0.5)
+    assert rate.seconds_to_wait(2.001) is None
 
 
 def test_what_is_refused_costs_nothing() -> None:
-    rate = Rate(6)
+    rate = RateLimit(6)
     assert passed(rate, *[0.0] * 50, 10.001) == [True] + [False] * 49 + [True]
 
 
 def test_a_long_silence_saves_up_no_more_than_may_come_at_once() -> None:
-    rate = Rate(20)
+    rate = RateLimit(20)
     assert passed(rate, 0.0, *[86_400.0] * 4) == [True, True, True, False, False]
 
 
 @given(st.integers(1, 1_000), st.lists(st.floats(0, 60), max_size=300))
 def test_in_no_minute_pass_more_than_the_limit_and_a_tenth(limit: int, moments: list[float]) -> None:
-    assert sum(passed(Rate(limit), *sorted(moments))) <= limit + max(1, limit / 10)
+    assert sum(passed(RateLimit(limit), *sorted(moments))) <= limit + max(1, limit / 10)
 
 
 def test_without_limits_any_number_of_requests_may_come() -> None:
     senders = Senders(Keyring({}), {}, ETL)
     assert senders.least_rate is None
-    assert {senders.wait(ETL) for _ in range(1_000)} == {None}
+    assert {senders.seconds_to_wait(ETL) for _ in range(1_000)} == {None}
 
 
 def test_each_sender_has_a_limit_of_its_own() -> None:
     now = [0.0]
     senders = Senders(Keyring({}), {}, rates={"etl": 10, "spark": 20}, monotonic=lambda: now[0])
-    assert [senders.wait(ETL) for _ in range(2)] == [None, 6.0]
-    assert [senders.wait(SPARK) for _ in range(3)] == [None, None, 3.0]
+    assert [senders.seconds_to_wait(ETL) for _ in range(2)] == [None, 6.0]
+    assert [senders.seconds_to_wait(SPARK) for _ in range(3)] == [None, None, 3.0]
     now[0] = 6.1
-    assert senders.wait(ETL) is None
+    assert senders.seconds_to_wait(ETL) is None
     assert senders.least_rate == 10

@@ -19,11 +19,11 @@ import sfn
 from sfn.errors import Ambiguous, Dropped, NameTaken, NotFound, Stale, TooManyHops, Unreachable, Unsafe, WrongTable
 from sfn.pointer import document
 from sfn.pointer.document import Document, DocumentState
-from sfn.reader.documents import HOPS
-from sfn.reader.files import directory_url, finish
-from sfn.reader.local import LocalFiles
-from sfn.reader.opening import Opening
-from sfn.reader.resolve import Question, answer
+from sfn.reader.documents import MAX_HOPS
+from sfn.reader.files import directory_url, run_synchronously
+from sfn.reader.local import LocalFileSystem
+from sfn.reader.opening import FileSystemOptions
+from sfn.reader.resolve import Question, resolve_question
 from tests.unit.directory import OTHER_UUID, UUID, Directory
 
 
@@ -195,12 +195,12 @@ def chain(place: Directory, hops: int) -> None:
 
 
 def test_as_many_hops_are_followed_as_the_specification_says(place: Directory) -> None:
-    chain(place, HOPS)
-    assert sfn.resolve(place.path, "sales.orders").document.name == f"t{HOPS}"
+    chain(place, MAX_HOPS)
+    assert sfn.resolve(place.path, "sales.orders").document.name == f"t{MAX_HOPS}"
 
 
 def test_one_hop_more_is_refused(place: Directory) -> None:
-    chain(place, HOPS + 1)
+    chain(place, MAX_HOPS + 1)
     with pytest.raises(TooManyHops, match="at most 8"):
         sfn.resolve(place.path, "sales.orders")
 
@@ -261,7 +261,7 @@ def test_a_table_without_uuid_has_metadata_without_one(place: Directory) -> None
     assert sfn.resolve(place.path).document.guid is None
 
 
-class Rewritten(LocalFiles):
+class Rewritten(LocalFileSystem):
     """Files that a writer changes right after the first look at them."""
 
     def __init__(self, file: Path, successor: Document) -> None:
@@ -283,13 +283,13 @@ def test_a_file_that_is_replaced_while_it_is_read_is_read_again(
     file = place.write(metadata_file_path=f"{place.path}/metadata/gone.metadata.json")
     files = Rewritten(file, replace(place.document(), ordinal=1_800_000_000_000))
     url = directory_url(place.path)
-    found = finish(answer(files, Question(url, identifier), Opening(url)))
+    found = run_synchronously(resolve_question(files, Question(url, identifier), FileSystemOptions(url)))
     assert found.document.ordinal == 1_800_000_000_000
 
 
 def test_what_waits_for_something_cannot_be_run_without_a_loop() -> None:
     with pytest.raises(RuntimeError, match="must not suspend"):
-        finish(asyncio.sleep(0))
+        run_synchronously(asyncio.sleep(0))
 
 
 def test_another_machines_files_are_refused() -> None:

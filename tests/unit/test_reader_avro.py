@@ -37,7 +37,7 @@ from pyiceberg.types import (
 )
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
-from sfn.reader.avro import check
+from sfn.reader.avro import check_avro
 
 _PART = StructType(NestedField(30, "least", LongType(), required=True), NestedField(31, "most", StringType()))
 _SCHEMA = Schema(
@@ -105,25 +105,25 @@ _WHOLE = container([(2, written(_LEAST, _MOST)), (1, written(_MOST))])
 
 @pytest.mark.parametrize("codec", ["bzip2", "deflate", "null", "zstandard"])
 def test_what_is_whole_passes(codec: str) -> None:
-    check(container([], codec))
-    check(container([(0, b""), (2, written(_MOST, _LEAST)), (1, written(_LEAST))], codec))
+    check_avro(container([], codec))
+    check_avro(container([(0, b""), (2, written(_MOST, _LEAST)), (1, written(_LEAST))], codec))
 
 
 def test_where_no_compression_is_told_there_is_none() -> None:
-    check(_WHOLE.replace(AVRO_CODEC_KEY.encode(), b"avro.other"))
+    check_avro(_WHOLE.replace(AVRO_CODEC_KEY.encode(), b"avro.other"))
 
 
 def test_no_part_of_a_file_passes_but_at_the_end_of_a_block() -> None:
     ends = {len(container(blocks)) for blocks in ([], [(2, written(_LEAST, _MOST))])}
     for length in set(range(len(MAGIC), len(_WHOLE))) - ends:
         with pytest.raises(ValueError, match=f"goes on after the end, in {length} bytes|2 values in . bytes"):
-            check(_WHOLE[:length])
+            check_avro(_WHOLE[:length])
 
 
 def test_values_of_fixed_length_are_refused_as_writers_differ() -> None:
     kind = Schema(NestedField(1, "key", FixedType(5)))
     with pytest.raises(NotImplementedError, match=r"a partition by values of type fixed\[5\]"):
-        check(container([(1, b"\2fixed")], kind=kind))
+        check_avro(container([(1, b"\2fixed")], kind=kind))
 
 
 def in_lists(block: bytes) -> bytes:
@@ -143,11 +143,11 @@ def in_lists(block: bytes) -> bytes:
 )
 def test_a_list_that_is_wrong_is_refused(block: bytes, found: str) -> None:
     with pytest.raises(ValueError, match=found):
-        check(in_lists(block))
+        check_avro(in_lists(block))
 
 
 def test_a_list_may_tell_the_size_of_its_blocks() -> None:
-    check(in_lists(bytes([3, 4, 2, 4, 4, 6, 8, 0])))
+    check_avro(in_lists(bytes([3, 4, 2, 4, 4, 6, 8, 0])))
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_a_list_may_tell_the_size_of_its_blocks() -> None:
 )
 def test_a_container_that_is_wrong_is_refused(body: bytes, found: str) -> None:
     with pytest.raises(ValueError, match=found):
-        check(body)
+        check_avro(body)
 
 
 def is_read_within(body: bytes) -> bool:
@@ -198,7 +198,7 @@ def test_nothing_passes_that_is_read_beyond_its_end(changes: list[tuple[int, int
     for at, byte in changes:
         body[at] = byte
     try:
-        check(bytes(body))
+        check_avro(bytes(body))
     except Exception:  # noqa: BLE001 - refused, for whatever reason
         return
     assert is_read_within(bytes(body))

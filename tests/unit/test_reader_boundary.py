@@ -21,9 +21,9 @@ import sfn
 from sfn.errors import Unsafe
 from sfn.pointer.document import render
 from sfn.reader import verify
-from sfn.reader.table import loaded
-from sfn.reader.trust import Trust
-from sfn.reader.walk import Extent, Walk
+from sfn.reader.table import load_metadata
+from sfn.reader.trust import AllowedLocations
+from sfn.reader.walk import MetadataWalk, WalkLimits
 from tests.unit.directory import Directory
 from tests.unit.real_table import IDENTIFIER, MemoryIO, RealTable, real_table
 
@@ -61,7 +61,7 @@ def body(place: Directory, table: Table) -> bytes:
 
 def wrong(directory: str, *, deep: bool = True, allowed: tuple[str, ...] = ()) -> list[str]:
     resolving = lambda: sfn.resolve(directory, allowed=allowed)  # noqa: E731 - as a command has it
-    _, findings = verify.verify(resolving, deep=deep, moved=lambda _done, _total: None)
+    _, findings = verify.verify(resolving, deep=deep, on_progress=lambda _done, _total: None)
     return [f"{one.what}: {one.text}" for one in findings if not one.ok]
 
 
@@ -92,7 +92,7 @@ def test_nobody_is_asked_whom_a_forged_metadata_file_names(
     assert all(text.startswith(f"manifest list: {made.pointer}: expected a location in file://, as") for text in found)
     assert all(f"found {there}; if it is right, name it among the `allowed`" in text for text in found)
     table = sfn.resolve(made.directory)
-    seen = Walk(table.metadata_location, loaded(table), table.files).metadata(made.main, Extent(9))
+    seen = MetadataWalk(table.metadata_location, load_metadata(table), table.files).metadata(made.main, WalkLimits(9))
     (problem,) = seen.problems
     assert problem.startswith(f"{made.pointer}: expected a location in file://")
     with pytest.raises(Unsafe, match="expected a location in file://"):
@@ -142,8 +142,11 @@ def test_a_separator_in_a_partitions_value_leads_nowhere_else(tmp_path: Path) ->
 
 
 def test_a_percent_sign_that_is_part_of_a_name_is_followed() -> None:
-    assert Trust("s3://lake/t%20").file("s3a://lake/a%2Fb/c", "said") == "s3://lake/a%2Fb/c"
-    assert Trust("s3://lake/t", ("s3://data/t%20",)).file("s3://data/t%20/c", "said") == "s3://data/t%20/c"
+    assert AllowedLocations("s3://lake/t%20").check_file("s3a://lake/a%2Fb/c", "said") == "s3://lake/a%2Fb/c"
+    assert (
+        AllowedLocations("s3://lake/t", ("s3://data/t%20",)).check_file("s3://data/t%20/c", "said")
+        == "s3://data/t%20/c"
+    )
 
 
 @pytest.mark.parametrize(
@@ -157,14 +160,14 @@ def test_a_percent_sign_that_is_part_of_a_name_is_followed() -> None:
 )
 def test_a_percent_sign_hides_nothing(location: str, allowed: tuple[str, ...]) -> None:
     with pytest.raises(Unsafe) as caught:
-        Trust("s3://lake/orders", allowed).file(location, "said")
+        AllowedLocations("s3://lake/orders", allowed).check_file(location, "said")
     assert location in str(caught.value)
     assert all(prefix in str(caught.value) for prefix in allowed if ".." not in location)
 
 
 def test_where_servers_decode_separators_they_are_refused() -> None:
     with pytest.raises(Unsafe, match="encoded separator"):
-        Trust("https://lake/t").file("https://lake/t/%2e%2e%2fb", "said")
+        AllowedLocations("https://lake/t").check_file("https://lake/t/%2e%2e%2fb", "said")
 
 
 def test_a_manifest_that_was_cut_between_two_blocks_is_found(tmp_path: Path) -> None:

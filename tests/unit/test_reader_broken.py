@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import sfn
-from sfn.errors import Dropped, Malformed, Unreadable
+from sfn.errors import Dropped, MalformedDocument, Unreadable
 from sfn.pointer.document import DocumentState, Link
 from tests.unit.directory import OTHER_UUID, Directory
 
@@ -41,7 +41,7 @@ def test_what_is_no_document_is_refused_with_its_place(
     place: Directory, table: str | None, body: bytes, found: str
 ) -> None:
     file = place.raw(body)
-    with pytest.raises(Malformed, match=found) as caught:
+    with pytest.raises(MalformedDocument, match=found) as caught:
         sfn.resolve(place.path, table)
     assert caught.value.where == file.as_uri()
 
@@ -74,13 +74,13 @@ def test_of_several_that_are_gone_the_last_one_is_named(place: Directory) -> Non
 def test_a_malformed_file_beside_tombstones_is_told_of(place: Directory) -> None:
     place.write("sales.was", state=DocumentState.DROPPED)
     place.raw(b"{")
-    with pytest.raises(Malformed, match="sales_orders_main"):
+    with pytest.raises(MalformedDocument, match="sales_orders_main"):
         sfn.resolve(place.path)
 
 
 def test_a_malformed_file_under_the_name_that_two_can_share_does_not_hide_the_other_name(place: Directory) -> None:
     place.raw(b"{", "a.b_c")
-    with pytest.raises(Malformed, match="a_b_c_main"):
+    with pytest.raises(MalformedDocument, match="a_b_c_main"):
         sfn.resolve(place.path, "a.b_c")
     place.write("a.b_c", strict=True)
     assert sfn.resolve(place.path, "a.b_c").document.name == "b_c"

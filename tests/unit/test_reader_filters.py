@@ -32,7 +32,7 @@ from pyiceberg.types import NestedField
 
 import sfn
 from sfn.errors import NotSupported
-from sfn.reader.predicate import parsed, row_filter
+from sfn.reader.predicate import bind_filter, parse_filter
 from tests.unit.real_table import published_table
 
 NAN, INF = float("nan"), float("inf")
@@ -63,7 +63,7 @@ def selected(kind: types.IcebergType, values: Sequence[Any], which: str | Boolea
     arrow = schema_to_pyarrow(schema, include_field_ids=False)
     arrays = [pa.array(values, arrow.field("x").type), pa.array(range(len(values)), pa.int64())]
     batch = pa.RecordBatch.from_arrays(arrays, schema=arrow)
-    places = row_filter(schema, which).selected(batch).column("place").to_pylist()
+    places = bind_filter(schema, which).apply(batch).column("place").to_pylist()
     return [values[place] for place in places]
 
 
@@ -215,24 +215,24 @@ def test_a_long_list_of_values_is_no_deep_tree() -> None:
     ],
 )
 def test_no_statistics_are_asked_that_may_mislead(kind: types.IcebergType, which: str) -> None:
-    assert row_filter(Schema(column(kind)), which).pruning == AlwaysTrue()
+    assert bind_filter(Schema(column(kind)), which).pruning == AlwaysTrue()
 
 
 def test_a_required_part_of_a_struct_is_not_taken_for_one_without_nulls() -> None:
     kind = types.StructType(column(types.LongType(), 3, "y", required=True))
-    assert row_filter(Schema(column(kind)), "x.y is null").pruning == AlwaysTrue()
+    assert bind_filter(Schema(column(kind)), "x.y is null").pruning == AlwaysTrue()
 
 
 def test_files_are_ruled_out_by_the_value_that_is_compared() -> None:
     schema = Schema(column(types.LongType()))
-    assert row_filter(schema, "x > 1.5").pruning == of(iceberg.GreaterThan, 1)
-    assert row_filter(schema, "not (x > 1.5)").pruning == of(iceberg.LessThanOrEqual, 1)
-    assert row_filter(Schema(column(types.FloatType())), "x = 0.1").pruning == of(iceberg.EqualTo, 0.10000000149011612)
+    assert bind_filter(schema, "x > 1.5").pruning == of(iceberg.GreaterThan, 1)
+    assert bind_filter(schema, "not (x > 1.5)").pruning == of(iceberg.LessThanOrEqual, 1)
+    assert bind_filter(Schema(column(types.FloatType())), "x = 0.1").pruning == of(iceberg.EqualTo, 0.10000000149011612)
 
 
 def test_numbers_of_a_text_have_its_digits() -> None:
-    assert parsed("x = 0.1") == of(iceberg.EqualTo, Decimal("0.1"))
-    assert parsed('"a 1 5".b2 = -1.50') == of(iceberg.EqualTo, Decimal("-1.50"), "a 1 5.b2")
+    assert parse_filter("x = 0.1") == of(iceberg.EqualTo, Decimal("0.1"))
+    assert parse_filter('"a 1 5".b2 = -1.50') == of(iceberg.EqualTo, Decimal("-1.50"), "a 1 5.b2")
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ def test_numbers_of_a_text_have_its_digits() -> None:
 )
 def test_what_is_no_filter_is_quoted(which: str) -> None:
     with pytest.raises(ValueError, match="a row_filter such as") as raised:
-        parsed(which)
+        parse_filter(which)
     assert repr(which) in f"{raised.value}"
 
 
@@ -275,14 +275,14 @@ def test_what_is_no_filter_is_quoted(which: str) -> None:
 )
 def test_what_is_no_filter_is_found_where_it_is(which: str, found: str, place: int) -> None:
     with pytest.raises(ValueError, match=rf"found {found}  \(at char {place}\)"):
-        parsed(which)
+        parse_filter(which)
 
 
 def test_only_whole_numbers_have_a_limit_of_digits() -> None:
-    assert parsed(f"x = {'0' * 6000}.{'0' * 5000}1") == of(iceberg.EqualTo, Decimal("1E-5001"))
-    assert parsed(f"x = {'9' * 4300}") == of(iceberg.EqualTo, int("9" * 4300))
+    assert parse_filter(f"x = {'0' * 6000}.{'0' * 5000}1") == of(iceberg.EqualTo, Decimal("1E-5001"))
+    assert parse_filter(f"x = {'9' * 4300}") == of(iceberg.EqualTo, int("9" * 4300))
     with pytest.raises(ValueError, match="4300 digits"):
-        parsed(f"x = {'9' * 4301}")
+        parse_filter(f"x = {'9' * 4301}")
 
 
 LITERALS = st.sampled_from(["5", "-12", "+7", "1.5", "-.25", "7.", "'a''1.5'", "'\\'2'", "'\"'", "true"])
@@ -303,7 +303,7 @@ def test_a_text_means_what_it_means_to_pyiceberg(text: str, gone: int) -> None:
             expected = parse(one)
         except Exception:  # noqa: BLE001, S112 - of no family; with exponents and mixed lists more is taken here
             continue
-        assert parsed(one) == expected
+        assert parse_filter(one) == expected
 
 
 @pytest.fixture(name="catalog")

@@ -48,7 +48,7 @@ def of_version(doc: dict[str, Any], version: int, change: Change) -> None:
 
 def wrong(directory: str, ref: str = "main", *, deep: bool = False) -> list[tuple[str, str]]:
     resolving = lambda: sfn.resolve(directory, ref=ref)  # noqa: E731 - as a command has it
-    _, findings = verify.verify(resolving, deep=deep, moved=lambda _done, _total: None)
+    _, findings = verify.verify(resolving, deep=deep, on_progress=lambda _done, _total: None)
     return [(one.what, one.text) for one in findings if not one.ok]
 
 

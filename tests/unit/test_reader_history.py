@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 import sfn
-from sfn.errors import CommitNotFound, Dropped, Malformed, Stale, TooManyFiles
+from sfn.errors import CommitNotFound, Dropped, MalformedDocument, Stale, TooManyFiles
 from sfn.pointer.document import CommitEntry, DocumentState, render_ordinal
 from sfn.pointer.naming import IDENTIFIER, ORDINAL, UUID, Naming
 from sfn.reader import timeline
-from sfn.reader.timeline import Source
+from sfn.reader.timeline import CommitSource
 from tests.unit.directory import FIRST_ORDINAL, OTHER_UUID, WRITTEN_AT, Directory
 from tests.unit.directory import UUID as GUID
 
@@ -44,7 +44,7 @@ def fixture_place(tmp_path: Path) -> Directory:
     return place
 
 
-def minutes(entries: list[sfn.Entry]) -> list[int]:
+def minutes(entries: list[sfn.HistoryEntry]) -> list[int]:
     return [(entry.ordinal - FIRST_ORDINAL) // MINUTE for entry in entries]
 
 
@@ -52,7 +52,7 @@ def minutes(entries: list[sfn.Entry]) -> list[int]:
 async def test_every_commit_is_told_in_order(place: Directory, table: str | None, uuid: str | None) -> None:
     found = sfn.history(place.path, table, uuid)
     assert minutes(found) == [1, 3, 5, 7]
-    assert {entry.source for entry in found} == {Source.COMMIT}
+    assert {entry.source for entry in found} == {CommitSource.COMMIT}
     third = found[2]
     assert third.metadata_location == f"file:{place.path}/metadata/00005-a.metadata.json"
     assert (third.snapshot_id, third.gap, third.state) == (5, 2, DocumentState.CURRENT)
@@ -68,15 +68,15 @@ def test_commits_whose_files_are_still_to_be_created_are_told_by_the_head(place:
     )
     found = sfn.history(place.path)
     assert minutes(found) == [1, 3, 5, 7, 8, 9, 10]
-    assert [entry.source for entry in found[4:]] == [Source.LEADING] * 3
+    assert [entry.source for entry in found[4:]] == [CommitSource.LEADING] * 3
     assert [(entry.metadata_location, entry.snapshot_id, entry.gap) for entry in found[4:6]] == [
         (paths[8], None, 0),
         (paths[9], None, 3),
     ]
     place.commit(8, snapshot_id=8)
     assert [(entry.snapshot_id, entry.source) for entry in sfn.history(place.path)[4:6]] == [
-        (8, Source.COMMIT),
-        (None, Source.LEADING),
+        (8, CommitSource.COMMIT),
+        (None, CommitSource.LEADING),
     ]
 
 
@@ -99,20 +99,20 @@ def test_other_tables_commits_between_do_not_make_the_history_shorter(
     place.commit(4, guid=OTHER_UUID)
     place.commit(6, guid=OTHER_UUID)
     assert minutes(sfn.history(place.path, limit=3)) == [3, 5, 7]
-    monkeypatch.setattr(timeline, "READ", 1)
+    monkeypatch.setattr(timeline, "MAX_READ", 1)
     with pytest.raises(TooManyFiles, match="at most 1 files of commits, found more that are other tables'"):
         sfn.history(place.path, limit=3)
 
 
 def test_a_file_of_another_commit_than_its_name_says_is_told_of(place: Directory) -> None:
     place.commit(5).rename(place.commit(3))
-    with pytest.raises(Malformed, match=f"expected the Ordinal of its name, found {text(5)}"):
+    with pytest.raises(MalformedDocument, match=f"expected the Ordinal of its name, found {text(5)}"):
         sfn.history(place.path)
 
 
 def test_a_broken_file_of_a_commit_is_told_of(place: Directory) -> None:
     place.commit(3).write_bytes(b"{")
-    with pytest.raises(Malformed, match=text(3)):
+    with pytest.raises(MalformedDocument, match=text(3)):
         sfn.history(place.path)
 
 
@@ -140,7 +140,7 @@ def test_a_renamed_tables_former_commits_are_told_to_who_comes_by_its_former_nam
 def test_what_was_current_at_a_time(place: Directory, table: str | None, at: int, expected: int, lost: int) -> None:
     found = sfn.resolve(place.path, table, as_of=text(at))
     assert found.metadata_location == f"file:{place.path}/metadata/{expected:05d}-a.metadata.json"
-    assert (found.snapshot_id, found.lost) == (expected, lost)
+    assert (found.snapshot_id, found.missing_commits) == (expected, lost)
     moment = datetime.fromtimestamp(ordinal(at) / 1000, UTC)
     assert sfn.resolve(place.path, table, as_of=moment) == found
 
@@ -157,7 +157,7 @@ def test_a_commit_that_only_the_head_tells_of_is_found_too(place: Directory) -> 
     file = head(place, 9, between=(CommitEntry(ordinal(8), path, gap=4),))
     found = sfn.resolve(place.path, as_of=text(8))
     assert (found.metadata_location, found.snapshot_id, found.sfn_file) == (path, None, file.as_uri())
-    assert sfn.resolve(place.path, as_of=text(7)).lost == 4
+    assert sfn.resolve(place.path, as_of=text(7)).missing_commits == 4
 
 
 def test_another_tables_commits_were_never_current(place: Directory) -> None:
@@ -188,7 +188,7 @@ def test_a_commit_whose_metadata_was_deleted_since_is_no_sign_of_a_stale_file(pl
 def test_so_many_foreign_commits_are_looked_through_and_no_more(
     place: Directory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(timeline, "READ", 3)
+    monkeypatch.setattr(timeline, "MAX_READ", 3)
     for number in (60, 61, 62, 63):
         place.commit(number, guid=OTHER_UUID)
     head(place, 70)
@@ -238,12 +238,12 @@ def logged(tmp_path: Path, naming: Naming, *times: int) -> Directory:
     return place
 
 
-@pytest.mark.parametrize("naming", [IDENTIFIER, UUID], ids=lambda naming: naming.word)
+@pytest.mark.parametrize("naming", [IDENTIFIER, UUID], ids=lambda naming: naming.setting)
 def test_elsewhere_the_metadata_itself_tells_the_timeline(tmp_path: Path, naming: Naming) -> None:
     place = logged(tmp_path, naming, 1, 3, 5)
     found = sfn.history(place.path)
     assert minutes(found) == [1, 3, 5]
-    assert [entry.source for entry in found] == [Source.LOG, Source.LOG, Source.LEADING]
+    assert [entry.source for entry in found] == [CommitSource.LOG, CommitSource.LOG, CommitSource.LEADING]
     assert [entry.snapshot_id for entry in found] == [None, None, 9]
     assert (found[0].written_at, found[2].written_at) == (None, WRITTEN_AT)
     assert minutes(sfn.history(place.path, limit=2)) == [3, 5]

@@ -15,12 +15,12 @@ import sfn
 from sfn.errors import NotRelative, Unreadable, Unsafe
 from sfn.pointer.document import DocumentState
 from sfn.pointer.location import canonical, store_prefix
-from sfn.reader.documents import HOPS
-from sfn.reader.files import Counted, finish
-from sfn.reader.memory import MemoryFiles
-from sfn.reader.opening import Opening
-from sfn.reader.resolve import Question, answer
-from sfn.reader.trust import Trust
+from sfn.reader.documents import MAX_HOPS
+from sfn.reader.files import CountingFiles, run_synchronously
+from sfn.reader.memory import InMemoryFileSystem
+from sfn.reader.opening import FileSystemOptions
+from sfn.reader.resolve import Question, resolve_question
+from sfn.reader.trust import AllowedLocations
 from tests.unit.directory import UUID as GUID
 from tests.unit.directory import Directory
 
@@ -54,7 +54,7 @@ ELSEWHERE = [
 @pytest.mark.parametrize("location", ELSEWHERE)
 def test_nobody_is_sent_elsewhere(location: str) -> None:
     with pytest.raises(Unsafe) as refused:
-        Trust(LAKE).place(location, f"{LAKE}/metadata/_sfn/x_main.ver")
+        AllowedLocations(LAKE).check_location(location, f"{LAKE}/metadata/_sfn/x_main.ver")
     assert refused.value.where == f"{LAKE}/metadata/_sfn/x_main.ver"
 
 
@@ -72,7 +72,7 @@ def test_nobody_is_sent_elsewhere(location: str) -> None:
     ],
 )
 def test_metadata_may_lie_where_the_directorys_own_store_reaches(directory: str, location: str) -> None:
-    assert Trust(directory).place(location, "x") == canonical(location)
+    assert AllowedLocations(directory).check_location(location, "x") == canonical(location)
 
 
 @pytest.mark.parametrize(
@@ -86,17 +86,17 @@ def test_metadata_may_lie_where_the_directorys_own_store_reaches(directory: str,
 )
 def test_another_bucket_or_host_is_followed_to_only_where_it_is_allowed(directory: str, location: str) -> None:
     with pytest.raises(Unsafe, match=f"a location in {re.escape(store_prefix(directory))}, as the directory is"):
-        Trust(directory).place(location, "x")
-    assert Trust(directory, (store_prefix(location),)).place(location, "x") == location
+        AllowedLocations(directory).check_location(location, "x")
+    assert AllowedLocations(directory, (store_prefix(location),)).check_location(location, "x") == location
 
 
 def test_who_says_what_is_allowed_is_sent_nowhere_else() -> None:
-    trust = Trust(LAKE, ("s3://metadata", "gs://copy/orders"))
+    trust = AllowedLocations(LAKE, ("s3://metadata", "gs://copy/orders"))
     for allowed in ("s3://metadata/x", "gs://copy/orders/x", f"{LAKE}/metadata/x"):
-        assert trust.place(allowed, "x") == allowed
+        assert trust.check_location(allowed, "x") == allowed
     for refused in ("s3://lake/other/x", "s3://metadata2/x", "gs://copy/orders2/x"):
         with pytest.raises(Unsafe, match=r"a location below s3://lake/orders, s3://metadata, gs://copy/orders"):
-            trust.place(refused, "x")
+            trust.check_location(refused, "x")
 
 
 @pytest.mark.parametrize("table", [None, "sales.orders"])
@@ -191,15 +191,15 @@ def test_whatever_files_say_a_reader_answers_or_refuses_and_asks_little(
 ) -> None:
     bodies = {key: doc if isinstance(doc, bytes) else json.dumps(doc).encode() for key, doc in told.items()}
     bodies[f"{LAKE}/metadata/1.metadata.json"] = json.dumps({"table-uuid": GUID, "last-updated-ms": 1}).encode()
-    files = Counted(MemoryFiles(bodies))
+    files = CountingFiles(InMemoryFileSystem(bodies))
     question = Question(LAKE, table, ref=ref, as_of=as_of)
     try:
-        found = finish(answer(files, question, Opening(LAKE)))
+        found = run_synchronously(resolve_question(files, question, FileSystemOptions(LAKE)))
     except Unreadable:
         pass
     else:
         assert found.metadata_location == f"{LAKE}/metadata/1.metadata.json"
         assert found.document.guid in {GUID, None}
     # Twice, as what is stale is looked at again.
-    assert files.requests.gets <= 2 * (len(KEYS) * (HOPS + 2) + 20)
+    assert files.requests.gets <= 2 * (len(KEYS) * (MAX_HOPS + 2) + 20)
     assert files.requests.lists <= 2 * 5

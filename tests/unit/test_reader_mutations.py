@@ -20,8 +20,8 @@ from sfn.catalog.metadata import UnreadableDocument, read_metadata
 from sfn.errors import SfnError
 from sfn.pointer.document import parse, render
 from sfn.reader import verify
-from sfn.reader.table import at_ref, loaded
-from sfn.reader.walk import Extent, Walk
+from sfn.reader.table import load_metadata, metadata_at_ref
+from sfn.reader.walk import MetadataWalk, WalkLimits
 from tests.unit.real_table import IDENTIFIER, RealTable, real_table
 
 Way: TypeAlias = tuple[str | int, ...]
@@ -94,12 +94,12 @@ def readings(made: RealTable) -> Mapping[str, Callable[[], object]]:
 
     def inspected(ref: str) -> object:
         found = sfn.resolve(made.directory, ref=ref)
-        whole = loaded(found)
-        head = at_ref(whole, ref, found.metadata_location).current_snapshot_id
-        return Walk(found.metadata_location, whole, found.files).metadata(head, Extent(9, files=True))
+        whole = load_metadata(found)
+        head = metadata_at_ref(whole, ref, found.metadata_location).current_snapshot_id
+        return MetadataWalk(found.metadata_location, whole, found.files).metadata(head, WalkLimits(9, files=True))
 
     def verified() -> object:
-        return verify.verify(lambda: sfn.resolve(made.directory), deep=True, moved=lambda _done, _total: None)
+        return verify.verify(lambda: sfn.resolve(made.directory), deep=True, on_progress=lambda _done, _total: None)
 
     refs = ("main", "audit", "v1")
     return {

@@ -11,7 +11,7 @@ from typing_extensions import override
 import sfn
 from sfn.errors import (
     Ambiguous,
-    Malformed,
+    MalformedDocument,
     MalformedMetadata,
     NameTaken,
     NotPermitted,
@@ -24,10 +24,10 @@ from sfn.pointer import document
 from sfn.pointer.document import CommitEntry, DocumentState, Link
 from sfn.pointer.naming import IDENTIFIER, ORDINAL, UUID, FileOwner, Naming
 from sfn.reader import lookup
-from sfn.reader.files import directory_url, finish
-from sfn.reader.local import LocalFiles
-from sfn.reader.opening import Opening
-from sfn.reader.resolve import Question, answer
+from sfn.reader.files import directory_url, run_synchronously
+from sfn.reader.local import LocalFileSystem
+from sfn.reader.opening import FileSystemOptions
+from sfn.reader.resolve import Question, resolve_question
 from tests.unit.directory import FIRST_ORDINAL, OTHER_UUID, Directory
 from tests.unit.directory import UUID as GUID
 
@@ -41,7 +41,7 @@ def fixture_place(tmp_path: Path) -> Directory:
     return place
 
 
-class Failing(LocalFiles):
+class Failing(LocalFileSystem):
     """Files of which one can't be read."""
 
     def __init__(self, key: str, error: type[Unreadable]) -> None:
@@ -63,7 +63,7 @@ def test_what_could_not_be_read_may_be_the_other_table(place: Directory, error: 
     with pytest.raises(Ambiguous):
         sfn.resolve(place.path)
     with pytest.raises(error):
-        finish(answer(Failing(other.as_uri(), error), Question(url), Opening(url)))
+        run_synchronously(resolve_question(Failing(other.as_uri(), error), Question(url), FileSystemOptions(url)))
 
 
 @pytest.mark.parametrize("ref", ["main", "audit"])
@@ -91,7 +91,7 @@ def test_of_two_tables_that_are_gone_neither_is_the_one(tmp_path: Path) -> None:
 def test_a_tombstone_elsewhere_does_not_hide_that_the_table_itself_cannot_be_read(place: Directory) -> None:
     file = place.raw(b"{")
     Directory(place.path, folder="_sfn").write(state=DocumentState.DROPPED)
-    with pytest.raises(Malformed) as refused:
+    with pytest.raises(MalformedDocument) as refused:
         sfn.resolve(place.path, "sales.orders")
     assert refused.value.where == file.as_uri()
 
@@ -187,7 +187,7 @@ def test_the_history_of_a_table_whose_former_name_was_long_is_whole(tmp_path: Pa
 def test_a_folder_of_files_that_lead_from_one_to_another_is_given_up(
     place: Directory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lookup, "MOST_OPENED", 6)
+    monkeypatch.setattr(lookup, "MAX_OPENED", 6)
     for number in range(4):
         place.renamed(f"sales.t{number}", f"sales.t{number + 1}", guid=OTHER_UUID)
     with pytest.raises(TooManyFiles, match="at most 6 documents on the way"):

@@ -18,10 +18,10 @@ import sfn
 from sfn.errors import LocationRefused, Unreachable, Unsafe
 from sfn.pointer.location import check_literal, check_location
 from sfn.reader import verify
-from sfn.reader.remote import FsspecFiles
-from sfn.reader.table import loaded
-from sfn.reader.trust import Trust
-from sfn.reader.walk import Extent, Walk
+from sfn.reader.remote import FsspecFileSystem
+from sfn.reader.table import load_metadata
+from sfn.reader.trust import AllowedLocations
+from sfn.reader.walk import MetadataWalk, WalkLimits
 from tests.unit.odd_paths import NOT_ON_EVERY_STORE, ODD, OddTable, odd_table
 from tests.unit.real_table import MemoryIO
 
@@ -45,11 +45,11 @@ def check(made: OddTable, options: Mapping[str, Any] | None = None) -> None:
     found = sfn.resolve(made.directory, storage_options=options)
     rows = sfn.read(made.directory, storage_options=options)
     assert sorted(rows.column("id").to_pylist()) == list(range(made.rows))
-    seen = Walk(found.metadata_location, loaded(found), found.files).metadata(
-        found.snapshot_id, Extent(100, files=True)
+    seen = MetadataWalk(found.metadata_location, load_metadata(found), found.files).metadata(
+        found.snapshot_id, WalkLimits(100, files=True)
     )
     assert seen.problems == []
-    _, findings = verify.verify(lambda: found, deep=True, moved=lambda _done, _total: None)
+    _, findings = verify.verify(lambda: found, deep=True, on_progress=lambda _done, _total: None)
     assert [one.text for one in findings if not one.ok] == []
 
 
@@ -79,7 +79,7 @@ def test_files_of_a_store_are_read_by_the_names_that_they_have(tmp_path: Path) -
 @pytest.mark.parametrize("root", ["s3://lake", "gs://lake", "abfss://c@a.dfs.core.windows.net", "memory://x"])
 def test_the_name_of_a_file_in_a_store_stands_for_itself(root: str, name: str) -> None:
     assert check_literal(f"{root}/{name}") == f"{root}/{name}"
-    assert Trust(f"{root}/t").file(f"{root}/{name}", "said") == f"{root}/{name}"
+    assert AllowedLocations(f"{root}/t").check_file(f"{root}/{name}", "said") == f"{root}/{name}"
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_a_name_that_leads_elsewhere_is_refused(location: str) -> None:
     with pytest.raises(LocationRefused):
         check_literal(location)
     with pytest.raises(Unsafe, match="said"):
-        Trust("s3://lake/t").file(location, "said")
+        AllowedLocations("s3://lake/t").check_file(location, "said")
 
 
 @pytest.mark.parametrize("location", ["/a//b", "file:/a///b", "file:///a/b", "//a//b//"])
@@ -113,7 +113,7 @@ def test_empty_segments_lead_nowhere_on_a_file_system(location: str) -> None:
 @pytest.mark.parametrize("name", ["a?b", "a#b", "a%2Fb", "a//b", "a\\b"])
 def test_over_http_such_a_name_is_refused(name: str) -> None:
     with pytest.raises(Unsafe):
-        Trust("https://lake/t").file(f"https://lake/t/{name}", "said")
+        AllowedLocations("https://lake/t").check_file(f"https://lake/t/{name}", "said")
 
 
 def test_a_file_is_not_taken_for_one_whose_name_a_driver_cuts_short() -> None:
@@ -125,11 +125,11 @@ def test_a_file_is_not_taken_for_one_whose_name_a_driver_cuts_short() -> None:
             return str(super()._strip_protocol(path.replace("cutting://", "memory://"))).partition("#")[0]
 
     register_implementation("cutting", Cutting, clobber=True)
-    files = FsspecFiles("cutting", {})
-    assert files.at("cutting://b/a?b")[1] == "cutting://b/a?b"
+    files = FsspecFileSystem("cutting", {})
+    assert files.driver_for("cutting://b/a?b")[1] == "cutting://b/a?b"
     for key in ("cutting://b/a#b", "cutting://b/a?versionId=1", "cutting://b/a?versionid=1"):
         with pytest.raises(Unreachable, match="a name that fsspec's driver takes as it is"):
-            files.at(key)
+            files.driver_for(key)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_a_file_is_not_taken_for_one_whose_name_a_driver_cuts_short() -> None:
 )
 def test_what_azures_driver_changes_is_refused(key: str) -> None:
     with pytest.raises(Unreachable, match="a name that fsspec's driver takes as it is"):
-        FsspecFiles("abfss", {"account_name": "a", "anon": True}).at(key)
+        FsspecFileSystem("abfss", {"account_name": "a", "anon": True}).driver_for(key)
 
 
 @pytest.mark.parametrize("location", ["s3://lake//t", "s3://lake/a//t", "/lake//t", "s3://lake/t#1", "s3://lake/t?x"])

@@ -13,8 +13,8 @@ from fsspec.implementations.memory import MemoryFileSystem
 from typing_extensions import override
 
 from sfn.errors import Unreachable
-from sfn.reader.files import finish
-from sfn.reader.remote import FsspecFiles
+from sfn.reader.files import run_synchronously
+from sfn.reader.remote import FsspecFileSystem
 
 BODY = bytes(range(200)) * 100
 URL = "excessive://lake/x"
@@ -79,9 +79,9 @@ def test_from_the_beginning_no_more_is_taken_than_was_asked_for(
     monkeypatch: pytest.MonkeyPatch, url: str, heeds: bool
 ) -> None:
     monkeypatch.setattr(Server, "heeds", heeds)
-    files = FsspecFiles("http", {})
-    assert finish(files.read(url, 10)) == BODY[:10]
-    assert finish(files.read(url, 1 << 20)) == BODY
+    files = FsspecFileSystem("http", {})
+    assert run_synchronously(files.read(url, 10)) == BODY[:10]
+    assert run_synchronously(files.read(url, 1 << 20)) == BODY
 
 
 @pytest.mark.parametrize("most", [10, len(BODY), 1 << 20])
@@ -90,7 +90,7 @@ def test_a_part_of_a_server_that_gives_parts_is_taken(
     monkeypatch: pytest.MonkeyPatch, url: str, start: int, most: int
 ) -> None:
     monkeypatch.setattr(Server, "heeds", True)
-    assert finish(FsspecFiles("http", {}).read(url, most, start)) == BODY[start : start + most]
+    assert run_synchronously(FsspecFileSystem("http", {}).read(url, most, start)) == BODY[start : start + most]
 
 
 @pytest.mark.parametrize("tells", [True, False])
@@ -101,12 +101,12 @@ def test_the_whole_is_not_taken_for_a_part(
 ) -> None:
     monkeypatch.setattr(Server, "tells", tells)
     with pytest.raises(Unreachable, match=f"bytes from {start:,} on, found 20,000 bytes, which may be the whole file"):
-        finish(FsspecFiles("http", {}).read(url, most, start))
+        run_synchronously(FsspecFileSystem("http", {}).read(url, most, start))
 
 
 def test_more_than_a_part_is_not_taken_for_one_whatever_the_driver() -> None:
     register_implementation("excessive", Excessive, clobber=True)
-    files = FsspecFiles("excessive", {})
-    assert finish(files.read(URL, 4)) == BODY[:4]
+    files = FsspecFileSystem("excessive", {})
+    assert run_synchronously(files.read(URL, 4)) == BODY[:4]
     with pytest.raises(Unreachable, match="at most 4 bytes from 2 on, found 20,000 bytes"):
-        finish(files.read(URL, 4, 2))
+        run_synchronously(files.read(URL, 4, 2))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import sfn
-from sfn.errors import Ambiguous, Dropped, NameTaken, NoDirectory, NotFound, TooManyFiles
+from sfn.errors import Ambiguous, DirectoryNotFound, Dropped, NameTaken, NotFound, TooManyFiles
 from sfn.pointer.document import DocumentState
 from sfn.pointer.naming import IDENTIFIER, ORDINAL, UUID, Naming
 from sfn.reader import lookup
@@ -25,7 +25,7 @@ def placed(tmp_path: Path, folder: str = "metadata/_sfn", naming: Naming = IDENT
     return place
 
 
-@pytest.mark.parametrize("naming", NAMINGS, ids=lambda naming: naming.word)
+@pytest.mark.parametrize("naming", NAMINGS, ids=lambda naming: naming.setting)
 @pytest.mark.parametrize("folder", FOLDERS.values(), ids=FOLDERS)
 def test_a_table_is_found_wherever_its_files_lie_and_whatever_they_are_called(
     tmp_path: Path, folder: str, naming: Naming
@@ -44,7 +44,7 @@ def test_a_table_is_found_wherever_its_files_lie_and_whatever_they_are_called(
         assert found.document == place.document()
 
 
-@pytest.mark.parametrize("naming", NAMINGS, ids=lambda naming: naming.word)
+@pytest.mark.parametrize("naming", NAMINGS, ids=lambda naming: naming.setting)
 def test_below_a_root_a_table_is_found_by_its_name(tmp_path: Path, naming: Naming) -> None:
     place = placed(tmp_path)
     kept = Directory(tmp_path / "root" / "eu.sales" / "big%20orders", ".", naming)
@@ -90,7 +90,7 @@ def test_a_table_that_lies_alongside_wins_over_one_that_left_from_inside(tmp_pat
     assert sfn.resolve(place.path).document.name == "orders"
 
 
-@pytest.mark.parametrize("new", [ORDINAL, UUID], ids=lambda naming: naming.word)
+@pytest.mark.parametrize("new", [ORDINAL, UUID], ids=lambda naming: naming.setting)
 @pytest.mark.parametrize("folder", FOLDERS.values(), ids=FOLDERS)
 def test_a_move_to_another_naming_and_placement_is_followed(tmp_path: Path, new: Naming, folder: str) -> None:
     there = placed(tmp_path, folder, new)
@@ -105,7 +105,7 @@ def test_a_move_to_another_naming_and_placement_is_followed(tmp_path: Path, new:
         assert found.document == there.document(minutes=1)
 
 
-@pytest.mark.parametrize("naming", [IDENTIFIER, ORDINAL], ids=lambda naming: naming.word)
+@pytest.mark.parametrize("naming", [IDENTIFIER, ORDINAL], ids=lambda naming: naming.setting)
 def test_a_name_that_two_can_share_is_told_apart_in_every_naming(tmp_path: Path, naming: Naming) -> None:
     place = placed(tmp_path, naming=naming)
     place.write("a_b.c")
@@ -119,7 +119,7 @@ def test_a_name_that_two_can_share_is_told_apart_in_every_naming(tmp_path: Path,
 def test_where_files_are_called_by_uuid_a_renamed_table_has_its_new_name_alone(tmp_path: Path) -> None:
     place = placed(tmp_path, naming=UUID)
     place.write("sales.archive")
-    assert sfn.resolve(place.path, "sales.archive").how is lookup.How.LISTING
+    assert sfn.resolve(place.path, "sales.archive").found_by is lookup.FoundBy.LISTING
     with pytest.raises(NotFound):
         sfn.resolve(place.path, "sales.orders")
 
@@ -178,7 +178,7 @@ def test_what_took_a_name_is_found_by_it_where_it_lies_in_the_same_directory(
     assert sfn.resolve(place.path, "sales.archive").document.guid == GUID
 
 
-@pytest.mark.parametrize("naming", NAMINGS, ids=lambda naming: naming.word)
+@pytest.mark.parametrize("naming", NAMINGS, ids=lambda naming: naming.setting)
 def test_a_dropped_table_is_refused_in_every_naming(tmp_path: Path, naming: Naming) -> None:
     place = placed(tmp_path, naming=naming)
     place.write(state=DocumentState.DROPPED)
@@ -188,18 +188,18 @@ def test_a_dropped_table_is_refused_in_every_naming(tmp_path: Path, naming: Nami
 
 
 def test_a_directory_that_is_missing_is_an_error_of_its_own(tmp_path: Path) -> None:
-    with pytest.raises(NoDirectory, match="no such directory"):
+    with pytest.raises(DirectoryNotFound, match="no such directory"):
         sfn.resolve(tmp_path / "absent")
     with pytest.raises(NotFound) as refused:
         sfn.resolve(tmp_path)
-    assert not isinstance(refused.value, NoDirectory)
+    assert not isinstance(refused.value, DirectoryNotFound)
 
 
 def test_more_files_than_a_reader_looks_at_are_refused_unless_the_table_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lookup, "LISTED", 20)
-    monkeypatch.setattr(lookup, "READ", 10)
+    monkeypatch.setattr(lookup, "MAX_LISTED", 20)
+    monkeypatch.setattr(lookup, "MAX_READ", 10)
     place = placed(tmp_path)
     for number in range(10):
         place.write(f"sales.t{number}", guid=f"{number}")
@@ -214,7 +214,7 @@ def test_more_files_than_a_reader_looks_at_are_refused_unless_the_table_is_named
 
 
 def test_a_directory_full_of_data_hides_no_tombstone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lookup, "LISTED", 5)
+    monkeypatch.setattr(lookup, "MAX_LISTED", 5)
     place = placed(tmp_path)
     place.write(state=DocumentState.DROPPED)
     for number in range(10):

@@ -11,7 +11,7 @@ import sfn
 from sfn.errors import Ambiguous, MalformedMetadata, RefNotFound, WrongTable
 from sfn.pointer.document import DocumentState
 from sfn.pointer.naming import IDENTIFIER, ORDINAL, UUID, Naming
-from sfn.reader.files import Requests
+from sfn.reader.files import RequestCounts
 from tests.unit.directory import OTHER_UUID, Directory
 from tests.unit.directory import UUID as GUID
 
@@ -33,7 +33,7 @@ ASKED = [(None, None), ("sales.orders", None), (None, GUID)]
 
 
 @pytest.mark.parametrize(("table", "uuid"), ASKED)
-@pytest.mark.parametrize("naming", [IDENTIFIER, UUID], ids=lambda naming: naming.word)
+@pytest.mark.parametrize("naming", [IDENTIFIER, UUID], ids=lambda naming: naming.setting)
 def test_a_branch_that_is_published_is_found_by_its_own_file(
     tmp_path: Path, naming: Naming, table: str | None, uuid: str | None
 ) -> None:
@@ -46,7 +46,7 @@ def test_a_branch_that_is_published_is_found_by_its_own_file(
 
 
 @pytest.mark.parametrize(("table", "uuid"), ASKED)
-@pytest.mark.parametrize("naming", [IDENTIFIER, ORDINAL, UUID], ids=lambda naming: naming.word)
+@pytest.mark.parametrize("naming", [IDENTIFIER, ORDINAL, UUID], ids=lambda naming: naming.setting)
 @pytest.mark.parametrize(("ref", "snapshot"), [("audit", 2), ("v1", 3)])
 def test_a_ref_without_a_file_is_found_in_the_metadata(
     tmp_path: Path, naming: Naming, table: str | None, uuid: str | None, ref: str, snapshot: int
@@ -112,10 +112,10 @@ def test_a_broken_file_of_a_branch_does_not_hide_the_branch(tmp_path: Path) -> N
 def test_the_requests_for_a_branch_and_for_a_tag(tmp_path: Path) -> None:
     place = placed(tmp_path)
     place.write(ref="audit")
-    assert sfn.resolve(place.path, "sales.orders", ref="audit").requests == Requests(2, 0)
-    assert sfn.resolve(place.path, ref="audit").requests == Requests(3, 1)
+    assert sfn.resolve(place.path, "sales.orders", ref="audit").requests == RequestCounts(2, 0)
+    assert sfn.resolve(place.path, ref="audit").requests == RequestCounts(3, 1)
     # Whether there is a file of that name is asked as well.
-    assert sfn.resolve(place.path, "sales.orders", ref="v1").requests == Requests(3, 0)
+    assert sfn.resolve(place.path, "sales.orders", ref="v1").requests == RequestCounts(3, 0)
 
 
 def test_an_old_table_without_refs_has_its_main_branch(tmp_path: Path) -> None:

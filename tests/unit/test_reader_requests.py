@@ -12,7 +12,7 @@ from typing_extensions import override
 
 import sfn
 from sfn.pointer.naming import IDENTIFIER, ORDINAL, UUID, Naming
-from sfn.reader.files import Requests
+from sfn.reader.files import RequestCounts
 from tests.unit.directory import FIRST_ORDINAL, Directory
 from tests.unit.directory import UUID as GUID
 
@@ -71,19 +71,21 @@ def placed(tmp_path: Path, naming: Naming = IDENTIFIER, folder: str = "metadata/
 def test_a_known_name_takes_one_get_and_one_for_the_metadata(tmp_path: Path) -> None:
     directory = uploaded(placed(tmp_path))
     found = sfn.resolve(directory, "sales.orders")
-    assert found.requests == Requests(2, 0) == Requests(Metered.gets, Metered.lists)
+    assert found.requests == RequestCounts(2, 0) == RequestCounts(Metered.gets, Metered.lists)
 
 
-@pytest.mark.parametrize("naming", [IDENTIFIER, ORDINAL, UUID], ids=lambda naming: naming.word)
+@pytest.mark.parametrize("naming", [IDENTIFIER, ORDINAL, UUID], ids=lambda naming: naming.setting)
 def test_without_a_name_it_takes_one_list_more(tmp_path: Path, naming: Naming) -> None:
     directory = uploaded(placed(tmp_path, naming))
     found = sfn.resolve(directory)
-    assert found.requests == Requests(2, 1) == Requests(Metered.gets, Metered.lists)
+    assert found.requests == RequestCounts(2, 1) == RequestCounts(Metered.gets, Metered.lists)
 
 
 def test_a_known_uuid_takes_one_get_where_files_are_called_by_it(tmp_path: Path) -> None:
     directory = uploaded(placed(tmp_path, UUID))
-    assert sfn.resolve(directory, uuid=GUID).requests == Requests(2, 0) == Requests(Metered.gets, Metered.lists)
+    assert (
+        sfn.resolve(directory, uuid=GUID).requests == RequestCounts(2, 0) == RequestCounts(Metered.gets, Metered.lists)
+    )
 
 
 def test_commits_and_branches_beside_it_cost_nothing(tmp_path: Path) -> None:
@@ -92,28 +94,28 @@ def test_commits_and_branches_beside_it_cost_nothing(tmp_path: Path) -> None:
         place.commit(minutes)
     place.write(ordinal=FIRST_ORDINAL + 499 * 60_000)
     directory = uploaded(place)
-    assert sfn.resolve(directory).requests == Requests(2, 1) == Requests(Metered.gets, Metered.lists)
+    assert sfn.resolve(directory).requests == RequestCounts(2, 1) == RequestCounts(Metered.gets, Metered.lists)
     # The name's own file is looked for before the head is.
-    assert sfn.resolve(directory, "sales.orders").requests == Requests(3, 0)
+    assert sfn.resolve(directory, "sales.orders").requests == RequestCounts(3, 0)
     # And what was current at a time takes the commit's own file, and the next one, which knows what is lost between.
-    assert sfn.resolve(directory, as_of="20231114T224500").requests == Requests(4, 2)
+    assert sfn.resolve(directory, as_of="20231114T224500").requests == RequestCounts(4, 2)
 
 
 def test_a_branch_costs_nothing_to_those_who_ask_for_main(tmp_path: Path) -> None:
     place = placed(tmp_path)
     for number in range(50):
         place.write(ref=f"b{number}")
-    assert sfn.resolve(uploaded(place)).requests == Requests(2, 1)
+    assert sfn.resolve(uploaded(place)).requests == RequestCounts(2, 1)
 
 
 def test_alongside_is_one_look_further(tmp_path: Path) -> None:
     directory = uploaded(placed(tmp_path, folder="_sfn"))
-    assert sfn.resolve(directory).requests == Requests(2, 2) == Requests(Metered.gets, Metered.lists)
+    assert sfn.resolve(directory).requests == RequestCounts(2, 2) == RequestCounts(Metered.gets, Metered.lists)
 
 
 def test_a_hop_is_one_get_more(tmp_path: Path) -> None:
     place = placed(tmp_path)
     place.renamed("sales.was", "sales.orders")
     found = sfn.resolve(place.path, "sales.was")
-    assert found.requests == Requests(3, 0)
+    assert found.requests == RequestCounts(3, 0)
     assert found.via == (place.sfn_file("sales.was").as_uri(),)

@@ -13,10 +13,10 @@ import sfn
 from sfn.errors import Ambiguous
 from sfn.pointer import document
 from sfn.pointer.document import Document
-from sfn.reader.files import directory_url, finish
-from sfn.reader.local import LocalFiles
-from sfn.reader.opening import Opening
-from sfn.reader.resolve import Question, answer
+from sfn.reader.files import directory_url, run_synchronously
+from sfn.reader.local import LocalFileSystem
+from sfn.reader.opening import FileSystemOptions
+from sfn.reader.resolve import Question, resolve_question
 from tests.unit.directory import OTHER_UUID, Directory
 
 
@@ -69,7 +69,7 @@ def test_the_only_table_is_found_however_the_directory_is_spelled(
     assert sfn.resolve(spelled(place.path)).document.name == "sales"
 
 
-class Refreshed(LocalFiles):
+class Refreshed(LocalFileSystem):
     """Files of which the service renews one right after the first look at it."""
 
     def __init__(self, file: Path, successor: Document) -> None:
@@ -90,7 +90,7 @@ def test_a_table_that_is_renewed_between_two_looks_still_counts_as_here(place: D
     files = Refreshed(place.sfn_file("sales.sales"), replace(current, written_at=place.document(minutes=1).written_at))
     url = directory_url(linked(place.path))
     with pytest.raises(Ambiguous, match=r"sales\.sales, sales\.x"):
-        finish(answer(files, Question(url), Opening(url)))
+        run_synchronously(resolve_question(files, Question(url), FileSystemOptions(url)))
 
 
 def test_no_directory_is_not_the_working_directory() -> None:

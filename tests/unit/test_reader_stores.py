@@ -17,9 +17,9 @@ from typing_extensions import override
 import sfn
 from sfn.errors import NotFound, NotPermitted, Unreachable
 from sfn.pointer.naming import IDENTIFIER, ORDINAL, Naming
-from sfn.reader.files import finish
-from sfn.reader.local import LocalFiles
-from sfn.reader.remote import FsspecFiles
+from sfn.reader.files import run_synchronously
+from sfn.reader.local import LocalFileSystem
+from sfn.reader.remote import FsspecFileSystem
 from tests.promises.files import s3_error
 from tests.promises.stores import NOBODY
 from tests.unit.directory import Directory
@@ -167,19 +167,19 @@ def test_what_a_store_says_by_its_status_is_understood(
     monkeypatch: pytest.MonkeyPatch, error: Exception, expected: bytes | None
 ) -> None:
     monkeypatch.setattr(Refusing, "error", error)
-    assert finish(FsspecFiles("refusing", {}).read("refusing://lake/x", 10)) == expected
+    assert run_synchronously(FsspecFileSystem("refusing", {}).read("refusing://lake/x", 10)) == expected
 
 
 def test_what_a_driver_remembers_of_a_folder_is_not_believed() -> None:
-    files, folder = FsspecFiles("remembering", {}), f"lake-{uuid4()}"
+    files, folder = FsspecFileSystem("remembering", {}), f"lake-{uuid4()}"
     MemoryFileSystem().pipe_file(f"/{folder}/a.ver", b"")
-    assert finish(files.list(f"remembering://{folder}/", 10)) == [f"remembering://{folder}/a.ver"]
+    assert run_synchronously(files.list(f"remembering://{folder}/", 10)) == [f"remembering://{folder}/a.ver"]
     MemoryFileSystem().pipe_file(f"/{folder}/b.ver", b"")
-    assert len(finish(files.list(f"remembering://{folder}/", 10))) == 2
+    assert len(run_synchronously(files.list(f"remembering://{folder}/", 10))) == 2
 
 
 @pytest.mark.parametrize("folder", ["metadata/_sfn", "_sfn", "."])
-@pytest.mark.parametrize("naming", [IDENTIFIER, ORDINAL], ids=lambda naming: naming.word)
+@pytest.mark.parametrize("naming", [IDENTIFIER, ORDINAL], ids=lambda naming: naming.setting)
 @pytest.mark.parametrize("error", FORBIDDEN.values(), ids=FORBIDDEN)
 def test_who_may_not_list_finds_a_table_by_its_name_all_the_same(
     tmp_path: Path, folder: str, naming: Naming, error: Exception, monkeypatch: pytest.MonkeyPatch
@@ -201,14 +201,14 @@ def test_a_folder_that_may_not_be_listed_is_not_passed_over(tmp_path: Path, monk
     place = Directory(tmp_path / "orders", "_sfn")
     place.metadata()
     place.write()
-    listing = LocalFiles.list
+    listing = LocalFileSystem.list
 
-    async def refused(self: LocalFiles, prefix: str, limit: int) -> list[str]:
+    async def refused(self: LocalFileSystem, prefix: str, limit: int) -> list[str]:
         if prefix.endswith("/metadata/_sfn/"):
             raise NotPermitted(prefix, expected="the permission to read it", found="none")
         return await listing(self, prefix, limit)
 
-    monkeypatch.setattr(LocalFiles, "list", refused)
+    monkeypatch.setattr(LocalFileSystem, "list", refused)
     with pytest.raises(NotPermitted):
         sfn.resolve(place.path)
     assert sfn.resolve(place.path, "sales.orders").document.name == "orders"
@@ -217,7 +217,7 @@ def test_a_folder_that_may_not_be_listed_is_not_passed_over(tmp_path: Path, monk
 def test_options_reach_the_driver_of_the_directorys_scheme_alone() -> None:
     with pytest.raises(Unreachable, match="ValueError: no such option"):
         sfn.resolve("refusing://lake/orders", storage_options={"option": "wrong"})
-    assert len(finish(FsspecFiles("memory", {"option": "wrong"}).list("refusing://lake/", 10))) == 3
+    assert len(run_synchronously(FsspecFileSystem("memory", {"option": "wrong"}).list("refusing://lake/", 10))) == 3
 
 
 def test_a_scheme_that_nobody_knows_is_refused() -> None:

@@ -103,7 +103,7 @@ def test_pyicebergs_own_properties_are_for_who_prefers_them(made: RealTable) -> 
 
 def test_no_representation_has_the_options(stored: str) -> None:
     found = sfn.resolve(stored, storage_options={"secret": "hush"})
-    assert "hush" not in repr(found) + repr(found.opening) + repr(found.table().io)
+    assert "hush" not in repr(found) + repr(found.file_system_options) + repr(found.table().io)
 
 
 @pytest.fixture(name="mutable")

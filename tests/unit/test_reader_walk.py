@@ -11,8 +11,8 @@ from pyiceberg.types import DateType, LongType
 import sfn
 from sfn.errors import CommitNotFound
 from sfn.reader import fileio, tree, verify
-from sfn.reader.table import at_ref, loaded
-from sfn.reader.walk import Extent, Walk
+from sfn.reader.table import load_metadata, metadata_at_ref
+from sfn.reader.walk import MetadataWalk, WalkLimits
 from tests.unit.directory import OTHER_UUID, Directory
 from tests.unit.real_table import RealTable, real_table
 
@@ -22,20 +22,22 @@ def fixture_made(tmp_path: Path) -> RealTable:
     return real_table(tmp_path)
 
 
-def walked(made: RealTable, extent: Extent | None = None, ref: str = "main") -> tree.Metadata:
+def walked(made: RealTable, extent: WalkLimits | None = None, ref: str = "main") -> tree.MetadataNode:
     found = sfn.resolve(made.directory, ref=ref)
-    whole = loaded(found)
-    head = at_ref(whole, ref, found.metadata_location).current_snapshot_id
-    return Walk(found.metadata_location, whole, found.files).metadata(head, extent or Extent(100))
+    whole = load_metadata(found)
+    head = metadata_at_ref(whole, ref, found.metadata_location).current_snapshot_id
+    return MetadataWalk(found.metadata_location, whole, found.files).metadata(head, extent or WalkLimits(100))
 
 
-def snapshot(seen: tree.Metadata) -> tree.Walked:
-    (one,) = [one.walked for one in seen.snapshots if one.walked is not None]
+def snapshot(seen: tree.MetadataNode) -> tree.SnapshotContents:
+    (one,) = [one.contents for one in seen.snapshots if one.contents is not None]
     return one
 
 
-def found(made: RealTable, *, deep: bool = True, ref: str = "main") -> list[verify.Finding]:
-    return verify.verify(lambda: sfn.resolve(made.directory, ref=ref), deep=deep, moved=lambda _done, _total: None)[1]
+def found(made: RealTable, *, deep: bool = True, ref: str = "main") -> list[verify.VerifyFinding]:
+    return verify.verify(
+        lambda: sfn.resolve(made.directory, ref=ref), deep=deep, on_progress=lambda _done, _total: None
+    )[1]
 
 
 def wrong(made: RealTable, *, deep: bool = True, ref: str = "main") -> list[str]:
@@ -43,7 +45,7 @@ def wrong(made: RealTable, *, deep: bool = True, ref: str = "main") -> list[str]
 
 
 def test_everything_is_in_the_tree(made: RealTable) -> None:
-    seen = walked(made, Extent(100, files=True))
+    seen = walked(made, WalkLimits(100, files=True))
     assert seen.columns == ["id: long", "day: string", "note: string"]
     assert seen.partition_fields == ["day: identity"]
     assert [(ref.name, ref.type) for ref in seen.refs] == [("audit", "branch"), ("main", "branch"), ("v1", "tag")]
@@ -54,8 +56,8 @@ def test_everything_is_in_the_tree(made: RealTable) -> None:
     }
     manifests = snapshot(seen).manifests
     assert [one.partitions for one in manifests] == [
-        [tree.Bound("day", "2026-11-02", "2026-11-02", has_null=False)],
-        [tree.Bound("day", "2026-11-01", "2026-11-01", has_null=False)],
+        [tree.PartitionBounds("day", "2026-11-02", "2026-11-02", has_null=False)],
+        [tree.PartitionBounds("day", "2026-11-01", "2026-11-01", has_null=False)],
     ]
     sizes = {f"file://{file}": file.stat().st_size for file in made.files("parquet")}
     for one in manifests:
@@ -71,24 +73,24 @@ def test_everything_is_in_the_tree(made: RealTable) -> None:
 
 @pytest.mark.parametrize(("ref", "days"), [("audit", {"2026-11-01", "2026-11-03"}), ("v1", {"2026-11-01"})])
 def test_a_ref_is_walked_from_its_own_head(made: RealTable, ref: str, days: set[str]) -> None:
-    seen = snapshot(walked(made, Extent(100, files=True), ref))
+    seen = snapshot(walked(made, WalkLimits(100, files=True), ref))
     assert {file.partition["day"] for one in seen.manifests for file in one.files} == days
 
 
 def test_no_more_is_listed_than_is_wanted_and_what_is_left_out_is_told(made: RealTable) -> None:
     moved: list[tuple[int, int]] = []
-    seen = walked(made, Extent(1, moved=lambda done, total: moved.append((done, total))))
-    assert (len(seen.snapshots), seen.snapshots_left_out, len(seen.refs), seen.refs_left_out) == (1, 2, 1, 2)
+    seen = walked(made, WalkLimits(1, on_progress=lambda done, total: moved.append((done, total))))
+    assert (len(seen.snapshots), seen.snapshots_omitted, len(seen.refs), seen.refs_omitted) == (1, 2, 1, 2)
     assert seen.snapshots[0].snapshot_id == made.main
     one = snapshot(seen)
-    assert (len(one.manifests), one.manifests_left_out, one.manifests[0].files) == (1, 1, [])
+    assert (len(one.manifests), one.manifests_omitted, one.manifests[0].files) == (1, 1, [])
     assert moved == [(1, 1)]
 
 
 def test_a_snapshot_that_is_not_there_is_refused(made: RealTable) -> None:
     table = sfn.resolve(made.directory)
     with pytest.raises(CommitNotFound, match=f"a snapshot 7, found the newest: .*{made.main}"):
-        Walk(table.metadata_location, loaded(table), table.files).metadata(7, Extent(1))
+        MetadataWalk(table.metadata_location, load_metadata(table), table.files).metadata(7, WalkLimits(1))
 
 
 def removed(file: Path) -> None:
@@ -124,7 +126,7 @@ def test_a_broken_file_on_the_way_is_named_and_hides_no_other(
 
 
 def test_a_file_of_metadata_is_read_as_far_as_it_may_be(made: RealTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fileio, "LARGEST", 1_000)
+    monkeypatch.setattr(fileio, "MAX_MANIFEST_SIZE", 1_000)
     assert all("expected at most" in problem for problem in walked(made).problems)
 
 
@@ -147,7 +149,7 @@ def test_a_missing_and_a_torn_data_file_are_found_only_where_they_are_looked_for
 
 
 def test_of_many_missing_files_some_are_named_and_all_counted(made: RealTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify, "MISSING_NAMED", 1)
+    monkeypatch.setattr(verify, "MAX_MISSING_NAMED", 1)
     for file in made.files("parquet"):
         file.unlink()
     assert [text.partition(":")[0] for text in wrong(made)] == ["data file", "files"]
@@ -184,7 +186,7 @@ def test_an_empty_table_is_right(tmp_path: Path) -> None:
     place = Directory(tmp_path / "orders")
     place.metadata()
     place.write()
-    findings = verify.verify(lambda: sfn.resolve(place.path), deep=False, moved=lambda _done, _total: None)[1]
+    findings = verify.verify(lambda: sfn.resolve(place.path), deep=False, on_progress=lambda _done, _total: None)[1]
     assert all(one.ok for one in findings)
     assert findings[-1].text == "main is at no snapshot"
 
@@ -200,7 +202,9 @@ def test_a_metadata_file_that_is_none_is_named_once(made: RealTable, body: bytes
 
 def test_a_refusal_is_named_by_what_it_is_about(made: RealTable, tmp_path: Path) -> None:
     assert [text.partition(":")[0] for text in wrong(made, ref="v2")] == ["ref"]
-    nowhere = verify.verify(lambda: sfn.resolve(tmp_path / "absent"), deep=False, moved=lambda _done, _total: None)[1]
+    nowhere = verify.verify(
+        lambda: sfn.resolve(tmp_path / "absent"), deep=False, on_progress=lambda _done, _total: None
+    )[1]
     assert [one.what for one in nowhere] == ["directory"]
     Path(made.pointer.removeprefix("file://")).unlink()
     assert [text.partition(":")[0] for text in wrong(made)] == ["metadata file"]
@@ -211,7 +215,7 @@ def test_a_refusal_is_named_by_what_it_is_about(made: RealTable, tmp_path: Path)
 def test_a_bound_of_another_width_is_a_problem_and_hides_no_file(
     made: RealTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Walk, "_source", lambda _self, _field: LongType())
+    monkeypatch.setattr(MetadataWalk, "_source", lambda _self, _field: LongType())
     seen = walked(made)
     assert len(seen.problems) == 2
     assert all(": expected a readable file of metadata, found error: unpack requires" in one for one in seen.problems)
@@ -219,7 +223,7 @@ def test_a_bound_of_another_width_is_a_problem_and_hides_no_file(
 
 
 def test_a_day_beyond_every_calendar_is_shown_as_its_number(made: RealTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Walk, "_source", lambda _self, _field: DateType())
+    monkeypatch.setattr(MetadataWalk, "_source", lambda _self, _field: DateType())
     monkeypatch.setattr("sfn.reader.walk.from_bytes", lambda _type, _encoded: 4_000_000)
     seen = walked(made)
     assert seen.problems == []

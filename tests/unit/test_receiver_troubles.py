@@ -7,8 +7,8 @@ import pytest
 from fastapi import APIRouter
 from structlog.testing import capture_logs
 
-from sfn.errors import Broken, Scope, Transient
-from sfn.receiver.app import application
+from sfn.errors import ErrorScope, FatalError, Transient
+from sfn.receiver.app import build_app
 from sfn.receiver.readiness import Readiness
 
 
@@ -20,7 +20,7 @@ async def answered(error: Exception) -> httpx.Response:
     async def _() -> None:
         raise error
 
-    app = application(None, Readiness(), version="1", on_broken=lambda _: None, routers=[router])
+    app = build_app(None, Readiness(), version="1", on_fatal=lambda _: None, routers=[router])
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://sfn") as client:
         return await client.get("/status")
@@ -28,7 +28,7 @@ async def answered(error: Exception) -> httpx.Response:
 
 @pytest.mark.parametrize(("wait", "header"), [(2.2, "3"), (None, "1")])
 async def test_an_inbox_that_is_away_is_named_and_why_is_for_the_log(wait: float | None, header: str) -> None:
-    trouble = Transient("db", scope=Scope.INBOX, expected="an answer", found="s3cret", retry_after=wait)
+    trouble = Transient("db", scope=ErrorScope.INBOX, expected="an answer", found="s3cret", retry_after=wait)
     with capture_logs() as logs:
         reply = await answered(trouble)
     assert (reply.status_code, reply.headers["retry-after"]) == (503, header)
@@ -37,5 +37,5 @@ async def test_an_inbox_that_is_away_is_named_and_why_is_for_the_log(wait: float
 
 
 async def test_an_inbox_that_broke_ends_the_process() -> None:
-    reply = await answered(Broken("inbox", expected="a disk", found="none"))
+    reply = await answered(FatalError("inbox", expected="a disk", found="none"))
     assert (reply.status_code, reply.json()["detail"]) == (503, "the service is restarting")

@@ -7,7 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from sfn.dialects import DIALECTS, NAMES, OWN, POLARIS, Arrived, Dialect, Headers, decode
+from sfn.dialects import (
+    EVENT_FORMATS,
+    FORMAT_NAMES,
+    NATIVE,
+    POLARIS_NOTIFICATIONS,
+    EventFormat,
+    EventRequest,
+    Headers,
+    decode,
+)
 from sfn.errors import Rejected
 from tests.dialects.asking import BATCH, ONE, SENDER, STRUCTURED, decoded, document, golden, outcome, refused
 from tests.dialects.samples import (
@@ -74,25 +83,25 @@ def test_the_most_telling_mark_decides(dialect: str, content: object, headers: H
 
 def test_a_notification_is_known_by_its_path_and_elsewhere_sent_to_it() -> None:
     notification = document("polaris-notification-update")
-    assert decoded(notification, headers=ATTRIBUTES, path=NOTIFICATION).dialect == POLARIS
+    assert decoded(notification, headers=ATTRIBUTES, path=NOTIFICATION).event_format == POLARIS_NOTIFICATIONS
     assert refused(notification | ORDERS) == (422, "path")
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: f"{sample.dialect} {sample.title}")
 def test_an_event_of_every_type_is_recognised_as_what_it_is(sample: Sample) -> None:
     body = json.dumps(sample.content).encode()
-    assert decode(Arrived(sample.path, sample.headers, body, sample.sender)).dialect == sample.dialect
+    assert decode(EventRequest(sample.path, sample.headers, body, sample.sender)).event_format == sample.dialect
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: f"{sample.dialect} {sample.title}")
 def test_to_a_pinned_sender_an_event_is_of_that_dialect_or_refused(sample: Sample) -> None:
     body = json.dumps(sample.content).encode()
-    for name in NAMES:
-        request = Arrived(sample.path, sample.headers, body, replace(sample.sender, dialect=name))
+    for name in FORMAT_NAMES:
+        request = EventRequest(sample.path, sample.headers, body, replace(sample.sender, event_format=name))
         # A CloudEvent is one, whoever sent it.
         wider = name == "cloudevents" and sample.dialect in {"lakekeeper", "polaris-webhook"}
         if name == sample.dialect or wider:
-            assert decode(request).dialect == name
+            assert decode(request).event_format == name
         else:
             with pytest.raises(Rejected) as refusal:
                 decode(request)
@@ -102,9 +111,9 @@ def test_to_a_pinned_sender_an_event_is_of_that_dialect_or_refused(sample: Sampl
 
 
 def test_pinned_to_our_own_format_plain_events_are_read_alike() -> None:
-    pinned = replace(ONE, dialect=OWN)
+    pinned = replace(ONE, event_format=NATIVE)
     assert decoded(ORDERS, pinned) == decoded(ORDERS, ONE)
-    assert refused(ORDERS, replace(ONE, dialect="glue")) == (415, "#")
+    assert refused(ORDERS, replace(ONE, event_format="glue")) == (415, "#")
     assert refused(ORDERS, pinned, ATTRIBUTES) == (415, "headers")
 
 
@@ -126,12 +135,12 @@ def test_pinned_to_our_own_format_plain_events_are_read_alike() -> None:
 )
 def test_half_a_mark_is_none(content: dict[str, object]) -> None:
     assert refused(content, ONE) == (415, "#")
-    assert outcome(content | ORDERS, ONE) == (OWN, 1, 0, 0)
+    assert outcome(content | ORDERS, ONE) == (NATIVE, 1, 0, 0)
 
 
 def test_an_array_may_be_of_several_formats_and_is_taken_whole_or_not_at_all() -> None:
     events = [GLUE, NESSIE, lakekeeper("dropTable"), POLARIS_EVENT, ORDERS | {"catalog": "theirs"}]
-    assert outcome(events) == (OWN, 5, 0, 0)
+    assert outcome(events) == (NATIVE, 5, 0, 0)
     assert refused([*events, glue("Glue Data Catalog Table State Change", "UpdateTable")]) == (
         422,
         "#/5/detail/tableName",
@@ -140,29 +149,29 @@ def test_an_array_may_be_of_several_formats_and_is_taken_whole_or_not_at_all() -
 
 def test_the_names_of_unmapped_catalogs_are_told_but_not_all_of_many() -> None:
     said = decoded([lakekeeper("dropTable", warehouse_id=f"w{index}") for index in range(100)])
-    assert (said.unmapped, said.ignored) == (100, 0)
-    assert said.theirs == tuple(f"w{index}" for index in range(8))
+    assert (said.unmapped_events, said.ignored) == (100, 0)
+    assert said.unmapped_catalogs == tuple(f"w{index}" for index in range(8))
 
 
-@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
-def test_nesting_is_bounded_for_each_dialect_by_itself(dialect: Dialect) -> None:
+@pytest.mark.parametrize("dialect", EVENT_FORMATS, ids=lambda dialect: dialect.name)
+def test_nesting_is_bounded_for_each_dialect_by_itself(dialect: EventFormat) -> None:
     sample = next(one for one in SAMPLES if one.dialect == dialect.name)
     assert isinstance(sample.content, dict)
     content = sample.content
 
-    def asked(levels: int) -> Arrived:
+    def asked(levels: int) -> EventRequest:
         body = json.dumps(content | {"more": nested(levels)}).encode()
-        return Arrived(sample.path, sample.headers, body, sample.sender)
+        return EventRequest(sample.path, sample.headers, body, sample.sender)
 
-    assert decode(asked(dialect.depth - 1)).dialect == dialect.name
-    with pytest.raises(Rejected, match=f"at most {dialect.depth} levels of nesting") as refusal:
-        decode(asked(dialect.depth))
-    assert (refusal.value.status, refusal.value.where) == (400 if dialect.name == POLARIS else 422, "#")
+    assert decode(asked(dialect.max_depth - 1)).event_format == dialect.name
+    with pytest.raises(Rejected, match=f"at most {dialect.max_depth} levels of nesting") as refusal:
+        decode(asked(dialect.max_depth))
+    assert (refusal.value.status, refusal.value.where) == (400 if dialect.name == POLARIS_NOTIFICATIONS else 422, "#")
 
 
 def test_the_sender_of_a_golden_event_need_not_be_pinned() -> None:
     for name in ("lakekeeper-updateTable", "glue-update-table"):
         assert (
-            decoded(golden(name), SENDER).hints
-            == decoded(golden(name), replace(SENDER, dialect=name.split("-")[0])).hints
+            decoded(golden(name), SENDER).notifications
+            == decoded(golden(name), replace(SENDER, event_format=name.split("-")[0])).notifications
         )

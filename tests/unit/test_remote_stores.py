@@ -6,12 +6,12 @@ import sys
 
 import pytest
 
-from sfn.errors import DeniedNow, Permanent, Scope
+from sfn.errors import ErrorScope, Forbidden, Permanent
 from sfn.store.content import content_etag
 from sfn.store.objects import ErrorKind, FetchedObject, ObjectPage, RequestFailed
 from sfn.store.remote import RemoteStore, StoreService
 from sfn.wiring.remote import RemoteStores
-from sfn.words import Grant, Held
+from sfn.words import StoredObject, VendedCredential
 
 MADE_UP = f'"{"0" * 32}"'
 
@@ -24,8 +24,8 @@ async def test_what_is_vended_for_a_store_that_lacks_its_packages_is_the_stores_
     monkeypatch.setitem(sys.modules, "sfn.store.s3", None)
     remotes = RemoteStores({})
     with pytest.raises(Permanent, match=r"no module sfn\.store\.s3; pip install '\.\[s3\]'") as missing:
-        remotes.open_vended(Grant("", {"s3.access-key-id": "k"}, None), "s3://lake/orders")
-    assert missing.value.scope is Scope.STORE
+        remotes.open_vended(VendedCredential("", {"s3.access-key-id": "k"}, None), "s3://lake/orders")
+    assert missing.value.scope is ErrorScope.STORE
     await remotes.close()
 
 
@@ -85,26 +85,26 @@ OPEN, CLOSED = "s3://lake/open/metadata", "s3://lake/closed/metadata"
 
 @pytest.mark.parametrize("name", ["_sfn/a.ver", "version-hint.text"])
 @pytest.mark.parametrize("verb", ["write", "delete"])
-@pytest.mark.parametrize("scope", [Scope.TABLE, Scope.STORE])
+@pytest.mark.parametrize("scope", [ErrorScope.TABLE, ErrorScope.STORE])
 async def test_another_tables_file_is_not_touched_to_find_out_how_far_a_refusal_reaches(
-    verb: str, name: str, scope: Scope
+    verb: str, name: str, scope: ErrorScope
 ) -> None:
     """A proxy may have lost the conditions since the store was proven."""
     bucket = Bucket()
     store = RemoteStore(bucket, StoreService(MADE_UP))
     await store.probe(f"{OPEN}/{name}")
     held = await store.write(f"{OPEN}/{name}", b"1", None)
-    assert isinstance(held, Held)
+    assert isinstance(held, StoredObject)
     if verb == "delete":
         gone = await store.write(f"{OPEN}/x/{name}", b"1", None)
-        assert isinstance(gone, Held)
+        assert isinstance(gone, StoredObject)
         await store.delete(f"{OPEN}/x/{name}", gone)
-        bucket.files[f"{OPEN}/x/{name}"] = FetchedObject(b"1", held.tag, None)
+        bucket.files[f"{OPEN}/x/{name}"] = FetchedObject(b"1", held.etag, None)
     before = dict(bucket.files)
     bucket.is_conditional, bucket.changed = False, set()
-    bucket.denied = (CLOSED,) if scope is Scope.TABLE else ("s3://lake/",)
+    bucket.denied = (CLOSED,) if scope is ErrorScope.TABLE else ("s3://lake/",)
     change = store.write(f"{CLOSED}/{name}", b"2", None) if verb == "write" else store.delete(f"{CLOSED}/{name}", held)
-    with pytest.raises(DeniedNow) as denied:
+    with pytest.raises(Forbidden) as denied:
         await change
     assert denied.value.scope is scope
     assert bucket.files == before

@@ -10,11 +10,11 @@ from typing_extensions import override
 
 from sfn.catalog.health import MAX_CONSECUTIVE_FAILURES, MAX_PROBES
 from sfn.catalog.memory import MemoryCatalog
-from sfn.errors import Scope, Transient
+from sfn.errors import ErrorScope, Transient
 from sfn.publish.policy import TableFilter
-from sfn.report.listing import Part, parts, tables
-from sfn.report.trials import TRIES, Trials
-from sfn.words import TableName
+from sfn.report.listing import NamespacePart, list_namespaces, list_tables
+from sfn.report.trials import MAX_TRIES, CatalogRetries
+from sfn.words import TableIdentifier
 
 
 class Failing(MemoryCatalog):
@@ -27,11 +27,11 @@ class Failing(MemoryCatalog):
 
     def __init__(self, *names: str) -> None:
         super().__init__("prod")
-        self.failing: dict[str, Scope] = {}
+        self.failing: dict[str, ErrorScope] = {}
         self.asked = 0
         for name in names:
             self.create_namespace(name)
-            self.create(TableName("prod", (name,), "t"))
+            self.create(TableIdentifier("prod", (name,), "t"))
 
     @override
     async def namespaces(self, parent: tuple[str, ...]) -> AsyncGenerator[tuple[str, ...]]:
@@ -40,7 +40,7 @@ class Failing(MemoryCatalog):
             yield one
 
     @override
-    async def tables_in(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableName]:
+    async def tables_in(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableIdentifier]:
         self.asked += 1
         self._fail(namespace)
         async for one in super().tables_in(namespace):
@@ -51,17 +51,17 @@ class Failing(MemoryCatalog):
             raise Transient("prod", scope=scope, expected="a listing", found="none")
 
 
-async def listed(catalog: Failing, patience: float = 60.0) -> tuple[list[str], list[Part]]:
+async def listed(catalog: Failing, patience: float = 60.0) -> tuple[list[str], list[NamespacePart]]:
     """The tables that are found, and the namespaces that could not be listed."""
     with anyio.fail_after(20):
-        found = await parts("prod", catalog, TableFilter(), Trials(patience))
+        found = await list_namespaces("prod", catalog, TableFilter(), CatalogRetries(patience))
         good = [part for part in found if not part.refused]
-        names, refused = await tables(good, catalog, TableFilter(), Trials(patience))
-    return sorted(table.identifier for table in names), [*(part for part in found if part.refused), *refused]
+        names, refused = await list_tables(good, catalog, TableFilter(), CatalogRetries(patience))
+    return sorted(table.dotted for table in names), [*(part for part in found if part.refused), *refused]
 
 
-@pytest.mark.parametrize("scope", [Scope.TABLE, Scope.CATALOG])
-async def test_a_namespace_that_fails_is_named_and_all_others_are_listed(scope: Scope) -> None:
+@pytest.mark.parametrize("scope", [ErrorScope.TABLE, ErrorScope.CATALOG])
+async def test_a_namespace_that_fails_is_named_and_all_others_are_listed(scope: ErrorScope) -> None:
     catalog = Failing("aa", "mm", "zz")
     catalog.failing = {"mm": scope}
     names, refused = await listed(catalog)
@@ -72,9 +72,9 @@ async def test_a_namespace_that_fails_is_named_and_all_others_are_listed(scope: 
 async def test_a_catalog_that_lists_no_namespace_is_given_up_soon() -> None:
     names = [f"n{number:03}" for number in range(300)]
     catalog = Failing(*names)
-    given = [Part("prod", (name,)) for name in names]
-    catalog.failing = dict.fromkeys(names, Scope.TABLE)
+    given = [NamespacePart("prod", (name,)) for name in names]
+    catalog.failing = dict.fromkeys(names, ErrorScope.TABLE)
     with anyio.fail_after(20):
-        found, refused = await tables(given, catalog, TableFilter(), Trials(0.0))
+        found, refused = await list_tables(given, catalog, TableFilter(), CatalogRetries(0.0))
     assert (found, len(refused)) == ([], 300)
-    assert catalog.asked <= TRIES * MAX_CONSECUTIVE_FAILURES * (1 + MAX_PROBES), "most were not asked about"
+    assert catalog.asked <= MAX_TRIES * MAX_CONSECUTIVE_FAILURES * (1 + MAX_PROBES), "most were not asked about"

@@ -9,25 +9,25 @@ from typing import Any
 import anyio
 import pytest
 
-from sfn.errors import Permanent, Scope, SfnError, Transient
+from sfn.errors import ErrorScope, Permanent, SfnError, Transient
 from sfn.pointer.document import Document, DocumentState
 from sfn.pointer.site import FileLayout
 from sfn.publish.comparison import ComparisonResult, DifferenceKind, TableDifference
 from sfn.publish.own import OurFile, TableFiles
 from sfn.report import theirs
-from sfn.report.columns import Standing
-from sfn.report.earlier import Earlier
-from sfn.report.entries import Run
-from sfn.report.pace import Pace
-from sfn.report.slices import earlier, is_number, slice_of
-from sfn.report.trials import TRIES, Trials
-from sfn.words import Held, Loaded, Missing, NotModified, Table, TableName, Unwritten
-from sfn.work.examination import Examined, Remembered
-from sfn.work.feed import Feed
+from sfn.report.columns import AuditState
+from sfn.report.earlier import PreviousRow
+from sfn.report.entries import AuditRun
+from sfn.report.pace import CatalogRateLimiter
+from sfn.report.slices import is_valid_count, matching_slices, slice_of
+from sfn.report.trials import MAX_TRIES, CatalogRetries
+from sfn.words import Loaded, NoSuchTable, NotModified, StagedCreate, StoredObject, Table, TableIdentifier
+from sfn.work.examination import CachedAnswer, TableComparison
+from sfn.work.feed import BoundedQueue
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
-NAME = TableName("prod", ("sales.eu",), "orders")
-RUN = Run("20261122T120000000Z", NOW, 8)
+NAME = TableIdentifier("prod", ("sales.eu",), "orders")
+RUN = AuditRun("20261122T120000000Z", NOW, 8)
 HOUR = 3_600_000
 NOON = int(NOW.timestamp() * 1_000)
 
@@ -50,11 +50,11 @@ def table(version: int = 5, **more: Any) -> Table:  # noqa: ANN401 - any attribu
     )
 
 
-def examined(said: int, kind: DifferenceKind | None = None, **more: Any) -> Examined:  # noqa: ANN401 - any attribute
+def examined(said: int, kind: DifferenceKind | None = None, **more: Any) -> TableComparison:  # noqa: ANN401 - any attribute
     doc = Document("c1", NAME.namespace, NAME.name, "u1", pointer(said), NOON, NOW - timedelta(hours=2), **more)
-    own = TableFiles(FileLayout("file:///w/t"), "key", (OurFile("key", Held(b"", "t"), doc),))
+    own = TableFiles(FileLayout("file:///w/t"), "key", (OurFile("key", StoredObject(b"", "t"), doc),))
     difference = None if kind is None else TableDifference(NAME, kind, "how")
-    return Examined(
+    return TableComparison(
         Loaded(table(), '"e"'), table(), ComparisonResult(own, difference, is_exact=kind is None), difference
     )
 
@@ -65,7 +65,7 @@ def test_the_slices_of_an_earlier_run_that_have_the_same_tables(slices: int, bef
     for number in range(500):
         identifier = f"ns.t{number}"
         now, then = slice_of("c", identifier, slices), slice_of("c", identifier, before)
-        assert then in earlier(now, slices, before)
+        assert then in matching_slices(now, slices, before)
 
 
 def test_tables_are_shared_out_evenly() -> None:
@@ -78,24 +78,24 @@ def test_tables_are_shared_out_evenly() -> None:
     ("number", "fits"), [(1, True), (32, True), (1 << 16, True), (0, False), (3, False), (1 << 17, False)]
 )
 def test_a_number_of_slices_is_a_power_of_two(number: int, fits: bool) -> None:
-    assert is_number(number) == fits
+    assert is_valid_count(number) == fits
 
 
 def test_a_table_that_is_current_has_no_lag() -> None:
-    entry = RUN.found(NAME, examined(5), NOW)
+    entry = RUN.found_row(NAME, examined(5), NOW)
     assert entry is not None
-    assert (entry.state, entry.lag_seconds, entry.commits_behind, entry.etag) == (Standing.CURRENT, 0, 0, '"e"')
-    assert (entry.identifier, entry.sfn_age_seconds, entry.hinted) == ("sales%2Eeu.orders", 7_200, False)
+    assert (entry.state, entry.lag_seconds, entry.commits_behind, entry.etag) == (AuditState.CURRENT, 0, 0, '"e"')
+    assert (entry.identifier, entry.sfn_age_seconds, entry.notified) == ("sales%2Eeu.orders", 7_200, False)
 
 
 def test_lag_is_since_the_first_commit_that_a_file_does_not_know() -> None:
-    entry = RUN.found(NAME, examined(3, DifferenceKind.BEHIND), NOW)
+    entry = RUN.found_row(NAME, examined(3, DifferenceKind.BEHIND), NOW)
     assert entry is not None
-    assert (entry.state, entry.commits_behind, entry.lag_seconds, entry.hinted) == ("behind", 2, 7_200, True)
+    assert (entry.state, entry.commits_behind, entry.lag_seconds, entry.notified) == ("behind", 2, 7_200, True)
 
 
 def test_behind_by_one_it_is_since_the_last_commit() -> None:
-    entry = RUN.found(NAME, examined(4, DifferenceKind.BEHIND), NOW)
+    entry = RUN.found_row(NAME, examined(4, DifferenceKind.BEHIND), NOW)
     assert entry is not None
     assert (entry.commits_behind, entry.lag_seconds) == (1, 3_600)
 
@@ -103,111 +103,111 @@ def test_behind_by_one_it_is_since_the_last_commit() -> None:
 @pytest.mark.parametrize(
     "said", [examined(99, DifferenceKind.BEHIND), examined(3, DifferenceKind.BEHIND, state=DocumentState.DROPPED)]
 )
-def test_a_lag_that_nothing_tells_is_none(said: Examined) -> None:
-    entry = RUN.found(NAME, said, NOW)
+def test_a_lag_that_nothing_tells_is_none(said: TableComparison) -> None:
+    entry = RUN.found_row(NAME, said, NOW)
     assert entry is not None
     assert (entry.commits_behind, entry.lag_seconds) == (None, None)
 
 
 def test_what_could_not_be_looked_at_is_as_it_was_for_the_next_run() -> None:
     """Else one outage would forget where the files of tables are that are dropped meanwhile, and every entity tag."""
-    remembered = Remembered('"e"', table(versions_kept=7))
-    entry = RUN.failed(NAME, "away", NOW, Earlier(NAME, remembered, "file:///w/t/f.ver", 3_600.0, NOW))
+    remembered = CachedAnswer('"e"', table(previous_versions_max=7))
+    entry = RUN.failed_row(NAME, "away", NOW, PreviousRow(NAME, remembered, "file:///w/t/f.ver", 3_600.0, NOW))
     assert (entry.state, entry.error, entry.etag, entry.sfn_file) == ("unknown", "away", '"e"', "file:///w/t/f.ver")
     assert (entry.uuid, entry.location, entry.metadata_location) == ("u1", "file:///w/t", pointer(5))
-    assert (entry.versions_kept, entry.lifetime_seconds, entry.last_updated_at) == (7, 3_600.0, NOW)
-    assert RUN.failed(NAME, "away", NOW).etag is None
+    assert (entry.previous_versions_max, entry.lifetime_seconds, entry.last_updated_at) == (7, 3_600.0, NOW)
+    assert RUN.failed_row(NAME, "away", NOW).etag is None
 
 
 def test_states_without_files() -> None:
-    assert RUN.found(NAME, Examined(Missing()), NOW) is None
-    unwritten, left = RUN.found(NAME, Examined(Unwritten()), NOW), table(left_alone="encrypted")
+    assert RUN.found_row(NAME, TableComparison(NoSuchTable()), NOW) is None
+    unwritten, left = RUN.found_row(NAME, TableComparison(StagedCreate()), NOW), table(skip_reason="encrypted")
     assert unwritten is not None
-    assert unwritten.state == Standing.UNWRITTEN
-    alone = RUN.found(NAME, Examined(NotModified(), left), NOW)
+    assert unwritten.state == AuditState.UNWRITTEN
+    alone = RUN.found_row(NAME, TableComparison(NotModified(), left), NOW)
     assert alone is not None
-    assert (alone.state, alone.left_alone, alone.unchanged) == (Standing.LEFT_ALONE, "encrypted", True)
+    assert (alone.state, alone.skip_reason, alone.unchanged) == (AuditState.SKIPPED, "encrypted", True)
 
 
 async def test_a_pace_is_kept() -> None:
-    pace, began = Pace(100), anyio.current_time()
+    pace, began = CatalogRateLimiter(100), anyio.current_time()
     for _ in range(11):
-        await pace.turn()
+        await pace.wait()
     assert anyio.current_time() - began >= 0.1
 
 
 async def test_a_table_s_own_trouble_is_tried_again_and_no_other_suffers() -> None:
-    trials, asked = Trials(0.2), 0
+    trials, asked = CatalogRetries(0.2), 0
 
     async def ask() -> None:
         nonlocal asked
         asked += 1
-        raise Transient("t", scope=Scope.TABLE, expected="e", found="f")
+        raise Transient("t", scope=ErrorScope.TABLE, expected="e", found="f")
 
     with pytest.raises(Transient):
-        await trials.of(ask)
-    assert (asked, trials.given_up) == (TRIES, None)
+        await trials.call(ask)
+    assert (asked, trials.final_error) == (MAX_TRIES, None)
 
 
 async def test_what_is_permanent_is_tried_once() -> None:
-    trials, asked = Trials(0.2), 0
+    trials, asked = CatalogRetries(0.2), 0
 
     async def ask() -> None:
         nonlocal asked
         asked += 1
-        raise Permanent("t", scope=Scope.TABLE, expected="e", found="f")
+        raise Permanent("t", scope=ErrorScope.TABLE, expected="e", found="f")
 
     with pytest.raises(Permanent):
-        await trials.of(ask)
+        await trials.call(ask)
     assert asked == 1
 
 
 async def test_a_catalog_that_is_away_is_waited_for_once_and_asked_no_more() -> None:
-    trials, asked = Trials(0.25), 0
+    trials, asked = CatalogRetries(0.25), 0
 
     async def ask() -> None:
         nonlocal asked
         asked += 1
-        raise Transient("c", scope=Scope.CATALOG, expected="e", found="f")
+        raise Transient("c", scope=ErrorScope.CATALOG, expected="e", found="f")
 
     with pytest.raises(Transient):
-        await trials.of(ask)
+        await trials.call(ask)
     before = asked
     assert before > 1
     with pytest.raises(Transient):
-        await trials.of(ask)
+        await trials.call(ask)
     assert asked == before
 
 
 async def test_a_catalog_that_comes_back_is_forgiven() -> None:
-    trials, asked = Trials(5), 0
+    trials, asked = CatalogRetries(5), 0
 
     async def ask() -> int:
         nonlocal asked
         asked += 1
         if asked < 3:
-            raise Transient("c", scope=Scope.CATALOG, expected="e", found="f")
+            raise Transient("c", scope=ErrorScope.CATALOG, expected="e", found="f")
         return asked
 
-    assert await trials.of(ask) == 3
-    assert trials.given_up is None
+    assert await trials.call(ask) == 3
+    assert trials.final_error is None
 
 
 async def test_a_feed_gives_all_in_order_and_holds_back_who_finds_too_much() -> None:
-    feed, taken = Feed[int](ahead=2), list[int]()
+    feed, taken = BoundedQueue[int](max_queued=2), list[int]()
 
     async def find() -> None:
         for number in range(5):
             await feed.put(number)
-        feed.end()
+        feed.close()
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(find)
         await anyio.wait_all_tasks_blocked()
-        while (one := await feed.take()) is not None:
+        while (one := await feed.get()) is not None:
             taken.append(one)
     assert taken == list(range(5))
-    assert await feed.take() is None
+    assert await feed.get() is None
 
 
 class Theirs(Exception):
@@ -217,12 +217,12 @@ class Theirs(Exception):
 @pytest.mark.parametrize("error", [OSError("disk\nfull"), ValueError("garbage"), Theirs("locked")])
 def test_what_others_raise_of_a_report_is_one_line_that_names_it(error: Exception) -> None:
     said = f"report here: .* found {type(error).__name__}: .*; try again$"
-    with pytest.raises(SfnError, match=said), theirs.told("here", "try again"):
+    with pytest.raises(SfnError, match=said), theirs.map_report_errors("here", "try again"):
         raise error
 
 
 @pytest.mark.parametrize("error", [TypeError("ours"), SfnError("a table", expected="one", found="none")])
 def test_what_is_ours_is_not_put_down_to_others(error: Exception) -> None:
-    with pytest.raises(type(error)) as raised, theirs.told("here", "try again"):
+    with pytest.raises(type(error)) as raised, theirs.map_report_errors("here", "try again"):
         raise error
     assert raised.value is error

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from sfn.report.opening import place
-from sfn.settings import Misconfigured, load
+from sfn.report.opening import parse_report_location
+from sfn.settings import ConfigurationError, load
 
 ASSUMED = 'auth = "sigv4"\nsigning_region = "eu-west-1"\nsigning_name = "glue"\nrole_arn = "arn:aws:iam::1:role/x"'
 
@@ -16,7 +16,7 @@ ASSUMED = 'auth = "sigv4"\nsigning_region = "eu-west-1"\nsigning_name = "glue"\n
 def properties(folder: Path, more: str) -> dict[str, Any]:
     file = folder / "sfn.toml"
     file.write_text(f'[catalogs.prod]\nuri = "https://catalog.example/iceberg"\nwarehouse = "w"\n{more}\n')
-    return dict(place("prod:ops.report", load(file, {}), {"s3.region": "eu"}).properties)
+    return dict(parse_report_location("prod:ops.report", load(file, {}), {"s3.region": "eu"}).properties)
 
 
 def test_whom_it_trusts(tmp_path: Path) -> None:
@@ -40,5 +40,5 @@ def test_who_asks_by_google(tmp_path: Path) -> None:
 
 
 def test_who_asks_by_a_role_cannot(tmp_path: Path) -> None:
-    with pytest.raises(Misconfigured, match="--report: expected a catalog that PyIceberg can ask, or a directory"):
+    with pytest.raises(ConfigurationError, match="--report: expected a catalog that PyIceberg can ask, or a directory"):
         properties(tmp_path, ASSUMED)

@@ -181,7 +181,7 @@ def test_a_time_that_can_be_none_keeps_nobody_from_the_table(updated: int) -> No
     ids=str,
 )
 def test_properties_say_what_is_left_alone(properties: object, reason: str | None) -> None:
-    left_alone = read(table(properties=properties)).left_alone
+    left_alone = read(table(properties=properties)).skip_reason
     assert left_alone is None if reason is None else (left_alone or "").startswith(reason)
     assert "kms/1" not in str(left_alone)
 
@@ -210,8 +210,8 @@ def test_properties_say_how_many_metadata_files_stay(deletes: object, most: obje
         "write.metadata.delete-after-commit.enabled": deletes,
         "write.metadata.previous-versions-max": most,
     }
-    assert read(table(properties=properties)).versions_kept == kept
-    assert read(table(properties=None)).versions_kept is None
+    assert read(table(properties=properties)).previous_versions_max == kept
+    assert read(table(properties=None)).previous_versions_max is None
 
 
 def test_only_a_table_of_version_1_may_lack_a_uuid() -> None:

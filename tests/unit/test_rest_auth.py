@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from sfn.catalog.rest import RestSettings
-from sfn.errors import Permanent, Scope, Transient, Trouble
+from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
 from sfn.words import Loaded
 from tests.unit.rest_server import (
     ORDERS,
@@ -103,7 +103,7 @@ async def test_a_token_that_is_refused_though_new_is_the_catalogs_trouble(server
     server.other = believing()
     with pytest.raises(Permanent) as caught:
         await opened(server, credential=PRIVATE).load(ORDERS, None)
-    assert caught.value.scope is Scope.CATALOG
+    assert caught.value.scope is ErrorScope.CATALOG
     assert len(mint.forms) == 2
     assert len([path for path in server.asked if "orders" in path]) == 2
 
@@ -121,7 +121,7 @@ async def test_a_token_is_renewed_before_its_end(
     assert bearers(server) == ["Bearer token1", "Bearer token1", "Bearer token2"]
 
 
-TOKENS: dict[str, tuple[Responder, type[Trouble], float | None]] = {
+TOKENS: dict[str, tuple[Responder, type[ExternalError], float | None]] = {
     "400": (reply({"error": "invalid_client", "error_description": f"not {PRIVATE}"}, 400), Permanent, None),
     "401": (reply(b"", 401), Permanent, None),
     "503": (reply(b"", 503, retry_after="9"), Transient, 9.0),
@@ -134,10 +134,10 @@ TOKENS: dict[str, tuple[Responder, type[Trouble], float | None]] = {
 @pytest.mark.parametrize("case", TOKENS)
 async def test_no_token_is_the_catalogs_trouble(server: Server, opened: Open, case: str) -> None:
     server.token, kind, retry_after = TOKENS[case]
-    with pytest.raises(Trouble) as caught:
+    with pytest.raises(ExternalError) as caught:
         await opened(server, credential=f"me:{PRIVATE}").load(ORDERS, None)
     error = caught.value
-    assert (type(error), error.scope, error.retry_after) == (kind, Scope.CATALOG, retry_after)
+    assert (type(error), error.scope, error.retry_after) == (kind, ErrorScope.CATALOG, retry_after)
     assert f"POST {server.uri}/v1/oauth/tokens" in error.where
     assert PRIVATE not in "".join(traceback.format_exception(error))
     assert server.asked == ["/v1/oauth/tokens"]
@@ -158,7 +158,7 @@ async def test_the_credential_is_not_shown_however_often_a_token_was_renewed(ser
 
     server.other = tell
     for renewal in range(1, 12):
-        with pytest.raises(Trouble) as caught:
+        with pytest.raises(ExternalError) as caught:
             await catalog.load(ORDERS, None)
         assert caught.value.found.endswith("ForbiddenException: not with ***"), f"after {renewal} tokens"
     assert len(mint.forms) == 11
@@ -171,7 +171,7 @@ async def test_no_new_token_is_the_catalogs_trouble(server: Server, opened: Open
     server.token = reply(b"", 503)
     with pytest.raises(Transient) as caught:
         await catalog.load(ORDERS, None)
-    assert caught.value.scope is Scope.CATALOG
+    assert caught.value.scope is ErrorScope.CATALOG
 
 
 async def test_a_user_of_the_token_server_is_not_shown(server: Server, opened: Open) -> None:

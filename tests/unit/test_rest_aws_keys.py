@@ -13,7 +13,7 @@ from aiohttp import web
 
 from sfn.catalog.rest import RestCatalog
 from sfn.clock import SystemClock
-from sfn.errors import Permanent, Scope, Transient, Trouble
+from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
 from sfn.words import Loaded
 from tests.unit.rest_server import ORDERS, Open, Server, pass_by, running
 from tests.unit.signatures import KEY_ID, SECRET, Aws, alone
@@ -84,10 +84,10 @@ async def loaded(catalog: RestCatalog) -> bool:
     return isinstance(await catalog.load(ORDERS, None), Loaded)
 
 
-async def trouble_of(catalog: RestCatalog) -> Trouble:
-    with pytest.raises(Trouble) as caught:
+async def trouble_of(catalog: RestCatalog) -> ExternalError:
+    with pytest.raises(ExternalError) as caught:
         await catalog.load(ORDERS, None)
-    assert caught.value.scope is Scope.CATALOG
+    assert caught.value.scope is ErrorScope.CATALOG
     assert caught.value.__cause__ is None
     assert caught.value.__context__ is None
     return caught.value

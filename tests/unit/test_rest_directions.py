@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from sfn.errors import Scope, Transient
+from sfn.errors import ErrorScope, Transient
 from sfn.words import Loaded
 from tests.unit.rest_server import ORDERS, Open, Responder, Server, reply, running, table
 
@@ -36,7 +36,7 @@ async def test_another_prefix_is_trouble_that_names_both(server: Server, opened:
         with pytest.raises(Transient) as caught:
             await catalog.load(ORDERS, None)
         trouble = caught.value
-        assert trouble.scope is Scope.CATALOG
+        assert trouble.scope is ErrorScope.CATALOG
         assert f"{server.uri} with prefix 'first'" in trouble.expected
         assert f"{server.uri} with prefix 'second'" in trouble.found
         assert "restart" in trouble.remedy
@@ -51,7 +51,7 @@ async def test_another_uri_is_trouble_that_names_both(server: Server, opened: Op
         server.config, server.other = configured({"uri": elsewhere.uri, **FIRST}), reply(b"", 500)
         with pytest.raises(Transient) as caught:
             await catalog.load(ORDERS, None)
-        assert caught.value.scope is Scope.CATALOG
+        assert caught.value.scope is ErrorScope.CATALOG
         assert f"{elsewhere.uri} with prefix 'first' instead of {server.uri} with prefix 'first'" in caught.value.found
         assert elsewhere.requests == []
 

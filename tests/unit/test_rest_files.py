@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from sfn.catalog.rest.files import RenewedFile
-from sfn.errors import Permanent, Scope, Transient
+from sfn.errors import ErrorScope, Permanent, Transient
 from sfn.words import Loaded
 from tests.unit.certificates import replace
 from tests.unit.rest_server import ORDERS, Mint, Open, Server, bearers, believing
@@ -80,7 +80,7 @@ async def test_a_token_file_without_a_token_is_the_catalogs_trouble(
         file.write_text(content)
     with pytest.raises(Permanent) as caught:
         await opened(server, token_file=file).load(ORDERS, None)
-    assert caught.value.scope is Scope.CATALOG
+    assert caught.value.scope is ErrorScope.CATALOG
     assert str(file) in caught.value.where
     assert server.requests == []
 
@@ -124,7 +124,7 @@ async def test_a_file_that_hangs_from_the_start_is_the_catalogs_trouble_and_nobo
     catalog = opened(server, **{setting: hanging})
     with pytest.raises(Transient) as caught:
         await catalog.load(ORDERS, None)
-    assert caught.value.scope is Scope.CATALOG
+    assert caught.value.scope is ErrorScope.CATALOG
     assert "no answer of the file system within 0.2 s" in caught.value.found
     assert server.requests == []
     os.close(os.open(hanging, os.O_RDWR))

@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from sfn.catalog.rest import RestSettings
-from sfn.errors import Scope, Transient, Trouble
-from sfn.words import Loaded, TableName
+from sfn.errors import ErrorScope, ExternalError, Transient
+from sfn.words import Loaded, TableIdentifier
 from tests.unit.rest_server import (
     ORDERS,
     PRIVATE,
@@ -83,10 +83,10 @@ async def issuer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncGenera
         yield server
 
 
-async def trouble_of(opened: Open, server: Server, **settings: object) -> Trouble:
-    with pytest.raises(Trouble) as caught:
+async def trouble_of(opened: Open, server: Server, **settings: object) -> ExternalError:
+    with pytest.raises(ExternalError) as caught:
         await opened(server, auth="google", **settings).load(ORDERS, None)
-    assert caught.value.scope is Scope.CATALOG
+    assert caught.value.scope is ErrorScope.CATALOG
     assert caught.value.__cause__ is None
     assert caught.value.__context__ is None
     assert server.requests == []
@@ -195,14 +195,14 @@ async def test_a_late_refusal_of_the_old_token_asks_for_no_other(
     with anyio.fail_after(5):
         async with anyio.create_task_group() as group:
             for name in ("items", "orders"):
-                group.start_soon(catalog.load, TableName("lake", ("sales",), name), None)
+                group.start_soon(catalog.load, TableIdentifier("lake", ("sales",), name), None)
     assert len(issuer.requests) == 2
 
 
 async def test_no_token_shows_in_a_message(server: Server, opened: Open, issuer: Server, tmp_path: Path) -> None:
     issuer.other = reply({"access_token": PRIVATE, "expires_in": 3600})
     server.other = complaint("ForbiddenException", 403, f"not with {PRIVATE}")
-    with pytest.raises(Trouble) as caught:
+    with pytest.raises(ExternalError) as caught:
         await opened(server, auth="google", google_credentials_file=key_file(tmp_path, issuer)).load(ORDERS, None)
     assert caught.value.found.endswith("not with ***")
 

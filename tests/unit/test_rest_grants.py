@@ -9,12 +9,12 @@ import pytest
 
 from sfn.catalog import CredentialVendor
 from sfn.catalog.rest import RestCatalog
-from sfn.words import Grant, Loaded, Missing, TableName
+from sfn.words import Loaded, NoSuchTable, TableIdentifier, VendedCredential
 from tests.unit.rest_server import ORDERS, Open, Responder, Server, complaint, pass_by, reply
 from tests.unit.vending_server import CREDENTIALS, GONE, LOAD, PATH, Vending, listing
 
 MANY = 16
-ITEMS = TableName("lake", ("sales",), "items")
+ITEMS = TableIdentifier("lake", ("sales",), "items")
 
 
 @pytest.fixture
@@ -25,19 +25,19 @@ def vending(server: Server) -> Vending:
     return found
 
 
-async def key_of(catalog: RestCatalog, table: TableName = ORDERS) -> str:
+async def key_of(catalog: RestCatalog, table: TableIdentifier = ORDERS) -> str:
     return key_in(await catalog.vended_credentials(table))
 
 
-def key_in(grants: tuple[Grant, ...] | Missing) -> str:
-    assert not isinstance(grants, Missing)
+def key_in(grants: tuple[VendedCredential, ...] | NoSuchTable) -> str:
+    assert not isinstance(grants, NoSuchTable)
     (grant,) = grants
     return grant.config["s3.access-key-id"].removeprefix("access-key-id-number-")
 
 
-async def given(catalog: RestCatalog, table: TableName = ORDERS) -> tuple[Grant, ...]:
+async def given(catalog: RestCatalog, table: TableIdentifier = ORDERS) -> tuple[VendedCredential, ...]:
     grants = await catalog.vended_credentials(table)
-    assert not isinstance(grants, Missing)
+    assert not isinstance(grants, NoSuchTable)
     return grants
 
 
@@ -104,7 +104,7 @@ async def test_a_missing_table_says_nothing_of_the_endpoint(server: Server, open
     server.config = reply({"defaults": {}, "overrides": {}})
     vending.endpoint = GONE
     catalog = opened(server)
-    assert await catalog.vended_credentials(ORDERS) == Missing()
+    assert await catalog.vended_credentials(ORDERS) == NoSuchTable()
     vending.endpoint = None
     assert await key_of(catalog, ITEMS) == "1"
     assert server.asked == [f"{PATH}/credentials", "/v1/namespaces/sales/tables/items/credentials"]
@@ -153,7 +153,7 @@ async def test_many_who_need_grants_at_once_share_one_question_for_each_table(
     vending.late = 0.1
     catalog, found = opened(server), list[str]()
 
-    async def ask(table: TableName) -> None:
+    async def ask(table: TableIdentifier) -> None:
         found.append(await key_of(catalog, table))
 
     async with anyio.create_task_group() as group:
@@ -184,7 +184,7 @@ async def test_refused_grants_are_renewed_once_for_all(server: Server, opened: O
 async def test_the_least_recently_used_go(server: Server, opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sfn.catalog.rest.grants.MAX_TABLES", 2)
     catalog = opened(server)
-    asked = [ORDERS, ITEMS, ORDERS, TableName("lake", ("sales",), "more"), ORDERS, ITEMS]
+    asked = [ORDERS, ITEMS, ORDERS, TableIdentifier("lake", ("sales",), "more"), ORDERS, ITEMS]
     assert [await key_of(catalog, table) for table in asked] == ["1", "2", "1", "3", "1", "4"]
 
 
@@ -193,8 +193,8 @@ async def test_a_table_that_is_not_there_is_missing(server: Server, opened: Open
     for endpoints in ([LOAD], [LOAD, CREDENTIALS]):
         server.config = listing(*endpoints)
         catalog = opened(server)
-        assert await catalog.vended_credentials(ORDERS) == Missing()
-        assert await catalog.renew_credentials(ORDERS, ()) == Missing()
+        assert await catalog.vended_credentials(ORDERS) == NoSuchTable()
+        assert await catalog.renew_credentials(ORDERS, ()) == NoSuchTable()
 
 
 async def test_a_table_that_was_dropped_keeps_its_grants_until_they_end(
@@ -207,7 +207,7 @@ async def test_a_table_that_was_dropped_keeps_its_grants_until_they_end(
         pass_by(passed, monkeypatch)
         assert await key_of(catalog) == "1"
     pass_by(3601, monkeypatch)
-    assert await catalog.vended_credentials(ORDERS) == Missing()
+    assert await catalog.vended_credentials(ORDERS) == NoSuchTable()
 
 
 async def test_a_refused_grant_of_a_dropped_table_is_not_given_again(
@@ -216,12 +216,12 @@ async def test_a_refused_grant_of_a_dropped_table_is_not_given_again(
     catalog = opened(server)
     refused = await given(catalog)
     vending.endpoint = GONE
-    assert await catalog.renew_credentials(ORDERS, refused) == Missing()
-    assert await catalog.vended_credentials(ORDERS) == Missing()
+    assert await catalog.renew_credentials(ORDERS, refused) == NoSuchTable()
+    assert await catalog.vended_credentials(ORDERS) == NoSuchTable()
 
 
 async def test_a_table_that_comes_again_has_grants_again(server: Server, opened: Open, vending: Vending) -> None:
     catalog, vending.endpoint = opened(server), GONE
-    assert await catalog.vended_credentials(ORDERS) == Missing()
+    assert await catalog.vended_credentials(ORDERS) == NoSuchTable()
     vending.endpoint = None
     assert await key_of(catalog) == "1"

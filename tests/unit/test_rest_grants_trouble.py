@@ -10,8 +10,8 @@ from aiohttp import web
 from structlog.testing import capture_logs
 
 from sfn.catalog.rest import RestCatalog
-from sfn.errors import Permanent, Scope, Transient, Trouble
-from sfn.words import Missing, TableName
+from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
+from sfn.words import NoSuchTable, TableIdentifier
 from tests.unit.rest_server import ORDERS, PRIVATE, Open, Responder, Server, complaint, pass_by, reply, table
 from tests.unit.vending_server import CREDENTIALS, LOAD, Vending, listing
 
@@ -26,22 +26,22 @@ def vending(server: Server) -> Vending:
     return found
 
 
-async def trouble_of(catalog: RestCatalog, asked: TableName = ORDERS) -> Trouble:
-    with pytest.raises(Trouble) as caught:
+async def trouble_of(catalog: RestCatalog, asked: TableIdentifier = ORDERS) -> ExternalError:
+    with pytest.raises(ExternalError) as caught:
         await catalog.vended_credentials(asked)
     assert caught.value.__cause__ is None
     assert caught.value.__context__ is None
     return caught.value
 
 
-TROUBLES: dict[str, tuple[Responder, type[Trouble], Scope]] = {
-    "401": (reply(b"", 401), Permanent, Scope.CATALOG),
-    "403": (complaint("ForbiddenException", 403), Transient, Scope.TABLE),
-    "409": (reply(b"", 409), Permanent, Scope.TABLE),
-    "429": (reply(b"", 429), Transient, Scope.CATALOG),
-    "503": (reply(b"", 503), Transient, Scope.TABLE),
-    "no JSON": (reply(b"<html>"), Transient, Scope.TABLE),
-    "another shape": (reply({"storage-credentials": {"prefix": "x"}}), Transient, Scope.TABLE),
+TROUBLES: dict[str, tuple[Responder, type[ExternalError], ErrorScope]] = {
+    "401": (reply(b"", 401), Permanent, ErrorScope.CATALOG),
+    "403": (complaint("ForbiddenException", 403), Transient, ErrorScope.TABLE),
+    "409": (reply(b"", 409), Permanent, ErrorScope.TABLE),
+    "429": (reply(b"", 429), Transient, ErrorScope.CATALOG),
+    "503": (reply(b"", 503), Transient, ErrorScope.TABLE),
+    "no JSON": (reply(b"<html>"), Transient, ErrorScope.TABLE),
+    "another shape": (reply({"storage-credentials": {"prefix": "x"}}), Transient, ErrorScope.TABLE),
 }
 
 
@@ -69,8 +69,8 @@ async def test_an_endpoint_that_is_listed_is_believed_to_be_there(
 
 @pytest.mark.usefixtures("vending")
 async def test_a_name_that_cannot_be_said_is_not_asked_for(server: Server, opened: Open) -> None:
-    trouble = await trouble_of(opened(server), TableName("lake", (), "t"))
-    assert (type(trouble), trouble.scope) == (Permanent, Scope.TABLE)
+    trouble = await trouble_of(opened(server), TableIdentifier("lake", (), "t"))
+    assert (type(trouble), trouble.scope) == (Permanent, ErrorScope.TABLE)
 
 
 async def test_good_grants_are_given_while_the_catalog_has_trouble(
@@ -78,7 +78,7 @@ async def test_good_grants_are_given_while_the_catalog_has_trouble(
 ) -> None:
     catalog = opened(server)
     kept = await catalog.vended_credentials(ORDERS)
-    assert not isinstance(kept, Missing)
+    assert not isinstance(kept, NoSuchTable)
     vending.endpoint = reply(b"", 503)
     pass_by(3600 - 50, monkeypatch)
     assert await catalog.vended_credentials(ORDERS) == kept
@@ -106,18 +106,18 @@ async def test_no_secret_shows_in_any_message_or_log(
     server: Server, opened: Open, vending: Vending, case: str, by_load: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.config = listing(LOAD, *([] if by_load else [CREDENTIALS]))
-    catalog, errors = opened(server, token=PRIVATE), list[Trouble]()
+    catalog, errors = opened(server, token=PRIVATE), list[ExternalError]()
     caplog.set_level(logging.DEBUG)
     with capture_logs() as logs:
         kept = await catalog.vended_credentials(ORDERS)
-        assert not isinstance(kept, Missing)
+        assert not isinstance(kept, NoSuchTable)
         assert kept[0].config["s3.secret-access-key"] == THEIRS
         vending.endpoint = vending.load = WITH_SECRETS[case]
-        with pytest.raises(Trouble) as renewing:
+        with pytest.raises(ExternalError) as renewing:
             await catalog.renew_credentials(ORDERS, kept)
         errors.append(renewing.value)
         errors.append(
-            await trouble_of(catalog, TableName("lake", ("sales",), "another"))
+            await trouble_of(catalog, TableIdentifier("lake", ("sales",), "another"))
             if case != "an error"
             else renewing.value
         )
@@ -133,7 +133,7 @@ async def test_a_load_of_a_large_table_gives_its_grants_alone(server: Server, op
     snapshots = [{"snapshot-id": number, "summary": {"x": "y" * 1000}} for number in range(12_000)]
     vending.load = reply({**table(snapshots=snapshots), **vending.shape(vending.keys())})
     grants = await opened(server).vended_credentials(ORDERS)
-    assert not isinstance(grants, Missing)
+    assert not isinstance(grants, NoSuchTable)
     assert [grant.prefix for grant in grants] == ["s3://lake/orders"]
 
 
@@ -151,9 +151,9 @@ async def test_a_table_that_is_gone_by_another_type_of_error_gives_no_grants_onc
     server.config = listing(LOAD)
     catalog = opened(server)
     if is_listed:
-        assert (await trouble_of(catalog)).scope is Scope.TABLE
+        assert (await trouble_of(catalog)).scope is ErrorScope.TABLE
     else:
-        assert await catalog.vended_credentials(ORDERS) == Missing()
+        assert await catalog.vended_credentials(ORDERS) == NoSuchTable()
 
 
 async def test_grants_are_asked_for_without_a_query_that_the_catalog_refuses(

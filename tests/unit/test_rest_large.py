@@ -13,7 +13,7 @@ import psutil
 import pytest
 from aiohttp import web
 
-from sfn.words import Loaded, TableName
+from sfn.words import Loaded, TableIdentifier
 from tests.unit.rest_server import ORDERS, Open, Responder, Server, reply, table
 
 SIZE = 250 * 2**20
@@ -138,5 +138,5 @@ async def test_large_metadata_stalls_nothing_and_is_not_held(
 async def test_a_large_page_of_a_listing_is_read_whole(server: Server, opened: Open) -> None:
     names = [f"{number}{'x' * 100_000}" for number in range(100)]
     server.other = reply({"identifiers": [{"namespace": ["sales"], "name": name} for name in names]})
-    assert await opened(server).is_listed(TableName("lake", ("sales",), names[-1]))
-    assert not await opened(server).is_listed(TableName("lake", ("sales",), names[-1] + "y"))
+    assert await opened(server).is_listed(TableIdentifier("lake", ("sales",), names[-1]))
+    assert not await opened(server).is_listed(TableIdentifier("lake", ("sales",), names[-1] + "y"))

@@ -16,8 +16,8 @@ from sfn.catalog.health import MAX_CONSECUTIVE_FAILURES, MAX_PROBES, REDUCED_TIM
 from sfn.catalog.rest import RestCatalog
 from sfn.catalog.rest import listing as listing_module
 from sfn.catalog.rest.asking import REMEMBER_SECONDS
-from sfn.errors import Permanent, Scope, Transient, Trouble
-from sfn.words import TableName
+from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
+from sfn.words import TableIdentifier
 from tests.unit.rest_server import ORDERS, Open, Responder, Server, complaint, pass_by, reply
 
 Namespaces = Mapping[str, list[list[str]]]
@@ -45,15 +45,15 @@ async def walked(catalog: RestCatalog, into: list[str] | None = None) -> list[st
     """The tables; what is withheld fails."""
     found = [] if into is None else into
     async for table in catalog.tables():
-        assert isinstance(table, TableName)
-        found.append(table.identifier)
+        assert isinstance(table, TableIdentifier)
+        found.append(table.dotted)
     return found
 
 
 async def seen(catalog: RestCatalog, skip: SkipNamespace | None = None) -> tuple[list[str], list[UnlistedNamespace]]:
     """The tables, and what is withheld."""
     found = [one async for one in catalog.tables(skip)]
-    tables = sorted(one.identifier for one in found if isinstance(one, TableName))
+    tables = sorted(one.dotted for one in found if isinstance(one, TableIdentifier))
     return tables, [one for one in found if isinstance(one, UnlistedNamespace)]
 
 
@@ -93,7 +93,7 @@ async def test_pages_are_followed(server: Server, opened: Open) -> None:
 
     server.other = respond
     catalog = opened(server, page_size=2)
-    assert await catalog.is_listed(TableName("lake", ("sales",), "t4"))
+    assert await catalog.is_listed(TableIdentifier("lake", ("sales",), "t4"))
     path = "/v1/namespaces/sales/tables?pageSize=2&pageToken="
     assert server.asked == [path, f"{path}from%262", f"{path}from%264"]
     assert not await catalog.is_listed(ORDERS)
@@ -103,15 +103,15 @@ async def test_a_token_that_comes_again_is_no_end(server: Server, opened: Open) 
     server.other = reply({"identifiers": [], "next-page-token": "same"})
     with pytest.raises(Transient) as caught:
         await opened(server).is_listed(ORDERS)
-    assert caught.value.scope is Scope.TABLE
+    assert caught.value.scope is ErrorScope.TABLE
     assert len(server.asked) == 2
 
 
 async def test_a_namespace_listed_as_one_level_still_lists_its_tables(server: Server, opened: Open) -> None:
     server.other = reply({"identifiers": [{"namespace": ["a.b"], "name": "t"}]})
     catalog = opened(server)
-    assert await catalog.is_listed(TableName("lake", ("a", "b"), "t"))
-    assert not await catalog.is_listed(TableName("lake", ("a", "c"), "t"))
+    assert await catalog.is_listed(TableIdentifier("lake", ("a", "b"), "t"))
+    assert not await catalog.is_listed(TableIdentifier("lake", ("a", "c"), "t"))
 
 
 async def test_a_missing_namespace_lists_nothing(server: Server, opened: Open) -> None:
@@ -140,7 +140,7 @@ async def test_any_other_answer_is_trouble_and_never_an_empty_listing(
     catalog = opened(server)
     with pytest.raises(Transient) as caught:
         await catalog.is_listed(ORDERS)
-    assert caught.value.scope is Scope.TABLE
+    assert caught.value.scope is ErrorScope.TABLE
     with pytest.raises(Transient):
         await walked(catalog)
 
@@ -178,7 +178,7 @@ async def test_a_walk_fails_when_the_outermost_namespaces_may_not_be_listed(serv
     server.other = complaint("ForbiddenException", 403)
     with pytest.raises(Permanent) as caught:
         await seen(opened(server))
-    assert caught.value.scope is Scope.TABLE
+    assert caught.value.scope is ErrorScope.TABLE
 
 
 async def test_nothing_is_asked_about_what_nobody_wants(server: Server, opened: Open) -> None:
@@ -282,14 +282,14 @@ async def test_many_first_namespaces_that_fail_hide_no_other(server: Server, ope
 
 async def test_few_namespaces_that_hang_are_as_many_that_fail() -> None:
     health = CatalogHealth(lambda _: listing_of(), tuple)
-    slow = Transient("there", scope=Scope.TABLE, expected="an answer", found="none")
+    slow = Transient("there", scope=ErrorScope.TABLE, expected="an answer", found="none")
     assert not await health.is_down(slow, 60.0)
     assert await health.is_down(slow, 60.0), "two that hang, and none that answered"
 
 
 async def test_after_minutes_of_slow_failures_a_walk_waits_less_for_each_page() -> None:
     health = CatalogHealth(lambda _: listing_of("t"), tuple)
-    slow = Transient("there", scope=Scope.TABLE, expected="an answer", found="none")
+    slow = Transient("there", scope=ErrorScope.TABLE, expected="an answer", found="none")
     health.note_listed(("a",))
     for _ in range(4):
         assert not await health.is_down(slow, 50.0)
@@ -301,7 +301,7 @@ async def listing_of(*entries: object) -> AsyncGenerator[object]:
     for one in entries:
         yield one
     if not entries:
-        raise Transient("there", scope=Scope.TABLE, expected="a listing", found="none")
+        raise Transient("there", scope=ErrorScope.TABLE, expected="a listing", found="none")
 
 
 async def test_an_outage_fails_the_walk_at_once(server: Server, opened: Open) -> None:
@@ -314,10 +314,10 @@ async def test_an_outage_fails_the_walk_at_once(server: Server, opened: Open) ->
 
     server.other = respond
     found: list[str] = []
-    with pytest.raises(Trouble) as caught:
+    with pytest.raises(ExternalError) as caught:
         await walked(opened(server), found)
     assert found == ["a.t"]
-    assert caught.value.scope is Scope.CATALOG
+    assert caught.value.scope is ErrorScope.CATALOG
 
 
 @pytest.mark.parametrize("whole", [False, True])
@@ -346,7 +346,7 @@ async def test_a_list_that_is_left_out_is_empty(server: Server, opened: Open, pa
     listing = catalog_of({"": [["a"], ["b"], ["c"]]}, {"t:b": reply(page), "n:b": reply({})})
     server.other = listing
     assert await seen(opened(server)) == (["a.t", "c.t"], [])
-    assert not await opened(server).is_listed(TableName("lake", ("b",), "t"))
+    assert not await opened(server).is_listed(TableIdentifier("lake", ("b",), "t"))
 
 
 async def test_an_entry_that_comes_twice_is_listed_once(server: Server, opened: Open) -> None:
@@ -441,10 +441,10 @@ async def test_a_namespace_that_is_missing_by_another_type_of_error_must_not_be_
     space = "|".join(levels)
     special = {f"t:{space}": gone, f"n:{space}": gone}
     server.other = catalog_of({"": [["b"]]}, special)
-    assert not await opened(server).is_listed(TableName("lake", levels, "t"))
+    assert not await opened(server).is_listed(TableIdentifier("lake", levels, "t"))
     server.other = catalog_of({"|".join(levels[:-1]): [list(levels)]}, special)
     with pytest.raises(Transient):
-        await opened(server).is_listed(TableName("lake", levels, "t"))
+        await opened(server).is_listed(TableIdentifier("lake", levels, "t"))
 
 
 async def test_a_namespace_that_hangs_after_slow_failures_is_not_waited_for(

@@ -14,8 +14,8 @@ from sfn.catalog.refusal import CatalogFailure
 from sfn.catalog.rest import RestSettings, paths
 from sfn.catalog.rest.directions import route_of
 from sfn.catalog.rest.refusals import CatalogReply
-from sfn.errors import NamedOtherwise, Permanent, Scope, Trouble
-from sfn.words import Loaded, NotModified, TableName, Unwritten
+from sfn.errors import ErrorScope, ExternalError, Permanent, UnaddressableTable
+from sfn.words import Loaded, NotModified, StagedCreate, TableIdentifier
 from tests.unit.rest_server import ORDERS, PRIVATE, Open, Responder, Server, reply, running, table
 
 
@@ -41,7 +41,7 @@ def configured(overrides: dict[str, str], defaults: dict[str, str] | None = None
 async def test_names_are_encoded_once(
     server: Server, opened: Open, namespace: tuple[str, ...], name: str, path: str
 ) -> None:
-    await opened(server).load(TableName("lake", namespace, name), None)
+    await opened(server).load(TableIdentifier("lake", namespace, name), None)
     assert server.asked == [f"/v1/namespaces/{path}?snapshots=refs"]
 
 
@@ -63,7 +63,7 @@ async def test_a_prefix_is_taken_as_the_catalog_wrote_it(server: Server, opened:
 
 async def test_namespace_levels_are_joined_as_the_catalog_wants(server: Server, opened: Open) -> None:
     server.config = configured({"namespace-separator": "%2E"}, {"namespace-separator": "%1F"})
-    await opened(server).load(TableName("lake", ("a", "b"), "t"), None)
+    await opened(server).load(TableIdentifier("lake", ("a", "b"), "t"), None)
     assert server.asked == ["/v1/namespaces/a%2Eb/tables/t?snapshots=refs"]
 
 
@@ -76,8 +76,8 @@ async def test_what_cannot_be_said_is_not_asked(
 ) -> None:
     server.config = configured({"namespace-separator": "%2E"})
     with pytest.raises(Permanent) as caught:
-        await opened(server).load(TableName("lake", namespace, name), None)
-    assert caught.value.scope is Scope.TABLE
+        await opened(server).load(TableIdentifier("lake", namespace, name), None)
+    assert caught.value.scope is ErrorScope.TABLE
     assert server.asked == []
 
 
@@ -88,9 +88,9 @@ async def test_a_name_that_holds_the_separator_is_told_apart_from_the_one_that_i
     server: Server, opened: Open, namespace: tuple[str, ...], instead: tuple[str, ...]
 ) -> None:
     server.config = configured({"namespace-separator": "%2E"})
-    with pytest.raises(NamedOtherwise) as caught:
-        await opened(server).load(TableName("lake", namespace, "t"), None)
-    assert caught.value.instead == instead
+    with pytest.raises(UnaddressableTable) as caught:
+        await opened(server).load(TableIdentifier("lake", namespace, "t"), None)
+    assert caught.value.addressed_levels == instead
 
 
 @pytest.mark.parametrize(("warehouse", "query"), [(None, ""), ("s3://b/w h", "?warehouse=s3%3A%2F%2Fb%2Fw%20h")])
@@ -122,7 +122,7 @@ def test_nobody_leads_our_token_out_of_tls(told: str) -> None:
     answer = CatalogReply("catalog lake", 200, datetime(2026, 11, 21, tzinfo=UTC), {}, body)
     refusal = route_of(RestSettings(name="lake", uri="HTTPS://catalog"), answer)
     assert isinstance(refusal, CatalogFailure)
-    assert (refusal.permanent, refusal.scope) == (True, Scope.CATALOG)
+    assert (refusal.permanent, refusal.scope) == (True, ErrorScope.CATALOG)
 
 
 async def test_headers_are_merged_and_those_that_frame_a_message_left_out(server: Server, opened: Open) -> None:
@@ -196,7 +196,7 @@ async def test_without_a_location_all_snapshots_are_asked_for(server: Server, op
 
 async def test_a_table_without_metadata_is_unwritten(server: Server, opened: Open) -> None:
     server.other = reply(table(None))
-    assert await opened(server).load(ORDERS, None) == Unwritten()
+    assert await opened(server).load(ORDERS, None) == StagedCreate()
     path = "/v1/namespaces/sales/tables/orders"
     assert server.asked == [f"{path}?snapshots=refs", path]
 
@@ -226,7 +226,7 @@ async def test_large_bodies_are_read_two_at_a_time(server: Server, opened: Open)
         return response
 
     async def load() -> None:
-        with pytest.raises(Trouble):
+        with pytest.raises(ExternalError):
             await catalog.load(ORDERS, None)
 
     server.other = respond

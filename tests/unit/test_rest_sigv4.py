@@ -13,8 +13,8 @@ from aiohttp import web
 
 from sfn.catalog.rest import RestSettings
 from sfn.clock import SystemClock
-from sfn.errors import Permanent, Scope, Transient, Trouble
-from sfn.words import Loaded, TableName
+from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
+from sfn.words import Loaded, TableIdentifier
 from tests.unit.rest_server import ORDERS, PRIVATE, Open, Server, complaint, reply, table
 from tests.unit.signatures import KEY_ID, SECRET, Aws, alone, canonical, signature
 
@@ -83,7 +83,7 @@ async def test_whatever_a_table_is_called_what_is_signed_is_what_is_sent(
     aws.scope = "eu-central-1/s3tables"
     aws.answer = reply({"defaults": {}, "overrides": {"prefix": quote(ARN, safe="")}, **table()})
     catalog = opened(server, **SIGNED | {"signing_name": "s3tables"}, warehouse=ARN)
-    assert isinstance(await catalog.load(TableName("lake", namespace, name), None), Loaded)
+    assert isinstance(await catalog.load(TableIdentifier("lake", namespace, name), None), Loaded)
     assert server.asked[0].startswith("/v1/arn%3Aaws%3As3tables%3Aeu-central-1%3A111122223333%3Abucket%2Flake/")
 
 
@@ -122,7 +122,7 @@ async def test_a_signature_for_something_else_is_the_catalogs_trouble_and_shows_
     with pytest.raises(Permanent) as caught:
         await opened(server, **SIGNED | wrong).load(ORDERS, None)
     error = caught.value
-    assert error.scope is Scope.CATALOG
+    assert error.scope is ErrorScope.CATALOG
     assert "status 403 InvalidSignatureException" in error.found
     assert "x-amz-security-token:***" in error.found
     assert "signing_region" in error.remedy
@@ -157,14 +157,14 @@ async def test_being_throttled_is_no_fault_of_the_request(
     aws.answer = complaint("ThrottlingException", status) if in_shape else reply(b"", status, **headers)
     with pytest.raises(Transient) as caught:
         await catalog.load(ORDERS, None)
-    assert caught.value.scope is Scope.CATALOG
+    assert caught.value.scope is ErrorScope.CATALOG
 
 
 async def test_a_refusal_that_is_not_of_the_keys_is_as_everywhere(server: Server, opened: Open, aws: Aws) -> None:
     server.other = complaint("AccessDeniedException", 403, "not authorized to perform: glue:GetTable")
     with pytest.raises(Transient) as caught:
         await opened(server, **SIGNED).load(ORDERS, None)
-    assert caught.value.scope is Scope.TABLE
+    assert caught.value.scope is ErrorScope.TABLE
     assert (len(server.asked), server.configured, aws.codes) == (1, 2, [])
 
 
@@ -203,7 +203,7 @@ def test_a_token_and_signatures_exclude_each_other() -> None:
 
 async def test_no_error_has_a_cause_that_shows_more(server: Server, opened: Open, aws: Aws) -> None:
     aws.keys = {}
-    with pytest.raises(Trouble) as caught:
+    with pytest.raises(ExternalError) as caught:
         await opened(server, **SIGNED).load(ORDERS, None)
     assert caught.value.__cause__ is None
     assert caught.value.__context__ is None

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from sfn.catalog.rest import RestCatalog
 from sfn.catalog.rest.oauth2 import DENIED_RENEWAL_INTERVAL
-from sfn.errors import Permanent, Scope, Transient, Trouble
+from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
 from sfn.words import Loaded
 from tests.unit.rest_server import ORDERS, PRIVATE, Mint, Open, Responder, Server, complaint, pass_by, reply, table
 
@@ -33,14 +33,14 @@ def asked_for_tokens(server: Server) -> int:
     return sum(request.method == "POST" for request in server.requests)
 
 
-async def loaded_by_many(catalog: RestCatalog) -> Counter[tuple[type[object], Scope | None]]:
+async def loaded_by_many(catalog: RestCatalog) -> Counter[tuple[type[object], ErrorScope | None]]:
     """What came of as many loads at once: the kinds of answers, or of troubles with their scopes."""
-    ends: Counter[tuple[type[object], Scope | None]] = Counter()
+    ends: Counter[tuple[type[object], ErrorScope | None]] = Counter()
 
     async def load() -> None:
         try:
             answer = await catalog.load(ORDERS, None)
-        except Trouble as trouble:
+        except ExternalError as trouble:
             ends[type(trouble), trouble.scope] += 1
         else:
             ends[type(answer), None] += 1
@@ -65,7 +65,7 @@ async def test_a_failure_is_shared_by_all_who_waited_for_it(
         server.other = REFUSED
     with anyio.fail_after(30):
         ends = await loaded_by_many(catalog)
-    assert ends == {(Transient, Scope.CATALOG): MANY}
+    assert ends == {(Transient, ErrorScope.CATALOG): MANY}
     assert asked_for_tokens(server) == 2
 
 
@@ -85,7 +85,7 @@ async def test_a_token_that_comes_again_though_refused_is_asked_for_once(server:
     await catalog.load(ORDERS, None)
     server.token = after(0.3, server.token)
     server.other = REFUSED
-    assert await loaded_by_many(catalog) == {(Permanent, Scope.CATALOG): MANY}
+    assert await loaded_by_many(catalog) == {(Permanent, ErrorScope.CATALOG): MANY}
     assert asked_for_tokens(server) == 2
 
 
@@ -119,7 +119,7 @@ async def test_a_token_takes_no_longer_than_the_configuration_may(server: Server
     server.token = after(30, FAILED)
     catalog = opened(server, credential=PRIVATE, config_timeout=0.3)
     with anyio.fail_after(5):
-        assert await loaded_by_many(catalog) == {(Transient, Scope.CATALOG): MANY}
+        assert await loaded_by_many(catalog) == {(Transient, ErrorScope.CATALOG): MANY}
         with pytest.raises(Transient) as caught:
             await catalog.identity()
     assert caught.value.where == f"catalog lake: POST {server.uri}/v1/oauth/tokens"
@@ -135,7 +135,7 @@ async def test_a_token_that_is_not_answered_is_the_catalogs_trouble_at_once(serv
     server.token, server.other = after(30, FAILED), REFUSED
     with pytest.raises(Transient) as caught:
         await catalog.load(ORDERS, None)
-    assert caught.value.scope is Scope.CATALOG
+    assert caught.value.scope is ErrorScope.CATALOG
     assert (asked_for_tokens(server), server.configured) == (2, 1)
 
 
@@ -175,17 +175,17 @@ async def test_a_real_denial_asks_for_few_tokens(server: Server, opened: Open, m
     server.token, server.other = mint.respond, FORBIDDEN
     catalog = opened(server, credential=PRIVATE)
     for _ in range(3):
-        assert await loaded_by_many(catalog) == {(Transient, Scope.TABLE): MANY}
+        assert await loaded_by_many(catalog) == {(Transient, ErrorScope.TABLE): MANY}
     assert len(mint.forms) == 2
     pass_by(DENIED_RENEWAL_INTERVAL + 1, monkeypatch)
-    assert await loaded_by_many(catalog) == {(Transient, Scope.TABLE): MANY}
+    assert await loaded_by_many(catalog) == {(Transient, ErrorScope.TABLE): MANY}
     assert len(mint.forms) == 3
 
 
 async def test_a_token_whose_end_is_known_is_not_renewed_after_a_403(server: Server, opened: Open) -> None:
     mint = Mint(3600)
     server.token, server.other = mint.respond, FORBIDDEN
-    assert await loaded_by_many(opened(server, credential=PRIVATE)) == {(Transient, Scope.TABLE): MANY}
+    assert await loaded_by_many(opened(server, credential=PRIVATE)) == {(Transient, ErrorScope.TABLE): MANY}
     assert len(mint.forms) == 1
 
 
@@ -193,7 +193,7 @@ async def test_a_denial_stays_one_while_no_token_is_to_be_had(server: Server, op
     catalog = opened(server, credential=PRIVATE)
     await catalog.load(ORDERS, None)
     server.token, server.other = FAILED, FORBIDDEN
-    assert await loaded_by_many(catalog) == {(Transient, Scope.TABLE): MANY}
+    assert await loaded_by_many(catalog) == {(Transient, ErrorScope.TABLE): MANY}
 
 
 async def test_a_lifetime_of_nothing_asks_for_no_token_with_each_request(server: Server, opened: Open) -> None:

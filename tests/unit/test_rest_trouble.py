@@ -11,16 +11,16 @@ import pytest
 from aiohttp import web
 
 from sfn.catalog.rest import RestCatalog
-from sfn.errors import Permanent, Scope, Transient, Trouble
-from sfn.words import Loaded, Missing, TableName
+from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
+from sfn.words import Loaded, NoSuchTable, TableIdentifier
 from tests.unit.rest_server import ORDERS, PRIVATE, Open, Responder, Server, complaint, reply, running, table
 
 OK = reply({"defaults": {}, "overrides": {}})
 BROKEN = reply(b"<h1>Bad Gateway</h1>", 502, content_type="text/html")
 
 
-async def trouble_of(catalog: RestCatalog, asked: TableName = ORDERS, known: str | None = None) -> Trouble:
-    with pytest.raises(Trouble) as caught:
+async def trouble_of(catalog: RestCatalog, asked: TableIdentifier = ORDERS, known: str | None = None) -> ExternalError:
+    with pytest.raises(ExternalError) as caught:
         await catalog.load(asked, known)
     error = caught.value
     assert PRIVATE not in str(error)
@@ -65,7 +65,7 @@ async def echo(request: web.BaseRequest) -> web.StreamResponse:
 
 
 HTML = b"<!doctype html><title>404</title>"
-CASES: dict[str, tuple[Responder, type[Trouble], float | None]] = {
+CASES: dict[str, tuple[Responder, type[ExternalError], float | None]] = {
     "500": (complaint("ServerError", 500), Transient, None),
     "500 without a body": (reply(b"", 500), Transient, None),
     "503": (reply(b"later", 503, retry_after="7"), Transient, 7.0),
@@ -111,7 +111,7 @@ async def test_one_reply_is_the_tables_trouble_while_the_catalog_has_a_configura
 ) -> None:
     server.other, kind, retry_after = CASES[case]
     error = await trouble_of(opened(server, request_timeout=0.5, token=PRIVATE))
-    assert (type(error), error.scope, error.retry_after) == (kind, Scope.TABLE, retry_after)
+    assert (type(error), error.scope, error.retry_after) == (kind, ErrorScope.TABLE, retry_after)
     assert f"{server.uri}/v1/namespaces/sales/tables/orders" in error.where
     # Of a 404 in Iceberg's shape a listing is asked for as well, and fails.
     assert server.configured == (3 if case in {"404 of the warehouse", "404 of a view"} else 2)
@@ -126,26 +126,26 @@ async def test_it_is_the_catalogs_trouble_when_its_configuration_fails_too(
     await catalog.identity()
     server.config = BROKEN
     error = await trouble_of(catalog)
-    assert (type(error), error.scope, error.retry_after) == (Transient, Scope.CATALOG, retry_after)
+    assert (type(error), error.scope, error.retry_after) == (Transient, ErrorScope.CATALOG, retry_after)
     assert "status 502" in error.found
     assert "/v1/config" in error.found
 
 
 @pytest.mark.parametrize(("status", "kind"), [(401, Permanent), (419, Permanent), (429, Transient)])
 async def test_some_statuses_are_always_the_catalogs_trouble(
-    server: Server, opened: Open, status: int, kind: type[Trouble]
+    server: Server, opened: Open, status: int, kind: type[ExternalError]
 ) -> None:
     server.other = reply(b"", status, retry_after="3")
     catalog = opened(server, token=PRIVATE)
     error = await trouble_of(catalog)
-    assert (type(error), error.scope, error.retry_after) == (kind, Scope.CATALOG, 3.0)
+    assert (type(error), error.scope, error.retry_after) == (kind, ErrorScope.CATALOG, 3.0)
     assert len(server.asked) == 1
     assert server.configured == 1
     await trouble_of(catalog)
     assert server.configured == 2, "it is asked again after the catalog's own trouble"
 
 
-CONFIGS: dict[str, tuple[Responder, type[Trouble]]] = {
+CONFIGS: dict[str, tuple[Responder, type[ExternalError]]] = {
     "401": (reply(b"", 401), Permanent),
     "403": (complaint("ForbiddenException", 403), Permanent),
     "404": (complaint("NotFoundException", 404), Transient),
@@ -163,7 +163,7 @@ CONFIGS: dict[str, tuple[Responder, type[Trouble]]] = {
 async def test_without_a_configuration_nothing_is_asked(server: Server, opened: Open, case: str) -> None:
     server.config, kind = CONFIGS[case]
     error = await trouble_of(opened(server, config_timeout=0.3 if case == "a slow body" else 10.0))
-    assert (type(error), error.scope) == (kind, Scope.CATALOG)
+    assert (type(error), error.scope) == (kind, ErrorScope.CATALOG)
     assert f"{server.uri}/v1/config" in error.where
     assert server.asked == []
 
@@ -172,7 +172,7 @@ async def test_a_refused_connection_is_the_catalogs_trouble(opened: Open) -> Non
     async with running() as gone:
         pass
     error = await trouble_of(opened(gone))
-    assert (type(error), error.scope) == (Transient, Scope.CATALOG)
+    assert (type(error), error.scope) == (Transient, ErrorScope.CATALOG)
     assert "ECONNREFUSED" in error.found
 
 
@@ -181,26 +181,26 @@ async def test_a_catalog_that_goes_away_is_the_catalogs_trouble(opened: Open) ->
         catalog = opened(server)
         await trouble_of(catalog)
     error = await trouble_of(catalog)
-    assert (type(error), error.scope) == (Transient, Scope.CATALOG)
+    assert (type(error), error.scope) == (Transient, ErrorScope.CATALOG)
 
 
 async def test_a_port_without_tls_is_the_catalogs_trouble(server: Server, opened: Open) -> None:
     server.uri = server.uri.replace("http:", "https:")
     error = await trouble_of(opened(server))
-    assert (type(error), error.scope) == (Permanent, Scope.CATALOG)
+    assert (type(error), error.scope) == (Permanent, ErrorScope.CATALOG)
     assert "TLS" in error.found
 
 
 async def test_a_missing_ca_file_is_the_catalogs_trouble(server: Server, opened: Open) -> None:
     error = await trouble_of(opened(server, ca_file=Path("/nowhere/ca.pem")))
-    assert (type(error), error.scope) == (Permanent, Scope.CATALOG)
+    assert (type(error), error.scope) == (Permanent, ErrorScope.CATALOG)
     assert "/nowhere/ca.pem" in error.where
 
 
 @pytest.mark.parametrize("name", ["NoSuchTableException", "NoSuchNamespaceException", "NoSuchIcebergTableException"])
 async def test_only_icebergs_own_404_says_that_there_is_no_table(server: Server, opened: Open, name: str) -> None:
     server.other = complaint(name, 404)
-    assert await opened(server).load(ORDERS, None) == Missing()
+    assert await opened(server).load(ORDERS, None) == NoSuchTable()
 
 
 def gone_by(kind: str | None, status: int = 404, code: object = None, *, listed: bool) -> Responder:
@@ -233,10 +233,10 @@ async def test_a_404_of_another_type_counts_once_no_listing_names_the_table(
     server: Server, opened: Open, kind: str | None, status: int, code: object
 ) -> None:
     server.other = gone_by(kind, status, code, listed=False)
-    assert await opened(server).load(ORDERS, None) == Missing()
+    assert await opened(server).load(ORDERS, None) == NoSuchTable()
     server.other = gone_by(kind, status, code, listed=True)
     trouble = await trouble_of(opened(server))
-    assert trouble.scope is Scope.TABLE
+    assert trouble.scope is ErrorScope.TABLE
     assert "its namespace lists it" in trouble.found
 
 
@@ -262,7 +262,7 @@ async def test_what_is_no_404_of_iceberg_is_no_absence_whatever_is_listed(
         return await answer(request)
 
     server.other = respond
-    assert (await trouble_of(opened(server))).scope is Scope.TABLE
+    assert (await trouble_of(opened(server))).scope is ErrorScope.TABLE
 
 
 @pytest.mark.parametrize("status", [400, 406, 422, 501])
@@ -298,7 +298,7 @@ async def test_an_answer_above_the_limit_is_the_tables_trouble(server: Server, o
     server.other = respond
     catalog = opened(server, body_limit=1000, request_timeout=1.0)
     error = await trouble_of(catalog)
-    assert (type(error), error.scope) == (Permanent, Scope.TABLE)
+    assert (type(error), error.scope) == (Permanent, ErrorScope.TABLE)
     assert "1000 bytes" in error.expected
     assert server.configured == 1
 
@@ -361,7 +361,7 @@ async def test_many_that_fail_at_once_ask_for_the_configuration_together(server:
 async def test_a_compressed_answer_is_read_no_further_than_its_limit(server: Server, opened: Open, status: int) -> None:
     server.other = reply(gzip.compress(bytes(2**24)), status, content_encoding="gzip")
     error = await trouble_of(opened(server, body_limit=1000))
-    assert error.scope is Scope.TABLE
+    assert error.scope is ErrorScope.TABLE
     assert ("1000 bytes" in error.expected) == (status == 200)
 
 

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from sfn.catalog.rest import RestCatalog
 from sfn.catalog.rest.files import RenewedFile
-from sfn.errors import Permanent, Scope
+from sfn.errors import ErrorScope, Permanent
 from sfn.words import Loaded
 from tests.unit.certificates import Authority, Files, replace
 from tests.unit.rest_server import ORDERS, Open, Server, reply, running, table
@@ -51,7 +51,7 @@ async def loads(catalog: RestCatalog) -> bool:
 async def refuses(catalog: RestCatalog) -> bool:
     with pytest.raises(Permanent) as caught:
         await catalog.load(ORDERS, None)
-    return caught.value.scope is Scope.CATALOG and "TLS" in caught.value.found
+    return caught.value.scope is ErrorScope.CATALOG and "TLS" in caught.value.found
 
 
 async def test_a_catalog_is_trusted_as_the_file_says_now(site: Site, opened: Open) -> None:
@@ -89,7 +89,7 @@ async def test_one_that_never_was_right_is_the_catalogs_trouble_until_it_is(site
             replace(site.authorities, content)
         with pytest.raises(Permanent) as caught:
             await catalog.load(ORDERS, None)
-        assert (caught.value.scope, caught.value.expected) == (Scope.CATALOG, expected)
+        assert (caught.value.scope, caught.value.expected) == (ErrorScope.CATALOG, expected)
     replace(site.authorities, site.authority.pem)
     assert await loads(catalog)
 

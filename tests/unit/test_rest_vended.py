@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sfn.catalog.metadata import UnreadableDocument
 from sfn.catalog.rest.vended import extract_credentials, read_credentials, secrets_in
-from sfn.words import Grant
+from sfn.words import VendedCredential
 from tests.unit.rest_server import table
 
 KEYS = {"s3.access-key-id": "ASIA1", "s3.secret-access-key": "s3cret-of-theirs", "s3.session-token": "t0ken-of-theirs"}
@@ -50,7 +50,7 @@ ANSWERS = st.fixed_dictionaries(
 )
 
 
-def read(**body: object) -> tuple[Grant, ...]:
+def read(**body: object) -> tuple[VendedCredential, ...]:
     return read_credentials(msgspec.json.encode({key.replace("_", "-"): value for key, value in body.items()}))
 
 
@@ -73,14 +73,14 @@ def test_no_body_raises_anything_but_unintelligible_and_each_grant_opens_somethi
 
 def test_storage_credentials_come_before_the_configuration() -> None:
     found = read(storage_credentials=[credential("s3a://lake/t/", **END)], config={"gcs.oauth2.token": "x"})
-    assert found == (Grant("s3://lake/t", {**KEYS, **END}, AT),)
+    assert found == (VendedCredential("s3://lake/t", {**KEYS, **END}, AT),)
 
 
 def test_without_them_the_storage_keys_of_the_configuration_are_for_wherever_the_table_lies() -> None:
     others = {"token": "for the catalog", "scan-planning-mode": "client", "io-impl": "x"}
     ours = {**KEYS, **END, "client.region": "eu-central-1", "s3.path-style-access": True}
     kept = {**KEYS, **END, "client.region": "eu-central-1"}
-    assert read(**table(), config={**others, **ours}) == (Grant("", kept, AT),)
+    assert read(**table(), config={**others, **ours}) == (VendedCredential("", kept, AT),)
 
 
 @pytest.mark.parametrize("value", [None, [], {}, "s3cret"])
@@ -88,7 +88,7 @@ def test_what_opens_nothing_is_no_grant(value: object) -> None:
     # Lakekeeper once sent entries that only say where the store is.
     entry = {"prefix": "s3://lake/t", "config": {"s3.region": "eu-central-1", "s3.access-key-id": ""}}
     assert read(storage_credentials=[entry], config={"client.region": "eu-central-1", "other": value}) == ()
-    assert read(storage_credentials=[entry, credential("s3://lake/u")]) == (Grant("s3://lake/u", KEYS),)
+    assert read(storage_credentials=[entry, credential("s3://lake/u")]) == (VendedCredential("s3://lake/u", KEYS),)
     assert read() == ()
 
 

@@ -18,7 +18,13 @@ def table(kept: int | None, commits: int, every: int = MINUTE, *, now: int = NOW
     times = tuple(NOW - every * ago for ago in range(commits, 0, -1))
     log = tuple(f"s3://lake/t/metadata/{number}.metadata.json" for number in range(commits))
     return Table(
-        "u1", "s3://lake/t", "s3://lake/t/metadata/x.metadata.json", log, now, log_times=times, versions_kept=kept
+        "u1",
+        "s3://lake/t",
+        "s3://lake/t/metadata/x.metadata.json",
+        log,
+        now,
+        log_times=times,
+        previous_versions_max=kept,
     )
 
 
@@ -33,7 +39,9 @@ def test_it_is_as_long_as_so_many_commits_take(kept: int, commits: int, minutes:
 def test_a_log_that_is_longer_tells_by_its_newest_entries() -> None:
     slow = tuple(NOW - 100 * MINUTE * ago for ago in range(20, 10, -1))
     quick = table(10, 10)
-    longer = Table("u1", "s3://t", "x", last_updated_ms=NOW, log_times=(*slow, *quick.log_times), versions_kept=10)
+    longer = Table(
+        "u1", "s3://t", "x", last_updated_ms=NOW, log_times=(*slow, *quick.log_times), previous_versions_max=10
+    )
     assert metadata_lifetime(longer) == timedelta(minutes=10)
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from sfn.work.retry import LONGEST_WISH, RetryPolicy, heeded
+from sfn.work.retry import MAX_RETRY_AFTER, RetryPolicy, bounded_retry_after
 
 NOW = datetime(2026, 8, 21, 12, tzinfo=UTC)
 
@@ -27,8 +27,8 @@ NOW = datetime(2026, 8, 21, 12, tzinfo=UTC)
     ],
 )
 def test_a_wish_is_heeded_for_five_minutes_at_the_longest(wish: float | None, seconds: float) -> None:
-    assert heeded(wish) == timedelta(seconds=seconds)
-    assert timedelta(seconds=300) == LONGEST_WISH
+    assert bounded_retry_after(wish) == timedelta(seconds=seconds)
+    assert timedelta(seconds=300) == MAX_RETRY_AFTER
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from sfn.errors import SfnError
-from sfn.settings.roles import ALL, Role, check_roles, roles_of
+from sfn.settings.roles import ALL_ROLES, Role, check_roles, parse_roles
 from tests.unit.settings_ground import CATALOG, Ground
 
 
 def test_roles_are_named_with_commas() -> None:
-    assert roles_of("receiver, worker,gateway, facade,admin") == ALL
-    assert roles_of("worker") == {Role.WORKER}
+    assert parse_roles("receiver, worker,gateway, facade,admin") == ALL_ROLES
+    assert parse_roles("worker") == {Role.WORKER}
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ def test_roles_are_named_with_commas() -> None:
 )
 def test_what_is_no_role_is_named(text: str, said: str) -> None:
     with pytest.raises(SfnError) as refused:
-        roles_of(text)
+        parse_roles(text)
     assert said in str(refused.value)
 
 

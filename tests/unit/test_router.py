@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sfn.errors import LocationRefused, Scope
+from sfn.errors import ErrorScope, LocationRefused
 from sfn.store.memory import MemoryStore
 from sfn.store.router import PrefixRouter
 
@@ -40,7 +40,7 @@ def test_every_file_is_below_the_prefix_of_all_files() -> None:
 def test_a_location_without_a_store_is_refused_for_its_table_alone_and_says_what_to_set(location: str) -> None:
     with pytest.raises(LocationRefused) as refused:
         ROUTER.store_for(location)
-    assert refused.value.scope is Scope.TABLE
+    assert refused.value.scope is ErrorScope.TABLE
     assert "[stores.NAME] prefix" in refused.value.remedy
     assert "s3://lake" in refused.value.expected
 

@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Mapping
 import pytest
 from typing_extensions import override
 
-from sfn.errors import DeniedNow, Scope, Transient, Unsure
+from sfn.errors import ErrorScope, Forbidden, OutcomeUnknown, Transient
 from sfn.store import Deleted, PreconditionFailed
 from sfn.store.objects import ErrorKind, FetchedObject, RequestFailed
 from sfn.store.pool import BODY_LIMIT, HttpPool, HttpReply
 from sfn.store.remote import RemoteStore, StoreService
 from sfn.store.s3 import IMPOSSIBLE_ETAG, BucketEndpoints, S3Client, S3Options
-from sfn.words import Held
+from sfn.words import StoredObject
 
 KEY = "s3://lake/sales/metadata/_sfn/orders.ver"
 TAG = '"d41d8cd98f00b204e9800998ecf8427e"'
@@ -108,10 +108,10 @@ async def test_nobody_knows_whether_a_write_happened_that_is_answered_without_a_
     pool: Overheard, store: RemoteStore, headers: Mapping[str, str]
 ) -> None:
     pool.replies["PUT"] = HttpReply(200, headers, b"")
-    for replacing in (None, Held(b"1", TAG)):
-        with pytest.raises(Unsure) as unsure:
+    for replacing in (None, StoredObject(b"1", TAG)):
+        with pytest.raises(OutcomeUnknown) as unsure:
             await store.write(KEY, b"2", replacing)
-        assert unsure.value.scope is Scope.STORE
+        assert unsure.value.scope is ErrorScope.STORE
         assert "no ETag" in unsure.value.found
 
 
@@ -119,16 +119,16 @@ async def test_a_read_without_a_tag_is_tried_again(pool: Overheard, store: Remot
     pool.replies["GET"] = HttpReply(200, {}, b"1")
     with pytest.raises(Transient) as trouble:
         await store.read(KEY)
-    assert (type(trouble.value), trouble.value.scope) == (Transient, Scope.STORE)
+    assert (type(trouble.value), trouble.value.scope) == (Transient, ErrorScope.STORE)
 
 
 @pytest.mark.parametrize("tag", ["", "*"])
 async def test_what_was_remembered_without_a_tag_is_stale(pool: Overheard, store: RemoteStore, tag: str) -> None:
     pool.replies["GET"] = HttpReply(200, {"ETag": TAG}, b"2")
-    assert await store.write(KEY, b"3", Held(b"1", tag)) == PreconditionFailed()
-    assert await store.delete(KEY, Held(b"1", tag)) == PreconditionFailed()
+    assert await store.write(KEY, b"3", StoredObject(b"1", tag)) == PreconditionFailed()
+    assert await store.delete(KEY, StoredObject(b"1", tag)) == PreconditionFailed()
     pool.replies["GET"] = HttpReply(404, {}, b"<Error><Code>NoSuchKey</Code></Error>")
-    assert await store.delete(KEY, Held(b"1", tag)) == Deleted()
+    assert await store.delete(KEY, StoredObject(b"1", tag)) == Deleted()
     assert {method for method, _ in pool.asked} == {"GET"}
 
 
@@ -209,7 +209,7 @@ async def test_a_write_that_changes_nothing_is_a_lost_race(pool: Overheard, stor
     body = b"" if status == 304 else b"<Error><Code>PreconditionFailed</Code></Error>"
     pool.replies |= {"PUT": HttpReply(status, {}, body), "GET": HttpReply(200, {"ETag": TAG}, b"2")}
     assert await store.write(KEY, b"3", None) == PreconditionFailed()
-    assert await store.write(KEY, b"3", Held(b"1", TAG)) == PreconditionFailed()
+    assert await store.write(KEY, b"3", StoredObject(b"1", TAG)) == PreconditionFailed()
 
 
 async def test_an_error_is_one_whatever_its_status(pool: Overheard, objects: S3Client) -> None:
@@ -232,7 +232,7 @@ async def test_a_missing_part_may_be_denied_to_who_may_list(pool: Overheard, sto
     pool.listing, pool.replies["GET"] = listing, denied
     assert await store.read_range(KEY, 0, 10) is None
     pool.listing = denied
-    with pytest.raises(DeniedNow):
+    with pytest.raises(Forbidden):
         await store.read_range(KEY, 0, 10)
 
 

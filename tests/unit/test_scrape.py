@@ -14,18 +14,18 @@ from prometheus_client import Metric
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
-from sfn.errors import Broken, Scope, Transient
-from sfn.inbox.figures import Figures
+from sfn.errors import ErrorScope, FatalError, Transient
+from sfn.inbox.figures import QueueStats
 from sfn.telemetry.metrics import Metrics
-from sfn.telemetry.scrape import Scrape, Watched, negotiated
-from sfn.work.lanes import BreakerState
+from sfn.telemetry.scrape import Scrape, ScrapeSources, negotiate_format
+from sfn.work.lanes import CircuitBreakerState
 from tests.promises.inboxes import HandClock
 from tests.unit.scraping import BOUNDS, Standing, overdue, read
 
 OPENMETRICS = "application/openmetrics-text"
 TROUBLE = [
-    Transient("inbox", scope=Scope.INBOX, expected="room", found="none"),
-    Broken("inbox", expected="a disk", found="none"),
+    Transient("inbox", scope=ErrorScope.INBOX, expected="room", found="none"),
+    FatalError("inbox", expected="a disk", found="none"),
 ]
 
 
@@ -46,8 +46,8 @@ async def test_while_the_inbox_hangs_what_it_said_last_is_told_and_that_it_is_ol
     scrape = standing.scrape(metrics, clock, patience=0.05)
     await read(scrape)
     clock.turn(30)
-    standing.wait, standing.figures = anyio.sleep_forever, Figures({}, {}, {}, frozenset())
-    metrics.work.fenced()
+    standing.wait, standing.figures = anyio.sleep_forever, QueueStats({}, {}, {}, frozenset())
+    metrics.work.count_lost_lease()
     with anyio.fail_after(10):
         page = await read(scrape)
     assert page.value("sfn_inbox_answers") == 0
@@ -142,11 +142,11 @@ async def test_the_text_is_not_written_on_the_event_loop(metrics: Metrics, clock
 async def test_how_things_stand_is_read_on_the_event_loop(metrics: Metrics, clock: HandClock) -> None:
     threads: list[int] = []
 
-    def breakers() -> list[BreakerState]:
+    def breakers() -> list[CircuitBreakerState]:
         threads.append(threading.get_ident())
         return []
 
-    watched = Watched(Standing().ask, {}, lambda: True, tuple, breakers)
+    watched = ScrapeSources(Standing().ask, {}, lambda: True, tuple, breakers)
     await read(Scrape(metrics.registry, watched, BOUNDS, clock))
     assert threads == [threading.get_ident()]
 
@@ -197,6 +197,6 @@ ACCEPT = st.text(st.characters(min_codepoint=0x20, max_codepoint=0xFF), max_size
 
 @given(ACCEPT)
 def test_no_accept_header_is_an_error(accept: str) -> None:
-    encode, media_type = negotiated(accept)
+    encode, media_type = negotiate_format(accept)
     assert b"up 1.0\n" in encode(Up())
     assert not set(media_type) & set("\r\n")

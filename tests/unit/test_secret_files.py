@@ -10,12 +10,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from sfn.clock import SystemClock
-from sfn.errors import Broken
+from sfn.errors import FatalError
 from sfn.receiver.keyring import Keyring
-from sfn.receiver.operators import PARTY
-from sfn.receiver.secret import Scheme
+from sfn.receiver.operators import OPERATORS_PARTY
+from sfn.receiver.secret import AuthScheme
 from sfn.receiver.senders import Senders
-from sfn.receiver.tokens import TokenFile, Tokens
+from sfn.receiver.tokens import PartyTokens, WatchedTokenFile
 from sfn.wiring.admission import build_access_control
 from tests.unit.settings_ground import CATALOG, Ground
 from tests.unit.signers import SECRETS, TEXT, head, opened, scheme_of, whose
@@ -28,19 +28,19 @@ class Files:
     def __init__(self, folder: Path) -> None:
         self.files = {name: folder / name for name in ("etl", "spark")}
         self._numbers = count()
-        self._watched: dict[str, TokenFile] = {}
+        self._watched: dict[str, WatchedTokenFile] = {}
         for name in self.files:
             self.write(name, SECRETS[name])
 
     def opened(self) -> Senders:
-        self._watched = {name: TokenFile(file, scheme_of(name)) for name, file in self.files.items()}
-        return opened(Keyring({name: Tokens({}, file, scheme_of(name)) for name, file in self._watched.items()}))
+        self._watched = {name: WatchedTokenFile(file, scheme_of(name)) for name, file in self.files.items()}
+        return opened(Keyring({name: PartyTokens({}, file, scheme_of(name)) for name, file in self._watched.items()}))
 
     def write(self, name: str, *secrets: str) -> None:
         # The number tells files apart whose size and time are the same.
         self.files[name].write_text("\n".join([*secrets, "#" * next(self._numbers)]))
         if name in self._watched:
-            self._watched[name].look()
+            self._watched[name].reload_if_changed()
 
 
 async def test_a_secret_that_comes_to_be_of_two_senders_is_nobodys_until_it_is_ones_again(tmp_path: Path) -> None:
@@ -70,22 +70,22 @@ async def test_a_secret_is_rotated_through_a_file_without_a_gap(tmp_path: Path) 
 
 def test_a_secret_that_comes_to_be_somebodys_token_too_signs_no_more(tmp_path: Path) -> None:
     files = Files(tmp_path)
-    file = TokenFile(files.files["etl"], scheme_of("etl"))
+    file = WatchedTokenFile(files.files["etl"], scheme_of("etl"))
     (tmp_path / "operators").write_text("op")
-    operators = TokenFile(tmp_path / "operators")
-    keyring = Keyring({"etl": Tokens({}, file, scheme_of("etl")), PARTY: Tokens({}, operators)})
-    assert [key.name for key in keyring.keys("etl")] == [f"{files.files['etl']}:1"]
+    operators = WatchedTokenFile(tmp_path / "operators")
+    keyring = Keyring({"etl": PartyTokens({}, file, scheme_of("etl")), OPERATORS_PARTY: PartyTokens({}, operators)})
+    assert [key.name for key in keyring.signing_keys("etl")] == [f"{files.files['etl']}:1"]
     (tmp_path / "operators").write_text(f"op\n{SECRETS['etl']}")
-    operators.look()
-    assert keyring.keys("etl") == ()
-    assert keyring.whose(b"Bearer " + SECRETS["etl"].encode()) is None
-    assert keyring.keys(PARTY) == ()
+    operators.reload_if_changed()
+    assert keyring.signing_keys("etl") == ()
+    assert keyring.owner_of(b"Bearer " + SECRETS["etl"].encode()) is None
+    assert keyring.signing_keys(OPERATORS_PARTY) == ()
 
 
 def test_a_secret_of_two_senders_stops_the_start(tmp_path: Path) -> None:
     files = Files(tmp_path)
     files.write("spark", SECRETS["etl"])
-    with pytest.raises(Broken) as caught:
+    with pytest.raises(FatalError) as caught:
         files.opened()
     assert caught.value.where == f"etl ({files.files['etl']}:1) and spark ({files.files['spark']}:1)"
     assert "whsec" not in str(caught.value)
@@ -97,7 +97,7 @@ def test_a_secret_that_signs_is_nobody_elses_token(tmp_path: Path, other: str) -
     (tmp_path / "theirs").write_text(SECRET)
     text = f"{CATALOG}[senders.a]\nscheme = 'standard-webhooks'\nsecrets_file = '{tmp_path}/mine'\n"
     settings = Ground(tmp_path).load(text + other.format(tmp_path / "theirs"))
-    with pytest.raises(Broken, match=r"senders.a .*mine:1. and "):
+    with pytest.raises(FatalError, match=r"senders.a .*mine:1. and "):
         build_access_control(settings, SystemClock())
 
 
@@ -113,7 +113,7 @@ def test_a_file_of_secrets_of_another_form_stops_the_start(
     tmp_path: Path, scheme: str, content: str, found: str
 ) -> None:
     (tmp_path / "secrets").write_text(content)
-    with pytest.raises(Broken) as caught:
-        TokenFile(tmp_path / "secrets", Scheme(scheme))
+    with pytest.raises(FatalError) as caught:
+        WatchedTokenFile(tmp_path / "secrets", AuthScheme(scheme))
     assert caught.value.found == found
-    assert caught.value.expected == f"a file of secrets, one a line: {Scheme(scheme).form}"
+    assert caught.value.expected == f"a file of secrets, one a line: {AuthScheme(scheme).form}"

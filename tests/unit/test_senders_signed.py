@@ -11,10 +11,10 @@ import pytest
 
 from sfn.dialects import Sender
 from sfn.receiver.keyring import Keyring
-from sfn.receiver.operators import PARTY
-from sfn.receiver.senders import Proven, Senders
+from sfn.receiver.operators import OPERATORS_PARTY
+from sfn.receiver.senders import Senders, VerifiedSigner
 from sfn.receiver.signature import StandardWebhooks
-from sfn.receiver.tokens import Tokens
+from sfn.receiver.tokens import PartyTokens
 from sfn.wiring.admission import build_access_control
 from tests.unit.settings_ground import CATALOG, Ground
 from tests.unit.signers import NAMES, SECRETS, SENDERS, TEXT, Stopped, head, opened, tokens, whose
@@ -29,10 +29,10 @@ async def test_who_signed_it_is_the_sender_and_each_has_its_manner(name: str) ->
 async def test_the_id_of_a_message_is_told_where_there_is_one() -> None:
     senders = opened()
     for name, message in (("etl", MESSAGE), ("polaris", None)):
-        claimants = senders.by_head(None, head(name))
+        claimants = senders.identify(None, head(name))
         assert isinstance(claimants, tuple)
-        assert await senders.proven(claimants, BODY) == Proven(SENDERS[name], message)
-        assert await senders.proven(claimants, BODY + b" ") is None
+        assert await senders.verify_signer(claimants, BODY) == VerifiedSigner(SENDERS[name], message)
+        assert await senders.verify_signer(claimants, BODY + b" ") is None
 
 
 async def test_what_two_senders_signed_is_nobodys() -> None:
@@ -49,11 +49,11 @@ async def test_others_have_their_turn_between_two_senders_that_it_may_be() -> No
             turns += 1
             await anyio.lowlevel.checkpoint()
 
-    claimants = senders.by_head(None, head("etl", "polaris"))
+    claimants = senders.identify(None, head("etl", "polaris"))
     assert isinstance(claimants, tuple)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(take_turns)
-        await senders.proven(claimants, BODY)
+        await senders.verify_signer(claimants, BODY)
         taken = turns
         tasks.cancel_scope.cancel()
     assert (len(claimants), taken) == (4, 3)
@@ -78,7 +78,9 @@ async def test_a_signature_is_of_now_by_the_clock() -> None:
 
 
 async def test_a_valid_token_goes_before_a_signature_and_a_wrong_one_leaves_it_its_word() -> None:
-    keyring = Keyring({"bearer": Tokens({"m": "a-token"}), PARTY: Tokens({"t": "op"})} | {"etl": tokens("etl")})
+    keyring = Keyring(
+        {"bearer": PartyTokens({"m": "a-token"}), OPERATORS_PARTY: PartyTokens({"t": "op"})} | {"etl": tokens("etl")}
+    )
     senders = Senders(
         keyring,
         {"bearer": Sender("bearer", {}), "etl": SENDERS["etl"]},
@@ -89,22 +91,22 @@ async def test_a_valid_token_goes_before_a_signature_and_a_wrong_one_leaves_it_i
     for wrong in (b"Bearer wrong", b"Bearer op", b""):
         assert await whose(senders, head("etl"), wrong) == "etl"
         assert await whose(senders, head("spark"), wrong) is None
-        assert senders.by_head(wrong, []) is None
+        assert senders.identify(wrong, []) is None
 
 
 @pytest.mark.parametrize("name", NAMES)
 async def test_a_secret_that_signs_opens_nothing_where_it_is_shown(name: str) -> None:
     shown = b"Bearer " + SECRETS[name].encode()
     assert await whose(opened(), [], shown) is None
-    assert Keyring({name: tokens(name)}).whose(shown) is None
+    assert Keyring({name: tokens(name)}).owner_of(shown) is None
 
 
 async def test_who_shows_nothing_is_the_open_sender_and_who_shows_something_wrong_is_nobody() -> None:
     everybody = Sender("local", {})
     senders = opened(open_to=everybody)
-    assert senders.by_head(None, [(b"host", b"x")]) is everybody
-    assert senders.need_not_show(everybody)
-    assert not senders.need_not_show(SENDERS["etl"])
+    assert senders.identify(None, [(b"host", b"x")]) is everybody
+    assert senders.is_open(everybody)
+    assert not senders.is_open(SENDERS["etl"])
     assert await whose(senders, head("etl")) == "etl"
     right = dict(head("etl"))
     for wrong in (
@@ -114,14 +116,14 @@ async def test_who_shows_nothing_is_the_open_sender_and_who_shows_something_wron
         [*{**right, b"webhook-signature": b"v1,Ceo5qEr07ixe2NLpvHk3FH9bwy/WavXrAFQ/9tdO6mc="}.items()],
     ):
         assert await whose(senders, wrong) is None
-    assert senders.by_head(b"Bearer wrong", []) is None
+    assert senders.identify(b"Bearer wrong", []) is None
 
 
 def test_no_representation_tells_a_secret_that_signs() -> None:
     keyring = Keyring({name: tokens(name) for name in NAMES})
-    for thing in (tokens("etl"), tokens("etl").active(), keyring, keyring.keys("etl"), opened(keyring)):
+    for thing in (tokens("etl"), tokens("etl").active(), keyring, keyring.signing_keys("etl"), opened(keyring)):
         assert "MfKQ" not in repr(thing)
-        assert repr(keyring.keys("etl")[0].secret) not in repr(thing)
+        assert repr(keyring.signing_keys("etl")[0].secret) not in repr(thing)
 
 
 async def test_settings_say_how_each_sender_signs_and_who_need_not(tmp_path: Path) -> None:
@@ -137,6 +139,6 @@ async def test_settings_say_how_each_sender_signs_and_who_need_not(tmp_path: Pat
         None,
         "polaris",
     ]
-    assert admitted.senders.by_head(None, []) == Sender("local", {"prod": "prod"})
+    assert admitted.senders.identify(None, []) == Sender("local", {"prod": "prod"})
     assert admitted.senders.least_rate == 7
     assert len(admitted.files) == 1

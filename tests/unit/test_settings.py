@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from sfn.inbox.transitions import LONGEST_PAUSE
+from sfn.inbox.transitions import MAX_PAUSE
 from sfn.settings import load
 from tests.unit.settings_ground import CATALOG, Ground
 
@@ -162,7 +162,7 @@ def test_a_prefix_may_be_a_whole_bucket(ground: Ground) -> None:
 
 def test_the_longest_pause_is_one_that_the_inbox_keeps(ground: Ground) -> None:
     catalog = ground.load(f"{CATALOG}min_publish_interval = '1h'").catalogs["prod"]
-    assert catalog.min_publish_interval == LONGEST_PAUSE
+    assert catalog.min_publish_interval == MAX_PAUSE
 
 
 def test_the_default_inbox_lies_below_the_working_directory() -> None:

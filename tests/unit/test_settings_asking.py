@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sfn.catalog.rest import RestSettings
-from sfn.settings import Misconfigured
+from sfn.settings import ConfigurationError
 from sfn.wiring.sources import check_adapters, rest_settings
 from tests.unit.settings_ground import CATALOG, Ground
 
@@ -97,7 +97,7 @@ def test_only_rest_catalogs_have_them(ground: Ground, key: str, kind: str) -> No
 
 def test_what_is_signed_for_must_be_known_at_the_start(ground: Ground) -> None:
     check_adapters(ground.load(f"{GLUE}auth = 'sigv4'\n"))
-    with pytest.raises(Misconfigured) as caught:
+    with pytest.raises(ConfigurationError) as caught:
         check_adapters(ground.load(f"{CATALOG}auth = 'sigv4'\n"))
     assert "catalogs.prod.signing_region: needed, as the host of uri does not tell it" in str(caught.value)
 
@@ -118,11 +118,11 @@ def test_what_is_not_installed_is_told_with_how_to_install_it(
     code = f"""import sys
 sys.modules[{missing!r}] = None
 from pathlib import Path
-from sfn.settings import Misconfigured, load
-from sfn.wiring.sources import check
+from sfn.settings import ConfigurationError, load
+from sfn.wiring.sources import check_adapters
 try:
-    check(load(Path({str(file)!r}), {{}}))
-except Misconfigured as error:
+    check_adapters(load(Path({str(file)!r}), {{}}))
+except ConfigurationError as error:
     print(*error.problems)
 """
     made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from sfn.clock import SystemClock
-from sfn.errors import Broken
+from sfn.errors import FatalError
 from sfn.facade.exchange import Receive, Scope, Send
 from sfn.inbox.memory import MemoryInbox
-from sfn.settings.roles import ALL, Role, roles_of
+from sfn.settings.roles import ALL_ROLES, Role, parse_roles
 from sfn.store.router import PrefixRouter
 from sfn.telemetry.metrics import Metrics
 from sfn.wiring.admission import build_access_control
@@ -72,7 +72,7 @@ def test_its_readers_are_known_by_their_tokens_alone(ground: Ground, tmp_path: P
         assert not admitted.readers(b"Bearer op")
         assert len(admitted.files) == len(tokens) - 1
     (tmp_path / "tokens").write_text("op")
-    with pytest.raises(Broken):
+    with pytest.raises(FatalError):
         build_access_control(ground.load(text.format(key)), SystemClock())
 
 
@@ -80,7 +80,7 @@ async def test_without_one_the_listener_is_as_it_was(ground: Ground) -> None:
     async def others(_scope: Scope, _receive: Receive, _send: Send) -> None:
         """Whatever else the listener answers."""
 
-    def refused(_broken: Broken) -> None:
+    def refused(_broken: FatalError) -> None:
         """The process ends."""
 
     readers = Metrics(version="1", catalogs=["prod"]).readers
@@ -91,8 +91,8 @@ async def test_without_one_the_listener_is_as_it_was(ground: Ground) -> None:
 
 
 def test_it_is_a_role() -> None:
-    assert Role.FACADE in ALL
-    assert roles_of("facade, worker") == {Role.FACADE, Role.WORKER}
+    assert Role.FACADE in ALL_ROLES
+    assert parse_roles("facade, worker") == {Role.FACADE, Role.WORKER}
 
 
 def test_its_token_is_shown_nowhere(ground: Ground) -> None:

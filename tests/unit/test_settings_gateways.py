@@ -35,11 +35,13 @@ def test_a_gateway_needs_no_more_than_its_catalog(ground: Ground) -> None:
     ],
 )
 def test_what_is_behind_it_is_told_or_has_its_name(ground: Ground, more: str, behind: dict[str, str]) -> None:
-    assert ground.load(f"{CATALOG}{DEV}{GATEWAY}{more}").behind("prod") == behind
+    assert ground.load(f"{CATALOG}{DEV}{GATEWAY}{more}").catalogs_behind("prod") == behind
 
 
 def test_the_only_catalog_there_is_need_not_be_named(ground: Ground) -> None:
-    assert ground.load(CATALOG + GATEWAY.replace("gateway.prod", "gateway.front")).behind("front") == {"": "prod"}
+    assert ground.load(CATALOG + GATEWAY.replace("gateway.prod", "gateway.front")).catalogs_behind("front") == {
+        "": "prod"
+    }
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sfn.settings import Misconfigured, load
+from sfn.settings import ConfigurationError, load
 from tests.unit.settings_ground import CATALOG, Ground
 
 PYICEBERG = "[catalogs.prod]\ntype = 'pyiceberg'\nproperties = { type = 'glue' }\n"
@@ -285,8 +285,8 @@ def test_a_long_wrong_value_is_cut(ground: Ground) -> None:
 
 def test_a_file_that_cannot_be_read_is_named(ground: Ground, tmp_path: Path) -> None:
     assert "line 2" in ground.problem("[listener]\nport\n")
-    with pytest.raises(Misconfigured, match="No such file"):
+    with pytest.raises(ConfigurationError, match="No such file"):
         load(tmp_path / "absent.toml", {})
     ground.path.write_bytes(b"\xff")
-    with pytest.raises(Misconfigured, match="UTF-8"):
+    with pytest.raises(ConfigurationError, match="UTF-8"):
         load(ground.path, {})

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sfn.settings import Misconfigured
+from sfn.settings import ConfigurationError
 from tests.unit.settings_ground import CATALOG, Ground
 
 PYICEBERG = "[catalogs.prod]\ntype = 'pyiceberg'\nproperties = { type = 'glue' }\n"
@@ -70,7 +70,7 @@ def test_no_problem_tells_a_secret(ground: Ground, text: str) -> None:
 
 
 def test_no_cause_tells_a_secret(ground: Ground) -> None:
-    with pytest.raises(Misconfigured) as caught:
+    with pytest.raises(ConfigurationError) as caught:
         ground.load("[admin]\ntoken = 's3cret with spaces'")
     assert caught.value.__cause__ is None
     assert caught.value.__suppress_context__

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sfn.receiver.secret import Scheme
+from sfn.receiver.secret import AuthScheme
 from tests.unit.settings_ground import CATALOG, Ground
 from tests.unit.webhooks import SECRET
 
@@ -133,7 +133,7 @@ def test_settings_of_senders_that_do_not_fit_together_are_refused(ground: Ground
 
 def test_nothing_need_be_shown_on_this_machine_by_one_sender(ground: Ground) -> None:
     loaded = ground.load(sender("none") + sender("bearer", "secrets_file = '/f'\nrate_limit = 60", "b"))
-    assert {name: one.scheme for name, one in loaded.senders.items()} == {"a": Scheme.NONE, "b": Scheme.BEARER}
+    assert {name: one.scheme for name, one in loaded.senders.items()} == {"a": AuthScheme.NONE, "b": AuthScheme.BEARER}
     assert (loaded.senders["a"].rate_limit, loaded.senders["b"].rate_limit) == (None, 60)
 
 

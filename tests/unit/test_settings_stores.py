@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sfn.settings import StoreSettings
-from sfn.settings.stores import KEYS
+from sfn.settings.stores import KEYS_BY_SCHEME
 from tests.unit.settings_ground import CATALOG, Ground
 
 S3, AZURE, GCS = "s3://bucket/wh", "abfss://c@account.dfs.core.windows.net/wh", "gs://bucket/wh"
@@ -24,7 +24,7 @@ def section(prefix: str, *lines: str) -> str:
 
 def test_every_key_goes_with_a_service() -> None:
     everywhere = {"prefix", "unsafe_unconditional_writes"}
-    assert frozenset[str]().union(*KEYS.values()) | everywhere == StoreSettings.model_fields.keys()
+    assert frozenset[str]().union(*KEYS_BY_SCHEME.values()) | everywhere == StoreSettings.model_fields.keys()
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def ground(tmp_path: Path) -> Ground:
 
 def test_a_catalog_that_is_told_of_needs_no_place_to_ask(ground: Ground) -> None:
     settings = ground.load(TOLD + CATALOG)
-    assert settings.told == {"hive"}
+    assert settings.event_only_catalogs == {"hive"}
     assert settings.catalogs["hive"].allowed_locations == ("s3://lake",)
 
 

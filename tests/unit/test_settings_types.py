@@ -9,9 +9,9 @@ from typing import get_args
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from sfn.settings.complaints import complaints
+from sfn.settings.complaints import validation_errors
 from sfn.settings.model import Settings
-from sfn.settings.sources import Sources
+from sfn.settings.sources import SettingsSources
 
 PLAIN = (0, -1, 10**30, 1.5, float("nan"), True, date(2026, 8, 21), time(12), "", "x", "[", "[1, {}]")
 VALUES: tuple[object, ...] = (*PLAIN, [], ["30s"], [[]], {}, {"a": 1}, {"a": ["b"]})
@@ -46,5 +46,5 @@ def problems(said: Mapping[str, object]) -> list[str]:
     try:
         Settings.model_validate(said)
     except ValidationError as error:
-        return [str(problem) for problem in complaints(error, Sources(said, "sfn.toml", {}))]
+        return [str(problem) for problem in validation_errors(error, SettingsSources(said, "sfn.toml", {}))]
     return []

@@ -14,11 +14,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from typing_extensions import override
 
-from sfn.receiver.signature import MAX_ID, MAX_SIGNATURES, TOLERANCE, HmacSha256, Key, signed, verified
+from sfn.receiver.signature import MAX_ID, MAX_SIGNATURES, TOLERANCE, HmacSha256, SigningKey, sign, verify_signature
 from tests.unit.webhooks import AT, BODY, GITHUB, KEY, MESSAGE, SIGNATURE, STANDARD, claim_of, head, signer
 
 T = TypeVar("T")
-OTHER = Key("other", b"another secret, of 24 bytes")
+OTHER = SigningKey("other", b"another secret, of 24 bytes")
 WRONG = b"v1,Ceo5qEr07ixe2NLpvHk3FH9bwy/WavXrAFQ/9tdO6mc="
 ASYMMETRIC = b"v1a,hnO3f9T8Ytu9HwrXslvumlUpqtNVqkhqw/enGzPCXe5BdqzCInXqYXFymVJaA7AZdpXwVLPo3mNl8EM+m7TBAg=="
 THE_VECTOR = {
@@ -36,7 +36,7 @@ def test_the_published_vector_is_verified() -> None:
     assert signer(THE_VECTOR) == "main"
     claim = claim_of(THE_VECTOR)
     assert claim is not None
-    assert claim.message == MESSAGE
+    assert claim.message_id == MESSAGE
 
 
 @pytest.mark.parametrize("missing", THE_VECTOR)
@@ -82,11 +82,11 @@ def test_there_are_no_more_signatures_than_a_rotation_needs() -> None:
 
 
 def test_any_active_key_is_enough_and_is_named() -> None:
-    new = Key("new", OTHER.secret)
+    new = SigningKey("new", OTHER.secret)
     for key in (KEY, new):
         assert signer(head(key=key), BODY, KEY, new) == key.name
     assert signer(THE_VECTOR, BODY, OTHER) is None
-    assert signer(THE_VECTOR, BODY, Key("none", b"")) is None
+    assert signer(THE_VECTOR, BODY, SigningKey("none", b"")) is None
 
 
 @pytest.mark.parametrize("off", [-TOLERANCE, -1, 0, 1, TOLERANCE])
@@ -122,10 +122,10 @@ def test_an_id_has_visible_ascii_and_no_full_stop(message: bytes) -> None:
 
 def test_a_signed_message_can_not_be_read_as_another_one() -> None:
     """What is signed is the same: `a.1614265330.1614265331.{}`."""
-    parted = Key("main", b"a secret of twenty-four b")
+    parted = SigningKey("main", b"a secret of twenty-four b")
     body = b"1614265331.{}"
     told = head(key=parted, body=body) | {b"webhook-id": b"a"}
-    told |= {name.encode(): value.encode() for name, value in signed(STANDARD, parted.secret, body, "a", AT).items()}
+    told |= {name.encode(): value.encode() for name, value in sign(STANDARD, parted.secret, body, "a", AT).items()}
     assert signer(told, body, parted) == "main"
     shifted = {**told, b"webhook-id": b"a.1614265330", b"webhook-timestamp": b"1614265331"}
     assert claim_of(shifted) is None
@@ -137,7 +137,7 @@ def test_spaces_around_a_value_are_not_a_part_of_it() -> None:
 
 def test_github_signs_the_body_alone() -> None:
     """The example of GitHub's documentation."""
-    key = Key("main", b"It's a Secret to Everybody")
+    key = SigningKey("main", b"It's a Secret to Everybody")
     digest = b"757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17"
     told = {b"x-hub-signature-256": b"sha256=" + digest}
     assert head(GITHUB, key, b"Hello, World!") == told
@@ -146,7 +146,7 @@ def test_github_signs_the_body_alone() -> None:
         assert signer({b"x-hub-signature-256": value}, b"Hello, World!", key, manner=GITHUB) == "main"
     claim = claim_of(told, GITHUB)
     assert claim is not None
-    assert claim.message is None
+    assert claim.message_id is None
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_the_header_is_the_one_that_is_configured() -> None:
     body=st.binary(max_size=60), message=st.from_regex(r"[a-zA-Z0-9_]{1,30}", fullmatch=True), off=st.integers(-9, 9)
 )
 def test_whatever_is_signed_is_verified(body: bytes, message: str, off: int) -> None:
-    told = signed(STANDARD, KEY.secret, body, message, AT + timedelta(seconds=off))
+    told = sign(STANDARD, KEY.secret, body, message, AT + timedelta(seconds=off))
     assert signer([(name.encode(), value.encode()) for name, value in told.items()], body) == "main"
 
 
@@ -228,11 +228,11 @@ class Drawn(tuple[T, ...]):  # noqa: SLOT001 - it counts
 
 
 def test_every_signature_is_compared_with_that_of_every_key_whichever_is_right() -> None:
-    keys = Drawn([KEY, OTHER, Key("again", KEY.secret)])
+    keys = Drawn([KEY, OTHER, SigningKey("again", KEY.secret)])
     claim = claim_of({**THE_VECTOR, b"webhook-signature": b" ".join([SIGNATURE.encode(), WRONG, WRONG])})
     assert claim is not None
     digests = Drawn(claim.digests)
-    assert verified(replace(claim, digests=digests), BODY, keys) == "main"
+    assert verify_signature(replace(claim, digests=digests), BODY, keys) == "main"
     assert (keys.drawn, digests.drawn) == (3, 9)
 
 

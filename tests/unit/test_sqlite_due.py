@@ -10,22 +10,22 @@ from pathlib import Path
 import pytest
 
 from sfn.inbox.sqlite.due import DueRows
-from sfn.inbox.sqlite.ledger import Ledger
-from sfn.inbox.sqlite.rows import Rows
-from sfn.inbox.terms import Terms
-from sfn.words import Hint, Lane, Released, Slots, TableName, Urgency
+from sfn.inbox.sqlite.ledger import SqliteOperations
+from sfn.inbox.sqlite.rows import SqliteJobs
+from sfn.inbox.terms import InboxConfig
+from sfn.words import Capacity, ConcurrencyGroup, Notification, Priority, Returned, TableIdentifier
 
-ORDERS = TableName("prod", ("sales",), "orders")
+ORDERS = TableIdentifier("prod", ("sales",), "orders")
 NOW = datetime(2026, 8, 21, 12, tzinfo=UTC)
-BLOCKED = Slots(total=9, live=9, sweeps=9, named={Lane("away", "", Urgency.LIVE): 0})
+BLOCKED = Capacity(total=9, live=9, sweeps=9, per_group={ConcurrencyGroup("away", "", Priority.LIVE): 0})
 
 
 @pytest.mark.parametrize("backlog", [20, 2000])
 def test_a_blocked_backlog_is_never_scanned(tmp_path: Path, backlog: int) -> None:
     path = tmp_path / "inbox.db"
-    ledger = Ledger(str(path), Terms())
-    ledger.put([Hint(TableName("away", ("sales",), f"t{number}")) for number in range(backlog)], NOW)
-    ledger.put([Hint(ORDERS)], NOW)
+    ledger = SqliteOperations(str(path), InboxConfig())
+    ledger.put([Notification(TableIdentifier("away", ("sales",), f"t{number}")) for number in range(backlog)], NOW)
+    ledger.put([Notification(ORDERS)], NOW)
     ledger.close()
     steps = 0
 
@@ -34,7 +34,7 @@ def test_a_blocked_backlog_is_never_scanned(tmp_path: Path, backlog: int) -> Non
         steps += 1
 
     with closing(sqlite3.connect(path)) as db:
-        due = DueRows(Rows(db))
+        due = DueRows(SqliteJobs(db))
         db.set_progress_handler(count, 1)
         assert [lane.catalog for lane, _ in due.due(BLOCKED, NOW)] == ["prod"]
         assert due.next(BLOCKED) == NOW
@@ -45,12 +45,12 @@ def test_a_blocked_backlog_is_never_scanned(tmp_path: Path, backlog: int) -> Non
 @pytest.mark.parametrize("backlog", [20, 2000])
 def test_who_has_waited_longest_is_found_without_a_scan(tmp_path: Path, backlog: int) -> None:
     path = tmp_path / "inbox.db"
-    ledger = Ledger(str(path), Terms())
-    ledger.put([Hint(TableName("prod", ("sales",), f"t{number}")) for number in range(backlog)], NOW)
+    ledger = SqliteOperations(str(path), InboxConfig())
+    ledger.put([Notification(TableIdentifier("prod", ("sales",), f"t{number}")) for number in range(backlog)], NOW)
     later = NOW + timedelta(minutes=9)
     with ledger.transaction():
-        for claim in ledger.claim(Slots(total=backlog, live=backlog, sweeps=0), later).claims:
-            ledger.settle(claim, Released(later, "its store is away"), later)
+        for claim in ledger.claim(Capacity(total=backlog, live=backlog, sweeps=0), later).jobs:
+            ledger.settle(claim, Returned(later, "its store is away"), later)
     ledger.close()
     steps = 0
 
@@ -59,7 +59,7 @@ def test_who_has_waited_longest_is_found_without_a_scan(tmp_path: Path, backlog:
         steps += 1
 
     with closing(sqlite3.connect(path)) as db:
-        due = DueRows(Rows(db))
+        due = DueRows(SqliteJobs(db))
         db.set_progress_handler(count, 1)
         assert due.oldest(later) == {"prod": NOW}
     assert steps < 500

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sfn.errors import Broken, Scope, Transient
+from sfn.errors import ErrorScope, FatalError, Transient
 from sfn.inbox.sqlite.refusals import refusal
 from sfn.inbox.sqlite.schema import prepare
 
@@ -39,7 +39,7 @@ def test_a_full_database_passes(db: sqlite3.Connection) -> None:
     error = provoked(lambda: db.execute("INSERT INTO t VALUES(zeroblob(100000))"))
     meaning = refusal(error, "inbox.db")
     assert isinstance(meaning, Transient)
-    assert (meaning.scope, meaning.retry_after, meaning.where) == (Scope.INBOX, 1.0, "inbox.db")
+    assert (meaning.scope, meaning.retry_after, meaning.where) == (ErrorScope.INBOX, 1.0, "inbox.db")
     assert "SQLITE_FULL" in meaning.found
     assert "disk" in meaning.remedy
 
@@ -55,7 +55,7 @@ def test_a_lock_of_another_program_passes(database: Path, db: sqlite3.Connection
 def test_a_damaged_database_is_fatal(database: Path, db: sqlite3.Connection) -> None:
     database.write_bytes(database.read_bytes()[:4096] + b"\x99" * 8192)
     meaning = refusal(provoked(lambda: db.execute("SELECT * FROM t").fetchall()), "inbox.db")
-    assert isinstance(meaning, Broken)
+    assert isinstance(meaning, FatalError)
     assert "SQLITE_CORRUPT" in meaning.found
     assert "backup" in meaning.remedy
 
@@ -63,7 +63,7 @@ def test_a_damaged_database_is_fatal(database: Path, db: sqlite3.Connection) -> 
 def test_what_may_not_be_written_is_fatal(db: sqlite3.Connection) -> None:
     db.execute("PRAGMA query_only = 1")
     meaning = refusal(provoked(lambda: db.execute("INSERT INTO t VALUES(1)")), "inbox.db")
-    assert isinstance(meaning, Broken)
+    assert isinstance(meaning, FatalError)
     assert "SQLITE_READONLY" in meaning.found
 
 
@@ -74,7 +74,7 @@ def test_what_is_no_database_is_fatal(tmp_path: Path, text: str | None) -> None:
         path.parent.mkdir()
         path.write_text(text)
     meaning = refusal(provoked(lambda: sqlite3.connect(path).execute("SELECT * FROM t")), "inbox.db")
-    assert isinstance(meaning, Broken)
+    assert isinstance(meaning, FatalError)
     assert ("SQLITE_NOTADB" if text else "SQLITE_CANTOPEN") in meaning.found
 
 
@@ -92,7 +92,7 @@ def test_a_file_system_without_a_write_ahead_log_is_refused_by_name(tmp_path: Pa
     """SQLite's twin of a file system without shared memory: it answers, and stays with the journal that it had."""
     path = tmp_path / "inbox.db"
     with closing(sqlite3.connect(f"{path.as_uri()}?vfs=unix-dotfile", uri=True, isolation_level=None)) as db:
-        with pytest.raises(Broken) as refused:
+        with pytest.raises(FatalError) as refused:
             prepare(db, str(path))
         assert db.execute("SELECT * FROM sqlite_schema").fetchall() == []
     assert (refused.value.where, refused.value.found) == (str(path), "journal_mode delete")

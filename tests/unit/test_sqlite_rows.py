@@ -10,95 +10,98 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sfn.inbox.codec import key_of, keys_of_tables, moment, parse_story, parse_wish, subject_of
-from sfn.inbox.row import Row, State, lane_of
-from sfn.inbox.sqlite.rows import KEPT, Rows
+from sfn.inbox.codec import decode_key, encode_key, from_micros, parse_pending, parse_table_state, table_key_range
+from sfn.inbox.row import Job, JobState, group_of
+from sfn.inbox.sqlite.rows import MAX_CACHED_JOBS, SqliteJobs
 from sfn.inbox.sqlite.schema import prepare
 from sfn.words import (
-    Birth,
     CatalogName,
-    Held,
-    Memo,
-    Published,
-    Reason,
-    Story,
-    Subject,
+    DeadLetterReason,
+    EventHistory,
+    JobKey,
+    PendingChange,
+    PublishCache,
+    PublishedPointer,
+    ReportedChange,
+    StoredObject,
     Table,
-    TableName,
-    Telling,
-    Told,
-    ToldTable,
-    Wish,
+    TableHistory,
+    TableIdentifier,
+    TableOrigin,
+    TableState,
 )
 
 PLACES = st.sampled_from(["s3://lake/1", "s3://lake/2", "gs://pond/3"])
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
 moments = st.datetimes(datetime(1969, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001 - hypothesis adds the zone
 counts = st.integers(0, 2**53)
-names = st.builds(TableName, st.sampled_from(["prod", "dev"]), st.lists(texts, max_size=2).map(tuple), texts)
-lives = st.builds(Published, texts, st.none() | texts, PLACES, moments)
+names = st.builds(TableIdentifier, st.sampled_from(["prod", "dev"]), st.lists(texts, max_size=2).map(tuple), texts)
+lives = st.builds(PublishedPointer, texts, st.none() | texts, PLACES, moments)
 tellings = st.builds(
-    Telling,
+    ReportedChange,
     counts,
     st.none() | texts,
     st.none() | texts,
-    st.none() | st.sampled_from(Birth),
+    st.none() | st.sampled_from(TableOrigin),
     st.booleans(),
     st.none() | names,
     st.none() | moments,
     st.booleans(),
 )
 told_tables = st.builds(
-    ToldTable, st.none() | texts, st.none() | texts, counts, counts, st.just(-1) | counts, st.none() | names
+    TableHistory, st.none() | texts, st.none() | texts, counts, counts, st.just(-1) | counts, st.none() | names
 )
 stories = st.builds(
-    Story,
+    TableState,
     live=st.none() | lives,
-    visited=st.booleans(),
-    absent=st.dictionaries(texts, moments, max_size=2),
-    held=st.booleans(),
-    waived=st.booleans(),
-    hints=st.dictionaries(texts, st.lists(texts, max_size=2).map(tuple), max_size=2),
+    has_settled=st.booleans(),
+    missing_since=st.dictionaries(texts, moments, max_size=2),
+    on_hold=st.booleans(),
+    limit_overridden=st.booleans(),
+    version_hints=st.dictionaries(texts, st.lists(texts, max_size=2).map(tuple), max_size=2),
     refresh_at=st.none() | moments,
     misses=counts,
-    told=st.none() | st.builds(Told, st.lists(told_tables, max_size=2).map(tuple), st.just(-1) | counts),
-    short_lived=st.booleans(),
+    event_history=st.none()
+    | st.builds(EventHistory, st.lists(told_tables, max_size=2).map(tuple), st.just(-1) | counts),
+    is_short_lived=st.booleans(),
 )
 tables = st.builds(Table, st.none() | texts, PLACES, texts, st.lists(texts, max_size=2).map(tuple), counts, counts)
-helds = st.builds(Held, st.binary(max_size=8), texts)
-memos = st.builds(Memo, st.none() | tables, st.none() | texts, st.dictionaries(texts, st.none() | helds, max_size=2))
+helds = st.builds(StoredObject, st.binary(max_size=8), texts)
+memos = st.builds(
+    PublishCache, st.none() | tables, st.none() | texts, st.dictionaries(texts, st.none() | helds, max_size=2)
+)
 wishes = st.builds(
-    Wish,
+    PendingChange,
     st.none() | texts,
     st.none() | names,
     st.booleans(),
     st.booleans(),
     st.booleans(),
-    tellings=st.lists(tellings, max_size=2).map(tuple),
+    reported_changes=st.lists(tellings, max_size=2).map(tuple),
 )
 
 
-def rows(subject: Subject) -> st.SearchStrategy[Row]:
+def rows(subject: JobKey) -> st.SearchStrategy[Job]:
     return st.builds(
-        Row,
+        Job,
         st.just(subject),
         moments,
-        state=st.sampled_from(State),
+        state=st.sampled_from(JobState),
         not_before=st.none() | moments,
-        seq=counts,
-        done_seq=counts,
-        told_seq=st.none() | counts,
-        token=counts,
+        notified_seq=counts,
+        processed_seq=counts,
+        event_seq=st.none() | counts,
+        fencing_token=counts,
         lease_until=st.none() | moments,
         attempt=counts,
         crashes=counts,
         failing_since=st.none() | moments,
-        waits_since=st.none() | moments,
-        reason=st.none() | st.sampled_from(Reason),
-        wish=wishes,
+        pending_since=st.none() | moments,
+        reason=st.none() | st.sampled_from(DeadLetterReason),
+        pending=wishes,
         locations=st.frozensets(PLACES),
-        story=stories,
-        memo=memos,
+        table_state=stories,
+        cache=memos,
     )
 
 
@@ -108,66 +111,71 @@ def opened() -> sqlite3.Connection:
     return db
 
 
-def stored(db: sqlite3.Connection, key: str) -> tuple[Row | None, list[int], int]:
+def stored(db: sqlite3.Connection, key: str) -> tuple[Job | None, list[int], int]:
     """A row as another process would load it, its lane, and how many other records there are of it."""
     lanes = [lane for (lane,) in db.execute("SELECT lane FROM subject WHERE key = ?", (key,))]
     query = "SELECT (SELECT count(*) FROM memo WHERE key = ?1) + (SELECT count(*) FROM location WHERE key = ?1)"
     (others,) = db.execute(query, (key,)).fetchone()
-    return Rows(db).load(key), lanes, others
+    return SqliteJobs(db).load(key), lanes, others
 
 
 @given(st.data(), names | st.just(CatalogName("prod")))
-def test_what_is_saved_is_what_another_process_loads(data: st.DataObject, subject: Subject) -> None:
-    key = key_of(subject)
+def test_what_is_saved_is_what_another_process_loads(data: st.DataObject, subject: JobKey) -> None:
+    key = encode_key(subject)
     with closing(opened()) as db:
-        ours = Rows(db)
+        ours = SqliteJobs(db)
         assert ours.load(key) is None
         for _ in range(3):
             before = ours.load(key)
             row = data.draw(st.none() | rows(subject))
             if row is not None and before is not None and data.draw(st.booleans()):
                 parts = data.draw(
-                    st.sets(st.sampled_from(["wish", "story", "memo", "locations", "due_at", "seq", "told_seq"]))
+                    st.sets(
+                        st.sampled_from(
+                            ["pending", "table_state", "cache", "locations", "due_at", "notified_seq", "event_seq"]
+                        )
+                    )
                 )
                 row = replace(before, **{part: getattr(row, part) for part in parts})
             ours.save(key, row)
             assert ours.load(key) == row
             ours.flush()
-            expected = [] if row is None else [ours.lanes()[lane_of(row)]]
-            others = 0 if row is None else len(row.locations) + (row.memo != Memo())
+            expected = [] if row is None else [ours.lanes()[group_of(row)]]
+            others = 0 if row is None else len(row.locations) + (row.cache != PublishCache())
             assert stored(db, key) == (row, expected, others)
 
 
 def test_no_more_rows_stay_known_than_there_is_room_for() -> None:
     with closing(opened()) as db:
-        ours = Rows(db)
+        ours = SqliteJobs(db)
         at = datetime(2026, 1, 1, tzinfo=UTC)
-        for number in range(KEPT + 10):
-            table = TableName("prod", (), f"t{number}")
-            ours.save(key_of(table), Row(table, at + timedelta(microseconds=number)))
+        for number in range(MAX_CACHED_JOBS + 10):
+            table = TableIdentifier("prod", (), f"t{number}")
+            ours.save(encode_key(table), Job(table, at + timedelta(microseconds=number)))
         ours.flush()
         ours.begin()
         db.execute("UPDATE subject SET due_at = 0")
-        due = [ours.load(key_of(TableName("prod", (), f"t{number}"))) for number in (0, 9, 10, KEPT + 9)]
-        assert [row is not None and row.due_at == moment(0) for row in due] == [True, True, False, False]
+        due = [
+            ours.load(encode_key(TableIdentifier("prod", (), f"t{number}")))
+            for number in (0, 9, 10, MAX_CACHED_JOBS + 9)
+        ]
+        assert [row is not None and row.due_at == from_micros(0) for row in due] == [True, True, False, False]
 
 
 @given(names | st.builds(CatalogName, texts))
-def test_a_key_says_whose_it_is(subject: Subject) -> None:
-    assert subject_of(key_of(subject)) == subject
+def test_a_key_says_whose_it_is(subject: JobKey) -> None:
+    assert decode_key(encode_key(subject)) == subject
 
 
 @given(names, texts)
-def test_keys_of_a_catalog_lie_together(table: TableName, catalog: str) -> None:
-    start, end = keys_of_tables(catalog)
-    assert (start < key_of(table) < end) == (table.catalog == catalog)
-    assert not start < key_of(CatalogName(catalog)) < end
+def test_keys_of_a_catalog_lie_together(table: TableIdentifier, catalog: str) -> None:
+    start, end = table_key_range(catalog)
+    assert (start < encode_key(table) < end) == (table.catalog == catalog)
+    assert not start < encode_key(CatalogName(catalog)) < end
 
 
 def test_what_an_older_version_wrote_is_read() -> None:
-    wish = b'{"anew":false,"drop":true,"floor":"s3://x","looked_again":false,"purge":false,"renamed_to":null,"vague":false}'
-    assert parse_wish(wish) == Wish(floor="s3://x", drop=True)
-    story = (
-        b'{"absent":{},"held":false,"hints":{},"live":null,"misses":2,"refresh_at":null,"visited":true,"waived":false}'
-    )
-    assert parse_story(story) == Story(visited=True, misses=2)
+    pending = b'{"drop":true,"min_metadata_location":"s3://x","not_known_any_more":false,"renamed_to":null}'
+    assert parse_pending(pending) == PendingChange(min_metadata_location="s3://x", drop=True)
+    story = b'{"has_settled":true,"live":null,"misses":2,"not_known_any_more":{},"refresh_at":null}'
+    assert parse_table_state(story) == TableState(has_settled=True, misses=2)

@@ -10,17 +10,17 @@ import pytest
 from typing_extensions import override
 
 from sfn.catalog import SkipNamespace, UnlistedNamespace
-from sfn.errors import Permanent, Scope, Transient, Trouble
+from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
 from sfn.pointer import document, hintfile
 from sfn.pointer.document import DocumentState
 from sfn.pointer.naming import UUID
 from sfn.publish.comparison import DifferenceKind, TableDifference
 from sfn.publish.facts import IsListed, NeedsQuery
 from sfn.publish.policy import Policy, TableFilter
-from sfn.words import Held, Hint, TableName
-from sfn.work.examination import learnt
-from sfn.work.sources import Source
-from sfn.work.survey import Found, Survey
+from sfn.words import Notification, StoredObject, TableIdentifier
+from sfn.work.examination import decide_with_queries
+from sfn.work.sources import ConnectedCatalog
+from sfn.work.survey import DryRunResult, DryRunSweep
 from tests.unit.publishing import AT, A, B, CountingCatalog, CountingStore, Line, key_of, named
 
 
@@ -33,14 +33,14 @@ class Torn(CountingStore):
 
     def __init__(self) -> None:
         super().__init__()
-        self.refused: dict[str, Trouble] = {}
+        self.refused: dict[str, ExternalError] = {}
 
     @override
     def store_for(self, _location: str) -> Torn:
         return self
 
     @override
-    async def read(self, key: str) -> Held | None:
+    async def read(self, key: str) -> StoredObject | None:
         for part, trouble in self.refused.items():
             if part in key:
                 raise trouble
@@ -51,25 +51,25 @@ class Defective(CountingCatalog):
     """A catalog whose walk ends as nobody foresaw."""
 
     @override
-    async def tables(self, skip: SkipNamespace | None = None) -> AsyncGenerator[TableName | UnlistedNamespace]:
+    async def tables(self, skip: SkipNamespace | None = None) -> AsyncGenerator[TableIdentifier | UnlistedNamespace]:
         yield A
         raise ZeroDivisionError
 
 
-async def line(*tables: TableName) -> Line:
+async def line(*tables: TableIdentifier) -> Line:
     """A catalog whose tables are published."""
     made = Line()
     made.store = Torn()
     for table in tables or (A,):
         made.catalog.create(table)
-        await made.hear(Hint(table), seconds=1)
+        await made.hear(Notification(table), seconds=1)
     return made
 
 
-async def walked(world: Line) -> Found:
+async def walked(world: Line) -> DryRunResult:
     """One walk, which changes no file."""
     before = dict(world.store.files)
-    found = await Survey(Source(world.catalog, world.policy), world.store, lambda _: None).run()
+    found = await DryRunSweep(ConnectedCatalog(world.catalog, world.policy), world.store, lambda _: None).run()
     assert world.store.files == before
     return found
 
@@ -88,8 +88,8 @@ def rewrite(world: Line, **more: Any) -> None:  # noqa: ANN401 - any attribute
 
 async def test_nothing_differs_once_all_is_published() -> None:
     found = await walked(await line(A, B))
-    assert (found.tables, found.listed, found.complete) == (2, 2, True)
-    assert (found.differences, found.withheld, found.failed) == ([], [], [])
+    assert (found.tables, found.listed, found.is_fully_listed) == (2, 2, True)
+    assert (found.differences, found.unlisted, found.failed) == ([], [], [])
 
 
 async def test_a_table_that_nobody_told_of_is_missing() -> None:
@@ -110,7 +110,7 @@ async def test_a_commit_that_nobody_told_of_leaves_the_file_behind() -> None:
 async def test_a_rollback_leaves_the_file_ahead() -> None:
     world = await line(A)
     world.catalog.commit(A)
-    await world.hear(Hint(A), seconds=1)
+    await world.hear(Notification(A), seconds=1)
     world.catalog.roll_back(A)
     assert (await difference(world)).kind is DifferenceKind.AHEAD
 
@@ -146,7 +146,7 @@ async def test_a_hint_of_ours_that_is_behind_is_told() -> None:
     world = await line(A)
     before = world.hint()
     world.catalog.commit(A)
-    await world.hear(Hint(A), seconds=1)
+    await world.hear(Notification(A), seconds=1)
     assert before is not None
     world.store.files[hintfile.key_of(AT)] = before
     assert (await difference(world)).kind is DifferenceKind.HINT_BEHIND
@@ -160,7 +160,7 @@ async def test_a_hint_of_ours_where_there_should_be_none_is_told() -> None:
     assert before is not None
     log = (before.metadata_location,)
     world.catalog.amend(A, replace(before, metadata_location=f"{AT}/metadata/3.metadata.json", metadata_log=log))
-    await world.hear(Hint(A), seconds=1)
+    await world.hear(Notification(A), seconds=1)
     rewrite(world, hint_was=("3",))
     world.store.files[hintfile.key_of(AT)] = b"3"
     found = await difference(world)
@@ -195,8 +195,8 @@ async def test_a_location_that_is_refused_is_told() -> None:
 async def test_a_file_that_may_not_be_read_is_told() -> None:
     world = await line(A, B)
     assert isinstance(world.store, Torn)
-    world.store.refused["n_a_"] = Permanent("a", scope=Scope.TABLE, expected="a file", found="a pipe")
-    world.store.refused["n_b_"] = Transient("b", scope=Scope.TABLE, expected="a file", found="a busy one")
+    world.store.refused["n_a_"] = Permanent("a", scope=ErrorScope.TABLE, expected="a file", found="a pipe")
+    world.store.refused["n_b_"] = Transient("b", scope=ErrorScope.TABLE, expected="a file", found="a busy one")
     found = await walked(world)
     assert [(one.table, one.kind) for one in found.differences] == [(A, DifferenceKind.PERMANENT)]
     assert [table for table, _ in found.failed] == [B]
@@ -205,14 +205,14 @@ async def test_a_file_that_may_not_be_read_is_told() -> None:
 async def test_trouble_of_a_store_ends_the_walk() -> None:
     world = await line(A)
     assert isinstance(world.store, Torn)
-    world.store.refused["n_a_"] = Transient("lake", scope=Scope.STORE, expected="a mount", found="none")
+    world.store.refused["n_a_"] = Transient("lake", scope=ErrorScope.STORE, expected="a mount", found="none")
     with pytest.raises(Transient, match="expected a mount"):
         await walked(world)
 
 
 async def test_trouble_of_the_catalog_ends_the_walk() -> None:
     world = await line(A)
-    world.catalog.error = Transient("prod", scope=Scope.CATALOG, expected="an answer", found="none")
+    world.catalog.error = Transient("prod", scope=ErrorScope.CATALOG, expected="an answer", found="none")
     with pytest.raises(Transient, match="expected an answer"):
         await walked(world)
 
@@ -228,12 +228,12 @@ async def test_what_nobody_foresaw_is_raised_as_it_is() -> None:
 async def test_what_is_withheld_is_told_and_what_is_excluded_is_not_asked_about() -> None:
     world = await line(A, B)
     world.catalog.create_namespace("closed")
-    world.catalog.create(TableName("prod", ("closed",), "c"))
+    world.catalog.create(TableIdentifier("prod", ("closed",), "c"))
     world.catalog.close_namespace("closed")
     world.policy = replace(world.policy, table_filter=TableFilter(exclude=("n.b",)))
     world.store.files.clear()
     found = await walked(world)
-    assert [one.namespace for one in found.withheld] == [("closed",)]
+    assert [one.namespace for one in found.unlisted] == [("closed",)]
     assert [one.table for one in found.differences] == [A]
 
 
@@ -250,8 +250,8 @@ async def test_differences_come_in_order_and_each_table_is_told_of() -> None:
     for table in tables:
         world.catalog.create(table)
     seen: list[int] = []
-    found = await Survey(
-        Source(world.catalog, world.policy), world.store, lambda so_far: seen.append(so_far.tables)
+    found = await DryRunSweep(
+        ConnectedCatalog(world.catalog, world.policy), world.store, lambda so_far: seen.append(so_far.tables)
     ).run()
     assert [one.table for one in found.differences] == tables
     assert seen == list(range(1, 41))
@@ -262,14 +262,14 @@ async def test_nothing_is_learnt_but_files_and_what_the_catalog_says_of_tables()
         raise NeedsQuery(IsListed(A))
 
     with pytest.raises(TypeError):
-        await learnt(wants_more, CountingStore(), CountingCatalog("prod"))
+        await decide_with_queries(wants_more, CountingStore(), CountingCatalog("prod"))
 
 
 async def test_a_table_that_was_renamed_and_keeps_its_file_is_behind_until_the_file_says_so() -> None:
     """With names by uuid; and it is not taken for a stranger's."""
     world = Line(Policy("c1", is_swept=False, naming=UUID))
     table = world.catalog.create(A, AT)
-    await world.hear(Hint(A), seconds=1)
+    await world.hear(Notification(A), seconds=1)
     world.catalog.rename(A, B)
     found = await difference(world)
     assert (found.table, found.kind) == (B, DifferenceKind.BEHIND)

@@ -8,10 +8,10 @@ from datetime import timedelta
 import pytest
 
 from sfn.publish.policy import OnDrop, TableFilter
-from sfn.words import CatalogName, Dead, Findings, Hint, Reason, Retry
+from sfn.words import CatalogName, DeadLettered, DeadLetterReason, Notification, PublishResult, Retry
 from sfn.work.report import SweepReport
-from sfn.work.sweep import Sweep, SweepPorts
-from sfn.work.sweeps import Sweeps
+from sfn.work.sweep import CatalogSweep, SweepPorts
+from sfn.work.sweeps import SweepRunner
 from tests.unit.sweeping import POLICY, World
 
 
@@ -26,9 +26,9 @@ async def test_only_what_differs_is_told(world: World) -> None:
         await world.published(table)
     pointer = world.commit(moved)
     world.catalog.drop(gone)
-    assert (await world.swept()).calm
-    assert world.told == [gone.identifier, moved.identifier, new.identifier]
-    floors = {hint.subject: hint.floor for hint in world.inbox.noted}
+    assert (await world.swept()).within_limit
+    assert world.told == [gone.dotted, moved.dotted, new.dotted]
+    floors = {hint.subject: hint.min_metadata_location for hint in world.inbox.noted}
     assert (floors[moved], floors[new], floors[gone]) == (pointer, world.tables[new].metadata_location, None)
     assert world.differed == {"sales.gone": "absent", "sales.moved": "changed", "sales.new": "new"}
 
@@ -40,9 +40,9 @@ async def test_a_table_that_is_found_under_another_name_is_no_absence(world: Wor
     new = replace(old, name="new")
     await world.published(old)
     world.catalog.rename(old, new)
-    assert (await world.swept()).calm
+    assert (await world.swept()).within_limit
     assert world.differed == {"sales.new": "new", "sales.old": "renamed"}
-    assert [(hint.subject, hint.renamed_to, hint.held) for hint in world.inbox.noted] == [
+    assert [(hint.subject, hint.renamed_to, hint.hold_drops) for hint in world.inbox.noted] == [
         (new, None, False),
         (old, new, False),
     ]
@@ -85,36 +85,40 @@ async def test_what_the_brake_holds_is_reported_as_held_as_long_as_it_differs(wo
     await world.swept()
     assert world.differed == {"sales.gone": "held", "sales.lost": "held"}
     for claim in await world.ground.claims():
-        await world.ground.settle(claim, Dead(Reason.HELD_DROP, "held"))
+        await world.ground.settle(claim, DeadLettered(DeadLetterReason.HELD_DROP, "held"))
     world.commit(back)
-    await world.ground.settled(back, Dead(Reason.HELD_DROP, "held"))
+    await world.ground.settled(back, DeadLettered(DeadLetterReason.HELD_DROP, "held"))
     assert (await world.swept()).differing == 3
     assert world.differed == {"sales.back": "changed", "sales.gone": "held", "sales.lost": "held"}
     for claim in await world.ground.claims():
-        await world.ground.settle(claim, Dead(Reason.HELD_DROP, "held"))
+        await world.ground.settle(claim, DeadLettered(DeadLetterReason.HELD_DROP, "held"))
     await world.swept()
     assert (world.told, world.differed["sales.back"]) == ([], "held")
 
 
 async def test_a_held_table_whose_file_is_right_again_does_not_differ(world: World) -> None:
-    await world.published(world.create("t"), Reason.HELD_DROP)
+    await world.published(world.create("t"), DeadLetterReason.HELD_DROP)
     await world.swept()
     assert world.differed == {}
 
 
-@pytest.mark.parametrize("reason", [None, *Reason])
-async def test_a_table_that_is_gone_is_told_whatever_its_letter_says(world: World, reason: Reason | None) -> None:
+@pytest.mark.parametrize("reason", [None, *DeadLetterReason])
+async def test_a_table_that_is_gone_is_told_whatever_its_letter_says(
+    world: World, reason: DeadLetterReason | None
+) -> None:
     table = world.create("t")
     await world.published(table, reason)
     world.catalog.drop(table)
     await world.swept()
-    silent = reason in {Reason.HELD_DROP, Reason.POISON}
-    assert world.told == ([] if silent else [table.identifier])
+    silent = reason in {DeadLetterReason.HELD_DROP, DeadLetterReason.POISON}
+    assert world.told == ([] if silent else [table.dotted])
 
 
 @pytest.mark.parametrize("live", [True, False])
-@pytest.mark.parametrize("reason", list(Reason))
-async def test_a_row_with_a_letter_is_told_of_each_pointer_once(world: World, reason: Reason, *, live: bool) -> None:
+@pytest.mark.parametrize("reason", list(DeadLetterReason))
+async def test_a_row_with_a_letter_is_told_of_each_pointer_once(
+    world: World, reason: DeadLetterReason, *, live: bool
+) -> None:
     table = world.create("t")
     await world.published(table, reason, live=live)
     pointers = [world.commit(table) for _ in range(2)]
@@ -122,10 +126,10 @@ async def test_a_row_with_a_letter_is_told_of_each_pointer_once(world: World, re
         await world.swept()
         assert world.told == told
         for claim in await world.ground.claims():
-            await world.ground.settle(claim, Dead(reason, "again"))
+            await world.ground.settle(claim, DeadLettered(reason, "again"))
     row = await world.ground.row(table)
     assert row is not None
-    assert row.told == pointers[-1]
+    assert row.min_metadata_location == pointers[-1]
 
 
 async def test_a_held_table_that_is_there_again_is_told_so_that_it_is_held_no_more(world: World) -> None:
@@ -133,27 +137,29 @@ async def test_a_held_table_that_is_there_again_is_told_so_that_it_is_held_no_mo
     world.inbox.allow(1)
     back, gone, lost = (world.create(name) for name in ("back", "gone", "lost"))
     for table in (back, gone, lost):
-        await world.published(table, Reason.HELD_DROP)
+        await world.published(table, DeadLetterReason.HELD_DROP)
     for table in (gone, lost):
         world.catalog.drop(table)
-    assert not (await world.swept()).calm
-    assert world.told == [back.identifier]
+    assert not (await world.swept()).within_limit
+    assert world.told == [back.dotted]
     assert world.differed == {"sales.gone": "held", "sales.lost": "held"}
 
 
 async def test_a_held_table_that_is_there_again_with_a_commit_that_was_told_is_told_once_more(world: World) -> None:
     """Its event came while the table was missing, and changed nothing."""
     table = world.create("t")
-    await world.published(table, Reason.HELD_DROP, missing=world.tables[table].uuid)
+    await world.published(table, DeadLetterReason.HELD_DROP, missing=world.tables[table].uuid)
     pointer = world.commit(table)
     for told in (["sales.t"], ["sales.t"]):
         await world.swept()
         assert world.told == told
         for claim in await world.ground.claims():
-            await world.ground.settle(claim, Dead(Reason.HELD_DROP, "again", Findings(claim.story, claim.memo)))
+            await world.ground.settle(
+                claim, DeadLettered(DeadLetterReason.HELD_DROP, "again", PublishResult(claim.table_state, claim.cache))
+            )
     row = await world.ground.row(table)
     assert row is not None
-    assert row.told == pointer
+    assert row.min_metadata_location == pointer
 
 
 async def test_a_table_that_is_listed_under_another_name_as_it_was_published_is_no_absence(world: World) -> None:
@@ -164,7 +170,7 @@ async def test_a_table_that_is_listed_under_another_name_as_it_was_published_is_
     world.tables[other] = world.tables[listed]
     for table in (listed, other):
         await world.published(table)
-    assert (await world.swept()).calm
+    assert (await world.swept()).within_limit
     assert world.differed == {"sales.ORDERS": "renamed"}
     assert [(hint.subject, hint.renamed_to) for hint in world.inbox.noted] == [(other, listed)]
 
@@ -181,8 +187,8 @@ async def test_a_table_whose_listed_name_has_another_table_by_now_is_absent(worl
     assert world.differed["sales.ORDERS"] == "absent"
 
 
-@pytest.mark.parametrize("reason", [reason for reason in Reason if reason is not Reason.HELD_DROP])
-async def test_a_row_with_a_letter_whose_file_is_right_is_told_nothing(world: World, reason: Reason) -> None:
+@pytest.mark.parametrize("reason", [reason for reason in DeadLetterReason if reason is not DeadLetterReason.HELD_DROP])
+async def test_a_row_with_a_letter_whose_file_is_right_is_told_nothing(world: World, reason: DeadLetterReason) -> None:
     await world.published(world.create("t"), reason)
     await world.swept()
     assert world.told == []
@@ -192,7 +198,7 @@ async def test_a_row_that_has_neither_a_file_nor_a_letter_is_told_again(world: W
     table = world.create("t")
     for _ in range(2):
         await world.swept()
-        assert world.told == [table.identifier]
+        assert world.told == [table.dotted]
         for claim in await world.ground.claims():
             await world.ground.settle(claim, Retry(world.ground.after(1), "not now"))
 
@@ -205,13 +211,16 @@ async def test_what_is_held_already_counts_among_the_absences(world: World) -> N
         await world.published(table)
     for table in tables[:11]:
         world.catalog.drop(table)
-    assert not (await world.swept()).calm
-    assert [hint.held for hint in world.inbox.noted] == [True] * 11
+    assert not (await world.swept()).within_limit
+    assert [hint.hold_drops for hint in world.inbox.noted] == [True] * 11
     for claim in await world.ground.claims():
-        await world.ground.settle(claim, Dead(Reason.HELD_DROP, "held", Findings(replace(claim.story, held=True))))
+        await world.ground.settle(
+            claim,
+            DeadLettered(DeadLetterReason.HELD_DROP, "held", PublishResult(replace(claim.table_state, on_hold=True))),
+        )
     world.catalog.drop(tables[11])
-    assert not (await world.swept()).calm
-    assert [(hint.subject, hint.held) for hint in world.inbox.noted] == [(tables[11], True)]
+    assert not (await world.swept()).within_limit
+    assert [(hint.subject, hint.hold_drops) for hint in world.inbox.noted] == [(tables[11], True)]
 
 
 async def test_where_files_of_dropped_tables_stay_an_absence_is_nothing(world: World) -> None:
@@ -222,7 +231,7 @@ async def test_where_files_of_dropped_tables_stay_an_absence_is_nothing(world: W
         await world.published(table)
         world.catalog.drop(table)
     for _ in range(2):
-        assert (await world.swept(keep)).calm
+        assert (await world.swept(keep)).within_limit
         assert world.told == []
     excluded = replace(keep, table_filter=TableFilter(exclude=("sales.t1",)))
     await world.swept(excluded)
@@ -242,7 +251,7 @@ async def test_of_a_catalog_that_retired_only_what_is_still_published_is_looked_
     loads: list[None] = []
     world.catalog.before_load = lambda: loads.append(None)
     await world.published(tables["withdrawn"], live=False)
-    await world.published(tables["held"], Reason.HELD_DROP, live=False)
+    await world.published(tables["held"], DeadLetterReason.HELD_DROP, live=False)
     for name in ("live", "gone"):
         await world.published(tables[name])
     world.commit(tables["live"])
@@ -263,22 +272,25 @@ async def test_a_renamed_table_that_is_missing_under_both_names_is_one_absence(
     world.tables[new] = world.tables[old]
     await world.published(old)
     await world.published(new)
-    await world.ground.inbox.put([Hint(old, renamed_to=new if reported else None)])
+    await world.ground.inbox.put([Notification(old, renamed_to=new if reported else None)])
     world.catalog.drop(old)
-    assert (await world.swept()).calm is calm
-    assert [hint.held for hint in world.inbox.noted] == [not calm] * 2
+    assert (await world.swept()).within_limit is calm
+    assert [hint.hold_drops for hint in world.inbox.noted] == [not calm] * 2
 
 
 async def test_while_a_sweep_runs_the_report_of_the_one_before_is_kept(world: World) -> None:
     """What that found wrong may come last in this one."""
     seen: list[SweepReport | None] = []
-    sweeps, ports = Sweeps(world.clock), SweepPorts(world.catalog, world.inbox, world.inbox, world.inbox, world.clock)
+    sweeps, ports = (
+        SweepRunner(world.clock),
+        SweepPorts(world.catalog, world.inbox, world.inbox, world.inbox, world.clock),
+    )
     world.create("orders")
-    world.catalog.before_load = lambda: seen.append(sweeps.latest["prod"].before)
+    world.catalog.before_load = lambda: seen.append(sweeps.latest_reports["prod"].previous)
     reports = []
     for _ in range(3):
-        sweep = Sweep(CatalogName("prod"), ports, POLICY)
+        sweep = CatalogSweep(CatalogName("prod"), ports, POLICY)
         await sweeps.run(sweep, 0.5)
         reports.append(sweep.report)
     assert seen == [None, *reports[:2]]
-    assert [report.before for report in reports] == [None] * 3
+    assert [report.previous for report in reports] == [None] * 3

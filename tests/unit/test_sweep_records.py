@@ -8,8 +8,8 @@ import pytest
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
-from sfn.errors import Scope, Transient
-from sfn.work.sweep import NAMED, WIDTH
+from sfn.errors import ErrorScope, Transient
+from sfn.work.sweep import CONCURRENT_LOADS, MAX_LOGGED
 from tests.unit.sweeping import World, trouble
 
 
@@ -33,7 +33,7 @@ async def test_a_sweep_tells_its_numbers_once(world: World, limit: int, *, calm:
         world.create(f"new{number}")
     world.inbox.allow(limit)
     with capture_logs() as records:
-        assert (await world.swept()).calm is calm
+        assert (await world.swept()).within_limit is calm
     assert of("sweep told", records) == [
         {
             "event": "sweep told",
@@ -53,17 +53,21 @@ async def test_a_sweep_tells_its_numbers_once(world: World, limit: int, *, calm:
 
 
 async def test_tables_that_fail_are_one_warning_with_the_first_error(world: World) -> None:
-    tables = [world.create(f"t{number:04d}") for number in range(2 * NAMED)]
-    world.catalog.fails_after, world.catalog.fails_with = WIDTH, trouble(Scope.TABLE)
+    tables = [world.create(f"t{number:04d}") for number in range(2 * MAX_LOGGED)]
+    world.catalog.fails_after, world.catalog.fails_with = CONCURRENT_LOADS, trouble(ErrorScope.TABLE)
     with capture_logs() as records:
         await world.swept()
     (record,) = of("tables not looked at", records)
-    assert (record["log_level"], record["catalog"], record["number"]) == ("warning", "prod", len(tables) - WIDTH)
+    assert (record["log_level"], record["catalog"], record["number"]) == (
+        "warning",
+        "prod",
+        len(tables) - CONCURRENT_LOADS,
+    )
     assert record["error"] == str(world.catalog.fails_with)
-    assert len(record["tables"]) == NAMED
-    assert set(record["tables"]) <= {table.identifier for table in tables}
+    assert len(record["tables"]) == MAX_LOGGED
+    assert set(record["tables"]) <= {table.dotted for table in tables}
     (told,) = of("sweep told", records)
-    assert (told["tables"], told["hints"]) == (len(tables), WIDTH)
+    assert (told["tables"], told["hints"]) == (len(tables), CONCURRENT_LOADS)
 
 
 async def test_a_sweep_that_ends_in_trouble_tells_no_numbers(world: World) -> None:

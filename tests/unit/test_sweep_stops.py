@@ -11,12 +11,12 @@ from typing_extensions import override
 
 from sfn.catalog import SkipNamespace, UnlistedNamespace
 from sfn.catalog.memory import MemoryCatalog
-from sfn.inbox import Claimed
+from sfn.inbox import ClaimResult
 from sfn.publish.policy import Policy
 from sfn.store.memory import MemoryStore
-from sfn.words import CatalogName, Claim, Done, Hint, Released, Slots, TableName
-from sfn.work.sources import Source
-from sfn.work.worker import Terms
+from sfn.words import Capacity, CatalogName, Done, LeasedJob, Notification, Returned, TableIdentifier
+from sfn.work.sources import ConnectedCatalog
+from sfn.work.worker import WorkerOptions
 from tests.promises.inboxes import HandClock
 from tests.unit.working import TABLE, Desk, WatchedInbox
 
@@ -38,7 +38,7 @@ class Endless(MemoryCatalog):
         self.reached = anyio.Event()
 
     @override
-    async def tables(self, skip: SkipNamespace | None = None) -> AsyncGenerator[TableName | UnlistedNamespace]:
+    async def tables(self, skip: SkipNamespace | None = None) -> AsyncGenerator[TableIdentifier | UnlistedNamespace]:
         async for found in super().tables(skip):
             yield found
         self.reached.set()
@@ -77,9 +77,9 @@ class SlowInbox(WatchedInbox):
         self.claimed, self.answers = anyio.Event(), anyio.Event()
 
     @override
-    async def claim(self, slots: Slots, held: Sequence[Claim] = ()) -> Claimed:
-        claimed = await super().claim(slots, held)
-        if claimed.claims:
+    async def claim(self, capacity: Capacity, running: Sequence[LeasedJob] = ()) -> ClaimResult:
+        claimed = await super().claim(capacity, running)
+        if claimed.jobs:
             self.claimed.set()
             await self.answers.wait()
         return claimed
@@ -93,8 +93,8 @@ class Stage:
         self.catalog, self.store, self.inbox = Endless(), SlowStore(), SlowInbox(clock)
         self.catalog.create_namespace(*TABLE.namespace)
         self.catalog.create(TABLE)
-        self.desk = Desk(Terms(drain=DRAIN), clock=clock, inbox=self.inbox)
-        self.desk.source = Source(self.catalog, Policy("c1"))
+        self.desk = Desk(WorkerOptions(drain=DRAIN), clock=clock, inbox=self.inbox)
+        self.desk.source = ConnectedCatalog(self.catalog, Policy("c1"))
         self.desk.store = self.store
 
 
@@ -105,7 +105,7 @@ async def stage() -> Stage:
 
 async def test_a_sweep_ends_at_a_stop_and_a_table_when_it_is_done(stage: Stage) -> None:
     stage.inbox.answers.set()
-    await stage.inbox.put([Hint(CATALOG), Hint(TABLE)])
+    await stage.inbox.put([Notification(CATALOG), Notification(TABLE)])
     stop = anyio.Event()
     with anyio.fail_after(AT_ONCE):
         async with anyio.create_task_group() as tasks:
@@ -115,27 +115,27 @@ async def test_a_sweep_ends_at_a_stop_and_a_table_when_it_is_done(stage: Stage) 
             stop.set()
             while not stage.desk.book.outcomes:  # noqa: ASYNC110 - a journal has no event
                 await anyio.sleep(0.001)
-            assert [type(outcome) for outcome in stage.desk.book.outcomes] == [Released]
+            assert [type(outcome) for outcome in stage.desk.book.outcomes] == [Returned]
             stage.store.answers.set()
-    assert [type(outcome) for outcome in stage.desk.book.outcomes] == [Released, Done]
+    assert [type(outcome) for outcome in stage.desk.book.outcomes] == [Returned, Done]
     assert stage.desk.book.lost == []
 
 
 async def test_the_next_process_begins_it_at_once_and_no_attempt_was_counted(stage: Stage) -> None:
     stage.inbox.answers.set()
-    await stage.inbox.put([Hint(CATALOG)])
+    await stage.inbox.put([Notification(CATALOG)])
     stop = anyio.Event()
     with anyio.fail_after(AT_ONCE):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(stage.desk.worker.run, stop)
             await stage.catalog.reached.wait()
             stop.set()
-    (claim,) = (await stage.inbox.claim(stage.inbox.slots)).claims
+    (claim,) = (await stage.inbox.claim(stage.inbox.slots)).jobs
     assert (claim.subject, claim.attempt) == (CATALOG, 1)
 
 
 async def test_a_sweep_that_is_claimed_while_the_stop_comes_ends_too(stage: Stage) -> None:
-    await stage.inbox.put([Hint(CATALOG)])
+    await stage.inbox.put([Notification(CATALOG)])
     stop = anyio.Event()
     with anyio.fail_after(AT_ONCE):
         async with anyio.create_task_group() as tasks:
@@ -144,4 +144,4 @@ async def test_a_sweep_that_is_claimed_while_the_stop_comes_ends_too(stage: Stag
             stop.set()
             await anyio.wait_all_tasks_blocked()
             stage.inbox.answers.set()
-    assert [type(outcome) for outcome in stage.desk.book.outcomes] == [Released]
+    assert [type(outcome) for outcome in stage.desk.book.outcomes] == [Returned]

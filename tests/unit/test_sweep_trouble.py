@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from sfn.errors import Broken, Scope, Transient
-from sfn.words import Swept
-from sfn.work.sweep import BATCH, WIDTH
+from sfn.errors import ErrorScope, FatalError, Transient
+from sfn.words import SweepCompleted
+from sfn.work.sweep import BATCH_SIZE, CONCURRENT_LOADS
 from tests.unit.sweeping import World, trouble
 
-MANY = BATCH + 4 * WIDTH
+MANY = BATCH_SIZE + 4 * CONCURRENT_LOADS
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def world() -> World:
     return World()
 
 
-@pytest.mark.parametrize("answered", [0, 1, WIDTH, BATCH + WIDTH])
+@pytest.mark.parametrize("answered", [0, 1, CONCURRENT_LOADS, BATCH_SIZE + CONCURRENT_LOADS])
 async def test_an_outage_in_the_middle_is_the_trouble_that_it_is(world: World, answered: int) -> None:
     gone = world.create("gone")
     await world.published(gone)
@@ -28,20 +28,20 @@ async def test_an_outage_in_the_middle_is_the_trouble_that_it_is(world: World, a
     with pytest.raises(Transient) as caught:
         await world.swept()
     assert caught.value is world.catalog.fails_with
-    assert gone.identifier not in world.told
+    assert gone.dotted not in world.told
     assert len(world.told) == answered, "what was found is told all the same"
 
 
 async def test_a_tables_own_trouble_ends_no_sweep(world: World) -> None:
     for number in range(MANY):
         world.create(f"t{number}")
-    world.catalog.fails_after, world.catalog.fails_with = 7, trouble(Scope.TABLE)
-    assert isinstance(await world.swept(), Swept)
+    world.catalog.fails_after, world.catalog.fails_with = 7, trouble(ErrorScope.TABLE)
+    assert isinstance(await world.swept(), SweepCompleted)
     assert len(world.told) == 7
 
 
 @pytest.mark.parametrize(
-    "error", [Broken("inbox", expected="a disk", found="none"), trouble(Scope.INBOX), ZeroDivisionError()]
+    "error", [FatalError("inbox", expected="a disk", found="none"), trouble(ErrorScope.INBOX), ZeroDivisionError()]
 )
 @pytest.mark.parametrize("tables", [1, MANY])
 async def test_what_the_inbox_raises_comes_out_as_it_is(world: World, error: Exception, tables: int) -> None:
@@ -56,7 +56,7 @@ async def test_what_the_inbox_raises_comes_out_as_it_is(world: World, error: Exc
 async def test_what_ends_the_process_is_told_before_any_trouble(world: World) -> None:
     for number in range(MANY):
         world.create(f"t{number}")
-    world.inbox.fails_with = Broken("inbox", expected="a disk", found="none")
-    world.catalog.fails_after, world.catalog.fails_with = BATCH, trouble()
-    with pytest.raises(Broken):
+    world.inbox.fails_with = FatalError("inbox", expected="a disk", found="none")
+    world.catalog.fails_after, world.catalog.fails_with = BATCH_SIZE, trouble()
+    with pytest.raises(FatalError):
         await world.swept()

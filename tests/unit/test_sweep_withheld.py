@@ -10,8 +10,8 @@ from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
 from sfn.publish.policy import Policy, TableFilter
-from sfn.words import Dead, Findings, Reason
-from sfn.work.sweep import NAMED
+from sfn.words import DeadLettered, DeadLetterReason, PublishResult
+from sfn.work.sweep import MAX_LOGGED
 from tests.unit.sweeping import World
 
 
@@ -34,7 +34,7 @@ async def test_what_is_withheld_counts_as_present_and_is_told_of_once(world: Wor
     world.catalog.close_namespace("closed")
     with capture_logs() as records:
         swept = await world.swept()
-    assert (swept.began, swept.calm) == (world.clock.now(), True)
+    assert (swept.started_at, swept.within_limit) == (world.clock.now(), True)
     assert world.told == ["closed_too.t", "open.t"]
     (record,) = warnings(records)
     assert (record["log_level"], record["catalog"], record["namespaces"]) == ("warning", "prod", ["closed"])
@@ -69,12 +69,12 @@ async def test_a_sweep_that_sees_everything_warns_of_nothing(world: World) -> No
 
 
 async def test_many_that_are_withheld_are_one_record_of_bounded_length(world: World) -> None:
-    for number in range(2 * NAMED):
+    for number in range(2 * MAX_LOGGED):
         world.catalog.close_namespace(f"closed{number:04d}")
     with capture_logs() as records:
         await world.swept()
     (record,) = warnings(records)
-    assert (record["number"], len(record["namespaces"])) == (2 * NAMED, NAMED)
+    assert (record["number"], len(record["namespaces"])) == (2 * MAX_LOGGED, MAX_LOGGED)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ async def test_a_sweep_says_which_namespaces_it_could_not_list(world: World) -> 
     world.create("t", "open")
     world.catalog.close_namespace("closed", "inner")
     world.catalog.torn = ("torn",)
-    assert (await world.swept()).withheld == {"closed.inner", "torn"}
+    assert (await world.swept()).unlisted_namespaces == {"closed.inner", "torn"}
 
 
 @pytest.mark.parametrize(("limit", "calm"), [(2, True), (1, False)])
@@ -124,9 +124,12 @@ async def test_what_is_held_in_a_namespace_that_could_not_be_listed_still_counts
     for table in tables:
         await world.published(table)
         world.catalog.drop(table)
-    assert not (await world.swept()).calm
+    assert not (await world.swept()).within_limit
     for claim in await world.ground.claims():
-        await world.ground.settle(claim, Dead(Reason.HELD_DROP, "held", Findings(replace(claim.story, held=True))))
+        await world.ground.settle(
+            claim,
+            DeadLettered(DeadLetterReason.HELD_DROP, "held", PublishResult(replace(claim.table_state, on_hold=True))),
+        )
     world.catalog.close_namespace("closed")
     world.inbox.allow(limit)
-    assert (await world.swept()).calm is calm
+    assert (await world.swept()).within_limit is calm

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import structlog
 
-from sfn.telemetry import configure
+from sfn.telemetry import configure_logging
 from tests.unit.logs import TALKATIVE, as_before
 
 
@@ -40,7 +40,7 @@ class Terminal(Stream):
 
 def test_a_record_is_one_json_line_with_a_utc_time() -> None:
     stream = Stream()
-    configure("info", "auto", stream)
+    configure_logging("info", "auto", stream)
     structlog.stdlib.get_logger("sfn.receiver").info("events refused", sender="etl", status=422, cause="a\nb")
     (record,) = stream.records()
     stamp = datetime.fromisoformat(record.pop("timestamp"))
@@ -58,7 +58,7 @@ def test_a_record_is_one_json_line_with_a_utc_time() -> None:
 @pytest.mark.parametrize("name", TALKATIVE)
 def test_libraries_that_tell_of_each_call_only_warn(name: str) -> None:
     stream = Stream()
-    configure("debug", "json", stream)
+    configure_logging("debug", "json", stream)
     log = logging.getLogger(f"{name}.part")
     log.debug("signing with s3cret")
     log.info("Loaded FileIO")
@@ -69,7 +69,7 @@ def test_libraries_that_tell_of_each_call_only_warn(name: str) -> None:
 @pytest.mark.parametrize("name", TALKATIVE)
 def test_libraries_say_no_more_than_everybody_else_may(name: str) -> None:
     stream = Stream()
-    configure("error", "json", stream)
+    configure_logging("error", "json", stream)
     logging.getLogger(f"{name}.part").warning("no")
     logging.getLogger(f"{name}.part").error("yes")
     assert [record["event"] for record in stream.records()] == ["yes"]
@@ -79,7 +79,7 @@ def test_what_a_library_warns_of_is_a_record() -> None:
     stream = Stream()
     with warnings.catch_warnings():
         warnings.simplefilter("always")
-        configure("info", "json", stream)
+        configure_logging("info", "json", stream)
         warnings.warn("No preferred file implementation", stacklevel=1)
         logging.captureWarnings(capture=False)
     (record,) = stream.records()
@@ -88,14 +88,14 @@ def test_what_a_library_warns_of_is_a_record() -> None:
 
 def test_a_library_that_tells_of_what_it_raises_says_nothing() -> None:
     stream = Stream()
-    configure("debug", "json", stream)
+    configure_logging("debug", "json", stream)
     logging.getLogger("thrift.transport.TSocket").error("Could not connect")
     assert stream.records() == []
 
 
 def test_less_severe_records_are_left_out() -> None:
     stream = Stream()
-    configure("warning", "json", stream)
+    configure_logging("warning", "json", stream)
     for log in (structlog.stdlib.get_logger("sfn"), logging.getLogger("uvicorn.error")):
         log.info("no")
         log.warning("yes")
@@ -104,7 +104,7 @@ def test_less_severe_records_are_left_out() -> None:
 
 def test_secrets_are_taken_out_at_any_depth() -> None:
     stream = Stream()
-    configure("info", "json", stream)
+    configure_logging("info", "json", stream)
     structlog.stdlib.get_logger("sfn").info(
         "asked",
         token="s3cret",  # noqa: S106 - what must not show
@@ -121,7 +121,7 @@ def test_secrets_are_taken_out_at_any_depth() -> None:
 
 def test_what_refers_to_itself_is_cut() -> None:
     stream = Stream()
-    configure("info", "json", stream)
+    configure_logging("info", "json", stream)
     endless: list[object] = []
     endless.append(endless)
     structlog.stdlib.get_logger("sfn").info("round", about=endless)
@@ -131,7 +131,7 @@ def test_what_refers_to_itself_is_cut() -> None:
 def test_servers_log_where_all_do_and_not_each_request() -> None:
     logging.getLogger("uvicorn.error").addHandler(logging.StreamHandler(sys.stdout))
     stream = Stream()
-    configure("info", "json", stream)
+    configure_logging("info", "json", stream)
     logging.getLogger("uvicorn.error").info("Started on %s", "8085")
     logging.getLogger("uvicorn.access").info("GET /")
     assert [(record["logger"], record["event"]) for record in stream.records()] == [
@@ -146,7 +146,7 @@ def failed() -> None:
 
 @pytest.mark.parametrize("stream", [Stream(), Terminal()], ids=["json", "console"])
 def test_a_traceback_is_there_without_local_variables(stream: Stream) -> None:
-    configure("info", "auto", stream)
+    configure_logging("info", "auto", stream)
     try:
         failed()
     except ValueError:
@@ -158,23 +158,23 @@ def test_a_traceback_is_there_without_local_variables(stream: Stream) -> None:
 
 def test_people_get_text_and_may_ask_for_json() -> None:
     terminal = Terminal()
-    configure("info", "auto", terminal)
+    configure_logging("info", "auto", terminal)
     structlog.stdlib.get_logger("sfn").info("hello", name="etl")
     assert not terminal.getvalue().startswith("{")
     assert "hello" in terminal.getvalue()
     machine = Terminal()
-    configure("info", "json", machine)
+    configure_logging("info", "json", machine)
     structlog.stdlib.get_logger("sfn").info("hello")
     assert [record["event"] for record in machine.records()] == ["hello"]
     assert "hello" in terminal.getvalue()
     piped = Stream()
-    configure("info", "console", piped)
+    configure_logging("info", "console", piped)
     structlog.stdlib.get_logger("sfn").info("hello")
     assert not piped.getvalue().startswith("{")
 
 
 def test_standard_error_is_the_default(capsys: pytest.CaptureFixture[str]) -> None:
-    configure()
+    configure_logging()
     structlog.stdlib.get_logger("sfn").info("hello")
     out, err = capsys.readouterr()
     assert (out, json.loads(err)["event"]) == ("", "hello")

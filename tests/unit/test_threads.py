@@ -9,8 +9,8 @@ from functools import partial
 import anyio
 import pytest
 
-from sfn.errors import Scope
-from sfn.threads import GivenUp, Late, Threads, unfinished
+from sfn.errors import ErrorScope
+from sfn.threads import AbandonableThreads, IsAbandoned, TimedOut, unfinished_calls
 
 SHORT = 0.1
 SOON = 5.0
@@ -24,7 +24,7 @@ class Hung:
         self._let_go = threading.Event()
         self.asked = 0
 
-    def ask(self, _: GivenUp) -> bool:
+    def ask(self, _: IsAbandoned) -> bool:
         self.asked += 1
         return self._let_go.wait(2 * SOON)
 
@@ -40,7 +40,7 @@ def fixture_hung() -> Generator[Hung]:
     hung.let_go()
 
 
-async def give_up(threads: Threads, hung: Hung, number: int = 1) -> None:
+async def give_up(threads: AbandonableThreads, hung: Hung, number: int = 1) -> None:
     """Ask so often at the same time, and give that up once all were begun."""
     goal = hung.asked + number
     async with anyio.create_task_group() as tasks:
@@ -52,7 +52,7 @@ async def give_up(threads: Threads, hung: Hung, number: int = 1) -> None:
         tasks.cancel_scope.cancel()
 
 
-async def answer(threads: Threads, within: float = SOON) -> str | Late | None:
+async def answer(threads: AbandonableThreads, within: float = SOON) -> str | TimedOut | None:
     """What another call gives; None where it is not begun."""
     with anyio.move_on_after(within):
         return await threads.run("ask", lambda _: "an answer")
@@ -60,20 +60,20 @@ async def answer(threads: Threads, within: float = SOON) -> str | Late | None:
 
 
 async def test_a_call_that_takes_too_long_is_given_up(hung: Hung) -> None:
-    threads = Threads(1, SHORT)
-    assert await threads.run("hang", hung.ask) == Late(begun=True)
-    assert await threads.run("ask", hung.ask) == Late(begun=False)
+    threads = AbandonableThreads(1, SHORT)
+    assert await threads.run("hang", hung.ask) == TimedOut(may_still_run=True)
+    assert await threads.run("ask", hung.ask) == TimedOut(may_still_run=False)
     assert hung.asked == 1
 
 
 async def test_a_call_that_never_returns_keeps_its_place(hung: Hung) -> None:
-    threads = Threads(1, SOON)
+    threads = AbandonableThreads(1, SOON)
     await give_up(threads, hung)
     assert await answer(threads, SHORT) is None
 
 
 async def test_calls_that_never_return_are_left_behind_while_there_are_spare_ones(hung: Hung) -> None:
-    threads = Threads(1, SOON, Scope.CATALOG, spare=2)
+    threads = AbandonableThreads(1, SOON, ErrorScope.CATALOG, max_abandoned=2)
     for _ in range(2):
         await give_up(threads, hung)
         assert await answer(threads) == "an answer"
@@ -82,12 +82,12 @@ async def test_calls_that_never_return_are_left_behind_while_there_are_spare_one
 
 
 async def test_what_returns_after_all_may_be_left_behind_again(hung: Hung) -> None:
-    threads = Threads(2, SOON, spare=2)
+    threads = AbandonableThreads(2, SOON, max_abandoned=2)
     for _ in range(2):
         await give_up(threads, hung, 2)
     assert await answer(threads, SHORT) is None
     hung.let_go()
-    assert unfinished(SOON) == []
+    assert unfinished_calls(SOON) == []
     # Their threads have told the loop, which heeds it now.
     await anyio.sleep(SHORT)
     again = Hung()
@@ -101,18 +101,18 @@ async def test_what_returns_after_all_may_be_left_behind_again(hung: Hung) -> No
 @pytest.mark.parametrize(("only_looks", "calls"), [(False, ["hang"]), (True, [])])
 async def test_only_what_may_still_change_something_is_told_of(hung: Hung, only_looks: bool, calls: list[str]) -> None:
     # What other tests let go.
-    assert unfinished(SOON) == []
-    await give_up(Threads(1, SOON, only_looks=only_looks), hung)
-    assert unfinished(0) == calls
+    assert unfinished_calls(SOON) == []
+    await give_up(AbandonableThreads(1, SOON, read_only=only_looks), hung)
+    assert unfinished_calls(0) == calls
 
 
 async def test_no_more_calls_run_at_a_time_than_may() -> None:
-    threads = Threads(2, SOON, Scope.CATALOG, spare=5)
+    threads = AbandonableThreads(2, SOON, ErrorScope.CATALOG, max_abandoned=5)
     running: list[int] = []
     numbers: list[int] = []
     pause = threading.Event()
 
-    def call(_: GivenUp) -> None:
+    def call(_: IsAbandoned) -> None:
         running.append(1)
         numbers.append(len(running))
         pause.wait(0.02)

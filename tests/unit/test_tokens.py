@@ -9,27 +9,27 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from sfn.errors import Broken
-from sfn.receiver.bearer import bearer
-from sfn.receiver.tokens import MAX_FILE, Token, TokenFile, Tokens, match
+from sfn.errors import FatalError
+from sfn.receiver.bearer import bearer_token
+from sfn.receiver.tokens import MAX_FILE, AcceptedToken, PartyTokens, WatchedTokenFile, index_of_presented
 
 
 def test_the_scheme_is_read_as_http_wants_it() -> None:
-    assert bearer(b"bearer  x") == b"x"
-    assert bearer(b" BEARER x ") == b"x"
-    assert bearer(b"Bearerx") is None
+    assert bearer_token(b"bearer  x") == b"x"
+    assert bearer_token(b" BEARER x ") == b"x"
+    assert bearer_token(b"Bearerx") is None
 
 
 def test_all_tokens_are_compared_whichever_matches() -> None:
     asked: list[int] = []
-    tokens = [Token.of(str(number), str(number)) for number in range(4)]
+    tokens = [AcceptedToken.from_secret(str(number), str(number)) for number in range(4)]
 
-    def seen() -> Iterator[Token]:
+    def seen() -> Iterator[AcceptedToken]:
         for index, token in enumerate(tokens):
             asked.append(index)
             yield token
 
-    assert match(seen(), b"1") == 1
+    assert index_of_presented(seen(), b"1") == 1
     assert asked == [0, 1, 2, 3]
 
 
@@ -39,8 +39,8 @@ class Rotation:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.write("# tokens of spring\n\nfirst\n  second \r\n")
-        self.file = TokenFile(path)
-        self.tokens = Tokens({}, self.file)
+        self.file = WatchedTokenFile(path)
+        self.tokens = PartyTokens({}, self.file)
 
     def write(self, text: str | bytes) -> None:
         beside = self.path.with_suffix(".new")
@@ -48,7 +48,7 @@ class Rotation:
         beside.replace(self.path)
 
     def admits(self, *tokens: str) -> bool:
-        return all(match(self.tokens.active(), token.encode()) is not None for token in tokens)
+        return all(index_of_presented(self.tokens.active(), token.encode()) is not None for token in tokens)
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_a_new_file_counts_once_somebody_looked(rotation: Rotation) -> None:
     rotation.write("third\n")
     assert rotation.admits("first")
     assert not rotation.admits("third")
-    rotation.file.look()
+    rotation.file.reload_if_changed()
     assert rotation.admits("third")
     assert not rotation.admits("first")
 
@@ -77,14 +77,14 @@ def test_a_file_written_in_place_is_read_again(rotation: Rotation) -> None:
     status = rotation.path.stat()
     rotation.path.write_text(content.replace("first", "tsrif"))
     os.utime(rotation.path, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
-    rotation.file.look()
+    rotation.file.reload_if_changed()
     assert rotation.admits("tsrif")
 
 
 def test_an_unchanged_file_is_not_read_again(rotation: Rotation) -> None:
-    rotation.file.look()
+    rotation.file.reload_if_changed()
     before = rotation.file.tokens()
-    rotation.file.look()
+    rotation.file.reload_if_changed()
     assert rotation.file.tokens() is before
 
 
@@ -95,21 +95,21 @@ def test_a_broken_file_keeps_the_old_tokens_and_is_logged_once(rotation: Rotatio
     rotation.write(broken)
     with capture_logs() as logs:
         for _ in range(3):
-            rotation.file.look()
+            rotation.file.reload_if_changed()
             assert rotation.admits("first", "second")
     assert [entry["log_level"] for entry in logs] == ["error"]
     assert "bad" not in str(logs)
     rotation.write("third\n")
-    rotation.file.look()
+    rotation.file.reload_if_changed()
     assert rotation.admits("third")
 
 
 def test_a_file_that_went_away_keeps_the_old_tokens(rotation: Rotation) -> None:
     rotation.path.unlink()
-    rotation.file.look()
+    rotation.file.reload_if_changed()
     assert rotation.admits("first")
     rotation.write("# tokens of summer\nthird\n")
-    rotation.file.look()
+    rotation.file.reload_if_changed()
     assert rotation.admits("third")
     assert not rotation.admits("first")
 
@@ -119,20 +119,25 @@ def test_what_is_wrong_again_after_it_was_right_is_logged_again(rotation: Rotati
     with capture_logs() as logs:
         for _ in range(2):
             rotation.path.rename(aside)
-            rotation.file.look()
+            rotation.file.reload_if_changed()
             aside.rename(rotation.path)
-            rotation.file.look()
+            rotation.file.reload_if_changed()
     assert [entry["event"] for entry in logs] == ["tokens kept"] * 2
 
 
 def test_a_file_that_never_was_right_stops_the_start(tmp_path: Path) -> None:
-    with pytest.raises(Broken, match="tokens"):
-        TokenFile(tmp_path / "tokens")
+    with pytest.raises(FatalError, match="tokens"):
+        WatchedTokenFile(tmp_path / "tokens")
     (tmp_path / "tokens").write_text("# nothing\n")
-    with pytest.raises(Broken, match="no token"):
-        TokenFile(tmp_path / "tokens")
+    with pytest.raises(FatalError, match="no token"):
+        WatchedTokenFile(tmp_path / "tokens")
 
 
 def test_named_tokens_and_those_of_the_file_are_active_together(rotation: Rotation) -> None:
-    both = Tokens({"main": "inline"}, rotation.file)
-    assert [match(both.active(), token) for token in (b"inline", b"first", b"second", b"third")] == [0, 1, 2, None]
+    both = PartyTokens({"main": "inline"}, rotation.file)
+    assert [index_of_presented(both.active(), token) for token in (b"inline", b"first", b"second", b"third")] == [
+        0,
+        1,
+        2,
+        None,
+    ]

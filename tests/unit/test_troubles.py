@@ -9,11 +9,11 @@ import pytest
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
-from sfn.errors import Scope, Transient
-from sfn.inbox.troubles import TOLD_EVERY, Troubles
+from sfn.errors import ErrorScope, Transient
+from sfn.inbox.troubles import LOG_INTERVAL, InboxErrorLog
 from tests.promises.inboxes import HandClock
 
-MINUTE = TOLD_EVERY.total_seconds()
+MINUTE = LOG_INTERVAL.total_seconds()
 
 
 class Calls:
@@ -26,18 +26,18 @@ class Calls:
 
     def __init__(self, records: list[EventDict]) -> None:
         self.clock, self.records = HandClock(), records
-        self._troubles = Troubles(self.clock, "worker")
+        self._troubles = InboxErrorLog(self.clock, "worker")
 
     def fail(self, found: str) -> None:
         """One that meets a trouble, which must come out as it is."""
-        trouble = Transient("inbox", scope=Scope.INBOX, expected="room", found=found)
-        with pytest.raises(Transient) as caught, self._troubles.told():
+        trouble = Transient("inbox", scope=ErrorScope.INBOX, expected="room", found=found)
+        with pytest.raises(Transient) as caught, self._troubles.log_errors():
             raise trouble
         assert caught.value is trouble
 
     def work(self) -> None:
         """One that works."""
-        with self._troubles.told():
+        with self._troubles.log_errors():
             pass
 
     @property
@@ -95,7 +95,7 @@ def test_a_clock_that_is_set_back_silences_nothing(calls: Calls) -> None:
 
 
 def test_what_is_no_trouble_is_not_told(calls: Calls) -> None:
-    troubles = Troubles(calls.clock, "worker")
-    with suppress(ZeroDivisionError), troubles.told():
+    troubles = InboxErrorLog(calls.clock, "worker")
+    with suppress(ZeroDivisionError), troubles.log_errors():
         raise ZeroDivisionError
     assert calls.told == []

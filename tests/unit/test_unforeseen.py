@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from sfn.work.unforeseen import Unforeseen, kind_of
+from sfn.work.unforeseen import UnexpectedErrorKind, classify_error
 
 SHORTAGES = [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOBUFS, errno.EUSERS, errno.ENOLCK]
 OTHERS = sorted(set(errno.errorcode) - set(SHORTAGES) - {errno.EWOULDBLOCK})
@@ -35,44 +35,44 @@ def circle() -> Exception:
 @pytest.mark.parametrize("number", SHORTAGES, ids=errno.errorcode.get)
 def test_too_few_resources_are_a_shortage_wherever_a_library_hides_them(number: int) -> None:
     error = OSError(number, "short")
-    assert kind_of(error) is Unforeseen.SHORTAGE
-    assert kind_of(caused(ImportError("no module"), error)) is Unforeseen.SHORTAGE
-    assert kind_of(met(KeyError("x"), error)) is Unforeseen.SHORTAGE
-    assert kind_of(ExceptionGroup("two", [ValueError("x"), error])) is Unforeseen.SHORTAGE
+    assert classify_error(error) is UnexpectedErrorKind.SHORTAGE
+    assert classify_error(caused(ImportError("no module"), error)) is UnexpectedErrorKind.SHORTAGE
+    assert classify_error(met(KeyError("x"), error)) is UnexpectedErrorKind.SHORTAGE
+    assert classify_error(ExceptionGroup("two", [ValueError("x"), error])) is UnexpectedErrorKind.SHORTAGE
 
 
 @pytest.mark.parametrize("number", OTHERS, ids=errno.errorcode.get)
 def test_every_other_error_of_the_system_may_pass(number: int) -> None:
-    assert kind_of(OSError(number, "no")) is Unforeseen.PASSING
-    assert kind_of(caused(ValueError("x"), OSError(number, "no"))) is Unforeseen.PASSING
+    assert classify_error(OSError(number, "no")) is UnexpectedErrorKind.TRANSIENT
+    assert classify_error(caused(ValueError("x"), OSError(number, "no"))) is UnexpectedErrorKind.TRANSIENT
 
 
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (MemoryError(), Unforeseen.SHORTAGE),
-        (RuntimeError("can't start new thread"), Unforeseen.SHORTAGE),
-        (caused(ValueError("x"), MemoryError()), Unforeseen.SHORTAGE),
-        (socket.gaierror(socket.EAI_AGAIN, "try again"), Unforeseen.PASSING),
-        (TimeoutError(), Unforeseen.PASSING),
-        (ConnectionResetError(), Unforeseen.PASSING),
-        (InterruptedError(), Unforeseen.PASSING),
-        (OSError("without a number"), Unforeseen.PASSING),
-        (RuntimeError("another one"), Unforeseen.DEFECT),
-        (RuntimeError(), Unforeseen.DEFECT),
-        (KeyError("x"), Unforeseen.DEFECT),
-        (ImportError("no module"), Unforeseen.DEFECT),
-        (met(KeyError("x"), FileNotFoundError()), Unforeseen.DEFECT),
-        (met(KeyError("x"), OSError(errno.EMFILE, "short"), suppressed=True), Unforeseen.DEFECT),
-        (circle(), Unforeseen.DEFECT),
+        (MemoryError(), UnexpectedErrorKind.SHORTAGE),
+        (RuntimeError("can't start new thread"), UnexpectedErrorKind.SHORTAGE),
+        (caused(ValueError("x"), MemoryError()), UnexpectedErrorKind.SHORTAGE),
+        (socket.gaierror(socket.EAI_AGAIN, "try again"), UnexpectedErrorKind.TRANSIENT),
+        (TimeoutError(), UnexpectedErrorKind.TRANSIENT),
+        (ConnectionResetError(), UnexpectedErrorKind.TRANSIENT),
+        (InterruptedError(), UnexpectedErrorKind.TRANSIENT),
+        (OSError("without a number"), UnexpectedErrorKind.TRANSIENT),
+        (RuntimeError("another one"), UnexpectedErrorKind.DEFECT),
+        (RuntimeError(), UnexpectedErrorKind.DEFECT),
+        (KeyError("x"), UnexpectedErrorKind.DEFECT),
+        (ImportError("no module"), UnexpectedErrorKind.DEFECT),
+        (met(KeyError("x"), FileNotFoundError()), UnexpectedErrorKind.DEFECT),
+        (met(KeyError("x"), OSError(errno.EMFILE, "short"), suppressed=True), UnexpectedErrorKind.DEFECT),
+        (circle(), UnexpectedErrorKind.DEFECT),
     ],
 )
-def test_each_exception_has_one_meaning(error: Exception, kind: Unforeseen) -> None:
-    assert kind_of(error) is kind
+def test_each_exception_has_one_meaning(error: Exception, kind: UnexpectedErrorKind) -> None:
+    assert classify_error(error) is kind
 
 
 def test_an_endless_chain_ends() -> None:
     error: Exception = ValueError(0)
     for number in range(1000):
         error = caused(ValueError(number), error)
-    assert kind_of(error) is Unforeseen.DEFECT
+    assert classify_error(error) is UnexpectedErrorKind.DEFECT

@@ -8,16 +8,24 @@ from datetime import timedelta
 import pytest
 from typing_extensions import override
 
-from sfn.errors import DENIED, DeniedNow, NotVended, Permanent, Scope, Transient, Unaccepted
+from sfn.errors import (
+    FORBIDDEN_ERRORS,
+    ErrorScope,
+    Forbidden,
+    NoVendedCredentials,
+    Permanent,
+    Transient,
+    Unauthenticated,
+)
 from sfn.store import ObjectStore
 from sfn.store.memory import MemoryStore
 from sfn.store.router import PrefixRouter
-from sfn.words import Grant, Held, Missing, TableName
-from sfn.work.vended import Vended
+from sfn.words import NoSuchTable, StoredObject, TableIdentifier, VendedCredential
+from sfn.work.vended import VendedStores
 from tests.promises.inboxes import HandClock
 
-TABLE = TableName("prod", ("sales",), "orders")
-RENAMED = TableName("prod", ("sales",), "sold")
+TABLE = TableIdentifier("prod", ("sales",), "orders")
+RENAMED = TableIdentifier("prod", ("sales",), "sold")
 AT = "s3://lake/sales/orders"
 KEY = f"{AT}/metadata/_sfn/sales_orders_main.ver"
 
@@ -33,21 +41,23 @@ class Shop:
     """
 
     def __init__(self) -> None:
-        self.vends: dict[TableName, tuple[Grant, ...]] = {}
-        self.renews: dict[TableName, tuple[Grant, ...]] = {}
+        self.vends: dict[TableIdentifier, tuple[VendedCredential, ...]] = {}
+        self.renews: dict[TableIdentifier, tuple[VendedCredential, ...]] = {}
         self.good = {"first", "second"}
         self.elsewhere: set[str] = set()
         self.opened: list[tuple[str, str]] = []
         self.files = MemoryStore()
 
-    async def vended_credentials(self, table: TableName) -> tuple[Grant, ...] | Missing:
-        return self.vends.get(table, Missing())
+    async def vended_credentials(self, table: TableIdentifier) -> tuple[VendedCredential, ...] | NoSuchTable:
+        return self.vends.get(table, NoSuchTable())
 
-    async def renew_credentials(self, table: TableName, refused: Sequence[Grant]) -> tuple[Grant, ...] | Missing:
+    async def renew_credentials(
+        self, table: TableIdentifier, refused: Sequence[VendedCredential]
+    ) -> tuple[VendedCredential, ...] | NoSuchTable:
         self.vends |= {table: self.renews[table]} if table in self.renews else {}
-        return self.vends.get(table, Missing())
+        return self.vends.get(table, NoSuchTable())
 
-    def open(self, grant: Grant, location: str) -> ObjectStore:
+    def open(self, grant: VendedCredential, location: str) -> ObjectStore:
         token = grant.config["token"]
         self.opened.append((grant.prefix, token))
         return _Guarded(self, token)
@@ -61,12 +71,12 @@ class _Guarded(MemoryStore):
         self._shop, self._token = shop, token
 
     @override
-    async def read(self, key: str) -> Held | None:
+    async def read(self, key: str) -> StoredObject | None:
         if self._token in self._shop.elsewhere:
-            raise DeniedNow(key, scope=Scope.STORE, expected="permission to read here", found="AccessDenied")
+            raise Forbidden(key, scope=ErrorScope.STORE, expected="permission to read here", found="AccessDenied")
         if self._token not in self._shop.good:
-            raise Unaccepted(
-                key, scope=Scope.STORE, expected="credentials that the store accepts", found="ExpiredToken"
+            raise Unauthenticated(
+                key, scope=ErrorScope.STORE, expected="credentials that the store accepts", found="ExpiredToken"
             )
         return await self._shop.files.read(key)
 
@@ -87,17 +97,17 @@ def own() -> MemoryStore:
 
 
 @pytest.fixture
-def vended(shop: Shop, clock: HandClock) -> Vended:
+def vended(shop: Shop, clock: HandClock) -> VendedStores:
     """Of a service without a store of its own."""
-    return Vended(shop, PrefixRouter({}), shop.open, clock)
+    return VendedStores(shop, PrefixRouter({}), shop.open, clock)
 
 
-def grant(prefix: str, token: str, clock: HandClock, *, minutes: float = 60) -> Grant:
-    return Grant(prefix, {"token": token}, clock.now() + timedelta(minutes=minutes))
+def grant(prefix: str, token: str, clock: HandClock, *, minutes: float = 60) -> VendedCredential:
+    return VendedCredential(prefix, {"token": token}, clock.now() + timedelta(minutes=minutes))
 
 
 async def test_the_longest_prefix_opens_a_place_and_a_store_is_opened_once(
-    vended: Vended, shop: Shop, clock: HandClock
+    vended: VendedStores, shop: Shop, clock: HandClock
 ) -> None:
     shop.vends[TABLE] = (
         grant("s3://lake", "first", clock),
@@ -105,17 +115,17 @@ async def test_the_longest_prefix_opens_a_place_and_a_store_is_opened_once(
         grant("s3://lake/x", "x", clock),
     )
     shop.files.files[KEY] = b"1"
-    store = vended.of(TABLE).store_for(KEY)
+    store = vended.for_table(TABLE).store_for(KEY)
     for _ in range(2):
         assert await store.read(KEY) == await shop.files.read(KEY)
     assert shop.opened == [(AT, "second")]
 
 
-async def test_a_prefix_ends_with_a_segment(vended: Vended, shop: Shop, clock: HandClock) -> None:
+async def test_a_prefix_ends_with_a_segment(vended: VendedStores, shop: Shop, clock: HandClock) -> None:
     shop.vends[TABLE] = (grant("s3://lake/sales/ord", "first", clock),)
     with pytest.raises(Permanent, match="found some for s3://lake/sales/ord;") as refused:
-        await vended.of(TABLE).store_for(KEY).read(KEY)
-    assert not isinstance(refused.value, NotVended)
+        await vended.for_table(TABLE).store_for(KEY).read(KEY)
+    assert not isinstance(refused.value, NoVendedCredentials)
     assert shop.opened == []
 
 
@@ -123,41 +133,41 @@ async def test_what_is_for_wherever_the_table_lies_is_not_for_files_apart_from_i
     shop: Shop, own: MemoryStore, clock: HandClock
 ) -> None:
     shop.vends[TABLE] = (grant("", "first", clock),)
-    vended = Vended(shop, PrefixRouter({"s3://pointers": own}), shop.open, clock, "s3://pointers/sfn")
+    vended = VendedStores(shop, PrefixRouter({"s3://pointers": own}), shop.open, clock, "s3://pointers/sfn")
     apart = "s3://pointers/sfn/orders/sales_orders_main.ver"
     own.files[apart] = b"ours"
-    held = await vended.of(TABLE).store_for(apart).read(apart)
+    held = await vended.for_table(TABLE).store_for(apart).read(apart)
     assert held is not None
     assert held.body == b"ours"
-    assert await vended.of(TABLE).store_for(KEY).read(KEY) is None
+    assert await vended.for_table(TABLE).store_for(KEY).read(KEY) is None
     assert shop.opened == [("", "first")]
 
 
-async def test_what_a_store_refuses_is_asked_for_anew_once(vended: Vended, shop: Shop, clock: HandClock) -> None:
+async def test_what_a_store_refuses_is_asked_for_anew_once(vended: VendedStores, shop: Shop, clock: HandClock) -> None:
     shop.vends[TABLE] = (grant(AT, "stale", clock),)
     shop.renews[TABLE] = (grant(AT, "second", clock),)
-    assert await vended.of(TABLE).store_for(KEY).read(KEY) is None
+    assert await vended.for_table(TABLE).store_for(KEY).read(KEY) is None
     assert shop.opened == [(AT, "stale"), (AT, "second")]
 
 
 async def test_what_is_denied_with_old_credentials_may_be_permitted_with_new_ones(
-    vended: Vended, shop: Shop, clock: HandClock
+    vended: VendedStores, shop: Shop, clock: HandClock
 ) -> None:
     """A table was made anew at another place, or more is granted: what has no prefix does not tell."""
     shop.elsewhere = {"first"}
     shop.vends[TABLE] = (grant("", "first", clock),)
     shop.renews[TABLE] = (grant("", "second", clock),)
-    assert await vended.of(TABLE).store_for(KEY).read(KEY) is None
+    assert await vended.for_table(TABLE).store_for(KEY).read(KEY) is None
     assert shop.opened == [("", "first"), ("", "second")]
 
 
 @pytest.mark.parametrize("renewed", ["first", "second"])
-async def test_what_is_denied_again_is_denied(vended: Vended, shop: Shop, clock: HandClock, renewed: str) -> None:
+async def test_what_is_denied_again_is_denied(vended: VendedStores, shop: Shop, clock: HandClock, renewed: str) -> None:
     shop.elsewhere = {"first", "second"}
     shop.vends[TABLE] = (grant("", "first", clock),)
     shop.renews[TABLE] = (grant("", renewed, clock),)
-    with pytest.raises(DENIED, match="AccessDenied"):
-        await vended.of(TABLE).store_for(KEY).read(KEY)
+    with pytest.raises(FORBIDDEN_ERRORS, match="AccessDenied"):
+        await vended.for_table(TABLE).store_for(KEY).read(KEY)
 
 
 async def test_a_store_is_opened_for_each_bucket_section_and_table_that_has_no_prefix(
@@ -166,69 +176,77 @@ async def test_a_store_is_opened_for_each_bucket_section_and_table_that_has_no_p
     """Sections may tell different addresses for them, and other tables are given other credentials."""
     shop.vends[TABLE] = (grant("", "first", clock),)
     shop.vends[RENAMED] = (grant("", "second", clock),)
-    vended = Vended(shop, PrefixRouter({"s3://lake/sales/orders/metadata": own}), shop.open, clock)
+    vended = VendedStores(shop, PrefixRouter({"s3://lake/sales/orders/metadata": own}), shop.open, clock)
     for _ in range(2):
         for key in (KEY, f"{AT}/version-hint.text", "s3://pond/orders/version-hint.text"):
-            await vended.of(TABLE).store_for(key).read(key)
-        await vended.of(RENAMED).store_for(KEY).read(KEY)
+            await vended.for_table(TABLE).store_for(key).read(key)
+        await vended.for_table(RENAMED).store_for(KEY).read(KEY)
     assert shop.opened == [("", "first")] * 3 + [("", "second")]
 
 
 @pytest.mark.parametrize("renewed", ["stale", "another"])
 async def test_what_is_refused_again_is_the_catalogs_trouble(
-    vended: Vended, shop: Shop, clock: HandClock, renewed: str
+    vended: VendedStores, shop: Shop, clock: HandClock, renewed: str
 ) -> None:
     shop.vends[TABLE] = (grant(AT, "stale", clock),)
     shop.renews[TABLE] = (grant(AT, renewed, clock),)
     with pytest.raises(Transient) as trouble:
-        await vended.of(TABLE).store_for(KEY).read(KEY)
-    assert trouble.value.scope is Scope.CATALOG
+        await vended.for_table(TABLE).store_for(KEY).read(KEY)
+    assert trouble.value.scope is ErrorScope.CATALOG
     assert "ExpiredToken" in str(trouble.value)
     assert renewed not in str(trouble.value)
 
 
-async def test_a_table_that_moved_is_asked_for_anew(vended: Vended, shop: Shop, clock: HandClock) -> None:
+async def test_a_table_that_moved_is_asked_for_anew(vended: VendedStores, shop: Shop, clock: HandClock) -> None:
     shop.vends[TABLE] = (grant("s3://lake/elsewhere", "first", clock),)
     shop.renews[TABLE] = (grant(AT, "second", clock),)
-    assert await vended.of(TABLE).store_for(KEY).read(KEY) is None
+    assert await vended.for_table(TABLE).store_for(KEY).read(KEY) is None
     assert shop.opened == [(AT, "second")]
 
 
 async def test_a_dropped_tables_files_need_a_store_of_our_own(
-    shop: Shop, own: MemoryStore, vended: Vended, clock: HandClock
+    shop: Shop, own: MemoryStore, vended: VendedStores, clock: HandClock
 ) -> None:
-    with pytest.raises(NotVended) as refused:
-        await vended.of(TABLE).store_for(KEY).read(KEY)
-    assert refused.value.scope is Scope.TABLE
+    with pytest.raises(NoVendedCredentials) as refused:
+        await vended.for_table(TABLE).store_for(KEY).read(KEY)
+    assert refused.value.scope is ErrorScope.TABLE
     assert "on_drop" in refused.value.remedy
     assert "[stores.NAME] prefix" in refused.value.remedy
     own.files[KEY] = b"ours"
-    held = await Vended(shop, PrefixRouter({"s3://lake": own}), shop.open, clock).of(TABLE).store_for(KEY).read(KEY)
+    held = (
+        await VendedStores(shop, PrefixRouter({"s3://lake": own}), shop.open, clock)
+        .for_table(TABLE)
+        .store_for(KEY)
+        .read(KEY)
+    )
     assert held is not None
     assert held.body == b"ours"
 
 
 async def test_a_renamed_tables_old_file_is_opened_with_what_its_new_name_was_given(
-    vended: Vended, shop: Shop, clock: HandClock
+    vended: VendedStores, shop: Shop, clock: HandClock
 ) -> None:
     shop.vends[RENAMED] = (grant(AT, "first", clock, minutes=15),)
-    assert await vended.of(RENAMED).store_for(KEY).read(KEY) is None
-    assert await vended.of(TABLE).store_for(KEY).read(KEY) is None
+    assert await vended.for_table(RENAMED).store_for(KEY).read(KEY) is None
+    assert await vended.for_table(TABLE).store_for(KEY).read(KEY) is None
     clock.turn(15 * 60)
     with pytest.raises(Permanent):
-        await vended.of(TABLE).store_for(KEY).read(KEY)
+        await vended.for_table(TABLE).store_for(KEY).read(KEY)
 
 
 async def test_what_is_vended_goes_before_a_store_of_our_own(shop: Shop, own: MemoryStore, clock: HandClock) -> None:
     own.files[KEY] = b"ours"
     shop.vends[TABLE] = (grant(AT, "first", clock),)
     assert (
-        await Vended(shop, PrefixRouter({"s3://lake": own}), shop.open, clock).of(TABLE).store_for(KEY).read(KEY)
+        await VendedStores(shop, PrefixRouter({"s3://lake": own}), shop.open, clock)
+        .for_table(TABLE)
+        .store_for(KEY)
+        .read(KEY)
         is None
     )
 
 
-async def test_nothing_of_a_grant_shows(vended: Vended, shop: Shop, clock: HandClock) -> None:
+async def test_nothing_of_a_grant_shows(vended: VendedStores, shop: Shop, clock: HandClock) -> None:
     shop.vends[TABLE] = (grant(AT, "first", clock),)
-    await vended.of(TABLE).store_for(KEY).read(KEY)
+    await vended.for_table(TABLE).store_for(KEY).read(KEY)
     assert "first" not in repr([vars(vended), shop.vends])

@@ -12,16 +12,16 @@ import pytest
 from structlog.testing import capture_logs
 
 from sfn.receiver.keyring import Keyring
-from sfn.receiver.tokens import TokenFile, Tokens
-from sfn.watched import Watched
+from sfn.receiver.tokens import PartyTokens, WatchedTokenFile
+from sfn.watched import WatchedFiles
 from tests.integration.waiting import until
 from tests.unit.certificates import replace
 
 
 @pytest.fixture(name="file")
 def fixture_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(Watched, "every", 0.01)
-    monkeypatch.setattr(Watched, "patience", 0.2)
+    monkeypatch.setattr(WatchedFiles, "interval", 0.01)
+    monkeypatch.setattr(WatchedFiles, "timeout", 0.2)
     (tmp_path / "tokens").write_text("first\n")
     return tmp_path / "tokens"
 
@@ -29,18 +29,18 @@ def fixture_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @asynccontextmanager
 async def watched(file: Path) -> AsyncGenerator[Keyring]:
     """A keyring whose one file somebody watches."""
-    tokens = TokenFile(file)
+    tokens = WatchedTokenFile(file)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(tokens.watch)
-        yield Keyring({"etl": Tokens({}, tokens)})
+        yield Keyring({"etl": PartyTokens({}, tokens)})
         tasks.cancel_scope.cancel()
 
 
 async def test_a_change_is_found_though_nobody_asks(file: Path) -> None:
     async with watched(file) as keyring:
         replace(file, b"second!\n")
-        await until(lambda: keyring.whose(b"Bearer second!") is not None)
-        assert keyring.whose(b"Bearer first") is None
+        await until(lambda: keyring.owner_of(b"Bearer second!") is not None)
+        assert keyring.owner_of(b"Bearer first") is None
 
 
 async def test_a_file_system_that_hangs_holds_up_nobody_and_is_told_of(file: Path) -> None:
@@ -52,9 +52,9 @@ async def test_a_file_system_that_hangs_holds_up_nobody_and_is_told_of(file: Pat
             beside.hardlink_to(pipe)
             beside.replace(file)
             await until(lambda: logs)
-            assert keyring.whose(b"Bearer first") == ("etl", f"{file}:1")
+            assert keyring.owner_of(b"Bearer first") == ("etl", f"{file}:1")
             replace(file, b"second!\n")
             os.close(os.open(pipe, os.O_RDWR))
-            await until(lambda: keyring.whose(b"Bearer second!") is not None)
+            await until(lambda: keyring.owner_of(b"Bearer second!") is not None)
     assert (logs[0]["event"], logs[0]["log_level"]) == ("tokens kept", "error")
     assert "no answer of the file system within 0.2 s" in logs[0]["error"]

@@ -14,17 +14,17 @@ from sfn.catalog.library import PyIcebergCatalog, PyIcebergSettings
 from sfn.catalog.rest import RestCatalog, RestSettings
 from sfn.catalog.told import EventCatalog
 from sfn.clock import SystemClock
-from sfn.errors import Broken
-from sfn.inbox.terms import Terms as InboxTerms
+from sfn.errors import FatalError
+from sfn.inbox.terms import InboxConfig as InboxTerms
 from sfn.publish.policy import OnDrop, Policy, TableFilter
-from sfn.settings import Misconfigured, Settings
+from sfn.settings import ConfigurationError, Settings
 from sfn.store.router import PrefixRouter
 from sfn.wiring.assembly import build_service
 from sfn.wiring.sources import build_catalogs, check_adapters, pyiceberg_settings, rest_settings
 from sfn.wiring.terms import inbox_config, publish_policy, worker_options
-from sfn.words import CatalogName, Hint
+from sfn.words import CatalogName, Notification
 from sfn.work.retry import RetryPolicy
-from sfn.work.worker import Terms
+from sfn.work.worker import WorkerOptions
 from tests.unit import rest_server
 from tests.unit.rest_server import Open, Server
 from tests.unit.settings_ground import CATALOG, Ground
@@ -171,7 +171,7 @@ async def test_each_type_of_catalog_has_its_adapter(ground: Ground) -> None:
 def test_worker_and_inbox_are_told_theirs(ground: Ground) -> None:
     settings = ground.load(EVERYTHING + '[stores.a]\nprefix = "/mnt/a/"\n[stores.b]\nprefix = "file:/mnt/b"\n')
     retry = RetryPolicy(timedelta(seconds=2), timedelta(seconds=13), timedelta(hours=17), 19)
-    assert worker_options(settings) == Terms(3, timedelta(seconds=11), timedelta(seconds=7), retry)
+    assert worker_options(settings) == WorkerOptions(3, timedelta(seconds=11), timedelta(seconds=7), retry)
     stores = ("file:///mnt/a", "file:///mnt/b")
     told = InboxTerms(timedelta(seconds=11), timedelta(seconds=13), max_drops={"prod": 37}, stores=stores)
     assert inbox_config(settings) == told
@@ -179,7 +179,7 @@ def test_worker_and_inbox_are_told_theirs(ground: Ground) -> None:
 
 def test_their_defaults_are_the_same(ground: Ground) -> None:
     settings = ground.load(CATALOG)
-    assert worker_options(settings) == Terms()
+    assert worker_options(settings) == WorkerOptions()
     assert inbox_config(settings) == InboxTerms()
 
 
@@ -187,14 +187,14 @@ def local(ground: Ground, folder: Path, more: str = "") -> Settings:
     return ground.load(f'{CATALOG}[inbox]\nurl = "sqlite:///{folder}/inbox.db"\n{more}')
 
 
-def never(_: Broken) -> None:
+def never(_: FatalError) -> None:
     raise AssertionError
 
 
 @pytest.mark.parametrize(("more", "count"), [("", 1), ('[sweep]\nevery = "off"', 0)])
 async def test_a_start_asks_for_a_sweep_of_each_catalog(ground: Ground, tmp_path: Path, more: str, count: int) -> None:
     async with build_service(local(ground, tmp_path, more), never) as service:
-        assert service.first_sweeps == (Hint(CatalogName("prod"), sender="start"),) * count
+        assert service.first_sweeps == (Notification(CatalogName("prod"), sender="start"),) * count
         assert service.readiness.reasons == ("starting",)
 
 
@@ -209,7 +209,7 @@ async def test_a_start_asks_for_a_sweep_of_each_catalog(ground: Ground, tmp_path
     ],
 )
 def test_a_catalog_that_cannot_be_asked_is_told_by_its_setting(ground: Ground, more: str, said: str) -> None:
-    with pytest.raises(Misconfigured) as caught:
+    with pytest.raises(ConfigurationError) as caught:
         check_adapters(ground.load(CATALOG + more))
     (problem,) = caught.value.problems
     assert said in problem.found
@@ -219,7 +219,7 @@ def test_a_catalog_that_cannot_be_asked_is_told_by_its_setting(ground: Ground, m
 
 def test_all_catalogs_that_cannot_be_asked_are_told_at_once(ground: Ground) -> None:
     both = "token = 'a'\ncredential = 'b'\n"
-    with pytest.raises(Misconfigured) as caught:
+    with pytest.raises(ConfigurationError) as caught:
         check_adapters(
             ground.load(f"{CATALOG}{both}[catalogs.fine]\nuri = 'http://x'\n[catalogs.dev]\nuri = 'http://x'\n{both}")
         )
@@ -229,7 +229,7 @@ def test_all_catalogs_that_cannot_be_asked_are_told_at_once(ground: Ground) -> N
 def test_a_catalog_that_pyiceberg_cannot_open_is_told_with_the_others(ground: Ground) -> None:
     text = "[catalogs.old]\ntype = 'pyiceberg'\nproperties = { uri = 'sqlite://' }\n"
     more = PYICEBERG.replace("sqlite:////lake.db", "postgresql+asyncpg://u:s3cret@h")
-    with pytest.raises(Misconfigured) as caught:
+    with pytest.raises(ConfigurationError) as caught:
         check_adapters(ground.load(f"{CATALOG}token = 'a'\ncredential = 'b'\n{text}{more}"))
     places = ["catalogs.prod", "catalogs.old.properties.uri", "catalogs.lake.properties.uri"]
     assert [problem.where for problem in caught.value.problems] == places

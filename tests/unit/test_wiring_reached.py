@@ -12,11 +12,11 @@ from structlog.testing import capture_logs
 from structlog.typing import EventDict
 from typing_extensions import override
 
-from sfn.admin.operators import Retirement
-from sfn.errors import Scope, Trouble
+from sfn.admin.operators import RetiredCatalogs
+from sfn.errors import ErrorScope, ExternalError
 from sfn.inbox.memory import MemoryInbox
 from sfn.wiring.reached import LazyCatalogRegistry
-from sfn.words import Known
+from sfn.words import IndexedTable
 from tests.promises.inboxes import TERMS, HandClock, table
 from tests.promises.inboxes import Ground as Rows
 from tests.unit import rest_server
@@ -49,19 +49,19 @@ async def fixture_opened() -> AsyncGenerator[Open]:
 async def test_a_catalog_has_a_policy_once_it_was_reached(
     ground: Ground, server: Server, opened: Open, inbox: MemoryInbox
 ) -> None:
-    sources = LazyCatalogRegistry(ground.load(CATALOG), {"prod": opened(server)}, Retirement(), inbox, inbox)
+    sources = LazyCatalogRegistry(ground.load(CATALOG), {"prod": opened(server)}, RetiredCatalogs(), inbox, inbox)
     up = server.config
     server.config = complaint("ServiceUnavailableException", 503)
     for _ in range(2):
-        with pytest.raises(Trouble) as caught:
-            await sources.named("prod")
-        assert caught.value.scope is Scope.CATALOG
+        with pytest.raises(ExternalError) as caught:
+            await sources.get("prod")
+        assert caught.value.scope is ErrorScope.CATALOG
     server.config = up
-    source = await sources.named("prod")
+    source = await sources.get("prod")
     assert source is not None
     assert len(source.policy.catalog_id) == 32
     server.config = reply({"overrides": {"prefix": "another"}})
-    assert await sources.named("prod") is source
+    assert await sources.get("prod") is source
 
 
 class Slow(MemoryInbox):
@@ -70,20 +70,20 @@ class Slow(MemoryInbox):
     reads = 0
 
     @override
-    async def known(self, catalog: str) -> AsyncIterator[Known]:
+    async def tables(self, catalog: str) -> AsyncIterator[IndexedTable]:
         self.reads += 1
         await anyio.lowlevel.checkpoint()
-        async for known in super().known(catalog):
+        async for known in super().tables(catalog):
             yield known
 
 
 async def test_all_who_ask_at_once_get_the_same_source(ground: Ground, server: Server, opened: Open) -> None:
     inbox = Slow(TERMS, HandClock())
-    sources = LazyCatalogRegistry(ground.load(CATALOG), {"prod": opened(server)}, Retirement(), inbox, inbox)
+    sources = LazyCatalogRegistry(ground.load(CATALOG), {"prod": opened(server)}, RetiredCatalogs(), inbox, inbox)
     found = []
 
     async def ask() -> None:
-        found.append(await sources.named("prod"))
+        found.append(await sources.get("prod"))
 
     async with anyio.create_task_group() as tasks:
         for _ in range(5):
@@ -98,9 +98,9 @@ async def test_a_configured_identity_needs_no_catalog(
 ) -> None:
     server.config = reply(b"", 500)
     sources = LazyCatalogRegistry(
-        ground.load(CATALOG), {"prod": opened(server, catalog_id="ours")}, Retirement(), inbox, inbox
+        ground.load(CATALOG), {"prod": opened(server, catalog_id="ours")}, RetiredCatalogs(), inbox, inbox
     )
-    source = await sources.named("prod")
+    source = await sources.get("prod")
     assert source is not None
     assert source.policy.catalog_id == "ours"
     assert server.configured == 0
@@ -114,11 +114,11 @@ async def test_a_catalog_that_became_another_is_told_with_what_helps(
 
     async def started(catalog_id: str) -> list[EventDict]:
         sources = LazyCatalogRegistry(
-            ground.load(CATALOG), {"prod": opened(server, catalog_id=catalog_id)}, Retirement(), inbox, inbox
+            ground.load(CATALOG), {"prod": opened(server, catalog_id=catalog_id)}, RetiredCatalogs(), inbox, inbox
         )
         with capture_logs() as records:
             for _ in range(2):
-                await sources.named("prod")
+                await sources.get("prod")
         return [record for record in records if record["event"] == "catalog changed"]
 
     assert await started("first") == []
@@ -134,17 +134,17 @@ async def test_a_catalog_that_became_another_is_told_with_what_helps(
 async def test_a_catalog_that_retires_gets_no_files_from_then_on(
     ground: Ground, server: Server, opened: Open, inbox: MemoryInbox
 ) -> None:
-    retirement = Retirement()
+    retirement = RetiredCatalogs()
     sources = LazyCatalogRegistry(ground.load(CATALOG), {"prod": opened(server)}, retirement, inbox, inbox)
     retired = []
     for retirement.names in (frozenset(), frozenset({"prod"}), frozenset({"other"})):
-        source = await sources.named("prod")
+        source = await sources.get("prod")
         assert source is not None
         retired.append(source.policy.is_retired)
     assert retired == [False, True, False]
-    assert [sources.retired(name) for name in ("prod", "other")] == [False, True]
+    assert [sources.is_retired(name) for name in ("prod", "other")] == [False, True]
     assert set(sources.catalog_ids()) == {"prod"}
 
 
 async def test_another_name_is_no_catalog(ground: Ground, inbox: MemoryInbox) -> None:
-    assert await LazyCatalogRegistry(ground.load(CATALOG), {}, Retirement(), inbox, inbox).named("prod") is None
+    assert await LazyCatalogRegistry(ground.load(CATALOG), {}, RetiredCatalogs(), inbox, inbox).get("prod") is None

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from sfn.admin.operators import Retirement
-from sfn.errors import Broken
+from sfn.admin.operators import RetiredCatalogs
+from sfn.errors import FatalError
 from sfn.inbox.memory import MemoryInbox
 from sfn.wiring.assembly import build_service
 from sfn.wiring.metering import metric_bounds
 from sfn.wiring.reached import LazyCatalogRegistry
 from sfn.wiring.sources import check_adapters
 from sfn.wiring.terms import inbox_config, publish_policy
-from sfn.words import CatalogName, Hint
+from sfn.words import CatalogName, Notification
 from tests.promises.inboxes import TERMS, HandClock
 from tests.promises.told_world import ToldWorld
 from tests.unit.settings_ground import CATALOG, Ground
@@ -51,7 +51,7 @@ def test_only_what_is_swept_of_our_own_accord_has_an_interval(ground: Ground) ->
 
 
 def test_the_inbox_is_told_to_keep_what_is_told_of_it(ground: Ground) -> None:
-    assert inbox_config(ground.load(BOTH)).told == {"hive"}
+    assert inbox_config(ground.load(BOTH)).event_only_catalogs == {"hive"}
 
 
 def test_nothing_is_missing_that_only_asking_needs(ground: Ground) -> None:
@@ -59,16 +59,16 @@ def test_nothing_is_missing_that_only_asking_needs(ground: Ground) -> None:
 
 
 async def test_a_start_asks_for_no_sweep_of_it(ground: Ground, tmp_path: Path) -> None:
-    def never(_: Broken) -> None:
+    def never(_: FatalError) -> None:
         raise AssertionError
 
     async with build_service(ground.load(f'[inbox]\nurl = "sqlite:///{tmp_path}/inbox.db"\n{BOTH}'), never) as service:
-        assert service.first_sweeps == (Hint(CatalogName("prod"), sender="start"),)
+        assert service.first_sweeps == (Notification(CatalogName("prod"), sender="start"),)
 
 
 async def test_it_is_who_its_settings_say(ground: Ground) -> None:
     inbox = MemoryInbox(TERMS, HandClock())
-    sources = LazyCatalogRegistry(ground.load(BOTH), {"hive": ToldWorld("n").adapter}, Retirement(), inbox, inbox)
-    source = await sources.named("hive")
+    sources = LazyCatalogRegistry(ground.load(BOTH), {"hive": ToldWorld("n").adapter}, RetiredCatalogs(), inbox, inbox)
+    source = await sources.get("hive")
     assert source is not None
     assert (source.policy.catalog_id, source.policy.event_only) == ("ours", True)

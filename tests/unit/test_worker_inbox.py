@@ -11,10 +11,10 @@ from structlog.testing import capture_logs
 from structlog.typing import EventDict
 from typing_extensions import override
 
-from sfn.errors import Scope, Transient
-from sfn.inbox import Claimed
-from sfn.inbox.troubles import Troubles
-from sfn.words import Accepted, Claim, Hint, Note, Outcome, Slots
+from sfn.errors import ErrorScope, Transient
+from sfn.inbox import ClaimResult
+from sfn.inbox.troubles import InboxErrorLog
+from sfn.words import Capacity, InboxMessage, LeasedJob, Notification, Outcome, PutResult
 from sfn.work import lease
 from sfn.work.lease import Leases
 from tests.promises.inboxes import PLENTY, HandClock
@@ -35,29 +35,29 @@ class FailingInbox(WatchedInbox):
         self.fenced = False
 
     @override
-    async def claim(self, slots: Slots, held: Sequence[Claim] = ()) -> Claimed:
+    async def claim(self, capacity: Capacity, running: Sequence[LeasedJob] = ()) -> ClaimResult:
         self._fail("claim")
-        return await super().claim(slots, held)
+        return await super().claim(capacity, running)
 
     @override
-    async def renew(self, claims: Sequence[Claim]) -> list[Claim]:
+    async def renew(self, claims: Sequence[LeasedJob]) -> list[LeasedJob]:
         self._fail("renew")
         return await super().renew(claims)
 
     @override
-    async def settle(self, claim: Claim, outcome: Outcome, now: datetime) -> bool:
+    async def settle(self, claim: LeasedJob, outcome: Outcome, now: datetime) -> bool:
         self._fail("settle")
         return await super().settle(claim, outcome, now) and not self.fenced
 
     @override
-    async def put(self, notes: Sequence[Note]) -> Accepted:
+    async def put(self, messages: Sequence[InboxMessage]) -> PutResult:
         self._fail("put")
-        return await super().put(notes)
+        return await super().put(messages)
 
     def _fail(self, verb: str) -> None:
         self.fails[verb] = self.fails.get(verb, 0) - 1
         if self.fails[verb] >= 0:
-            raise Transient("inbox", scope=Scope.INBOX, expected="room", found="none", retry_after=0.01)
+            raise Transient("inbox", scope=ErrorScope.INBOX, expected="room", found="none", retry_after=0.01)
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def inbox() -> FailingInbox:
 async def desk(inbox: FailingInbox) -> Desk:
     made = Desk(clock=HandClock(), inbox=inbox)
     made.catalog.create(TABLE)
-    await inbox.put([Hint(TABLE)])
+    await inbox.put([Notification(TABLE)])
     return made
 
 
@@ -111,13 +111,13 @@ async def test_a_fenced_row_that_cannot_be_hinted_is_told(desk: Desk, inbox: Fai
 
 
 async def test_leases_that_cannot_be_renewed_are_told(desk: Desk, inbox: FailingInbox) -> None:
-    leases = Leases(inbox, desk.clock, timedelta(seconds=30), Troubles(desk.clock, "worker"))
-    (claim,) = (await inbox.claim(PLENTY)).claims
+    leases = Leases(inbox, desk.clock, timedelta(seconds=30), InboxErrorLog(desk.clock, "worker"))
+    (claim,) = (await inbox.claim(PLENTY)).jobs
     leases.add(claim)
     inbox.fails["renew"] = 2
     with capture_logs() as records:
         for _ in range(3):
-            await leases.run_once()
+            await leases.renew_once()
     assert told(records) == [BEGINS, ENDS]
 
 
@@ -125,9 +125,9 @@ async def test_leases_that_could_not_be_renewed_are_tried_again_at_once(
     desk: Desk, inbox: FailingInbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A call that waited for long in vain leaves less of the lease than until the next turn."""
-    monkeypatch.setattr(lease, "AGAIN", 0.01)
-    leases = Leases(inbox, desk.clock, timedelta(seconds=1.5), Troubles(desk.clock, "worker"))
-    (claim,) = (await inbox.claim(PLENTY)).claims
+    monkeypatch.setattr(lease, "RETRY_PAUSE", 0.01)
+    leases = Leases(inbox, desk.clock, timedelta(seconds=1.5), InboxErrorLog(desk.clock, "worker"))
+    (claim,) = (await inbox.claim(PLENTY)).jobs
     leases.add(claim)
     inbox.fails["renew"] = 3
     with capture_logs() as records:

@@ -6,10 +6,10 @@ from datetime import timedelta
 
 from structlog.testing import capture_logs
 
-from sfn.inbox.letters import Order, Wanted
+from sfn.inbox.letters import AdminCommand, DeadLetterFilter
 from sfn.publish.policy import Policy
-from sfn.words import CatalogName, Dead, Done, Outcome, Reason, Subject
-from sfn.work.sources import Source
+from sfn.words import CatalogName, DeadLettered, DeadLetterReason, Done, JobKey, Outcome
+from sfn.work.sources import ConnectedCatalog
 from tests.unit.working import REFRESH, TABLE, Desk
 
 LATER = timedelta(days=30)
@@ -30,37 +30,37 @@ async def looked_at(desk: Desk) -> Outcome:
     return outcome
 
 
-async def rows(desk: Desk) -> list[Subject]:
-    return [row.table async for row in desk.inbox.known("prod")]
+async def rows(desk: Desk) -> list[JobKey]:
+    return [row.table async for row in desk.inbox.tables("prod")]
 
 
 async def test_a_file_that_is_still_live_has_a_letter_that_says_what_to_do() -> None:
     desk = await published()
     outcome = await looked_at(desk)
-    assert isinstance(outcome, Dead)
-    assert outcome.reason is Reason.PERMANENT
+    assert isinstance(outcome, DeadLettered)
+    assert outcome.reason is DeadLetterReason.PERMANENT
     assert "put [catalogs.prod] back into the configuration and `sfn retire prod`" in outcome.detail
 
 
 async def test_its_letter_stays_discarded() -> None:
     desk = await published()
     await looked_at(desk)
-    (letter,) = await desk.inbox.find(Wanted(), 0, 9)
-    await desk.inbox.discard([letter.id], Order("ops", "it", desk.clock.now()))
+    (letter,) = await desk.inbox.list_after(DeadLetterFilter(), 0, 9)
+    await desk.inbox.discard([letter.id], AdminCommand("ops", "it", desk.clock.now()))
     desk.clock.turn(LATER.total_seconds())
     assert await desk.work() == []
-    assert await desk.inbox.find(Wanted(), 0, 9) == []
+    assert await desk.inbox.list_after(DeadLetterFilter(), 0, 9) == []
 
 
 async def test_once_the_catalog_is_back_a_replay_goes_on_where_it_was() -> None:
     desk = await published()
     await looked_at(desk)
-    (letter,) = await desk.inbox.find(Wanted(), 0, 9)
-    desk.source = Source(desk.catalog, Policy("c1"))
-    await desk.inbox.replay([letter.id], [], Order("ops", "it", desk.clock.now()))
+    (letter,) = await desk.inbox.list_after(DeadLetterFilter(), 0, 9)
+    desk.source = ConnectedCatalog(desk.catalog, Policy("c1"))
+    await desk.inbox.replay([letter.id], [], AdminCommand("ops", "it", desk.clock.now()))
     (outcome,) = await desk.work()
     assert isinstance(outcome, Done)
-    assert await desk.inbox.find(Wanted(), 0, 9) == []
+    assert await desk.inbox.list_after(DeadLetterFilter(), 0, 9) == []
 
 
 async def test_a_table_of_a_catalog_that_retired_is_forgotten_and_a_file_that_was_left_is_told() -> None:
@@ -70,7 +70,7 @@ async def test_a_table_of_a_catalog_that_retired_is_forgotten_and_a_file_that_wa
         outcome = await looked_at(desk)
     assert isinstance(outcome, Done)
     assert await rows(desk) == []
-    assert await desk.inbox.find(Wanted(status=None), 0, 9) == []
+    assert await desk.inbox.list_after(DeadLetterFilter(status=None), 0, 9) == []
     (warning,) = [record for record in records if record["event"] == "file left behind"]
     assert (warning["log_level"], warning["table"]) == ("warning", str(TABLE))
 

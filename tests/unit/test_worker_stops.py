@@ -9,10 +9,10 @@ from datetime import datetime, timedelta
 import anyio
 from typing_extensions import override
 
-from sfn.inbox import Claimed
+from sfn.inbox import ClaimResult
 from sfn.store.memory import MemoryStore
-from sfn.words import Claim, Done, Hint, Outcome, Released, Slots
-from sfn.work.worker import Terms
+from sfn.words import Capacity, Done, LeasedJob, Notification, Outcome, Returned
+from sfn.work.worker import WorkerOptions
 from tests.promises.inboxes import HandClock
 from tests.unit.working import TABLE, Desk, WatchedInbox
 
@@ -33,13 +33,13 @@ class StalledInbox(WatchedInbox):
         self.reached = anyio.Event()
 
     @override
-    async def claim(self, slots: Slots, held: Sequence[Claim] = ()) -> Claimed:
-        claimed = await super().claim(slots, held)
+    async def claim(self, capacity: Capacity, running: Sequence[LeasedJob] = ()) -> ClaimResult:
+        claimed = await super().claim(capacity, running)
         await self._stall("claim")
         return claimed
 
     @override
-    async def settle(self, claim: Claim, outcome: Outcome, now: datetime) -> bool:
+    async def settle(self, claim: LeasedJob, outcome: Outcome, now: datetime) -> bool:
         kept = await super().settle(claim, outcome, now)
         await self._stall("settle")
         return kept
@@ -75,13 +75,13 @@ class Stage:
     def __init__(self) -> None:
         clock = HandClock()
         self.inbox, self.store = StalledInbox(clock), SilentStore()
-        self.desk = Desk(Terms(drain=DRAIN), clock=clock, inbox=self.inbox)
+        self.desk = Desk(WorkerOptions(drain=DRAIN), clock=clock, inbox=self.inbox)
         self.desk.catalog.create(TABLE)
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         """The worker runs meanwhile; then it is told to stop, and must end by itself soon."""
-        await self.inbox.put([Hint(TABLE)])
+        await self.inbox.put([Notification(TABLE)])
         stop = anyio.Event()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.desk.worker.run, stop)
@@ -114,7 +114,7 @@ async def test_what_runs_when_the_drain_ends_is_given_back() -> None:
     async with stage.running():
         await stage.store.reached.wait()
     (outcome,) = stage.desk.book.outcomes
-    assert isinstance(outcome, Released)
+    assert isinstance(outcome, Returned)
     assert stage.desk.book.lost == []
 
 
@@ -124,7 +124,7 @@ async def test_what_was_lost_before_the_stop_came_is_looked_at_again() -> None:
     async with stage.running():
         await stage.store.reached.wait()
         now = stage.desk.clock.turn(60)
-        (other,) = (await stage.inbox.claim(stage.inbox.slots)).claims
+        (other,) = (await stage.inbox.claim(stage.inbox.slots)).jobs
         assert await stage.inbox.settle(other, Done(now + timedelta(hours=1)), now)
     assert len(stage.desk.book.lost) == 1
     assert [hint.sender for hint in stage.inbox.taken] == ["", "fenced"]

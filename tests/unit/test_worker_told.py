@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sfn.words import CatalogName, Done
-from sfn.work.sources import Source
+from sfn.work.sources import ConnectedCatalog
 from tests.unit.working import Desk
 
 PROD = CatalogName("prod")
@@ -14,9 +14,9 @@ PROD = CatalogName("prod")
 async def test_a_sweep_that_somebody_asked_for_settles_without_trouble_and_calms_no_brake() -> None:
     desk = Desk()
     assert desk.source is not None
-    desk.source = Source(desk.source.catalog, replace(desk.source.policy, event_only=True))
+    desk.source = ConnectedCatalog(desk.source.catalog, replace(desk.source.policy, event_only=True))
     (outcome,) = await desk.hear(PROD)
     assert isinstance(outcome, Done)
     assert outcome.forget
     desk.clock.turn(10**6)
-    assert (await desk.inbox.claim(desk.inbox.slots)).claims == ()
+    assert (await desk.inbox.claim(desk.inbox.slots)).jobs == ()

@@ -10,37 +10,37 @@ from datetime import timedelta
 import pytest
 from typing_extensions import override
 
-from sfn.errors import DeniedHere, NamedOtherwise, Permanent, Scope, Transient
-from sfn.inbox.letters import Wanted
+from sfn.errors import ErrorScope, ForbiddenForTable, Permanent, Transient, UnaddressableTable
+from sfn.inbox.letters import DeadLetterFilter
 from sfn.publish.policy import TableFilter
 from sfn.store import PreconditionFailed
 from sfn.store.denials import ERROR_BY_REACH, PROPAGATION_SECONDS, PermissionTracker
 from sfn.store.memory import MemoryStore
 from sfn.words import (
     CatalogName,
-    Cause,
-    Dead,
+    ConcurrencyGroup,
+    DeadLettered,
+    DeadLetterReason,
     Done,
-    Held,
-    Hint,
-    Lane,
-    Later,
+    FailureCause,
+    Notification,
     Outcome,
-    Reason,
-    Released,
+    Priority,
+    Rescheduled,
     Retry,
-    TableName,
-    Urgency,
+    Returned,
+    StoredObject,
+    TableIdentifier,
 )
-from sfn.work.lanes import LONGEST
-from sfn.work.retry import LONGEST_WISH, RetryPolicy
-from sfn.work.worker import SURPRISES, Terms
+from sfn.work.lanes import MAX_PAUSE
+from sfn.work.retry import MAX_RETRY_AFTER, RetryPolicy
+from sfn.work.worker import MAX_UNEXPECTED_ERRORS, WorkerOptions
 from tests.unit.working import REFRESH, TABLE, Desk
 
 WISHES = [1e9, 1e300, float("inf"), float("nan"), -1e300]
-OTHER = TableName("prod", TABLE.namespace, "other")
-GUESS = TableName("prod", ("a.b",), "t")
-LIVE = Lane("prod", "file://", Urgency.LIVE)
+OTHER = TableIdentifier("prod", TABLE.namespace, "other")
+GUESS = TableIdentifier("prod", ("a.b",), "t")
+LIVE = ConcurrencyGroup("prod", "file://", Priority.LIVE)
 
 
 class Unspeakable(Exception):
@@ -51,15 +51,15 @@ class Unspeakable(Exception):
         raise RuntimeError("unspeakable")
 
 
-def busy(scope: Scope, wish: float | None) -> Callable[[], Exception]:
+def busy(scope: ErrorScope, wish: float | None) -> Callable[[], Exception]:
     return lambda: Transient("there", scope=scope, expected="an answer", found="none", retry_after=wish)
 
 
-def refused(scope: Scope = Scope.TABLE) -> Exception:
+def refused(scope: ErrorScope = ErrorScope.TABLE) -> Exception:
     return Permanent("there", scope=scope, expected="leave", found="none")
 
 
-def desk(terms: Terms | None = None) -> Desk:
+def desk(terms: WorkerOptions | None = None) -> Desk:
     """A worker, and the table that it is told of."""
     made = Desk(terms)
     made.catalog.create(TABLE)
@@ -72,14 +72,16 @@ def the_only(outcomes: list[Outcome]) -> Outcome:
 
 
 @pytest.mark.parametrize("wish", WISHES)
-@pytest.mark.parametrize("scope", [Scope.TABLE, Scope.CATALOG, Scope.STORE])
-async def test_no_wish_ends_the_worker_or_holds_it_up_for_longer_than_five_minutes(scope: Scope, wish: float) -> None:
+@pytest.mark.parametrize("scope", [ErrorScope.TABLE, ErrorScope.CATALOG, ErrorScope.STORE])
+async def test_no_wish_ends_the_worker_or_holds_it_up_for_longer_than_five_minutes(
+    scope: ErrorScope, wish: float
+) -> None:
     made = desk()
     made.trouble = busy(scope, wish)
     outcome = the_only(await made.hear())
-    assert isinstance(outcome, Retry if scope is Scope.TABLE else Released)
+    assert isinstance(outcome, Retry if scope is ErrorScope.TABLE else Returned)
     now = made.clock.now()
-    assert now < outcome.at <= now + LONGEST_WISH
+    assert now < outcome.at <= now + MAX_RETRY_AFTER
     assert made.book.surprises == []
     made.trouble = None
     await made.wait_until(outcome.at)
@@ -89,12 +91,12 @@ async def test_no_wish_ends_the_worker_or_holds_it_up_for_longer_than_five_minut
 @pytest.mark.parametrize("wish", WISHES)
 async def test_no_wish_holds_up_a_sweep_for_longer_than_five_minutes(wish: float) -> None:
     made = desk()
-    trouble = busy(Scope.TABLE, wish)()
+    trouble = busy(ErrorScope.TABLE, wish)()
     assert isinstance(trouble, Transient)
     made.catalog.error = trouble
     outcome = the_only(await made.hear(CatalogName("prod")))
     assert isinstance(outcome, Retry)
-    assert outcome.at <= made.clock.now() + LONGEST_WISH
+    assert outcome.at <= made.clock.now() + MAX_RETRY_AFTER
 
 
 @pytest.mark.parametrize("broken", [False, True], ids=["told", "untold"])
@@ -102,76 +104,78 @@ async def test_an_error_that_nobody_can_tell_is_an_outcome_too(broken: bool) -> 
     made = desk()
     made.book.broken = broken
     made.trouble = Unspeakable
-    assert the_only(await made.hear()) == Retry(made.clock.now() + LONGEST_WISH, "Unspeakable", Cause.DEFECT)
+    assert the_only(await made.hear()) == Retry(made.clock.now() + MAX_RETRY_AFTER, "Unspeakable", FailureCause.DEFECT)
     assert any(isinstance(error, Unspeakable) for error in made.book.surprises)
 
 
 async def test_trouble_that_nobody_can_tell_is_an_outcome_too() -> None:
     made = desk()
-    made.trouble = lambda: Permanent("there", scope=Scope.TABLE, expected=Unspeakable(), found="none")  # type: ignore[arg-type]
-    assert the_only(await made.hear()) == Retry(made.clock.now() + LONGEST_WISH, "Permanent", Cause.DEFECT)
+    made.trouble = lambda: Permanent("there", scope=ErrorScope.TABLE, expected=Unspeakable(), found="none")  # type: ignore[arg-type]
+    assert the_only(await made.hear()) == Retry(made.clock.now() + MAX_RETRY_AFTER, "Permanent", FailureCause.DEFECT)
     assert [type(error) for error in made.book.surprises] == [RuntimeError]
 
 
 async def test_a_name_that_the_catalogs_paths_can_not_say_has_the_other_name_looked_at_and_no_dead_letter() -> None:
     made = Desk()
-    other = TableName("prod", ("a", "b"), "t")
-    made.catalog.error = NamedOtherwise("there", expected="a name", found="another", instead=("a", "b"))
-    await made.inbox.put([Hint(GUESS, guessed=True)])
+    other = TableIdentifier("prod", ("a", "b"), "t")
+    made.catalog.error = UnaddressableTable("there", expected="a name", found="another", addressed_levels=("a", "b"))
+    await made.inbox.put([Notification(GUESS, is_guessed=True)])
     outcome = the_only(await made.work())
     assert isinstance(outcome, Done)
-    assert (outcome.forget, [ask.table for ask in outcome.findings.asks]) == (True, [other])
-    assert await made.inbox.find(Wanted(status=None), 0, 9) == []
+    assert (outcome.forget, [ask.table for ask in outcome.result.wakeups]) == (True, [other])
+    assert await made.inbox.list_after(DeadLetterFilter(status=None), 0, 9) == []
 
 
 @pytest.mark.parametrize(
     ("hints", "instead", "excluded"),
     [
-        ([Hint(GUESS, guessed=True)], (), False),
-        ([Hint(GUESS, guessed=True)], ("a", ""), False),
-        ([Hint(GUESS, guessed=True)], ("a", "b"), True),
-        ([Hint(GUESS)], ("a", "b"), False),
-        ([Hint(GUESS, guessed=True), Hint(GUESS)], ("a", "b"), False),
-        ([Hint(GUESS), Hint(GUESS, guessed=True)], ("a", "b"), False),
+        ([Notification(GUESS, is_guessed=True)], (), False),
+        ([Notification(GUESS, is_guessed=True)], ("a", ""), False),
+        ([Notification(GUESS, is_guessed=True)], ("a", "b"), True),
+        ([Notification(GUESS)], ("a", "b"), False),
+        ([Notification(GUESS, is_guessed=True), Notification(GUESS)], ("a", "b"), False),
+        ([Notification(GUESS), Notification(GUESS, is_guessed=True)], ("a", "b"), False),
     ],
 )
 async def test_a_name_without_exactly_one_other_reading_or_from_an_event_is_a_dead_letter(
-    hints: list[Hint], instead: tuple[str, ...], *, excluded: bool
+    hints: list[Notification], instead: tuple[str, ...], *, excluded: bool
 ) -> None:
     """An acknowledged event does not end without a trace."""
     made = Desk()
     assert made.source is not None
     interest = TableFilter(exclude=("a.b.*",)) if excluded else TableFilter()
     made.source = replace(made.source, policy=replace(made.source.policy, table_filter=interest))
-    made.catalog.error = NamedOtherwise("there", expected="a name", found="another", instead=instead)
+    made.catalog.error = UnaddressableTable("there", expected="a name", found="another", addressed_levels=instead)
     await made.inbox.put(hints)
     outcome = the_only(await made.work())
-    assert isinstance(outcome, Dead)
-    assert outcome.reason is Reason.PERMANENT
-    assert len(await made.inbox.find(Wanted(status=None), 0, 9)) == 1
+    assert isinstance(outcome, DeadLettered)
+    assert outcome.reason is DeadLetterReason.PERMANENT
+    assert len(await made.inbox.list_after(DeadLetterFilter(status=None), 0, 9)) == 1
 
 
 async def test_one_that_has_a_file_of_ours_is_refused() -> None:
     """Its file would say for ever what it says now: an operator has to know."""
     made = desk()
     await made.hear()
-    made.catalog.error = NamedOtherwise("there", expected="a name", found="another", instead=("a", "b"))
+    made.catalog.error = UnaddressableTable("there", expected="a name", found="another", addressed_levels=("a", "b"))
     outcome = the_only(await made.hear())
-    assert isinstance(outcome, Dead)
-    assert outcome.reason is Reason.PERMANENT
+    assert isinstance(outcome, DeadLettered)
+    assert outcome.reason is DeadLetterReason.PERMANENT
 
 
 async def test_a_table_that_was_refused_by_mistake_heals_without_an_event() -> None:
     made = desk()
     made.trouble = refused
     outcome = the_only(await made.hear())
-    assert isinstance(outcome, Dead)
-    assert (outcome.reason, outcome.findings) == (Reason.PERMANENT, None)
-    assert outcome.look_at == made.clock.now() + REFRESH
+    assert isinstance(outcome, DeadLettered)
+    assert (outcome.reason, outcome.result) == (DeadLetterReason.PERMANENT, None)
+    assert outcome.recheck_at == made.clock.now() + REFRESH
     made.trouble = None
-    await made.wait_until(outcome.look_at)
+    await made.wait_until(outcome.recheck_at)
     assert isinstance(the_only(await made.work()), Done)
-    assert [letter.status.value for letter in await made.inbox.find(Wanted(status=None), 0, 9)] == ["superseded"]
+    assert [letter.status.value for letter in await made.inbox.list_after(DeadLetterFilter(status=None), 0, 9)] == [
+        "superseded"
+    ]
 
 
 async def test_a_table_that_is_refused_again_waits_again() -> None:
@@ -181,17 +185,19 @@ async def test_a_table_that_is_refused_again_waits_again() -> None:
     for _ in range(3):
         await made.wait_until(made.clock.now() + REFRESH)
         outcome = the_only(await made.work())
-        assert isinstance(outcome, Dead)
-        assert outcome.look_at == made.clock.now() + REFRESH
-    assert [letter.status.value for letter in await made.inbox.find(Wanted(status=None), 0, 9)] == ["open"]
+        assert isinstance(outcome, DeadLettered)
+        assert outcome.recheck_at == made.clock.now() + REFRESH
+    assert [letter.status.value for letter in await made.inbox.list_after(DeadLetterFilter(status=None), 0, 9)] == [
+        "open"
+    ]
 
 
 async def test_a_table_whose_budget_is_spent_is_looked_at_again() -> None:
-    made = desk(Terms(retry=RetryPolicy(max_attempts=1)))
-    made.trouble = busy(Scope.TABLE, None)
+    made = desk(WorkerOptions(retry=RetryPolicy(max_attempts=1)))
+    made.trouble = busy(ErrorScope.TABLE, None)
     outcome = the_only(await made.hear())
-    assert isinstance(outcome, Dead)
-    assert (outcome.reason, outcome.look_at) == (Reason.EXHAUSTED, made.clock.now() + REFRESH)
+    assert isinstance(outcome, DeadLettered)
+    assert (outcome.reason, outcome.recheck_at) == (DeadLetterReason.EXHAUSTED, made.clock.now() + REFRESH)
 
 
 async def test_poison_is_left_alone_for_long() -> None:
@@ -201,46 +207,48 @@ async def test_poison_is_left_alone_for_long() -> None:
     while isinstance(outcomes[-1], Retry):
         await made.wait_until(outcomes[-1].at)
         outcomes += await made.work()
-    assert len(outcomes) == SURPRISES
-    assert isinstance(outcomes[-1], Dead)
-    assert (outcomes[-1].reason, outcomes[-1].look_at) == (Reason.POISON, made.clock.now() + REFRESH)
+    assert len(outcomes) == MAX_UNEXPECTED_ERRORS
+    assert isinstance(outcomes[-1], DeadLettered)
+    assert (outcomes[-1].reason, outcomes[-1].recheck_at) == (DeadLetterReason.POISON, made.clock.now() + REFRESH)
 
 
 def short() -> Exception:
     return OSError(errno.EMFILE, "too many open files")
 
 
-@pytest.mark.parametrize("error", [short, MemoryError, busy(Scope.PROCESS, None)], ids=["EMFILE", "memory", "foreseen"])
+@pytest.mark.parametrize(
+    "error", [short, MemoryError, busy(ErrorScope.PROCESS, None)], ids=["EMFILE", "memory", "foreseen"]
+)
 async def test_a_shortage_of_this_process_spends_no_tables_budget(error: Callable[[], Exception]) -> None:
-    made = desk(Terms(retry=RetryPolicy(max_attempts=2)))
+    made = desk(WorkerOptions(retry=RetryPolicy(max_attempts=2)))
     made.trouble = error
     outcome = the_only(await made.hear())
     for _ in range(9):
-        assert isinstance(outcome, Released)
-        assert outcome.cause is Cause.PROCESS
-        assert outcome.at <= made.clock.now() + LONGEST
+        assert isinstance(outcome, Returned)
+        assert outcome.cause is FailureCause.PROCESS
+        assert outcome.at <= made.clock.now() + MAX_PAUSE
         await made.wait_until(outcome.at)
         outcome = the_only(await made.work())
     assert made.book.surprises == []
-    assert [(one.scope, one.name) for one in made.worker.breakers()] == [(Scope.PROCESS, "")]
+    assert [(one.scope, one.name) for one in made.worker.breakers()] == [(ErrorScope.PROCESS, "")]
     made.trouble = None
-    assert isinstance(outcome, Released)
+    assert isinstance(outcome, Returned)
     await made.wait_until(outcome.at)
     assert isinstance(the_only(await made.work()), Done)
-    assert await made.inbox.find(Wanted(status=None), 0, 9) == []
+    assert await made.inbox.list_after(DeadLetterFilter(status=None), 0, 9) == []
 
 
 async def test_a_shortage_holds_up_everything_but_one_claim_at_a_time() -> None:
     """So many tables fill no log, and no processor."""
     made = desk()
-    others = [TableName("prod", TABLE.namespace, f"t{number}") for number in range(20)]
+    others = [TableIdentifier("prod", TABLE.namespace, f"t{number}") for number in range(20)]
     for table in others:
         made.catalog.create(table)
     made.trouble = short
     await made.hear(TABLE, *others)
     attempts = len(made.book.outcomes)
     for _ in range(10):
-        made.clock.turn(LONGEST.total_seconds())
+        made.clock.turn(MAX_PAUSE.total_seconds())
         attempts += len(await made.work())
     assert attempts <= 21 + 10
 
@@ -255,7 +263,7 @@ class Hungry(MemoryStore):
     place = "nowhere"
 
     @override
-    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed:
+    async def write(self, key: str, body: bytes, replacing: StoredObject | None) -> StoredObject | PreconditionFailed:
         if key.startswith(self.place):
             raise MemoryError
         return await super().write(key, body, replacing)
@@ -263,19 +271,19 @@ class Hungry(MemoryStore):
 
 async def test_a_table_that_alone_meets_a_shortage_holds_up_no_other() -> None:
     """It is tried more and more seldom, and becomes a dead letter once its budget is spent."""
-    made, store = desk(Terms(retry=RetryPolicy(max_attempts=3))), Hungry()
+    made, store = desk(WorkerOptions(retry=RetryPolicy(max_attempts=3))), Hungry()
     store.place, made.store = made.catalog.commit(TABLE).location, store
     made.catalog.create(OTHER)
     kinds = list[str]()
-    await made.inbox.put([Hint(TABLE)])
+    await made.inbox.put([Notification(TABLE)])
     for _ in range(6):
         made.catalog.commit(OTHER)
-        await made.inbox.put([Hint(OTHER)])
+        await made.inbox.put([Notification(OTHER)])
         found = await outcomes_for(made, 30)
         assert "done" in found
         kinds += found
     assert (kinds.count("retry"), kinds.count("dead")) == (2, 1)
-    assert set(kinds) == {"done", "released", "retry", "dead"}
+    assert set(kinds) == {"done", "returned", "retry", "dead"}
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ECONNRESET, errno.EINTR, errno.EXDEV, errno.ENOSPC])
@@ -283,9 +291,9 @@ async def test_an_error_of_the_system_that_nobody_foresaw_is_no_poison(number: i
     made = desk()
     made.trouble = lambda: OSError(number, "no")
     outcome = the_only(await made.hear())
-    for _ in range(3 * SURPRISES):
+    for _ in range(3 * MAX_UNEXPECTED_ERRORS):
         assert isinstance(outcome, Retry)
-        assert outcome.cause is Cause.TABLE
+        assert outcome.cause is FailureCause.TABLE
         await made.wait_until(outcome.at)
         outcome = the_only(await made.work())
     assert made.book.surprises == []
@@ -294,13 +302,13 @@ async def test_an_error_of_the_system_that_nobody_foresaw_is_no_poison(number: i
 async def test_a_table_that_is_denied_is_looked_at_again_soon() -> None:
     """A permission may come back for many tables at once, without an event for each."""
     made = desk()
-    made.trouble = lambda: DeniedHere("there", scope=Scope.TABLE, expected="permission", found="none")
+    made.trouble = lambda: ForbiddenForTable("there", scope=ErrorScope.TABLE, expected="permission", found="none")
     outcome = the_only(await made.hear())
-    assert isinstance(outcome, Dead)
-    assert (outcome.reason, outcome.look_at) == (Reason.PERMANENT, made.clock.now() + RetryPolicy().cap)
+    assert isinstance(outcome, DeadLettered)
+    assert (outcome.reason, outcome.recheck_at) == (DeadLetterReason.PERMANENT, made.clock.now() + RetryPolicy().cap)
     made.trouble = None
-    assert outcome.look_at is not None
-    await made.wait_until(outcome.look_at)
+    assert outcome.recheck_at is not None
+    await made.wait_until(outcome.recheck_at)
     assert isinstance(the_only(await made.work()), Done)
 
 
@@ -317,7 +325,7 @@ class Guarded(MemoryStore):
         self._denials = PermissionTracker(seconds)
 
     @override
-    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed:
+    async def write(self, key: str, body: bytes, replacing: StoredObject | None) -> StoredObject | PreconditionFailed:
         if key.startswith(self.denied):
             answers = [not witness.startswith(self.denied) for witness in self._denials.note_denied("write", key)]
             kind, scope = ERROR_BY_REACH[self._denials.judge("write", key, elsewhere=any(answers) if answers else None)]
@@ -339,7 +347,7 @@ async def outcomes_for(made: Desk, seconds: float) -> list[str]:
     """What comes of all that is due within so many seconds, by its name."""
     found = list[str]()
     for _ in range(int(seconds * 2)):
-        found += [type(outcome).__name__.lower() for outcome in await made.work()]
+        found += [outcome.label for outcome in await made.work()]
         made.clock.turn(0.5)
     return found
 
@@ -350,21 +358,19 @@ async def test_a_store_that_denies_everything_for_a_while_gives_no_table_up() ->
     store.denied = ("",)
     for table in (TABLE, OTHER):
         made.catalog.commit(table)
-    await made.inbox.put([Hint(TABLE), Hint(OTHER)])
-    assert set(await outcomes_for(made, 10 * PROPAGATION_SECONDS)) == {"released"}
-    assert (await made.inbox.figures()).oldest_due["prod"] < made.clock.now() - timedelta(
-        seconds=9 * PROPAGATION_SECONDS
-    )
+    await made.inbox.put([Notification(TABLE), Notification(OTHER)])
+    assert set(await outcomes_for(made, 10 * PROPAGATION_SECONDS)) == {"returned"}
+    assert (await made.inbox.stats()).oldest_due["prod"] < made.clock.now() - timedelta(seconds=9 * PROPAGATION_SECONDS)
     store.denied = ()
     assert await outcomes_for(made, 5) == ["done", "done"]
-    assert await made.inbox.find(Wanted(status=None), 0, 9) == []
+    assert await made.inbox.list_after(DeadLetterFilter(status=None), 0, 9) == []
 
 
 async def test_a_table_that_alone_is_denied_becomes_a_dead_letter_and_stops_no_other() -> None:
     made, store = guarded()
     await made.hear(OTHER)
     store.denied = (made.catalog.commit(TABLE).location,)
-    await made.inbox.put([Hint(TABLE)])
+    await made.inbox.put([Notification(TABLE)])
     found = list[str]()
     for _ in range(10):
         found += await outcomes_for(made, PROPAGATION_SECONDS / 2)
@@ -373,17 +379,17 @@ async def test_a_table_that_alone_is_denied_becomes_a_dead_letter_and_stops_no_o
     assert made.worker.breakers() == []
     assert found[-1] == "dead"
     assert set(found[:-1]) == {"retry"}
-    (letter,) = await made.inbox.find(Wanted(), 0, 9)
+    (letter,) = await made.inbox.list_after(DeadLetterFilter(), 0, 9)
     assert (letter.subject, letter.cause) == (TABLE, "expected permission to write here, found a policy")
-    assert "prod" in (await made.inbox.figures()).oldest_due
+    assert "prod" in (await made.inbox.stats()).oldest_due
     store.denied = ()
     assert "done" in await outcomes_for(made, RetryPolicy().cap.total_seconds())
-    assert await made.inbox.find(Wanted(), 0, 9) == []
+    assert await made.inbox.list_after(DeadLetterFilter(), 0, 9) == []
 
 
 async def test_a_catalogs_pauses_grow_as_a_tables_do() -> None:
-    made = desk(Terms(retry=RetryPolicy(base=timedelta(seconds=2), cap=timedelta(seconds=13), max_attempts=2)))
-    made.catalog.error = Transient("there", scope=Scope.TABLE, expected="an answer", found="none")
+    made = desk(WorkerOptions(retry=RetryPolicy(base=timedelta(seconds=2), cap=timedelta(seconds=13), max_attempts=2)))
+    made.catalog.error = Transient("there", scope=ErrorScope.TABLE, expected="an answer", found="none")
     outcome = the_only(await made.hear(CatalogName("prod")))
     for pause in (1.5, 3, 6, 9.75, 9.75):
         assert isinstance(outcome, Retry)
@@ -394,8 +400,8 @@ async def test_a_catalogs_pauses_grow_as_a_tables_do() -> None:
 
 @pytest.mark.parametrize("base", [timedelta(days=1), timedelta(days=900_000_000)])
 async def test_no_base_is_too_long_for_a_catalog(base: timedelta) -> None:
-    made = desk(Terms(retry=RetryPolicy(base=base)))
-    made.catalog.error = Transient("there", scope=Scope.TABLE, expected="an answer", found="none")
+    made = desk(WorkerOptions(retry=RetryPolicy(base=base)))
+    made.catalog.error = Transient("there", scope=ErrorScope.TABLE, expected="an answer", found="none")
     outcome = the_only(await made.hear(CatalogName("prod")))
     for _ in range(40):
         assert isinstance(outcome, Retry)
@@ -409,18 +415,18 @@ async def test_who_never_asked_a_store_tells_nothing_of_it() -> None:
     """A table that was created and not written yet has no files to look at."""
     made = desk()
     await made.hear()
-    made.trouble = busy(Scope.STORE, None)
+    made.trouble = busy(ErrorScope.STORE, None)
     made.catalog.commit(TABLE)
     outcome = the_only(await made.hear())
-    assert isinstance(outcome, Released)
+    assert isinstance(outcome, Returned)
     made.trouble = None
     made.catalog.drop(TABLE)
     made.catalog.stage(TABLE)
     await made.wait_until(outcome.at)
     assert isinstance(the_only(await made.work()), Done)
     await made.work()
-    assert made.inbox.slots.of(LIVE) == 1
+    assert made.inbox.slots.available_in(LIVE) == 1
     made.catalog.create(TABLE)
-    assert isinstance(the_only(await made.hear()), Later)
+    assert isinstance(the_only(await made.hear()), Rescheduled)
     await made.work()
-    assert made.inbox.slots.of(LIVE) == 2
+    assert made.inbox.slots.available_in(LIVE) == 2

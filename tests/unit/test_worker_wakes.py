@@ -10,18 +10,18 @@ import anyio
 import pytest
 from typing_extensions import override
 
-from sfn.errors import Scope, Transient
-from sfn.inbox import Claimed
-from sfn.inbox.letters import Letter
+from sfn.errors import ErrorScope, Transient
+from sfn.inbox import ClaimResult
+from sfn.inbox.letters import NewDeadLetter
 from sfn.inbox.memory import MemoryInbox
-from sfn.inbox.terms import Terms as InboxTerms
+from sfn.inbox.terms import InboxConfig as InboxTerms
 from sfn.store.router import PrefixRouter
-from sfn.words import Claim, Done, Hint, Outcome, Slots, TableName
-from sfn.work.lanes import FIRST
-from sfn.work.sources import Source
-from sfn.work.worker import Inbox, Terms, Worker
+from sfn.words import Capacity, Done, LeasedJob, Notification, Outcome, TableIdentifier
+from sfn.work.lanes import FIRST_PAUSE
+from sfn.work.sources import ConnectedCatalog
+from sfn.work.worker import Worker, WorkerInbox, WorkerOptions
 
-TABLES = [TableName("prod", (), name) for name in "abc"]
+TABLES = [TableIdentifier("prod", (), name) for name in "abc"]
 OUTAGE = 12
 """Questions that a catalog leaves unanswered."""
 _SLEEP = 0.003
@@ -47,14 +47,14 @@ class Outage:
 
     left: int = OUTAGE
 
-    async def named(self, catalog: str) -> Source | None:
+    async def get(self, catalog: str) -> ConnectedCatalog | None:
         await anyio.lowlevel.checkpoint()
         if self.left:
             self.left -= 1
-            raise Transient(catalog, scope=Scope.CATALOG, expected="an answer", found="none")
+            raise Transient(catalog, scope=ErrorScope.CATALOG, expected="an answer", found="none")
         return None
 
-    def retired(self, catalog: str) -> bool:
+    def is_retired(self, catalog: str) -> bool:
         return False
 
 
@@ -64,17 +64,17 @@ class Journal:
     def __init__(self) -> None:
         self.done: set[object] = set()
 
-    def settled(self, claim: Claim, outcome: Outcome, seconds: float) -> None:
+    def on_settled(self, claim: LeasedJob, outcome: Outcome, seconds: float) -> None:
         if isinstance(outcome, Done):
             self.done.add(claim.subject)
 
-    def fenced(self, claim: Claim) -> None: ...
+    def on_lease_lost(self, claim: LeasedJob) -> None: ...
 
-    def expired(self, leases: int) -> None: ...
+    def on_leases_expired(self, leases: int) -> None: ...
 
-    def poisoned(self, letter: Letter) -> None: ...
+    def on_poisoned(self, letter: NewDeadLetter) -> None: ...
 
-    def surprised(self, claim: Claim, error: Exception) -> None:
+    def on_unexpected_error(self, claim: LeasedJob, error: Exception) -> None:
         raise AssertionError from error
 
 
@@ -86,8 +86,8 @@ class SlowInbox(MemoryInbox):
         self._hands, self._claims_take = clock, claims_take
 
     @override
-    async def claim(self, slots: Slots, held: Sequence[Claim] = ()) -> Claimed:
-        claimed = await super().claim(slots, held)
+    async def claim(self, capacity: Capacity, running: Sequence[LeasedJob] = ()) -> ClaimResult:
+        claimed = await super().claim(capacity, running)
         await anyio.lowlevel.checkpoint()
         self._hands.at += self._claims_take
         return claimed
@@ -100,7 +100,7 @@ class SlowInbox(MemoryInbox):
             self._hands.at = max(self._hands.at, until)
 
     @override
-    async def settle(self, claim: Claim, outcome: Outcome, now: datetime) -> bool:
+    async def settle(self, claim: LeasedJob, outcome: Outcome, now: datetime) -> bool:
         kept = await super().settle(claim, outcome, now)
         # Whoever waits for the bell gets its turns before this one is back.
         for _ in range(10):
@@ -112,17 +112,17 @@ class SlowInbox(MemoryInbox):
 @pytest.mark.parametrize("share", [0, 0.1, 0.3, 0.6, 1.1, 2.3])
 async def test_after_an_outage_every_row_is_looked_at(share: float, concurrency: int) -> None:
     clock, journal = HandClock(), Journal()
-    inbox = SlowInbox(clock, FIRST * share)
+    inbox = SlowInbox(clock, FIRST_PAUSE * share)
     worker = Worker(
-        Inbox(inbox, inbox, inbox, inbox),
+        WorkerInbox(inbox, inbox, inbox, inbox),
         Outage(),
         PrefixRouter({}),
         clock=clock,
         chance=clock,
-        journal=journal,
-        terms=Terms(concurrency=concurrency),
+        sink=journal,
+        options=WorkerOptions(concurrency=concurrency),
     )
-    await inbox.put([Hint(table) for table in TABLES])
+    await inbox.put([Notification(table) for table in TABLES])
     stop = anyio.Event()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(worker.run, stop)

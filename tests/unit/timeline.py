@@ -19,7 +19,7 @@ class Timeline(Line):
     """A line that keeps commits; metadata files that were written are there until they are deleted."""
 
     def __init__(self, **more: Any) -> None:  # noqa: ANN401 - any setting
-        usual: dict[str, Any] = {"replica_lag": LAG, "keep_for": LAG}
+        usual: dict[str, Any] = {"replica_lag": LAG, "keep_commits_for": LAG}
         super().__init__(Policy("c1", is_swept=False, naming=ORDINAL, **usual | more))
 
     def commit(self, times: int = 1) -> Table:

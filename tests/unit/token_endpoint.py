@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from sfn.errors import NoCredentials
-from sfn.google import Chain
+from sfn.google import GoogleCredentialChain
 from tests.unit.gcs_server import PRIVATE, Asked, Responder, Server, reply
 
 SCOPES: Final = ("https://www.googleapis.com/auth/one", "https://www.googleapis.com/auth/two")
@@ -69,7 +69,7 @@ def put(file: Path, content: str) -> None:
     file.write_bytes(content.encode(errors="surrogatepass"))
 
 
-async def none_of(chain: Chain) -> NoCredentials:
+async def none_of(chain: GoogleCredentialChain) -> NoCredentials:
     with pytest.raises(NoCredentials) as none:
         await chain.token()
     return none.value

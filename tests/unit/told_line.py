@@ -14,7 +14,7 @@ from sfn.inbox.memory import MemoryInbox
 from sfn.publish.learning import Ports
 from sfn.publish.policy import Policy
 from sfn.publish.protocol import publish
-from sfn.words import Birth, Claim, Hint, Table, TableName
+from sfn.words import LeasedJob, Notification, Table, TableIdentifier, TableOrigin
 from tests.promises.inboxes import TERMS
 from tests.unit.publishing import LAG, Line
 
@@ -45,7 +45,7 @@ class ToldLine(Line):
     def __init__(self, policy: Policy | None = None, **terms: Any) -> None:  # noqa: ANN401 - those of `Terms`
         told = policy or Policy("c1", replica_lag=LAG, allowed_locations=(ALLOWED,))
         super().__init__(replace(told, is_swept=False, event_only=True))
-        self.inbox = MemoryInbox(replace(TERMS, told=frozenset({"prod"}), **terms), self.clock)
+        self.inbox = MemoryInbox(replace(TERMS, event_only_catalogs=frozenset({"prod"}), **terms), self.clock)
         self.told = EventCatalog("prod", "c1", self.store.read_range, (ALLOWED,))
 
     def lay(self, table: Table) -> Table:
@@ -53,28 +53,30 @@ class ToldLine(Line):
         self.store.files[table.metadata_location] = metadata(table)
         return table
 
-    def create(self, name: TableName, location: str | None = None) -> Table:
+    def create(self, name: TableIdentifier, location: str | None = None) -> Table:
         """A new table, whose metadata file is there."""
         return self.lay(self.catalog.create(name, location))
 
-    def commit(self, name: TableName, location: str | None = None) -> Table:
+    def commit(self, name: TableIdentifier, location: str | None = None) -> Table:
         """One more version, whose metadata file is there."""
         return self.lay(self.catalog.commit(name, location))
 
     async def tell(
         self,
-        name: TableName,
+        name: TableIdentifier,
         table: Table,
-        birth: Birth | None = None,
+        birth: TableOrigin | None = None,
         *,
         seconds: float = 0,
         **more: Any,  # noqa: ANN401
     ) -> None:
         """An event of a pointer."""
-        await self.hear(Hint(name, floor=table.metadata_location, birth=birth, **more), seconds=seconds)
+        await self.hear(
+            Notification(name, min_metadata_location=table.metadata_location, origin=birth, **more), seconds=seconds
+        )
 
     @override
-    async def publish(self, claim: Claim) -> None:
+    async def publish(self, claim: LeasedJob) -> None:
         ports = Ports(self.inbox, self.inbox, self.told, self.store, self.clock)
         outcome = await publish(claim, ports, self.policy, jitter=0)
         assert await self.inbox.settle(claim, outcome, self.clock.now())

@@ -6,7 +6,17 @@ from base64 import b64decode
 from datetime import UTC, datetime
 from typing import Final
 
-from sfn.receiver.signature import Claim, Headers, HmacSha256, Key, Manner, StandardWebhooks, claimed, signed, verified
+from sfn.receiver.signature import (
+    HeaderPairs,
+    HmacSha256,
+    SignatureClaim,
+    SignatureScheme,
+    SigningKey,
+    StandardWebhooks,
+    parse_signature,
+    sign,
+    verify_signature,
+)
 
 MESSAGE: Final = "msg_p5jXN8AQM9LWM0D4loKWxJek"
 AT: Final = datetime.fromtimestamp(1614265330, tz=UTC)
@@ -16,26 +26,30 @@ SIGNATURE: Final = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 
 STANDARD: Final = StandardWebhooks()
 GITHUB: Final = HmacSha256(b"x-hub-signature-256")
-KEY: Final = Key("main", b64decode(SECRET.removeprefix("whsec_")))
+KEY: Final = SigningKey("main", b64decode(SECRET.removeprefix("whsec_")))
 
 
-def head(manner: Manner = STANDARD, key: Key = KEY, body: bytes = BODY, at: datetime = AT) -> dict[bytes, bytes]:
+def head(
+    manner: SignatureScheme = STANDARD, key: SigningKey = KEY, body: bytes = BODY, at: datetime = AT
+) -> dict[bytes, bytes]:
     """The headers of a request that is signed as it should be."""
-    said = signed(manner, key.secret, body, MESSAGE, at)
+    said = sign(manner, key.secret, body, MESSAGE, at)
     return {name.encode(): value.encode() for name, value in said.items()}
 
 
 def signer(
-    headers: dict[bytes, bytes] | Headers,
+    headers: dict[bytes, bytes] | HeaderPairs,
     body: bytes = BODY,
-    *keys: Key,
-    manner: Manner = STANDARD,
+    *keys: SigningKey,
+    manner: SignatureScheme = STANDARD,
     now: datetime = AT,
 ) -> str | None:
     """Whose key signed; None for nobody's."""
     claim = claim_of(headers, manner, now)
-    return None if claim is None else verified(claim, body, keys or (KEY,))
+    return None if claim is None else verify_signature(claim, body, keys or (KEY,))
 
 
-def claim_of(headers: dict[bytes, bytes] | Headers, manner: Manner = STANDARD, now: datetime = AT) -> Claim | None:
-    return claimed(manner, headers.items() if isinstance(headers, dict) else headers, now)
+def claim_of(
+    headers: dict[bytes, bytes] | HeaderPairs, manner: SignatureScheme = STANDARD, now: datetime = AT
+) -> SignatureClaim | None:
+    return parse_signature(manner, headers.items() if isinstance(headers, dict) else headers, now)

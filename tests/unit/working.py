@@ -10,22 +10,22 @@ import anyio
 from typing_extensions import override
 
 from sfn.catalog.memory import MemoryCatalog
-from sfn.inbox import Claimed
-from sfn.inbox.letters import Letter
+from sfn.inbox import ClaimResult
+from sfn.inbox.letters import NewDeadLetter
 from sfn.inbox.memory import MemoryInbox
 from sfn.publish.policy import Policy
 from sfn.store import ObjectStore
 from sfn.store.memory import MemoryStore
 from sfn.telemetry.metrics import Metrics
-from sfn.words import Accepted, Claim, Hint, Note, Outcome, Slots, Subject, TableName
-from sfn.work.journal import Journals
-from sfn.work.meter import Meter
-from sfn.work.sources import Source
-from sfn.work.worker import Inbox, Terms, Worker
+from sfn.words import Capacity, InboxMessage, JobKey, LeasedJob, Notification, Outcome, PutResult, TableIdentifier
+from sfn.work.journal import OutcomeSinks
+from sfn.work.meter import OutcomeMetrics
+from sfn.work.sources import ConnectedCatalog
+from sfn.work.worker import Worker, WorkerInbox, WorkerOptions
 from tests.promises.inboxes import TERMS, HandClock
 
 REFRESH = timedelta(hours=5)
-TABLE = TableName("prod", ("sales",), "orders")
+TABLE = TableIdentifier("prod", ("sales",), "orders")
 _STEP = timedelta(microseconds=1)
 
 
@@ -39,20 +39,20 @@ class WatchedInbox(MemoryInbox):
 
     def __init__(self, clock: HandClock) -> None:
         super().__init__(TERMS, clock)
-        self.slots = Slots(total=0, live=0, sweeps=0)
-        self.taken: list[Hint] = []
+        self.slots = Capacity(total=0, live=0, sweeps=0)
+        self.taken: list[Notification] = []
 
     @override
-    async def claim(self, slots: Slots, held: Sequence[Claim] = ()) -> Claimed:
-        self.slots = slots
-        return await super().claim(slots, held)
+    async def claim(self, capacity: Capacity, running: Sequence[LeasedJob] = ()) -> ClaimResult:
+        self.slots = capacity
+        return await super().claim(capacity, running)
 
     @override
-    async def put(self, notes: Sequence[Note]) -> Accepted:
-        self.taken.extend(note for note in notes if isinstance(note, Hint))
-        return await super().put(notes)
+    async def put(self, messages: Sequence[InboxMessage]) -> PutResult:
+        self.taken.extend(note for note in messages if isinstance(note, Notification))
+        return await super().put(messages)
 
-    def due_at(self, subject: Subject) -> datetime:
+    def due_at(self, subject: JobKey) -> datetime:
         """When a row may be claimed."""
         return self._rows[subject].due_at
 
@@ -71,25 +71,25 @@ class Book:
     """
 
     outcomes: list[Outcome] = field(default_factory=list)
-    lost: list[Claim] = field(default_factory=list)
+    lost: list[LeasedJob] = field(default_factory=list)
     expirations: int = 0
-    letters: list[Letter] = field(default_factory=list)
+    letters: list[NewDeadLetter] = field(default_factory=list)
     surprises: list[Exception] = field(default_factory=list)
     broken: bool = False
 
-    def settled(self, claim: Claim, outcome: Outcome, seconds: float) -> None:
+    def on_settled(self, claim: LeasedJob, outcome: Outcome, seconds: float) -> None:
         self.outcomes.append(outcome)
 
-    def fenced(self, claim: Claim) -> None:
+    def on_lease_lost(self, claim: LeasedJob) -> None:
         self.lost.append(claim)
 
-    def expired(self, leases: int) -> None:
+    def on_leases_expired(self, leases: int) -> None:
         self.expirations += leases
 
-    def poisoned(self, letter: Letter) -> None:
+    def on_poisoned(self, letter: NewDeadLetter) -> None:
         self.letters.append(letter)
 
-    def surprised(self, claim: Claim, error: Exception) -> None:
+    def on_unexpected_error(self, claim: LeasedJob, error: Exception) -> None:
         self.surprises.append(error)
         if self.broken:
             raise OSError
@@ -107,33 +107,33 @@ class Desk:
     """
 
     def __init__(
-        self, terms: Terms | None = None, clock: HandClock | None = None, inbox: WatchedInbox | None = None
+        self, terms: WorkerOptions | None = None, clock: HandClock | None = None, inbox: WatchedInbox | None = None
     ) -> None:
         self.clock, self.book = clock or HandClock(), Book()
-        self.metrics = Metrics(version="1.2.3", catalogs=["prod", "dev"], dialects=["own"])
+        self.metrics = Metrics(version="1.2.3", catalogs=["prod", "dev"], event_formats=["own"])
         self.inbox = inbox or WatchedInbox(self.clock)
         self.catalog = MemoryCatalog("prod")
         self.store: ObjectStore = MemoryStore()
         self.catalog.create_namespace(*TABLE.namespace)
         now = timedelta(0)
         policy = Policy("c1", replica_lag=now, refresh_after=REFRESH, min_publish_interval=now, is_swept=False)
-        self.source: Source | None = Source(self.catalog, policy)
+        self.source: ConnectedCatalog | None = ConnectedCatalog(self.catalog, policy)
         self.has_retired = False
         self.trouble: Callable[[], Exception] | None = None
         self.worker = Worker(
-            Inbox(self.inbox, self.inbox, self.inbox, self.inbox),
+            WorkerInbox(self.inbox, self.inbox, self.inbox, self.inbox),
             self,
             self,
             clock=self.clock,
             chance=self,
-            journal=Journals(self.book, Meter(self.metrics.work, self.clock)),
-            terms=terms or Terms(),
+            sink=OutcomeSinks(self.book, OutcomeMetrics(self.metrics.work, self.clock)),
+            options=terms or WorkerOptions(),
         )
 
-    async def named(self, catalog: str) -> Source | None:
+    async def get(self, catalog: str) -> ConnectedCatalog | None:
         return self.source
 
-    def retired(self, catalog: str) -> bool:
+    def is_retired(self, catalog: str) -> bool:
         return self.has_retired
 
     def store_for(self, location: str) -> ObjectStore:
@@ -148,12 +148,12 @@ class Desk:
         """Work off what is due, each row once: what came of it."""
         before = len(self.book.outcomes)
         async with anyio.create_task_group() as tasks:
-            await self.worker.run_once(tasks)
+            await self.worker.claim_once(tasks)
         return self.book.outcomes[before:]
 
-    async def hear(self, *subjects: Subject) -> list[Outcome]:
+    async def hear(self, *subjects: JobKey) -> list[Outcome]:
         """Work off hints."""
-        await self.inbox.put([Hint(subject) for subject in subjects or (TABLE,)])
+        await self.inbox.put([Notification(subject) for subject in subjects or (TABLE,)])
         return await self.work()
 
     async def wait_until(self, at: datetime) -> None:

@@ -8,27 +8,27 @@ from fastapi import APIRouter
 
 from sfn.admin.catalogs import CatalogRoutes
 from sfn.admin.dead_letters import DeadLetterRoutes
-from sfn.admin.operators import Operations
-from sfn.admin.route import Admit, guarded
-from sfn.admin.standing import StandingRoutes
+from sfn.admin.operators import AdminContext
+from sfn.admin.route import Authenticate, operator_route
+from sfn.admin.standing import StatusRoutes
 
 PREFIX: Final = "/admin/v1"
 
 
-def routes(operations: Operations, admit: Admit) -> APIRouter:
+def routes(context: AdminContext, authenticate: Authenticate) -> APIRouter:
     """`/admin/v1/…`, each behind the operators' token.
 
     Args:
-        operations: what they reach.
-        admit: who is an operator.
+        context: what they reach.
+        authenticate: who is an operator.
     """
     router = APIRouter(
         prefix=PREFIX,
         tags=["admin"],
-        route_class=guarded(admit),
+        route_class=operator_route(authenticate),
         responses={401: {"description": "not an operator"}, 503: {"description": "the inbox can't answer now"}},
     )
-    StandingRoutes(operations).join(router)
-    DeadLetterRoutes(operations).join(router)
-    CatalogRoutes(operations).join(router)
+    StatusRoutes(context).register(router)
+    DeadLetterRoutes(context).register(router)
+    CatalogRoutes(context).register(router)
     return router

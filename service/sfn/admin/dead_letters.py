@@ -11,48 +11,48 @@ import structlog
 from fastapi import APIRouter, Path, Query, Request
 from starlette.exceptions import HTTPException
 
-from sfn.admin.operators import SECURED, Operations
+from sfn.admin.operators import SECURITY_EXTRA, AdminContext
 from sfn.admin.schemas import (
-    LARGEST,
-    Discarded,
-    Filter,
-    Letter,
-    LetterInFull,
-    Letters,
-    Replayed,
-    Search,
-    Selection,
-    Unreplayed,
+    MAX_ID,
+    DeadLetterCriteria,
+    DeadLetterDetails,
+    DeadLetterModel,
+    DeadLetterPage,
+    DeadLetterSearch,
+    DeadLetterSelection,
+    DiscardResult,
+    FailedReplay,
+    ReplayResult,
 )
 from sfn.errors import Rejected
-from sfn.inbox.letters import DeadLetter, Status, Wanted
-from sfn.words import Hint, Reason, Undecodable
+from sfn.inbox.letters import DeadLetter, DeadLetterFilter, DeadLetterStatus
+from sfn.words import DeadLetterReason, Notification, UndecodableRequest
 
-HINTS: Final = 1_000
+MAX_NOTIFICATIONS: Final = 1_000
 """After so many hints a transaction takes no further letter: puts wait for it."""
 
 _log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass(slots=True)
-class _Part:
+class _ReplayBatch:
     """Letters that are replayed in one transaction, what the requests among them say, and those that stay."""
 
-    numbers: list[int] = field(default_factory=list)
-    hints: list[Hint] = field(default_factory=list)
-    failed: list[Unreplayed] = field(default_factory=list)
+    letter_ids: list[int] = field(default_factory=list)
+    notifications: list[Notification] = field(default_factory=list)
+    failed: list[FailedReplay] = field(default_factory=list)
 
 
 class DeadLetterRoutes:
     """Routes to dead letters."""
 
-    def __init__(self, operations: Operations) -> None:
-        self._operations, self._letters = operations, operations.inbox.letters
+    def __init__(self, context: AdminContext) -> None:
+        self._context, self._letters = context, context.inbox.dead_letters
 
-    def join(self, router: APIRouter) -> None:
+    def register(self, router: APIRouter) -> None:
         """Add them."""
         unknown: dict[int | str, dict[str, Any]] = {404: {"description": "no such dead letter, or catalog"}}
-        shared: dict[str, Any] = {"openapi_extra": SECURED, "responses": unknown}
+        shared: dict[str, Any] = {"openapi_extra": SECURITY_EXTRA, "responses": unknown}
         router.add_api_route("/dead-letters", self.find, operation_id="findDeadLetters", **shared)
         router.add_api_route("/dead-letters/{number}", self.show, operation_id="showDeadLetter", **shared)
         for verb, route in (("replay", self.replay), ("discard", self.discard)):
@@ -60,112 +60,116 @@ class DeadLetterRoutes:
                 f"/dead-letters:{verb}", route, methods=["POST"], operation_id=f"{verb}DeadLetters", **shared
             )
 
-    async def find(self, search: Annotated[Search, Query()]) -> Letters:
+    async def find(self, search: Annotated[DeadLetterSearch, Query()]) -> DeadLetterPage:
         """Dead letters by id, page by page."""
-        wanted = await self._wanted(search, None if search.status == "all" else search.status)
-        found = await self._letters.find(wanted, search.after, search.limit)
-        return Letters(dead_letters=[Letter.of(letter) for letter in found], next=_next(found, search.limit))
+        letter_filter = await self._to_filter(search, None if search.status == "all" else search.status)
+        found = await self._letters.list_after(letter_filter, search.after, search.limit)
+        return DeadLetterPage(
+            dead_letters=[DeadLetterModel.from_letter(letter) for letter in found], next=_next(found, search.limit)
+        )
 
-    async def show(self, number: Annotated[int, Path(ge=0, le=LARGEST)]) -> LetterInFull:
+    async def show(self, number: Annotated[int, Path(ge=0, le=MAX_ID)]) -> DeadLetterDetails:
         """One dead letter, with the request that it is about, or whose file keeps ours from its table's place."""
-        found = await self._letters.numbered([number])
+        found = await self._letters.get_many([number])
         if not found:
             raise HTTPException(HTTPStatus.NOT_FOUND, f"no dead letter has the id {number}")
         letter = found[0]
-        standing = await self._operations.inbox.desk.standing(letter.subject) if letter.subject is not None else None
-        foreign_id = standing.story.foreign_id if standing is not None else None
-        return LetterInFull.with_event(letter, await self._letters.event(number), foreign_id)
+        table_status = (
+            await self._context.inbox.queries.table_status(letter.subject) if letter.subject is not None else None
+        )
+        foreign_catalog_id = table_status.table_state.foreign_catalog_id if table_status is not None else None
+        return DeadLetterDetails.with_request(letter, await self._letters.request_of(number), foreign_catalog_id)
 
-    async def replay(self, selection: Selection, request: Request) -> Replayed:
+    async def replay(self, selection: DeadLetterSelection, request: Request) -> ReplayResult:
         """Have the tables of open letters looked at again: what is published is the catalog's present answer.
 
         A request that nobody understood is decoded again. What is replayed takes its turn behind new events. A batch of
         a filter ends once such requests say enough; letters that are named are replayed in parts, each audited.
         """
-        batch, following = await self._batch(selection)
-        order = self._operations.order(request, _about(selection))
-        failed: list[Unreplayed] = []
-        count, left = 0, batch
+        batch, following = await self._select(selection)
+        command = self._context.command(request, _describe_selection(selection))
+        failed: list[FailedReplay] = []
+        count, remaining = 0, batch
         while True:
-            part = await self._part(left)
-            count += await self._letters.replay(part.numbers, part.hints, order)
+            part = await self._next_part(remaining)
+            count += await self._letters.replay(part.letter_ids, part.notifications, command)
             failed += part.failed
-            left = left[len(part.numbers) + len(part.failed) :]
-            if not left or selection.ids is None:
+            remaining = remaining[len(part.letter_ids) + len(part.failed) :]
+            if not remaining or selection.ids is None:
                 break
-        if left:
-            following = batch[-len(left) - 1].id
-        _log.info("dead letters replayed", number=count, failed=len(failed), actor=order.actor)
-        return Replayed(replayed=count, failed=failed, passed=_passed(selection, batch), next=following)
+        if remaining:
+            following = batch[-len(remaining) - 1].id
+        _log.info("dead letters replayed", number=count, failed=len(failed), actor=command.actor)
+        return ReplayResult(replayed=count, failed=failed, skipped=_skipped_ids(selection, batch), next=following)
 
-    async def discard(self, selection: Selection, request: Request) -> Discarded:
+    async def discard(self, selection: DeadLetterSelection, request: Request) -> DiscardResult:
         """Close open letters and leave their tables as they are, until something is told of them."""
-        batch, following = await self._batch(selection)
-        order = self._operations.order(request, _about(selection))
-        count = await self._letters.discard([letter.id for letter in batch], order)
-        _log.info("dead letters discarded", number=count, actor=order.actor)
-        return Discarded(discarded=count, passed=_passed(selection, batch), next=following)
+        batch, following = await self._select(selection)
+        command = self._context.command(request, _describe_selection(selection))
+        count = await self._letters.discard([letter.id for letter in batch], command)
+        _log.info("dead letters discarded", number=count, actor=command.actor)
+        return DiscardResult(discarded=count, skipped=_skipped_ids(selection, batch), next=following)
 
-    async def _part(self, letters: Sequence[DeadLetter]) -> _Part:
+    async def _next_part(self, letters: Sequence[DeadLetter]) -> _ReplayBatch:
         """As many of the first letters as one transaction takes, at least one."""
-        part = _Part()
+        part = _ReplayBatch()
         for letter in letters:
-            if len(part.hints) >= HINTS:
+            if len(part.notifications) >= MAX_NOTIFICATIONS:
                 break
             try:
-                if letter.reason is Reason.UNDECODABLE:
+                if letter.reason is DeadLetterReason.UNDECODABLE:
                     # Each is asked for alone, so that the loop is free between one decoding and the next.
-                    part.hints += self._understood(await self._letters.event(letter.id))
-                part.numbers.append(letter.id)
+                    part.notifications += self._decode(await self._letters.request_of(letter.id))
+                part.letter_ids.append(letter.id)
             except Rejected as refusal:
-                part.failed.append(Unreplayed(id=letter.id, why=str(refusal)))
+                part.failed.append(FailedReplay(id=letter.id, why=str(refusal)))
         return part
 
-    async def _batch(self, selection: Selection) -> tuple[list[DeadLetter], int | None]:
+    async def _select(self, selection: DeadLetterSelection) -> tuple[list[DeadLetter], int | None]:
         """The open letters that are meant, and where the next batch begins."""
         if (selection.ids is None) == (selection.filter is None):
             raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, "expected either ids or a filter, found both or none")
         if selection.ids is not None:
-            found = await self._letters.numbered(selection.ids)
-            return [letter for letter in found if letter.status is Status.OPEN], None
-        wanted = await self._wanted(selection.filter or Filter(), Status.OPEN)
-        found = await self._letters.find(wanted, selection.after, selection.limit)
+            found = await self._letters.get_many(selection.ids)
+            return [letter for letter in found if letter.status is DeadLetterStatus.OPEN], None
+        letter_filter = await self._to_filter(selection.filter or DeadLetterCriteria(), DeadLetterStatus.OPEN)
+        found = await self._letters.list_after(letter_filter, selection.after, selection.limit)
         return found, _next(found, selection.limit)
 
-    async def _wanted(self, chosen: Filter, status: Status | None) -> Wanted:
+    async def _to_filter(self, chosen: DeadLetterCriteria, status: DeadLetterStatus | None) -> DeadLetterFilter:
         catalog = chosen.catalog
-        known = catalog is None or catalog in self._operations.catalogs
+        known = catalog is None or catalog in self._context.catalogs
         # One that left the configuration may still have letters.
-        if catalog is not None and not (known or await self._letters.newest(Wanted(None, catalog), 1)):
-            self._operations.followed(catalog)
-        table = self._operations.named(chosen.table, chosen.catalog) if chosen.table is not None else None
+        if catalog is not None and not (known or await self._letters.list_newest(DeadLetterFilter(None, catalog), 1)):
+            self._context.configured_catalog(catalog)
+        table = self._context.parse_table(chosen.table, chosen.catalog) if chosen.table is not None else None
         before, since = chosen.before, chosen.since
-        return Wanted(status, chosen.catalog, table, chosen.reason, chosen.sender, before, since)
+        return DeadLetterFilter(status, chosen.catalog, table, chosen.reason, chosen.sender, before, since)
 
-    def _understood(self, event: Undecodable | None) -> Sequence[Hint]:
-        if event is None or event.size > len(event.body):
-            kept = len(event.body) if event is not None else 0
+    def _decode(self, request: UndecodableRequest | None) -> Sequence[Notification]:
+        if request is None or request.size > len(request.body):
+            stored = len(request.body) if request is not None else 0
             raise Rejected(
                 "body",
                 status=422,
                 expected="all of it",
-                found=f"its first {kept} bytes, the rest was not kept",
+                found=f"its first {stored} bytes, the rest was not kept",
                 remedy="have the catalog swept (`sfn reconcile`), then discard the letter",
             )
-        return self._operations.understand(event)
+        return self._context.decode(request)
 
 
 def _next(found: Sequence[DeadLetter], limit: int) -> int | None:
     return found[-1].id if len(found) == limit else None
 
 
-def _passed(selection: Selection, batch: Sequence[DeadLetter]) -> list[int]:
+def _skipped_ids(selection: DeadLetterSelection, batch: Sequence[DeadLetter]) -> list[int]:
     """The ids that were named and are no open letters."""
     found = {letter.id for letter in batch}
     return [number for number in dict.fromkeys(selection.ids or ()) if number not in found]
 
 
-def _about(selection: Selection) -> str:
+def _describe_selection(selection: DeadLetterSelection) -> str:
     """What was selected, for the audit log."""
     if selection.filter is None:
         return f"ids {', '.join(str(number) for number in (selection.ids or ())[:50])}"

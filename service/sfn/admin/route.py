@@ -14,21 +14,21 @@ from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
 from typing_extensions import override
 
-Admit: TypeAlias = Callable[[bytes | None, str | None], str | None]
+Authenticate: TypeAlias = Callable[[bytes | None, str | None], str | None]
 """The name of the operators' token in an `Authorization` header that a client of that address has shown; None for any
 other header. It takes the same time for every wrong one, and is told to the log."""
 
 
-def guarded(admit: Admit) -> type[APIRoute]:
+def operator_route(authenticate: Authenticate) -> type[APIRoute]:
     """The class of a route for operators alone; `request.state.token` has the name of their token.
 
     What is percent-encoded in a path separates nothing: a table's name may have a slash.
 
     Args:
-        admit: who is an operator.
+        authenticate: who is an operator.
     """
 
-    class Guarded(APIRoute):
+    class OperatorRoute(APIRoute):
         @override
         def matches(self, scope: Scope) -> tuple[Match, Scope]:
             # ASGI's `path` is decoded, and Starlette would see the slashes of names in it.
@@ -46,11 +46,11 @@ def guarded(admit: Admit) -> type[APIRoute]:
             client = request.client.host if request.client is not None else None
             # Two of them are no answer to the question who it is (RFC 9110, section 5.3).
             # ASGI's headers are bytes, Starlette reads them as Latin-1.
-            token = admit(shown[0].encode("latin-1") if len(shown) == 1 else None, client)
+            token = authenticate(shown[0].encode("latin-1") if len(shown) == 1 else None, client)
             if token is None:
                 challenge = {"WWW-Authenticate": "Bearer"}
                 raise HTTPException(HTTPStatus.UNAUTHORIZED, "a valid bearer token is needed", challenge)
             request.state.token = token
             await super().handle(scope, receive, send)
 
-    return Guarded
+    return OperatorRoute

@@ -12,36 +12,36 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from sfn.inbox.letters import Status as LetterStatus
+from sfn.inbox.letters import DeadLetterStatus as LetterStatus
 from sfn.pointer.site import layout_location
-from sfn.words import Reason, Subject, TableName
-from sfn.words.table import spelled
+from sfn.words import DeadLetterReason, JobKey, TableIdentifier
+from sfn.words.table import encode_identifier
 
 if TYPE_CHECKING:
-    from sfn.inbox.figures import BrakeState
-    from sfn.inbox.letters import Audited, DeadLetter
+    from sfn.inbox.figures import DropLimitState
+    from sfn.inbox.letters import AuditEntry, DeadLetter
     from sfn.inbox.standing import LastEvent as Event
-    from sfn.inbox.standing import Standing
-    from sfn.words import Story, Undecodable
-    from sfn.work.lanes import BreakerState
+    from sfn.inbox.standing import TableStatus
+    from sfn.words import TableState, UndecodableRequest
+    from sfn.work.lanes import CircuitBreakerState
     from sfn.work.report import SweepReport
 
-MOST: Final = 1_000
+MAX_BATCH: Final = 1_000
 """Letters of a page, or of a batch."""
-LARGEST: Final = 2**62
+MAX_ID: Final = 2**62
 """The largest id that is taken."""
 
-KnownReason: TypeAlias = Annotated[Reason | str, Field(union_mode="left_to_right")]
-"""A `Reason`, or the text of one that a newer service has."""
+ReasonText: TypeAlias = Annotated[DeadLetterReason | str, Field(union_mode="left_to_right")]
+"""A `DeadLetterReason`, or the text of one that a newer service has."""
 
 
-class Answer(BaseModel):
+class AdminModel(BaseModel):
     """An object of an answer."""
 
     model_config = ConfigDict(frozen=True)
 
 
-class Identified(Answer):
+class TableOrCatalogModel(AdminModel):
     """A table, or a whole catalog: then without namespace and name."""
 
     catalog: str | None
@@ -50,21 +50,21 @@ class Identified(Answer):
     table: str | None = Field(description="levels and name, joined by dots")
 
     @staticmethod
-    def fields(subject: Subject | None) -> dict[str, object]:
+    def key_fields(subject: JobKey | None) -> dict[str, object]:
         """Its values of a subject."""
-        if isinstance(subject, TableName):
-            parts = {"namespace": subject.namespace, "name": subject.name, "table": subject.identifier}
+        if isinstance(subject, TableIdentifier):
+            parts = {"namespace": subject.namespace, "name": subject.name, "table": subject.dotted}
             return {"catalog": subject.catalog, **parts}
         catalog = subject.catalog if subject is not None else None
         return {"catalog": catalog, "namespace": None, "name": None, "table": None}
 
 
-class Letter(Identified):
+class DeadLetterModel(TableOrCatalogModel):
     """A dead letter."""
 
     id: int
     status: str
-    reason: KnownReason
+    reason: ReasonText
     sender: str | None
     detail: str
     cause: str = Field(description="what is wrong, without the table: letters of one outage have one cause")
@@ -74,12 +74,12 @@ class Letter(Identified):
     actor: str | None = Field(description="who replayed or discarded it")
 
     @classmethod
-    def of(cls, letter: DeadLetter) -> Letter:
+    def from_letter(cls, letter: DeadLetter) -> DeadLetterModel:
         """The answer of a letter."""
-        return cls.model_validate(_letter(letter))
+        return cls.model_validate(_letter_fields(letter))
 
 
-class Request(Answer):
+class UndecodableRequestModel(AdminModel):
     """A request that nobody understood."""
 
     path: str
@@ -88,146 +88,158 @@ class Request(Answer):
     body: str
 
 
-class LetterInFull(Letter):
+class DeadLetterDetails(DeadLetterModel):
     """A dead letter, with the request that it is about."""
 
-    event: Request | None
-    foreign_id: str | None = Field(description="the catalog_id of the file that keeps ours from the table's place now")
+    request: UndecodableRequestModel | None
+    foreign_catalog_id: str | None = Field(
+        description="the catalog_id of the file that keeps ours from the table's place now"
+    )
 
     @classmethod
-    def with_event(cls, letter: DeadLetter, event: Undecodable | None, foreign_id: str | None) -> LetterInFull:
+    def with_request(
+        cls, letter: DeadLetter, event: UndecodableRequest | None, foreign_catalog_id: str | None
+    ) -> DeadLetterDetails:
         """The answer of a letter, its request, and what its table's row knows."""
-        request = None
+        request_model = None
         if event is not None:
             body = event.body.decode(errors="replace")
-            request = Request(path=event.path, content_type=event.content_type, size=event.size, body=body)
-        return cls.model_validate({**_letter(letter), "event": request, "foreign_id": foreign_id})
+            request_model = UndecodableRequestModel(
+                path=event.path, content_type=event.content_type, size=event.size, body=body
+            )
+        return cls.model_validate(
+            {**_letter_fields(letter), "request": request_model, "foreign_catalog_id": foreign_catalog_id}
+        )
 
 
-class Letters(Answer):
+class DeadLetterPage(AdminModel):
     """A page of dead letters, by id."""
 
-    dead_letters: Sequence[Letter]
+    dead_letters: Sequence[DeadLetterModel]
     next: int | None = Field(description="`after` of the next page; null at the end")
 
 
-class Unreplayed(Answer):
+class FailedReplay(AdminModel):
     """A letter that could not be replayed."""
 
     id: int
     why: str
 
 
-class Replayed(Answer):
+class ReplayResult(AdminModel):
     """What became of a batch of replays."""
 
     replayed: int
-    failed: Sequence[Unreplayed]
-    passed: Sequence[int] = Field(description="of the ids that were named, those that are no open dead letters")
+    failed: Sequence[FailedReplay]
+    skipped: Sequence[int] = Field(description="of the ids that were named, those that are no open dead letters")
     next: int | None = Field(description="`after` of the next batch; null at the end")
 
 
-class Discarded(Answer):
+class DiscardResult(AdminModel):
     """What became of a batch of letters."""
 
     discarded: int
-    passed: Sequence[int] = Field(description="of the ids that were named, those that are no open dead letters")
+    skipped: Sequence[int] = Field(description="of the ids that were named, those that are no open dead letters")
     next: int | None = Field(description="`after` of the next batch; null at the end")
 
 
-class Entry(Answer):
+class AuditEntryModel(AdminModel):
     """An order that was carried out."""
 
     id: int
     at: datetime
     actor: str
     action: str
-    subject: str
+    target: str
     count: int
 
     @classmethod
-    def of(cls, entry: Audited) -> Entry:
+    def from_entry(cls, entry: AuditEntry) -> AuditEntryModel:
         """The answer of an entry."""
         return cls(
-            id=entry.id, at=entry.at, actor=entry.actor, action=entry.action, subject=entry.about, count=entry.count
+            id=entry.id, at=entry.at, actor=entry.actor, action=entry.action, target=entry.target, count=entry.count
         )
 
 
-class Audit(Answer):
+class AuditPage(AdminModel):
     """A page of the audit log, the newest first."""
 
-    entries: Sequence[Entry]
+    entries: Sequence[AuditEntryModel]
     next: int | None = Field(description="`before` of the next page; null at the end")
 
 
-class Brake(Answer):
+class DropLimitModel(AdminModel):
     """A catalog's brake."""
 
-    tripped: bool = Field(description="it is on: it holds tables, or would hold the next that is dropped")
-    held: int = Field(description="tables that it holds")
+    limit_reached: bool = Field(description="it is on: it holds tables, or would hold the next that is dropped")
+    on_hold: int = Field(description="tables that it holds")
     steps: int = Field(description="drops and steps back within the last hour")
     limit: int = Field(description="how many tables may be dropped within an hour")
 
     @classmethod
-    def of(cls, brake: BrakeState, held: int) -> Brake:
+    def from_state(cls, state: DropLimitState, on_hold: int) -> DropLimitModel:
         """The answer of a brake."""
-        return cls(tripped=brake.tripped, held=held, steps=brake.steps, limit=brake.limit)
+        return cls(limit_reached=state.limit_reached, on_hold=on_hold, steps=state.steps, limit=state.limit)
 
 
-class Differing(Answer):
+class DifferingTable(AdminModel):
     """A table that a sweep found to differ."""
 
     table: str
     kind: str
 
 
-class Sweep(Answer):
+class SweepModel(AdminModel):
     """The sweep that runs, or the last one of this process."""
 
     state: str
-    began_at: datetime
+    started_at: datetime
     ended_at: datetime | None
     tables: int = Field(description="looked at so far")
-    known: int = Field(description="known before: about as many as there are to look at")
-    differed: Sequence[Differing] = Field(description="the first 1,000")
-    differed_total: int
-    withheld: Sequence[str] = Field(description="namespaces that could not be listed: nothing in them counts as gone")
-    withheld_reason: str | None = Field(description="why the first of them could not be listed")
+    known_tables: int = Field(description="known before: about as many as there are to look at")
+    differences: Sequence[DifferingTable] = Field(description="the first 1,000")
+    differences_total: int
+    unlisted_namespaces: Sequence[str] = Field(
+        description="namespaces that could not be listed: nothing in them counts as gone"
+    )
+    unlisted_reason: str | None = Field(description="why the first of them could not be listed")
     listing_failed: Sequence[str] = Field(
         description="those of them with a listing that failed; the others are forbidden"
     )
-    failed: Sequence[str] = Field(description="the first 1,000 tables that could not be looked at")
+    failed_tables: Sequence[str] = Field(description="the first 1,000 tables that could not be looked at")
     error: str | None
-    missing: int = Field(default=0, description="tables with a live file that the catalog does not show any more")
-    before: Sweep | None = Field(default=None, description="while it runs, the sweep before it")
+    missing_tables: int = Field(
+        default=0, description="tables with a live file that the catalog does not show any more"
+    )
+    previous: SweepModel | None = Field(default=None, description="while it runs, the sweep before it")
 
     @property
-    def running(self) -> bool:
+    def is_running(self) -> bool:
         """Whether it goes on."""
         return self.state == "running"
 
     @classmethod
-    def of(cls, report: SweepReport) -> Sweep:
+    def from_report(cls, report: SweepReport) -> SweepModel:
         """The answer of a report."""
         return cls(
-            state=report.course.value,
-            began_at=report.began_at,
+            state=report.phase.value,
+            started_at=report.started_at,
             ended_at=report.ended_at,
             tables=report.tables,
-            known=report.known,
-            differed=[Differing(table=table.identifier, kind=how.value) for table, how in report.differed],
-            differed_total=report.differed_count,
-            withheld=report.withheld,
-            withheld_reason=report.withheld_reason,
+            known_tables=report.known_tables,
+            differences=[DifferingTable(table=table.dotted, kind=how.value) for table, how in report.differences],
+            differences_total=report.difference_count,
+            unlisted_namespaces=report.unlisted_namespaces,
+            unlisted_reason=report.unlisted_reason,
             listing_failed=report.listing_failed,
-            failed=[table.identifier for table in report.failed],
+            failed_tables=[table.dotted for table in report.failed_tables],
             error=report.error,
-            missing=report.missing,
-            before=cls.of(report.before) if report.before is not None else None,
+            missing_tables=report.missing_tables,
+            previous=cls.from_report(report.previous) if report.previous is not None else None,
         )
 
 
-class TableCounts(Answer):
+class TableCountsModel(AdminModel):
     """How many rows of a catalog are in which state."""
 
     due: int
@@ -238,79 +250,79 @@ class TableCounts(Answer):
     held: int
 
     @property
-    def known(self) -> int:
+    def total(self) -> int:
         """All of them."""
         return self.due + self.scheduled + self.retrying + self.leased + self.dead + self.held
 
 
-class Catalog(Answer):
+class CatalogModel(AdminModel):
     """A catalog as a whole."""
 
     name: str
     type: str
     catalog_id: str | None = Field(description="null until the catalog was reached")
-    foreign_id: str | None = Field(
+    foreign_catalog_id: str | None = Field(
         description="the catalog_id that its files were written for, where it is another: adopt them"
     )
     retired: bool
-    live: int = Field(description="tables that have a file which readers follow")
-    tables: TableCounts
+    live_tables: int = Field(description="tables that have a file which readers follow")
+    tables: TableCountsModel
     oldest_due_at: datetime | None = Field(description="since when the table waits that has waited longest")
-    brake: Brake
-    sweep: Sweep | None
+    drop_limit: DropLimitModel
+    sweep: SweepModel | None
     open_intents: int = Field(description="commits through a gateway whose outcome is not known")
     oldest_intent_at: datetime | None = Field(description="when the oldest of them was made, or left unanswered")
-    missing: int = Field(
+    missing_tables: int = Field(
         default=0, description="tables with a live file that the catalog does not show, under whatever name"
     )
     missing_since: datetime | None = Field(default=None, description="when the first of them was first seen missing")
 
     @property
-    def is_told(self) -> bool:
+    def is_event_only(self) -> bool:
         """Whether nobody can ask it: it is never swept."""
         return self.type == "told"
 
 
-class Breaker(Answer):
+class CircuitBreakerModel(AdminModel):
     """A breaker that is not closed."""
 
     scope: str
     name: str
     state: str
-    until: datetime
-    slots: int
-    since: datetime = Field(description="since when nothing has succeeded")
+    open_until: datetime
+    allowed_probes: int
+    failing_since: datetime = Field(description="since when nothing has succeeded")
     error: str = Field(description="the last trouble")
 
     @classmethod
-    def of(cls, breaker: BreakerState) -> Breaker:
+    def from_state(cls, breaker: CircuitBreakerState) -> CircuitBreakerModel:
         """The answer of a breaker."""
-        state = "half-open" if breaker.slots else "open"
+        state = "half-open" if breaker.allowed_probes else "open"
         return cls(
             scope=breaker.scope.value,
             name=breaker.name,
             state=state,
-            until=breaker.until,
-            slots=breaker.slots,
-            since=breaker.since,
+            open_until=breaker.open_until,
+            allowed_probes=breaker.allowed_probes,
+            failing_since=breaker.failing_since,
             error=breaker.error,
         )
 
 
-class Status(Answer):
+class ServiceStatus(AdminModel):
     """The service as a whole."""
 
     version: str
     started_at: datetime
     ready: bool
-    reasons: Sequence[str]
-    catalogs: Sequence[Catalog]
-    breakers: Sequence[Breaker]
+    not_ready_reasons: Sequence[str]
+    catalogs: Sequence[CatalogModel]
+    breakers: Sequence[CircuitBreakerModel]
     dead_letters: dict[str, int] = Field(description="open ones by reason")
     roles: Sequence[str] = Field(default=(), description="what this process does of the service; empty for all of it")
 
 
-class Published(Answer):
+class PublishedFileModel(AdminModel):
     """What a table's live file says."""
 
     metadata_location: str
@@ -319,17 +331,17 @@ class Published(Answer):
     written_at: datetime
 
 
-class Wanted(Answer):
+class PendingChangeModel(AdminModel):
     """What was told of a table and is not done with."""
 
-    metadata_location: str | None
+    min_metadata_location: str | None
     drop: bool
     purge: bool
     renamed_to: str | None
-    news: bool = Field(description="something was told that no publish has seen through")
+    has_unprocessed: bool = Field(description="something was told that no publish has seen through")
 
 
-class Last(Answer):
+class LastResultModel(AdminModel):
     """How the last look ended."""
 
     outcome: str
@@ -337,7 +349,7 @@ class Last(Answer):
     at: datetime
 
 
-class LastEvent(Answer):
+class LastEventModel(AdminModel):
     """The newest event that is still in the log."""
 
     sender: str
@@ -346,13 +358,13 @@ class LastEvent(Answer):
     body: str = Field(description="as it was received, its first 4 KiB; empty for one of the service's own")
 
     @classmethod
-    def of(cls, event: Event) -> LastEvent:
+    def from_event(cls, event: Event) -> LastEventModel:
         """The answer of an event."""
         body = event.body.decode(errors="replace")
         return cls(sender=event.sender, event_id=event.event_id, received_at=event.received_at, body=body)
 
 
-class Unpublished(StrEnum):
+class UnpublishedReason(StrEnum):
     """Why a table has no live file, though nothing more is to be done for it.
 
     retired     its catalog retired
@@ -371,32 +383,34 @@ class Unpublished(StrEnum):
     MISSING = "missing"
 
     @classmethod
-    def of(cls, table: TableName, standing: Standing, *, retired: bool, covered: bool) -> Unpublished | None:
+    def for_table(
+        cls, table: TableIdentifier, status: TableStatus, *, is_retired: bool, is_covered: bool
+    ) -> UnpublishedReason | None:
         """Why; None where it has one, or was not looked at yet.
 
         Args:
             table: whose row it is.
-            standing: the table's row.
-            retired: its catalog retired.
-            covered: the catalog's settings do not leave it out.
+            status: the table's row.
+            is_retired: its catalog retired.
+            is_covered: the catalog's settings do not leave it out.
         """
-        story = standing.story
-        if story.live is not None or not (story.visited or story.misses):
+        table_state = status.table_state
+        if table_state.live is not None or not (table_state.has_settled or table_state.misses):
             return None
-        if retired:
+        if is_retired:
             return cls.RETIRED
-        if not covered:
+        if not is_covered:
             return cls.EXCLUDED
-        if standing.left_alone is not None:
+        if status.skip_reason is not None:
             return cls.LEFT_ALONE
-        if story.listed_as not in {None, table}:
+        if table_state.listed_as not in {None, table}:
             return cls.SPELLING
-        if story.misses:
+        if table_state.misses:
             return cls.MISSING
-        return cls.DROPPED if standing.locations else None
+        return cls.DROPPED if status.locations else None
 
 
-class Table(Answer):
+class TableModel(AdminModel):
     """One table's whole story."""
 
     catalog: str
@@ -408,119 +422,129 @@ class Table(Answer):
     not_before: datetime | None
     attempt: int
     failing_since: datetime | None
-    reason: KnownReason | None
-    held: bool
-    waived: bool
-    published: Published | None
-    unpublished: Unpublished | None = Field(description="why it has no live file, where that is as it should be")
+    reason: ReasonText | None
+    on_hold: bool
+    limit_overridden: bool
+    published: PublishedFileModel | None
+    unpublished: UnpublishedReason | None = Field(description="why it has no live file, where that is as it should be")
     renamed_to: str | None = Field(description="the name that the table went on under, as its file says")
     listed_as: str | None = Field(
         default=None, description="the name that has the table's file, where this one is another spelling of that"
     )
-    foreign_hint: str | None = Field(description="what a version hint says that is not ours and is left alone")
-    foreign_id: str | None = Field(description="the catalog_id of the file that keeps ours from the table's place")
-    wanted: Wanted
+    foreign_version_hint: str | None = Field(description="what a version hint says that is not ours and is left alone")
+    foreign_catalog_id: str | None = Field(
+        description="the catalog_id of the file that keeps ours from the table's place"
+    )
+    pending: PendingChangeModel
     locations: Sequence[str] = Field(description="where files of this name may lie")
     refresh_at: datetime | None
-    last: Last | None
-    last_event: LastEvent | None
-    dead_letters: Sequence[Letter] = Field(description="the newest first")
+    last_result: LastResultModel | None
+    last_event: LastEventModel | None
+    dead_letters: Sequence[DeadLetterModel] = Field(description="the newest first")
     open_intents: int = Field(description="commits through a gateway whose outcome is not known")
-    next_ask_at: datetime | None = Field(description="when the catalog is asked for the next of them")
+    next_check_at: datetime | None = Field(description="when the catalog is asked for the next of them")
 
     @classmethod
-    def of(cls, table: TableName, standing: Standing, why: Unpublished | None, letters: Sequence[DeadLetter]) -> Table:
+    def from_status(
+        cls, table: TableIdentifier, status: TableStatus, why: UnpublishedReason | None, letters: Sequence[DeadLetter]
+    ) -> TableModel:
         """The answer of a table's row and its dead letters."""
-        story, wish, said, event = standing.story, standing.wish, standing.said, standing.event
-        live = story.live
+        table_state, pending, last_result, last_event = (
+            status.table_state,
+            status.pending,
+            status.last_result,
+            status.last_event,
+        )
+        live = table_state.live
         return cls.model_validate(
             {
-                **Identified.fields(table),
-                "state": standing.state,
-                "due_at": standing.due_at,
-                "not_before": standing.not_before,
-                "attempt": standing.attempt,
-                "failing_since": standing.failing_since,
-                "reason": standing.reason,
-                "held": story.held,
-                "waived": story.waived,
+                **TableOrCatalogModel.key_fields(table),
+                "state": status.state,
+                "due_at": status.due_at,
+                "not_before": status.not_before,
+                "attempt": status.attempt,
+                "failing_since": status.failing_since,
+                "reason": status.reason,
+                "on_hold": table_state.on_hold,
+                "limit_overridden": table_state.limit_overridden,
                 "published": live
-                and Published(
-                    metadata_location=live.pointer,
+                and PublishedFileModel(
+                    metadata_location=live.metadata_location,
                     table_uuid=live.uuid,
                     location=live.location,
                     written_at=live.written_at,
                 ),
                 "unpublished": why,
-                "renamed_to": story.renamed_to.identifier if story.renamed_to is not None else None,
-                "listed_as": _listed_as(table, story),
-                "foreign_hint": story.foreign_hint,
-                "foreign_id": story.foreign_id,
-                "wanted": Wanted(
-                    metadata_location=wish.floor,
-                    drop=wish.drop,
-                    purge=wish.purge,
-                    renamed_to=wish.renamed_to.identifier if wish.renamed_to is not None else None,
-                    news=standing.news,
+                "renamed_to": table_state.renamed_to.dotted if table_state.renamed_to is not None else None,
+                "listed_as": _other_spelling(table, table_state),
+                "foreign_version_hint": table_state.foreign_version_hint,
+                "foreign_catalog_id": table_state.foreign_catalog_id,
+                "pending": PendingChangeModel(
+                    min_metadata_location=pending.min_metadata_location,
+                    drop=pending.drop,
+                    purge=pending.purge,
+                    renamed_to=pending.renamed_to.dotted if pending.renamed_to is not None else None,
+                    has_unprocessed=status.has_unprocessed,
                 ),
-                "locations": sorted({layout_location(site) for site in standing.locations}),
-                "refresh_at": story.refresh_at,
-                "last": said and Last(outcome=said.outcome, why=said.why, at=said.at),
-                "last_event": event and LastEvent.of(event),
-                "dead_letters": [Letter.of(letter) for letter in letters],
-                "open_intents": standing.intents.count if standing.intents is not None else 0,
-                "next_ask_at": standing.intents and standing.intents.due_at,
+                "locations": sorted({layout_location(site) for site in status.locations}),
+                "refresh_at": table_state.refresh_at,
+                "last_result": last_result
+                and LastResultModel(outcome=last_result.outcome, why=last_result.why, at=last_result.at),
+                "last_event": last_event and LastEventModel.from_event(last_event),
+                "dead_letters": [DeadLetterModel.from_letter(letter) for letter in letters],
+                "open_intents": status.open_intents.count if status.open_intents is not None else 0,
+                "next_check_at": status.open_intents and status.open_intents.due_at,
             }
         )
 
 
-class Said(BaseModel):
+class AdminRequest(BaseModel):
     """An order."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Filter(Said):
+class DeadLetterCriteria(AdminRequest):
     """Which letters are meant; what is missing does not matter. Times are RFC 3339 with an offset."""
 
     catalog: str | None = None
     table: str | None = Field(default=None, description="levels and name, joined by dots; %2E is a dot in one of them")
-    reason: Reason | None = None
+    reason: DeadLetterReason | None = None
     sender: str | None = Field(default=None, description="who sent the request that nobody understood")
     before: AwareDatetime | None = Field(default=None, description="opened earlier than this")
     since: AwareDatetime | None = Field(default=None, description="opened at this time or later")
 
 
-class Search(Filter):
+class DeadLetterSearch(DeadLetterCriteria):
     """Which letters are listed."""
 
     status: LetterStatus | Literal["all"] = LetterStatus.OPEN
-    after: int = Field(default=0, ge=0, le=LARGEST, description="`next` of the page before")
-    limit: int = Field(default=100, ge=1, le=MOST)
+    after: int = Field(default=0, ge=0, le=MAX_ID, description="`next` of the page before")
+    limit: int = Field(default=100, ge=1, le=MAX_BATCH)
 
 
-class Selection(Said):
+class DeadLetterSelection(AdminRequest):
     """Which open letters are dealt with: those of these ids, or a batch of those that a filter leaves."""
 
-    ids: Sequence[Annotated[int, Field(ge=0, le=LARGEST)]] | None = Field(default=None, max_length=MOST)
-    filter: Filter | None = None
-    after: int = Field(default=0, ge=0, le=LARGEST, description="`next` of the batch before; with a filter")
-    limit: int = Field(default=MOST, ge=1, le=MOST)
+    ids: Sequence[Annotated[int, Field(ge=0, le=MAX_ID)]] | None = Field(default=None, max_length=MAX_BATCH)
+    filter: DeadLetterCriteria | None = None
+    after: int = Field(default=0, ge=0, le=MAX_ID, description="`next` of the batch before; with a filter")
+    limit: int = Field(default=MAX_BATCH, ge=1, le=MAX_BATCH)
 
 
-class Reconcile(Said):
+class SweepRequest(AdminRequest):
     """Which catalogs are to be swept."""
 
     catalogs: Sequence[str] = Field(default=(), max_length=1_000, description="all, where none is named")
 
 
-class Retire(Said):
+class RetireRequest(AdminRequest):
     """Whether a catalog retires, or comes back."""
 
     undo: bool = False
 
 
-class Adopt(Said):
+class AdoptRequest(AdminRequest):
     """Whose files are taken over."""
 
     model_config = ConfigDict(validate_by_name=True, serialize_by_alias=True)
@@ -534,31 +558,31 @@ class Adopt(Said):
     force: bool = Field(default=False, description="also where the files are known to carry another catalog_id")
 
 
-class Asked(Answer):
+class SweepAccepted(AdminModel):
     """Sweeps that were asked for."""
 
     catalogs: Sequence[str]
-    asked_at: datetime
-    begins_at: dict[str, datetime] = Field(
+    requested_at: datetime
+    starts_at: dict[str, datetime] = Field(
         description="by catalog, when its sweep begins at the earliest; of one that is swept just now it is not known"
     )
 
 
-class Released(Answer):
+class ReleasedTables(AdminModel):
     """How many tables a brake held."""
 
     released: int
 
 
-class Concerned(Answer):
+class AffectedTables(AdminModel):
     """How many tables are looked at because of an order."""
 
     tables: int
 
 
-def _letter(letter: DeadLetter) -> dict[str, object]:
+def _letter_fields(letter: DeadLetter) -> dict[str, object]:
     return {
-        **Identified.fields(letter.subject),
+        **TableOrCatalogModel.key_fields(letter.subject),
         "id": letter.id,
         "status": letter.status.value,
         "reason": letter.reason,
@@ -572,6 +596,6 @@ def _letter(letter: DeadLetter) -> dict[str, object]:
     }
 
 
-def _listed_as(table: TableName, story: Story) -> str | None:
-    other = story.listed_as
-    return spelled(other.namespace, other.name) if other is not None and other != table else None
+def _other_spelling(table: TableIdentifier, table_state: TableState) -> str | None:
+    other = table_state.listed_as
+    return encode_identifier(other.namespace, other.name) if other is not None and other != table else None

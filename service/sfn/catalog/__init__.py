@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, runtime_checkable
 
-from sfn.words import Answer, Grant, Missing, TableName, Told
+from sfn.words import EventHistory, LoadResult, NoSuchTable, TableIdentifier, VendedCredential
 
 SkipNamespace: TypeAlias = Callable[[tuple[str, ...]], bool]
 """Whether a namespace, and all that lies below it, is left out."""
@@ -41,7 +41,9 @@ class Catalog(Protocol):
     refused connections, 401, 403, 429, 5xx, a body that is no JSON, a 404 that is not in Iceberg's error shape.
     """
 
-    async def load(self, table: TableName, known_etag: str | None, history: Told | None = None) -> Answer:
+    async def load(
+        self, table: TableIdentifier, known_etag: str | None, history: EventHistory | None = None
+    ) -> LoadResult:
         """What the catalog says about a table now.
 
         Args:
@@ -52,11 +54,11 @@ class Catalog(Protocol):
         """
         ...
 
-    async def is_listed(self, table: TableName) -> bool:
+    async def is_listed(self, table: TableIdentifier) -> bool:
         """Whether a complete listing of the table's namespace names it; a missing namespace lists nothing."""
         ...
 
-    def tables(self, skip: SkipNamespace | None = None) -> AsyncGenerator[TableName | UnlistedNamespace]:
+    def tables(self, skip: SkipNamespace | None = None) -> AsyncGenerator[TableIdentifier | UnlistedNamespace]:
         """Every table of every namespace, pages followed, and once each namespace that is withheld.
 
         No trouble is raised for one namespace that may not be listed, or cannot be: all others are walked.
@@ -82,7 +84,7 @@ class NamespaceLister(Protocol):
         """Those right below another, or the outermost; some catalogs name all of them at once, and more than once."""
         ...
 
-    def tables_in(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableName]:
+    def tables_in(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableIdentifier]:
         """The tables of one."""
         ...
 
@@ -94,7 +96,7 @@ class CredentialVendor(Protocol):
     Both verbs raise trouble as `Catalog.load`. What they give is kept in memory alone, and shows in no message.
     """
 
-    async def vended_credentials(self, table: TableName) -> tuple[Grant, ...] | Missing:
+    async def vended_credentials(self, table: TableIdentifier) -> tuple[VendedCredential, ...] | NoSuchTable:
         """What opens the place of a table now.
 
         Given from memory while it is good, which ends a little before the grants do. A grant that has not ended is
@@ -106,7 +108,9 @@ class CredentialVendor(Protocol):
         """
         ...
 
-    async def renew_credentials(self, table: TableName, rejected: Sequence[Grant]) -> tuple[Grant, ...] | Missing:
+    async def renew_credentials(
+        self, table: TableIdentifier, rejected: Sequence[VendedCredential]
+    ) -> tuple[VendedCredential, ...] | NoSuchTable:
         """What opens it after a store refused some, or where none of them is for the place that the table has now.
 
         Args:

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 import anyio
 
-from sfn.errors import Permanent, Scope, Trouble
+from sfn.errors import ErrorScope, ExternalError, Permanent
 
 Levels: TypeAlias = tuple[str, ...]
 """A namespace: its levels, outermost first; none for what all others lie in."""
@@ -42,10 +42,10 @@ class CatalogHealth:
         self._last_listed: Levels | None = None
         self._in_a_row = 0
         self._slow = 0.0
-        self._failure: Trouble | None = None
+        self._failure: ExternalError | None = None
 
     @property
-    def outage(self) -> Trouble | None:
+    def outage(self) -> ExternalError | None:
         """The last failure, where no namespace could be listed at all."""
         return self._failure if self._last_listed is None else None
 
@@ -58,14 +58,14 @@ class CatalogHealth:
         """The tables of a namespace were listed."""
         self._last_listed, self._in_a_row = namespace, 0
 
-    async def is_down(self, error: Trouble, seconds: float = 0.0) -> bool:
+    async def is_down(self, error: ExternalError, seconds: float = 0.0) -> bool:
         """Return whether a failed listing of a namespace means that the catalog as a whole is down.
 
         Args:
             error: raised by the listing.
             seconds: how long the listing took to fail.
         """
-        is_far = error.scope is not Scope.TABLE
+        is_far = error.scope is not ErrorScope.TABLE
         if isinstance(error, Permanent) and not is_far:
             return False
         is_slow = seconds >= SLOW_SECONDS
@@ -82,7 +82,7 @@ class CatalogHealth:
         spread = {number * (len(others) - 1) // (MAX_PROBES - 1) for number in range(MAX_PROBES)} if others else ()
         asked = [self._last_listed] if self._last_listed is not None else [others[number] for number in sorted(spread)]
         for namespace in asked:
-            with suppress(Trouble, TimeoutError), anyio.fail_after(REDUCED_TIMEOUT):
+            with suppress(ExternalError, TimeoutError), anyio.fail_after(REDUCED_TIMEOUT):
                 async with aclosing(self._probe(namespace)) as found:
                     await anext(found, None)
                 self.note_listed(namespace)

@@ -9,8 +9,18 @@ from itertools import count
 from uuid import UUID
 
 from sfn.catalog import SkipNamespace, UnlistedNamespace
-from sfn.errors import Permanent, Scope, Trouble
-from sfn.words import Answer, Grant, Loaded, Missing, NotModified, Table, TableName, Told, Unwritten
+from sfn.errors import ErrorScope, ExternalError, Permanent
+from sfn.words import (
+    EventHistory,
+    Loaded,
+    LoadResult,
+    NoSuchTable,
+    NotModified,
+    StagedCreate,
+    Table,
+    TableIdentifier,
+    VendedCredential,
+)
 
 _EPOCH_MS = 1_700_000_000_000
 
@@ -40,30 +50,32 @@ class MemoryCatalog:
         self, name: str, warehouse: str = "file:///warehouse", fold_name: Callable[[str], str] | None = None
     ) -> None:
         self.name, self.fold_name = name, fold_name
-        self.error: Trouble | None = None
-        self.vended: dict[TableName, tuple[Grant, ...]] = {}
+        self.error: ExternalError | None = None
+        self.vended: dict[TableIdentifier, tuple[VendedCredential, ...]] = {}
         self._warehouse = warehouse
         self._serial = count(1)
         self._namespaces: set[tuple[str, ...]] = set()
         self._closed: set[tuple[str, ...]] = set()
-        self._rows: dict[TableName, _TableVersions] = {}
+        self._rows: dict[TableIdentifier, _TableVersions] = {}
 
-    async def load(self, table: TableName, known_etag: str | None, history: Told | None = None) -> Answer:
+    async def load(
+        self, table: TableIdentifier, known_etag: str | None, history: EventHistory | None = None
+    ) -> LoadResult:
         self._raise_error()
         row = self._rows.get(self._row_name(table))
         if row is None:
-            return Missing()
+            return NoSuchTable()
         if not row.versions:
-            return Unwritten()
+            return StagedCreate()
         etag = _etag(row.versions[-1])
         return NotModified() if etag == known_etag else Loaded(row.versions[-1], etag)
 
-    async def is_listed(self, table: TableName) -> bool:
+    async def is_listed(self, table: TableIdentifier) -> bool:
         self._raise_error()
         self._raise_closed(table.namespace)
         return table in self._listed_tables()
 
-    async def tables(self, skip: SkipNamespace | None = None) -> AsyncGenerator[TableName | UnlistedNamespace]:
+    async def tables(self, skip: SkipNamespace | None = None) -> AsyncGenerator[TableIdentifier | UnlistedNamespace]:
         self._raise_error()
         skipped = {space for space in self._namespaces if skip is not None and skip(space)}
         for space in sorted(self._closed):
@@ -80,18 +92,20 @@ class MemoryCatalog:
             if space[:-1] == parent:
                 yield space
 
-    async def tables_in(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableName]:
+    async def tables_in(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableIdentifier]:
         self._raise_error()
         self._raise_closed(namespace)
         for table in self._listed_tables():
             if table.namespace == namespace:
                 yield table
 
-    async def vended_credentials(self, table: TableName) -> tuple[Grant, ...] | Missing:
+    async def vended_credentials(self, table: TableIdentifier) -> tuple[VendedCredential, ...] | NoSuchTable:
         self._raise_error()
-        return self.vended.get(table, ()) if table in self._rows else Missing()
+        return self.vended.get(table, ()) if table in self._rows else NoSuchTable()
 
-    async def renew_credentials(self, table: TableName, rejected: Sequence[Grant]) -> tuple[Grant, ...] | Missing:
+    async def renew_credentials(
+        self, table: TableIdentifier, rejected: Sequence[VendedCredential]
+    ) -> tuple[VendedCredential, ...] | NoSuchTable:
         return await self.vended_credentials(table)
 
     def create_namespace(self, *levels: str) -> None:
@@ -106,14 +120,14 @@ class MemoryCatalog:
         """Let nobody list a namespace, nor what lies below it."""
         self._closed.add(levels)
 
-    def create(self, table: TableName, location: str | None = None, left_alone: str | None = None) -> Table:
+    def create(self, table: TableIdentifier, location: str | None = None, left_alone: str | None = None) -> Table:
         """A new table with a new uuid; also writes what was staged."""
         self.stage(table)
         where = location or "/".join((self._warehouse, *table.namespace, table.name))
         uuid = str(UUID(int=next(self._serial)))
-        return self._write(table, Table(uuid=uuid, location=where, metadata_location="", left_alone=left_alone))
+        return self._write(table, Table(uuid=uuid, location=where, metadata_location="", skip_reason=left_alone))
 
-    def stage(self, table: TableName) -> None:
+    def stage(self, table: TableIdentifier) -> None:
         """Begin a table that has no metadata file yet.
 
         Raises:
@@ -125,52 +139,52 @@ class MemoryCatalog:
             raise ValueError(f"{table} exists")
         self._rows[table] = _TableVersions()
 
-    def commit(self, table: TableName, location: str | None = None, left_alone: str | None = None) -> Table:
+    def commit(self, table: TableIdentifier, location: str | None = None, left_alone: str | None = None) -> Table:
         """One more version of the metadata, with a new snapshot."""
         before = self._rows[table].versions[-1]
-        after = replace(before, location=location or before.location, left_alone=left_alone)
+        after = replace(before, location=location or before.location, skip_reason=left_alone)
         return self._write(table, replace(after, snapshot_id=next(self._serial)))
 
-    def branch(self, table: TableName, name: str) -> Table:
+    def branch(self, table: TableIdentifier, name: str) -> Table:
         """A commit to a branch, which is made where there is none."""
         before = self._rows[table].versions[-1]
         branches = {**dict(before.branches), name: next(self._serial)}
         return self._write(table, replace(before, branches=tuple(sorted(branches.items()))))
 
-    def drop_branch(self, table: TableName, name: str) -> Table:
+    def drop_branch(self, table: TableIdentifier, name: str) -> Table:
         """One more version, without a branch."""
         before = self._rows[table].versions[-1]
         return self._write(table, replace(before, branches=tuple(one for one in before.branches if one[0] != name)))
 
-    def current(self, table: TableName) -> Table | None:
+    def current(self, table: TableIdentifier) -> Table | None:
         """The current version; None without one."""
         row = self._rows.get(table)
         return row.versions[-1] if row is not None and row.versions else None
 
-    def amend(self, table: TableName, version: Table) -> None:
+    def amend(self, table: TableIdentifier, version: Table) -> None:
         """Let the current version say something else, as where a log was cut short."""
         self._rows[table].versions[-1] = version
 
-    def roll_back(self, table: TableName) -> Table:
+    def roll_back(self, table: TableIdentifier) -> Table:
         """Make the last version but one current again, as registering its file or restoring a backup does."""
         self._rows[table].versions.pop()
         return self._rows[table].versions[-1]
 
-    def register(self, table: TableName, version: Table) -> None:
+    def register(self, table: TableIdentifier, version: Table) -> None:
         """Give metadata that exists a name."""
         self.stage(table)
         self._rows[table].versions.append(version)
 
-    def rename(self, source: TableName, target: TableName) -> None:
+    def rename(self, source: TableIdentifier, target: TableIdentifier) -> None:
         """Move a table to another name; its files stay where they are."""
         self.stage(target)
         self._rows[target] = self._rows.pop(source)
 
-    def drop(self, table: TableName) -> None:
+    def drop(self, table: TableIdentifier) -> None:
         """Forget a table."""
         del self._rows[table]
 
-    def _write(self, table: TableName, version: Table) -> Table:
+    def _write(self, table: TableIdentifier, version: Table) -> Table:
         versions = self._rows[table].versions
         serial = next(self._serial)
         before = versions[-1] if versions else None
@@ -185,7 +199,7 @@ class MemoryCatalog:
         versions.append(version)
         return version
 
-    def _row_name(self, table: TableName) -> TableName:
+    def _row_name(self, table: TableIdentifier) -> TableIdentifier:
         """The name of the row that the catalog takes a name for."""
         if self.fold_name is None or table in self._rows:
             return table
@@ -193,13 +207,13 @@ class MemoryCatalog:
         alike = (one for one in self._rows if [self.fold_name(part) for part in (*one.namespace, one.name)] == wanted)
         return next(alike, table)
 
-    def _listed_tables(self) -> list[TableName]:
+    def _listed_tables(self) -> list[TableIdentifier]:
         return [table for table, row in self._rows.items() if row.versions]
 
     def _raise_closed(self, namespace: tuple[str, ...]) -> None:
         if not self._closed.isdisjoint(_path(namespace)):
             where = f"catalog {self.name}: namespace {'.'.join(namespace)}"
-            raise Permanent(where, scope=Scope.TABLE, expected="a listing", found="a closed namespace")
+            raise Permanent(where, scope=ErrorScope.TABLE, expected="a listing", found="a closed namespace")
 
     def _raise_error(self) -> None:
         if self.error is not None:

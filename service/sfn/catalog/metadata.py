@@ -83,8 +83,8 @@ def to_table(metadata: TableMetadata, metadata_location: str) -> Table:
         last_updated_ms=_updated_ms(metadata),
         snapshot_id=_current_snapshot(metadata),
         branches=_branches(metadata.refs or {}),
-        left_alone=_left_alone(properties),
-        versions_kept=_max_previous_versions(properties),
+        skip_reason=_left_alone(properties),
+        previous_versions_max=_max_previous_versions(properties),
     )
 
 

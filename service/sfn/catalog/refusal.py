@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from sfn.errors import Permanent, Scope, Transient
+from sfn.errors import ErrorScope, Permanent, Transient
 
 _SHORTEST_SECRET: Final = 4
 _LONGEST_FOUND: Final = 400
@@ -28,10 +28,10 @@ class CatalogFailure:
     found: str
     remedy: str = ""
     permanent: bool = False
-    scope: Scope | None = None
+    scope: ErrorScope | None = None
     retry_after: float | None = None
 
-    def to_error(self, scope: Scope, secrets: Iterable[str]) -> Transient | Permanent:
+    def to_error(self, scope: ErrorScope, secrets: Iterable[str]) -> Transient | Permanent:
         """The error to raise, on one line, with every secret of ours blotted out, whoever repeated it."""
         # A header's stray bytes are lone surrogates in Python, which no log can write.
         found = self.found.encode("utf-8", "replace").decode()

@@ -20,8 +20,8 @@ import structlog
 
 from sfn.catalog import NamespaceLister
 from sfn.clock import Clock
-from sfn.errors import Transient, Trouble
-from sfn.words import TableName
+from sfn.errors import ExternalError, Transient
+from sfn.words import TableIdentifier
 
 T = TypeVar("T")
 
@@ -54,7 +54,7 @@ def fold_name(part: str) -> str:
     return folds.strip().strip(_QUOTES).strip() or part
 
 
-def may_be_same_name(one: TableName, other: TableName) -> bool:
+def may_be_same_name(one: TableIdentifier, other: TableIdentifier) -> bool:
     """Whether two names of a catalog may be spellings of one."""
     return one.catalog == other.catalog and [*map(fold_name, (*one.namespace, one.name))] == [
         *map(fold_name, (*other.namespace, other.name))
@@ -86,7 +86,7 @@ class _CachedListing(Generic[T]):
     """
 
     requested_at: datetime
-    entries: Mapping[str, Sequence[T]] | Trouble
+    entries: Mapping[str, Sequence[T]] | ExternalError
     is_outage: bool = False
     duration: timedelta = timedelta()
     size: int = 1
@@ -139,7 +139,7 @@ class _ListingCache(Generic[T]):
         """
 
         def matches(listing: _CachedListing[T]) -> Sequence[T]:
-            if isinstance(listing.entries, Trouble):
+            if isinstance(listing.entries, ExternalError):
                 raise ListingUnavailable(is_temporary=listing.is_outage)
             return listing.entries.get(fold_name(part), ())
 
@@ -168,10 +168,10 @@ class _ListingCache(Generic[T]):
                 async for entry in found:
                     names[fold_name(self._last_part(entry))].append(entry)
                     size += 1
-        except Trouble as trouble:
+        except ExternalError as trouble:
             _log.debug("spellings not compared", below=".".join(below) or "(all)", why=str(trouble))
             before = self._cached.get(below)
-            is_new = before is None or not isinstance(before.entries, Trouble)
+            is_new = before is None or not isinstance(before.entries, ExternalError)
             listing: _CachedListing[T] = _CachedListing(
                 asked, trouble, is_outage=is_new and isinstance(trouble, Transient)
             )
@@ -198,12 +198,12 @@ class Spellings:
     def __init__(self, catalog: object, clock: Clock) -> None:
         self.catalog = catalog
         self._namespaces: _ListingCache[Levels] | None = None
-        self._tables: _ListingCache[TableName] | None = None
+        self._tables: _ListingCache[TableIdentifier] | None = None
         if isinstance(catalog, NamespaceLister):
             self._namespaces = _ListingCache(catalog.namespaces, lambda space: space[-1] if space else "", clock)
             self._tables = _ListingCache(catalog.tables_in, lambda name: name.name, clock)
 
-    async def matching_names(self, table: TableName, *, fresh: bool) -> tuple[TableName, ...] | None:
+    async def matching_names(self, table: TableIdentifier, *, fresh: bool) -> tuple[TableIdentifier, ...] | None:
         """Return the listed names that are alike to a table's name.
 
         Args:
@@ -226,13 +226,18 @@ class Spellings:
             return None
 
     async def _matching_names(
-        self, namespaces: _ListingCache[Levels], tables: _ListingCache[TableName], table: TableName, *, fresh: bool
-    ) -> tuple[TableName, ...]:
-        names: list[TableName] = []
+        self,
+        namespaces: _ListingCache[Levels],
+        tables: _ListingCache[TableIdentifier],
+        table: TableIdentifier,
+        *,
+        fresh: bool,
+    ) -> tuple[TableIdentifier, ...]:
+        names: list[TableIdentifier] = []
         for space in await self._matching_namespaces(namespaces, table.namespace, fresh=fresh):
             found = await tables.matching(space, table.name, fresh=fresh)
             # Some catalogs list a nested namespace as one level with dots.
-            if any(name.identifier == table.identifier for name in found):
+            if any(name.dotted == table.dotted for name in found):
                 return (table,)
             names += found
         return tuple(dict.fromkeys(names))

@@ -11,23 +11,23 @@ from typing import Final
 from sfn.catalog import SkipNamespace, UnlistedNamespace
 from sfn.catalog.contents import ReadRange, read_metadata_at
 from sfn.catalog.metadata import UnreadableDocument
-from sfn.errors import LocationRefused, Permanent, Scope, SfnError, Transient
+from sfn.errors import ErrorScope, LocationRefused, Permanent, SfnError, Transient
 from sfn.pointer import hearsay
 from sfn.pointer.lineage import MetadataOrder, metadata_version
 from sfn.pointer.location import canonical, check_location
 from sfn.words import (
-    Answer,
-    Birth,
-    Hearing,
+    AppliedChanges,
+    DeadLetterReason,
+    EventHistory,
     Loaded,
-    Missing,
+    LoadResult,
+    NoSuchTable,
     NotModified,
-    Reason,
+    ReportedChange,
     Table,
-    TableName,
-    Telling,
-    Told,
-    Unheard,
+    TableIdentifier,
+    TableOrigin,
+    UnappliedChange,
 )
 
 MAX_CACHED_FILES: Final = 64
@@ -61,24 +61,26 @@ class EventCatalog:
         )
         self._cached: OrderedDict[str, Table] = OrderedDict()
 
-    async def load(self, table: TableName, known_etag: str | None, history: Told | None = None) -> Answer:
+    async def load(
+        self, table: TableIdentifier, known_etag: str | None, history: EventHistory | None = None
+    ) -> LoadResult:
         """As the port promises, by what was told; nothing told is a table that is missing."""
-        applied = await self._apply(history or Told())
-        current = hearsay.current(applied.told)
-        if current is None or current.location is None:
-            return Missing(applied)
-        etag = _etag(current.location)
+        applied = await self._apply(history or EventHistory())
+        current = hearsay.current(applied.history)
+        if current is None or current.metadata_location is None:
+            return NoSuchTable(applied)
+        etag = _etag(current.metadata_location)
         return (
             NotModified(applied)
             if etag == known_etag
-            else Loaded(await self._metadata(current.location), etag, applied)
+            else Loaded(await self._metadata(current.metadata_location), etag, applied)
         )
 
-    async def is_listed(self, table: TableName) -> bool:
+    async def is_listed(self, table: TableIdentifier) -> bool:
         """False: there is no listing that could name a table whose end was told of."""
         return False
 
-    async def tables(self, skip: SkipNamespace | None = None) -> AsyncGenerator[TableName | UnlistedNamespace]:
+    async def tables(self, skip: SkipNamespace | None = None) -> AsyncGenerator[TableIdentifier | UnlistedNamespace]:
         """Nothing but that all of it is withheld."""
         yield UnlistedNamespace(
             (), f"the catalog {self._name} is of type told: it is not asked, events alone tell of its tables"
@@ -91,33 +93,43 @@ class EventCatalog:
     async def close(self) -> None:
         """Nothing is open."""
 
-    async def _apply(self, history: Told) -> Hearing:
+    async def _apply(self, history: EventHistory) -> AppliedChanges:
         """All that can be heard, in the order in which it was told."""
         examined = await self._examine(history)
-        applied = replace(history, tellings=())
-        for change in hearsay.in_event_order(history.tellings):
-            if change.ends:
+        applied = replace(history, reported_changes=())
+        for change in hearsay.in_event_order(history.reported_changes):
+            if change.is_end:
                 applied = hearsay.apply_end(applied, change)
-            elif (file := examined.by_location.get(change.location or "")) is not None and change.location is not None:
-                order = await self._order(applied, file, change.location)
+            elif (
+                file := examined.by_location.get(change.metadata_location or "")
+            ) is not None and change.metadata_location is not None:
+                order = await self._order(applied, file, change.metadata_location)
                 applied = hearsay.apply_location(applied, change, file.uuid, order)
         unapplied = {
-            change: why for change in history.tellings if (why := examined.unapplied(applied, change)) is not None
+            change: why
+            for change in history.reported_changes
+            if (why := examined.unapplied(applied, change)) is not None
         }
-        is_news = any(not change.is_doubtful and change not in unapplied for change in history.tellings)
-        return Hearing(applied, tuple(why for one, why in unapplied.items() if not (one.is_doubtful and is_news)))
+        is_news = any(not change.is_doubtful and change not in unapplied for change in history.reported_changes)
+        return AppliedChanges(
+            applied, tuple(why for one, why in unapplied.items() if not (one.is_doubtful and is_news))
+        )
 
-    async def _examine(self, history: Told) -> _ExaminedFiles:
+    async def _examine(self, history: EventHistory) -> _ExaminedFiles:
         """Look into as few files as tell whose they are: one whose log names the others, mostly."""
         examined = _ExaminedFiles(
-            {table.location: _FileOwnership(table.uuid) for table in history.tables if table.location is not None}
+            {
+                table.metadata_location: _FileOwnership(table.uuid)
+                for table in history.tables
+                if table.metadata_location is not None
+            }
         )
         for known in list(examined.by_location):
             if (metadata := self._cached.get(known)) is not None:
                 examined.add_log(metadata)
         foreseen = hearsay.apply_known(history)
-        for change in sorted(history.tellings, key=_newest_first):
-            location = change.location
+        for change in sorted(history.reported_changes, key=_newest_first):
+            location = change.metadata_location
             if location is None or location in examined.by_location or location in examined.errors:
                 continue
             if canonical(location) in examined.log:
@@ -132,28 +144,28 @@ class EventCatalog:
         try:
             table = await self._metadata(location)
         except (_MetadataMissing, Permanent) as trouble:
-            if trouble.scope is not Scope.TABLE:
+            if trouble.scope is not ErrorScope.TABLE:
                 raise
             examined.errors[location] = trouble
         else:
             examined.by_location[location] = _FileOwnership(table.uuid, table)
             examined.add_log(table)
 
-    async def _order(self, history: Told, file: _FileOwnership, location: str) -> MetadataOrder:
+    async def _order(self, history: EventHistory, file: _FileOwnership, location: str) -> MetadataOrder:
         """What a location is to the one that is known of its table."""
         known = hearsay.history_of(history, file.uuid)
-        if known.location is not None and canonical(known.location) == canonical(location):
+        if known.metadata_location is not None and canonical(known.metadata_location) == canonical(location):
             return MetadataOrder.SAME
         log = file.table.metadata_log if file.table is not None else ()
         order = hearsay.order_of(known, location, log)
-        if order is not MetadataOrder.UNKNOWN or known.location is None:
+        if order is not MetadataOrder.UNKNOWN or known.metadata_location is None:
             return order
         if file.has_ended:
             return MetadataOrder.OLDER
         try:
-            metadata = await self._metadata(known.location)
+            metadata = await self._metadata(known.metadata_location)
         except (_MetadataMissing, Permanent) as trouble:
-            if trouble.scope is not Scope.TABLE:
+            if trouble.scope is not ErrorScope.TABLE:
                 raise
             return order
         return hearsay.order_of(known, location, log, metadata.metadata_log)
@@ -185,7 +197,7 @@ class EventCatalog:
             raise _MetadataMissing(location)
         raise Permanent(
             location,
-            scope=Scope.TABLE,
+            scope=ErrorScope.TABLE,
             expected="a metadata file of an Iceberg table",
             found=found,
             remedy="see what lies there, and what the sender tells as metadata_location",
@@ -198,7 +210,7 @@ class _MetadataMissing(Transient):
     def __init__(self, location: str) -> None:
         super().__init__(
             location,
-            scope=Scope.TABLE,
+            scope=ErrorScope.TABLE,
             expected="the metadata file that an event told of",
             found="no such file",
             remedy="see whether the sender tells right locations, and tells them after the file is written",
@@ -239,47 +251,54 @@ class _ExaminedFiles:
         uuid = table.uuid
         self.log.update({canonical(entry): uuid for entry in table.metadata_log})
 
-    def unapplied(self, history: Told, change: Telling) -> Unheard | None:
+    def unapplied(self, history: EventHistory, change: ReportedChange) -> UnappliedChange | None:
         """Why a telling means nothing yet, given all that was heard; None where it does, or never will."""
-        trouble = self.errors.get(change.location or "")
+        trouble = self.errors.get(change.metadata_location or "")
         if isinstance(trouble, _MetadataMissing):
-            return None if _is_not_awaited(history, change) else Unheard(change, None, str(trouble))
+            return None if _is_not_awaited(history, change) else UnappliedChange(change, None, str(trouble))
         if trouble is not None:
-            reason = Reason.LOCATION_REFUSED if isinstance(trouble, LocationRefused) else Reason.PERMANENT
-            return Unheard(change, reason, str(trouble))
-        file = self.by_location.get(change.location or "")
-        is_orphan = file is not None and change.birth is None and hearsay.is_orphan(history, file.uuid)
-        return Unheard(change, None, str(_orphan_error(change))) if is_orphan else None
+            reason = (
+                DeadLetterReason.LOCATION_REFUSED
+                if isinstance(trouble, LocationRefused)
+                else DeadLetterReason.PERMANENT
+            )
+            return UnappliedChange(change, reason, str(trouble))
+        file = self.by_location.get(change.metadata_location or "")
+        is_orphan = file is not None and change.origin is None and hearsay.is_orphan(history, file.uuid)
+        return UnappliedChange(change, None, str(_orphan_error(change))) if is_orphan else None
 
 
-def _orphan_error(change: Telling) -> SfnError:
+def _orphan_error(change: ReportedChange) -> SfnError:
     return SfnError(
-        change.location or "",
+        change.metadata_location or "",
         expected="an event of the operation create or register of its table, as another one has the name or had it",
         found="a commit alone",
         remedy="have the sender tell of it",
     )
 
 
-def _is_not_awaited(history: Told, change: Telling) -> bool:
+def _is_not_awaited(history: EventHistory, change: ReportedChange) -> bool:
     """Whether a file that is not there is not waited for: most likely it was deleted with its table, or as too old."""
-    if change.birth is not None:
-        return change.seq < history.ended_at
+    if change.origin is not None:
+        return change.seq < history.ended_seq
     now = hearsay.current(history)
     if now is None:
-        return history != Told()
-    current_version, version_of_change = metadata_version(now.location or ""), metadata_version(change.location or "")
+        return history != EventHistory()
+    current_version, version_of_change = (
+        metadata_version(now.metadata_location or ""),
+        metadata_version(change.metadata_location or ""),
+    )
     return current_version is not None and version_of_change is not None and version_of_change < current_version
 
 
-def _has_ended(history: Told, change: Telling) -> bool:
+def _has_ended(history: EventHistory, change: ReportedChange) -> bool:
     """Whether nothing that a file says could bring its table back: it was dropped or renamed, so is not opened."""
     table = hearsay.history_of(history, change.uuid)
-    return change.birth is not Birth.REGISTER and table.ended_at >= 0 and not hearsay.is_alive(history, table)
+    return change.origin is not TableOrigin.REGISTER and table.ended_seq >= 0 and not hearsay.is_alive(history, table)
 
 
-def _newest_first(change: Telling) -> tuple[int, int]:
-    number = metadata_version(change.location or "")
+def _newest_first(change: ReportedChange) -> tuple[int, int]:
+    number = metadata_version(change.metadata_location or "")
     return (-1 if number is None else number) * -1, -change.seq
 
 

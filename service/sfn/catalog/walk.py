@@ -17,8 +17,8 @@ import anyio
 
 from sfn.catalog import SkipNamespace, UnlistedNamespace
 from sfn.catalog.health import SLOW_SECONDS, CatalogHealth, Levels
-from sfn.errors import Permanent, Scope, Transient, Trouble
-from sfn.words import TableName
+from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
+from sfn.words import TableIdentifier
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ async def walk_tables(
     tables: Callable[[Levels], AsyncGenerator[tuple[Levels, str]]],
     namespaces: Callable[[Levels], AsyncGenerator[Levels]],
     skip: SkipNamespace | None = None,
-) -> AsyncGenerator[TableName | UnlistedNamespace]:
+) -> AsyncGenerator[TableIdentifier | UnlistedNamespace]:
     """Yield every table of every namespace, and each namespace that could not be listed, or not whole.
 
     A namespace is entered once, so catalogs that ignore the parent or list all levels at once are walked too.
@@ -46,7 +46,7 @@ async def walk_tables(
     seen: set[Levels] = {()}
     waiting = deque[Levels]([()])
     health = CatalogHealth(tables, lambda: tuple(waiting))
-    outermost: Trouble | None = None
+    outermost: ExternalError | None = None
     while waiting:
         namespace = waiting.popleft()
         where = f"catalog {catalog}: listing of {'.'.join(namespace) or 'all namespaces'}"
@@ -54,16 +54,18 @@ async def walk_tables(
         if namespace:
             async with aclosing(_entries(tables(namespace), where, health.page_timeout, failures)) as found:
                 async for levels, name in found:
-                    yield TableName(catalog, levels, name)
+                    yield TableIdentifier(catalog, levels, name)
             if not failures:
                 health.note_listed(namespace)
         # What hung, or is the whole catalog's, would do so again.
-        if not any(failure.seconds >= SLOW_SECONDS or failure.error.scope is not Scope.TABLE for failure in failures):
+        if not any(
+            failure.seconds >= SLOW_SECONDS or failure.error.scope is not ErrorScope.TABLE for failure in failures
+        ):
             async with aclosing(_entries(namespaces(namespace), where, health.page_timeout, failures)) as children:
                 found_below = [child async for child in children if skip is None or not skip(child)]
             waiting.extend(child for child in dict.fromkeys(found_below) if child not in seen)
             seen.update(found_below)
-        if failures and not namespace and failures[0].error.scope is Scope.TABLE:
+        if failures and not namespace and failures[0].error.scope is ErrorScope.TABLE:
             outermost = failures[0].error
         elif failures:
             yield await _unlisted(namespace, failures[0], health)
@@ -76,7 +78,7 @@ async def _unlisted(namespace: Levels, failure: _ListingFailure, health: Catalog
     error = failure.error
     if not namespace or await health.is_down(error, failure.seconds):
         raise error
-    is_refused = isinstance(error, Permanent) and error.scope is Scope.TABLE
+    is_refused = isinstance(error, Permanent) and error.scope is ErrorScope.TABLE
     return UnlistedNamespace(namespace, str(error), is_failure=not is_refused)
 
 
@@ -89,7 +91,7 @@ class _ListingFailure:
         seconds: how long it took to fail; what came before is not counted.
     """
 
-    error: Trouble
+    error: ExternalError
     seconds: float
 
 
@@ -105,7 +107,7 @@ async def _entries(
                 yield one
                 # The consumer of the entries may take long.
                 began = monotonic()
-        except Trouble as trouble:
+        except ExternalError as trouble:
             failures.append(_ListingFailure(trouble, monotonic() - began))
 
 
@@ -119,7 +121,7 @@ async def _with_timeout(found: AsyncGenerator[T], where: str, patience: float) -
         except TimeoutError:
             raise Transient(
                 where,
-                scope=Scope.TABLE,
+                scope=ErrorScope.TABLE,
                 expected=f"an answer within {patience:g} s, as other namespaces took long and failed",
                 found="none",
                 remedy="see why the catalog does not list it, or exclude it",

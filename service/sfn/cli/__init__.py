@@ -34,7 +34,7 @@ from sfn.cli import (
 
 DISTRIBUTION = "iceberg-sfn"
 
-_LOOK, _ACT = "Look", "Act on the running service"
+_INSPECT, _ACT = "Look", "Act on the running service"
 
 app = typer.Typer(name="sfn", no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="markdown")
 
@@ -59,14 +59,14 @@ app.command("serve")(serve.serve)
 app.command("check")(check.check)
 app.command("facade")(facade.facade)
 app.command("demo")(demo.demo)
-app.command("resolve", rich_help_panel=_LOOK)(resolve.resolve)
-app.command("history", rich_help_panel=_LOOK)(history.history)
-app.command("inspect", rich_help_panel=_LOOK)(inspect.inspect)
-app.command("verify", rich_help_panel=_LOOK)(verify.verify)
-app.command("status", rich_help_panel=_LOOK)(status.status)
-app.command("audit", rich_help_panel=_LOOK)(audit.audit)
-app.command("report", rich_help_panel=_LOOK)(report.report)
-app.command("healthcheck", rich_help_panel=_LOOK)(healthcheck.healthcheck)
+app.command("resolve", rich_help_panel=_INSPECT)(resolve.resolve)
+app.command("history", rich_help_panel=_INSPECT)(history.history)
+app.command("inspect", rich_help_panel=_INSPECT)(inspect.inspect)
+app.command("verify", rich_help_panel=_INSPECT)(verify.verify)
+app.command("status", rich_help_panel=_INSPECT)(status.status)
+app.command("audit", rich_help_panel=_INSPECT)(audit.audit)
+app.command("report", rich_help_panel=_INSPECT)(report.report)
+app.command("healthcheck", rich_help_panel=_INSPECT)(healthcheck.healthcheck)
 app.command("notify", rich_help_panel=_ACT)(notify.notify)
 app.command("reconcile", rich_help_panel=_ACT)(reconcile.reconcile)
 app.add_typer(dead_letters.app, rich_help_panel=_ACT)
@@ -78,11 +78,11 @@ app.command("retire", rich_help_panel=_ACT)(retire.retire)
 def main() -> None:
     """Run the command line: exit code 0 done, 1 failed, 2 wrong usage or wrong settings."""
     command = typer.main.get_command(app)
-    _name_no_types(typer.Context(command))
+    _hide_flag_types(typer.Context(command))
     command()
 
 
-def _name_no_types(context: typer.Context) -> None:
+def _hide_flag_types(context: typer.Context) -> None:
     """Have the help of flags, which take no value, name no type of one: of a command and those below it."""
     command = context.command
     for option in command.get_params(context):
@@ -90,4 +90,4 @@ def _name_no_types(context: typer.Context) -> None:
             option.metavar = ""
     if isinstance(command, TyperGroup):
         for below in command.commands.values():
-            _name_no_types(typer.Context(below, context))
+            _hide_flag_types(typer.Context(below, context))

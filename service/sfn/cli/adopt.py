@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from sfn.cli import options
-from sfn.cli.exits import WRONG_USAGE, reported
+from sfn.cli.exits import WRONG_USAGE, exit_on_error
 
 
 def adopt(
@@ -35,25 +35,28 @@ def adopt(
     For a catalog that moved to another URI: `sfn status` says so. Make sure that nobody else keeps these files: the two
     would fight.
     """
-    from sfn.admin.schemas import Adopt
-    from sfn.cli.access import operators
-    from sfn.cli.pages import counted
-    from sfn.cli.printing import complain, confirm, show_json
-    from sfn.cli.service import Contradicted, Service
-    from sfn.cli.tables import table_of
-    from sfn.words.table import spelled
+    from sfn.admin.schemas import AdoptRequest
+    from sfn.cli.access import admin_access
+    from sfn.cli.pages import pluralise
+    from sfn.cli.printing import confirm, print_error, print_json
+    from sfn.cli.service import ConflictingState, ServiceClient
+    from sfn.cli.tables import parse_table_name
+    from sfn.words.table import encode_identifier
 
-    named = [spelled(*table_of(table)) for table in tables or []] or None
-    which = "all tables" if named is None else counted(len(named), "table")
-    with reported(), Service(operators(options.Flags(config, url, token_file, ca_file))) as service:
+    named = [encode_identifier(*parse_table_name(table)) for table in tables or []] or None
+    which = "all tables" if named is None else pluralise(len(named), "table")
+    with (
+        exit_on_error(),
+        ServiceClient(admin_access(options.ServiceOptions(config, url, token_file, ca_file))) as service,
+    ):
         service.check_configured(catalog)
         confirm(f"{catalog}: take over the files of {source}, of {which}?", yes=yes)
         try:
-            taken = service.adopt(catalog, Adopt(from_=source, tables=named, force=force))
-        except Contradicted as error:
-            complain(f"--from: {error.found}; --force if you mean it")
+            taken = service.adopt(catalog, AdoptRequest(from_=source, tables=named, force=force))
+        except ConflictingState as error:
+            print_error(f"--from: {error.found}; --force if you mean it")
             raise typer.Exit(WRONG_USAGE) from None
     if as_json:
-        show_json({"tables": taken})
+        print_json({"tables": taken})
     else:
-        typer.echo(f"{catalog}: {counted(taken, 'table')} to be looked at; `sfn status` tells what comes of it")
+        typer.echo(f"{catalog}: {pluralise(taken, 'table')} to be looked at; `sfn status` tells what comes of it")

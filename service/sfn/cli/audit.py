@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from sfn.cli import options
-from sfn.cli.exits import reported
+from sfn.cli.exits import exit_on_error
 
 
 def audit(
@@ -23,24 +23,27 @@ def audit(
     ca_file: options.CaFile = None,
 ) -> None:
     """List what operators did, newest first: when, who, what, to how many."""
-    from sfn.cli.access import operators
-    from sfn.cli.pages import Grid, moment, safe
-    from sfn.cli.printing import complain, show, show_json
-    from sfn.cli.service import Service
+    from sfn.cli.access import admin_access
+    from sfn.cli.pages import Grid, escape, format_time
+    from sfn.cli.printing import print_error, print_json, print_page
+    from sfn.cli.service import ServiceClient
 
-    with reported(), Service(operators(options.Flags(config, url, token_file, ca_file))) as service:
+    with (
+        exit_on_error(),
+        ServiceClient(admin_access(options.ServiceOptions(config, url, token_file, ca_file))) as service,
+    ):
         found = service.audit(limit, before)
     if as_json:
-        show_json(found)
+        print_json(found)
         return
     rows = [
         (
             str(one.id),
-            moment(one.at),
-            *map(safe, (one.actor, one.action, f"{one.count:,}", one.subject)),
+            format_time(one.at),
+            *map(escape, (one.actor, one.action, f"{one.count:,}", one.target)),
         )
         for one in found.entries
     ]
-    show([Grid(("ID", "AT", "WHO", "DID", "COUNT", "TO"), rows, frozenset({"ID", "COUNT"}), "TO")])
+    print_page([Grid(("ID", "AT", "WHO", "DID", "COUNT", "TO"), rows, frozenset({"ID", "COUNT"}), "TO")])
     if found.next is not None:
-        complain(f"there are more: --before {found.entries[-1].id}")
+        print_error(f"there are more: --before {found.entries[-1].id}")

@@ -13,8 +13,8 @@ from sfn.cli.exits import FAILED, WRONG_USAGE
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sfn.admin.schemas import Status
-    from sfn.cli.checks.findings import Finding
+    from sfn.admin.schemas import ServiceStatus
+    from sfn.cli.checks.findings import CheckFinding
     from sfn.cli.pages import Line
     from sfn.settings import Settings
     from sfn.settings.roles import Role
@@ -39,30 +39,30 @@ def check(
 
     Ends with 1 where something would not work, and with 2 where the settings are wrong; warnings are no failure.
     """
-    from sfn.cli.checks.findings import Severity, fine, wrong
+    from sfn.cli.checks.findings import Severity, error_finding, ok_finding
     from sfn.errors import SfnError
-    from sfn.settings import Misconfigured
+    from sfn.settings import ConfigurationError
 
     try:
-        settings, chosen = _loaded(config, roles)
+        settings, chosen = _load(config, roles)
     except SfnError as error:
-        problems = error.problems if isinstance(error, Misconfigured) else (error,)
-        _finish([wrong(problem.where, problem) for problem in problems], as_json=as_json, shown=False)
+        problems = error.problems if isinstance(error, ConfigurationError) else (error,)
+        _finish([error_finding(problem.where, problem) for problem in problems], as_json=as_json, shown=False)
         raise typer.Exit(WRONG_USAGE) from None
-    first = fine("settings", f"{config or 'environment and defaults'}: {_extent(settings)}")
+    first = ok_finding("settings", f"{config or 'environment and defaults'}: {_summarise(settings)}")
     found = _run(settings, chosen, first, config, thorough=thorough, as_json=as_json)
     _finish(found, as_json=as_json, shown=True)
     if any(one.severity is Severity.ERROR for one in found):
         raise typer.Exit(FAILED)
 
 
-def _loaded(config: Path | None, roles: str) -> tuple[Settings, frozenset[Role]]:
+def _load(config: Path | None, roles: str) -> tuple[Settings, frozenset[Role]]:
     """The settings and the roles, as `sfn serve` would take them."""
     from sfn.settings import load
-    from sfn.settings.roles import check_roles, roles_of
+    from sfn.settings.roles import check_roles, parse_roles
     from sfn.wiring import sources
 
-    chosen = roles_of(roles)
+    chosen = parse_roles(roles)
     settings = load(config)
     check_roles(chosen, settings)
     sources.check_adapters(settings)
@@ -72,84 +72,84 @@ def _loaded(config: Path | None, roles: str) -> tuple[Settings, frozenset[Role]]
 def _run(
     settings: Settings,
     roles: frozenset[Role],
-    first: Finding,
+    first: CheckFinding,
     config: Path | None,
     *,
     thorough: bool,
     as_json: bool,
-) -> list[Finding]:
+) -> list[CheckFinding]:
     """All findings; for people each is printed as it comes."""
     import anyio
 
     from sfn import telemetry
-    from sfn.cli.checks import findings
+    from sfn.cli.checks import run_checks
 
     # What the adapters log would stand among what the command prints.
-    telemetry.configure("error", "console")
-    found: list[Finding] = []
+    telemetry.configure_logging("error", "console")
+    found: list[CheckFinding] = []
 
     async def run() -> None:
-        _take(first, found, as_json=as_json)
-        async for one in findings(settings, thorough=thorough, running=lambda: _running(config), roles=roles):
-            _take(one, found, as_json=as_json)
+        _add_finding(first, found, as_json=as_json)
+        async for one in run_checks(settings, thorough=thorough, running=lambda: _running_status(config), roles=roles):
+            _add_finding(one, found, as_json=as_json)
 
     anyio.run(run)
     return found
 
 
-def _running(config: Path | None) -> Status | None:
+def _running_status(config: Path | None) -> ServiceStatus | None:
     """How the service is; None where none answers, or not to us."""
-    from sfn.cli.access import operators
-    from sfn.cli.service import Service
+    from sfn.cli.access import admin_access
+    from sfn.cli.service import ServiceClient
     from sfn.errors import SfnError
 
     try:
-        with Service(operators(options.Flags(config))) as service:
+        with ServiceClient(admin_access(options.ServiceOptions(config))) as service:
             return service.status()
     except SfnError:
         return None
 
 
-def _take(finding: Finding, found: list[Finding], *, as_json: bool) -> None:
-    from sfn.cli.printing import show
+def _add_finding(finding: CheckFinding, found: list[CheckFinding], *, as_json: bool) -> None:
+    from sfn.cli.printing import print_page
 
     found.append(finding)
     if not as_json:
-        show(lines(finding))
+        print_page(finding_lines(finding))
 
 
-def _finish(found: list[Finding], *, as_json: bool, shown: bool) -> None:
+def _finish(found: list[CheckFinding], *, as_json: bool, shown: bool) -> None:
     from sfn.cli.checks.findings import Severity
-    from sfn.cli.pages import Line, Tone, counted
-    from sfn.cli.printing import show, show_json
+    from sfn.cli.pages import Line, Tone, pluralise
+    from sfn.cli.printing import print_json, print_page
 
     if as_json:
-        show_json({"findings": found})
+        print_json({"findings": found})
         return
-    page = [] if shown else [line for finding in found for line in lines(finding)]
+    page = [] if shown else [line for finding in found for line in finding_lines(finding)]
     number = Counter(one.severity for one in found)
     errors, warnings = number[Severity.ERROR], number[Severity.WARNING]
     if errors:
-        page.append(Line(f"{counted(errors, 'error')}, {counted(warnings, 'warning')}", Tone.BAD))
+        page.append(Line(f"{pluralise(errors, 'error')}, {pluralise(warnings, 'warning')}", Tone.BAD))
     else:
-        page.append(Line(f"it works: no error, {counted(warnings, 'warning')}", Tone.GOOD))
-    show(page)
+        page.append(Line(f"it works: no error, {pluralise(warnings, 'warning')}", Tone.GOOD))
+    print_page(page)
 
 
-def lines(finding: Finding) -> list[Line]:
+def finding_lines(finding: CheckFinding) -> list[Line]:
     """A finding, and beneath it what to do."""
     from sfn.cli.checks.findings import Severity
-    from sfn.cli.pages import Line, Tone, safe
+    from sfn.cli.pages import Line, Tone, escape
 
     tones = {Severity.OK: Tone.PLAIN, Severity.WARNING: Tone.WARNING, Severity.ERROR: Tone.BAD}
-    first = Line(f"{finding.severity:<9}{safe(finding.where)}: {safe(finding.text)}", tones[finding.severity])
-    return [first, Line(f"         → {safe(finding.remedy)}")] if finding.remedy else [first]
+    first = Line(f"{finding.severity:<9}{escape(finding.where)}: {escape(finding.text)}", tones[finding.severity])
+    return [first, Line(f"         → {escape(finding.remedy)}")] if finding.remedy else [first]
 
 
-def _extent(settings: Settings) -> str:
-    from sfn.cli.pages import counted
+def _summarise(settings: Settings) -> str:
+    from sfn.cli.pages import pluralise
 
     sections = [("catalog", settings.catalogs), ("store", settings.stores), ("sender", settings.senders)]
     if settings.pull:
         sections.append(("pull source", settings.pull))
-    return ", ".join(counted(len(section), name) for name, section in sections)
+    return ", ".join(pluralise(len(section), name) for name, section in sections)

@@ -11,25 +11,25 @@ from typing import Final, assert_never
 import anyio
 
 from sfn import telemetry
-from sfn.cli.pages import counted
-from sfn.cli.sweeping import check_named
+from sfn.cli.pages import pluralise
+from sfn.cli.sweeping import check_sweepable
 from sfn.clock import SystemClock
-from sfn.errors import Trouble
+from sfn.errors import ExternalError
 from sfn.pointer.location import canonical
-from sfn.reader.documents import named
+from sfn.reader.documents import identifier_text
 from sfn.reader.resolve import Resolved
-from sfn.reader.verify import Finding
+from sfn.reader.verify import VerifyFinding
 from sfn.settings import Settings, load
 from sfn.store.router import PrefixRouter
 from sfn.wiring import places, sources
 from sfn.wiring.sources import IdentifiedCatalog
-from sfn.words import Loaded, Missing, NotModified, Table, TableName, Unwritten
+from sfn.words import Loaded, NoSuchTable, NotModified, StagedCreate, Table, TableIdentifier
 
 _WHAT: Final = "catalog"
 
 
 @dataclass(frozen=True, slots=True)
-class Owners:
+class OwnerCatalogs:
     """The catalogs that may be asked.
 
     Attributes:
@@ -41,7 +41,7 @@ class Owners:
     names: tuple[str, ...]
 
 
-def owners(config: Path | None, catalog: str | None) -> Owners:
+def find_owners(config: Path | None, catalog: str | None) -> OwnerCatalogs:
     """Which catalogs a configuration has that may own a table; none is asked yet.
 
     Args:
@@ -52,75 +52,75 @@ def owners(config: Path | None, catalog: str | None) -> Owners:
     """
     settings = load(config)
     sources.check_adapters(settings)
-    askable = [name for name in settings.catalogs if name not in settings.told]
-    check_named(catalog, askable, settings.told)
-    return Owners(settings, tuple(name for name in askable if catalog in {None, name}))
+    askable = [name for name in settings.catalogs if name not in settings.event_only_catalogs]
+    check_sweepable(catalog, askable, settings.event_only_catalogs)
+    return OwnerCatalogs(settings, tuple(name for name in askable if catalog in {None, name}))
 
 
-def currency(found: Resolved, asked: Owners) -> Finding:
+def check_is_current(found: Resolved, owners: OwnerCatalogs) -> VerifyFinding:
     """Ask the catalog that owns a table; what keeps it from answering is what was found.
 
     Args:
         found: what the directory says.
     """
     # What the adapters log would stand among what the command prints.
-    telemetry.configure("error", "console")
+    telemetry.configure_logging("error", "console")
 
-    async def ask() -> Finding:
-        settings = asked.settings
-        async with places.open_stores(settings) as shelf, AsyncExitStack() as stack:
-            catalogs = sources.build_catalogs(settings, SystemClock(), PrefixRouter(shelf.stores).read_range)
+    async def ask() -> VerifyFinding:
+        settings = owners.settings
+        async with places.open_stores(settings) as store_registry, AsyncExitStack() as stack:
+            catalogs = sources.build_catalogs(settings, SystemClock(), PrefixRouter(store_registry.stores).read_range)
             for one in catalogs.values():
                 stack.push_async_callback(one.close)
-            return await _asked(found, {name: catalogs[name] for name in asked.names})
+            return await _ask_owner(found, {name: catalogs[name] for name in owners.names})
 
     return anyio.run(ask)
 
 
-async def _asked(found: Resolved, catalogs: Mapping[str, IdentifiedCatalog]) -> Finding:
+async def _ask_owner(found: Resolved, catalogs: Mapping[str, IdentifiedCatalog]) -> VerifyFinding:
     others = []
     for name, catalog in catalogs.items():
         try:
             identity = await catalog.identity()
-        except Trouble as trouble:
+        except ExternalError as trouble:
             # It may not be the owner.
             others.append(f"{name} (can't be asked: {trouble})")
             continue
         if identity == found.document.catalog_id:
-            return await _answered(found, catalog, name)
+            return await _compare_with_owner(found, catalog, name)
         others.append(f"{name} ({identity})")
     known = ", ".join(others) or "none that can be asked"
-    return _wrong(found, f"a configured catalog with the catalog_id {found.document.catalog_id}", known)
+    return _problem(found, f"a configured catalog with the catalog_id {found.document.catalog_id}", known)
 
 
-async def _answered(found: Resolved, owner: IdentifiedCatalog, name: str) -> Finding:
+async def _compare_with_owner(found: Resolved, owner: IdentifiedCatalog, name: str) -> VerifyFinding:
     doc = found.document
     try:
-        answer = await owner.load(TableName(name, doc.namespace, doc.name), None)
-    except Trouble as trouble:
-        return Finding(_WHAT, ok=False, text=str(trouble))
+        answer = await owner.load(TableIdentifier(name, doc.namespace, doc.name), None)
+    except ExternalError as trouble:
+        return VerifyFinding(_WHAT, ok=False, text=str(trouble))
     match answer:
         case Loaded(table):
             return _compared(found, table, name)
-        case Missing():
-            return _wrong(found, f"that {name} has {named(doc)}", "that it has no such table")
-        case Unwritten() | NotModified():
-            return _wrong(found, f"that {name} has a metadata file of {named(doc)}", "none yet")
+        case NoSuchTable():
+            return _problem(found, f"that {name} has {identifier_text(doc)}", "that it has no such table")
+        case StagedCreate() | NotModified():
+            return _problem(found, f"that {name} has a metadata file of {identifier_text(doc)}", "none yet")
         case _:
             assert_never(answer)
 
 
-def _compared(found: Resolved, table: Table, owner: str) -> Finding:
+def _compared(found: Resolved, table: Table, owner: str) -> VerifyFinding:
     ours, theirs = found.document.metadata_file_path, table.metadata_location
     if found.document.guid != table.uuid:
-        return _wrong(found, f"the uuid {table.uuid}, which {owner}'s table has", f"{found.document.guid}")
+        return _problem(found, f"the uuid {table.uuid}, which {owner}'s table has", f"{found.document.guid}")
     if canonical(ours) == canonical(theirs):
-        return Finding(_WHAT, ok=True, text=f"{owner} has the same metadata file")
+        return VerifyFinding(_WHAT, ok=True, text=f"{owner} has the same metadata file")
     log = [canonical(file) for file in table.metadata_log]
     since = len(log) - log.index(canonical(ours)) if canonical(ours) in log else 0
-    behind = f", {counted(since, 'commit')} behind" if since else ""
-    return _wrong(found, f"{theirs}, which {owner} has", f"{ours}{behind}")
+    behind = f", {pluralise(since, 'commit')} behind" if since else ""
+    return _problem(found, f"{theirs}, which {owner} has", f"{ours}{behind}")
 
 
-def _wrong(found: Resolved, expected: str, what: str) -> Finding:
-    return Finding(_WHAT, ok=False, text=f"{found.sfn_file}: expected {expected}, found {what}")
+def _problem(found: Resolved, expected: str, what: str) -> VerifyFinding:
+    return VerifyFinding(_WHAT, ok=False, text=f"{found.sfn_file}: expected {expected}, found {what}")

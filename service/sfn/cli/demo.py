@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-FAILED = 1
+_FAILED = 1
 
 
 def demo(
@@ -27,8 +27,8 @@ def demo(
     Java and jars are those that `make jars` fetched, unless they are given. Without them it says so in its first line,
     and runs on PyIceberg's SQL catalog.
     """
-    from sfn.demo.fixture import locate
-    from sfn.demo.story import tell
+    from sfn.demo.fixture import find_runtime
+    from sfn.demo.story import run_demo
     from sfn.errors import Permanent, SfnError
 
     # Else the temporary folder would outlive a demo that is told to end.
@@ -36,16 +36,16 @@ def demo(
     runtime, without = None, ""
     try:
         try:
-            runtime = locate(java=java, jars=jars, cache=cache)
+            runtime = find_runtime(java=java, jars=jars, cache=cache)
         except Permanent as error:
             # Who names one wants that one.
             if java is not None or jars is not None:
                 raise
             without = str(error)
-        tell(runtime, typer.echo, without)
+        run_demo(runtime, typer.echo, without)
     except SfnError as error:
         typer.echo(str(error), err=True)
-        raise typer.Exit(FAILED) from None
+        raise typer.Exit(_FAILED) from None
 
 
 def _end(number: int, _: FrameType | None) -> None:

@@ -12,28 +12,28 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from sfn.cli.exits import FAILED
-from sfn.cli.tables import identifier
+from sfn.cli.tables import parse_identifier
 
 if TYPE_CHECKING:
     from sfn.reader.resolve import Resolved
 
 
 @contextmanager
-def refusals() -> Iterator[None]:
+def report_unreadable() -> Iterator[None]:
     """Turn a reader's refusal into its message, and exit code 1."""
-    from sfn.cli.pages import safe
+    from sfn.cli.pages import escape
     from sfn.errors import Unreadable
 
     try:
         yield
     except Unreadable as refusal:
         # It may quote a file that somebody else wrote.
-        typer.echo(safe(str(refusal)), err=True)
+        typer.echo(escape(str(refusal)), err=True)
         raise typer.Exit(FAILED) from None
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class DirectoryOptions:
     """The options that say which table is looked at, as they were given."""
 
     directory: str
@@ -45,7 +45,7 @@ class Given:
     allow: list[str] | None
     storage_options: Mapping[str, Any] | None
 
-    def resolved(self) -> Resolved:
+    def resolve(self) -> Resolved:
         """Where its metadata file is.
 
         Raises:
@@ -56,7 +56,7 @@ class Given:
 
         return blocking.resolve(
             self.directory,
-            named(self.table),
+            parse_table_option(self.table),
             self.uuid,
             self.ref,
             self.as_of,
@@ -66,25 +66,25 @@ class Given:
         )
 
 
-def named(table: str | None) -> tuple[str, ...] | None:
+def parse_table_option(table: str | None) -> tuple[str, ...] | None:
     """The identifier that `--table` was given.
 
     Raises:
         BadParameter: it is none.
     """
-    return None if table is None else identifier(table, "--table")
+    return None if table is None else parse_identifier(table, "--table")
 
 
-def _time(text: str) -> int:
-    from sfn.reader.blocking import ordinal_of
+def _parse_time(text: str) -> int:
+    from sfn.reader.blocking import time_to_ordinal
 
     try:
-        return ordinal_of(text)
+        return time_to_ordinal(text)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
 
 
-def _options(text: str) -> Mapping[str, Any]:
+def _parse_storage_options(text: str) -> Mapping[str, Any]:
     try:
         options = json.loads(Path(text).read_bytes())
     except (OSError, ValueError) as error:
@@ -94,14 +94,14 @@ def _options(text: str) -> Mapping[str, Any]:
     return options
 
 
-Directory: TypeAlias = Annotated[
+DirectoryArgument: TypeAlias = Annotated[
     str,
     typer.Argument(
         help="The table's directory: a path, or a URL such as s3://lake/sales/orders.",
         show_default=False,
     ),
 ]
-Table: TypeAlias = Annotated[
+TableNameOption: TypeAlias = Annotated[
     str | None,
     typer.Option(
         "--table",
@@ -110,27 +110,27 @@ Table: TypeAlias = Annotated[
         show_default=False,
     ),
 ]
-Uuid: TypeAlias = Annotated[
+UuidOption: TypeAlias = Annotated[
     str | None,
     typer.Option("--uuid", metavar="UUID", help="Which table, by its table-uuid.", show_default=False),
 ]
-Ref: TypeAlias = Annotated[str, typer.Option("--ref", metavar="REF", help="A branch or tag.")]
-AsOf: TypeAlias = Annotated[
+RefOption: TypeAlias = Annotated[str, typer.Option("--ref", metavar="REF", help="A branch or tag.")]
+AsOfOption: TypeAlias = Annotated[
     int | None,
     typer.Option(
         "--as-of",
-        parser=_time,
+        parser=_parse_time,
         metavar="TIME",
         help="What was current then: an Ordinal (YYYYMMDDTHHMMSSmmm, UTC), an ISO 8601 time with a zone, or Unix "
         "milliseconds.",
         show_default=False,
     ),
 ]
-Relative: TypeAlias = Annotated[
+RelativeOption: TypeAlias = Annotated[
     bool,
     typer.Option("--relative", help="Take the metadata file where it lies beside the SFN file: in a copy, on a mount."),
 ]
-Allowed: TypeAlias = Annotated[
+AllowOption: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
         "--allow",
@@ -139,11 +139,11 @@ Allowed: TypeAlias = Annotated[
         show_default=False,
     ),
 ]
-StorageOptions: TypeAlias = Annotated[
+StorageOptionsOption: TypeAlias = Annotated[
     Mapping[str, Any] | None,
     typer.Option(
         "--storage-options",
-        parser=_options,
+        parser=_parse_storage_options,
         metavar="FILE",
         help="What fsspec's driver is given, as a JSON object in a file.",
         show_default=False,

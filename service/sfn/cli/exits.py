@@ -17,14 +17,14 @@ INTERRUPTED: Final = 130
 
 
 @contextmanager
-def reported() -> Iterator[None]:
+def exit_on_error() -> Iterator[None]:
     """Turn an error of the block into its message and its exit code."""
     try:
         yield
     except SfnError as error:
-        from sfn.settings import Misconfigured
+        from sfn.settings import ConfigurationError
 
-        problems = error.problems if isinstance(error, Misconfigured) else (error,)
+        problems = error.problems if isinstance(error, ConfigurationError) else (error,)
         for problem in problems:
             typer.echo(str(problem), err=True)
-        raise typer.Exit(WRONG_USAGE if isinstance(error, Misconfigured) else FAILED) from None
+        raise typer.Exit(WRONG_USAGE if isinstance(error, ConfigurationError) else FAILED) from None

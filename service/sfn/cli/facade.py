@@ -13,22 +13,22 @@ from sfn.cli.exits import WRONG_USAGE
 if TYPE_CHECKING:
     from sfn.telemetry.logs import Level
 
-LEVELS: Final[tuple[Level, ...]] = ("debug", "info", "warning", "error")
+LOG_LEVELS: Final[tuple[Level, ...]] = ("debug", "info", "warning", "error")
 
 
-def _bytes(text: str) -> int:
-    from sfn.settings.quantities import size
+def _parse_size(text: str) -> int:
+    from sfn.settings.quantities import parse_size
 
     try:
-        return size(text)
+        return parse_size(text)
     except ValueError as error:
         raise typer.BadParameter(f"expected {error}, found {text!r}") from None
 
 
-def _level(text: str) -> Level:
-    found = next((level for level in LEVELS if level == text), None)
+def _parse_level(text: str) -> Level:
+    found = next((level for level in LOG_LEVELS if level == text), None)
     if found is None:
-        raise typer.BadParameter(f"expected one of {', '.join(LEVELS)}, found {text!r}")
+        raise typer.BadParameter(f"expected one of {', '.join(LOG_LEVELS)}, found {text!r}")
     return found
 
 
@@ -49,7 +49,7 @@ def facade(
     tls_key: Annotated[
         Path | None, typer.Option("--tls-key", metavar="FILE", help="PEM, not encrypted.", show_default=False)
     ] = None,
-    storage_options: given.StorageOptions = None,
+    storage_options: given.StorageOptionsOption = None,
     *,
     by_directory: Annotated[
         bool, typer.Option("--dir/--no-dir", help="Whether tables may be called by their directories too.")
@@ -57,7 +57,7 @@ def facade(
     metadata_limit: Annotated[
         str, typer.Option("--metadata-limit", metavar="SIZE", help="Most JSON of a metadata file.")
     ] = "64MiB",
-    log_level: Annotated[str, typer.Option("--log-level", metavar="LEVEL", help=", ".join(LEVELS))] = "info",
+    log_level: Annotated[str, typer.Option("--log-level", metavar="LEVEL", help=", ".join(LOG_LEVELS))] = "info",
 ) -> None:
     """Serve the tables below some folders as a read-only Iceberg REST catalog, for Spark, PyIceberg, DuckDB and others.
 
@@ -65,17 +65,17 @@ def facade(
     `http://HOST:PORT/iceberg`; in its namespace `dir` a table is called by its directory. Every write is refused.
     """
     from sfn import alone
-    from sfn.cli.pages import safe
+    from sfn.cli.pages import escape
     from sfn.errors import SfnError
     from sfn.wiring.facades import FacadeFolders
 
-    level, most = _level(log_level), _bytes(metadata_limit)
+    level, most = _parse_level(log_level), _parse_size(metadata_limit)
     try:
         folders = FacadeFolders(
             [canonical_root(text) for text in roots], storage_options or {}, None, by_directory, None, most
         )
     except SfnError as error:
-        typer.echo(safe(str(error)), err=True)
+        typer.echo(escape(str(error)), err=True)
         raise typer.Exit(WRONG_USAGE) from None
     if (tls_certificate is None) != (tls_key is None):
         raise typer.BadParameter("expected --tls-certificate and --tls-key, found one of them alone")
@@ -89,7 +89,7 @@ def canonical_root(text: str) -> str:
     Raises:
         SfnError: it is none, or no folder of this machine.
     """
-    from sfn.errors import LocationRefused, NoDirectory, SfnError
+    from sfn.errors import DirectoryNotFound, LocationRefused, SfnError
     from sfn.pointer.location import check_any_scheme, scheme_of
     from sfn.reader.files import directory_url
 
@@ -108,5 +108,5 @@ def canonical_root(text: str) -> str:
         # fsspec's other name for this machine follows links wherever they lead.
         raise SfnError(text, expected="a path or a file: URL", found="another spelling of this machine's files")
     if url.startswith("file://") and not Path(url.removeprefix("file://") or "/").is_dir():
-        raise NoDirectory(text, expected="a folder below which tables lie", found="none", remedy="check the path")
+        raise DirectoryNotFound(text, expected="a folder below which tables lie", found="none", remedy="check the path")
     return url

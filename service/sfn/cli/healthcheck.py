@@ -20,19 +20,19 @@ def healthcheck(
 
     Certificates are not verified: nothing secret is sent.
     """
-    from sfn.cli.liveness import ask
+    from sfn.cli.liveness import check_answers
     from sfn.errors import SfnError
-    from sfn.settings import Misconfigured
+    from sfn.settings import ConfigurationError
 
     try:
         if url is None:
-            from sfn.cli.access import url_of
+            from sfn.cli.access import local_url
             from sfn.settings import load_client
 
-            url = url_of(load_client(config).listener)
-        ask(url, "/readyz" if ready else "/livez")
+            url = local_url(load_client(config).listener)
+        check_answers(url, "/readyz" if ready else "/livez")
     except SfnError as error:
-        for problem in error.problems if isinstance(error, Misconfigured) else [error]:
+        for problem in error.problems if isinstance(error, ConfigurationError) else [error]:
             typer.echo(str(problem), err=True)
         # Also where the settings are wrong: 2 is a status that Docker reserves.
         raise typer.Exit(FAILED) from None

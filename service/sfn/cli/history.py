@@ -11,39 +11,39 @@ from sfn.cli import options
 
 if TYPE_CHECKING:
     from sfn.cli.pages import Grid, Line
-    from sfn.reader.timeline import Entry
+    from sfn.reader.timeline import HistoryEntry
 
 
 def history(
-    directory: given.Directory,
-    table: given.Table = None,
-    uuid: given.Uuid = None,
+    directory: given.DirectoryArgument,
+    table: given.TableNameOption = None,
+    uuid: given.UuidOption = None,
     *,
     limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="As many of the newest.")] = 1_000,
-    relative: given.Relative = False,
-    allow: given.Allowed = None,
-    storage_options: given.StorageOptions = None,
+    relative: given.RelativeOption = False,
+    allow: given.AllowOption = None,
+    storage_options: given.StorageOptionsOption = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Print a table's commits, oldest first, read from its directory alone.
 
     Where each commit has a file (naming `ordinal`) these tell of them; elsewhere the metadata file's own log does.
     """
-    from sfn.cli.printing import show, show_json
+    from sfn.cli.printing import print_json, print_page
     from sfn.reader import blocking
 
-    named = given.named(table)
-    with given.refusals():
+    named = given.parse_table_option(table)
+    with given.report_unreadable():
         found = blocking.history(
             directory, named, uuid, limit=limit, relative=relative, allowed=allow or (), storage_options=storage_options
         )
     if as_json:
-        show_json({"commits": [_told(entry) for entry in found]})
+        print_json({"commits": [_entry_fields(entry) for entry in found]})
     else:
-        show(_page(found, limit))
+        print_page(_page(found, limit))
 
 
-def _told(entry: Entry) -> dict[str, Any]:
+def _entry_fields(entry: HistoryEntry) -> dict[str, Any]:
     from sfn.pointer.document import format_time, render_ordinal
 
     return {
@@ -57,28 +57,28 @@ def _told(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _page(entries: list[Entry], limit: int) -> list[Line | Grid]:
-    from sfn.cli.pages import Grid, Line, Tone, counted
+def _page(entries: list[HistoryEntry], limit: int) -> list[Line | Grid]:
+    from sfn.cli.pages import Grid, Line, Tone, pluralise
 
     page: list[Line | Grid] = [
         Grid(
             ("ORDINAL", "SNAPSHOT", "GAP", "STATE", "TOLD BY", "METADATA FILE"),
             [_row(entry) for entry in entries],
-            numbers=frozenset({"SNAPSHOT", "GAP"}),
-            long="METADATA FILE",
+            numeric_columns=frozenset({"SNAPSHOT", "GAP"}),
+            wide_column="METADATA FILE",
         )
     ]
     if lost := sum(entry.gap for entry in entries):
-        page.append(Line(f"{counted(lost, 'commit')} in the gaps can't be known any more", Tone.WARNING))
+        page.append(Line(f"{pluralise(lost, 'commit')} in the gaps can't be known any more", Tone.WARNING))
     if len(entries) >= limit:
         page.append(Line(f"the newest {limit:,}; --limit shows more, if there are any", Tone.QUIET))
     return page
 
 
-def _row(entry: Entry) -> tuple[str, ...]:
-    from sfn.cli.pages import safe
+def _row(entry: HistoryEntry) -> tuple[str, ...]:
+    from sfn.cli.pages import escape
     from sfn.pointer.document import render_ordinal
 
     snapshot = "?" if entry.snapshot_id is None else str(entry.snapshot_id)
-    location = safe(entry.metadata_location)
+    location = escape(entry.metadata_location)
     return render_ordinal(entry.ordinal), snapshot, str(entry.gap or ""), entry.state, entry.source, location

@@ -12,18 +12,18 @@ from sfn.cli import options
 from sfn.cli.exits import FAILED
 
 if TYPE_CHECKING:
-    from sfn.cli.trees import Node
+    from sfn.cli.trees import TreeNode
     from sfn.reader import tree
     from sfn.reader.resolve import Resolved
-    from sfn.reader.walk import Extent
+    from sfn.reader.walk import WalkLimits
 
 
 def inspect(
-    directory: given.Directory,
-    table: given.Table = None,
-    uuid: given.Uuid = None,
-    ref: given.Ref = "main",
-    as_of: given.AsOf = None,
+    directory: given.DirectoryArgument,
+    table: given.TableNameOption = None,
+    uuid: given.UuidOption = None,
+    ref: given.RefOption = "main",
+    as_of: given.AsOfOption = None,
     snapshot: Annotated[
         int | None,
         typer.Option("--snapshot", metavar="ID", help="Walk this one, not the ref's head.", show_default=False),
@@ -33,9 +33,9 @@ def inspect(
     limit: Annotated[
         int, typer.Option("--limit", min=1, metavar="N", help="As many of each: snapshots, manifests, files of one.")
     ] = 100,
-    relative: given.Relative = False,
-    allow: given.Allowed = None,
-    storage_options: given.StorageOptions = None,
+    relative: given.RelativeOption = False,
+    allow: given.AllowOption = None,
+    storage_options: given.StorageOptionsOption = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Print a table as a tree, read from its directory alone.
@@ -45,115 +45,119 @@ def inspect(
 
     Ends with 1 where something in the way is missing or broken; what can be seen is printed all the same.
     """
-    from sfn.cli.printing import progress, show_json
-    from sfn.cli.resolve import told
-    from sfn.cli.trees import show_tree
-    from sfn.reader.table import needed
+    from sfn.cli.printing import print_json, progress
+    from sfn.cli.resolve import resolved_fields
+    from sfn.cli.trees import print_tree
+    from sfn.reader.table import require_packages
 
-    asked = given.Given(directory, table, uuid, ref, as_of, relative, allow, storage_options)
-    with given.refusals(), progress("manifests", None) as moved:
-        needed("pyiceberg")
-        from sfn.reader.walk import Extent
+    selected = given.DirectoryOptions(directory, table, uuid, ref, as_of, relative, allow, storage_options)
+    with given.report_unreadable(), progress("manifests", None) as on_progress:
+        require_packages("pyiceberg")
+        from sfn.reader.walk import WalkLimits
 
-        found = asked.resolved()
-        seen = _walked(found, snapshot, Extent(limit, files, moved))
+        found = selected.resolve()
+        seen = _read_tree(found, snapshot, WalkLimits(limit, files, on_progress))
     if as_json:
-        show_json({"sfn": told(found), "metadata": seen, "problems": seen.problems})
+        print_json({"sfn": resolved_fields(found), "metadata": seen, "problems": seen.problems})
     else:
-        show_tree(_root(found, seen))
+        print_tree(_tree_of(found, seen))
     if seen.problems:
         raise typer.Exit(FAILED)
 
 
-def _walked(found: Resolved, snapshot: int | None, extent: Extent) -> tree.Metadata:
+def _read_tree(found: Resolved, snapshot: int | None, extent: WalkLimits) -> tree.MetadataNode:
     """What there is; below the ref's head, where no snapshot is wanted."""
-    from sfn.reader.table import at_ref, loaded
-    from sfn.reader.walk import Walk
+    from sfn.reader.table import load_metadata, metadata_at_ref
+    from sfn.reader.walk import MetadataWalk
 
-    whole = loaded(found)
-    head = at_ref(whole, found.ref, found.metadata_location).current_snapshot_id if snapshot is None else snapshot
-    return Walk(found.metadata_location, whole, found.files).metadata(head, extent)
+    whole = load_metadata(found)
+    head = (
+        metadata_at_ref(whole, found.ref, found.metadata_location).current_snapshot_id if snapshot is None else snapshot
+    )
+    return MetadataWalk(found.metadata_location, whole, found.files).metadata(head, extent)
 
 
-def _root(found: Resolved, seen: tree.Metadata) -> Node:
-    from sfn.cli.pages import Tone, safe
-    from sfn.cli.trees import Node
-    from sfn.clock import lasting
+def _tree_of(found: Resolved, seen: tree.MetadataNode) -> TreeNode:
+    from sfn.cli.pages import Tone, escape
+    from sfn.cli.trees import TreeNode
+    from sfn.clock import format_duration
 
     doc = found.document
-    root = Node(f"SFN file {safe(found.sfn_file)}")
-    name = safe(".".join((*doc.namespace, doc.name)))
-    root.add(f"{name}, of catalog {safe(doc.catalog_id)}; the catalog said so {lasting(found.age)} ago", Tone.QUIET)
-    root.add(f"found by {found.how}, {found.requests}", Tone.QUIET)
+    root = TreeNode(f"SFN file {escape(found.sfn_file)}")
+    name = escape(".".join((*doc.namespace, doc.name)))
+    root.add(
+        f"{name}, of catalog {escape(doc.catalog_id)}; the catalog said so {format_duration(found.age)} ago", Tone.QUIET
+    )
+    root.add(f"found by {found.found_by}, {found.requests}", Tone.QUIET)
     for key in found.via:
-        root.add(f"forwarded by {safe(key)}", Tone.QUIET)
-    file = root.add(f"metadata file {safe(seen.path)}")
+        root.add(f"forwarded by {escape(key)}", Tone.QUIET)
+    file = root.add(f"metadata file {escape(seen.path)}")
     changed = _at(seen.last_updated_ms)
-    file.add(f"format version {seen.format_version}, uuid {safe(seen.table_uuid)}, changed {changed}")
-    file.add(f"location {safe(seen.location)}")
-    file.add(f"columns {safe(', '.join(seen.columns)) or 'none'}")
-    file.add(f"partitioned by {safe(', '.join(seen.partition_fields)) or 'nothing'}")
+    file.add(f"format version {seen.format_version}, uuid {escape(seen.table_uuid)}, changed {changed}")
+    file.add(f"location {escape(seen.location)}")
+    file.add(f"columns {escape(', '.join(seen.columns)) or 'none'}")
+    file.add(f"partitioned by {escape(', '.join(seen.partition_fields)) or 'nothing'}")
     for ref in seen.refs:
-        file.add(f"{ref.type} {safe(ref.name)} at {ref.snapshot_id}")
-    _left_out(file, seen.refs_left_out, "ref")
-    _left_out(file, seen.snapshots_left_out, "older snapshot")
+        file.add(f"{ref.type} {escape(ref.name)} at {ref.snapshot_id}")
+    _add_truncation(file, seen.refs_omitted, "ref")
+    _add_truncation(file, seen.snapshots_omitted, "older snapshot")
     for one in seen.snapshots:
         _snapshot(file, one, seen.location)
     return root
 
 
-def _snapshot(above: Node, one: tree.Snapshot, location: str) -> None:
-    from sfn.cli.pages import Tone, safe
+def _snapshot(above: TreeNode, one: tree.SnapshotNode, location: str) -> None:
+    from sfn.cli.pages import Tone, escape
 
     heads = f", head of {', '.join(one.refs)}" if one.refs else ""
     rows = f"; records in all: {one.summary['total-records']}" if "total-records" in one.summary else ""
-    tone = Tone.QUIET if one.walked is None else Tone.GOOD
-    node = above.add(safe(f"snapshot {one.snapshot_id}, {_at(one.timestamp_ms)}, {one.operation}{heads}{rows}"), tone)
-    if one.walked is None:
+    tone = Tone.QUIET if one.contents is None else Tone.GOOD
+    node = above.add(escape(f"snapshot {one.snapshot_id}, {_at(one.timestamp_ms)}, {one.operation}{heads}{rows}"), tone)
+    if one.contents is None:
         return
-    listed = node.add(f"manifest list {_short(one.walked.manifest_list, location)}")
-    if one.walked.problem:
-        listed.add(safe(one.walked.problem), Tone.BAD)
-    for manifest in one.walked.manifests:
+    listed = node.add(f"manifest list {_short(one.contents.manifest_list, location)}")
+    if one.contents.problem:
+        listed.add(escape(one.contents.problem), Tone.BAD)
+    for manifest in one.contents.manifests:
         _manifest(listed, manifest, location)
-    _left_out(listed, one.walked.manifests_left_out, "manifest")
+    _add_truncation(listed, one.contents.manifests_omitted, "manifest")
 
 
-def _manifest(above: Node, one: tree.Manifest, location: str) -> None:
-    from sfn.cli.pages import Tone, counted, safe
-    from sfn.cli.trees import size
+def _manifest(above: TreeNode, one: tree.ManifestNode, location: str) -> None:
+    from sfn.cli.pages import Tone, escape, pluralise
+    from sfn.cli.trees import format_size
 
     node = above.add(f"manifest of {one.content} {_short(one.path, location)}")
     counts = f"{_number(one.added)} added, {_number(one.existing)} existing, {_number(one.deleted)} deleted"
-    node.add(f"{size(one.bytes)}, of commit {one.sequence_number}; files: {counts}", Tone.QUIET)
+    node.add(f"{format_size(one.bytes)}, of commit {one.sequence_number}; files: {counts}", Tone.QUIET)
     for bound in one.partitions:
         null = ", and null" if bound.has_null else ""
-        node.add(safe(f"partition {bound.field}: {bound.lower} … {bound.upper}{null}"), Tone.QUIET)
+        node.add(escape(f"partition {bound.field}: {bound.lower} … {bound.upper}{null}"), Tone.QUIET)
     if one.problem:
-        node.add(safe(one.problem), Tone.BAD)
+        node.add(escape(one.problem), Tone.BAD)
     for kind in one.kinds:
-        much = f"{counted(kind.records, 'record')}, {size(kind.bytes)}"
-        node.add(f"{counted(kind.files, 'file')} of {kind.content} in {kind.format}: {much}")
+        much = f"{pluralise(kind.records, 'record')}, {format_size(kind.bytes)}"
+        node.add(f"{pluralise(kind.files, 'file')} of {kind.content} in {kind.format}: {much}")
     for file in one.files:
         values = "".join(f", {key}={value}" for key, value in file.partition.items())
-        much = f"{counted(file.records, 'record')}, {size(file.bytes)}"
-        node.add(f"{file.content} {_short(file.path, location)}, {file.format}, {much}{safe(values)}")
-    _left_out(node, one.files_left_out, "file")
+        much = f"{pluralise(file.records, 'record')}, {format_size(file.bytes)}"
+        node.add(f"{file.content} {_short(file.path, location)}, {file.format}, {much}{escape(values)}")
+    _add_truncation(node, one.files_omitted, "file")
 
 
 def _short(path: str, location: str) -> str:
     """A file's path from the table's location on, if it lies there."""
-    from sfn.cli.pages import safe
+    from sfn.cli.pages import escape
     from sfn.pointer.location import canonical
 
-    return safe(canonical(path).removeprefix(canonical(location) + "/"))
+    return escape(canonical(path).removeprefix(canonical(location) + "/"))
 
 
-def _left_out(above: Node, number: int, thing: str) -> None:
-    from sfn.cli.pages import Tone, counted
+def _add_truncation(above: TreeNode, number: int, thing: str) -> None:
+    from sfn.cli.pages import Tone, pluralise
 
     if number:
-        above.add(f"… and {counted(number, thing)} more: --limit", Tone.QUIET)
+        above.add(f"… and {pluralise(number, thing)} more: --limit", Tone.QUIET)
 
 
 def _number(count: int | None) -> str:
@@ -162,9 +166,9 @@ def _number(count: int | None) -> str:
 
 def _at(milliseconds: int) -> str:
     """The moment, or the number where no calendar reaches."""
-    from sfn.cli.pages import moment
+    from sfn.cli.pages import format_time
 
     try:
-        return moment(datetime.fromtimestamp(milliseconds / 1000, UTC))
+        return format_time(datetime.fromtimestamp(milliseconds / 1000, UTC))
     except (ValueError, OverflowError, OSError):
         return f"{milliseconds} ms"

@@ -10,11 +10,11 @@ from urllib.parse import urlsplit
 
 from sfn.errors import SfnError
 
-PATIENCE: Final = 5.0
+TIMEOUT: Final = 5.0
 """Seconds for the connection, and again for the answer."""
 
 
-def ask(url: str, path: str) -> None:
+def check_answers(url: str, path: str) -> None:
     """Ask a path of a service, such as `/livez`. Proxies of the environment are passed by.
 
     Args:
@@ -28,7 +28,11 @@ def ask(url: str, path: str) -> None:
         raise SfnError("--url", expected="a URL such as http://127.0.0.1:8085", found=repr(url))
     target = f"{parts.path.rstrip('/')}{path}"
     where = f"{parts.scheme}://{parts.netloc}{target}"
-    connection = _secured(parts.netloc) if parts.scheme == "https" else HTTPConnection(parts.netloc, timeout=PATIENCE)
+    connection = (
+        _unverified_connection(parts.netloc)
+        if parts.scheme == "https"
+        else HTTPConnection(parts.netloc, timeout=TIMEOUT)
+    )
     try:
         connection.request("GET", target)
         status = connection.getresponse().status
@@ -41,7 +45,7 @@ def ask(url: str, path: str) -> None:
         raise SfnError(where, expected="200", found=str(status))
 
 
-def _secured(authority: str) -> HTTPSConnection:
+def _unverified_connection(authority: str) -> HTTPSConnection:
     """A connection for which any certificate will do, as nothing secret is sent.
 
     The clients know the service by another name than this one, and by an authority that this machine need not trust.
@@ -49,4 +53,4 @@ def _secured(authority: str) -> HTTPSConnection:
     trusting = ssl.create_default_context()
     trusting.check_hostname = False
     trusting.verify_mode = ssl.CERT_NONE
-    return HTTPSConnection(authority, timeout=PATIENCE, context=trusting)
+    return HTTPSConnection(authority, timeout=TIMEOUT, context=trusting)

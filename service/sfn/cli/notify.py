@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from sfn.cli import options
-from sfn.cli.exits import FAILED, INTERRUPTED, reported
+from sfn.cli.exits import FAILED, INTERRUPTED, exit_on_error
 
 if TYPE_CHECKING:
-    from sfn.cli.access import Access, Voice
-    from sfn.cli.service import Accepted
+    from sfn.cli.access import EventAccess, ServiceAccess
+    from sfn.cli.service import AcceptedEvents
 
-PATIENCE: Final = timedelta(seconds=60)
+WAIT_TIMEOUT: Final = timedelta(seconds=60)
 """How long `--wait` waits for what is published at once."""
-OF_AN_END: Final = timedelta(minutes=3)
+DROP_WAIT_TIMEOUT: Final = timedelta(minutes=3)
 """How long for a drop or a rename: one or two `replica_lag`, of a minute each unless set."""
 
 
@@ -63,7 +63,7 @@ def notify(
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait for what comes of it; needs the operators' token too.")
     ] = False,
-    timeout: options.Patience = None,
+    timeout: options.WaitTimeout = None,
     as_json: options.AsJson = False,
     config: options.Config = None,
     url: options.Url = None,
@@ -77,9 +77,9 @@ def notify(
     With --wait it ends with 0 once the table is published or there is nothing to do, and with 1 where it became a dead
     letter, still waits, or is not settled in time.
     """
-    from sfn.cli.access import operators, senders
-    from sfn.cli.service import Service
-    from sfn.cli.tables import table_of
+    from sfn.cli.access import admin_access, event_access
+    from sfn.cli.service import ServiceClient
+    from sfn.cli.tables import parse_table_name
 
     if timeout is not None and not wait:
         raise typer.BadParameter("--timeout needs --wait")
@@ -87,93 +87,103 @@ def notify(
         raise typer.BadParameter("--destination and --operation rename need each other")
     if purge and operation is not Operation.DROP:
         raise typer.BadParameter("--purge needs --operation drop")
-    namespace, name = table_of(table)
+    namespace, name = parse_table_name(table)
     event: dict[str, object] = {"namespace": namespace, "name": name, "operation": operation.value}
     if destination is not None:
-        levels, new = table_of(destination, "--destination")
+        levels, new = parse_table_name(destination, "--destination")
         event["destination"] = {"namespace": levels, "name": new}
     if purge:
         event["purge"] = True
     tables = [table] if destination is None else [table, destination]
-    with reported():
+    with exit_on_error():
         # Its token is another one, and of the configuration alone.
-        watcher = operators(options.Flags(config, url, None, ca_file)) if wait else None
-        voice = senders(options.Flags(config, url, token_file, ca_file), catalog, sender)
-        said = {"catalog": voice.theirs, "metadata_location": metadata_location, "event_id": event_id}
-        with Service(voice.access) as service:
-            taken = service.tell(event | {key: text for key, text in said.items() if text is not None})
-        is_ignored = not taken.accepted and not taken.duplicates
-        told = _ignored(voice, tables) if is_ignored else _told(taken, table)
+        watcher = admin_access(options.ServiceOptions(config, url, None, ca_file)) if wait else None
+        access = event_access(options.ServiceOptions(config, url, token_file, ca_file), catalog, sender)
+        optional = {"catalog": access.sender_catalog, "metadata_location": metadata_location, "event_id": event_id}
+        with ServiceClient(access.access) as service:
+            accepted = service.post_events(event | {key: text for key, text in optional.items() if text is not None})
+        is_ignored = not accepted.accepted and not accepted.duplicates
+        message = _explain_ignored(access, tables) if is_ignored else _describe_accepted(accepted, table)
         if watcher is None or is_ignored:
-            _show(taken, told, as_json=as_json)
-        elif not _followed(watcher, voice, tables, timeout or _patience(operation), taken, as_json=as_json):
+            _show(accepted, message, as_json=as_json)
+        elif not _wait_for_tables(
+            watcher, access, tables, timeout or _wait_timeout(operation), accepted, as_json=as_json
+        ):
             raise typer.Exit(FAILED)
 
 
-def _patience(operation: Operation) -> timedelta:
-    return OF_AN_END if operation in {Operation.DROP, Operation.RENAME} else PATIENCE
+def _wait_timeout(operation: Operation) -> timedelta:
+    return DROP_WAIT_TIMEOUT if operation in {Operation.DROP, Operation.RENAME} else WAIT_TIMEOUT
 
 
-def _show(taken: Accepted, told: str, *, as_json: bool) -> None:
-    from sfn.cli.printing import show_json
+def _show(accepted: AcceptedEvents, message: str, *, as_json: bool) -> None:
+    from sfn.cli.printing import print_json
 
     if as_json:
-        show_json(taken)
+        print_json(accepted)
     else:
-        typer.echo(told)
+        typer.echo(message)
 
 
-def _followed(
-    watcher: Access, voice: Voice, tables: list[str], patience: timedelta, taken: Accepted, *, as_json: bool
+def _wait_for_tables(
+    watcher: ServiceAccess,
+    access: EventAccess,
+    tables: list[str],
+    timeout: timedelta,
+    accepted: AcceptedEvents,
+    *,
+    as_json: bool,
 ) -> bool:
     """Whether the tables are published, or there is nothing to do."""
-    from sfn.cli.printing import complain, show, show_json
-    from sfn.cli.service import Service
-    from sfn.cli.settling import Watch, awaited, lines, outcome
-    from sfn.cli.tables import table_of
+    from sfn.cli.printing import print_error, print_json, print_page
+    from sfn.cli.service import ServiceClient
+    from sfn.cli.settling import WaitClock, result_lines, wait_for_table, wait_result
+    from sfn.cli.tables import parse_table_name
 
-    watch = Watch()
-    until = watch.monotonic() + patience.total_seconds()
+    watch = WaitClock()
+    until = watch.monotonic() + timeout.total_seconds()
     ends = []
-    with Service(watcher) as service:
-        catalog = service.the_catalog(voice.catalog)
+    with ServiceClient(watcher) as service:
+        catalog = service.resolve_catalog(access.catalog)
         try:
             for table in tables:
                 left = timedelta(seconds=until - watch.monotonic())
-                found = awaited(service, catalog, *table_of(table), left, watch, partial(_waits, table))
-                ends.append(outcome(table, found, watch.now(), patience))
+                found = wait_for_table(
+                    service, catalog, *parse_table_name(table), left, watch, partial(_report_waiting, table)
+                )
+                ends.append(wait_result(table, found, watch.now(), timeout))
         except KeyboardInterrupt:
-            complain("the event is on disk: `sfn status` tells what comes of it")
+            print_error("the event is on disk: `sfn status` tells what comes of it")
             raise typer.Exit(INTERRUPTED) from None
     if as_json:
-        show_json({**taken.model_dump(), "tables": ends})
+        print_json({**accepted.model_dump(), "tables": ends})
     else:
-        show([line for end in ends for line in lines(end)])
-    return all(end.is_well for end in ends)
+        print_page([line for end in ends for line in result_lines(end)])
+    return all(end.is_ok for end in ends)
 
 
-def _waits(table: str, what: str) -> None:
-    from sfn.cli.printing import complain
+def _report_waiting(table: str, what: str) -> None:
+    from sfn.cli.printing import print_error
 
-    complain(f"{table}: {what}")
+    print_error(f"{table}: {what}")
 
 
-def _told(taken: Accepted, table: str) -> str:
-    if taken.accepted:
+def _describe_accepted(accepted: AcceptedEvents, table: str) -> str:
+    if accepted.accepted:
         return f"accepted, it is on disk; `sfn status {table}` tells what comes of it"
     return "a duplicate: an event of this id was accepted before, and nothing is looked at"
 
 
-def _ignored(voice: Voice, tables: list[str]) -> str:
+def _explain_ignored(access: EventAccess, tables: list[str]) -> str:
     """Why the service ignores tables, as far as the configuration tells."""
-    from sfn.cli.tables import table_of
+    from sfn.cli.tables import parse_table_name
     from sfn.publish.policy import TableFilter
-    from sfn.words import TableName
+    from sfn.words import TableIdentifier
 
-    if voice.settings is None or voice.catalog is None:
+    if access.settings is None or access.catalog is None:
         return "ignored: include and exclude leave the table out, or its catalog is retired"
-    section, interest = f"catalogs.{voice.catalog}", TableFilter(voice.settings.include, voice.settings.exclude)
-    if any(interest.covers(TableName(voice.catalog, *table_of(table))) for table in tables):
-        undo = f"`sfn retire {voice.catalog} --undo`"
-        return f"ignored: the catalog {voice.catalog} is retired, its tables get no files; {undo} has it back"
+    section, interest = f"catalogs.{access.catalog}", TableFilter(access.settings.include, access.settings.exclude)
+    if any(interest.covers(TableIdentifier(access.catalog, *parse_table_name(table))) for table in tables):
+        undo = f"`sfn retire {access.catalog} --undo`"
+        return f"ignored: the catalog {access.catalog} is retired, its tables get no files; {undo} has it back"
     return f"ignored: {section}.include and exclude leave the table out"

@@ -15,7 +15,7 @@ _SERVICE: Final = "Which service"
 
 
 @dataclass(frozen=True, slots=True)
-class Flags:
+class ServiceOptions:
     """The options of a command that talks to the service; each None where it was not given."""
 
     config: Path | None = None
@@ -38,29 +38,29 @@ def complete_reason(incomplete: str) -> list[str]:
     return [reason for reason in _reasons() if reason.startswith(incomplete)]
 
 
-def _reason(text: str) -> str:
+def _parse_reason(text: str) -> str:
     if text not in _reasons():
         raise typer.BadParameter(f"expected one of {', '.join(_reasons())}, found {text!r}")
     return text
 
 
 def _reasons() -> list[str]:
-    from sfn.words import Reason
+    from sfn.words import DeadLetterReason
 
-    return [reason.value for reason in Reason]
+    return [reason.value for reason in DeadLetterReason]
 
 
-def age(text: str) -> timedelta:
+def parse_age(text: str) -> timedelta:
     """A stretch of time that was typed, such as `5m`."""
-    from sfn.settings.quantities import duration
+    from sfn.settings.quantities import parse_duration
 
     try:
-        return duration(text)
+        return parse_duration(text)
     except ValueError as error:
         raise typer.BadParameter(f"expected {error}, found {text!r}") from None
 
 
-def pairs(option: str, given: Sequence[str] | None) -> dict[str, str]:
+def parse_pairs(option: str, given: Sequence[str] | None) -> dict[str, str]:
     """What was given as `KEY=VALUE`, each of them by itself."""
     found = {}
     for text in given or ():
@@ -155,18 +155,18 @@ Reason: TypeAlias = Annotated[
     str | None,
     typer.Option(
         "--reason",
-        parser=_reason,
+        parser=_parse_reason,
         metavar="REASON",
         help="Given up for that reason, such as held-drop.",
         show_default=False,
         autocompletion=complete_reason,
     ),
 ]
-Patience: TypeAlias = Annotated[
+WaitTimeout: TypeAlias = Annotated[
     timedelta | None,
     typer.Option(
         "--timeout",
-        parser=age,
+        parser=parse_age,
         metavar="TIME",
         help="With --wait: how long at most, such as 5m; else 60s, of a drop or rename 3m.",
         show_default=False,
@@ -174,9 +174,11 @@ Patience: TypeAlias = Annotated[
 ]
 OlderThan: TypeAlias = Annotated[
     timedelta | None,
-    typer.Option("--older-than", parser=age, metavar="AGE", help="Opened earlier, such as 1h.", show_default=False),
+    typer.Option(
+        "--older-than", parser=parse_age, metavar="AGE", help="Opened earlier, such as 1h.", show_default=False
+    ),
 ]
 NewerThan: TypeAlias = Annotated[
     timedelta | None,
-    typer.Option("--newer-than", parser=age, metavar="AGE", help="Opened since, such as 1h.", show_default=False),
+    typer.Option("--newer-than", parser=parse_age, metavar="AGE", help="Opened since, such as 1h.", show_default=False),
 ]

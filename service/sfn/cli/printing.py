@@ -12,13 +12,13 @@ import typer
 from pydantic_core import to_jsonable_python
 
 from sfn.cli.exits import FAILED, WRONG_USAGE
-from sfn.cli.pages import Grid, Line, Page, plain
+from sfn.cli.pages import Grid, Line, Page, to_plain_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
-class Bar(Protocol):
+class ProgressCallback(Protocol):
     """How far something is."""
 
     def __call__(self, done: int, total: int | None = None) -> None:
@@ -26,19 +26,19 @@ class Bar(Protocol):
         ...
 
 
-def show(page: Page) -> None:
+def print_page(page: Page) -> None:
     """Print a page to standard output."""
     if not sys.stdout.isatty():
-        typer.echo(plain(page))
+        typer.echo(to_plain_text(page))
         return
     from rich.console import Console
 
     console = Console(highlight=False)
     for part in page:
-        console.print(_rich(part), soft_wrap=isinstance(part, Line))
+        console.print(_rich_part(part), soft_wrap=isinstance(part, Line))
 
 
-def show_json(value: object) -> None:
+def print_json(value: object) -> None:
     """Print a value, a model or a dataclass among others, as JSON."""
     built = to_jsonable_python(value)
     text = json.dumps(built, indent=2, ensure_ascii=False)
@@ -50,7 +50,7 @@ def show_json(value: object) -> None:
     typer.echo(text)
 
 
-def clear() -> None:
+def clear_screen() -> None:
     """Empty the screen, where there is one."""
     if sys.stdout.isatty():
         from rich.console import Console
@@ -58,7 +58,7 @@ def clear() -> None:
         Console().clear()
 
 
-def complain(text: str) -> None:
+def print_error(text: str) -> None:
     """Print a line to standard error."""
     typer.echo(text, err=True)
 
@@ -72,24 +72,24 @@ def confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        complain(f"{question}: expected --yes, as nobody can be asked here, found none")
+        print_error(f"{question}: expected --yes, as nobody can be asked here, found none")
         raise typer.Exit(WRONG_USAGE)
     # Not typer's: it writes to standard output too.
     typer.echo(f"{question} [y/N] ", err=True, nl=False)
     if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
-        complain("nothing was done")
+        print_error("nothing was done")
         raise typer.Exit(FAILED)
 
 
 @contextmanager
-def progress(label: str, total: int | None) -> Iterator[Bar]:
+def progress(label: str, total: int | None) -> Iterator[ProgressCallback]:
     """A bar on standard error, where that is a terminal.
 
     Args:
         total: how many there are in all, None where that is not known yet.
     """
     if not sys.stderr.isatty():
-        yield _nothing
+        yield _ignore_progress
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -104,11 +104,11 @@ def progress(label: str, total: int | None) -> Iterator[Bar]:
         yield moved
 
 
-def _nothing(done: int, total: int | None = None) -> None:
+def _ignore_progress(done: int, total: int | None = None) -> None:
     pass
 
 
-def _rich(part: Line | Grid) -> RenderableType:
+def _rich_part(part: Line | Grid) -> RenderableType:
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -116,13 +116,13 @@ def _rich(part: Line | Grid) -> RenderableType:
     # A Text and no string: a table's name may look like rich's markup.
     if isinstance(part, Line):
         return Text(part.text, style=part.tone.value)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, show_header=part.headed)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, show_header=part.has_heads)
     for name in part.columns:
         table.add_column(
             name,
-            justify="right" if name in part.numbers else "left",
-            no_wrap=name != part.long,
-            overflow="fold" if name == part.long else "ellipsis",
+            justify="right" if name in part.numeric_columns else "left",
+            no_wrap=name != part.wide_column,
+            overflow="fold" if name == part.wide_column else "ellipsis",
         )
     for row in part.rows:
         table.add_row(*map(Text, row))

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from sfn.cli import options
-from sfn.cli.exits import FAILED, INTERRUPTED, reported
+from sfn.cli.exits import FAILED, INTERRUPTED, exit_on_error
 
 
 def reconcile(
@@ -44,61 +44,61 @@ def reconcile(
     if dry_run:
         if url is not None or token_file is not None:
             raise typer.BadParameter("--dry-run asks no service: it takes neither --url nor --token-file")
-        good = _rehearsed(config, catalog, as_json=as_json)
+        good = _dry_run(config, catalog, as_json=as_json)
     else:
-        good = _swept(options.Flags(config, url, token_file, ca_file), catalog, wait=wait, as_json=as_json)
+        good = _run_sweep(options.ServiceOptions(config, url, token_file, ca_file), catalog, wait=wait, as_json=as_json)
     if not good:
         raise typer.Exit(FAILED)
 
 
-def _rehearsed(config: Path | None, catalog: str | None, *, as_json: bool) -> bool:
-    from sfn.cli.printing import show, show_json
-    from sfn.cli.rehearsal import outcome, rehearse
+def _dry_run(config: Path | None, catalog: str | None, *, as_json: bool) -> bool:
+    from sfn.cli.printing import print_json, print_page
+    from sfn.cli.rehearsal import dry_run_catalogs, dry_run_page
 
-    with reported():
-        found = rehearse(config, catalog)
+    with exit_on_error():
+        found = dry_run_catalogs(config, catalog)
     if as_json:
-        show_json({"catalogs": found})
+        print_json({"catalogs": found})
     else:
-        show(outcome(found))
-    return all(one.agrees for one in found)
+        print_page(dry_run_page(found))
+    return all(one.is_in_sync for one in found)
 
 
-def _swept(flags: options.Flags, catalog: str | None, *, wait: bool, as_json: bool) -> bool:
-    from sfn.cli.access import operators
-    from sfn.cli.printing import complain, progress, show, show_json
-    from sfn.cli.service import Service
-    from sfn.cli.sweeping import check_named, delays, follow, outcome, went_well
+def _run_sweep(flags: options.ServiceOptions, catalog: str | None, *, wait: bool, as_json: bool) -> bool:
+    from sfn.cli.access import admin_access
+    from sfn.cli.printing import print_error, print_json, print_page, progress
+    from sfn.cli.service import ServiceClient
+    from sfn.cli.sweeping import all_succeeded, check_sweepable, describe_delays, sweep_page, wait_for_sweeps
 
-    with reported(), Service(operators(flags)) as service:
+    with exit_on_error(), ServiceClient(admin_access(flags)) as service:
         catalogs = service.status().catalogs
-        told = [one.name for one in catalogs if one.is_told]
-        check_named(catalog, [one.name for one in catalogs if one.name not in told], told)
-        asked = service.reconcile([catalog] if catalog is not None else [])
+        event_only = [one.name for one in catalogs if one.is_event_only]
+        check_sweepable(catalog, [one.name for one in catalogs if one.name not in event_only], event_only)
+        accepted = service.reconcile([catalog] if catalog is not None else [])
         if not wait:
             if as_json:
-                show_json(asked)
+                print_json(accepted)
             else:
-                typer.echo(f"asked for: {', '.join(asked.catalogs)}; `sfn status` tells how far it is")
+                typer.echo(f"asked for: {', '.join(accepted.catalogs)}; `sfn status` tells how far it is")
             return True
 
         def waits(name: str) -> None:
-            complain(f"{name}: the sweep waits, as the catalog is in trouble; Ctrl-C leaves it queued")
+            print_error(f"{name}: the sweep waits, as the catalog is in trouble; Ctrl-C leaves it queued")
 
-        for delay in delays(asked, service.status()):
-            complain(delay)
+        for delay in describe_delays(accepted, service.status()):
+            print_error(delay)
         try:
             with progress("sweeping", None) as moved:
-                sweeps = follow(service, asked, moved, waits)
+                sweeps = wait_for_sweeps(service, accepted, moved, waits)
             catalogs = service.status().catalogs
             retired = {one.name for one in catalogs if one.retired}
         except KeyboardInterrupt:
-            complain("the sweep goes on in the service: `sfn status` tells how far it is")
+            print_error("the sweep goes on in the service: `sfn status` tells how far it is")
             raise typer.Exit(INTERRUPTED) from None
     if as_json:
         found = [{"name": name, "retired": name in retired, **sweeps[name].model_dump()} for name in sweeps]
-        show_json({"catalogs": found})
+        print_json({"catalogs": found})
     else:
         since = {one.name: one.missing_since for one in catalogs if one.missing_since is not None}
-        show(outcome(sweeps, retired, since))
-    return went_well(sweeps)
+        print_page(sweep_page(sweeps, retired, since))
+    return all_succeeded(sweeps)

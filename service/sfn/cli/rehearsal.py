@@ -10,21 +10,21 @@ from typing import Final
 import anyio
 
 from sfn import telemetry
-from sfn.cli.pages import Grid, Line, Page, Tone, counted, safe
+from sfn.cli.pages import Grid, Line, Page, Tone, escape, pluralise
 from sfn.cli.printing import progress
-from sfn.cli.sweeping import check_named
+from sfn.cli.sweeping import check_sweepable
 from sfn.settings import load
 from sfn.wiring import sources
 from sfn.wiring.looking import open_read_only
-from sfn.words.table import spelled
-from sfn.work.survey import Found, Survey
+from sfn.words.table import encode_identifier
+from sfn.work.survey import DryRunResult, DryRunSweep
 
-SHOWN: Final = 1_000
+MAX_SHOWN: Final = 1_000
 """Tables of a catalog that a page names; JSON has them all."""
 
 
 @dataclass(frozen=True, slots=True)
-class Differs:
+class DryRunDifference:
     """A table that differs."""
 
     table: str
@@ -33,7 +33,7 @@ class Differs:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class DryRunFailure:
     """A namespace that may not or could not be listed, or a table that could not be examined."""
 
     name: str
@@ -42,22 +42,26 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class Rehearsed:
+class CatalogDryRun:
     """What one catalog's walk found."""
 
     name: str
     tables: int
-    differed: list[Differs]
-    withheld: list[Refused]
-    failed: list[Refused]
+    differences: list[DryRunDifference]
+    unlisted_namespaces: list[DryRunFailure]
+    failed_tables: list[DryRunFailure]
 
     @property
-    def agrees(self) -> bool:
+    def is_in_sync(self) -> bool:
         """Whether nothing differs, as far as tables may be seen."""
-        return not self.differed and not self.failed and not any(one.is_failure for one in self.withheld)
+        return (
+            not self.differences
+            and not self.failed_tables
+            and not any(one.is_failure for one in self.unlisted_namespaces)
+        )
 
 
-def rehearse(config: Path | None, catalog: str | None) -> list[Rehearsed]:
+def dry_run_catalogs(config: Path | None, catalog: str | None) -> list[CatalogDryRun]:
     """Look at the tables of all configured catalogs, or of one.
 
     Raises:
@@ -66,58 +70,66 @@ def rehearse(config: Path | None, catalog: str | None) -> list[Rehearsed]:
     """
     settings = load(config)
     sources.check_adapters(settings)
-    names = [name for name in settings.catalogs if name not in settings.told]
-    check_named(catalog, names, settings.told)
+    names = [name for name in settings.catalogs if name not in settings.event_only_catalogs]
+    check_sweepable(catalog, names, settings.event_only_catalogs)
     # What the adapters log would stand among what the command prints.
-    telemetry.configure("error", "console")
+    telemetry.configure_logging("error", "console")
 
     # Of what was imported nothing is garbage, and to look through it again and again took a sixth of the time.
     gc.freeze()
 
-    async def walk() -> list[Rehearsed]:
+    async def walk() -> list[CatalogDryRun]:
         found = []
         async with open_read_only(settings) as parts:
             for name in names if catalog is None else [catalog]:
                 source = await parts.connect(name)
-                with progress(name, None) as moved:
-                    survey = Survey(
+                with progress(name, None) as on_progress:
+                    sweep = DryRunSweep(
                         source,
                         parts.stores,
-                        lambda so_far: moved(so_far.tables, so_far.listed if so_far.complete else None),
+                        lambda so_far: on_progress(so_far.tables, so_far.listed if so_far.is_fully_listed else None),
                     )
-                    found.append(_told(name, await survey.run()))
+                    found.append(_to_catalog_dry_run(name, await sweep.run()))
         return found
 
     return anyio.run(walk, backend_options={"use_uvloop": True})
 
 
-def outcome(found: list[Rehearsed]) -> Page:
+def dry_run_page(found: list[CatalogDryRun]) -> Page:
     """What differs, catalog by catalog."""
     page: list[Line | Grid] = []
     for one in found:
-        looked = counted(one.tables, "table")
-        if one.agrees:
-            page.append(Line(f"{one.name}: {looked}, nothing differs", Tone.GOOD))
+        checked = pluralise(one.tables, "table")
+        if one.is_in_sync:
+            page.append(Line(f"{one.name}: {checked}, nothing differs", Tone.GOOD))
         else:
-            differ = f"{len(one.differed):,} {'differs' if len(one.differed) == 1 else 'differ'}"
-            page.append(Line(f"{one.name}: {looked}, {differ}", Tone.WARNING))
-        if one.differed:
-            rows = [(f"  {safe(each.table)}", each.kind, safe(each.detail)) for each in one.differed[:SHOWN]]
-            page.append(Grid(("  TABLE", "IS", "DETAIL"), rows, long="DETAIL"))
-        if (more := len(one.differed) - SHOWN) > 0:
+            differ = f"{len(one.differences):,} {'differs' if len(one.differences) == 1 else 'differ'}"
+            page.append(Line(f"{one.name}: {checked}, {differ}", Tone.WARNING))
+        if one.differences:
+            rows = [(f"  {escape(each.table)}", each.kind, escape(each.detail)) for each in one.differences[:MAX_SHOWN]]
+            page.append(Grid(("  TABLE", "IS", "DETAIL"), rows, wide_column="DETAIL"))
+        if (more := len(one.differences) - MAX_SHOWN) > 0:
             page.append(Line(f"  and {more:,} more: --json has them all"))
-        page += [Line(f"  could not list {safe(each.name)}: {safe(each.why)}", Tone.WARNING) for each in one.withheld]
-        page += [Line(f"  could not look at {safe(each.name)}: {safe(each.why)}", Tone.BAD) for each in one.failed]
-    if not all(one.agrees for one in found):
+        page += [
+            Line(f"  could not list {escape(each.name)}: {escape(each.why)}", Tone.WARNING)
+            for each in one.unlisted_namespaces
+        ]
+        page += [
+            Line(f"  could not look at {escape(each.name)}: {escape(each.why)}", Tone.BAD) for each in one.failed_tables
+        ]
+    if not all(one.is_in_sync for one in found):
         page.append(Line("what the brake holds, or a retired catalog leaves alone, `sfn status` knows", Tone.QUIET))
     return page
 
 
-def _told(name: str, found: Found) -> Rehearsed:
-    return Rehearsed(
+def _to_catalog_dry_run(name: str, found: DryRunResult) -> CatalogDryRun:
+    return CatalogDryRun(
         name,
         found.tables,
-        [Differs(spelled(one.table.namespace, one.table.name), one.kind, one.detail) for one in found.differences],
-        [Refused(".".join(one.namespace) or "(all)", one.message, one.is_failure) for one in found.withheld],
-        [Refused(spelled(table.namespace, table.name), why) for table, why in found.failed],
+        [
+            DryRunDifference(encode_identifier(one.table.namespace, one.table.name), one.kind, one.detail)
+            for one in found.differences
+        ],
+        [DryRunFailure(".".join(one.namespace) or "(all)", one.message, one.is_failure) for one in found.unlisted],
+        [DryRunFailure(encode_identifier(table.namespace, table.name), why) for table, why in found.failed],
     )

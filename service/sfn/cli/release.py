@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from sfn.cli import options
-from sfn.cli.exits import reported
+from sfn.cli.exits import exit_on_error
 
 
 def release(
@@ -21,15 +21,18 @@ def release(
 
     Look first: `sfn dead-letters list --reason held-drop`. One table alone: `sfn dead-letters replay ID`.
     """
-    from sfn.cli.access import operators
-    from sfn.cli.pages import counted
-    from sfn.cli.printing import show_json
-    from sfn.cli.service import Service
+    from sfn.cli.access import admin_access
+    from sfn.cli.pages import pluralise
+    from sfn.cli.printing import print_json
+    from sfn.cli.service import ServiceClient
 
-    with reported(), Service(operators(options.Flags(config, url, token_file, ca_file))) as service:
+    with (
+        exit_on_error(),
+        ServiceClient(admin_access(options.ServiceOptions(config, url, token_file, ca_file))) as service,
+    ):
         service.check_configured(catalog)
         released = service.release(catalog)
     if as_json:
-        show_json({"released": released})
+        print_json({"released": released})
     else:
-        typer.echo(f"{catalog}: {counted(released, 'table')} released")
+        typer.echo(f"{catalog}: {pluralise(released, 'table')} released")

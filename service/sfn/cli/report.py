@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from sfn.cli import options
-from sfn.cli.exits import reported
+from sfn.cli.exits import exit_on_error
 
 
 def report(
@@ -30,13 +30,13 @@ def report(
 
     The report is an Iceberg table: whatever reads one has all of it in SQL.
     """
-    from sfn.cli.printing import show, show_json
-    from sfn.cli.reported import page
-    from sfn.cli.reporting import found
+    from sfn.cli.printing import print_json, print_page
+    from sfn.cli.reported import report_page
+    from sfn.cli.reporting import read_report
 
-    with reported():
-        told = found(config, report, options.pairs("--report-option", report_option), run, limit, past)
+    with exit_on_error():
+        content = read_report(config, report, options.parse_pairs("--report-option", report_option), run, limit, past)
     if as_json:
-        show_json(told)
+        print_json(content)
     else:
-        show(page(told))
+        print_page(report_page(content))

@@ -10,13 +10,13 @@ from sfn.errors import NotInstalled, SfnError
 from sfn.settings import Settings, load
 
 if TYPE_CHECKING:
-    from sfn.report.reading import Report
+    from sfn.report.reading import AuditReport
 
 
-def found(
+def read_report(
     config: Path | None, where: str, opened_with: Mapping[str, str], run: str | None, most: int, past: int
-) -> Report:
-    """What it says; arguments as of `sfn.report.reading.read`.
+) -> AuditReport:
+    """What it says; arguments as of `sfn.report.reading.read_report`.
 
     Raises:
         NotInstalled: PyIceberg or PyArrow is missing.
@@ -28,11 +28,11 @@ def found(
         remedy = "pip install '.[read]'"
         raise NotInstalled("sfn report", expected="PyIceberg and PyArrow", found=str(error), remedy=remedy) from None
     # A directory needs no configuration.
-    place = opening.place(where, Settings() if config is None else load(config), opened_with)
-    with theirs.told(str(place), "see that it can be reached, and try again"):
-        table = opening.existing(place)
+    place = opening.parse_report_location(where, Settings() if config is None else load(config), opened_with)
+    with theirs.map_report_errors(str(place), "see that it can be reached, and try again"):
+        table = opening.find_report(place)
     if table is None:
         remedy = "write one: python -m sfn.spark.audit --report …"
         raise SfnError(str(place), expected="a report", found="none", remedy=remedy)
-    with theirs.told(str(place), "see that its files can be read, and try again"):
-        return reading.read(table, str(place), run, most, past)
+    with theirs.map_report_errors(str(place), "see that its files can be read, and try again"):
+        return reading.read_report(table, str(place), run, most, past)

@@ -12,39 +12,42 @@ from sfn.cli import directory as given
 if TYPE_CHECKING:
     from sfn.reader.resolve import Resolved
 
-_TOLD = (
+_FIELD_NAMES = (
     "metadata_location, table_identifier, namespace, name, guid, catalog_id, ref, snapshot_id, Ordinal, written_at, "
     "age_seconds, sfn_file, how, via, lost, requests"
 )
 
 
 def resolve(
-    directory: given.Directory,
-    table: given.Table = None,
-    uuid: given.Uuid = None,
-    ref: given.Ref = "main",
-    as_of: given.AsOf = None,
+    directory: given.DirectoryArgument,
+    table: given.TableNameOption = None,
+    uuid: given.UuidOption = None,
+    ref: given.RefOption = "main",
+    as_of: given.AsOfOption = None,
     *,
-    relative: given.Relative = False,
-    allow: given.Allowed = None,
-    storage_options: given.StorageOptions = None,
-    as_json: Annotated[bool, typer.Option("--json", help=f"Print as JSON: {_TOLD}.")] = False,
+    relative: given.RelativeOption = False,
+    allow: given.AllowOption = None,
+    storage_options: given.StorageOptionsOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help=f"Print as JSON: {_FIELD_NAMES}.")] = False,
 ) -> None:
     """Print the location of a table's current metadata file, read from its directory alone."""
-    from sfn.cli.pages import counted, safe
-    from sfn.cli.printing import complain, show_json
+    from sfn.cli.pages import escape, pluralise
+    from sfn.cli.printing import print_error, print_json
 
-    with given.refusals():
-        found = given.Given(directory, table, uuid, ref, as_of, relative, allow, storage_options).resolved()
+    with given.report_unreadable():
+        found = given.DirectoryOptions(directory, table, uuid, ref, as_of, relative, allow, storage_options).resolve()
     if as_json:
-        show_json(told(found))
+        print_json(resolved_fields(found))
         return
-    if found.lost:
-        complain(f"{counted(found.lost, 'commit')} right after this one can't be known: any may have been current then")
-    typer.echo(safe(found.metadata_location) if sys.stdout.isatty() else found.metadata_location)
+    if found.missing_commits:
+        print_error(
+            f"{pluralise(found.missing_commits, 'commit')} right after this one can't be known: "
+            "any may have been current then"
+        )
+    typer.echo(escape(found.metadata_location) if sys.stdout.isatty() else found.metadata_location)
 
 
-def told(found: Resolved) -> dict[str, Any]:
+def resolved_fields(found: Resolved) -> dict[str, Any]:
     """What was resolved, as JSON has it."""
     from sfn.pointer.document import format_time, render_ordinal
 
@@ -62,8 +65,8 @@ def told(found: Resolved) -> dict[str, Any]:
         "written_at": format_time(document.written_at),
         "age_seconds": round(found.age.total_seconds(), 3),
         "sfn_file": found.sfn_file,
-        "how": found.how,
+        "how": found.found_by,
         "via": found.via,
-        "lost": found.lost,
+        "lost": found.missing_commits,
         "requests": {"gets": found.requests.gets, "lists": found.requests.lists},
     }

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from sfn.cli import options
-from sfn.cli.exits import reported
+from sfn.cli.exits import exit_on_error
 
 
 def retire(
@@ -26,23 +26,26 @@ def retire(
     Readers of its tables' directories find nothing any more. Do so before a catalog leaves the configuration, and while
     it still answers: each table is asked for before its file goes.
     """
-    from sfn.cli.access import operators
-    from sfn.cli.overview import is_away
-    from sfn.cli.pages import counted
-    from sfn.cli.printing import complain, confirm, show_json
-    from sfn.cli.service import Service
+    from sfn.cli.access import admin_access
+    from sfn.cli.overview import is_unreachable
+    from sfn.cli.pages import pluralise
+    from sfn.cli.printing import confirm, print_error, print_json
+    from sfn.cli.service import ServiceClient
 
-    with reported(), Service(operators(options.Flags(config, url, token_file, ca_file))) as service:
+    with (
+        exit_on_error(),
+        ServiceClient(admin_access(options.ServiceOptions(config, url, token_file, ca_file))) as service,
+    ):
         service.check_configured(catalog)
         if not undo:
             confirm(f"withdraw the files of all tables of {catalog}?", yes=yes)
         tables = service.retire(catalog, undo=undo)
-        away = is_away(service.status(), catalog)
+        away = is_unreachable(service.status(), catalog)
     if as_json:
-        show_json({"tables": tables})
+        print_json({"tables": tables})
     elif undo:
-        typer.echo(f"{catalog}: kept again, {counted(tables, 'table')} queued")
+        typer.echo(f"{catalog}: kept again, {pluralise(tables, 'table')} queued")
     else:
-        typer.echo(f"{catalog}: retired, {counted(tables, 'table')} queued; `sfn status` tells how far it is")
+        typer.echo(f"{catalog}: retired, {pluralise(tables, 'table')} queued; `sfn status` tells how far it is")
     if away:
-        complain(f"{catalog}: it does not answer just now; nothing happens to its tables' files until it does")
+        print_error(f"{catalog}: it does not answer just now; nothing happens to its tables' files until it does")

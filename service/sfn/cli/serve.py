@@ -16,11 +16,11 @@ def serve(config: options.Config = None, roles: options.Roles = "receiver,worker
     facade and admin.
     """
     from sfn.errors import SfnError
-    from sfn.settings import Misconfigured, load
-    from sfn.settings.roles import check_roles, roles_of
+    from sfn.settings import ConfigurationError, load
+    from sfn.settings.roles import check_roles, parse_roles
 
     try:
-        chosen = roles_of(roles)
+        chosen = parse_roles(roles)
         settings = load(config)
         check_roles(chosen, settings)
 
@@ -29,7 +29,7 @@ def serve(config: options.Config = None, roles: options.Roles = "receiver,worker
 
         sources.check_adapters(settings)
     except SfnError as error:
-        for problem in error.problems if isinstance(error, Misconfigured) else (error,):
+        for problem in error.problems if isinstance(error, ConfigurationError) else (error,):
             typer.echo(str(problem), err=True)
         raise typer.Exit(WRONG_USAGE) from None
 

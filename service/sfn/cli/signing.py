@@ -6,21 +6,21 @@ from dataclasses import dataclass, field
 from uuid import uuid4
 
 from sfn.clock import SystemClock
-from sfn.receiver.signature import Manner, signed
+from sfn.receiver.signature import SignatureScheme, sign
 
 
 @dataclass(frozen=True, slots=True)
-class Signing:
+class EventSigner:
     """A sender's way to sign.
 
     Attributes:
-        manner: how.
+        scheme: how.
         secret: what keys the signature.
     """
 
-    manner: Manner
+    scheme: SignatureScheme
     secret: bytes = field(repr=False)
 
     def headers(self, body: bytes) -> dict[str, str]:
         """The headers that sign a message of now, of an id of its own."""
-        return signed(self.manner, self.secret, body, f"msg_{uuid4().hex}", SystemClock().now())
+        return sign(self.scheme, self.secret, body, f"msg_{uuid4().hex}", SystemClock().now())

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from sfn.cli import options
-from sfn.cli.exits import FAILED, reported
+from sfn.cli.exits import FAILED, exit_on_error
 
 if TYPE_CHECKING:
-    from sfn.cli.service import Service
+    from sfn.cli.service import ServiceClient
 
-EVERY: Final = 2.0
+REFRESH_INTERVAL: Final = 2.0
 """Seconds from one look to the next."""
 
 
@@ -41,77 +41,84 @@ def status(
 
     Ends with 0 whenever the service answered, however it is; for a probe there is --exit-code.
     """
-    from sfn.cli.access import operators
-    from sfn.cli.service import Service
+    from sfn.cli.access import admin_access
+    from sfn.cli.service import ServiceClient
 
-    with reported(), Service(operators(options.Flags(config, url, token_file, ca_file))) as service:
+    with (
+        exit_on_error(),
+        ServiceClient(admin_access(options.ServiceOptions(config, url, token_file, ca_file))) as service,
+    ):
 
-        def look() -> bool:
-            return _all(service, as_json=as_json) if table is None else _one(service, table, catalog, as_json=as_json)
+        def render() -> bool:
+            return (
+                _show_service(service, as_json=as_json)
+                if table is None
+                else _show_table(service, table, catalog, as_json=as_json)
+            )
 
-        good = _watched(look) if watch else look()
+        good = _watch(render) if watch else render()
     if exit_code and not good:
         raise typer.Exit(FAILED)
 
 
-def _watched(look: Callable[[], bool]) -> bool:
+def _watch(render: Callable[[], bool]) -> bool:
     """Look until Ctrl-C; what the last look found. A service that is away for a while is no end."""
-    from sfn.cli.printing import clear, complain
+    from sfn.cli.printing import clear_screen, print_error
     from sfn.errors import SfnError
-    from sfn.settings import Misconfigured
+    from sfn.settings import ConfigurationError
 
     good = True
     try:
         while True:
-            clear()
+            clear_screen()
             try:
-                good = look()
-            except Misconfigured:
+                good = render()
+            except ConfigurationError:
                 raise
             except SfnError as error:
-                complain(str(error))
+                print_error(str(error))
                 good = False
-            time.sleep(EVERY)
+            time.sleep(REFRESH_INTERVAL)
     except KeyboardInterrupt:
         return good
 
 
-def _all(service: Service, *, as_json: bool) -> bool:
+def _show_service(service: ServiceClient, *, as_json: bool) -> bool:
     """Whether all is well."""
-    from sfn.cli.overview import attention, overview
-    from sfn.cli.printing import show, show_json
+    from sfn.cli.overview import attention_items, status_page
+    from sfn.cli.printing import print_json, print_page
     from sfn.clock import SystemClock
 
     now, found = SystemClock().now(), service.status()
-    wrong = attention(found, now)
+    wrong = attention_items(found, now)
     if as_json:
-        show_json({"attention": wrong, **found.model_dump()})
+        print_json({"attention": wrong, **found.model_dump()})
     else:
-        show(overview(found, service.url, now))
+        print_page(status_page(found, service.url, now))
     return not wrong
 
 
-def _one(service: Service, table: str, catalog: str | None, *, as_json: bool) -> bool:
+def _show_table(service: ServiceClient, table: str, catalog: str | None, *, as_json: bool) -> bool:
     """Whether nobody has to do anything about the table."""
     from sfn.cli.pages import Tone
-    from sfn.cli.printing import show, show_json
-    from sfn.cli.service import NotKnown
-    from sfn.cli.story import story, verdict
-    from sfn.cli.tables import table_of
+    from sfn.cli.printing import print_json, print_page
+    from sfn.cli.service import UnknownToService
+    from sfn.cli.story import table_page, table_verdict
+    from sfn.cli.tables import parse_table_name
     from sfn.clock import SystemClock
     from sfn.errors import SfnError
 
-    namespace, name = table_of(table)
-    catalog = service.the_catalog(catalog)
+    namespace, name = parse_table_name(table)
+    catalog = service.resolve_catalog(catalog)
     try:
         found = service.table(catalog, namespace, name)
-    except NotKnown as error:
+    except UnknownToService as error:
         remedy = f"check the name and --catalog; `sfn notify {table}` tells of a table, `sfn reconcile` finds all"
         expected = "a table that the service knows"
         raise SfnError(f"{catalog}:{table}", expected=expected, found=error.found, remedy=remedy) from None
     now = SystemClock().now()
     if as_json:
-        show_json(found)
+        print_json(found)
     else:
-        show(story(found, now))
-    return verdict(found, now).tone is not Tone.BAD
+        print_page(table_page(found, now))
+    return table_verdict(found, now).tone is not Tone.BAD

@@ -7,26 +7,26 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from sfn.admin.schemas import Letter, Table, Wanted
-from sfn.cli.pages import Grid, Line, Page, Tone, ago, counted, safe
-from sfn.cli.remedies import adoption, remedy
-from sfn.clock import lasting
-from sfn.words import Dead, Later, Reason, Released, Retry
-from sfn.words.table import spelled
+from sfn.admin.schemas import DeadLetterModel, PendingChangeModel, TableModel
+from sfn.cli.pages import Grid, Line, Page, Tone, escape, format_ago, pluralise
+from sfn.cli.remedies import adopt_command, remedy_for
+from sfn.clock import format_duration
+from sfn.words import DeadLettered, DeadLetterReason, Rescheduled, Retry, Returned
+from sfn.words.table import encode_identifier
 
-_ENDED: Final = {
-    Later.label: "right as far as could be told,",
+_OUTCOME_TEXTS: Final = {
+    Rescheduled.label: "right as far as could be told,",
     Retry.label: "failed",
-    Dead.label: "given up",
-    Released.label: "put off",
+    DeadLettered.label: "given up",
+    Returned.label: "put off",
 }
 """How a look ended, where its name in JSON says that to insiders alone."""
-_SHOWN: Final = 400
+_MAX_EVENT_SHOWN: Final = 400
 """Characters of an event."""
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class TableVerdict:
     """How a table stands.
 
     Attributes:
@@ -40,84 +40,86 @@ class Verdict:
     command: str = ""
 
 
-def verdict(table: Table, now: datetime) -> Verdict:
+def table_verdict(table: TableModel, now: datetime) -> TableVerdict:
     """What a tired reader needs first."""
     letter = next((one for one in table.dead_letters if one.status == "open"), None)
     if table.state == "dead" or letter is not None:
         return _given_up(table, letter)
-    if table.held:
+    if table.on_hold:
         command = f"sfn release {table.catalog}"
-        return Verdict("a step that is not forward is held until somebody lets it pass", Tone.BAD, command)
+        return TableVerdict("a step that is not forward is held until somebody lets it pass", Tone.BAD, command)
     if table.failing_since is not None:
-        long = lasting(now - table.failing_since)
-        return Verdict(f"fails since {long}, attempt {table.attempt}; again {ago(table.due_at, now)}", Tone.WARNING)
+        long = format_duration(now - table.failing_since)
+        return TableVerdict(
+            f"fails since {long}, attempt {table.attempt}; again {format_ago(table.due_at, now)}", Tone.WARNING
+        )
     if table.state == "leased":
-        return Verdict("is being published just now", Tone.GOOD)
-    if table.wanted.news:
-        return Verdict(f"something new was told of; its turn: {ago(table.due_at, now)}", Tone.WARNING)
-    if (waits := waiting(table, now)) is not None:
-        is_right = table.published is not None and not _is_open(table.wanted)
-        return Verdict(waits, Tone.GOOD if is_right else Tone.WARNING)
+        return TableVerdict("is being published just now", Tone.GOOD)
+    if table.pending.has_unprocessed:
+        return TableVerdict(f"something new was told of; its turn: {format_ago(table.due_at, now)}", Tone.WARNING)
+    if (waits := waiting_text(table, now)) is not None:
+        is_right = table.published is not None and not _has_pending_change(table.pending)
+        return TableVerdict(waits, Tone.GOOD if is_right else Tone.WARNING)
     if table.published is None:
         return _without_file(table)
-    return Verdict(f"is published, as the catalog said {ago(table.published.written_at, now)}", Tone.GOOD)
+    return TableVerdict(f"is published, as the catalog said {format_ago(table.published.written_at, now)}", Tone.GOOD)
 
 
-def _without_file(table: Table) -> Verdict:
+def _without_file(table: TableModel) -> TableVerdict:
     match table.unpublished:
         case "retired":
             why = f"is left without a file: the catalog {table.catalog} is retired"
-            return Verdict(why, Tone.PLAIN, f"sfn retire {table.catalog} --undo")
+            return TableVerdict(why, Tone.PLAIN, f"sfn retire {table.catalog} --undo")
         case "excluded":
-            return Verdict("gets no files: the catalog's include or exclude leaves it out", Tone.PLAIN)
+            return TableVerdict("gets no files: the catalog's include or exclude leaves it out", Tone.PLAIN)
         case "left-alone":
-            return Verdict("gets no files: its own properties in the catalog say so", Tone.PLAIN)
+            return TableVerdict("gets no files: its own properties in the catalog say so", Tone.PLAIN)
         case "dropped" if table.renamed_to is not None:
-            return Verdict(f"was renamed to {safe(table.renamed_to)}: its files say so", Tone.PLAIN)
+            return TableVerdict(f"was renamed to {escape(table.renamed_to)}: its files say so", Tone.PLAIN)
         case "dropped":
-            return Verdict("was dropped or renamed: the catalog has it no more, and its files say so", Tone.PLAIN)
+            return TableVerdict("was dropped or renamed: the catalog has it no more, and its files say so", Tone.PLAIN)
         case "spelling":
-            listed = safe(table.listed_as or "another name")
+            listed = escape(table.listed_as or "another name")
             why = f"is another spelling of {listed}: the catalog lists it so, and that name has the files"
-            return Verdict(why, Tone.PLAIN, f"sfn status {listed}")
+            return TableVerdict(why, Tone.PLAIN, f"sfn status {listed}")
         case "missing":
-            return Verdict("is not there: the catalog has no such table, nor is there a file of it", Tone.WARNING)
+            return TableVerdict("is not there: the catalog has no such table, nor is there a file of it", Tone.WARNING)
         case _:
-            return Verdict("has no file yet: nothing was found that could be published", Tone.WARNING)
+            return TableVerdict("has no file yet: nothing was found that could be published", Tone.WARNING)
 
 
-def waiting(table: Table, now: datetime) -> str | None:
+def waiting_text(table: TableModel, now: datetime) -> str | None:
     """What a table waits for whose last look was well as far as could be told; None for one that waits for nothing."""
-    last = table.last
-    if table.state != "queued" or table.wanted.news or last is None or last.outcome != Later.label:
+    last = table.last_result
+    if table.state != "queued" or table.pending.has_unprocessed or last is None or last.outcome != Rescheduled.label:
         return None
     if table.unpublished in {"retired", "spelling"}:
         return None
-    if _is_open(table.wanted):
-        so_far = f"{_wishes(table.wanted)} is pending"
+    if _has_pending_change(table.pending):
+        so_far = f"{_pending_changes(table.pending)} is pending"
     elif table.published is None:
         so_far = "has no live file"
     else:
         so_far = "is published, as the catalog says"
-    return f"{so_far}; looked at once more {ago(table.due_at, now)} ({last.why})"
+    return f"{so_far}; looked at once more {format_ago(table.due_at, now)} ({last.why})"
 
 
-def story(table: Table, now: datetime) -> Page:
+def table_page(table: TableModel, now: datetime) -> Page:
     """The page."""
-    said = verdict(table, now)
-    name = safe(f"{table.catalog}:{spelled(table.namespace, table.name)}")
-    page: list[Line | Grid] = [Line(f"{name} {said.text}", said.tone)]
-    if said.command:
-        page.append(Line(f"  → {said.command}"))
+    summary = table_verdict(table, now)
+    name = escape(f"{table.catalog}:{encode_identifier(table.namespace, table.name)}")
+    page: list[Line | Grid] = [Line(f"{name} {summary.text}", summary.tone)]
+    if summary.command:
+        page.append(Line(f"  → {summary.command}"))
     page.append(Line(""))
-    page.append(Grid(("", " "), [(head, safe(text)) for head, text in _facts(table, now)], long=" "))
+    page.append(Grid(("", " "), [(head, escape(text)) for head, text in _facts(table, now)], wide_column=" "))
     if table.dead_letters:
         page.append(Line(""))
-        page.append(letters_grid(table.dead_letters, now, with_status=True))
+        page.append(dead_letters_grid(table.dead_letters, now, with_status=True))
     return page
 
 
-def letters_grid(letters: Sequence[Letter], now: datetime, *, with_status: bool) -> Grid:
+def dead_letters_grid(letters: Sequence[DeadLetterModel], now: datetime, *, with_status: bool) -> Grid:
     """Dead letters, one a row."""
     columns = ("ID", *(("STATUS",) if with_status else ()), "REASON", "ABOUT", "OPENED", "TRIED", "DETAIL")
     rows = [
@@ -125,104 +127,108 @@ def letters_grid(letters: Sequence[Letter], now: datetime, *, with_status: bool)
             str(one.id),
             *((one.status,) if with_status else ()),
             one.reason,
-            safe(about(one)),
-            ago(one.opened_at, now),
+            escape(describe_key(one)),
+            format_ago(one.opened_at, now),
             str(one.attempts),
-            safe(one.detail),
+            escape(one.detail),
         )
         for one in letters
     ]
     return Grid(columns, rows, frozenset({"ID", "TRIED"}), "DETAIL")
 
 
-def about(letter: Letter) -> str:
+def describe_key(letter: DeadLetterModel) -> str:
     """What a letter is about: a table, a catalog, or the sender of what nobody understood."""
     if letter.namespace is not None and letter.name is not None:
-        return f"{letter.catalog}:{spelled(letter.namespace, letter.name)}"
+        return f"{letter.catalog}:{encode_identifier(letter.namespace, letter.name)}"
     return letter.catalog or f"sender {letter.sender or 'unknown'}"
 
 
-def _given_up(table: Table, letter: Letter | None) -> Verdict:
+def _given_up(table: TableModel, letter: DeadLetterModel | None) -> TableVerdict:
     reason = letter.reason if letter is not None else table.reason or "unknown"
     number = "" if letter is None else str(letter.id)
     replay = f"sfn dead-letters replay {number}".rstrip()
-    name = spelled(table.namespace, table.name)
+    name = encode_identifier(table.namespace, table.name)
     match reason:
-        case Reason.HELD_DROP:
-            return Verdict("is held by the brake until somebody looks; where it is right:", Tone.BAD, replay)
-        case Reason.FOREIGN_CATALOG:
-            command = adoption(table.catalog, table.foreign_id, name)
-            return Verdict("is kept from us by another catalog's file; where that is ours:", Tone.BAD, command)
+        case DeadLetterReason.HELD_DROP:
+            return TableVerdict("is held by the brake until somebody looks; where it is right:", Tone.BAD, replay)
+        case DeadLetterReason.FOREIGN_CATALOG:
+            command = adopt_command(table.catalog, table.foreign_catalog_id, name)
+            return TableVerdict("is kept from us by another catalog's file; where that is ours:", Tone.BAD, command)
         case _:
-            return Verdict(f"was given up ({safe(reason)}); once its cause is mended:", Tone.BAD, replay)
+            return TableVerdict(f"was given up ({escape(reason)}); once its cause is mended:", Tone.BAD, replay)
 
 
-def _facts(table: Table, now: datetime) -> Iterator[tuple[str, str]]:
+def _facts(table: TableModel, now: datetime) -> Iterator[tuple[str, str]]:
     if table.published is None:
         yield "published", "nothing"
     else:
         yield "published", table.published.metadata_location
-        yield "", f"uuid {table.published.table_uuid or 'none'}, written {ago(table.published.written_at, now)}"
-    if table.foreign_hint is not None:
-        hint = table.foreign_hint.strip()
+        yield "", f"uuid {table.published.table_uuid or 'none'}, written {format_ago(table.published.written_at, now)}"
+    if table.foreign_version_hint is not None:
+        hint = table.foreign_version_hint.strip()
         yield "version hint", f'not ours ("{hint}"): left alone; remove it to have it kept'
-    yield "wanted", _wanted(table.wanted)
-    if table.last is not None:
-        why = f": {table.last.why}" if table.last.why else ""
-        outcome = _ENDED.get(table.last.outcome, table.last.outcome)
-        yield "last look", f"{outcome} {ago(table.last.at, now)}{why}"
+    yield "wanted", _describe_pending(table.pending)
+    if table.last_result is not None:
+        why = f": {table.last_result.why}" if table.last_result.why else ""
+        outcome = _OUTCOME_TEXTS.get(table.last_result.outcome, table.last_result.outcome)
+        yield "last look", f"{outcome} {format_ago(table.last_result.at, now)}{why}"
     if table.failing_since is not None:
-        yield "fails", f"since {lasting(now - table.failing_since)}, {counted(table.attempt, 'attempt')}"
-    yield from _ahead(table, now)
+        yield "fails", f"since {format_duration(now - table.failing_since)}, {pluralise(table.attempt, 'attempt')}"
+    yield from _upcoming(table, now)
     if table.last_event is not None:
         event = table.last_event
         number = "" if event.event_id is None else f", event {event.event_id}"
-        yield "last event", f"{ago(event.received_at, now)} from {event.sender or 'nobody'}{number}"
+        yield "last event", f"{format_ago(event.received_at, now)} from {event.sender or 'nobody'}{number}"
         if event.body:
-            yield "", event.body if len(event.body) <= _SHOWN else f"{event.body[:_SHOWN]} …"
+            yield "", event.body if len(event.body) <= _MAX_EVENT_SHOWN else f"{event.body[:_MAX_EVENT_SHOWN]} …"
     for location in table.locations:
         yield "location", location
     if (letter := next((one for one in table.dead_letters if one.status == "open"), None)) is not None:
-        yield "what to do", remedy(letter, table.foreign_id)
+        yield "what to do", remedy_for(letter, table.foreign_catalog_id)
 
 
-def _ahead(table: Table, now: datetime) -> Iterator[tuple[str, str]]:
-    if table.next_ask_at is not None:
-        commits = counted(table.open_intents, "commit")
-        again = f"again {ago(table.next_ask_at, now)}" if table.next_ask_at > now else "now"
+def _upcoming(table: TableModel, now: datetime) -> Iterator[tuple[str, str]]:
+    if table.next_check_at is not None:
+        commits = pluralise(table.open_intents, "commit")
+        again = f"again {format_ago(table.next_check_at, now)}" if table.next_check_at > now else "now"
         yield "gateway", f"{commits} whose outcome is not known: the catalog is asked {again}"
-    yield "next look", _next(table, now)
+    yield "next look", _describe_next(table, now)
     if table.refresh_at is not None:
-        yield "refresh", ago(table.refresh_at, now)
+        yield "refresh", format_ago(table.refresh_at, now)
 
 
-def _wanted(wanted: Wanted) -> str:
-    if not wanted.news and not _is_open(wanted):
+def _describe_pending(pending: PendingChangeModel) -> str:
+    if not pending.has_unprocessed and not _has_pending_change(pending):
         return "nothing more: all that was told is seen through"
-    return _wishes(wanted) or "to be looked at; no more was told"
+    return _pending_changes(pending) or "to be looked at; no more was told"
 
 
-def _is_open(wanted: Wanted) -> bool:
+def _has_pending_change(pending: PendingChangeModel) -> bool:
     """Whether something that was told is not followed yet."""
-    return wanted.drop or wanted.renamed_to is not None or wanted.metadata_location is not None
+    return pending.drop or pending.renamed_to is not None or pending.min_metadata_location is not None
 
 
-def _wishes(wanted: Wanted) -> str:
-    told = [
-        f"at least {wanted.metadata_location}" if wanted.metadata_location is not None else "",
-        f"a rename to {wanted.renamed_to}" if wanted.renamed_to is not None else "",
-        ("a drop with purge" if wanted.purge else "a drop") if wanted.drop else "",
+def _pending_changes(pending: PendingChangeModel) -> str:
+    changes = [
+        f"at least {pending.min_metadata_location}" if pending.min_metadata_location is not None else "",
+        f"a rename to {pending.renamed_to}" if pending.renamed_to is not None else "",
+        ("a drop with purge" if pending.purge else "a drop") if pending.drop else "",
     ]
-    return "; ".join(filter(None, told))
+    return "; ".join(filter(None, changes))
 
 
-def _next(table: Table, now: datetime) -> str:
+def _describe_next(table: TableModel, now: datetime) -> str:
     match table.state:
         case "leased":
             return "now"
         case "dead":
-            return f"{ago(table.due_at, now)}, or with the next event" if table.due_at > now else "with the next event"
+            return (
+                f"{format_ago(table.due_at, now)}, or with the next event"
+                if table.due_at > now
+                else "with the next event"
+            )
         case _:
             wait = table.not_before
-            early = f", not before {lasting(wait - now)} from now" if wait is not None and wait > now else ""
-            return f"{ago(table.due_at, now) if table.due_at > now else 'due, waits for its turn'}{early}"
+            early = f", not before {format_duration(wait - now)} from now" if wait is not None and wait > now else ""
+            return f"{format_ago(table.due_at, now) if table.due_at > now else 'due, waits for its turn'}{early}"

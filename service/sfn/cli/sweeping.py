@@ -7,17 +7,17 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from sfn.admin.schemas import Asked, Status, Sweep
-from sfn.cli.pages import Grid, Line, Page, Tone, counted, moment, safe
-from sfn.cli.printing import Bar
-from sfn.cli.service import Service
-from sfn.clock import lasting
-from sfn.errors import SfnError, nearest
-from sfn.settings import Misconfigured
+from sfn.admin.schemas import ServiceStatus, SweepAccepted, SweepModel
+from sfn.cli.pages import Grid, Line, Page, Tone, escape, format_time, pluralise
+from sfn.cli.printing import ProgressCallback
+from sfn.cli.service import ServiceClient
+from sfn.clock import format_duration
+from sfn.errors import SfnError, suggest_name
+from sfn.settings import ConfigurationError
 
-SOON: Final = 0.1
+FIRST_PAUSE: Final = 0.1
 """Seconds to the second look; each further pause is twice as long."""
-LATEST: Final = 2.0
+MAX_PAUSE: Final = 2.0
 """Seconds between two looks at most."""
 _AT_ONCE: Final = timedelta(seconds=1)
 """What a sweep may wait without a word."""
@@ -25,88 +25,94 @@ _HELD: Final = "held"
 _APART: Final = "two of a catalog are kept apart"
 
 
-def check_named(catalog: str | None, known: Sequence[str], told: Collection[str]) -> None:
+def check_sweepable(catalog: str | None, sweepable: Sequence[str], event_only: Collection[str]) -> None:
     """Refuse a catalog that can't be swept.
 
     Args:
         catalog: as it was named; None for all.
-        known: those that can.
-        told: those that can't, as events tell of them.
+        sweepable: those that can.
+        event_only: those that can't, as events tell of them.
 
     Raises:
         Misconfigured: it is none of these, or there are none.
     """
-    mute = sorted(one for one in told if one == catalog or (catalog is None and not known))
+    mute = sorted(one for one in event_only if one == catalog or (catalog is None and not sweepable))
     if mute:
         found = "one that is told of by events: there is nothing to compare"
-        raise Misconfigured([SfnError(", ".join(mute), expected="a catalog that can be asked", found=found)])
-    if catalog is not None and catalog not in known:
-        expected = f"a configured catalog that can be asked ({', '.join(known) or 'none'})"
-        raise Misconfigured([SfnError("--catalog", expected=expected, found=catalog, remedy=nearest(catalog, known))])
+        raise ConfigurationError([SfnError(", ".join(mute), expected="a catalog that can be asked", found=found)])
+    if catalog is not None and catalog not in sweepable:
+        expected = f"a configured catalog that can be asked ({', '.join(sweepable) or 'none'})"
+        raise ConfigurationError(
+            [SfnError("--catalog", expected=expected, found=catalog, remedy=suggest_name(catalog, sweepable))]
+        )
 
 
-def delays(asked: Asked, status: Status) -> list[str]:
+def describe_delays(accepted: SweepAccepted, status: ServiceStatus) -> list[str]:
     """What holds up sweeps that were asked for, in words: how long, and until when."""
-    told = []
-    running = {one.name for one in status.catalogs if one.sweep is not None and one.sweep.running}
-    for name in asked.catalogs:
-        begins = asked.begins_at.get(name)
+    lines = []
+    running = {one.name for one in status.catalogs if one.sweep is not None and one.sweep.is_running}
+    for name in accepted.catalogs:
+        begins = accepted.starts_at.get(name)
         if begins is None and name in running:
-            told.append(f"{name}: is being swept just now; another sweep follows it, {_APART}")
-        elif begins is not None and begins - asked.asked_at > _AT_ONCE:
-            wait = lasting(begins - asked.asked_at)
-            told.append(f"{name}: the sweep waits {wait}, until {moment(begins)}, as {_APART}")
-    return told
+            lines.append(f"{name}: is being swept just now; another sweep follows it, {_APART}")
+        elif begins is not None and begins - accepted.requested_at > _AT_ONCE:
+            wait = format_duration(begins - accepted.requested_at)
+            lines.append(f"{name}: the sweep waits {wait}, until {format_time(begins)}, as {_APART}")
+    return lines
 
 
-def follow(
-    service: Service,
-    asked: Asked,
-    moved: Bar,
-    waits: Callable[[str], None],
+def wait_for_sweeps(
+    service: ServiceClient,
+    accepted: SweepAccepted,
+    on_progress: ProgressCallback,
+    on_waiting: Callable[[str], None],
     sleep: Callable[[float], None] = time.sleep,
-) -> dict[str, Sweep]:
+) -> dict[str, SweepModel]:
     """The sweeps that were asked for, by catalog, once all of them ended.
 
     Args:
-        moved: told how far they are.
-        waits: told once of each catalog that is in trouble, so that its sweep does not begin.
+        on_progress: told how far they are.
+        on_waiting: told once of each catalog that is in trouble, so that its sweep does not begin.
         sleep: waits so many seconds.
     """
-    pause, told = SOON, set[str]()
+    pause, reported = FIRST_PAUSE, set[str]()
     while True:
         status = service.status()
-        sweeps = begun(status, asked.catalogs, asked.asked_at)
-        total = sum(max(sweep.known, sweep.tables) for sweep in sweeps.values())
-        moved(sum(sweep.tables for sweep in sweeps.values()), total if len(sweeps) == len(asked.catalogs) else None)
-        if len(sweeps) == len(asked.catalogs) and not any(sweep.running for sweep in sweeps.values()):
+        sweeps = sweeps_since(status, accepted.catalogs, accepted.requested_at)
+        total = sum(max(sweep.known_tables, sweep.tables) for sweep in sweeps.values())
+        on_progress(
+            sum(sweep.tables for sweep in sweeps.values()), total if len(sweeps) == len(accepted.catalogs) else None
+        )
+        if len(sweeps) == len(accepted.catalogs) and not any(sweep.is_running for sweep in sweeps.values()):
             return sweeps
         for breaker in status.breakers:
-            mine = breaker.scope == "catalog" and breaker.name in asked.catalogs and breaker.name not in sweeps
-            stopped = mine and breaker.slots <= 1
-            if stopped and breaker.name not in told:
-                told.add(breaker.name)
-                waits(breaker.name)
+            mine = breaker.scope == "catalog" and breaker.name in accepted.catalogs and breaker.name not in sweeps
+            stopped = mine and breaker.allowed_probes <= 1
+            if stopped and breaker.name not in reported:
+                reported.add(breaker.name)
+                on_waiting(breaker.name)
         sleep(pause)
-        pause = min(2 * pause, LATEST)
+        pause = min(2 * pause, MAX_PAUSE)
 
 
-def begun(status: Status, catalogs: Sequence[str], since: datetime) -> dict[str, Sweep]:
+def sweeps_since(status: ServiceStatus, catalogs: Sequence[str], since: datetime) -> dict[str, SweepModel]:
     """The sweeps of these catalogs that began no earlier."""
     return {
         one.name: one.sweep
         for one in status.catalogs
-        if one.name in catalogs and one.sweep is not None and one.sweep.began_at >= since
+        if one.name in catalogs and one.sweep is not None and one.sweep.started_at >= since
     }
 
 
-def went_well(sweeps: Mapping[str, Sweep]) -> bool:
+def all_succeeded(sweeps: Mapping[str, SweepModel]) -> bool:
     """Whether every table that may be seen was looked at."""
-    return all(sweep.state == "ended" and not (sweep.failed or sweep.listing_failed) for sweep in sweeps.values())
+    return all(
+        sweep.state == "ended" and not (sweep.failed_tables or sweep.listing_failed) for sweep in sweeps.values()
+    )
 
 
-def outcome(
-    sweeps: Mapping[str, Sweep], retired: Collection[str] = (), missing: Mapping[str, datetime] | None = None
+def sweep_page(
+    sweeps: Mapping[str, SweepModel], retired: Collection[str] = (), missing: Mapping[str, datetime] | None = None
 ) -> Page:
     """What differed, and what could not be looked at.
 
@@ -117,43 +123,46 @@ def outcome(
     page: list[Line | Grid] = []
     for name, sweep in sweeps.items():
         page.append(_headline(name, sweep, retired=name in retired))
-        if sweep.missing:
-            verb = "table is" if sweep.missing == 1 else "tables are"
-            since = moment((missing or {}).get(name, sweep.began_at))
-            page.append(Line(f"  {sweep.missing:,} {verb} missing from the catalog since {since}", Tone.WARNING))
-        if sweep.differed:
+        if sweep.missing_tables:
+            verb = "table is" if sweep.missing_tables == 1 else "tables are"
+            since = format_time((missing or {}).get(name, sweep.started_at))
+            page.append(Line(f"  {sweep.missing_tables:,} {verb} missing from the catalog since {since}", Tone.WARNING))
+        if sweep.differences:
             held = f"held by the brake: sfn release {name}"
-            rows = [(f"  {safe(one.table)}", held if one.kind == _HELD else safe(one.kind)) for one in sweep.differed]
-            page.append(Grid(("  TABLE", "IS"), rows, long="  TABLE"))
-        if (more := sweep.differed_total - len(sweep.differed)) > 0:
+            rows = [
+                (f"  {escape(one.table)}", held if one.kind == _HELD else escape(one.kind)) for one in sweep.differences
+            ]
+            page.append(Grid(("  TABLE", "IS"), rows, wide_column="  TABLE"))
+        if (more := sweep.differences_total - len(sweep.differences)) > 0:
             page.append(Line(f"  and {more:,} more"))
         page += list(_unlisted(sweep))
-        page += [Line(f"  could not look at {safe(one)}", Tone.BAD) for one in sweep.failed]
+        page += [Line(f"  could not look at {escape(one)}", Tone.BAD) for one in sweep.failed_tables]
     return page
 
 
-def _unlisted(sweep: Sweep) -> Iterator[Line]:
+def _unlisted(sweep: SweepModel) -> Iterator[Line]:
     failed = set(sweep.listing_failed)
-    for one in sweep.withheld:
+    for one in sweep.unlisted_namespaces:
         has_failed = one in failed
         may = "could not" if has_failed else "may not"
-        yield Line(f"  {may} list the namespace {safe(one) or '(all)'}", Tone.BAD if has_failed else Tone.WARNING)
-    if sweep.withheld and sweep.withheld_reason:
+        yield Line(f"  {may} list the namespace {escape(one) or '(all)'}", Tone.BAD if has_failed else Tone.WARNING)
+    if sweep.unlisted_namespaces and sweep.unlisted_reason:
         yield Line(
-            f"    {safe((sweep.listing_failed or sweep.withheld)[0])}: {safe(sweep.withheld_reason)}", Tone.QUIET
+            f"    {escape((sweep.listing_failed or sweep.unlisted_namespaces)[0])}: {escape(sweep.unlisted_reason)}",
+            Tone.QUIET,
         )
 
 
-def _headline(name: str, sweep: Sweep, *, retired: bool) -> Line:
-    looked = counted(sweep.tables, "table")
+def _headline(name: str, sweep: SweepModel, *, retired: bool) -> Line:
+    checked = pluralise(sweep.tables, "table")
     if sweep.state != "ended":
-        why = f": {safe(sweep.error)}" if sweep.error else ""
-        return Line(f"{name}: the sweep {safe(sweep.state)} after {looked}{why}", Tone.BAD)
-    if not sweep.differed_total:
-        return Line(f"{name}: {looked}, nothing differed", Tone.GOOD)
-    said = f"{name}: {looked}, {sweep.differed_total:,} differed"
+        why = f": {escape(sweep.error)}" if sweep.error else ""
+        return Line(f"{name}: the sweep {escape(sweep.state)} after {checked}{why}", Tone.BAD)
+    if not sweep.differences_total:
+        return Line(f"{name}: {checked}, nothing differed", Tone.GOOD)
+    said = f"{name}: {checked}, {sweep.differences_total:,} differed"
     if retired:
         return Line(f"{said}; retired: nothing is written (`sfn retire {name} --undo`)", Tone.WARNING)
-    if sweep.differed and all(one.kind == _HELD for one in sweep.differed):
+    if sweep.differences and all(one.kind == _HELD for one in sweep.differences):
         return Line(said, Tone.WARNING)
     return Line(f"{said} and are being seen to", Tone.WARNING)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import typer
 
-from sfn.words.table import levels
+from sfn.words.table import decode_identifier
 
 
-def identifier(text: str, hint: str) -> tuple[str, ...]:
+def parse_identifier(text: str, hint: str) -> tuple[str, ...]:
     """Levels and name of a dotted identifier, whose parts may be percent-encoded: `a%2Eb.c` is the table c of `a.b`.
 
     Args:
@@ -17,19 +17,19 @@ def identifier(text: str, hint: str) -> tuple[str, ...]:
         BadParameter: a part is empty, or no UTF-8.
     """
     try:
-        return levels(text)
+        return decode_identifier(text)
     except ValueError:
         expected = "an identifier such as sales.orders, without empty parts; a dot in a part is %2E"
     raise typer.BadParameter(f"{expected}: {text!r}", param_hint=hint)
 
 
-def table_of(text: str, hint: str = "NS.TABLE") -> tuple[tuple[str, ...], str]:
+def parse_table_name(text: str, hint: str = "NS.TABLE") -> tuple[tuple[str, ...], str]:
     """The namespace's levels and the name.
 
     Raises:
         BadParameter: as of `identifier`, or there is no namespace.
     """
-    *namespace, name = identifier(text, hint)
+    *namespace, name = parse_identifier(text, hint)
     if not namespace:
         raise typer.BadParameter(f"a namespace and a name, such as sales.orders: {text!r}", param_hint=hint)
     return tuple(namespace), name

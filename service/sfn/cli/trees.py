@@ -19,38 +19,38 @@ _STEP: Final = 1024
 
 
 @dataclass(slots=True)
-class Node:
+class TreeNode:
     """A line, and what is below it."""
 
     text: str
     tone: Tone = Tone.PLAIN
-    below: list[Node] = field(default_factory=list)
+    children: list[TreeNode] = field(default_factory=list)
 
-    def add(self, text: str, tone: Tone = Tone.PLAIN) -> Node:
+    def add(self, text: str, tone: Tone = Tone.PLAIN) -> TreeNode:
         """A line below this one."""
-        node = Node(text, tone)
-        self.below.append(node)
+        node = TreeNode(text, tone)
+        self.children.append(node)
         return node
 
 
-def show_tree(root: Node) -> None:
+def print_tree(root: TreeNode) -> None:
     """Print a tree to standard output."""
     if not sys.stdout.isatty():
-        typer.echo("\n".join(lines(root)))
+        typer.echo("\n".join(tree_lines(root)))
         return
     from rich.console import Console
 
-    Console(highlight=False).print(_rich(root))
+    Console(highlight=False).print(_rich_tree(root))
 
 
-def lines(node: Node, depth: int = 0) -> Iterator[str]:
+def tree_lines(node: TreeNode, depth: int = 0) -> Iterator[str]:
     """The text that goes into files and pipes: two spaces a level, nothing cut off."""
     yield f"{'  ' * depth}{node.text}"
-    for one in node.below:
-        yield from lines(one, depth + 1)
+    for one in node.children:
+        yield from tree_lines(one, depth + 1)
 
 
-def size(number: int) -> str:
+def format_size(number: int) -> str:
     """`939 B`, `1.2 MiB`."""
     if number < _STEP:
         return f"{number} B"
@@ -62,13 +62,13 @@ def size(number: int) -> str:
     return f"{amount:.1f} {unit}"
 
 
-def _rich(node: Node, above: Tree | None = None) -> Tree:
+def _rich_tree(node: TreeNode, above: Tree | None = None) -> Tree:
     from rich.text import Text
     from rich.tree import Tree
 
     # A Text and no string: what a file says may look like rich's markup.
     text = Text(node.text, style=node.tone.value, overflow="fold")
     tree = Tree(text, guide_style="dim") if above is None else above.add(text)
-    for one in node.below:
-        _rich(one, tree)
+    for one in node.children:
+        _rich_tree(one, tree)
     return tree

@@ -10,13 +10,13 @@ import httpx
 
 from sfn.errors import SfnError
 
-CONNECT: Final = 5.0
+CONNECT_TIMEOUT: Final = 5.0
 """Seconds to get a connection."""
-ANSWER: Final = 60.0
+RESPONSE_TIMEOUT: Final = 60.0
 """Seconds to get an answer."""
 
 
-def unreached(url: str, error: httpx.TransportError) -> SfnError:
+def connection_error(url: str, error: httpx.TransportError) -> SfnError:
     """What stands between us and an answer, and what to do about it."""
     where = "start it with `sfn serve`, or say where it is: --url, or --config with its listener.host and port"
     for cause in _causes(error):
@@ -29,10 +29,10 @@ def unreached(url: str, error: httpx.TransportError) -> SfnError:
         if isinstance(cause, OSError) and cause.strerror:
             return SfnError(url, expected="a running service", found=cause.strerror, remedy=where)
     if isinstance(error, httpx.ConnectTimeout):
-        return SfnError(url, expected=f"a connection within {CONNECT:g} s", found="none", remedy=where)
+        return SfnError(url, expected=f"a connection within {CONNECT_TIMEOUT:g} s", found="none", remedy=where)
     if isinstance(error, httpx.TimeoutException):
         remedy = "see whether the machine or its disk is overloaded"
-        return SfnError(url, expected=f"an answer within {ANSWER:g} s", found="none", remedy=remedy)
+        return SfnError(url, expected=f"an answer within {RESPONSE_TIMEOUT:g} s", found="none", remedy=remedy)
     remedy = "see whether the port speaks TLS (https://), and whether the service has just ended"
     return SfnError(url, expected="an answer in HTTP", found=type(error).__name__, remedy=remedy)
 

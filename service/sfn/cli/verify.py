@@ -8,28 +8,28 @@ import typer
 
 from sfn.cli import directory as given
 from sfn.cli import options
-from sfn.cli.exits import FAILED, reported
+from sfn.cli.exits import FAILED, exit_on_error
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sfn.cli.currency import Owners
+    from sfn.cli.currency import OwnerCatalogs
     from sfn.cli.pages import Line
-    from sfn.reader.verify import Finding
+    from sfn.reader.verify import VerifyFinding
 
 
 def verify(
-    directory: given.Directory,
-    table: given.Table = None,
-    uuid: given.Uuid = None,
-    ref: given.Ref = "main",
+    directory: given.DirectoryArgument,
+    table: given.TableNameOption = None,
+    uuid: given.UuidOption = None,
+    ref: given.RefOption = "main",
     *,
     deep: Annotated[
         bool, typer.Option("--deep", help="Look at every manifest, data and delete file too; needs PyIceberg.")
     ] = False,
-    relative: given.Relative = False,
-    allow: given.Allowed = None,
-    storage_options: given.StorageOptions = None,
+    relative: given.RelativeOption = False,
+    allow: given.AllowOption = None,
+    storage_options: given.StorageOptionsOption = None,
     config: options.Config = None,
     catalog: options.Catalog = None,
     as_json: options.AsJson = False,
@@ -42,36 +42,36 @@ def verify(
     Ends with 1 and a list where something is wrong, and with 2, before anything is looked at, where the configuration
     is.
     """
-    from sfn.cli.printing import progress, show, show_json
+    from sfn.cli.printing import print_json, print_page, progress
     from sfn.reader import verify as looking
 
-    asked = given.Given(directory, table, uuid, ref, None, relative, allow, storage_options)
-    owners = None if config is None and catalog is None else _owners(config, catalog)
-    with given.refusals(), progress("manifests", None) as moved:
-        found, findings = looking.verify(asked.resolved, deep=deep, moved=moved)
+    selected = given.DirectoryOptions(directory, table, uuid, ref, None, relative, allow, storage_options)
+    owners = None if config is None and catalog is None else _find_owners(config, catalog)
+    with given.report_unreadable(), progress("manifests", None) as on_progress:
+        found, findings = looking.verify(selected.resolve, deep=deep, on_progress=on_progress)
     if found is not None and owners is not None:
-        from sfn.cli.currency import currency
+        from sfn.cli.currency import check_is_current
 
-        findings.append(currency(found, owners))
+        findings.append(check_is_current(found, owners))
     is_right = all(one.ok for one in findings)
     if as_json:
-        show_json({"ok": is_right, "findings": findings})
+        print_json({"ok": is_right, "findings": findings})
     else:
-        show([line for one in findings for line in _lines(one)])
+        print_page([line for one in findings for line in _lines(one)])
     if not is_right:
         raise typer.Exit(FAILED)
 
 
-def _owners(config: Path | None, catalog: str | None) -> Owners:
+def _find_owners(config: Path | None, catalog: str | None) -> OwnerCatalogs:
     """Read before anything is looked at: what was found after an hour shall not be lost to a wrong setting."""
-    from sfn.cli.currency import owners
+    from sfn.cli.currency import find_owners
 
-    with reported():
-        return owners(config, catalog)
+    with exit_on_error():
+        return find_owners(config, catalog)
 
 
-def _lines(one: Finding) -> list[Line]:
-    from sfn.cli.pages import Line, Tone, safe
+def _lines(one: VerifyFinding) -> list[Line]:
+    from sfn.cli.pages import Line, Tone, escape
 
     word, tone = ("ok", Tone.PLAIN) if one.ok else ("wrong", Tone.BAD)
-    return [Line(f"{word:<7}{one.what}: {safe(one.text)}", tone)]
+    return [Line(f"{word:<7}{one.what}: {escape(one.text)}", tone)]

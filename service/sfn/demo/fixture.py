@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Self
 
 import httpx
 
-from sfn.demo.guard import Guarded
-from sfn.errors import Permanent, Scope
+from sfn.demo.guard import GuardedProcess
+from sfn.errors import ErrorScope, Permanent
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.rest import RestCatalog
@@ -20,7 +20,7 @@ _MAIN = "org.apache.iceberg.rest.RESTCatalogServer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Runtime:
+class ServerRuntime:
     """What the server needs.
 
     Args:
@@ -32,7 +32,7 @@ class Runtime:
     jars: Path
 
 
-def locate(*, java: Path | None = None, jars: Path | None = None, cache: Path | None = None) -> Runtime:
+def find_runtime(*, java: Path | None = None, jars: Path | None = None, cache: Path | None = None) -> ServerRuntime:
     """Find what `make jars` fetched, where `java` and `jars` do not say otherwise.
 
     Args:
@@ -46,10 +46,10 @@ def locate(*, java: Path | None = None, jars: Path | None = None, cache: Path | 
     java = java or Path(found.get("SFN_JAVA", ""))
     jars = jars or Path(found.get("SFN_JARS", ""))
     if java.is_file() and any(jars.glob("iceberg-open-api-*.jar")):
-        return Runtime(java=java, jars=jars)
+        return ServerRuntime(java=java, jars=jars)
     raise Permanent(
         str(fetched),
-        scope=Scope.CATALOG,
+        scope=ErrorScope.CATALOG,
         expected="a Java and the jars of Iceberg's REST catalog server",
         found=f"SFN_JAVA={java} SFN_JARS={jars}" if lines else "no such file",
         remedy="run `make jars` in the source tree, or set SFN_JAVA and SFN_JARS",
@@ -71,13 +71,13 @@ class RestCatalogServer:
 
     title = "Iceberg's own REST catalog server"
 
-    def __init__(self, folder: Path, runtime: Runtime, *, port: int = 0, patience: float = 60.0) -> None:
+    def __init__(self, folder: Path, runtime: ServerRuntime, *, port: int = 0, patience: float = 60.0) -> None:
         self.folder = folder.resolve()
         self.log = self.folder / "catalog.log"
         self.warehouse = (self.folder / "warehouse").as_uri()
         self._runtime = runtime
         self._patience = patience
-        self._server: Guarded | None = None
+        self._server: GuardedProcess | None = None
         self._port = port or _free_port()
         self.uri = self.place = f"http://127.0.0.1:{self._port}"
         self.settings = f'uri = "{self.uri}"'
@@ -93,13 +93,13 @@ class RestCatalogServer:
     def start(self) -> None:
         """Start the server and wait until it answers."""
         try:
-            _listen(self._port).close()
+            _bind_port(self._port).close()
         except OSError as error:
             # The server would start all the same, and share the requests with whoever has the port.
-            raise self._trouble("a free port", f"port {self._port}: {error.strerror}") from error
+            raise self._not_ready_error("a free port", f"port {self._port}: {error.strerror}") from error
         scratch = self.folder / "tmp"
         scratch.mkdir(parents=True, exist_ok=True)
-        self._server = Guarded(
+        self._server = GuardedProcess(
             [self._runtime.java, *_JVM, f"-Djava.io.tmpdir={scratch}", "-cp", f"{self._runtime.jars}/*", _MAIN],
             env={
                 "CATALOG_CATALOG__IMPL": "org.apache.iceberg.jdbc.JdbcCatalog",
@@ -128,31 +128,31 @@ class RestCatalogServer:
 
         return DirectCatalog("demo", uri=through or self.uri)
 
-    def _wait(self, server: Guarded) -> None:
+    def _wait(self, server: GuardedProcess) -> None:
         deadline = time.monotonic() + self._patience
         with httpx.Client(base_url=self.uri, timeout=5.0, trust_env=False) as client:
             while time.monotonic() < deadline:
                 if (status := server.status()) is not None:
-                    raise self._trouble("a running server", f"it ended with status {status}")
+                    raise self._not_ready_error("a running server", f"it ended with status {status}")
                 try:
                     if client.get("/v1/config").is_success:
                         return
                 except httpx.TransportError:
                     pass
                 time.sleep(0.05)
-        raise self._trouble("an answer to GET /v1/config", f"none in {self._patience:g} seconds")
+        raise self._not_ready_error("an answer to GET /v1/config", f"none in {self._patience:g} seconds")
 
-    def _trouble(self, expected: str, found: str) -> Permanent:
+    def _not_ready_error(self, expected: str, found: str) -> Permanent:
         lines = self.log.read_text(errors="replace").splitlines() if self.log.is_file() else []
-        told = "\n".join(["", *lines[-15:]]) if lines else ""
-        return Permanent(str(self.log), scope=Scope.CATALOG, expected=expected, found=f"{found}{told}")
+        log_tail = "\n".join(["", *lines[-15:]]) if lines else ""
+        return Permanent(str(self.log), scope=ErrorScope.CATALOG, expected=expected, found=f"{found}{log_tail}")
 
 
 def _free_port() -> int:
-    with _listen(0) as probe:
+    with _bind_port(0) as probe:
         return int(probe.getsockname()[1])
 
 
-def _listen(port: int) -> socket.socket:
+def _bind_port(port: int) -> socket.socket:
     """Take a port that nobody listens on, on any interface, as the server will."""
     return socket.create_server(("", port))

@@ -9,7 +9,7 @@ from pathlib import Path
 _GUARD = ("/bin/sh", "-c", "read -r _; kill -KILL 0")
 
 
-class Guarded:
+class GuardedProcess:
     """One process and its guard, which share a process group of their own.
 
     Args:

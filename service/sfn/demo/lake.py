@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from sfn.demo.catalog import CatalogServer
 
 NAMESPACE = "shop"
-_NEEDED = ("pyarrow", "pyiceberg", "duckdb", "duckdb_extension_iceberg")
+_NEEDED_PACKAGES = ("pyarrow", "pyiceberg", "duckdb", "duckdb_extension_iceberg")
 _EXTENSIONS = ("avro", "httpfs", "iceberg")
-Row = tuple[int, str, float]
+ItemRow = tuple[int, str, float]
 
 
-def require() -> None:
+def require_packages() -> None:
     """Import what the demo needs beside the service.
 
     Raises:
         SfnError: the optional dependencies are not installed.
     """
-    for name in _NEEDED:
+    for name in _NEEDED_PACKAGES:
         try:
             importlib.import_module(name)
         except ImportError as error:
@@ -47,7 +47,7 @@ class Lake:
     catalog: "RestCatalog | MetastoreCatalog"
 
     @classmethod
-    def of(cls, server: "CatalogServer", through: str | None) -> "Lake":
+    def connect(cls, server: "CatalogServer", through: str | None) -> "Lake":
         """Connect, through a gateway if one is named, and create the namespace."""
         catalog = server.client(through)
         catalog.create_namespace(NAMESPACE)
@@ -65,7 +65,7 @@ class Lake:
         )
         return str(self.catalog.create_table((NAMESPACE, name), schema).metadata_location)
 
-    def append(self, name: str, *rows: Row) -> str:
+    def append(self, name: str, *rows: ItemRow) -> str:
         """Commit rows; the new pointer."""
         import pyarrow as pa  # noqa: PLC0415 - an optional dependency
 
@@ -92,7 +92,7 @@ class Lake:
         return Path(canonical(location).removeprefix("file://"))
 
 
-def read_with_pyiceberg(directory: Path) -> list[Row]:
+def read_with_pyiceberg(directory: Path) -> list[ItemRow]:
     """A table's rows by its directory: our reader finds the metadata file."""
     from pyiceberg.table import StaticTable  # noqa: PLC0415 - an optional dependency
 
@@ -100,7 +100,7 @@ def read_with_pyiceberg(directory: Path) -> list[Row]:
     return sorted((row["id"], row["item"], row["price"]) for row in table.scan().to_arrow().to_pylist())
 
 
-def read_with_duckdb(directory: Path) -> list[Row]:
+def read_with_duckdb(directory: Path) -> list[ItemRow]:
     """A table's rows by its directory: DuckDB reads the version hint."""
     with duckdb_for_iceberg() as connection:
         return connection.execute(

@@ -14,10 +14,10 @@ from pathlib import Path
 import httpx
 
 from sfn.demo.catalog import CatalogServer
-from sfn.demo.guard import Guarded
+from sfn.demo.guard import GuardedProcess
 from sfn.errors import SfnError
 
-CATALOG = "demo"
+DEMO_CATALOG = "demo"
 _PATIENCE = 20.0
 _DRAIN = 15.0
 _CONFIGURATION = """\
@@ -60,23 +60,23 @@ upstream = "{upstream}"
 
 
 @dataclass(slots=True)
-class Listener:
+class RunningService:
     """A running service.
 
     Attributes:
         url: where it listens.
         gateway: where the catalog's users find it; None: they use the catalog itself.
-        readers: the token of those who read through its facade.
+        reader_token: the token of those who read through its facade.
         configuration: its file.
         log: its log, JSON lines.
     """
 
     url: str
     gateway: str | None
-    readers: str
+    reader_token: str
     configuration: Path
     log: Path
-    process: Guarded
+    process: GuardedProcess
     client: httpx.Client
 
     @property
@@ -84,7 +84,7 @@ class Listener:
         """Where its facade is: a catalog that nobody can write to."""
         return f"{self.url}/iceberg"
 
-    def tell(self, event: Mapping[str, object]) -> None:
+    def post_event(self, event: Mapping[str, object]) -> None:
         """Post an event.
 
         Raises:
@@ -94,7 +94,7 @@ class Listener:
         if answer.status_code != httpx.codes.ACCEPTED or answer.json()["accepted"] < 1:
             raise SfnError(f"{self.url}/v1/events", expected="202 and an event taken", found=answer.text)
 
-    def operate(self, *command: str) -> list[str]:
+    def run_command(self, *command: str) -> list[str]:
         """Run `sfn` as its operators do; what it prints.
 
         Raises:
@@ -113,19 +113,19 @@ class Listener:
         """End it as a power cut would."""
         self.process.kill()
 
-    def revive(self) -> None:
+    def restart(self) -> None:
         """Start it again at the same address.
 
         Raises:
             SfnError: it does not get ready.
         """
-        known = sum(1 for _ in _records(self.log))
+        known = sum(1 for _ in _log_records(self.log))
         text = self.configuration.read_text()
         self.configuration.write_text(text.replace("port = 0", f"port = {httpx.URL(self.url).port}"))
-        self.process = _started(self.configuration, self.log)
-        _ready(self.process, self.log, known)
+        self.process = _start_process(self.configuration, self.log)
+        _wait_until_ready(self.process, self.log, known)
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """Ask it to end, as an orchestrator does.
 
         Raises:
@@ -135,13 +135,13 @@ class Listener:
         if status != 0:
             raise SfnError(str(self.log), expected="a service that drains and ends with 0", found=f"{status}")
 
-    def told(self, **wanted: str) -> int:
+    def count_log_records(self, **wanted: str) -> int:
         """How many records with these values its log has."""
-        return sum(wanted.items() <= record.items() for record in _records(self.log))
+        return sum(wanted.items() <= record.items() for record in _log_records(self.log))
 
 
 @contextmanager
-def listening(folder: Path, server: CatalogServer) -> Iterator[Listener]:
+def running_service(folder: Path, server: CatalogServer) -> Iterator[RunningService]:
     """A service in a folder, killed in the end if it still runs.
 
     Args:
@@ -151,45 +151,45 @@ def listening(folder: Path, server: CatalogServer) -> Iterator[Listener]:
     Raises:
         SfnError: it does not get ready.
     """
-    token, readers = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
+    token, reader_token = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
     configuration = folder / "sfn.toml"
     configuration.write_text(
         _CONFIGURATION.format(
-            catalog=CATALOG,
+            catalog=DEMO_CATALOG,
             catalog_settings=server.settings,
-            gateway="" if server.upstream is None else _GATEWAY.format(catalog=CATALOG, upstream=server.upstream),
+            gateway="" if server.upstream is None else _GATEWAY.format(catalog=DEMO_CATALOG, upstream=server.upstream),
             folder=folder,
             warehouse=server.warehouse,
             token=token,
-            readers=readers,
+            readers=reader_token,
             operators=secrets.token_urlsafe(24),
         )
     )
     configuration.chmod(0o600)
     log = folder / "service.log"
-    process = _started(configuration, log)
-    listener: Listener | None = None
+    process = _start_process(configuration, log)
+    service: RunningService | None = None
     try:
-        url = _ready(process, log)
+        url = _wait_until_ready(process, log)
         headers = {"Authorization": f"Bearer {token}"}
         with httpx.Client(base_url=url, headers=headers, timeout=10.0, trust_env=False) as client:
-            gateway = None if server.upstream is None else f"{url}/catalog/{CATALOG}"
-            listener = Listener(url, gateway, readers, configuration, log, process, client)
-            yield listener
+            gateway = None if server.upstream is None else f"{url}/catalog/{DEMO_CATALOG}"
+            service = RunningService(url, gateway, reader_token, configuration, log, process, client)
+            yield service
     finally:
-        (process if listener is None else listener.process).kill()
+        (process if service is None else service.process).kill()
 
 
-def _started(configuration: Path, log: Path) -> Guarded:
+def _start_process(configuration: Path, log: Path) -> GuardedProcess:
     # No environment: a variable of the user's would win over the file.
-    return Guarded([sys.executable, "-m", "sfn", "serve", "--config", configuration], env={}, log=log)
+    return GuardedProcess([sys.executable, "-m", "sfn", "serve", "--config", configuration], env={}, log=log)
 
 
-def _ready(process: Guarded, log: Path, known: int = 0) -> str:
+def _wait_until_ready(process: GuardedProcess, log: Path, known: int = 0) -> str:
     """Wait until it is ready; its address. So many records are of a process before."""
     deadline = time.monotonic() + _PATIENCE
     while time.monotonic() < deadline and process.status() is None:
-        events = {record.get("event"): record for record in islice(_records(log), known, None)}
+        events = {record.get("event"): record for record in islice(_log_records(log), known, None)}
         if "ready" in events:
             return str(events["listening"]["url"])
         time.sleep(0.05)
@@ -198,7 +198,7 @@ def _ready(process: Guarded, log: Path, known: int = 0) -> str:
     raise SfnError(str(log), expected=f"a ready service within {_PATIENCE:g} s", found=found)
 
 
-def _records(log: Path) -> Iterator[dict[str, object]]:
+def _log_records(log: Path) -> Iterator[dict[str, object]]:
     for line in log.read_text(errors="replace").splitlines():
         if line.startswith("{") and line.endswith("}"):
             yield json.loads(line)

@@ -50,7 +50,7 @@ class Narrator:
             raise SfnError(f"step {self._steps}, {what}", expected=str(expected), found=str(found))
         self.note(f"✓ {what}")
 
-    def until(self, what: str, look: Callable[[], T], expected: T) -> float:
+    def wait_for(self, what: str, probe: Callable[[], T], expected: T) -> float:
         """Wait until a look finds the expected; after how many seconds it did. What a reader refuses is waited out.
 
         Raises:
@@ -60,7 +60,7 @@ class Narrator:
         found: T | Unreadable | None = None
         while time.monotonic() - began < _PATIENCE:
             try:
-                found = look()
+                found = probe()
             except Unreadable as refusal:
                 found = refusal
             if found == expected:

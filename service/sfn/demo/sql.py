@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog
 
-NAME = "demo"
+SQL_CATALOG_NAME = "demo"
 """The database may hold several catalogs, told apart by this."""
 
 
@@ -21,7 +21,9 @@ class SqlCatalogFile:
     def __init__(self, folder: Path) -> None:
         self.warehouse = (folder / "warehouse").as_uri()
         self.place = f"sqlite:///{folder / 'catalog.db'}"
-        self.settings = f'type = "pyiceberg"\nproperties = {{ type = "sql", uri = "{self.place}", name = "{NAME}" }}'
+        self.settings = (
+            f'type = "pyiceberg"\nproperties = {{ type = "sql", uri = "{self.place}", name = "{SQL_CATALOG_NAME}" }}'
+        )
         self.upstream: str | None = None
         self._database = folder / "catalog.db"
         self._lock: sqlite3.Connection | None = None
@@ -48,4 +50,4 @@ class SqlCatalogFile:
         """For those who use its tables; the first one makes the database. No gateway leads to it."""
         from pyiceberg.catalog.sql import SqlCatalog  # noqa: PLC0415 - an optional dependency
 
-        return SqlCatalog(NAME, uri=self.place, warehouse=self.warehouse)
+        return SqlCatalog(SQL_CATALOG_NAME, uri=self.place, warehouse=self.warehouse)

@@ -1,4 +1,4 @@
-"""What senders say, turned into hints: one file a dialect, one line in `DIALECTS`.
+"""What senders say, turned into hints: one file a dialect, one line in `EVENT_FORMATS`.
 
 A dialect is a pair of pure functions over one event. It imports neither another dialect nor this module, but what
 belongs to none: `event`, `fields`, `outcome` and `envelope`. All events of a request are decoded, or none is.
@@ -26,136 +26,146 @@ from sfn.dialects import (
     reports,
     splitting,
 )
-from sfn.dialects.envelope import Mode
-from sfn.dialects.event import Arrived, Event, Headers, Sender
-from sfn.dialects.fields import too_deep
-from sfn.dialects.outcome import Said, Unmapped
-from sfn.dialects.splitting import LOGGED, MAX_EVENTS, unknown
+from sfn.dialects.envelope import EnvelopeMode
+from sfn.dialects.event import Event, EventRequest, Headers, Sender
+from sfn.dialects.fields import is_too_deep
+from sfn.dialects.outcome import DecodedEvent, UnmappedCatalog
+from sfn.dialects.splitting import MAX_EVENTS, MAX_STORED_EVENT, unknown_format_error
 from sfn.errors import Rejected
-from sfn.words import CatalogName, Hint
+from sfn.words import CatalogName, Notification
 
 __all__ = [
-    "DIALECTS",
-    "LOGGED",
+    "EVENT_FORMATS",
+    "FORMAT_NAMES",
     "MAX_EVENTS",
-    "MAX_HINTS",
-    "NAMES",
-    "OWN",
-    "POLARIS",
-    "Arrived",
-    "Decoded",
-    "Dialect",
+    "MAX_NOTIFICATIONS",
+    "MAX_STORED_EVENT",
+    "NATIVE",
+    "POLARIS_NOTIFICATIONS",
+    "DecodedRequest",
     "Event",
+    "EventFormat",
+    "EventRequest",
     "Headers",
     "Sender",
+    "as_structured",
     "decode",
-    "self_contained",
-    "unread",
+    "notifications_for_unread",
 ]
 
-MAX_HINTS: Final = 2 * MAX_EVENTS
+MAX_NOTIFICATIONS: Final = 2 * MAX_EVENTS
 """Most hints of one request: as many as there are if each event is a rename."""
 
-_THEIRS: Final = 8
+_MAX_UNMAPPED_NAMES: Final = 8
 """Most names of unmapped catalogs that are told of a request."""
-_FLAT: Final = 8
+_FLAT_DEPTH: Final = 8
 """Levels of a document that has lists and objects of texts in it, and room for what a later version adds."""
-_SCHEMAS: Final = 100
+_SCHEMA_DEPTH: Final = 100
 """Levels of one that carries metadata: each struct in a schema is three, so that some thirty fit into one another."""
 
 
 @dataclass(frozen=True, slots=True)
-class Dialect:
+class EventFormat:
     """One sender's event format.
 
     Attributes:
         name: for logs and metrics, and what a sender is pinned to.
-        recognises: whether an event is of this format, whether or not its fields are right.
-        hints: what a recognised event says, nothing where it is of no concern; raises `Rejected` with 422.
-        depth: most levels of arrays and objects in each other, of which the event itself is the first.
+        matches: whether an event is of this format, whether or not its fields are right.
+        decode: what a recognised event says, nothing where it is of no concern; raises `Rejected` with 422.
+        max_depth: most levels of arrays and objects in each other, of which the event itself is the first.
     """
 
     name: str
-    recognises: Callable[[Event], bool]
-    hints: Callable[[Event], Said]
-    depth: int
+    matches: Callable[[Event], bool]
+    decode: Callable[[Event], DecodedEvent]
+    max_depth: int
 
 
-OWN: Final = "own"
-POLARIS: Final = "polaris"
+NATIVE: Final = "own"
+POLARIS_NOTIFICATIONS: Final = "polaris"
 """The dialect of notifications, which have paths of their own: elsewhere they are recognised to be refused."""
-DIALECTS: Final[tuple[Dialect, ...]] = (
-    Dialect(POLARIS, polaris.recognises, polaris.astray, _SCHEMAS),
-    Dialect("lakekeeper", lakekeeper.recognises, lakekeeper.hints, _SCHEMAS),
-    Dialect("polaris-webhook", polaris_webhook.recognises, polaris_webhook.hints, _FLAT),
-    Dialect("polaris-events", polaris_events.recognises, polaris_events.hints, _FLAT),
+EVENT_FORMATS: Final[tuple[EventFormat, ...]] = (
+    EventFormat(POLARIS_NOTIFICATIONS, polaris.is_polaris_notification, polaris.reject_misdirected, _SCHEMA_DEPTH),
+    EventFormat("lakekeeper", lakekeeper.is_lakekeeper_event, lakekeeper.decode_lakekeeper_event, _SCHEMA_DEPTH),
+    EventFormat(
+        "polaris-webhook", polaris_webhook.is_polaris_webhook, polaris_webhook.decode_polaris_webhook, _FLAT_DEPTH
+    ),
+    EventFormat("polaris-events", polaris_events.is_polaris_event, polaris_events.decode_polaris_event, _FLAT_DEPTH),
     # What nobody reads may be as deep as what Lakekeeper's carry.
-    Dialect("cloudevents", cloudevents.recognises, cloudevents.carrying(own.recognises, own.hints), _SCHEMAS),
-    Dialect("glue", glue.recognises, glue.hints, _FLAT),
-    Dialect("iceberg", iceberg.recognises, iceberg.hints, _SCHEMAS),
+    EventFormat(
+        "cloudevents",
+        cloudevents.is_cloud_event,
+        cloudevents.decoder_of_data(own.is_native_event, own.decode_native_event),
+        _SCHEMA_DEPTH,
+    ),
+    EventFormat("glue", glue.is_glue_event, glue.decode_glue_event, _FLAT_DEPTH),
+    EventFormat("iceberg", iceberg.is_iceberg_event, iceberg.decode_iceberg_event, _SCHEMA_DEPTH),
     # Other content than tables, and what operators add to events, is of shapes that nobody knows.
-    Dialect("nessie", nessie.recognises, nessie.hints, 2 * _FLAT),
+    EventFormat("nessie", nessie.is_nessie_event, nessie.decode_nessie_event, 2 * _FLAT_DEPTH),
     # A scan's filter is as deep as it has terms.
-    Dialect("reports", reports.recognises, reports.hints, _SCHEMAS),
-    Dialect(OWN, own.recognises, own.hints, _FLAT),
+    EventFormat("reports", reports.is_metrics_report, reports.decode_metrics_report, _SCHEMA_DEPTH),
+    EventFormat(NATIVE, own.is_native_event, own.decode_native_event, _FLAT_DEPTH),
 )
 """In the order in which they are asked: the most telling first, our own last."""
-NAMES: Final = tuple(dialect.name for dialect in DIALECTS)
+FORMAT_NAMES: Final = tuple(dialect.name for dialect in EVENT_FORMATS)
 """Of all dialects."""
 
-_BY_NAME: Final = {dialect.name: (dialect,) for dialect in DIALECTS}
+_BY_NAME: Final = {dialect.name: (dialect,) for dialect in EVENT_FORMATS}
 
 
-class Decoded(NamedTuple):
+class DecodedRequest(NamedTuple):
     """What a request says.
 
     Attributes:
-        hints: in the order of the events.
+        notifications: in the order of the events.
         ignored: events that are understood and of no concern.
-        dialect: the format's name; of several that of the last event, None without any.
-        unmapped: events of catalogs of which nobody said which of ours they are.
-        theirs: what the events call these, some of them.
+        event_format: the format's name; of several that of the last event, None without any.
+        unmapped_events: events of catalogs of which nobody said which of ours they are.
+        unmapped_catalogs: what the events call these, some of them.
     """
 
-    hints: tuple[Hint, ...]
+    notifications: tuple[Notification, ...]
     ignored: int
-    dialect: str | None = None
-    unmapped: int = 0
-    theirs: tuple[str, ...] = ()
+    event_format: str | None = None
+    unmapped_events: int = 0
+    unmapped_catalogs: tuple[str, ...] = ()
 
 
-def decode(request: Arrived, told: Collection[str] = ()) -> Decoded:
+def decode(request: EventRequest, event_only: Collection[str] = ()) -> DecodedRequest:
     """The hints of a request: of a notification where the path is one's, else of one event or an array of events.
 
     Args:
         request: what arrived.
-        told: our names of catalogs that nobody can ask: what events leave out of them nobody will ever know.
+        event_only: our names of catalogs that nobody can ask: what events leave out of them nobody will ever know.
 
     Raises:
         Rejected: 400 not JSON (RFC 8259) or nested too deeply, 415 no known format or not the one that the sender is
-            pinned to, 422 a known format with a wrong field, too many events, or one that says too little of a `told`
-            catalog. Of a notification 400 for all of this but 415, and 404 for a catalog that the sender does not have.
-            `where` points at the culprit.
+            pinned to, 422 a known format with a wrong field, too many events, or one that says too little of a
+            `event_only` catalog. Of a notification 400 for all of this but 415, and 404 for a catalog that the
+            sender does not have. `where` points at the culprit.
     """
-    address = polaris.addressed(request.path)
-    return _events(request, told) if address is None else _notification(request, address)
+    address = polaris.parse_notification_path(request.path)
+    return _decode_events(request, event_only) if address is None else _decode_polaris_notification(request, address)
 
 
-def self_contained(request: Arrived) -> Arrived:
+def as_structured(request: EventRequest) -> EventRequest:
     """A request of which path, content type and body say all that it said, for whoever keeps no more of it.
 
     It is another one where a CloudEvent's attributes came as headers, unless these can't be read.
     """
     try:
-        if polaris.addressed(request.path) is not None or envelope.mode(request.headers) is not Mode.BINARY:
+        if (
+            polaris.parse_notification_path(request.path) is not None
+            or envelope.detect_mode(request.headers) is not EnvelopeMode.BINARY
+        ):
             return request
-        body = envelope.gathered(request.headers, request.body, "headers")
+        body = envelope.to_structured(request.headers, request.body, "headers")
     except Rejected:
         return request
-    return request._replace(headers=[(b"content-type", envelope.STRUCTURED)], body=body)
+    return request._replace(headers=[(b"content-type", envelope.STRUCTURED_MEDIA_TYPE)], body=body)
 
 
-def unread(path: str, sender: Sender) -> tuple[Hint, ...]:
+def notifications_for_unread(path: str, sender: Sender) -> tuple[Notification, ...]:
     """What makes up for a body that was too large to be read, which is none the less told of.
 
     A notification's path names the table; what events told of, a walk over the sender's catalogs finds.
@@ -164,72 +174,79 @@ def unread(path: str, sender: Sender) -> tuple[Hint, ...]:
         path: of the request, percent-encoded.
         sender: who sent it.
     """
-    address = polaris.addressed(path)
+    address = polaris.parse_notification_path(path)
     if address is None:
-        return tuple(Hint(CatalogName(ours), sender.name) for ours in dict.fromkeys(sender.catalogs.values()))
+        return tuple(
+            Notification(CatalogName(catalog), sender.name) for catalog in dict.fromkeys(sender.catalogs.values())
+        )
     try:
-        return (Hint(polaris.named(address, sender.catalogs), sender.name),)
+        return (Notification(polaris.table_of_path(address, sender.catalogs), sender.name),)
     except Rejected:
         return ()
 
 
-def _notification(request: Arrived, address: polaris.Address) -> Decoded:
+def _decode_polaris_notification(request: EventRequest, address: polaris.PolarisNotificationPath) -> DecodedRequest:
     sender = request.sender
-    if sender.dialect not in {None, POLARIS}:
-        raise unknown(sender, "#")
-    table = polaris.named(address, sender.catalogs)
-    content = splitting.parsed(request.body)
-    _check_depth(content, _SCHEMAS, "#", status=400)
-    told = polaris.hints(table, sender.name, content, request.body[:LOGGED])
-    return Decoded(told, int(not told), POLARIS)
+    if sender.event_format not in {None, POLARIS_NOTIFICATIONS}:
+        raise unknown_format_error(sender, "#")
+    table = polaris.table_of_path(address, sender.catalogs)
+    content = splitting.parse_body(request.body)
+    _check_depth(content, _SCHEMA_DEPTH, "#", status=400)
+    notifications = polaris.decode_polaris_notification(table, sender.name, content, request.body[:MAX_STORED_EVENT])
+    return DecodedRequest(notifications, int(not notifications), POLARIS_NOTIFICATIONS)
 
 
-def _events(request: Arrived, told: Collection[str]) -> Decoded:
+def _decode_events(request: EventRequest, event_only: Collection[str]) -> DecodedRequest:
     sender, body = request.sender, request.body
-    mode = envelope.mode(request.headers)
-    is_ours = mode is Mode.PLAIN and (sender.dialect is None or sender.dialect == OWN)
-    if is_ours and len(sender.catalogs) == 1 and len(body) <= LOGGED:
-        hint = own.at_once(body, sender.name, *sender.catalogs.values())
-        if hint is not None:
-            _check_told((hint,), told, "#")
-            return Decoded((hint,), 0, OWN)
-    return _each(request, mode, told)
+    mode = envelope.detect_mode(request.headers)
+    is_native = mode is EnvelopeMode.PLAIN and (sender.event_format is None or sender.event_format == NATIVE)
+    if is_native and len(sender.catalogs) == 1 and len(body) <= MAX_STORED_EVENT:
+        notification = own.decode_plain_event(body, sender.name, *sender.catalogs.values())
+        if notification is not None:
+            _check_event_only((notification,), event_only, "#")
+            return DecodedRequest((notification,), 0, NATIVE)
+    return _decode_each(request, mode, event_only)
 
 
-def _each(request: Arrived, mode: Mode, told: Collection[str]) -> Decoded:
-    asked = DIALECTS if request.sender.dialect is None else _BY_NAME[request.sender.dialect]
-    hints: list[Hint] = []
+def _decode_each(request: EventRequest, mode: EnvelopeMode, event_only: Collection[str]) -> DecodedRequest:
+    formats = EVENT_FORMATS if request.sender.event_format is None else _BY_NAME[request.sender.event_format]
+    notifications: list[Notification] = []
     ignored, unmapped, name = 0, 0, None
-    theirs: dict[str, None] = {}
-    for event in splitting.split(request, mode):
-        dialect = next((one for one in asked if one.recognises(event)), None)
-        if dialect is None:
-            raise unknown(request.sender, event.at)
-        name = dialect.name
-        _check_depth(event.content, dialect.depth, event.at)
-        said = dialect.hints(event)
-        if isinstance(said, Unmapped):
+    unmapped_catalogs: dict[str, None] = {}
+    for event in splitting.split_events(request, mode):
+        event_format = next((one for one in formats if one.matches(event)), None)
+        if event_format is None:
+            raise unknown_format_error(request.sender, event.at)
+        name = event_format.name
+        _check_depth(event.content, event_format.max_depth, event.at)
+        decoded = event_format.decode(event)
+        if isinstance(decoded, UnmappedCatalog):
             unmapped += 1
-            if len(theirs) < _THEIRS:
-                theirs[said.theirs] = None
+            if len(unmapped_catalogs) < _MAX_UNMAPPED_NAMES:
+                unmapped_catalogs[decoded.name] = None
             continue
-        _check_told(said, told, event.at)
-        hints.extend(said)
-        ignored += not said
-        if len(hints) > MAX_HINTS:
-            raise Rejected("#", status=422, expected=f"events of at most {MAX_HINTS} changes", found="more")
-    return Decoded(tuple(hints), ignored, name, unmapped, tuple(theirs))
+        _check_event_only(decoded, event_only, event.at)
+        notifications.extend(decoded)
+        ignored += not decoded
+        if len(notifications) > MAX_NOTIFICATIONS:
+            raise Rejected("#", status=422, expected=f"events of at most {MAX_NOTIFICATIONS} changes", found="more")
+    return DecodedRequest(tuple(notifications), ignored, name, unmapped, tuple(unmapped_catalogs))
 
 
 def _check_depth(content: object, most: int, at: str, *, status: int = 422) -> None:
-    if too_deep(content, most):
+    if is_too_deep(content, most):
         raise Rejected(at, status=status, expected=f"at most {most} levels of nesting", found="more")
 
 
-def _check_told(hints: Iterable[Hint], told: Collection[str], at: str) -> None:
+def _check_event_only(notifications: Iterable[Notification], event_only: Collection[str], at: str) -> None:
     """Raise `Rejected` where a catalog would have to be asked that nobody can ask."""
-    for hint in hints:
-        is_news = hint.floor is not None or hint.drop or hint.renamed_to is not None or hint.renamed_from is not None
-        if hint.subject.catalog in told and not is_news:
-            expected = f"metadata_location, as nobody can ask {hint.subject.catalog} for it"
-            raise Rejected(at, status=422, expected=expected, found=f"none for {hint.subject}")
+    for notification in notifications:
+        is_news = (
+            notification.min_metadata_location is not None
+            or notification.drop
+            or notification.renamed_to is not None
+            or notification.renamed_from is not None
+        )
+        if notification.subject.catalog in event_only and not is_news:
+            expected = f"metadata_location, as nobody can ask {notification.subject.catalog} for it"
+            raise Rejected(at, status=422, expected=expected, found=f"none for {notification.subject}")

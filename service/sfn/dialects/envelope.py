@@ -18,31 +18,31 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 
 from sfn.dialects.event import Headers
-from sfn.dialects.fields import checked, kind, wrong
+from sfn.dialects.fields import field_error, json_kind, require_text
 from sfn.errors import Rejected
 
-REQUIRED: Final = ("specversion", "id", "source", "type")
-POLARIS_EVENT: Final = b"x-polaris-event"
+REQUIRED_ATTRIBUTES: Final = ("specversion", "id", "source", "type")
+POLARIS_EVENT_HEADER: Final = b"x-polaris-event"
 """Apache Polaris' webhook says with it that its body is an event."""
 
-STRUCTURED: Final = b"application/cloudevents+json"
+STRUCTURED_MEDIA_TYPE: Final = b"application/cloudevents+json"
 """The content type of what `gathered` makes."""
 
 _VERSION: Final = "1.0"
 _MEDIA_TYPE: Final = b"application/cloudevents"
 _PREFIXES: Final = (b"ce-", b"ce_")
 """Of attributes that are headers; the second one is Kafka's, which what carries messages over may leave as it is."""
-_BINARY: Final = frozenset(prefix + name.encode() for prefix in _PREFIXES for name in REQUIRED)
+_BINARY: Final = frozenset(prefix + name.encode() for prefix in _PREFIXES for name in REQUIRED_ATTRIBUTES)
 _OF_DATA: Final = frozenset({"data", "data_base64", "datacontenttype"})
 _PLAIN_JSON: Final = (b"content-type", b"application/json")
-_TELLING: Final = _BINARY | {_PLAIN_JSON[0], POLARIS_EVENT}
+_RELEVANT_HEADERS: Final = _BINARY | {_PLAIN_JSON[0], POLARIS_EVENT_HEADER}
 _JSON: Final = re.compile(rb"\s*([\w.-]+/([\w.-]+\+)?json)?\s*(;.*)?", re.IGNORECASE | re.DOTALL)
 """A media type of JSON, or none."""
 _QUOTED: Final = re.compile(rb'"(.*)"', re.DOTALL)
 _ESCAPED: Final = re.compile(rb"\\(.)", re.DOTALL)
 
 
-class Mode(Enum):
+class EnvelopeMode(Enum):
     """How the headers say that events come."""
 
     PLAIN = auto()
@@ -57,7 +57,7 @@ class Mode(Enum):
     """It is a CloudEvent's `data`, the attributes are headers."""
 
 
-def mode(headers: Headers) -> Mode:
+def detect_mode(headers: Headers) -> EnvelopeMode:
     """How events come.
 
     Raises:
@@ -65,17 +65,17 @@ def mode(headers: Headers) -> Mode:
     """
     # Of nearly every request: to look through its headers takes less than to note them all.
     for header in headers:
-        if header[0] in _TELLING and header != _PLAIN_JSON:
-            return _told(headers)
-    return Mode.PLAIN
+        if header[0] in _RELEVANT_HEADERS and header != _PLAIN_JSON:
+            return _mode_of_headers(headers)
+    return EnvelopeMode.PLAIN
 
 
-def is_one(content: Mapping[str, object]) -> bool:
+def has_required_attributes(content: Mapping[str, object]) -> bool:
     """Whether an object of which no header tells is a CloudEvent."""
-    return all(name in content for name in REQUIRED)
+    return all(name in content for name in REQUIRED_ATTRIBUTES)
 
 
-def structured(content: Mapping[str, object], at: str) -> dict[str, object]:
+def read_structured(content: Mapping[str, object], at: str) -> dict[str, object]:
     """A CloudEvent of which the body has all.
 
     Args:
@@ -90,12 +90,12 @@ def structured(content: Mapping[str, object], at: str) -> dict[str, object]:
     _check(event, at)
     if encoded is not None:
         if "data" in event:
-            raise wrong(at, "data_base64", "none beside data", "both")
+            raise field_error(at, "data_base64", "none beside data", "both")
         event["data"] = _decoded(encoded, event.get("datacontenttype"), at)
     return event
 
 
-def binary(headers: Headers, body: bytes, at: str) -> dict[str, object]:
+def read_binary(headers: Headers, body: bytes, at: str) -> dict[str, object]:
     """A CloudEvent of which the headers have the attributes.
 
     Args:
@@ -114,7 +114,7 @@ def binary(headers: Headers, body: bytes, at: str) -> dict[str, object]:
     return event
 
 
-def gathered(headers: Headers, body: bytes, at: str) -> bytes:
+def to_structured(headers: Headers, body: bytes, at: str) -> bytes:
     """A binary event in structured mode, whether or not it is a right one: its JSON says all that both said.
 
     Args:
@@ -125,9 +125,9 @@ def gathered(headers: Headers, body: bytes, at: str) -> bytes:
     Raises:
         Rejected: 400, a header is there twice or is not UTF-8.
     """
-    said, media_type = _attributes(headers, at)
+    attributes, media_type = _attributes(headers, at)
     # A header may have any name, but what tells of the body is the body and its content type.
-    event: dict[str, object] = {name: value for name, value in said.items() if name not in _OF_DATA}
+    event: dict[str, object] = {name: value for name, value in attributes.items() if name not in _OF_DATA}
     if media_type:
         event["datacontenttype"] = media_type.decode("latin-1")
     if _is_json(body):
@@ -147,37 +147,37 @@ def _attributes(headers: Headers, at: str) -> tuple[dict[str, object], bytes]:
         elif name.startswith(_PREFIXES):
             attribute = name[3:].decode("latin-1")
             if attribute in attributes:
-                raise wrong(at, attribute, "one such attribute", "two", status=400)
+                raise field_error(at, attribute, "one such attribute", "two", status=400)
             attributes[attribute] = _value(value, at, attribute)
     return attributes, media_type
 
 
-def _told(headers: Headers) -> Mode:
+def _mode_of_headers(headers: Headers) -> EnvelopeMode:
     named = dict(headers)
     media_type = named.get(b"content-type", b"").lower()
     if media_type.startswith(_MEDIA_TYPE):
-        return _by(media_type.partition(b";")[0].strip())
+        return _mode_of_media_type(media_type.partition(b";")[0].strip())
     if not _BINARY.isdisjoint(named):
-        return Mode.BINARY
-    return Mode.MARKED if POLARIS_EVENT in named else Mode.PLAIN
+        return EnvelopeMode.BINARY
+    return EnvelopeMode.MARKED if POLARIS_EVENT_HEADER in named else EnvelopeMode.PLAIN
 
 
-def _by(media_type: bytes) -> Mode:
+def _mode_of_media_type(media_type: bytes) -> EnvelopeMode:
     match media_type.removeprefix(_MEDIA_TYPE):
         case b"" | b"+json":
-            return Mode.STRUCTURED
+            return EnvelopeMode.STRUCTURED
         case b"-batch" | b"-batch+json":
-            return Mode.BATCH
+            return EnvelopeMode.BATCH
         case _:
             expected = "application/cloudevents+json or application/cloudevents-batch+json"
             raise Rejected("#", status=415, expected=expected, found="CloudEvents in another format")
 
 
 def _check(event: Mapping[str, object], at: str) -> None:
-    for name in REQUIRED:
-        checked(event.get(name), at, name)
+    for name in REQUIRED_ATTRIBUTES:
+        require_text(event.get(name), at, name)
     if event["specversion"] != _VERSION:
-        raise wrong(at, "specversion", f"a CloudEvent of version {_VERSION}", "another version")
+        raise field_error(at, "specversion", f"a CloudEvent of version {_VERSION}", "another version")
 
 
 def _value(header: bytes, at: str, attribute: str) -> str:
@@ -186,7 +186,7 @@ def _value(header: bytes, at: str, attribute: str) -> str:
     try:
         return unquote_to_bytes(plain).decode()
     except UnicodeDecodeError:
-        raise wrong(at, attribute, "percent-encoded UTF-8", "other bytes", status=400) from None
+        raise field_error(at, attribute, "percent-encoded UTF-8", "other bytes", status=400) from None
 
 
 def _read(body: bytes, media_type: bytes) -> object:
@@ -213,12 +213,12 @@ def _is_json(body: bytes) -> bool:
 def _decoded(encoded: object, media_type: object, at: str) -> object:
     """The `data` in base64; None for what is no JSON and does not claim to be any."""
     if not isinstance(encoded, str):
-        raise wrong(at, "data_base64", "a string", kind(encoded))
+        raise field_error(at, "data_base64", "a string", json_kind(encoded))
     try:
         content = a2b_base64(encoded, strict_mode=True)
     except (Error, ValueError):
-        raise wrong(at, "data_base64", "base64", "something else") from None
+        raise field_error(at, "data_base64", "base64", "something else") from None
     try:
         return _read(content, media_type.encode("utf-8", "replace") if isinstance(media_type, str) else b"")
     except Rejected:
-        raise wrong(at, "data_base64", "JSON in UTF-8", "something else") from None
+        raise field_error(at, "data_base64", "JSON in UTF-8", "something else") from None

@@ -22,15 +22,15 @@ class Sender:
     Attributes:
         name: as the configuration calls it.
         catalogs: the catalogs that it may speak for: its own name of each, and ours.
-        dialect: the only one that it speaks; None: whichever its events are recognised to be of.
+        event_format: the only one that it speaks; None: whichever its events are recognised to be of.
     """
 
     name: str
     catalogs: Mapping[str, str]
-    dialect: str | None = None
+    event_format: str | None = None
 
 
-class Arrived(NamedTuple):
+class EventRequest(NamedTuple):
     """A request whose sender is known.
 
     Attributes:
@@ -52,13 +52,13 @@ class Event(NamedTuple):
     Attributes:
         request: what it came in.
         content: the JSON object; of a CloudEvent its attributes and `data`, whichever way it came.
-        body: its bytes as they arrived, the first `LOGGED`: what waits for the disk must fit into memory.
+        body: its bytes as they arrived, the first `MAX_STORED_EVENT`: what waits for the disk must fit into memory.
         at: the place of what `content` holds: in the body, a JSON pointer as URI fragment (RFC 6901, section 6); of
             attributes that came as headers `headers`.
         data_at: the place of a CloudEvent's `data`; None where the event is none.
     """
 
-    request: Arrived
+    request: EventRequest
     content: Mapping[str, object]
     body: bytes
     at: str
@@ -84,28 +84,30 @@ class Event(NamedTuple):
         """Whether the request has a header of that name, in lower case."""
         return any(key == name for key, _ in self.request.headers)
 
-    def known(self, theirs: str) -> str | None:
-        """Our name of the catalog that the sender's events call `theirs`; None where nobody said which that is."""
-        return self.catalogs.get(theirs)
+    def mapped_catalog(self, external_name: str) -> str | None:
+        """Our name of the catalog that the sender's events call `external_name`; None where nobody said which that
+        is.
+        """
+        return self.catalogs.get(external_name)
 
-    def catalog(self, theirs: str | None, at: str) -> str:
-        """Our name of the catalog that the sender itself calls `theirs`; None is the only one it speaks for.
+    def require_catalog(self, external_name: str | None, at: str) -> str:
+        """Our name of the catalog that the sender itself calls `external_name`; None is the only one it speaks for.
 
         Args:
-            theirs: the sender's name of it.
+            external_name: the sender's name of it.
             at: where that was said.
 
         Raises:
             Rejected: 422, where the sender has no such catalog, or several and named none.
         """
         catalogs = self.catalogs
-        if theirs is None and len(catalogs) == 1:
+        if external_name is None and len(catalogs) == 1:
             return next(iter(catalogs.values()))
-        if theirs is not None and theirs in catalogs:
-            return catalogs[theirs]
+        if external_name is not None and external_name in catalogs:
+            return catalogs[external_name]
         raise Rejected(
             at,
             status=422,
             expected=f"one of {', '.join(catalogs)}" if catalogs else "a sender with a catalog",
-            found="none" if theirs is None else "another one",
+            found="none" if external_name is None else "another one",
         )

@@ -16,64 +16,71 @@ from collections.abc import Mapping
 from typing import Final
 
 from sfn.dialects.event import Event
-from sfn.dialects.fields import checked, kind, mapping, text, wrong
-from sfn.dialects.outcome import Said, Unmapped, part
-from sfn.words import Birth, Hint, TableName
+from sfn.dialects.fields import field_error, json_kind, optional_text, require_object, require_text
+from sfn.dialects.outcome import DecodedEvent, UnmappedCatalog, partial_event_id
+from sfn.words import Notification, TableIdentifier, TableOrigin
 
 SOURCE: Final = "aws.glue"
-OF_TABLE: Final = "Glue Data Catalog Table State Change"
-OF_DATABASE: Final = "Glue Data Catalog Database State Change"
-TYPES: Final[Mapping[tuple[str, str], Birth | None]] = {
-    (OF_TABLE, "UpdateTable"): None,
-    (OF_DATABASE, "CreateTable"): Birth.CREATE,
-    (OF_DATABASE, "DeleteTable"): None,
-    (OF_DATABASE, "BatchDeleteTable"): None,
+TABLE_STATE_CHANGE: Final = "Glue Data Catalog Table State Change"
+DATABASE_STATE_CHANGE: Final = "Glue Data Catalog Database State Change"
+TYPES: Final[Mapping[tuple[str, str], TableOrigin | None]] = {
+    (TABLE_STATE_CHANGE, "UpdateTable"): None,
+    (DATABASE_STATE_CHANGE, "CreateTable"): TableOrigin.CREATE,
+    (DATABASE_STATE_CHANGE, "DeleteTable"): None,
+    (DATABASE_STATE_CHANGE, "BatchDeleteTable"): None,
 }
 """What changes tables, and how one came to its name by it."""
 MAX_TABLES: Final = 100
 """Most tables of one event: as many as Glue deletes at once."""
 
 
-def recognises(event: Event) -> bool:
+def is_glue_event(event: Event) -> bool:
     """Whether it is an event of AWS Glue."""
     return event.data_at is None and "detail-type" in event.content and event.content.get("source") == SOURCE
 
 
-def hints(event: Event) -> Said:
+def decode_glue_event(event: Event) -> DecodedEvent:
     """A hint for each table.
 
     Raises:
         Rejected: 422, a field is wrong.
     """
     content, at = event.content, event.at
-    detail_type = checked(content["detail-type"], at, "detail-type")
-    if detail_type not in {OF_TABLE, OF_DATABASE}:
+    detail_type = require_text(content["detail-type"], at, "detail-type")
+    if detail_type not in {TABLE_STATE_CHANGE, DATABASE_STATE_CHANGE}:
         return ()
-    detail, inside = mapping(content.get("detail"), at, "detail"), f"{at}/detail"
-    change = checked(detail.get("typeOfChange"), inside, "typeOfChange")
+    detail, inside = require_object(content.get("detail"), at, "detail"), f"{at}/detail"
+    change = require_text(detail.get("typeOfChange"), inside, "typeOfChange")
     if (detail_type, change) not in TYPES:
         return ()
-    theirs = f"{checked(content.get('account'), at, 'account')}/{checked(content.get('region'), at, 'region')}"
-    ours = event.known(theirs)
-    if ours is None:
-        return Unmapped(theirs)
-    event_id, database = text(content, "id", at), checked(detail.get("databaseName"), inside, "databaseName")
-    birth, drop = TYPES[detail_type, change], change in {"DeleteTable", "BatchDeleteTable"}
+    external_name = (
+        f"{require_text(content.get('account'), at, 'account')}/{require_text(content.get('region'), at, 'region')}"
+    )
+    catalog = event.mapped_catalog(external_name)
+    if catalog is None:
+        return UnmappedCatalog(external_name)
+    event_id, database = (
+        optional_text(content, "id", at),
+        require_text(detail.get("databaseName"), inside, "databaseName"),
+    )
+    origin, drop = TYPES[detail_type, change], change in {"DeleteTable", "BatchDeleteTable"}
     names = _names(detail, detail_type, inside)
-    ids = (event_id, *(part(event_id, name) for name in names[1:]))
+    ids = (event_id, *(partial_event_id(event_id, name) for name in names[1:]))
     return tuple(
-        Hint(TableName(ours, (database,), name), event.sender, its_id, drop=drop, birth=birth, body=event.body)
+        Notification(
+            TableIdentifier(catalog, (database,), name), event.sender, its_id, drop=drop, origin=origin, body=event.body
+        )
         for name, its_id in zip(names, ids, strict=True)
     )
 
 
 def _names(detail: Mapping[str, object], detail_type: str, at: str) -> tuple[str, ...]:
-    if detail_type == OF_TABLE:
-        return (checked(detail.get("tableName"), at, "tableName"),)
+    if detail_type == TABLE_STATE_CHANGE:
+        return (require_text(detail.get("tableName"), at, "tableName"),)
     tables = detail.get("changedTables")
     if not isinstance(tables, list) or not tables:
-        raise wrong(at, "changedTables", "an array of names", kind(tables) if tables else "nothing")
+        raise field_error(at, "changedTables", "an array of names", json_kind(tables) if tables else "nothing")
     if len(tables) > MAX_TABLES:
-        raise wrong(at, "changedTables", f"at most {MAX_TABLES} tables", str(len(tables)))
-    names = (checked(name, f"{at}/changedTables", index) for index, name in enumerate(tables))
+        raise field_error(at, "changedTables", f"at most {MAX_TABLES} tables", str(len(tables)))
+    names = (require_text(name, f"{at}/changedTables", index) for index, name in enumerate(tables))
     return tuple(dict.fromkeys(names))

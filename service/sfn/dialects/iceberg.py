@@ -13,13 +13,20 @@ from collections.abc import Mapping
 from typing import Final
 
 from sfn.dialects.event import Event
-from sfn.dialects.fields import checked, kind, mapping, named, text, wrong
-from sfn.dialects.outcome import Said, renamed
-from sfn.words import Birth, Hint, TableName
+from sfn.dialects.fields import (
+    field_error,
+    identifier_from_object,
+    json_kind,
+    optional_text,
+    require_object,
+    require_text,
+)
+from sfn.dialects.outcome import DecodedEvent, rename_notifications
+from sfn.words import Notification, TableIdentifier, TableOrigin
 
-TYPES: Final[Mapping[str, Birth | None]] = {
-    "create-table": Birth.CREATE,
-    "register-table": Birth.REGISTER,
+OPERATION_TYPES: Final[Mapping[str, TableOrigin | None]] = {
+    "create-table": TableOrigin.CREATE,
+    "register-table": TableOrigin.REGISTER,
     "update-table": None,
     "drop-table": None,
     "rename-table": None,
@@ -27,7 +34,7 @@ TYPES: Final[Mapping[str, Birth | None]] = {
 """What changes tables, and how one came to its name by it."""
 
 
-def recognises(event: Event) -> bool:
+def is_iceberg_event(event: Event) -> bool:
     """Whether it tells of an operation."""
     operation = event.content.get("operation")
     return (
@@ -38,32 +45,36 @@ def recognises(event: Event) -> bool:
     )
 
 
-def hints(event: Event) -> Said:
+def decode_iceberg_event(event: Event) -> DecodedEvent:
     """One hint, or for a rename two.
 
     Raises:
         Rejected: 422, a field is wrong, or the sender has several catalogs.
     """
     content = event.content
-    operation, at = mapping(content["operation"], event.at, "operation"), f"{event.at}/operation"
-    told = checked(operation["operation-type"], at, "operation-type")
-    if told not in TYPES:
+    operation, at = require_object(content["operation"], event.at, "operation"), f"{event.at}/operation"
+    operation_type = require_text(operation["operation-type"], at, "operation-type")
+    if operation_type not in OPERATION_TYPES:
         return ()
-    ours = event.catalog(None, event.at)
-    event_id = checked(content["event-id"], event.at, "event-id")
-    uuid = text(operation, "table-uuid", at)
-    if told == "rename-table":
-        source = TableName(ours, *named(operation.get("source"), at, "source"))
-        destination = TableName(ours, *named(operation.get("destination"), at, "destination"))
-        return renamed(Hint(source, event.sender, event_id, uuid=uuid, body=event.body), source, destination, at)
-    table = TableName(ours, *named(operation.get("identifier"), at, "identifier"))
-    drop, birth = told == "drop-table", TYPES[told]
+    catalog = event.require_catalog(None, event.at)
+    event_id = require_text(content["event-id"], event.at, "event-id")
+    uuid = optional_text(operation, "table-uuid", at)
+    if operation_type == "rename-table":
+        source = TableIdentifier(catalog, *identifier_from_object(operation.get("source"), at, "source"))
+        destination = TableIdentifier(catalog, *identifier_from_object(operation.get("destination"), at, "destination"))
+        return rename_notifications(
+            Notification(source, event.sender, event_id, uuid=uuid, body=event.body), source, destination, at
+        )
+    table = TableIdentifier(catalog, *identifier_from_object(operation.get("identifier"), at, "identifier"))
+    drop, origin = operation_type == "drop-table", OPERATION_TYPES[operation_type]
     purge = drop and _purge(operation, at)
-    return (Hint(table, event.sender, event_id, drop=drop, purge=purge, uuid=uuid, birth=birth, body=event.body),)
+    return (
+        Notification(table, event.sender, event_id, drop=drop, purge=purge, uuid=uuid, origin=origin, body=event.body),
+    )
 
 
 def _purge(operation: Mapping[str, object], at: str) -> bool:
     purge = operation.get("purge")
     if purge is None or isinstance(purge, bool):
         return purge is True
-    raise wrong(at, "purge", "true or false", kind(purge))
+    raise field_error(at, "purge", "true or false", json_kind(purge))

@@ -14,19 +14,26 @@ from collections.abc import Mapping
 from typing import Final
 
 from sfn.dialects.event import Event
-from sfn.dialects.fields import checked, kind, named, split, text, wrong
-from sfn.dialects.outcome import Said, Unmapped, identity, renamed
-from sfn.words import Birth, CatalogName, Hint, TableName
+from sfn.dialects.fields import (
+    field_error,
+    identifier_from_object,
+    json_kind,
+    optional_text,
+    require_text,
+    split_namespace,
+)
+from sfn.dialects.outcome import DecodedEvent, UnmappedCatalog, global_event_id, rename_notifications
+from sfn.words import CatalogName, Notification, TableIdentifier, TableOrigin
 
 SOURCE: Final = "uri:iceberg-catalog-service:"
 """Begins the source of each event; a host's name follows."""
-TYPES: Final[Mapping[str, Birth | None]] = {
-    "createTable": Birth.CREATE,
-    "registerTable": Birth.REGISTER,
+TYPES: Final[Mapping[str, TableOrigin | None]] = {
+    "createTable": TableOrigin.CREATE,
+    "registerTable": TableOrigin.REGISTER,
     "updateTable": None,
     "renameTable": None,
     "dropTable": None,
-    "undropTabulars": Birth.REGISTER,
+    "undropTabulars": TableOrigin.REGISTER,
 }
 """What changes tables, and how one came to its name by it."""
 
@@ -35,52 +42,56 @@ _DOTTED: Final = frozenset({"createTable", "registerTable", "dropTable"})
 _TABLE: Final = "table"
 
 
-def recognises(event: Event) -> bool:
+def is_lakekeeper_event(event: Event) -> bool:
     """Whether it is a CloudEvent of Lakekeeper's."""
     return event.data_at is not None and str(event.content.get("source", "")).startswith(SOURCE)
 
 
-def hints(event: Event) -> Said:
+def decode_lakekeeper_event(event: Event) -> DecodedEvent:
     """One hint, or for a rename two; of a rename that does not say where to, the whole catalog's.
 
     Raises:
         Rejected: 422, an attribute or a field is wrong.
     """
     content, at = event.content, event.at
-    told = checked(content["type"], at, "type")
-    is_of_table = checked(content.get("tabular-type", _TABLE), at, "tabular-type").lower() == _TABLE
-    if told not in TYPES or not is_of_table or _is_staged(told, event.data):
+    event_type = require_text(content["type"], at, "type")
+    is_of_table = require_text(content.get("tabular-type", _TABLE), at, "tabular-type").lower() == _TABLE
+    if event_type not in TYPES or not is_of_table or _is_staged(event_type, event.data):
         return ()
-    theirs = checked(content.get("warehouse-id"), at, "warehouse-id")
-    ours = event.known(theirs)
-    if ours is None:
-        return Unmapped(theirs)
-    event_id = identity(str(content["source"]), str(content["id"]))
-    uuid = text(content, "tabular-id", at)
-    if told != "renameTable":
-        table = _table(event, told, ours)
-        drop, birth = told == "dropTable", TYPES[told]
-        return (Hint(table, event.sender, event_id, drop=drop, uuid=uuid, birth=birth, body=event.body),)
+    external_name = require_text(content.get("warehouse-id"), at, "warehouse-id")
+    catalog = event.mapped_catalog(external_name)
+    if catalog is None:
+        return UnmappedCatalog(external_name)
+    event_id = global_event_id(str(content["source"]), str(content["id"]))
+    uuid = optional_text(content, "tabular-id", at)
+    if event_type != "renameTable":
+        table = _table(event, event_type, catalog)
+        drop, origin = event_type == "dropTable", TYPES[event_type]
+        return (Notification(table, event.sender, event_id, drop=drop, uuid=uuid, origin=origin, body=event.body),)
     data, inside = event.data, str(event.data_at)
     if data is None:
-        return (Hint(CatalogName(ours), event.sender, event_id, body=event.body),)
-    source = TableName(ours, *named(data.get("source"), inside, "source"))
-    destination = TableName(ours, *named(data.get("destination"), inside, "destination"))
-    return renamed(Hint(source, event.sender, event_id, uuid=uuid, body=event.body), source, destination, inside)
+        return (Notification(CatalogName(catalog), event.sender, event_id, body=event.body),)
+    source = TableIdentifier(catalog, *identifier_from_object(data.get("source"), inside, "source"))
+    destination = TableIdentifier(catalog, *identifier_from_object(data.get("destination"), inside, "destination"))
+    return rename_notifications(
+        Notification(source, event.sender, event_id, uuid=uuid, body=event.body), source, destination, inside
+    )
 
 
-def _is_staged(told: str, data: Mapping[str, object] | None) -> bool:
+def _is_staged(event_type: str, data: Mapping[str, object] | None) -> bool:
     """Whether the table has no metadata yet: its first commit tells of it."""
-    return told == "createTable" and data is not None and data.get("stage-create") is True
+    return event_type == "createTable" and data is not None and data.get("stage-create") is True
 
 
-def _table(event: Event, told: str, ours: str) -> TableName:
+def _table(event: Event, event_type: str, catalog: str) -> TableIdentifier:
     data = event.data or {}
     if data.get("identifier") is not None:
-        return TableName(ours, *named(data["identifier"], str(event.data_at), "identifier"))
+        return TableIdentifier(catalog, *identifier_from_object(data["identifier"], str(event.data_at), "identifier"))
     content, at = event.content, event.at
     namespace = content.get("namespace")
     if not isinstance(namespace, str):
-        raise wrong(at, "namespace", "the levels in a string", kind(namespace))
-    separator = "." if told in _DOTTED and _SEPARATOR not in namespace else _SEPARATOR
-    return TableName(ours, split(namespace, separator, at, "namespace"), checked(content.get("name"), at, "name"))
+        raise field_error(at, "namespace", "the levels in a string", json_kind(namespace))
+    separator = "." if event_type in _DOTTED and _SEPARATOR not in namespace else _SEPARATOR
+    return TableIdentifier(
+        catalog, split_namespace(namespace, separator, at, "namespace"), require_text(content.get("name"), at, "name")
+    )

@@ -14,9 +14,9 @@ from __future__ import annotations
 from typing import Final
 
 from sfn.dialects.event import Event
-from sfn.dialects.fields import MAX_LOCATION, checked, identifier, mapping, text
-from sfn.dialects.outcome import Said, Unmapped
-from sfn.words import CatalogName, Hint, TableName
+from sfn.dialects.fields import MAX_LOCATION, identifier_from_array, optional_text, require_object, require_text
+from sfn.dialects.outcome import DecodedEvent, UnmappedCatalog
+from sfn.words import CatalogName, Notification, TableIdentifier
 
 STORED: Final = "CONTENT_STORED"
 REMOVED: Final = "CONTENT_REMOVED"
@@ -26,7 +26,7 @@ _BRANCH: Final = "BRANCH"
 _TABLE: Final = "ICEBERG_TABLE"
 
 
-def recognises(event: Event) -> bool:
+def is_nessie_event(event: Event) -> bool:
     """Whether it tells of something in a repository."""
     content = event.content
     if event.data_at is not None or not isinstance(content.get("type"), str):
@@ -36,35 +36,35 @@ def recognises(event: Event) -> bool:
     return "repositoryId" in content and "eventCreationTimestamp" in content
 
 
-def hints(event: Event) -> Said:
+def decode_nessie_event(event: Event) -> DecodedEvent:
     """One hint, where a branch is concerned.
 
     Raises:
         Rejected: 422, a field is wrong.
     """
     content, at = event.content, event.at
-    told = content["type"]
-    if told not in {STORED, REMOVED, MOVED}:
+    event_type = content["type"]
+    if event_type not in {STORED, REMOVED, MOVED}:
         return ()
     content_type, location = None, None
-    if told == STORED:
-        stored = mapping(content.get("content"), at, "content")
-        content_type = checked(stored.get("type"), f"{at}/content", "type")
-        location = text(stored, "metadataLocation", f"{at}/content", MAX_LOCATION)
-    reference = mapping(content.get("reference"), at, "reference")
+    if event_type == STORED:
+        stored = require_object(content.get("content"), at, "content")
+        content_type = require_text(stored.get("type"), f"{at}/content", "type")
+        location = optional_text(stored, "metadataLocation", f"{at}/content", MAX_LOCATION)
+    reference = require_object(content.get("reference"), at, "reference")
     if content_type not in {None, _TABLE} or reference.get("type") != _BRANCH:
         return ()
-    theirs = checked(reference.get("name"), f"{at}/reference", "name")
-    ours = event.known(theirs)
-    if ours is None:
-        return Unmapped(theirs)
-    event_id = text(content, "id", at)
-    if told == MOVED:
-        return (Hint(CatalogName(ours), event.sender, event_id, body=event.body),)
-    key = mapping(content.get("contentKey"), at, "contentKey")
+    external_name = require_text(reference.get("name"), f"{at}/reference", "name")
+    catalog = event.mapped_catalog(external_name)
+    if catalog is None:
+        return UnmappedCatalog(external_name)
+    event_id = optional_text(content, "id", at)
+    if event_type == MOVED:
+        return (Notification(CatalogName(catalog), event.sender, event_id, body=event.body),)
+    key = require_object(content.get("contentKey"), at, "contentKey")
     elements = key.get("elements")
-    if told == REMOVED and isinstance(elements, list) and len(elements) == 1:
+    if event_type == REMOVED and isinstance(elements, list) and len(elements) == 1:
         # A namespace, which is content too: what it is that was removed is not said, and a table is in a namespace.
         return ()
-    table = TableName(ours, *identifier(elements, f"{at}/contentKey", "elements"))
-    return (Hint(table, event.sender, event_id, location, drop=told == REMOVED, body=event.body),)
+    table = TableIdentifier(catalog, *identifier_from_array(elements, f"{at}/contentKey", "elements"))
+    return (Notification(table, event.sender, event_id, location, drop=event_type == REMOVED, body=event.body),)

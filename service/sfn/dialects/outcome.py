@@ -11,29 +11,29 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from sfn.dialects.fields import MAX_NAME, wrong
-from sfn.words import Hint, TableName
+from sfn.dialects.fields import MAX_NAME, field_error
+from sfn.words import Notification, TableIdentifier
 
 _PART: Final = "\x1f"
 """Before what tells the hints of one event apart: no id that arrives holds a control character."""
 
 
 @dataclass(frozen=True, slots=True)
-class Unmapped:
+class UnmappedCatalog:
     """The event is of a catalog of which nobody said which of ours it is.
 
     Attributes:
-        theirs: what the event calls it.
+        name: what the event calls it.
     """
 
-    theirs: str
+    name: str
 
 
-Said: TypeAlias = tuple[Hint, ...] | Unmapped
+DecodedEvent: TypeAlias = tuple[Notification, ...] | UnmappedCatalog
 """Of an event that is understood and of no concern, no hint."""
 
 
-def identity(source: str, event_id: str) -> str:
+def global_event_id(source: str, event_id: str) -> str:
     """The id of an event whose id is one among those of its source alone (CloudEvents, section "id").
 
     No two pairs have the same: a source is a URI reference, so that the first space is where it ends.
@@ -44,16 +44,18 @@ def identity(source: str, event_id: str) -> str:
     return sha256(msgspec.json.encode((source, event_id))).hexdigest()
 
 
-def part(event_id: str | None, name: str) -> str | None:
+def partial_event_id(event_id: str | None, name: str) -> str | None:
     """The id of one hint of an event that has several: None where the event has none."""
     return None if event_id is None else f"{event_id}{_PART}{name}"
 
 
-def renamed(hint: Hint, source: TableName, destination: TableName, at: str) -> tuple[Hint, Hint]:
+def rename_notifications(
+    notification: Notification, source: TableIdentifier, destination: TableIdentifier, at: str
+) -> tuple[Notification, Notification]:
     """The hints of a rename: the old name with `renamed_to`, and the new one, of which the location was told.
 
     Args:
-        hint: what the event says of the table, whatever it is called.
+        notification: what the event says of the table, whatever it is called.
         source: the old name.
         destination: the new one.
         at: the place of what holds the destination.
@@ -62,8 +64,13 @@ def renamed(hint: Hint, source: TableName, destination: TableName, at: str) -> t
         Rejected: 422, both are the same.
     """
     if destination == source:
-        raise wrong(at, "destination", "another name than the old one", "the same")
+        raise field_error(at, "destination", "another name than the old one", "the same")
     return (
-        replace(hint, subject=source, floor=None, renamed_to=destination),
-        replace(hint, subject=destination, event_id=part(hint.event_id, "destination"), renamed_from=source),
+        replace(notification, subject=source, min_metadata_location=None, renamed_to=destination),
+        replace(
+            notification,
+            subject=destination,
+            event_id=partial_event_id(notification.event_id, "destination"),
+            renamed_from=source,
+        ),
     )

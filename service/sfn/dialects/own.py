@@ -19,13 +19,23 @@ from typing import Annotated, Final, TypeAlias
 import msgspec
 
 from sfn.dialects.event import Event
-from sfn.dialects.fields import MAX_LEVELS, MAX_LOCATION, MAX_NAME, checked, kind, levels, split, text, wrong
-from sfn.dialects.outcome import renamed
-from sfn.words import Birth, Hint, TableName
+from sfn.dialects.fields import (
+    MAX_LEVELS,
+    MAX_LOCATION,
+    MAX_NAME,
+    field_error,
+    json_kind,
+    namespace_levels,
+    optional_text,
+    require_text,
+    split_namespace,
+)
+from sfn.dialects.outcome import rename_notifications
+from sfn.words import Notification, TableIdentifier, TableOrigin
 
 OPERATIONS: Final = ("commit", "create", "register", "rename", "drop")
 
-_BIRTHS: Final = {"create": Birth.CREATE, "register": Birth.REGISTER}
+_ORIGINS: Final = {"create": TableOrigin.CREATE, "register": TableOrigin.REGISTER}
 
 _TIMESTAMP: Final = re.compile(
     r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)",
@@ -37,7 +47,7 @@ _Name: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME
 _Location: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_LOCATION)]
 
 
-class _Plain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _PlainEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What most events are: a commit, told of by these fields alone. No other format has no others."""
 
     namespace: Annotated[list[_Name], msgspec.Meta(max_length=MAX_LEVELS)]
@@ -46,10 +56,10 @@ class _Plain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     metadata_location: _Location | None = None
 
 
-_plain: Final = msgspec.json.Decoder(_Plain).decode
+_plain: Final = msgspec.json.Decoder(_PlainEvent).decode
 
 
-def at_once(body: bytes, sender: str, catalog: str) -> Hint | None:
+def decode_plain_event(body: bytes, sender: str, catalog: str) -> Notification | None:
     """The hint of a plain event, read in a fifth of the time; None for any other, be it right or wrong.
 
     Without escapes, DEL and what is not ASCII no text has a control character: JSON has none (RFC 8259, section 7).
@@ -65,16 +75,16 @@ def at_once(body: bytes, sender: str, catalog: str) -> Hint | None:
         event = _plain(body)
     except msgspec.DecodeError:
         return None
-    table = TableName(catalog, tuple(event.namespace), event.name)
-    return Hint(table, sender, event.event_id, event.metadata_location, body=body)
+    table = TableIdentifier(catalog, tuple(event.namespace), event.name)
+    return Notification(table, sender, event.event_id, event.metadata_location, body=body)
 
 
-def recognises(event: Event) -> bool:
+def is_native_event(event: Event) -> bool:
     """Whether it names a table the way that we do."""
     return event.data_at is None and "namespace" in event.content and "name" in event.content
 
 
-def hints(event: Event) -> tuple[Hint, ...]:
+def decode_native_event(event: Event) -> tuple[Notification, ...]:
     """One hint, or for a rename two: the old name with `renamed_to`, and the new one, of which the location was told.
 
     Raises:
@@ -82,39 +92,43 @@ def hints(event: Event) -> tuple[Hint, ...]:
     """
     content, at = event.content, event.at
     operation = _operation(content, at)
-    table = _table(content, at, event.catalog(text(content, "catalog", at), f"{at}/catalog"))
-    event_id = text(content, "event_id", at)
-    floor = text(content, "metadata_location", at, MAX_LOCATION)
-    uuid = text(content, "table_uuid", at)
-    text(content, "ref", at)
+    table = _table(content, at, event.require_catalog(optional_text(content, "catalog", at), f"{at}/catalog"))
+    event_id = optional_text(content, "event_id", at)
+    metadata_location = optional_text(content, "metadata_location", at, MAX_LOCATION)
+    uuid = optional_text(content, "table_uuid", at)
+    optional_text(content, "ref", at)
     _timestamp(content, "occurred_at", at)
     destination = _destination(content, at, table.catalog, operation)
     purge = _purge(content, at, operation)
     sender, body = event.sender, event.body
     if destination is not None:
-        return renamed(Hint(table, sender, event_id, floor, uuid=uuid, body=body), table, destination, at)
+        return rename_notifications(
+            Notification(table, sender, event_id, metadata_location, uuid=uuid, body=body), table, destination, at
+        )
     if operation == "drop":
-        return (Hint(table, sender, event_id, drop=True, purge=purge, uuid=uuid, body=body),)
-    return (Hint(table, sender, event_id, floor, uuid=uuid, birth=_BIRTHS.get(operation), body=body),)
+        return (Notification(table, sender, event_id, drop=True, purge=purge, uuid=uuid, body=body),)
+    return (
+        Notification(table, sender, event_id, metadata_location, uuid=uuid, origin=_ORIGINS.get(operation), body=body),
+    )
 
 
 def _operation(content: Mapping[str, object], at: str) -> str:
-    operation = text(content, "operation", at)
+    operation = optional_text(content, "operation", at)
     if operation is None:
         return OPERATIONS[0]
     if operation not in OPERATIONS:
-        raise wrong(at, "operation", f"one of {', '.join(OPERATIONS)}", ascii(operation[:40]))
+        raise field_error(at, "operation", f"one of {', '.join(OPERATIONS)}", ascii(operation[:40]))
     return operation
 
 
-def _destination(content: Mapping[str, object], at: str, catalog: str, operation: str) -> TableName | None:
+def _destination(content: Mapping[str, object], at: str, catalog: str, operation: str) -> TableIdentifier | None:
     destination = content.get("destination")
     if operation != "rename":
         if destination is not None:
-            raise wrong(at, "destination", "none without the operation rename", kind(destination))
+            raise field_error(at, "destination", "none without the operation rename", json_kind(destination))
         return None
     if not isinstance(destination, dict):
-        raise wrong(at, "destination", "an object with the new namespace and name", kind(destination))
+        raise field_error(at, "destination", "an object with the new namespace and name", json_kind(destination))
     return _table(destination, f"{at}/destination", catalog)
 
 
@@ -123,23 +137,25 @@ def _purge(content: Mapping[str, object], at: str, operation: str) -> bool:
     if purge is None or purge is False:
         return False
     if purge is not True:
-        raise wrong(at, "purge", "true or false", kind(purge))
+        raise field_error(at, "purge", "true or false", json_kind(purge))
     if operation != "drop":
-        raise wrong(at, "purge", "none without the operation drop", "true")
+        raise field_error(at, "purge", "none without the operation drop", "true")
     return True
 
 
-def _table(content: Mapping[str, object], at: str, catalog: str) -> TableName:
-    return TableName(catalog, _namespace(content.get("namespace"), at), checked(content.get("name"), at, "name"))
+def _table(content: Mapping[str, object], at: str, catalog: str) -> TableIdentifier:
+    return TableIdentifier(
+        catalog, _namespace(content.get("namespace"), at), require_text(content.get("name"), at, "name")
+    )
 
 
 def _namespace(value: object, at: str) -> tuple[str, ...]:
     if isinstance(value, str):
-        return split(value, ".", at, "namespace")
-    return levels(value, at, "namespace", "an array of strings or one dotted string")
+        return split_namespace(value, ".", at, "namespace")
+    return namespace_levels(value, at, "namespace", "an array of strings or one dotted string")
 
 
 def _timestamp(content: Mapping[str, object], key: str, at: str) -> None:
-    moment = text(content, key, at)
+    moment = optional_text(content, key, at)
     if moment is not None and _TIMESTAMP.fullmatch(moment) is None:
-        raise wrong(at, key, "a time with its offset as in RFC 3339", ascii(moment[:40]))
+        raise field_error(at, key, "a time with its offset as in RFC 3339", ascii(moment[:40]))

@@ -21,11 +21,11 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 
 from sfn.dialects.event import Event
-from sfn.dialects.fields import MAX_LEVELS, MAX_LOCATION, checked, kind, wrong
+from sfn.dialects.fields import MAX_LEVELS, MAX_LOCATION, field_error, json_kind, require_text
 from sfn.errors import Rejected
-from sfn.words import Birth, Hint, TableName
+from sfn.words import Notification, TableIdentifier, TableOrigin
 
-TYPES: Final = ("CREATE", "UPDATE", "DROP", "VALIDATE", "UNKNOWN")
+NOTIFICATION_TYPES: Final = ("CREATE", "UPDATE", "DROP", "VALIDATE", "UNKNOWN")
 SEPARATOR: Final = "\x1f"
 """Between the levels of a namespace (Iceberg's REST specification, `namespace` parameter)."""
 
@@ -39,7 +39,7 @@ _NO_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class PolarisNotificationPath:
     """Where a notification was sent to: segments of the path, percent-encoded as they were.
 
     Attributes:
@@ -53,17 +53,17 @@ class Address:
     table: str
 
 
-def addressed(path: str) -> Address | None:
+def parse_notification_path(path: str) -> PolarisNotificationPath | None:
     """The parts of a notification's path, None for any other path.
 
     Args:
         path: percent-encoded: what is encoded in it separates nothing.
     """
     found = _PATH.fullmatch(path)
-    return None if found is None else Address(*found.groups())
+    return None if found is None else PolarisNotificationPath(*found.groups())
 
 
-def named(address: Address, catalogs: Mapping[str, str]) -> TableName:
+def table_of_path(address: PolarisNotificationPath, catalogs: Mapping[str, str]) -> TableIdentifier:
     """The table that a path means.
 
     Args:
@@ -84,23 +84,25 @@ def named(address: Address, catalogs: Mapping[str, str]) -> TableName:
     levels = _decoded(address.namespace, "namespace").split(SEPARATOR)
     if len(levels) > MAX_LEVELS:
         raise _wrong("path", "namespace", f"at most {MAX_LEVELS} levels", "more")
-    namespace = tuple(checked(level, "path", "namespace", status=_MALFORMED) for level in levels)
-    name = checked(_decoded(address.table, "table"), "path", "table", status=_MALFORMED)
-    return TableName(catalogs[prefix], namespace, name)
+    namespace = tuple(require_text(level, "path", "namespace", status=_MALFORMED) for level in levels)
+    name = require_text(_decoded(address.table, "table"), "path", "table", status=_MALFORMED)
+    return TableIdentifier(catalogs[prefix], namespace, name)
 
 
-def recognises(event: Event) -> bool:
+def is_polaris_notification(event: Event) -> bool:
     """Whether it is a notification that was sent to another path than one's own."""
     return event.data_at is None and "notification-type" in event.content and "payload" in event.content
 
 
-def astray(_event: Event) -> NoReturn:
+def reject_misdirected(_event: Event) -> NoReturn:
     """No hint: its body does not say which table is meant. Raises `Rejected` with 422."""
     expected = "/v1/{prefix}/namespaces/{namespace}/tables/{table}/notifications, as its body does not name the table"
     raise Rejected("path", status=422, expected=expected, found="a notification sent elsewhere")
 
 
-def hints(table: TableName, sender: str, content: object, body: bytes) -> tuple[Hint, ...]:
+def decode_polaris_notification(
+    table: TableIdentifier, sender: str, content: object, body: bytes
+) -> tuple[Notification, ...]:
     """One hint, or none for a type that changes nothing: such a notification is checked all the same.
 
     Args:
@@ -113,25 +115,25 @@ def hints(table: TableName, sender: str, content: object, body: bytes) -> tuple[
         Rejected: 400, with the JSON pointer of the wrong field.
     """
     if not isinstance(content, dict):
-        raise Rejected("#", status=_MALFORMED, expected="an object", found=kind(content))
-    told = checked(content.get("notification-type"), "#", "notification-type", status=_MALFORMED)
-    if told not in TYPES:
-        raise _wrong("#", "notification-type", f"one of {', '.join(TYPES)}", ascii(told[:40]))
+        raise Rejected("#", status=_MALFORMED, expected="an object", found=json_kind(content))
+    notification_type = require_text(content.get("notification-type"), "#", "notification-type", status=_MALFORMED)
+    if notification_type not in NOTIFICATION_TYPES:
+        raise _wrong("#", "notification-type", f"one of {', '.join(NOTIFICATION_TYPES)}", ascii(notification_type[:40]))
     payload = content.get("payload")
     if not isinstance(payload, dict):
-        raise _wrong("#", "payload", "an object", kind(payload))
+        raise _wrong("#", "payload", "an object", json_kind(payload))
     at = "#/payload"
-    checked(payload.get("table-name"), at, "table-name", status=_MALFORMED)
+    require_text(payload.get("table-name"), at, "table-name", status=_MALFORMED)
     timestamp = _timestamp(payload.get("timestamp"), at)
-    uuid = checked(payload.get("table-uuid"), at, "table-uuid", status=_MALFORMED)
-    location = checked(payload.get("metadata-location"), at, "metadata-location", MAX_LOCATION, status=_MALFORMED)
-    event_id = _digest(table, told, timestamp, uuid, location)
-    match told:
+    uuid = require_text(payload.get("table-uuid"), at, "table-uuid", status=_MALFORMED)
+    location = require_text(payload.get("metadata-location"), at, "metadata-location", MAX_LOCATION, status=_MALFORMED)
+    event_id = _digest(table, notification_type, timestamp, uuid, location)
+    match notification_type:
         case "CREATE" | "UPDATE":
-            birth = Birth.CREATE if told == "CREATE" else None
-            return (Hint(table, sender, event_id, location, uuid=uuid, birth=birth, body=body),)
+            origin = TableOrigin.CREATE if notification_type == "CREATE" else None
+            return (Notification(table, sender, event_id, location, uuid=uuid, origin=origin, body=body),)
         case "DROP":
-            return (Hint(table, sender, event_id, drop=True, uuid=uuid, body=body),)
+            return (Notification(table, sender, event_id, drop=True, uuid=uuid, body=body),)
         case _:
             return ()
 
@@ -147,21 +149,21 @@ def _decoded(segment: str, key: str) -> str:
 
 def _timestamp(value: object, at: str) -> int:
     if not isinstance(value, int | float) or isinstance(value, bool):
-        raise _wrong(at, "timestamp", "a whole number", kind(value))
+        raise _wrong(at, "timestamp", "a whole number", json_kind(value))
     # 1.0 is the same JSON number as 1.
     if not -(2**63) <= value < 2**63 or value != int(value):
         raise _wrong(at, "timestamp", "a whole number of 64 bits", "another number")
     return int(value)
 
 
-def _digest(table: TableName, told: str, timestamp: int, uuid: str, location: str) -> str:
+def _digest(table: TableIdentifier, notification_type: str, timestamp: int, uuid: str, location: str) -> str:
     """The notification's id: Polaris gives it none, and a repeat has the same of all these.
 
     In JSON no two of them run into one another.
     """
-    parts = (table.catalog, table.namespace, table.name, told, timestamp, uuid, location)
+    parts = (table.catalog, table.namespace, table.name, notification_type, timestamp, uuid, location)
     return sha256(msgspec.json.encode(parts)).hexdigest()
 
 
 def _wrong(at: str, key: str, expected: str, found: str) -> Rejected:
-    return wrong(at, key, expected, found, status=_MALFORMED)
+    return field_error(at, key, expected, found, status=_MALFORMED)

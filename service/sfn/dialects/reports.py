@@ -10,17 +10,17 @@ from __future__ import annotations
 from typing import Final
 
 from sfn.dialects.event import Event
-from sfn.words import Hint
+from sfn.words import Notification
 
-TYPES: Final = frozenset({"commit-report", "scan-report"})
+REPORT_TYPES: Final = frozenset({"commit-report", "scan-report"})
 
 
-def recognises(event: Event) -> bool:
+def is_metrics_report(event: Event) -> bool:
     """Whether it is a report."""
-    told = event.content.get("report-type")
-    return event.data_at is None and isinstance(told, str) and told in TYPES
+    report_type = event.content.get("report-type")
+    return event.data_at is None and isinstance(report_type, str) and report_type in REPORT_TYPES
 
 
-def hints(_event: Event) -> tuple[Hint, ...]:
+def decode_metrics_report(_event: Event) -> tuple[Notification, ...]:
     """None."""
     return ()

@@ -15,16 +15,16 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from sfn.reader.files import Entries, Files
-from sfn.reader.resolve import Pointer, Question
+from sfn.reader.files import FileReader, FolderEntries
+from sfn.reader.resolve import MetadataPointer, Question
 
 Namespace: TypeAlias = tuple[str, ...]
 
 
-class Tree(Files, Protocol):
+class FileTree(FileReader, Protocol):
     """The files below one root, and none else: a key outside of it is refused before anything is opened. For walks."""
 
-    async def entries(self, prefix: str) -> Entries:
+    async def entries(self, prefix: str) -> FolderEntries:
         """What lies directly below a prefix that ends in `/`; nothing where there is no such folder.
 
         Raises:
@@ -34,7 +34,7 @@ class Tree(Files, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TablePlace:
     """Where a table is looked up.
 
     Attributes:
@@ -45,16 +45,16 @@ class Place:
         rivals: other directories whose SFN files have the same name for their table.
     """
 
-    tree: Files
+    tree: FileReader
     question: Question
-    pinned: Pointer | None = None
+    pinned: MetadataPointer | None = None
     rivals: tuple[str, ...] = ()
 
 
-class Shelf(Protocol):
+class TableSource(Protocol):
     """Which tables a catalog has."""
 
-    async def tables(self) -> Mapping[Namespace, Mapping[str, Place]]:
+    async def tables(self) -> Mapping[Namespace, Mapping[str, TablePlace]]:
         """All of them, by namespace and name.
 
         Raises:
@@ -62,11 +62,11 @@ class Shelf(Protocol):
         """
         ...
 
-    async def find(self, namespace: Namespace, name: str, *, anew: bool = False) -> Place | None:
+    async def find(self, namespace: Namespace, name: str, *, refresh: bool = False) -> TablePlace | None:
         """One of them; None where there is none.
 
         Args:
-            anew: it is not any more where it was known to lie.
+            refresh: it is not any more where it was known to lie.
 
         Raises:
             Ambiguous: several directories have a table of that name.
@@ -75,7 +75,7 @@ class Shelf(Protocol):
         ...
 
 
-Scan: TypeAlias = Callable[[], AsyncIterator[tuple[Namespace, str, Place]]]
+Scan: TypeAlias = Callable[[], AsyncIterator[tuple[Namespace, str, TablePlace]]]
 """Looks through tables anew. Raises `TooManyFiles` once it came to its bound: what it found until then counts."""
 
-__all__ = ["Namespace", "Place", "Scan", "Shelf", "Tree"]
+__all__ = ["FileTree", "Namespace", "Scan", "TablePlace", "TableSource"]

@@ -11,21 +11,21 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Final
 
-from sfn.beneath import DETOURS, FOLDER, LinkRefused, opened
+from sfn.beneath import DIRECTORY_FLAGS, MAX_LINKS, LinkRefused, open_below
 from sfn.errors import TooManyFiles, Unsafe
 from sfn.pointer.location import is_below
-from sfn.reader.files import Entries
-from sfn.reader.local import FLAGS, MISSING, content, refusal
+from sfn.reader.files import FolderEntries
+from sfn.reader.local import NOT_FOUND_ERRORS, OPEN_FLAGS, read_descriptor, to_reader_error
 
-MOST_LISTED: Final = 100_000
+MAX_LISTED_FILES: Final = 100_000
 """Files of a folder whose names are looked at."""
 
 _SCHEME: Final = "file://"
-_FILE: Final = FLAGS | os.O_NOFOLLOW
+_FILE: Final = OPEN_FLAGS | os.O_NOFOLLOW
 
 
-class Beneath:
-    """The verbs of a `Tree` as blocking calls. For several threads.
+class LocalTree:
+    """The verbs of a `FileTree` as blocking calls. For several threads.
 
     Args:
         root: canonical location of the folder, a link itself if it likes.
@@ -37,27 +37,27 @@ class Beneath:
     def read(self, key: str, most: int, start: int = 0) -> bytes | None:
         """As `Files.read`."""
         try:
-            descriptor = self._opened(key, _FILE)
+            descriptor = self._open(key, _FILE)
             try:
-                return content(descriptor, most, start)
+                return read_descriptor(descriptor, most, start)
             finally:
                 os.close(descriptor)
         except (OSError, ValueError) as error:
             if _is_missing(error):
                 return None
-            raise refusal(key, error) from error
+            raise to_reader_error(key, error) from error
 
-    def entries(self, prefix: str) -> Entries:
-        """As `Tree.entries`. Nobody looks where links lead; what is hidden is not shown.
+    def entries(self, prefix: str) -> FolderEntries:
+        """As `FileTree.entries`. Nobody looks where links lead; what is hidden is not shown.
 
         Raises:
-            TooManyFiles: there are more than `MOST_LISTED`.
+            TooManyFiles: there are more than `MAX_LISTED_FILES`.
         """
         try:
-            descriptor = self._opened(prefix.removesuffix("/"), FOLDER)
+            descriptor = self._open(prefix.removesuffix("/"), DIRECTORY_FLAGS)
             try:
                 with os.scandir(descriptor) as found:
-                    listed = list(islice(found, MOST_LISTED + 1))
+                    listed = list(islice(found, MAX_LISTED_FILES + 1))
                     links = [entry.name for entry in listed if entry.is_symlink()]
                     files = [entry.name for entry in listed if entry.is_file(follow_symlinks=False)]
                     folders = [entry.name for entry in listed if entry.is_dir(follow_symlinks=False)]
@@ -65,14 +65,14 @@ class Beneath:
                 os.close(descriptor)
         except (OSError, ValueError) as error:
             if _is_missing(error):
-                return Entries()
-            raise refusal(prefix, error) from error
-        if len(listed) > MOST_LISTED:
-            expected, remedy = f"at most {MOST_LISTED:,} files", "move out of the folder what is not ours"
+                return FolderEntries()
+            raise to_reader_error(prefix, error) from error
+        if len(listed) > MAX_LISTED_FILES:
+            expected, remedy = f"at most {MAX_LISTED_FILES:,} files", "move out of the folder what is not ours"
             raise TooManyFiles(prefix, expected=expected, found="more", remedy=remedy)
-        return Entries(_shown(files), _shown([*folders, *links]), _shown(links))
+        return FolderEntries(_visible(files), _visible([*folders, *links]), _visible(links))
 
-    def _opened(self, key: str, flags: int) -> int:
+    def _open(self, key: str, flags: int) -> int:
         """A descriptor of what lies at a key.
 
         Raises:
@@ -82,10 +82,10 @@ class Beneath:
         # A key is text: bytes that are none of UTF-8 are no name that a client can ask for.
         key.encode()
         try:
-            return opened(self._path, self._names(key), flags)
+            return open_below(self._path, self._names(key), flags)
         except LinkRefused as refused:
             if not refused.link:
-                raise Unsafe(key, expected=f"at most {DETOURS} links on the way", found=refused.target) from refused
+                raise Unsafe(key, expected=f"at most {MAX_LINKS} links on the way", found=refused.target) from refused
             found = f"one to {refused.target}"
             raise Unsafe(key, expected=f"links that stay below {self._root}", found=found) from refused
 
@@ -99,10 +99,10 @@ class Beneath:
 
 def _is_missing(error: OSError | ValueError) -> bool:
     """Whether there is nothing, nor can be: no file has a longer name than its system allows."""
-    return isinstance(error, MISSING) or (isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG)
+    return isinstance(error, NOT_FOUND_ERRORS) or (isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG)
 
 
-def _shown(names: Iterable[str]) -> tuple[str, ...]:
+def _visible(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in names if not name.startswith(".") and _is_text(name))
 
 

@@ -6,23 +6,23 @@ from collections.abc import Mapping
 from typing import Final
 
 from sfn.errors import LocationRefused, Unsafe
-from sfn.facade import Namespace, Place
+from sfn.facade import Namespace, TablePlace
 from sfn.pointer.location import check_any_scheme, longest_prefix
-from sfn.reader.blocking import identifier_of
-from sfn.reader.files import Files
+from sfn.reader.blocking import parse_identifier
+from sfn.reader.files import FileReader
 from sfn.reader.resolve import Question
 
-NAMESPACE: Final[Namespace] = ("dir",)
-LONGEST: Final = 4_096
+DIRECTORY_NAMESPACE: Final[Namespace] = ("dir",)
+MAX_DIRECTORY_NAME: Final = 4_096
 """Characters of a directory's name: what is looked at is remembered for a while, and no path is longer."""
 
 
 def is_directory(namespace: Namespace, name: str) -> bool:
     """Whether a table's name is a path or a URL."""
-    return namespace == NAMESPACE and (name.startswith("/") or ":/" in name)
+    return namespace == DIRECTORY_NAMESPACE and (name.startswith("/") or ":/" in name)
 
 
-def place(name: str, trees: Mapping[str, Files]) -> Place:
+def place_of_directory(name: str, trees: Mapping[str, FileReader]) -> TablePlace:
     """Where the table of a directory is looked up.
 
     Args:
@@ -32,8 +32,12 @@ def place(name: str, trees: Mapping[str, Files]) -> Place:
     Raises:
         Unsafe: it lies below none of them, or its path does not lead where it seems to.
     """
-    if len(name) > LONGEST:
-        raise Unsafe(f"{name[:64]!r}…", expected=f"a directory of at most {LONGEST:,} characters", found="a longer one")
+    if len(name) > MAX_DIRECTORY_NAME:
+        raise Unsafe(
+            f"{name[:64]!r}…",
+            expected=f"a directory of at most {MAX_DIRECTORY_NAME:,} characters",
+            found="a longer one",
+        )
     directory, _, table = name.partition("#")
     try:
         url = check_any_scheme(directory.rstrip("/") or "/")
@@ -46,7 +50,7 @@ def place(name: str, trees: Mapping[str, Files]) -> Place:
             f"{name!r}", expected=f"a directory below {' or '.join(sorted(trees))}", found="one outside", remedy=remedy
         )
     try:
-        identifier = identifier_of(table) if table else None
+        identifier = parse_identifier(table) if table else None
     except ValueError as error:
         raise Unsafe(f"{name!r}", expected=f"{error}", found="another") from None
-    return Place(trees[root], Question(url, identifier, allowed=(root,)))
+    return TablePlace(trees[root], Question(url, identifier, allowed=(root,)))

@@ -14,20 +14,20 @@ from anyio import to_thread
 
 from sfn.clock import Clock
 from sfn.errors import Stale, Unreachable
-from sfn.facade import Place
-from sfn.facade.served import Snapshots, served
+from sfn.facade import TablePlace
+from sfn.facade.served import SnapshotMode, load_table_result
 from sfn.pointer.document import Document
 from sfn.reader import metadata
-from sfn.reader.files import Files
-from sfn.reader.resolve import Pointer, pointer
-from sfn.reader.trust import Trust
+from sfn.reader.files import FileReader
+from sfn.reader.resolve import MetadataPointer, resolve_pointer
+from sfn.reader.trust import AllowedLocations
 
-REMEMBERED: Final = 64 << 20
+MAX_CACHED_BYTES: Final = 64 << 20
 """Bytes of answers that are kept: a metadata file never changes."""
-AT_ONCE: Final = 2
+MAX_CONCURRENT_READS: Final = 2
 """Metadata files that are read at the same time below one root: each may be as large as the limit, and what is slow
 below one root holds up no other."""
-READ_WITHIN: Final = 120.0
+READ_TIMEOUT: Final = 120.0
 """Seconds that a metadata file takes at most: of one that comes in drops nobody waits for the end."""
 _TAG: Final = 16
 """Bytes of an entity tag."""
@@ -35,12 +35,12 @@ _TAG: Final = 16
 _ENTRY: Final = 1 << 10
 """Bytes that one more answer takes beside its own."""
 
-Key: TypeAlias = tuple[str, Trust]
+CacheKey: TypeAlias = tuple[str, AllowedLocations]
 """An answer's entity tag, and where the table may lie: what one may be shown, another may not."""
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class TableResponse:
     """A table.
 
     Attributes:
@@ -53,13 +53,13 @@ class Loaded:
 
 
 @dataclass(frozen=True, slots=True)
-class Unchanged:
+class UnchangedTable:
     """The client has it already."""
 
     etag: str
 
 
-class Loading:
+class TableLoader:
     """Answers what clients ask of single tables.
 
     Args:
@@ -69,76 +69,80 @@ class Loading:
 
     def __init__(self, clock: Clock, limit: int) -> None:
         self._clock, self._limit = clock, limit
-        self._bodies: OrderedDict[Key, memoryview] = OrderedDict()
+        self._bodies: OrderedDict[CacheKey, memoryview] = OrderedDict()
         self._size = 0
-        self._under_way: WeakValueDictionary[Key, memoryview] = WeakValueDictionary()
-        self._turns: WeakKeyDictionary[Files, anyio.Semaphore] = WeakKeyDictionary()
+        self._in_use: WeakValueDictionary[CacheKey, memoryview] = WeakValueDictionary()
+        self._semaphores: WeakKeyDictionary[FileReader, anyio.Semaphore] = WeakKeyDictionary()
 
-    async def find(self, place: Place) -> Pointer:
+    async def find(self, place: TablePlace) -> MetadataPointer:
         """Which metadata file is a table's.
 
         Raises:
             Unreadable: see `sfn.errors` for its kinds.
         """
-        return place.pinned or await pointer(place.tree, place.question, self._clock)
+        return place.pinned or await resolve_pointer(place.tree, place.question, self._clock)
 
-    async def load(self, place: Place, snapshots: Snapshots, known: frozenset[str]) -> Loaded | Unchanged:
+    async def load(
+        self, place: TablePlace, snapshots: SnapshotMode, known_etags: frozenset[str]
+    ) -> TableResponse | UnchangedTable:
         """The table.
 
         Args:
-            known: entity tags of answers that the client has.
+            known_etags: entity tags of answers that the client has.
 
         Raises:
             Unreadable: see `sfn.errors` for its kinds.
         """
         try:
-            return await self._loaded(place, snapshots, known)
+            return await self._load_once(place, snapshots, known_etags)
         except Stale:
             # It may have been replaced while it was read.
-            return await self._loaded(place, snapshots, known)
+            return await self._load_once(place, snapshots, known_etags)
 
-    async def _loaded(self, place: Place, snapshots: Snapshots, known: frozenset[str]) -> Loaded | Unchanged:
+    async def _load_once(
+        self, place: TablePlace, snapshots: SnapshotMode, known_etags: frozenset[str]
+    ) -> TableResponse | UnchangedTable:
         at = await self.find(place)
-        etag = tag(at.then.found.doc, snapshots)
-        if not known.isdisjoint({etag, "*"}):
-            return Unchanged(etag)
-        key = etag, place.question.trust
-        if (body := self._remembered(key)) is not None:
-            return Loaded(etag, body)
-        async with self._turns.setdefault(place.tree, anyio.Semaphore(AT_ONCE)):
+        etag = entity_tag(at.version.found.doc, snapshots)
+        if not known_etags.isdisjoint({etag, "*"}):
+            return UnchangedTable(etag)
+        key = etag, place.question.allowed_locations
+        if (body := self._cached(key)) is not None:
+            return TableResponse(etag, body)
+        async with self._semaphores.setdefault(place.tree, anyio.Semaphore(MAX_CONCURRENT_READS)):
             # Another one may have read it meanwhile.
-            body = self._remembered(key) or self._kept(key, await self._read(place, at, snapshots))
-        return Loaded(etag, body)
+            body = self._cached(key) or self._cache(key, await self._read(place, at, snapshots))
+        return TableResponse(etag, body)
 
-    async def _read(self, place: Place, at: Pointer, snapshots: Snapshots) -> memoryview:
-        doc, said_by = at.then.found.doc, at.then.found.key
+    async def _read(self, place: TablePlace, at: MetadataPointer, snapshots: SnapshotMode) -> memoryview:
+        doc, named_by = at.version.found.doc, at.version.found.key
         try:
-            with anyio.fail_after(READ_WITHIN):
-                content = await metadata.whole(place.tree, at.key, self._limit)
+            with anyio.fail_after(READ_TIMEOUT):
+                content = await metadata.read_metadata_json(place.tree, at.key, self._limit)
         except TimeoutError:
-            raise Unreachable(at.key, expected=f"the file within {READ_WITHIN:g} s", found="less of it") from None
+            raise Unreachable(at.key, expected=f"the file within {READ_TIMEOUT:g} s", found="less of it") from None
         if content is None:
-            raise metadata.gone(at.key, doc, said_by, self._clock.now())
-        make = partial(served, content, doc, at.key, said_by, place.question.trust, snapshots)
+            raise metadata.metadata_gone_error(at.key, doc, named_by, self._clock.now())
+        make = partial(load_table_result, content, doc, at.key, named_by, place.question.allowed_locations, snapshots)
         return memoryview(await to_thread.run_sync(make))
 
-    def _remembered(self, key: Key) -> memoryview | None:
+    def _cached(self, key: CacheKey) -> memoryview | None:
         if key in self._bodies:
             self._bodies.move_to_end(key)
-        return self._under_way.get(key)
+        return self._in_use.get(key)
 
-    def _kept(self, key: Key, body: memoryview) -> memoryview:
+    def _cache(self, key: CacheKey, body: memoryview) -> memoryview:
         """The one that all get."""
-        body = self._under_way.setdefault(key, body)
-        if key not in self._bodies and len(body) + _ENTRY <= REMEMBERED:
+        body = self._in_use.setdefault(key, body)
+        if key not in self._bodies and len(body) + _ENTRY <= MAX_CACHED_BYTES:
             self._bodies[key] = body
             self._size += len(body) + _ENTRY
-        while self._size > REMEMBERED:
+        while self._size > MAX_CACHED_BYTES:
             self._size -= len(self._bodies.popitem(last=False)[1]) + _ENTRY
         return body
 
 
-def tag(doc: Document, snapshots: Snapshots) -> str:
+def entity_tag(doc: Document, snapshots: SnapshotMode) -> str:
     """The entity tag of an answer: another one for every metadata file, and for every choice of snapshots.
 
     A table that is dropped and made anew may have metadata files of the same names: hence its uuid.

@@ -7,9 +7,9 @@ from typing import Final
 
 from sfn.errors import (
     Ambiguous,
-    Broken,
     CommitNotFound,
     Dropped,
+    FatalError,
     NameTaken,
     NotFound,
     NotInstalled,
@@ -26,33 +26,33 @@ NO_TABLE: Final = "NoSuchTableException"
 NO_NAMESPACE: Final = "NoSuchNamespaceException"
 NO_VIEW: Final = "NoSuchViewException"
 
-ABSENT: Final = (CommitNotFound, Dropped, NameTaken, NotFound)
+ABSENT_ERRORS: Final = (CommitNotFound, Dropped, NameTaken, NotFound)
 """A reader finds no table where it was told to look."""
 
 
-class Missing(Rejected):
+class NotInCatalog(Rejected):
     """What is asked for is not there.
 
     Args:
-        kind: the exception that clients make of it.
+        exception: the exception that clients make of it.
     """
 
-    def __init__(self, where: str, kind: str, *, expected: str, found: str = "none", remedy: str = "") -> None:
+    def __init__(self, where: str, exception: str, *, expected: str, found: str = "none", remedy: str = "") -> None:
         super().__init__(where, status=HTTPStatus.NOT_FOUND, expected=expected, found=found, remedy=remedy)
-        self.kind = kind
+        self.exception = exception
 
 
-def told(error: SfnError) -> tuple[HTTPStatus, str | None]:
+def status_and_exception(error: SfnError) -> tuple[HTTPStatus, str | None]:
     """Status and, where the status alone does not say it, the exception that clients make of it.
 
     What is broken is answered with 500, which no client tries again; what may be over soon with 503, which all do.
     """
     match error:
-        case Missing():
-            return HTTPStatus.NOT_FOUND, error.kind
+        case NotInCatalog():
+            return HTTPStatus.NOT_FOUND, error.exception
         case Rejected():
             return HTTPStatus(error.status), None
-        case _ if isinstance(error, ABSENT):
+        case _ if isinstance(error, ABSENT_ERRORS):
             return HTTPStatus.NOT_FOUND, NO_TABLE
         case Unsafe():
             return HTTPStatus.FORBIDDEN, None
@@ -61,7 +61,7 @@ def told(error: SfnError) -> tuple[HTTPStatus, str | None]:
         case NotInstalled() | NotPermitted():
             # It is the facade itself that may not read, and its operator who must know: no reader's token helps.
             return HTTPStatus.INTERNAL_SERVER_ERROR, None
-        case Unreachable() | Transient() | Broken():
+        case Unreachable() | Transient() | FatalError():
             return HTTPStatus.SERVICE_UNAVAILABLE, None
         case Unreadable() | SfnError():
             return HTTPStatus.INTERNAL_SERVER_ERROR, None

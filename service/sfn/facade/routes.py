@@ -13,9 +13,9 @@ from urllib.parse import parse_qs, unquote_to_bytes
 
 from sfn.errors import Rejected
 from sfn.facade import Namespace
-from sfn.facade.served import Snapshots
+from sfn.facade.served import SnapshotMode
 
-READS: Final = frozenset({"GET", "HEAD"})
+READ_METHODS: Final = frozenset({"GET", "HEAD"})
 
 _COMMIT: Final = "POST /v1/{prefix}/namespaces/{namespace}/tables/{table}"
 
@@ -34,44 +34,44 @@ Commits are among them to be forbidden. Iceberg's Java library removes the manif
 catalog forbids, and leaves those of one that it does not send because the list lacks it (1.11, `CleanableFailure`).
 """
 
-PAGE: Final = 1_000
+DEFAULT_PAGE_SIZE: Final = 1_000
 """Names of a page, where a client asks for pages and not for their size."""
-_LONGEST: Final = 10_000
+_MAX_PAGE_SIZE: Final = 10_000
 _SEPARATOR: Final = "\x1f"
 """Between the levels of a namespace."""
 
 
 @dataclass(frozen=True, slots=True)
-class Configuration:
+class GetConfiguration:
     """`GET /v1/config`, for a warehouse if the client has one."""
 
     warehouse: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class PageRequest:
     """Which part of a listing.
 
     Attributes:
         after: the last name of the page before; "" for the first.
-        most: names; None for all of them.
+        limit: names; None for all of them.
     """
 
     after: str = ""
-    most: int | None = None
+    limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Namespaces:
+class ListNamespaces:
     """The namespaces directly below another one, or the outermost."""
 
     prefix: str | None
     parent: Namespace
-    page: Page
+    page: PageRequest
 
 
 @dataclass(frozen=True, slots=True)
-class OneNamespace:
+class GetNamespace:
     """Whether there is a namespace."""
 
     prefix: str | None
@@ -79,26 +79,26 @@ class OneNamespace:
 
 
 @dataclass(frozen=True, slots=True)
-class Tables:
+class ListTables:
     """The tables of a namespace."""
 
     prefix: str | None
     namespace: Namespace
-    page: Page
+    page: PageRequest
 
 
 @dataclass(frozen=True, slots=True)
-class OneTable:
+class GetTable:
     """A table."""
 
     prefix: str | None
     namespace: Namespace
     name: str
-    snapshots: Snapshots
+    snapshots: SnapshotMode
 
 
 @dataclass(frozen=True, slots=True)
-class Views:
+class ListViews:
     """The views of a namespace: none."""
 
     prefix: str | None
@@ -106,18 +106,18 @@ class Views:
 
 
 @dataclass(frozen=True, slots=True)
-class OneView:
+class GetView:
     """A view: there is none."""
 
     namespace: Namespace
     name: str
 
 
-Route: TypeAlias = Configuration | Namespaces | OneNamespace | Tables | OneTable | Views | OneView
+Route: TypeAlias = GetConfiguration | ListNamespaces | GetNamespace | ListTables | GetTable | ListViews | GetView
 
 
 @lru_cache(256)
-def route(method: str, path: str, query: str) -> Route:
+def parse_route(method: str, path: str, query: str) -> Route:
     """The question.
 
     Args:
@@ -129,7 +129,7 @@ def route(method: str, path: str, query: str) -> Route:
             for what no client should ask.
     """
     segments = path.removeprefix("/").split("/")
-    if method not in READS:
+    if method not in READ_METHODS:
         is_commit = method == "POST" and segments[-4:-3] == ["namespaces"] and segments[-2] == "tables"
         raise Rejected(
             f"{method} {path}",
@@ -138,14 +138,14 @@ def route(method: str, path: str, query: str) -> Route:
             found="a change",
             remedy="ask the table's own catalog for it",
         )
-    asked = _parameters(query)
+    parameters = _parameters(query)
     match [_text(segment) for segment in segments]:
         case ["v1", "config"]:
-            return Configuration(asked.get("warehouse"))
+            return GetConfiguration(parameters.get("warehouse"))
         case ["v1", "namespaces", *rest]:
-            found = _below(None, rest, asked)
+            found = _below(None, rest, parameters)
         case ["v1", prefix, "namespaces", *rest]:
-            found = _below(prefix, rest, asked)
+            found = _below(prefix, rest, parameters)
         case _:
             found = None
     if found is None:
@@ -153,20 +153,20 @@ def route(method: str, path: str, query: str) -> Route:
     return found
 
 
-def _below(prefix: str | None, rest: Sequence[str], asked: dict[str, str]) -> Route | None:
+def _below(prefix: str | None, rest: Sequence[str], parameters: dict[str, str]) -> Route | None:
     match rest:
         case []:
-            return Namespaces(prefix, _levels(asked.get("parent", "")), _page(asked))
+            return ListNamespaces(prefix, _levels(parameters.get("parent", "")), _page(parameters))
         case [namespace]:
-            return OneNamespace(prefix, _levels(namespace))
+            return GetNamespace(prefix, _levels(namespace))
         case [namespace, "tables"]:
-            return Tables(prefix, _levels(namespace), _page(asked))
+            return ListTables(prefix, _levels(namespace), _page(parameters))
         case [namespace, "tables", name]:
-            return OneTable(prefix, _levels(namespace), name, _snapshots(asked))
+            return GetTable(prefix, _levels(namespace), name, _snapshots(parameters))
         case [namespace, "views"]:
-            return Views(prefix, _levels(namespace))
+            return ListViews(prefix, _levels(namespace))
         case [namespace, "views", name]:
-            return OneView(_levels(namespace), name)
+            return GetView(_levels(namespace), name)
         case _:
             return None
 
@@ -180,44 +180,44 @@ def _text(segment: str) -> str:
     try:
         return unquote_to_bytes(segment.replace("+", " ")).decode()
     except UnicodeDecodeError:
-        raise _senseless("a path in UTF-8", segment) from None
+        raise _malformed("a path in UTF-8", segment) from None
 
 
 def _parameters(query: str) -> dict[str, str]:
     try:
         found = parse_qs(query, keep_blank_values=True, max_num_fields=64, errors="strict")
     except ValueError:
-        raise _senseless("at most 64 parameters in UTF-8", "others") from None
+        raise _malformed("at most 64 parameters in UTF-8", "others") from None
     return {name: values[-1] for name, values in found.items()}
 
 
-def _snapshots(asked: dict[str, str]) -> Snapshots:
+def _snapshots(parameters: dict[str, str]) -> SnapshotMode:
     try:
-        return Snapshots(asked.get("snapshots", Snapshots.ALL))
+        return SnapshotMode(parameters.get("snapshots", SnapshotMode.ALL))
     except ValueError:
-        raise _senseless("snapshots=all or snapshots=refs", asked["snapshots"][:64]) from None
+        raise _malformed("snapshots=all or snapshots=refs", parameters["snapshots"][:64]) from None
 
 
-def _page(asked: dict[str, str]) -> Page:
+def _page(parameters: dict[str, str]) -> PageRequest:
     """Whoever sends no token and no size gets all (specification, "Pagination")."""
-    if "pageToken" not in asked and "pageSize" not in asked:
-        return Page()
+    if "pageToken" not in parameters and "pageSize" not in parameters:
+        return PageRequest()
     try:
-        after = urlsafe_b64decode(asked.get("pageToken", "").encode()).decode()
-        most = int(asked.get("pageSize", PAGE))
+        after = urlsafe_b64decode(parameters.get("pageToken", "").encode()).decode()
+        limit = int(parameters.get("pageSize", DEFAULT_PAGE_SIZE))
     except (binascii.Error, ValueError):
-        raise _senseless("a pageToken that was given here, and a pageSize in digits", "others") from None
-    if most < 1:
-        raise _senseless("a pageSize of 1 or more", f"{most}")
-    return Page(after, min(most, _LONGEST))
+        raise _malformed("a pageToken that was given here, and a pageSize in digits", "others") from None
+    if limit < 1:
+        raise _malformed("a pageSize of 1 or more", f"{limit}")
+    return PageRequest(after, min(limit, _MAX_PAGE_SIZE))
 
 
-def paged(names: Iterable[str], page: Page) -> tuple[list[str], str | None]:
+def paginate(names: Iterable[str], page: PageRequest) -> tuple[list[str], str | None]:
     """A page of a listing, and the token of the next one. Names that come or go meanwhile shift no other."""
     left = sorted(name for name in names if name > page.after)
-    shown = left if page.most is None else left[: page.most]
+    shown = left if page.limit is None else left[: page.limit]
     return shown, None if len(shown) == len(left) else urlsafe_b64encode(shown[-1].encode()).decode()
 
 
-def _senseless(expected: str, found: str) -> Rejected:
+def _malformed(expected: str, found: str) -> Rejected:
     return Rejected("request", status=HTTPStatus.BAD_REQUEST, expected=expected, found=found)

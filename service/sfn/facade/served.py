@@ -10,11 +10,11 @@ from msgspec import Raw
 
 from sfn.errors import Unsafe
 from sfn.pointer.document import Document
-from sfn.reader.metadata import compare, malformed
-from sfn.reader.trust import Trust
+from sfn.reader.metadata import check_table_uuid, malformed_metadata_error
+from sfn.reader.trust import AllowedLocations
 
 _NONE: Final = "none: this catalog is read only"
-GUARD: Final = {
+READ_ONLY_PROPERTIES: Final = {
     "gc.enabled": "false",
     "write.data.path": "file:///dev/null/this-catalog-is-read-only",
     "write.py-location-provider.impl": _NONE,
@@ -32,32 +32,34 @@ _MEMBERS: Final = msgspec.json.Decoder(_Members)
 _PROPERTIES: Final = msgspec.json.Decoder(dict[str, str])
 
 
-class Snapshots(StrEnum):
+class SnapshotMode(StrEnum):
     """Which snapshots a client asks for (Iceberg's REST specification, `loadTable`, parameter `snapshots`)."""
 
     ALL = "all"
     REFS = "refs"
 
 
-class _Named(msgspec.Struct, rename="kebab"):
+class _SnapshotId(msgspec.Struct, rename="kebab"):
     """What has a snapshot's id: a snapshot, a branch or a tag."""
 
     snapshot_id: int
 
 
 _SNAPSHOTS: Final = msgspec.json.Decoder(list[Raw])
-_SNAPSHOT: Final = msgspec.json.Decoder(_Named)
-_REFS: Final = msgspec.json.Decoder(dict[str, _Named])
+_SNAPSHOT: Final = msgspec.json.Decoder(_SnapshotId)
+_REFS: Final = msgspec.json.Decoder(dict[str, _SnapshotId])
 
 
-def served(content: bytes, doc: Document, key: str, said_by: str, trust: Trust, snapshots: Snapshots) -> bytes:
+def load_table_result(
+    content: bytes, doc: Document, key: str, named_by: str, trust: AllowedLocations, snapshots: SnapshotMode
+) -> bytes:
     """The body of a `LoadTableResult`, without any credentials.
 
     Args:
         content: the metadata file's JSON.
         doc: the document that names it.
         key: its canonical URL.
-        said_by: the document's URL.
+        named_by: the document's URL.
         trust: where what it names may lie.
 
     Raises:
@@ -69,21 +71,21 @@ def served(content: bytes, doc: Document, key: str, said_by: str, trust: Trust, 
         metadata = _MEMBERS.decode(content)
         uuid, location = (_text(metadata.get(name)) for name in ("table-uuid", "location"))
         properties = _PROPERTIES.decode(metadata["properties"]) if "properties" in metadata else {}
-        if snapshots is Snapshots.REFS and "snapshots" in metadata:
+        if snapshots is SnapshotMode.REFS and "snapshots" in metadata:
             metadata["snapshots"] = _referenced(metadata)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise malformed(key, "an Iceberg metadata file", f"{type(error).__name__}: {error}") from None
+        raise malformed_metadata_error(key, "an Iceberg metadata file", f"{type(error).__name__}: {error}") from None
     if location is None or "format-version" not in metadata:
-        raise malformed(key, "an Iceberg metadata file", "JSON without a format-version or a location")
-    compare(key, uuid, doc, said_by)
+        raise malformed_metadata_error(key, "an Iceberg metadata file", "JSON without a format-version or a location")
+    check_table_uuid(key, uuid, doc, named_by)
     _check_location(trust, location, key)
-    metadata["properties"] = Raw(msgspec.json.encode(properties | GUARD))
+    metadata["properties"] = Raw(msgspec.json.encode(properties | READ_ONLY_PROPERTIES))
     return msgspec.json.encode({"metadata-location": doc.metadata_file_path, "metadata": metadata, "config": {}})
 
 
-def _check_location(trust: Trust, location: str, key: str) -> None:
+def _check_location(trust: AllowedLocations, location: str, key: str) -> None:
     try:
-        trust.place(location.rstrip("/") or "/", key)
+        trust.check_location(location.rstrip("/") or "/", key)
     except Unsafe as refusal:
         raise Unsafe(
             key, expected=f"{refusal.expected} for the table", found=refusal.found, remedy=refusal.remedy
@@ -100,5 +102,7 @@ def _referenced(metadata: _Members) -> Raw:
     wanted: set[int | None] = {ref.snapshot_id for ref in refs.values()}
     if "current-snapshot-id" in metadata:
         wanted.add(msgspec.json.decode(metadata["current-snapshot-id"], type=int | None))
-    kept = [one for one in _SNAPSHOTS.decode(metadata["snapshots"]) if _SNAPSHOT.decode(one).snapshot_id in wanted]
-    return Raw(msgspec.json.encode(kept))
+    referenced = [
+        one for one in _SNAPSHOTS.decode(metadata["snapshots"]) if _SNAPSHOT.decode(one).snapshot_id in wanted
+    ]
+    return Raw(msgspec.json.encode(referenced))

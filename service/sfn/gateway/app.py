@@ -8,37 +8,37 @@ from http import HTTPStatus
 from typing import Final, TypeAlias
 
 from sfn.gateway.body import Receive
-from sfn.gateway.client import Replying, Scope, Send
+from sfn.gateway.client import ResponseWriter, Scope, Send
 from sfn.gateway.proxy import Proxy
 
-PATH: Final = "/catalog/"
+GATEWAY_PATH: Final = "/catalog/"
 """What stands before a gateway's name."""
-_PATH: Final = PATH.encode()
+_RAW_GATEWAY_PATH: Final = GATEWAY_PATH.encode()
 
-Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+GatewayApplication: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
-def before(proxies: Mapping[str, Proxy], others: Application) -> Application:
-    """An application (ASGI 3) that has the paths below `PATH` answered by gateways, and all else by others.
+def mount_gateways(proxies: Mapping[str, Proxy], others: GatewayApplication) -> GatewayApplication:
+    """An application (ASGI 3) that has the paths below `FACADE_PATH` answered by gateways, and all else by others.
 
     Args:
         proxies: by name.
     """
 
     async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or not scope["raw_path"].startswith(_PATH):
+        if scope["type"] != "http" or not scope["raw_path"].startswith(_RAW_GATEWAY_PATH):
             await others(scope, receive, send)
             return
-        name = scope["raw_path"][len(_PATH) :].partition(b"/")[0].decode("latin-1")
+        name = scope["raw_path"][len(_RAW_GATEWAY_PATH) :].partition(b"/")[0].decode("latin-1")
         proxy = proxies.get(name)
         if proxy is None:
-            await Replying(send).error(HTTPStatus.NOT_FOUND, f"no gateway is called {name[:64]!a}")
+            await ResponseWriter(send).send_error(HTTPStatus.NOT_FOUND, f"no gateway is called {name[:64]!a}")
         else:
-            await proxy.answer(f"{PATH}{name}", scope, receive, send)
+            await proxy.answer(f"{GATEWAY_PATH}{name}", scope, receive, send)
 
     return dispatch
 
 
-def alone(proxy: Proxy) -> Application:
+def standalone_gateway(proxy: Proxy) -> GatewayApplication:
     """A gateway's application for a listener of its own, where it begins at `/`."""
     return partial(proxy.answer, "")

@@ -9,29 +9,29 @@ from typing import Any, Final, TypeAlias
 
 import anyio
 
-from sfn.body_memory import HeldBody, Late, within
-from sfn.gateway.connection import AT_ONCE, slices
+from sfn.body_memory import BodyReservation, ClientTimeout, with_timeout
+from sfn.gateway.connection import MAX_WRITE, slices
 
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 
-STALLED: Final = 60.0
-"""Seconds that a client may be behind `RATE`, with its body or with what it takes of its answer. Until then it may keep
-one of the few connections to the catalog from others."""
-RATE: Final = 4096
+STALL_LIMIT: Final = 60.0
+"""Seconds that a client may be behind `MIN_RATE`, with its body or with what it takes of its answer. Until then it
+may keep one of the few connections to the catalog from others."""
+MIN_RATE: Final = 4096
 """Bytes a second that a client must move in the long run."""
 
 
-class Gone(Exception):
+class ClientGone(Exception):
     """The client went away in the middle of its body, or of its answer."""
 
 
-class Stalled(Gone):
+class ClientStalled(ClientGone):
     """It did not, and went on with neither, or too slowly."""
 
 
-class Pace:
-    """How long one client may still keep others waiting: `STALLED` seconds, and more with each byte that it moves.
+class ClientPace:
+    """How long one client may still keep others waiting: `STALL_LIMIT` seconds, and more with each byte that it moves.
 
     Args:
         clock: seconds that never run backwards.
@@ -39,20 +39,20 @@ class Pace:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self.left = STALLED
+        self.seconds_left = STALL_LIMIT
 
-    def moved(self, size: int, seconds: float) -> None:
+    def count_bytes(self, size: int, seconds: float) -> None:
         """Count bytes that the client moved, and the seconds spent waiting for it.
 
         Raises:
             Stalled: that is too slow.
         """
-        self.left = min(STALLED, self.left - seconds + size / RATE)
-        if self.left <= 0:
-            raise Stalled
+        self.seconds_left = min(STALL_LIMIT, self.seconds_left - seconds + size / MIN_RATE)
+        if self.seconds_left <= 0:
+            raise ClientStalled
 
     @contextmanager
-    def moving(self, size: int) -> Iterator[None]:
+    def sending(self, size: int) -> Iterator[None]:
         """Has the client take what is sent within in time.
 
         Raises:
@@ -60,29 +60,29 @@ class Pace:
         """
         began = self._clock()
         try:
-            with anyio.fail_after(self.left):
+            with anyio.fail_after(self.seconds_left):
                 yield
         except TimeoutError:
-            raise Stalled from None
-        self.moved(size, self._clock() - began)
+            raise ClientStalled from None
+        self.count_bytes(size, self._clock() - began)
 
 
-class Body:
+class RequestBody:
     """A body as it comes in.
 
     Args:
         receive: ASGI's.
-        awaited: whether the request has a body, by its header.
+        has_body: whether the request has a body, by its header.
         length: bytes of it, by its header; None where that does not say.
-        held: the memory that it takes.
+        reservation: the memory that it takes.
     """
 
-    def __init__(self, receive: Receive, *, awaited: bool, length: int | None, held: HeldBody) -> None:
+    def __init__(self, receive: Receive, *, has_body: bool, length: int | None, reservation: BodyReservation) -> None:
         self._receive = receive
-        self._more = awaited
+        self._more = has_body
         self._length = length
-        self._held, self._parts = held, list[bytes]()
-        self._pace = Pace()
+        self._reservation, self._parts = reservation, list[bytes]()
+        self._pace = ClientPace()
 
     async def read(self, limit: int) -> None:
         """Read the body up to a limit, before a connection to the catalog is taken for it.
@@ -91,11 +91,11 @@ class Body:
             Gone: the client went away, or stalled.
             NoRoom: there is no memory for it.
         """
-        while self._more and self._held.size <= limit:
+        while self._more and self._reservation.size <= limit:
             part = await self._next()
-            self._held.add(len(part))
+            self._reservation.add(len(part))
             self._parts.append(part)
-        self._held.complete()
+        self._reservation.complete()
         if self._parts and not self._more:
             self._parts = [b"".join(self._parts)]
             self._length = len(self._parts[0])
@@ -120,17 +120,17 @@ class Body:
         however long the catalog then takes for its answer.
         """
         if self._more:
-            return self._coming()
-        if self._parts and len(self._parts[0]) > AT_ONCE:
-            return self._going()
+            return self._send_as_received()
+        if self._parts and len(self._parts[0]) > MAX_WRITE:
+            return self._send_and_release()
         return self.whole if self._parts or self._length is not None else None
 
-    def sent(self) -> None:
+    def release(self) -> None:
         """The catalog has it: it takes no memory any more."""
         self._parts.clear()
-        self._held.release()
+        self._reservation.release()
 
-    async def is_gone(self) -> bool:
+    async def is_client_gone(self) -> bool:
         """Whether the client is known to have gone away by now. While its body is read, whoever reads it is told."""
         if self._more:
             return False
@@ -139,29 +139,29 @@ class Body:
             return bool((await self._receive())["type"] != "http.request")
         return False
 
-    async def _going(self) -> AsyncIterator[bytes]:
+    async def _send_and_release(self) -> AsyncIterator[bytes]:
         async for part in slices(self._parts.pop()):
             yield part
-        self._held.release()
+        self._reservation.release()
 
-    async def _coming(self) -> AsyncIterator[bytes]:
+    async def _send_as_received(self) -> AsyncIterator[bytes]:
         parts, self._parts = self._parts, []
         while parts:
             yield parts.pop(0)
-        self._held.release()
+        self._reservation.release()
         while self._more:
             yield await self._next()
 
     async def _next(self) -> bytes:
         began = time.monotonic()
         try:
-            message = await within(self._pace.left, self._receive(), self._held)
-        except Late:
-            raise Stalled from None
+            message = await with_timeout(self._pace.seconds_left, self._receive(), self._reservation)
+        except ClientTimeout:
+            raise ClientStalled from None
         if message["type"] != "http.request":
-            raise Gone
+            raise ClientGone
         self._more = message.get("more_body", False)
         part: bytes = message.get("body", b"")
         if self._more:
-            self._pace.moved(len(part), time.monotonic() - began)
+            self._pace.count_bytes(len(part), time.monotonic() - began)
         return part

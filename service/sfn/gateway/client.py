@@ -11,10 +11,10 @@ from typing import Any, Final, TypeAlias
 import anyio.lowlevel
 
 from sfn import iceberg_errors
-from sfn.body_memory import HeldBody
+from sfn.body_memory import BodyReservation
 from sfn.errors import Rejected
-from sfn.gateway.body import Body, Pace, Receive
-from sfn.gateway.fields import TARGET, Fields, Front, front, tokens, value
+from sfn.gateway.body import ClientPace, Receive, RequestBody
+from sfn.gateway.fields import ORIGIN_FORM, HeaderFields, PublicAddress, first_value, list_values, public_address
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -29,7 +29,7 @@ _UPWARDS: Final = re.compile(r"(?:^|/|\\|%2f|%5c)(?:\.|%2e){2}(?:/|\\|%2f|%5c|;|
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ForwardedRequest:
     """A request.
 
     Attributes:
@@ -38,7 +38,7 @@ class Asked:
         path: the path of it, percent-encoded as it came.
         query: what stands behind the question mark, likewise.
         fields: the header, names in lower case.
-        seen: how the client reached us.
+        address: how the client reached us.
         peer: its address; None where the server does not know it.
         body: what it sends.
     """
@@ -47,18 +47,20 @@ class Asked:
     target: bytes
     path: str
     query: str
-    fields: Fields
-    seen: Front
+    fields: HeaderFields
+    address: PublicAddress
     peer: str | None
-    body: Body
+    body: RequestBody
 
     @property
-    def leads_upwards(self) -> bool:
+    def has_parent_segments(self) -> bool:
         """Whether a server might take the path for one outside of the address that it is put behind."""
         return _UPWARDS.search(self.path) is not None
 
 
-def asked(scope: Scope, receive: Receive, root: str, public: Front | None, held: HeldBody) -> Asked:
+def parse_request(
+    scope: Scope, receive: Receive, root: str, public: PublicAddress | None, reservation: BodyReservation
+) -> ForwardedRequest:
     """The request of a scope.
 
     Args:
@@ -67,48 +69,50 @@ def asked(scope: Scope, receive: Receive, root: str, public: Front | None, held:
         receive: ASGI's.
         root: the gateway's own path.
         public: how clients reach us, where that is configured.
-        held: the memory that its body takes.
+        reservation: the memory that its body takes.
 
     Raises:
         Rejected: 400; the target is in no origin form, or several hosts are named.
     """
-    fields: Fields = scope["headers"]
+    fields: HeaderFields = scope["headers"]
     raw: bytes = scope["raw_target"]
-    if TARGET.fullmatch(raw) is None or not raw.startswith(root.encode()):
+    if ORIGIN_FORM.fullmatch(raw) is None or not raw.startswith(root.encode()):
         raise Rejected("", status=400, expected="a path that begins with / as the target", found="another form")
     if sum(name == b"host" for name, _ in fields) > 1:
         raise Rejected("", status=400, expected="one Host field", found="several")
-    coding = tokens(fields, b"transfer-encoding")
+    coding = list_values(fields, b"transfer-encoding")
     if coding not in ([], [b"chunked"]):
         # The gateway drops this field, and then the catalog could not know how the body is encoded.
         raise Rejected("", status=400, expected="no transfer coding but chunked", found="another one")
     target = raw[len(root) :]
     path, _, query = target.partition(b"?")
     client = scope.get("client")
-    length = value(fields, b"content-length")
-    awaited = length not in {None, "0"} or bool(coding)
-    return Asked(
+    length = first_value(fields, b"content-length")
+    has_body = length not in {None, "0"} or bool(coding)
+    return ForwardedRequest(
         method=scope["method"],
         target=target,
         path=path.decode("latin-1"),
         query=query.decode("latin-1"),
         fields=fields,
-        seen=public or front(fields, scope["scheme"], root),
+        address=public or public_address(fields, scope["scheme"], root),
         peer=client[0] if client else None,
-        body=Body(receive, awaited=awaited, length=None if length is None else int(length), held=held),
+        body=RequestBody(
+            receive, has_body=has_body, length=None if length is None else int(length), reservation=reservation
+        ),
     )
 
 
-class Replying:
+class ResponseWriter:
     """One answer.
 
     Attributes:
-        begun: its status is sent; another one can't be any more.
+        has_begun: its status is sent; another one can't be any more.
     """
 
     def __init__(self, send: Send) -> None:
-        self._send, self._pace = send, Pace()
-        self.begun = False
+        self._send, self._pace = send, ClientPace()
+        self.has_begun = False
 
     async def begin(self, status: int, fields: Iterable[tuple[bytes, bytes]]) -> None:
         """Send the header.
@@ -116,31 +120,31 @@ class Replying:
         Raises:
             Stalled: the client takes nothing any more.
         """
-        self.begun = True
-        with self._pace.moving(0):
+        self.has_begun = True
+        with self._pace.sending(0):
             await self._send({"type": "http.response.start", "status": status, "headers": list(fields)})
 
-    async def part(self, content: bytes, *, more: bool = True) -> None:
+    async def send_part(self, content: bytes, *, more: bool = True) -> None:
         """Send a part of the body.
 
         Raises:
             Stalled: the client takes nothing any more, or too little.
         """
-        with self._pace.moving(len(content)):
+        with self._pace.sending(len(content)):
             await self._send({"type": "http.response.body", "body": content, "more_body": more})
 
-    async def sent(self) -> None:
+    async def flush(self) -> None:
         """Have what was written on its way to the client, before this process does anything that takes long."""
         for _ in range(_TURNS):
             await anyio.lowlevel.checkpoint()
 
-    async def whole(self, status: int, content: bytes, fields: Iterable[tuple[bytes, bytes]]) -> None:
+    async def send_whole(self, status: int, content: bytes, fields: Iterable[tuple[bytes, bytes]]) -> None:
         """Send an answer at once."""
         length = [] if status in BODILESS else [(b"content-length", b"%d" % len(content))]
         await self.begin(status, [*fields, *length])
-        await self.part(content, more=False)
+        await self.send_part(content, more=False)
 
-    async def error(self, status: int, message: str, fields: Iterable[tuple[bytes, bytes]] = ()) -> None:
+    async def send_error(self, status: int, message: str, fields: Iterable[tuple[bytes, bytes]] = ()) -> None:
         """Send an error of our own."""
-        kind = (b"content-type", iceberg_errors.MEDIA_TYPE)
-        await self.whole(status, iceberg_errors.document(status, message), [*fields, kind])
+        kind = (b"content-type", iceberg_errors.ICEBERG_ERROR_MEDIA_TYPE)
+        await self.send_whole(status, iceberg_errors.iceberg_error_body(status, message), [*fields, kind])

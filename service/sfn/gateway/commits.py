@@ -16,14 +16,14 @@ from typing import Final, Protocol
 import anyio
 import structlog
 
-from sfn.errors import Broken, Scope, Transient
+from sfn.errors import ErrorScope, FatalError, Transient
 from sfn.gateway import outcome
-from sfn.gateway.debts import Debts
-from sfn.gateway.recognise import Change
-from sfn.inbox import Intake
-from sfn.words import Answered, CatalogName, Hint, Intent, Subject, TableName
+from sfn.gateway.debts import OwedSweeps
+from sfn.gateway.recognise import CatalogChange
+from sfn.inbox import InboxWriter
+from sfn.words import CatalogName, Intent, IntentOutcome, JobKey, Notification, TableIdentifier
 
-PATIENCE: Final = 5.0
+INBOX_TIMEOUT: Final = 5.0
 """Seconds that a commit waits for the inbox. Once PostgreSQL has its transaction it waits for the end of that, however
 long the inbox itself waits for one."""
 
@@ -39,147 +39,153 @@ class OnInboxFailure(StrEnum):
     """It is answered with 503, and nothing was done."""
 
 
-class Counted(Protocol):
+class GatewayCommitMetrics(Protocol):
     """Told of what can't be noted."""
 
-    def unnoted(self) -> None:
+    def count_unrecorded(self) -> None:
         """A commit went through that the inbox did not take."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
+class PendingCommit:
     """A commit on its way.
 
     Attributes:
         change: what is asked for.
         catalog: our name of the catalog.
-        named: its tables; none where they can't be told.
-        concerned: those of them that are published.
+        tables: its tables; none where they can't be told.
+        published_tables: those of them that are published.
         peer: the client's address, "" where it is not known.
-        intent: id of what was noted of it; None where nothing was.
+        intent_id: id of what was noted of it; None where nothing was.
     """
 
-    change: Change
+    change: CatalogChange
     catalog: str
-    named: tuple[TableName, ...]
-    concerned: tuple[TableName, ...] = ()
+    tables: tuple[TableIdentifier, ...]
+    published_tables: tuple[TableIdentifier, ...] = ()
     peer: str = ""
-    intent: str | None = None
+    intent_id: str | None = None
 
     @property
-    def subjects(self) -> tuple[Subject, ...]:
+    def subjects(self) -> tuple[JobKey, ...]:
         """What is to be looked at."""
-        return self.concerned or (CatalogName(self.catalog),)
+        return self.published_tables or (CatalogName(self.catalog),)
 
 
 @dataclass(frozen=True, slots=True)
-class Noting:
+class IntentOptions:
     """How commits are noted.
 
     Attributes:
         sender: the gateway, as whom hints are put.
         on_failure: what becomes of a commit that the inbox does not take.
-        token: makes an id that nobody else has.
+        new_id: makes an id that nobody else has.
     """
 
     sender: str
     on_failure: OnInboxFailure
-    token: Callable[[], str]
+    new_id: Callable[[], str]
 
 
-class Commits:
+class CommitRecorder:
     """Notes the commits of one gateway.
 
     Args:
-        noting: how.
-        intake: the inbox.
-        debts: remembers which catalogs are to be swept, where the inbox takes nothing.
-        on_broken: told once the inbox can't be trusted any more.
-        counted: told of what went through without.
+        options: how.
+        inbox: the inbox.
+        owed_sweeps: remembers which catalogs are to be swept, where the inbox takes nothing.
+        on_fatal: told once the inbox can't be trusted any more.
+        metrics: told of what went through without.
     """
 
     def __init__(
         self,
-        noting: Noting,
-        intake: Intake,
-        debts: Debts,
-        on_broken: Callable[[Broken], None],
-        counted: Counted,
+        options: IntentOptions,
+        inbox: InboxWriter,
+        owed_sweeps: OwedSweeps,
+        on_fatal: Callable[[FatalError], None],
+        metrics: GatewayCommitMetrics,
     ) -> None:
-        self._noting, self._intake, self._debts = noting, intake, debts
-        self._on_broken, self._counted = on_broken, counted
+        self._options, self._inbox, self._owed_sweeps = options, inbox, owed_sweeps
+        self._on_fatal, self._metrics = on_fatal, metrics
 
     @property
     def name(self) -> str:
         """The gateway, as the settings call it."""
-        return self._noting.sender
+        return self._options.sender
 
-    async def before(self, commit: Noted) -> Noted:
+    async def record_intent(self, commit: PendingCommit) -> PendingCommit:
         """Note a commit durably, before it is forwarded.
 
         Raises:
             Transient: scope inbox: it can't be noted, and is to be refused then.
         """
         intent = self._intent(commit)
-        trouble = await self._put([intent])
-        if trouble is None:
-            return replace(commit, intent=intent.id)
-        if self._noting.on_failure is OnInboxFailure.REFUSE:
-            raise trouble
+        error = await self._put([intent])
+        if error is None:
+            return replace(commit, intent_id=intent.id)
+        if self._options.on_failure is OnInboxFailure.REFUSE:
+            raise error
         _log.warning(
-            "commit passes without a note", gateway=self._noting.sender, catalog=commit.catalog, error=str(trouble)
+            "commit passes without a note", gateway=self._options.sender, catalog=commit.catalog, error=str(error)
         )
-        self._counted.unnoted()
+        self._metrics.count_unrecorded()
         return commit
 
-    async def after(self, commit: Noted, status: int | None, floor: str | None, said: bytes) -> None:
+    async def record_outcome(
+        self, commit: PendingCommit, status: int | None, metadata_location: str | None, summary: bytes
+    ) -> None:
         """Note what came of a commit; what can't be noted now is found by its intent, or by a sweep.
 
         Args:
             commit: as `before` gave it.
             status: HTTP status of the answer, None where there was none.
-            floor: metadata location in the answer.
-            said: for whoever asks what was told of a table last.
+            metadata_location: metadata location in the answer.
+            summary: for whoever asks what was told of a table last.
         """
-        known = status is not None and outcome.is_known(status)
-        news: Sequence[Hint] = ()
-        if status is not None and outcome.is_news(status):
-            told = outcome.hints(commit.change, commit.named, commit.catalog, self._noting.sender, floor, said)
-            news = [hint for hint in told if hint.subject in commit.subjects]
-        notes: list[Answered | Intent] = []
-        if commit.intent is not None:
-            notes.append(Answered(commit.intent, known=known))
+        known = status is not None and outcome.is_outcome_known(status)
+        news: Sequence[Notification] = ()
+        if status is not None and outcome.needs_check(status):
+            notifications = outcome.notifications_of(
+                commit.change, commit.tables, commit.catalog, self._options.sender, metadata_location, summary
+            )
+            news = [notification for notification in notifications if notification.subject in commit.subjects]
+        messages: list[IntentOutcome | Intent] = []
+        if commit.intent_id is not None:
+            messages.append(IntentOutcome(commit.intent_id, is_known=known))
         elif not known:
             # Of what was not noted before somebody asks from now on: it may be done long after this.
-            notes.append(self._intent(commit))
-        trouble = await self._put([*notes, *news]) if notes or news else None
-        if trouble is not None:
-            _log.warning("outcome of a commit not noted", gateway=self._noting.sender, error=str(trouble))
-            if commit.intent is None:
-                self._debts.owe(commit.catalog, self._noting.token())
+            messages.append(self._intent(commit))
+        error = await self._put([*messages, *news]) if messages or news else None
+        if error is not None:
+            _log.warning("outcome of a commit not noted", gateway=self._options.sender, error=str(error))
+            if commit.intent_id is None:
+                self._owed_sweeps.add(commit.catalog, self._options.new_id())
 
-    async def undone(self, commit: Noted) -> None:
+    async def record_not_sent(self, commit: PendingCommit) -> None:
         """Note that nothing of a commit left this process."""
-        if commit.intent is not None:
-            trouble = await self._put([Answered(commit.intent, known=True)])
-            if trouble is not None:
-                _log.warning("outcome of a commit not noted", gateway=self._noting.sender, error=str(trouble))
+        if commit.intent_id is not None:
+            error = await self._put([IntentOutcome(commit.intent_id, is_known=True)])
+            if error is not None:
+                _log.warning("outcome of a commit not noted", gateway=self._options.sender, error=str(error))
 
-    def _intent(self, commit: Noted) -> Intent:
-        return Intent(self._noting.token(), commit.subjects, self._noting.sender, commit.peer)
+    def _intent(self, commit: PendingCommit) -> Intent:
+        return Intent(self._options.new_id(), commit.subjects, self._options.sender, commit.peer)
 
-    async def _put(self, notes: Sequence[Hint | Intent | Answered]) -> Transient | None:
+    async def _put(self, messages: Sequence[Notification | Intent | IntentOutcome]) -> Transient | None:
         """Why the inbox did not take it; None if it did."""
         try:
-            with anyio.fail_after(PATIENCE):
-                await self._intake.put(notes)
+            with anyio.fail_after(INBOX_TIMEOUT):
+                await self._inbox.put(messages)
         except Transient as trouble:
             return trouble
         except TimeoutError:
-            found = f"none within {PATIENCE:g} s"
-            return Transient("inbox", scope=Scope.INBOX, expected="an answer", found=found, retry_after=1.0)
-        except Broken as broken:
-            self._on_broken(broken)
-            return Transient("inbox", scope=Scope.INBOX, expected=broken.expected, found=broken.found, retry_after=1.0)
+            found = f"none within {INBOX_TIMEOUT:g} s"
+            return Transient("inbox", scope=ErrorScope.INBOX, expected="an answer", found=found, retry_after=1.0)
+        except FatalError as broken:
+            self._on_fatal(broken)
+            return Transient(
+                "inbox", scope=ErrorScope.INBOX, expected=broken.expected, found=broken.found, retry_after=1.0
+            )
         return None

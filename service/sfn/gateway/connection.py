@@ -18,13 +18,13 @@ from typing import Final, cast
 import httptools
 from typing_extensions import override
 
-from sfn.gateway.fields import NAME, Fields, tokens
+from sfn.gateway.fields import FIELD_NAME, HeaderFields, list_values
 
 HEAD_LIMIT: Final = 262_144
 """Most bytes of an answer's status line and header fields, interim answers (1xx) included."""
-AHEAD: Final = 262_144
+MAX_READ_AHEAD: Final = 262_144
 """Bytes of an answer that are read ahead of a client that is slower than the catalog."""
-AT_ONCE: Final = 65_536
+MAX_WRITE: Final = 65_536
 """Bytes of a body that are written without a look at how fast the catalog takes them: as many as asyncio's transports
 hold before they say that they are full."""
 
@@ -39,27 +39,27 @@ _BEFORE_ITS_END: Final = 1.0
 much, for the time that a request is on its way."""
 
 
-class Lost(Exception):
+class ConnectionLost(Exception):
     """The connection broke, or what came over it is no HTTP.
 
     Attributes:
-        unanswered: not one byte of an answer had come.
+        is_unanswered: not one byte of an answer had come.
     """
 
-    def __init__(self, why: str, *, unanswered: bool) -> None:
+    def __init__(self, why: str, *, is_unanswered: bool) -> None:
         super().__init__(why)
-        self.unanswered = unanswered
+        self.is_unanswered = is_unanswered
 
 
-class Silent(Lost):
+class ReadTimedOut(ConnectionLost):
     """The catalog sent, or took, nothing for too long."""
 
     def __init__(self) -> None:
-        super().__init__("none in time", unanswered=False)
+        super().__init__("none in time", is_unanswered=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class ResponseHead:
     """The beginning of an answer.
 
     Attributes:
@@ -68,41 +68,41 @@ class Head:
     """
 
     status: int
-    fields: Fields
+    fields: HeaderFields
 
 
-class Connection(asyncio.Protocol):
+class UpstreamConnection(asyncio.Protocol):
     """A connection that carries one request after the other.
 
     Args:
-        silence: seconds without a byte after which an answer is given up.
+        read_timeout: seconds without a byte after which an answer is given up.
 
     Attributes:
         idle_since: when its last answer was complete, by the loop's clock.
-        kept_for: seconds for which the catalog said that it keeps an idle connection; None where it did not say.
-        used: it carried a request before.
+        keep_alive: seconds for which the catalog said that it keeps an idle connection; None where it did not say.
+        is_used: it carried a request before.
     """
 
-    def __init__(self, silence: float) -> None:
-        self._loop, self._silence = asyncio.get_running_loop(), silence
+    def __init__(self, read_timeout: float) -> None:
+        self._loop, self._read_timeout = asyncio.get_running_loop(), read_timeout
         self._transport: asyncio.Transport | None = None
         self._parser: httptools.HttpResponseParser | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._drained: asyncio.Future[None] | None = None
         self._sending: asyncio.Task[None] | None = None
         self._error: BaseException | None = None
-        self.idle_since, self.kept_for, self.used = 0.0, cast("float | None", None), False
+        self.idle_since, self.keep_alive, self.is_used = 0.0, cast("float | None", None), False
         self._reset(b"")
 
     def _reset(self, method: bytes) -> None:
         self._method = method
-        self._head: Head | None = None
+        self._head: ResponseHead | None = None
         self._fields: list[tuple[bytes, bytes]] = []
         self._parts: deque[bytes] = deque()
         self._size = 0
         self._head_size = 0
-        self._heard = self._is_over = self._to_end = self._paused = False
-        self._stays = True
+        self._received_any = self._is_over = self._to_end = self._paused = False
+        self._is_persistent = True
 
     # What the pool asks.
 
@@ -110,7 +110,7 @@ class Connection(asyncio.Protocol):
     def is_reusable(self) -> bool:
         """Whether the last answer is complete and the connection is good for another request."""
         is_sent = self._sending is None or (self._sending.done() and not self._sending.cancelled())
-        return self._is_over and self._stays and is_sent and not self.is_closed
+        return self._is_over and self._is_persistent and is_sent and not self.is_closed
 
     @property
     def is_closed(self) -> bool:
@@ -141,7 +141,9 @@ class Connection(asyncio.Protocol):
 
     # A request and its answer.
 
-    async def ask(self, method: bytes, head: bytes, body: bytes | AsyncIterator[bytes], *, chunked: bool) -> Head:
+    async def send_request(
+        self, method: bytes, head: bytes, body: bytes | AsyncIterator[bytes], *, chunked: bool
+    ) -> ResponseHead:
         """Send a request; the head of its answer.
 
         Args:
@@ -161,7 +163,7 @@ class Connection(asyncio.Protocol):
             lenient_headers=True, lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
         )
         assert self._transport is not None, "a connection is made before it is used"  # noqa: S101 - for the type
-        if isinstance(body, bytes) and len(body) <= AT_ONCE:
+        if isinstance(body, bytes) and len(body) <= MAX_WRITE:
             self._sending = None
             self._transport.write(head + body)
         else:
@@ -199,20 +201,20 @@ class Connection(asyncio.Protocol):
         if self._error is not None:
             raise self._error
         self._waiter = self._loop.create_future()
-        timer = self._loop.call_later(self._silence, self._fall_silent, until_sent)
+        timer = self._loop.call_later(self._read_timeout, self._on_timeout, until_sent)
         try:
             await self._waiter
         finally:
             timer.cancel()
             self._waiter = None
 
-    def _fall_silent(self, until_sent: bool) -> None:  # noqa: FBT001 - a timer's
+    def _on_timeout(self, until_sent: bool) -> None:  # noqa: FBT001 - a timer's
         if until_sent and self._sending is not None and not self._sending.done():
             # The clients' own pace bounds it, and `_send` the catalog's.
             if self._waiter is not None and not self._waiter.done():
                 self._waiter.set_result(None)
             return
-        self._fail(Silent())
+        self._fail(ReadTimedOut())
         self.close()
 
     async def _send(self, parts: AsyncIterator[bytes], *, chunked: bool) -> None:
@@ -233,12 +235,12 @@ class Connection(asyncio.Protocol):
         if self._error is not None:
             raise self._error
         if self._transport is None or self._transport.is_closing():
-            raise Lost("a connection that was closed", unanswered=not self._heard)
+            raise ConnectionLost("a connection that was closed", is_unanswered=not self._received_any)
         self._transport.write(data)
         # uvloop's transports say in the next turn only that they are full.
         await asyncio.sleep(0)
         while self._drained is not None:
-            timer = self._loop.call_later(self._silence, self._fail, Silent())
+            timer = self._loop.call_later(self._read_timeout, self._fail, ReadTimedOut())
             try:
                 await self._drained
             finally:
@@ -262,7 +264,7 @@ class Connection(asyncio.Protocol):
             self._waiter.set_result(None)
 
     def _pause(self) -> None:
-        if self._size > AHEAD and not (self._paused or self._is_over) and self._transport is not None:
+        if self._size > MAX_READ_AHEAD and not (self._paused or self._is_over) and self._transport is not None:
             self._paused = True
             self._transport.pause_reading()
 
@@ -284,23 +286,23 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._parser is None or self._is_over:
             # An unrequested answer, perhaps to an earlier request, must not be taken for the answer to the next one.
-            self._stays = False
+            self._is_persistent = False
             self.close()
             return
-        self._heard = True
+        self._received_any = True
         if self._head is None:
             self._head_size += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self._spoil("another protocol")
+            self._abort("another protocol")
         except httptools.HttpParserError as error:
             # A callback's own error is the context of the parser's.
             cause = error.__context__
-            self._spoil(f"no valid HTTP: {cause if isinstance(cause, ValueError) else error}")
+            self._abort(f"no valid HTTP: {cause if isinstance(cause, ValueError) else error}")
         else:
             if self._head is None and self._head_size > HEAD_LIMIT:
-                self._spoil("a header that is too long")
+                self._abort("a header that is too long")
         self._pause()
         self._wake()
 
@@ -315,7 +317,7 @@ class Connection(asyncio.Protocol):
 
     def _finish(self, exc: Exception | None) -> None:
         """The connection ended: so does an answer that has no other end."""
-        self._stays = False
+        self._is_persistent = False
         if self._to_end and self._head is not None and not self._is_over and exc is None:
             self._end()
             self._wake()
@@ -323,7 +325,11 @@ class Connection(asyncio.Protocol):
             self._sending.cancel()
         if not self._is_over:
             said = (exc.strerror if isinstance(exc, OSError) else None) or type(exc).__name__
-            self._fail(Lost("a connection that was closed" if exc is None else said, unanswered=not self._heard))
+            self._fail(
+                ConnectionLost(
+                    "a connection that was closed" if exc is None else said, is_unanswered=not self._received_any
+                )
+            )
         elif self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
             self._drained = None
@@ -331,10 +337,10 @@ class Connection(asyncio.Protocol):
     def _end(self) -> None:
         self._is_over, self.idle_since = True, self._loop.time()
 
-    def _spoil(self, why: str) -> None:
-        self._stays = False
+    def _abort(self, why: str) -> None:
+        self._is_persistent = False
         if not self._is_over:
-            self._fail(Lost(why, unanswered=False))
+            self._fail(ConnectionLost(why, is_unanswered=False))
         self.close()
 
     @override
@@ -355,7 +361,7 @@ class Connection(asyncio.Protocol):
             # The parser knows a name by what stands before a space, and so must who reads the fields (RFC 9112,
             # section 5.1).
             name = name.rstrip()
-            if NAME.fullmatch(name) is None:
+            if FIELD_NAME.fullmatch(name) is None:
                 raise ValueError("a header field with an invalid name")
             self._fields.append((name, value))
 
@@ -363,7 +369,7 @@ class Connection(asyncio.Protocol):
         """The head of an answer, or of an interim one."""
         if self._parser is None or self._head is not None:
             # Behind an answer that is over.
-            self._stays = False
+            self._is_persistent = False
             return
         status = self._parser.get_status_code()
         if status < _SMALLEST:
@@ -371,19 +377,19 @@ class Connection(asyncio.Protocol):
             return
         fields, self._fields = self._fields, []
         names = {name.lower() for name, _ in fields}
-        coding = tokens(fields, b"transfer-encoding")
+        coding = list_values(fields, b"transfer-encoding")
         if coding not in ([], [b"chunked"]):
             # What has it is not what its length or its end says, and neither may a client be told so.
             raise ValueError("a transfer coding that was not requested")
         self._to_end = not coding and b"content-length" not in names
-        said = tokens(fields, b"connection")
+        said = list_values(fields, b"connection")
         is_old = self._parser.get_http_version() < "1.1"
-        self._stays = not self._to_end and b"close" not in said and (not is_old or b"keep-alive" in said)
-        self.kept_for = _kept_for(fields)
+        self._is_persistent = not self._to_end and b"close" not in said and (not is_old or b"keep-alive" in said)
+        self.keep_alive = _keep_alive_of(fields)
         # A field of several lines is one line by now; other control characters become spaces (RFC 9110, section 5.5).
-        self._head = Head(status, [(name, _CONTROL.sub(b" ", value)) for name, value in fields])
+        self._head = ResponseHead(status, [(name, _CONTROL.sub(b" ", value)) for name, value in fields])
         if self._method == b"HEAD" or status in _NO_CONTENT:
-            self._stays = b"close" not in said and not is_old
+            self._is_persistent = b"close" not in said and not is_old
             self._to_end = False
             self._end()
 
@@ -391,7 +397,7 @@ class Connection(asyncio.Protocol):
         """A part of the body."""
         if self._is_over:
             # Behind an answer that has none.
-            self._stays = False
+            self._is_persistent = False
             return
         self._parts.append(body)
         self._size += len(body)
@@ -405,16 +411,16 @@ class Connection(asyncio.Protocol):
     def on_message_begin(self) -> None:
         """Another answer begins; after a complete answer it is unrequested."""
         if self._is_over:
-            self._stays = False
+            self._is_persistent = False
 
 
 async def slices(body: bytes) -> AsyncIterator[bytes]:
     """A body, so much at a time as is written at once."""
-    for start in range(0, len(body), AT_ONCE):
-        yield body[start : start + AT_ONCE]
+    for start in range(0, len(body), MAX_WRITE):
+        yield body[start : start + MAX_WRITE]
 
 
-def _kept_for(fields: Sequence[tuple[bytes, bytes]]) -> float | None:
+def _keep_alive_of(fields: Sequence[tuple[bytes, bytes]]) -> float | None:
     """Seconds for which an idle connection may be used, by `Keep-Alive`; None where nothing says so."""
     for name, value in fields:
         if name.lower() == b"keep-alive" and (found := _KEEP_ALIVE.search(value)):

@@ -8,11 +8,11 @@ from typing import Final
 import anyio
 import structlog
 
-from sfn.errors import Broken, Transient
-from sfn.inbox import Intake
-from sfn.words import CatalogName, Hint, Intent, Note
+from sfn.errors import FatalError, Transient
+from sfn.inbox import InboxWriter
+from sfn.words import CatalogName, InboxMessage, Intent, Notification
 
-AGAIN: Final = 1.0
+RETRY_INTERVAL: Final = 1.0
 """Seconds from one try to the next."""
 SENDER: Final = "gateway"
 """As whom debts are paid."""
@@ -20,62 +20,62 @@ SENDER: Final = "gateway"
 _log = structlog.stdlib.get_logger(__name__)
 
 
-class Debts:
+class OwedSweeps:
     """What is owed to an inbox, and paid once it takes something again.
 
     Args:
-        intake: the inbox.
+        inbox: the inbox.
     """
 
-    def __init__(self, intake: Intake) -> None:
-        self._intake = intake
+    def __init__(self, inbox: InboxWriter) -> None:
+        self._inbox = inbox
         self._owed: dict[str, str] = {}
-        self._bell = anyio.Event()
+        self._wakeup = anyio.Event()
 
-    def owe(self, catalog: str, number: str) -> None:
+    def add(self, catalog: str, intent_id: str) -> None:
         """Have a catalog swept as soon as can be, and when an intent of it is asked for.
 
         A first sweep may come too early: a replica of the catalog lags, or the commit is still on its way there.
 
         Args:
-            number: the intent's id, which nobody else has.
+            intent_id: the intent's id, which nobody else has.
         """
         # The last one's: an earlier one may have been opened by a payment of which nobody knows.
-        self._owed[catalog] = number
-        self._bell.set()
+        self._owed[catalog] = intent_id
+        self._wakeup.set()
 
-    async def pay(self) -> None:
+    async def run(self) -> None:
         """Pay whatever comes up, for ever.
 
         Raises:
             Broken: the inbox can't be trusted any more.
         """
         while True:
-            await self._bell.wait()
+            await self._wakeup.wait()
             # Before looking: what is owed meanwhile rings again.
-            self._bell = anyio.Event()
-            if not await self.pay_once():
-                await anyio.sleep(AGAIN)
-                self._bell.set()
+            self._wakeup = anyio.Event()
+            if not await self.put_all():
+                await anyio.sleep(RETRY_INTERVAL)
+                self._wakeup.set()
 
-    async def pay_at_last(self) -> None:
+    async def put_at_shutdown(self) -> None:
         """One more try, for a moment: the process ends, and what is owed still is forgotten with it."""
-        with suppress(Broken), anyio.move_on_after(AGAIN, shield=True):
-            await self.pay_once()
+        with suppress(FatalError), anyio.move_on_after(RETRY_INTERVAL, shield=True):
+            await self.put_all()
         if self._owed:
             _log.error("sweeps owed and forgotten", catalogs=sorted(self._owed), remedy="sfn reconcile")
 
-    async def pay_once(self) -> bool:
+    async def put_all(self) -> bool:
         """Whether nothing is owed any more."""
         owed = dict(self._owed)
         if not owed:
             return True
-        notes: list[Note] = []
-        for catalog, number in sorted(owed.items()):
+        messages: list[InboxMessage] = []
+        for catalog, intent_id in sorted(owed.items()):
             subject = CatalogName(catalog)
-            notes += [Intent(number, (subject,), SENDER), Hint(subject, SENDER)]
+            messages += [Intent(intent_id, (subject,), SENDER), Notification(subject, SENDER)]
         try:
-            await self._intake.put(notes)
+            await self._inbox.put(messages)
         except Transient:
             return False
         # What came to be owed meanwhile has a number of its own.

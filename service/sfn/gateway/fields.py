@@ -7,14 +7,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-Fields: TypeAlias = Sequence[tuple[bytes, bytes]]
+HeaderFields: TypeAlias = Sequence[tuple[bytes, bytes]]
 """Names in any case, in the order of arrival."""
 
-NAME: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+FIELD_NAME: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """A field's name (RFC 9110, section 5.6.2)."""
-VALUE: Final = re.compile(rb"[^\x00\r\n]*")
+FIELD_VALUE: Final = re.compile(rb"[^\x00\r\n]*")
 """What a field's value may hold without ending the field. Bytes above 7F are somebody's text and pass as they are."""
-TARGET: Final = re.compile(rb"/[!-\"$-~]*")
+ORIGIN_FORM: Final = re.compile(rb"/[!-\"$-~]*")
 """A request's target in origin form (RFC 9112, section 3.2.1), the only form that passes: it names no host. The
 catalog reads what stands behind its slash: `@`, a backslash and a second slash may stand there too."""
 
@@ -33,7 +33,7 @@ HOP_BY_HOP: Final = frozenset(
 )
 """They speak of one connection (RFC 9110, section 7.6.1)."""
 
-_OURS: Final = frozenset(
+_REPLACED: Final = frozenset(
     {
         b"host",
         b"expect",
@@ -48,7 +48,7 @@ _OURS: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Front:
+class PublicAddress:
     """How a client reached us: what links in answers must begin with.
 
     Attributes:
@@ -73,7 +73,7 @@ class Front:
         return tail[2] if tail[1] else ("443" if self.scheme == "https" else "80")
 
 
-def front(fields: Fields, scheme: str, prefix: str) -> Front:
+def public_address(fields: HeaderFields, scheme: str, prefix: str) -> PublicAddress:
     """How a client reached us, by what it and the proxies before us say.
 
     Whoever makes this up is told links that are made up, and nobody else is.
@@ -84,37 +84,37 @@ def front(fields: Fields, scheme: str, prefix: str) -> Front:
         prefix: of the path that is ours.
     """
     said = {name.lower(): value.decode("latin-1").partition(",")[0].strip() for name, value in fields}
-    return Front(
+    return PublicAddress(
         said.get(b"x-forwarded-proto") or scheme,
         said.get(b"x-forwarded-host") or said.get(b"host", ""),
         said.get(b"x-forwarded-prefix", "").rstrip("/") + prefix,
     )
 
 
-def to_catalog(fields: Fields, seen: Front, peer: str | None) -> list[tuple[bytes, bytes]]:
+def request_fields(fields: HeaderFields, address: PublicAddress, peer: str | None) -> list[tuple[bytes, bytes]]:
     """A request's fields for the catalog, but for `Host`.
 
     Args:
         fields: as they came.
-        seen: how the client reached us.
+        address: how the client reached us.
         peer: the client's address; None where the server does not know it.
     """
-    kept = _passing(fields, _OURS)
+    forwarded = _passing(fields, _REPLACED)
     chain = [value for name, value in fields if name.lower() == b"x-forwarded-for"]
     if peer is not None:
         chain.append(peer.encode())
-    kept += [
-        (b"X-Forwarded-Host", seen.authority.encode("latin-1")),
-        (b"X-Forwarded-Proto", seen.scheme.encode("latin-1")),
-        (b"X-Forwarded-Port", seen.port.encode("latin-1")),
-        (b"X-Forwarded-Prefix", seen.prefix.encode("latin-1")),
+    forwarded += [
+        (b"X-Forwarded-Host", address.authority.encode("latin-1")),
+        (b"X-Forwarded-Proto", address.scheme.encode("latin-1")),
+        (b"X-Forwarded-Port", address.port.encode("latin-1")),
+        (b"X-Forwarded-Prefix", address.prefix.encode("latin-1")),
     ]
     if chain:
-        kept.append((b"X-Forwarded-For", b", ".join(chain)))
-    return kept
+        forwarded.append((b"X-Forwarded-For", b", ".join(chain)))
+    return forwarded
 
 
-def to_client(fields: Fields, *, bodiless: bool) -> list[tuple[bytes, bytes]]:
+def response_fields(fields: HeaderFields, *, bodiless: bool) -> list[tuple[bytes, bytes]]:
     """An answer's fields for the client. The server that speaks to it stamps the date.
 
     Args:
@@ -125,7 +125,7 @@ def to_client(fields: Fields, *, bodiless: bool) -> list[tuple[bytes, bytes]]:
     return _passing(fields, dropped)
 
 
-def tokens(fields: Fields, wanted: bytes) -> list[bytes]:
+def list_values(fields: HeaderFields, wanted: bytes) -> list[bytes]:
     """The words of all fields of a name that has a list of them, in lower case.
 
     Args:
@@ -135,7 +135,7 @@ def tokens(fields: Fields, wanted: bytes) -> list[bytes]:
     return [word for one in listed for part in one.split(b",") if (word := part.strip().lower())]
 
 
-def value(fields: Fields, wanted: bytes) -> str | None:
+def first_value(fields: HeaderFields, wanted: bytes) -> str | None:
     """The first value of a field, None where there is none.
 
     Args:
@@ -144,7 +144,7 @@ def value(fields: Fields, wanted: bytes) -> str | None:
     return next((found.decode("latin-1").strip() for name, found in fields if name.lower() == wanted), None)
 
 
-def _passing(fields: Fields, dropped: Iterable[bytes]) -> list[tuple[bytes, bytes]]:
+def _passing(fields: HeaderFields, dropped: Iterable[bytes]) -> list[tuple[bytes, bytes]]:
     without = {*HOP_BY_HOP, *dropped}
-    without.update(tokens(fields, b"connection"))
+    without.update(list_values(fields, b"connection"))
     return [(name, value) for name, value in fields if name.lower() not in without]

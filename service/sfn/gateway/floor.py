@@ -10,16 +10,16 @@ import msgspec
 
 from sfn.dialects.fields import MAX_LOCATION
 
-SEEN: Final = 1 << 20
+MAX_SCANNED: Final = 1 << 20
 """Bytes of an answer that are looked at."""
 
 _LOCATION: Final = re.compile(rb'"metadata-location"\s*:\s*("(?:[^"\\]|\\.){1,%d}")' % MAX_LOCATION)
-_KEPT: Final = MAX_LOCATION + 64
+_OVERLAP: Final = MAX_LOCATION + 64
 """Bytes of the end of what was seen: a match may have begun there."""
 _GZIP: Final = 16 + zlib.MAX_WBITS
 
 
-class Passing:
+class ResponseObserver:
     """One answer.
 
     Attributes:
@@ -28,25 +28,26 @@ class Passing:
 
     def __init__(self) -> None:
         self.status: int | None = None
-        self._floor: Floor | None = None
+        self._scanner: MetadataLocationScanner | None = None
 
     @property
-    def floor(self) -> str | None:
+    def metadata_location(self) -> str | None:
         """The metadata location in its body, as far as that has passed; None for none."""
-        return None if self._floor is None else self._floor.found
+        return None if self._scanner is None else self._scanner.found
 
-    def begun(self, status: int, encoding: str | None) -> None:
+    def on_header(self, status: int, encoding: str | None) -> None:
         """The header is here."""
-        self.status, self._floor = status, Floor(encoding or "identity")
+        self.status, self._scanner = status, MetadataLocationScanner(encoding or "identity")
 
-    def part(self, content: bytes) -> None:
+    def on_part(self, content: bytes) -> None:
         """A part of the body passes."""
-        if self._floor is not None:
-            self._floor.see(content)
+        if self._scanner is not None:
+            self._scanner.feed(content)
 
 
-class Floor:
-    """The first `metadata-location` of a JSON text that comes in parts, if it stands within its first `SEEN` bytes.
+class MetadataLocationScanner:
+    """The first `metadata-location` of a JSON text that comes in parts, if it stands within its first `MAX_SCANNED`
+    bytes.
 
     One in the wrong place, such as a table's property of that name, is found too. That costs one look more and no more:
     a floor is what an answer of the catalog is compared with, and never written.
@@ -58,10 +59,10 @@ class Floor:
     def __init__(self, encoding: str = "identity") -> None:
         self.found: str | None = None
         self._end = b""
-        self._left = SEEN if encoding in {"identity", "gzip"} else 0
+        self._left = MAX_SCANNED if encoding in {"identity", "gzip"} else 0
         self._inflate = zlib.decompressobj(_GZIP) if encoding == "gzip" else None
 
-    def see(self, part: bytes) -> None:
+    def feed(self, part: bytes) -> None:
         """Look at the next part of the body."""
         if self.found is not None or self._left <= 0:
             return
@@ -69,7 +70,7 @@ class Floor:
         match = _LOCATION.search(text)
         if match is not None:
             self.found = _text(match[1])
-        self._end = text[-_KEPT:]
+        self._end = text[-_OVERLAP:]
 
     def _plain(self, part: bytes) -> bytes:
         if self._inflate is None:

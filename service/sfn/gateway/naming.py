@@ -12,27 +12,27 @@ from urllib.parse import unquote, unquote_to_bytes
 
 import msgspec
 
-from sfn.dialects.fields import MAX_LEVELS, checked
+from sfn.dialects.fields import MAX_LEVELS, require_text
 from sfn.errors import Rejected
-from sfn.gateway.recognise import Change, Kind
-from sfn.words import TableName
+from sfn.gateway.recognise import CatalogChange, ChangeKind
+from sfn.words import TableIdentifier
 
 DEFAULT_SEPARATOR: Final = "%1F"
 """Between namespace levels where the catalog names no other (REST specification, `namespace` parameter)."""
 _JAVA_SEPARATOR: Final = "%2E"
-MOST_TABLES: Final = 1_000
+MAX_TABLES_PER_TRANSACTION: Final = 1_000
 """Most tables of one transaction that are noted one by one."""
 
 
-_MAYBE_BETWEEN: Final = re.compile("[!$&'()*+,;=:@|^~]|%(?!1F|20|2E)[0-7][0-9A-F]", re.IGNORECASE)
+_POSSIBLE_SEPARATOR: Final = re.compile("[!$&'()*+,;=:@|^~]|%(?!1F|20|2E)[0-7][0-9A-F]", re.IGNORECASE)
 """What a catalog of which that is not known may have between levels: a character of ASCII, but one that names have."""
-_PREFIXES: Final = 1_000
+_MAX_PREFIXES: Final = 1_000
 """How many prefixes have remembered separators: a catalog may create a prefix for each requested warehouse."""
-_SEPARATORS: Final = 8
+_MAX_SEPARATORS: Final = 8
 """Separators of one prefix that are remembered."""
 
 
-class Separators:
+class NamespaceSeparators:
     """What may stand between the levels of a namespace in a path, by the configurations that passed.
 
     One server may have several catalogs, each with a separator of its own; and while a catalog is upgraded its nodes
@@ -42,7 +42,7 @@ class Separators:
     def __init__(self) -> None:
         self._known: dict[str, dict[str, None]] = {}
 
-    def learn(self, prefix: str, separator: str | None) -> None:
+    def add(self, prefix: str, separator: str | None) -> None:
         """A configuration passed.
 
         Args:
@@ -52,13 +52,13 @@ class Separators:
         known = self._known.pop(_plain(prefix), {})
         known.pop(separator or DEFAULT_SEPARATOR, None)
         known[separator or DEFAULT_SEPARATOR] = None
-        if len(known) > _SEPARATORS:
+        if len(known) > _MAX_SEPARATORS:
             del known[next(iter(known))]
         self._known[_plain(prefix)] = known
-        if len(self._known) > _PREFIXES:
+        if len(self._known) > _MAX_PREFIXES:
             del self._known[next(iter(self._known))]
 
-    def of(self, prefix: str) -> frozenset[str]:
+    def get(self, prefix: str) -> frozenset[str]:
         """All that a configuration of that prefix said; none where none passed.
 
         Args:
@@ -67,16 +67,16 @@ class Separators:
         return frozenset(self._known.get(_plain(prefix), ()))
 
 
-class Unnamed(Exception):
+class UnknownTables(Exception):
     """Which tables are meant can't be told."""
 
 
-class _Identifier(msgspec.Struct):
+class _IdentifierBody(msgspec.Struct):
     namespace: list[str]
     name: str
 
 
-class _Named(msgspec.Struct, rename="kebab"):
+class _CreateBody(msgspec.Struct, rename="kebab"):
     """The body of a create or register request, as far as it matters."""
 
     name: str
@@ -84,24 +84,26 @@ class _Named(msgspec.Struct, rename="kebab"):
 
 
 class _Rename(msgspec.Struct):
-    source: _Identifier
-    destination: _Identifier
+    source: _IdentifierBody
+    destination: _IdentifierBody
 
 
 class _TableChange(msgspec.Struct):
-    identifier: _Identifier
+    identifier: _IdentifierBody
 
 
 class _Transaction(msgspec.Struct, rename="kebab"):
     table_changes: list[_TableChange]
 
 
-_named: Final = msgspec.json.Decoder(_Named)
+_create: Final = msgspec.json.Decoder(_CreateBody)
 _rename: Final = msgspec.json.Decoder(_Rename)
 _transaction: Final = msgspec.json.Decoder(_Transaction)
 
 
-def tables(change: Change, body: bytes, catalog: str, separators: Collection[str]) -> tuple[TableName, ...]:
+def tables_of_change(
+    change: CatalogChange, body: bytes, catalog: str, separators: Collection[str]
+) -> tuple[TableIdentifier, ...]:
     """The tables that a change may touch: of a rename the old name and the new one, of a staged create none.
 
     Of a path that catalogs read differently it is each table that one of them would read: a look at a table that is not
@@ -120,33 +122,38 @@ def tables(change: Change, body: bytes, catalog: str, separators: Collection[str
     try:
         return tuple(dict.fromkeys(_tables(change, body, catalog, separators)))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, Rejected) as error:
-        raise Unnamed from error
+        raise UnknownTables from error
 
 
-def _tables(change: Change, body: bytes, catalog: str, separators: Collection[str]) -> Iterator[TableName]:
+def _tables(change: CatalogChange, body: bytes, catalog: str, separators: Collection[str]) -> Iterator[TableIdentifier]:
     match change.kind:
-        case Kind.NAMESPACE | Kind.RESTORE:
-            raise Unnamed
-        case Kind.RENAME:
+        case ChangeKind.NAMESPACE | ChangeKind.RESTORE:
+            raise UnknownTables
+        case ChangeKind.RENAME:
             rename = _rename.decode(body)
             yield from (_table(catalog, one.namespace, one.name) for one in (rename.source, rename.destination))
-        case Kind.TRANSACTION:
+        case ChangeKind.TRANSACTION:
             changes = _transaction.decode(body).table_changes
-            if len(changes) > MOST_TABLES:
-                raise Unnamed
+            if len(changes) > MAX_TABLES_PER_TRANSACTION:
+                raise UnknownTables
             yield from (_table(catalog, one.identifier.namespace, one.identifier.name) for one in changes)
-        case Kind.CREATE | Kind.REGISTER:
-            named = _named.decode(body)
+        case ChangeKind.CREATE | ChangeKind.REGISTER:
+            named = _create.decode(body)
             if not named.stage_create:
-                yield from (_table(catalog, some, named.name) for some in levels(change.namespace or "", separators))
-        case Kind.COMMIT | Kind.DROP | Kind.UNREGISTER | Kind.NOTIFICATION:
+                yield from (
+                    _table(catalog, some, named.name)
+                    for some in readings_of_namespace(change.namespace or "", separators)
+                )
+        case ChangeKind.COMMIT | ChangeKind.DROP | ChangeKind.UNREGISTER | ChangeKind.NOTIFICATION:
             name = _decoded(change.table or "")
-            yield from (_table(catalog, some, name) for some in levels(change.namespace or "", separators))
+            yield from (
+                _table(catalog, some, name) for some in readings_of_namespace(change.namespace or "", separators)
+            )
         case _:
             assert_never(change.kind)
 
 
-def levels(segment: str, separators: Collection[str]) -> list[list[str]]:
+def readings_of_namespace(segment: str, separators: Collection[str]) -> list[list[str]]:
     """The levels of a namespace in a path, in every way that a catalog may read it; mostly there is one.
 
     What the specification puts between levels no name can hold. A separator of the catalog's own may stand in a name
@@ -161,8 +168,8 @@ def levels(segment: str, separators: Collection[str]) -> list[list[str]]:
         UnicodeDecodeError: it is not UTF-8.
         Unnamed: the catalog's separator is not known, and may stand in it.
     """
-    if not separators and _MAYBE_BETWEEN.search(segment):
-        raise Unnamed
+    if not separators and _POSSIBLE_SEPARATOR.search(segment):
+        raise UnknownTables
     whole, standard = _decoded(segment), _decoded(DEFAULT_SEPARATOR)
     if standard in whole:
         return [whole.split(standard)]
@@ -176,11 +183,11 @@ def _plain(prefix: str) -> str:
     return unquote(prefix).strip("/")
 
 
-def _table(catalog: str, namespace: Sequence[str], name: str) -> TableName:
+def _table(catalog: str, namespace: Sequence[str], name: str) -> TableIdentifier:
     if not 0 < len(namespace) <= MAX_LEVELS:
-        raise Unnamed
-    names = tuple(checked(level, "namespace", index) for index, level in enumerate(namespace))
-    return TableName(catalog, names, checked(name, "", "name"))
+        raise UnknownTables
+    names = tuple(require_text(level, "namespace", index) for index, level in enumerate(namespace))
+    return TableIdentifier(catalog, names, require_text(name, "", "name"))
 
 
 def _decoded(segment: str) -> str:

@@ -14,53 +14,83 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import assert_never
 
-from sfn.gateway.recognise import Change, Kind
-from sfn.words import Birth, CatalogName, Hint, TableName
+from sfn.gateway.recognise import CatalogChange, ChangeKind
+from sfn.words import CatalogName, Notification, TableIdentifier, TableOrigin
 
 _REFUSED = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 
 
-def is_known(status: int) -> bool:
+def is_outcome_known(status: int) -> bool:
     """Whether an answer says what became of the change."""
-    return is_news(status) or status in _REFUSED
+    return needs_check(status) or status in _REFUSED
 
 
-def is_done(status: int) -> bool:
+def is_success(status: int) -> bool:
     """Whether the change was made."""
     return HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES
 
 
-def is_news(status: int) -> bool:
+def needs_check(status: int) -> bool:
     """Whether its tables are to be looked at because of it."""
-    return is_done(status) or status == HTTPStatus.NOT_FOUND
+    return is_success(status) or status == HTTPStatus.NOT_FOUND
 
 
-def hints(
-    change: Change, named: Sequence[TableName], catalog: str, sender: str, floor: str | None, said: bytes
-) -> list[Hint]:
+def notifications_of(
+    change: CatalogChange,
+    tables: Sequence[TableIdentifier],
+    catalog: str,
+    sender: str,
+    metadata_location: str | None,
+    summary: bytes,
+) -> list[Notification]:
     """What an answer that is news tells.
 
     Args:
         change: what was asked for.
-        named: its tables, as of `naming.tables`; none where they can't be told.
+        tables: its tables, as of `naming.tables`; none where they can't be told.
         catalog: our name of the catalog.
         sender: the gateway.
-        floor: metadata location in the answer.
-        said: for whoever asks what was told of a table last.
+        metadata_location: metadata location in the answer.
+        summary: for whoever asks what was told of a table last.
     """
     # Several readings of one path; the bodies of renames and transactions name tables level by level.
-    guessed = len(named) > 1 and change.kind not in {Kind.RENAME, Kind.TRANSACTION}
-    if not named:
-        return [Hint(CatalogName(catalog), sender, body=said)]
+    is_guessed = len(tables) > 1 and change.kind not in {ChangeKind.RENAME, ChangeKind.TRANSACTION}
+    if not tables:
+        return [Notification(CatalogName(catalog), sender, body=summary)]
     match change.kind:
-        case Kind.CREATE | Kind.REGISTER:
-            birth = Birth.CREATE if change.kind is Kind.CREATE else Birth.REGISTER
-            return [Hint(name, sender, floor=floor, birth=birth, guessed=guessed, body=said) for name in named]
-        case Kind.DROP | Kind.UNREGISTER:
-            return [Hint(name, sender, drop=True, purge=change.purge, guessed=guessed, body=said) for name in named]
-        case Kind.RENAME:
-            old, new = named[0], named[-1]
-            return [Hint(old, sender, renamed_to=new, body=said), Hint(new, sender, renamed_from=old, body=said)]
-        case Kind.COMMIT | Kind.TRANSACTION | Kind.NAMESPACE | Kind.NOTIFICATION | Kind.RESTORE:
-            return [Hint(name, sender, floor=floor, guessed=guessed, body=said) for name in named]
+        case ChangeKind.CREATE | ChangeKind.REGISTER:
+            origin = TableOrigin.CREATE if change.kind is ChangeKind.CREATE else TableOrigin.REGISTER
+            return [
+                Notification(
+                    name,
+                    sender,
+                    min_metadata_location=metadata_location,
+                    origin=origin,
+                    is_guessed=is_guessed,
+                    body=summary,
+                )
+                for name in tables
+            ]
+        case ChangeKind.DROP | ChangeKind.UNREGISTER:
+            return [
+                Notification(name, sender, drop=True, purge=change.purge, is_guessed=is_guessed, body=summary)
+                for name in tables
+            ]
+        case ChangeKind.RENAME:
+            old, new = tables[0], tables[-1]
+            return [
+                Notification(old, sender, renamed_to=new, body=summary),
+                Notification(new, sender, renamed_from=old, body=summary),
+            ]
+        case (
+            ChangeKind.COMMIT
+            | ChangeKind.TRANSACTION
+            | ChangeKind.NAMESPACE
+            | ChangeKind.NOTIFICATION
+            | ChangeKind.RESTORE
+        ):
+            return [
+                Notification(name, sender, min_metadata_location=metadata_location, is_guessed=is_guessed, body=summary)
+                for name in tables
+            ]
     assert_never(change.kind)

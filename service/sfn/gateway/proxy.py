@@ -12,19 +12,19 @@ from urllib.parse import unquote
 import anyio
 import structlog
 
-from sfn.body_memory import NO_ROOM, RETRY_AFTER, BodyMemory, NoRoom
-from sfn.dialects import LOGGED
-from sfn.errors import Rejected, Transient, Unsure
+from sfn.body_memory import EXHAUSTED_MESSAGE, RETRY_AFTER, BodyMemory, BodyMemoryExhausted
+from sfn.dialects import MAX_STORED_EVENT
+from sfn.errors import OutcomeUnknown, Rejected, Transient
 from sfn.gateway import fields, naming, outcome, rewrite
-from sfn.gateway.body import RATE, STALLED, Gone, Receive, Stalled
-from sfn.gateway.client import BODILESS, Asked, Replying, Scope, Send, asked
-from sfn.gateway.commits import Commits, Noted
-from sfn.gateway.fields import Front
-from sfn.gateway.floor import Passing
-from sfn.gateway.reach import Reach, Unfound, Unmapped
-from sfn.gateway.recognise import NAMED_IN_BODY, Change, recognise
-from sfn.gateway.upstream import Outgoing
-from sfn.telemetry.refusals import Seldom
+from sfn.gateway.body import MIN_RATE, STALL_LIMIT, ClientGone, ClientStalled, Receive
+from sfn.gateway.client import BODILESS, ForwardedRequest, ResponseWriter, Scope, Send, parse_request
+from sfn.gateway.commits import CommitRecorder, PendingCommit
+from sfn.gateway.fields import PublicAddress
+from sfn.gateway.floor import ResponseObserver
+from sfn.gateway.reach import CatalogMapping, MissingTableLimit, UnmappedPrefixes
+from sfn.gateway.recognise import NAMED_IN_BODY, CatalogChange, recognise_change
+from sfn.gateway.upstream import UpstreamRequest
+from sfn.telemetry.refusals import LogThrottle
 
 CONFIG: Final = "/v1/config"
 """What the path ends with of the one request whose answer is changed."""
@@ -38,7 +38,7 @@ _OF_A_PART: Final = frozenset({b"accept-encoding", b"range", b"if-range"})
 _NOT_COMPRESSED: Final = "have the catalog, or what stands before it, not compress what is asked for as identity"
 _CONFIG_LIMIT: Final = 1 << 20
 """Bytes of a configuration that are read to be rewritten."""
-_LAST: Final = ((b"connection", b"close"),)
+_CLOSE_FIELDS: Final = ((b"connection", b"close"),)
 """Field of an answer to a request that was not read to its end: the next request could not be recognised."""
 _LONG: Final = 1 << 20
 """Bytes of an answer from which on it is worth a look whether anybody still waits for it."""
@@ -46,8 +46,8 @@ _LONG: Final = 1 << 20
 _log = structlog.stdlib.get_logger(__name__)
 
 
-class Incoming(Protocol):
-    """An answer, whose body may still be on its way: see `sfn.gateway.upstream.Incoming`."""
+class UpstreamResponse(Protocol):
+    """An answer, whose body may still be on its way: see `sfn.gateway.upstream.PooledResponse`."""
 
     @property
     def status(self) -> int: ...
@@ -57,31 +57,31 @@ class Incoming(Protocol):
 
     def parts(self, limit: int | None = None) -> AsyncIterator[bytes]: ...
 
-    def end(self) -> None: ...
+    def release(self) -> None: ...
 
 
-class Upstream(Protocol):
-    """The catalog: see `sfn.gateway.upstream.Upstream`."""
+class CatalogUpstream(Protocol):
+    """The catalog: see `sfn.gateway.upstream.UpstreamPool`."""
 
-    async def send(self, request: Outgoing) -> Incoming: ...
+    async def send(self, request: UpstreamRequest) -> UpstreamResponse: ...
 
     async def close(self) -> None: ...
 
 
-class Counted(Protocol):
+class GatewayRequestMetrics(Protocol):
     """Told of every request."""
 
     def answered(self, *, change: bool, status: int | None, seconds: float) -> None:
         """The header of an answer came, after so long, or none did (None)."""
         ...
 
-    def unmapped_commit(self) -> None:
+    def count_unmapped(self) -> None:
         """A commit passed under a prefix that belongs to no catalog of ours."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class GatewayOptions:
     """How a gateway shows itself.
 
     Attributes:
@@ -91,7 +91,7 @@ class Terms:
     """
 
     base: str
-    public: Front | None
+    public: PublicAddress | None
     body_limit: int
 
 
@@ -100,29 +100,29 @@ class Proxy:
 
     Args:
         upstream: the catalog.
-        commits: has them noted.
-        reach: which requests concern us.
-        terms: how it shows itself.
-        counted: told of every request.
+        recorder: has them noted.
+        mapping: which requests concern us.
+        options: how it shows itself.
+        metrics: told of every request.
         memory: what the bodies of all gateways' clients take: only the catalog knows who they are.
     """
 
     def __init__(
         self,
-        upstream: Upstream,
-        commits: Commits,
-        reach: Reach,
-        terms: Terms,
-        counted: Counted,
+        upstream: CatalogUpstream,
+        recorder: CommitRecorder,
+        mapping: CatalogMapping,
+        options: GatewayOptions,
+        metrics: GatewayRequestMetrics,
         memory: BodyMemory | None = None,
     ) -> None:
-        self._upstream, self._commits, self._reach, self._terms = upstream, commits, reach, terms
-        self._counted, self._memory = counted, memory or BodyMemory()
-        self._unfound = Unfound(anyio.current_time)
-        self._unmapped = Unmapped()
-        self._separators = naming.Separators()
-        self._seldom = Seldom()
-        self._takes_anybody = not reach.asks_for_credentials
+        self._upstream, self._recorder, self._mapping, self._options = upstream, recorder, mapping, options
+        self._metrics, self._memory = metrics, memory or BodyMemory()
+        self._missing_limit = MissingTableLimit(anyio.current_time)
+        self._unmapped_prefixes = UnmappedPrefixes()
+        self._separators = naming.NamespaceSeparators()
+        self._throttle = LogThrottle()
+        self._accepts_anonymous = not mapping.requires_credentials
 
     async def close(self) -> None:
         """Close all connections to the catalog."""
@@ -134,202 +134,224 @@ class Proxy:
         Args:
             root: the path of the gateway, which the request's begins with.
         """
-        replying = Replying(send)
+        writer = ResponseWriter(send)
         try:
-            with self._memory.body() as held:
-                await self._answer(asked(scope, receive, root, self._terms.public, held), replying)
+            with self._memory.reserve() as reservation:
+                await self._answer(parse_request(scope, receive, root, self._options.public, reservation), writer)
         except Rejected as refusal:
-            await replying.error(refusal.status, f"expected {refusal.expected}, found {refusal.found}", _LAST)
-        except Stalled:
-            if not replying.begun:
-                detail = f"expected {RATE} bytes of the body a second, and never {STALLED:g} s without, found fewer"
-                await replying.error(HTTPStatus.REQUEST_TIMEOUT, detail, _LAST)
-        except NoRoom:
+            await writer.send_error(
+                refusal.status, f"expected {refusal.expected}, found {refusal.found}", _CLOSE_FIELDS
+            )
+        except ClientStalled:
+            if not writer.has_begun:
+                detail = (
+                    f"expected {MIN_RATE} bytes of the body a second, and never {STALL_LIMIT:g} s without, found fewer"
+                )
+                await writer.send_error(HTTPStatus.REQUEST_TIMEOUT, detail, _CLOSE_FIELDS)
+        except BodyMemoryExhausted:
             again = (b"retry-after", b"%d" % RETRY_AFTER)
-            await replying.error(HTTPStatus.SERVICE_UNAVAILABLE, NO_ROOM, [again, *_LAST])
-        except Gone:
+            await writer.send_error(HTTPStatus.SERVICE_UNAVAILABLE, EXHAUSTED_MESSAGE, [again, *_CLOSE_FIELDS])
+        except ClientGone:
             return
         except Transient as trouble:
-            await _troubled(trouble, replying)
+            await _answer_error(trouble, writer)
 
-    async def _answer(self, request: Asked, replying: Replying) -> None:
-        if request.leads_upwards:
-            await replying.error(HTTPStatus.BAD_REQUEST, "a path with `..` may lead out of the catalog's address")
+    async def _answer(self, request: ForwardedRequest, writer: ResponseWriter) -> None:
+        if request.has_parent_segments:
+            await writer.send_error(HTTPStatus.BAD_REQUEST, "a path with `..` may lead out of the catalog's address")
             return
         # Before a connection to the catalog is taken, and before anything is noted.
-        await request.body.read(self._terms.body_limit)
-        change = recognise(request.method, request.path, request.query)
-        catalog = None if change is None else self._reach.of(change.prefix)
+        await request.body.read(self._options.body_limit)
+        change = recognise_change(request.method, request.path, request.query)
+        catalog = None if change is None else self._mapping.catalog_of(change.prefix)
         if change is not None and catalog is not None:
-            await self._change(change, catalog, request, replying)
+            await self._change(change, catalog, request, writer)
         elif request.method == "GET" and request.path.endswith(CONFIG):
-            await self._configure(request, replying)
+            await self._configure(request, writer)
         elif change is None:
-            await self._relay(request, replying, None, change=False)
+            await self._relay(request, writer, None, change=False)
         else:
-            passing = Passing()
-            await self._relay(request, replying, passing, change=True)
-            if passing.status is not None and outcome.is_done(passing.status):
+            observer = ResponseObserver()
+            await self._relay(request, writer, observer, change=True)
+            if observer.status is not None and outcome.is_success(observer.status):
                 self._report_unmapped(change.prefix)
 
     def _report_unmapped(self, prefix: str) -> None:
         """Count a commit under a prefix that belongs to no catalog of ours, and log the first of each prefix."""
-        self._counted.unmapped_commit()
-        if self._unmapped.is_new(prefix):
+        self._metrics.count_unmapped()
+        if self._unmapped_prefixes.is_new(prefix):
             _log.warning(
                 "commit under an unmapped prefix",
-                gateway=self._commits.name,
-                prefix=unquote(prefix)[:LOGGED],
-                known=sorted(self._reach.catalogs),
-                remedy=f"{self._commits.name}.catalogs, if it is the prefix of one of our catalogs; see `sfn check`",
+                gateway=self._recorder.name,
+                prefix=unquote(prefix)[:MAX_STORED_EVENT],
+                known=sorted(self._mapping.catalogs),
+                remedy=f"{self._recorder.name}.catalogs, if it is the prefix of one of our catalogs; see `sfn check`",
             )
 
-    async def _change(self, change: Change, catalog: str, request: Asked, replying: Replying) -> None:
-        commit = self._concerning(change, catalog, request)
+    async def _change(
+        self, change: CatalogChange, catalog: str, request: ForwardedRequest, writer: ResponseWriter
+    ) -> None:
+        commit = self._pending_commit(change, catalog, request)
         if commit is None:
-            await self._relay(request, replying, None, change=True)
-        elif self._takes_anybody or fields.value(request.fields, b"authorization") is not None:
-            await self._follow(await self._commits.before(commit), request, replying)
+            await self._relay(request, writer, None, change=True)
+        elif self._accepts_anonymous or fields.first_value(request.fields, b"authorization") is not None:
+            await self._forward_commit(await self._recorder.record_intent(commit), request, writer)
         else:
             # Nobody says whose it is: the catalog should refuse it, and then it has cost us no note.
-            status = await self._follow(commit, request, replying)
-            self._takes_anybody |= status is not None and outcome.is_done(status)
+            status = await self._forward_commit(commit, request, writer)
+            self._accepts_anonymous |= status is not None and outcome.is_success(status)
 
-    def _concerning(self, change: Change, catalog: str, request: Asked) -> Noted | None:
+    def _pending_commit(self, change: CatalogChange, catalog: str, request: ForwardedRequest) -> PendingCommit | None:
         """What there is to be noted of a change; None for nothing."""
         peer = request.peer or ""
         body: bytes | None = b""
         if change.kind in NAMED_IN_BODY:
-            is_plain = fields.value(request.fields, b"content-encoding") in {None, "identity"}
+            is_plain = fields.first_value(request.fields, b"content-encoding") in {None, "identity"}
             body = request.body.whole if is_plain else None
         try:
-            named = None if body is None else naming.tables(change, body, catalog, self._separators.of(change.prefix))
-        except naming.Unnamed:
-            named = None
-        if named is None:
-            return Noted(change, catalog, (), peer=peer)
-        concerned = tuple(filter(self._reach.matters, named))
-        return Noted(change, catalog, named, concerned, peer) if concerned else None
+            tables = (
+                None
+                if body is None
+                else naming.tables_of_change(change, body, catalog, self._separators.get(change.prefix))
+            )
+        except naming.UnknownTables:
+            tables = None
+        if tables is None:
+            return PendingCommit(change, catalog, (), peer=peer)
+        published = tuple(filter(self._mapping.is_published, tables))
+        return PendingCommit(change, catalog, tables, published, peer) if published else None
 
-    async def _follow(self, commit: Noted, request: Asked, replying: Replying) -> int | None:
+    async def _forward_commit(
+        self, commit: PendingCommit, request: ForwardedRequest, writer: ResponseWriter
+    ) -> int | None:
         """Forward a commit and note what comes of it.
 
         Returns:
             The status of the answer, None where that is not to be trusted.
         """
-        passing = Passing()
+        observer = ResponseObserver()
         try:
-            await self._relay(request, replying, passing, change=True)
-        except (Unsure, Gone):
-            await self._note(commit, request, passing)
+            await self._relay(request, writer, observer, change=True)
+        except (OutcomeUnknown, ClientGone):
+            await self._record_outcome(commit, request, observer)
             raise
         except (Transient, Rejected):
-            await self._commits.undone(commit)
+            await self._recorder.record_not_sent(commit)
             raise
-        await replying.sent()
-        return await self._note(commit, request, passing)
+        await writer.flush()
+        return await self._record_outcome(commit, request, observer)
 
-    async def _note(self, commit: Noted, request: Asked, passing: Passing) -> int | None:
-        status = passing.status
-        if status == HTTPStatus.NOT_FOUND and self._unfound.too_many(commit.peer):
+    async def _record_outcome(
+        self, commit: PendingCommit, request: ForwardedRequest, observer: ResponseObserver
+    ) -> int | None:
+        status = observer.status
+        if status == HTTPStatus.NOT_FOUND and self._missing_limit.is_exceeded(commit.peer):
             status = None
         # Without the query, which may hold a secret.
-        said = f"{request.method} {request.path[:LOGGED]} {passing.status}".encode()
-        await self._commits.after(commit, status, passing.floor, said)
+        summary = f"{request.method} {request.path[:MAX_STORED_EVENT]} {observer.status}".encode()
+        await self._recorder.record_outcome(commit, status, observer.metadata_location, summary)
         return status
 
-    async def _relay(self, request: Asked, replying: Replying, passing: Passing | None, *, change: bool) -> None:
+    async def _relay(
+        self, request: ForwardedRequest, writer: ResponseWriter, observer: ResponseObserver | None, *, change: bool
+    ) -> None:
         """Forward a request and answer with what comes back.
 
         Args:
-            passing: sees the answer on its way; None: nobody need see it.
+            observer: sees the answer on its way; None: nobody need see it.
             change: it may change a table.
         """
-        header = fields.to_catalog(request.fields, request.seen, request.peer)
-        incoming = await self._sent(request, header, change=change)
+        header = fields.request_fields(request.fields, request.address, request.peer)
+        incoming = await self._send(request, header, change=change)
         try:
-            if passing is not None:
-                passing.begun(incoming.status, fields.value(incoming.fields, b"content-encoding"))
-            told = fields.to_client(incoming.fields, bodiless=incoming.status in BODILESS)
-            await replying.begin(incoming.status, self._led(told, request.seen.url))
+            if observer is not None:
+                observer.on_header(incoming.status, fields.first_value(incoming.fields, b"content-encoding"))
+            answer_fields = fields.response_fields(incoming.fields, bodiless=incoming.status in BODILESS)
+            await writer.begin(incoming.status, self._rewrite_locations(answer_fields, request.address.url))
             size = 0
             async for part in incoming.parts():
-                if passing is not None:
-                    passing.part(part)
-                await replying.part(part)
+                if observer is not None:
+                    observer.on_part(part)
+                await writer.send_part(part)
                 size += len(part)
                 # Nobody is told that a part was sent to nobody.
-                if size > _LONG and await request.body.is_gone():
-                    raise Gone
-            await replying.part(b"", more=False)
+                if size > _LONG and await request.body.is_client_gone():
+                    raise ClientGone
+            await writer.send_part(b"", more=False)
         finally:
-            incoming.end()
+            incoming.release()
 
-    def _led(self, told: Sequence[_Field], url: str) -> Sequence[_Field]:
+    def _rewrite_locations(self, answer_fields: Sequence[_Field], url: str) -> Sequence[_Field]:
         """An answer's fields. Their locations lead to this gateway, not past it to the catalog."""
-        if all(name.lower() != b"location" for name, _ in told):
-            return told
+        if all(name.lower() != b"location" for name, _ in answer_fields):
+            return answer_fields
         return [
-            (name, rewrite.location(value, self._terms.base, url) if name.lower() == b"location" else value)
-            for name, value in told
+            (name, rewrite.rewrite_location(value, self._options.base, url) if name.lower() == b"location" else value)
+            for name, value in answer_fields
         ]
 
-    async def _configure(self, request: Asked, replying: Replying) -> None:
+    async def _configure(self, request: ForwardedRequest, writer: ResponseWriter) -> None:
         """Answer with the catalog's configuration, in which we take its place."""
-        asked_for = fields.to_catalog(request.fields, request.seen, request.peer)
+        asked_for = fields.request_fields(request.fields, request.address, request.peer)
         plain = [field for field in asked_for if field[0].lower() not in _OF_A_PART]
-        incoming = await self._sent(request, [*plain, (b"Accept-Encoding", b"identity")], change=False)
+        incoming = await self._send(request, [*plain, (b"Accept-Encoding", b"identity")], change=False)
         try:
             body = b"".join([part async for part in incoming.parts(_CONFIG_LIMIT)])
         finally:
-            incoming.end()
-        told = self._led(fields.to_client(incoming.fields, bodiless=True), request.seen.url)
+            incoming.release()
+        answer_fields = self._rewrite_locations(
+            fields.response_fields(incoming.fields, bodiless=True), request.address.url
+        )
         if incoming.status == HTTPStatus.OK:
-            body, told = self._ours(body, told, request.seen.url)
-        await replying.whole(incoming.status, body, told)
+            body, answer_fields = self._rewrite_configuration(body, answer_fields, request.address.url)
+        await writer.send_whole(incoming.status, body, answer_fields)
 
-    def _ours(self, body: bytes, told: Sequence[_Field], url: str) -> tuple[bytes, Sequence[_Field]]:
+    def _rewrite_configuration(
+        self, body: bytes, answer_fields: Sequence[_Field], url: str
+    ) -> tuple[bytes, Sequence[_Field]]:
         """A configuration's body and fields as the client is to have them.
 
         What compresses every answer, whatever it is asked for, compresses this one too. Changed it goes on as it is
         read, which every client takes; what can't be read goes on as it came.
         """
-        codings = fields.tokens(told, b"content-encoding")
-        plain = rewrite.opened(body, codings, _CONFIG_LIMIT)
-        found = None if plain is None else rewrite.configuration(plain, self._terms.base, url)
+        codings = fields.list_values(answer_fields, b"content-encoding")
+        plain = rewrite.decode_body(body, codings, _CONFIG_LIMIT)
+        found = None if plain is None else rewrite.rewrite_configuration(plain, self._options.base, url)
         if found is None:
-            if codings and (left_out := self._seldom.passing("configuration")) is not None:
+            if codings and (suppressed := self._throttle.allow("configuration")) is not None:
                 coding = b", ".join(codings).decode("latin-1")
-                _log.warning("configuration not readable", coding=coding, remedy=_NOT_COMPRESSED, left_out=left_out)
-            return body, told
-        self._separators.learn(found.prefix, found.separator)
+                _log.warning("configuration not readable", coding=coding, remedy=_NOT_COMPRESSED, left_out=suppressed)
+            return body, answer_fields
+        self._separators.add(found.prefix, found.separator)
         if found.body == plain:
-            return body, told
-        return found.body, [field for field in told if field[0].lower() not in _OF_ONE_BODY]
+            return body, answer_fields
+        return found.body, [field for field in answer_fields if field[0].lower() not in _OF_ONE_BODY]
 
-    async def _sent(self, request: Asked, header: Sequence[tuple[bytes, bytes]], *, change: bool) -> Incoming:
+    async def _send(
+        self, request: ForwardedRequest, header: Sequence[tuple[bytes, bytes]], *, change: bool
+    ) -> UpstreamResponse:
         body = request.body
-        outgoing = Outgoing(
+        outgoing = UpstreamRequest(
             request.method, request.target, header, body.outgoing(), body.length, is_whole=body.is_whole
         )
         began, status = time.perf_counter(), None
         try:
             incoming = await self._upstream.send(outgoing)
             status = incoming.status
-            body.sent()
+            body.release()
         finally:
-            self._counted.answered(change=change, status=status, seconds=time.perf_counter() - began)
+            self._metrics.answered(change=change, status=status, seconds=time.perf_counter() - began)
         return incoming
 
 
-async def _troubled(trouble: Transient, replying: Replying) -> None:
+async def _answer_error(error: Transient, writer: ResponseWriter) -> None:
     """Say that there is no answer. Where one has begun, its client sees that it ends too early."""
-    _log.warning("not answered by the catalog", error=str(trouble))
-    if replying.begun:
+    _log.warning("not answered by the catalog", error=str(error))
+    if writer.has_begun:
         return
     status = HTTPStatus.SERVICE_UNAVAILABLE
-    if isinstance(trouble, Unsure):
-        status = HTTPStatus.GATEWAY_TIMEOUT if isinstance(trouble.__cause__, TimeoutError) else HTTPStatus.BAD_GATEWAY
-    detail = f"expected {trouble.expected}, found {trouble.found}"
-    again = [(b"retry-after", b"%d" % max(1, round(trouble.retry_after)))] if trouble.retry_after else []
-    await replying.error(status, detail, again)
+    if isinstance(error, OutcomeUnknown):
+        status = HTTPStatus.GATEWAY_TIMEOUT if isinstance(error.__cause__, TimeoutError) else HTTPStatus.BAD_GATEWAY
+    detail = f"expected {error.expected}, found {error.found}"
+    again = [(b"retry-after", b"%d" % max(1, round(error.retry_after)))] if error.retry_after else []
+    await writer.send_error(status, detail, again)

@@ -8,33 +8,33 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote
 
-from sfn.words import TableName
+from sfn.words import TableIdentifier
 
-UNFOUND: Final = 20
+MAX_MISSING_PER_SECOND: Final = 20
 """Tables a second that do not exist, and that are looked at because a client asked for a change of them."""
 
 
-REPORTED: Final = 100
+MAX_REPORTED_PREFIXES: Final = 100
 """Prefixes that map to no catalog, each reported once."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class CatalogMapping:
     """What a gateway looks after.
 
     Attributes:
         catalog: our name of the catalog, where it has but one.
         catalogs: our names of its catalogs, by the prefix that it has its clients use; empty where it has but one.
-        matters: whether a table is published.
-        asks_for_credentials: whether the catalog takes changes only of who shows who it is.
+        is_published: whether a table is published.
+        requires_credentials: whether the catalog takes changes only of who shows who it is.
     """
 
     catalog: str | None
     catalogs: Mapping[str, str]
-    matters: Callable[[TableName], bool]
-    asks_for_credentials: bool
+    is_published: Callable[[TableIdentifier], bool]
+    requires_credentials: bool
 
-    def of(self, prefix: str) -> str | None:
+    def catalog_of(self, prefix: str) -> str | None:
         """Our name of the catalog that a prefix leads to, None for one that is not ours.
 
         Args:
@@ -43,7 +43,7 @@ class Reach:
         return self.catalog if not self.catalogs else self.catalogs.get(unquote(prefix))
 
 
-class Unmapped:
+class UnmappedPrefixes:
     """The prefixes of commits that passed and belong to no catalog of ours: each is reported once.
 
     Clients may invent prefixes, so the number of remembered ones is limited.
@@ -58,13 +58,13 @@ class Unmapped:
         Args:
             prefix: of the path, percent-encoded as it came.
         """
-        if prefix in self._seen or len(self._seen) >= REPORTED:
+        if prefix in self._seen or len(self._seen) >= MAX_REPORTED_PREFIXES:
             return False
         self._seen.add(prefix)
         return True
 
 
-class Unfound:
+class MissingTableLimit:
     """Counts tables that were asked for and do not exist: whoever makes up names may not fill the inbox with them.
 
     Args:
@@ -76,10 +76,10 @@ class Unfound:
         self._second = 0
         self._counts: Counter[str] = Counter()
 
-    def too_many(self, peer: str) -> bool:
+    def is_exceeded(self, peer: str) -> bool:
         """Whether one more of a client is one too many within this second."""
         second = int(self._monotonic())
         if second != self._second:
             self._second, self._counts = second, Counter()
         self._counts[peer] += 1
-        return self._counts[peer] > UNFOUND
+        return self._counts[peer] > MAX_MISSING_PER_SECOND

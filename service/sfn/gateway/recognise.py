@@ -24,7 +24,7 @@ from enum import StrEnum
 from typing import Final
 
 
-class Kind(StrEnum):
+class ChangeKind(StrEnum):
     """What a request does."""
 
     CREATE = "create"
@@ -39,12 +39,12 @@ class Kind(StrEnum):
     RESTORE = "restore"
 
 
-NAMED_IN_BODY: Final = frozenset({Kind.CREATE, Kind.REGISTER, Kind.RENAME, Kind.TRANSACTION})
+NAMED_IN_BODY: Final = frozenset({ChangeKind.CREATE, ChangeKind.REGISTER, ChangeKind.RENAME, ChangeKind.TRANSACTION})
 """Those whose bodies are read to know which tables are meant."""
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class CatalogChange:
     """A request that may change tables.
 
     Attributes:
@@ -56,14 +56,14 @@ class Change:
         purge: the table's files are to be deleted with it.
     """
 
-    kind: Kind
+    kind: ChangeKind
     prefix: str
     namespace: str | None = None
     table: str | None = None
     purge: bool = False
 
 
-VERSION: Final = "/v1/"
+API_VERSION_PATH: Final = "/v1/"
 """Begins each path of the specification."""
 _PREFIX: Final = r"(?:(?P<prefix>.+)/)?"
 _NAMESPACE: Final = r"namespaces/(?P<namespace>[^/]+)"
@@ -73,20 +73,20 @@ _END: Final = "/?"
 _POSTED: Final = tuple(
     (kind, re.compile(pattern + _END))
     for kind, pattern in (
-        (Kind.COMMIT, _PREFIX + _TABLE),
-        (Kind.CREATE, rf"{_PREFIX}{_NAMESPACE}/tables"),
-        (Kind.TRANSACTION, rf"{_PREFIX}transactions/commit"),
+        (ChangeKind.COMMIT, _PREFIX + _TABLE),
+        (ChangeKind.CREATE, rf"{_PREFIX}{_NAMESPACE}/tables"),
+        (ChangeKind.TRANSACTION, rf"{_PREFIX}transactions/commit"),
         # Behind the commit: a table may be called `rename`.
-        (Kind.RENAME, rf"{_PREFIX}tables/rename"),
-        (Kind.REGISTER, rf"{_PREFIX}{_NAMESPACE}/register"),
-        (Kind.UNREGISTER, rf"{_PREFIX}{_TABLE}/unregister"),
-        (Kind.NOTIFICATION, rf"{_PREFIX}{_TABLE}/notifications"),
-        (Kind.RESTORE, r"warehouse/(?P<prefix>[^/]+)/deleted-tabulars/undrop"),
+        (ChangeKind.RENAME, rf"{_PREFIX}tables/rename"),
+        (ChangeKind.REGISTER, rf"{_PREFIX}{_NAMESPACE}/register"),
+        (ChangeKind.UNREGISTER, rf"{_PREFIX}{_TABLE}/unregister"),
+        (ChangeKind.NOTIFICATION, rf"{_PREFIX}{_TABLE}/notifications"),
+        (ChangeKind.RESTORE, r"warehouse/(?P<prefix>[^/]+)/deleted-tabulars/undrop"),
     )
 )
 _DELETED: Final = tuple(
     (kind, re.compile(_PREFIX + pattern + _END))
-    for kind, pattern in ((Kind.DROP, _TABLE), (Kind.NAMESPACE, _NAMESPACE))
+    for kind, pattern in ((ChangeKind.DROP, _TABLE), (ChangeKind.NAMESPACE, _NAMESPACE))
 )
 _PATTERNS: Final = {"POST": _POSTED, "DELETE": _DELETED}
 
@@ -97,7 +97,7 @@ _UNRESERVED: Final = re.compile(r"%(2D|3[0-9]|[46][1-9A-F]|[57][0-9A]|5F|7E)", r
 _PURGE: Final = re.compile(r"(?:^|&)purgeRequested=true(?:&|$)", re.IGNORECASE)
 
 
-def recognise(method: str, path: str, query: str = "") -> Change | None:
+def recognise_change(method: str, path: str, query: str = "") -> CatalogChange | None:
     """The change that a request asks for, None for one that changes no table.
 
     Args:
@@ -109,12 +109,12 @@ def recognise(method: str, path: str, query: str = "") -> Change | None:
     if patterns and "%" in path:
         path = _UNRESERVED.sub(lambda found: chr(int(found[1], 16)), path)
     # Found once: a pattern that looked for it in a long path would do so at each of its places.
-    begin = path.find(VERSION) + len(VERSION) if patterns else 0
+    begin = path.find(API_VERSION_PATH) + len(API_VERSION_PATH) if patterns else 0
     segments = _SLASHES.sub("/", path[begin - 1 :])
-    for kind, pattern in patterns if begin >= len(VERSION) else ():
+    for kind, pattern in patterns if begin >= len(API_VERSION_PATH) else ():
         found = pattern.fullmatch(segments, 1)
         if found is not None:
             parts = found.groupdict()
-            purge = kind is Kind.DROP and _PURGE.search(query) is not None
-            return Change(kind, parts["prefix"] or "", parts.get("namespace"), parts.get("table"), purge)
+            purge = kind is ChangeKind.DROP and _PURGE.search(query) is not None
+            return CatalogChange(kind, parts["prefix"] or "", parts.get("namespace"), parts.get("table"), purge)
     return None

@@ -13,16 +13,16 @@ from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
-SEPARATOR: Final = "namespace-separator"
-PREFIX: Final = "prefix"
-READABLE: Final = frozenset({b"gzip", b"x-gzip", b"deflate", b"identity"})
+SEPARATOR_KEY: Final = "namespace-separator"
+PREFIX_KEY: Final = "prefix"
+READABLE_CODINGS: Final = frozenset({b"gzip", b"x-gzip", b"deflate", b"identity"})
 """Content codings that a configuration may have for its addresses to be changed."""
 _GZIP_OR_ZLIB: Final = 32 + zlib.MAX_WBITS
 _SECTIONS: Final = ("defaults", "overrides")
 _PORTS: Final = {"http": 80, "https": 443}
 
 
-class Configuration(NamedTuple):
+class RewrittenConfiguration(NamedTuple):
     """An answer, read.
 
     Attributes:
@@ -36,7 +36,7 @@ class Configuration(NamedTuple):
     prefix: str
 
 
-def configuration(body: bytes, upstream: str, ours: str) -> Configuration | None:
+def rewrite_configuration(body: bytes, upstream: str, public_url: str) -> RewrittenConfiguration | None:
     """The configuration with our address in place of the catalog's; None where the answer is none.
 
     A catalog that goes by `X-Forwarded-*` puts its own path behind the address that clients see: of that we took the
@@ -45,7 +45,7 @@ def configuration(body: bytes, upstream: str, ours: str) -> Configuration | None
     Args:
         body: of the answer, status 200.
         upstream: the catalog's address.
-        ours: the one that clients see.
+        public_url: the one that clients see.
     """
     try:
         content: Any = msgspec.json.decode(body)
@@ -54,20 +54,24 @@ def configuration(body: bytes, upstream: str, ours: str) -> Configuration | None
     if not isinstance(content, dict):
         return None
     sections = [section for key in _SECTIONS if isinstance(section := content.get(key), dict)]
-    theirs = (upstream, ours + urlsplit(upstream).path)
-    leading = [section for section in sections if any(leads_to(section.get("uri"), one) for one in theirs)]
+    upstream_urls = (upstream, public_url + urlsplit(upstream).path)
+    leading = [
+        section for section in sections if any(is_same_address(section.get("uri"), one) for one in upstream_urls)
+    ]
     for section in leading:
-        section["uri"] = ours
+        section["uri"] = public_url
     changed = msgspec.json.encode(content) if leading else body
-    return Configuration(changed, _said(sections, SEPARATOR), _said(sections, PREFIX) or "")
+    return RewrittenConfiguration(
+        changed, _setting_of(sections, SEPARATOR_KEY), _setting_of(sections, PREFIX_KEY) or ""
+    )
 
 
 def is_readable(coding: str) -> bool:
     """Whether a configuration can be read that came with a `Content-Encoding`."""
-    return {part.strip() for part in coding.lower().encode().split(b",")} <= READABLE | {b""}
+    return {part.strip() for part in coding.lower().encode().split(b",")} <= READABLE_CODINGS | {b""}
 
 
-def opened(body: bytes, codings: Sequence[bytes], limit: int) -> bytes | None:
+def decode_body(body: bytes, codings: Sequence[bytes], limit: int) -> bytes | None:
     """Return a decoded body; None if the coding is unknown or the result is too long.
 
     Args:
@@ -78,7 +82,7 @@ def opened(body: bytes, codings: Sequence[bytes], limit: int) -> bytes | None:
     for coding in reversed(codings):
         if coding == b"identity":
             continue
-        if coding not in READABLE:
+        if coding not in READABLE_CODINGS:
             return None
         # What is called deflate comes with the header of zlib (RFC 9110, section 8.4.1.2), and without from some.
         forms = (_GZIP_OR_ZLIB,) if coding != b"deflate" else (_GZIP_OR_ZLIB, -zlib.MAX_WBITS)
@@ -104,16 +108,16 @@ def _inflated(body: bytes, form: int, limit: int) -> bytes | None:
     return plain
 
 
-def location(value: bytes, upstream: str, ours: str) -> bytes:
+def rewrite_location(value: bytes, upstream: str, public_url: str) -> bytes:
     """Where an answer sends its client, with our address in place of the catalog's: else the client goes on past us.
 
     Args:
         value: of the field `Location`: a URL, or a path on the host that the client asked.
         upstream: the catalog's address.
-        ours: the one that clients see.
+        public_url: the one that clients see.
     """
     said = value.decode("latin-1")
-    theirs, mine = urlsplit(upstream), urlsplit(ours)
+    theirs, mine = urlsplit(upstream), urlsplit(public_url)
     try:
         parts = urlsplit(said)
         leads_here = (
@@ -129,7 +133,7 @@ def location(value: bytes, upstream: str, ours: str) -> bytes:
     for path in (mine.path, theirs.path):
         if path and _is_below(rest, path):
             rest, is_behind = rest[len(path) :], True
-    return f"{ours}{rest}".encode("latin-1") if is_behind else value
+    return f"{public_url}{rest}".encode("latin-1") if is_behind else value
 
 
 def _is_below(path: str, of: str) -> bool:
@@ -141,17 +145,17 @@ def _origin(parts: SplitResult, scheme: str = "") -> tuple[str, str | None, int 
     return scheme, parts.hostname, parts.port or _PORTS.get(scheme)
 
 
-def signers(config: Mapping[str, str]) -> dict[str, str]:
+def signer_addresses(config: Mapping[str, str]) -> dict[str, str]:
     """Where tables' requests to a store are to be signed, by key: clients go there past the gateway."""
     return {key: value for key, value in config.items() if key.endswith(("signer.uri", "signer.endpoint"))}
 
 
-def leads_to(uri: object, address: str) -> bool:
+def is_same_address(uri: object, address: str) -> bool:
     """Whether an address in a configuration is one that we know, however it is spelled."""
-    return isinstance(uri, str) and _spelled(uri) == _spelled(address)
+    return isinstance(uri, str) and _normalised(uri) == _normalised(address)
 
 
-def _spelled(uri: str) -> tuple[object, ...]:
+def _normalised(uri: str) -> tuple[object, ...]:
     """The parts of an address by which it is another one or not; a text that is none is itself."""
     try:
         parts = urlsplit(uri)
@@ -160,7 +164,7 @@ def _spelled(uri: str) -> tuple[object, ...]:
         return (uri,)
 
 
-def _said(sections: list[dict[str, object]], key: str) -> str | None:
+def _setting_of(sections: list[dict[str, object]], key: str) -> str | None:
     # Overrides come last, and win.
     said = [section[key] for section in sections if isinstance(section.get(key), str)]
     return str(said[-1]) if said else None

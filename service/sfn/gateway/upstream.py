@@ -32,13 +32,13 @@ from urllib.parse import urlsplit
 
 import aiohappyeyeballs
 
-from sfn.errors import Rejected, Scope, Transient, Unsure
-from sfn.gateway.connection import Connection, Head, Lost, Silent
-from sfn.gateway.fields import NAME, TARGET, VALUE, Fields
+from sfn.errors import ErrorScope, OutcomeUnknown, Rejected, Transient
+from sfn.gateway.connection import ConnectionLost, ReadTimedOut, ResponseHead, UpstreamConnection
+from sfn.gateway.fields import FIELD_NAME, FIELD_VALUE, ORIGIN_FORM, HeaderFields
 
-CONNECT: Final = 10.0
+CONNECT_TIMEOUT: Final = 10.0
 """Seconds to get a connection: a free place in the pool, the catalog's address, TLS."""
-IDLE: Final = 4.0
+IDLE_TIMEOUT: Final = 4.0
 """Seconds that an idle connection is kept for requests that may be repeated."""
 _NEXT_ADDRESS: Final = 0.25
 """Seconds after which the next address of a host is tried beside the first (RFC 8305)."""
@@ -47,20 +47,20 @@ _PORTS: Final = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class UpstreamOptions:
     """How a catalog is reached.
 
     Attributes:
         base: scheme, authority and path that every request's path is put behind.
-        silence: seconds without a byte after which an answer is given up.
-        connections: how many at once.
-        idle: seconds for which a connection may have been idle that a request takes which may not be repeated.
+        read_timeout: seconds without a byte after which an answer is given up.
+        max_connections: how many at once.
+        max_idle: seconds for which a connection may have been idle that a request takes which may not be repeated.
     """
 
     base: str
-    silence: float
-    connections: int
-    idle: float = 0.5
+    read_timeout: float
+    max_connections: int
+    max_idle: float = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Origin:
     path: bytes
 
     @classmethod
-    def of(cls, base: str) -> Origin:
+    def parse(cls, base: str) -> Origin:
         """That of a configured address."""
         parts = urlsplit(base)
         host, default = parts.hostname or "", _PORTS[parts.scheme]
@@ -94,7 +94,7 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Outgoing:
+class UpstreamRequest:
     """A request.
 
     Attributes:
@@ -108,7 +108,7 @@ class Outgoing:
 
     method: str
     target: bytes
-    fields: Fields
+    fields: HeaderFields
     body: bytes | AsyncIterator[bytes] | None
     length: int | None = None
     is_whole: bool = False
@@ -122,12 +122,12 @@ class Outgoing:
         target = origin.path + self.target
         if target[:1] != b"/":
             target = b"/" + target
-        if self.target[:1] not in _BEGINS or TARGET.fullmatch(target) is None:
+        if self.target[:1] not in _BEGINS or ORIGIN_FORM.fullmatch(target) is None:
             raise Rejected("", status=400, expected="a path that begins with / as the target", found="another one")
         line = b"%b %b HTTP/1.1" % (self.method.encode("latin-1"), target)
         lines, framing = [line, b"Host: " + origin.authority], self._framing()
         for name, value in self.fields:
-            if NAME.fullmatch(name) is None or VALUE.fullmatch(value) is None:
+            if FIELD_NAME.fullmatch(name) is None or FIELD_VALUE.fullmatch(value) is None:
                 raise Rejected("", status=400, expected="header fields of HTTP", found="a byte that ends one")
             if name.lower() not in _FRAMING:
                 lines.append(b"%b: %b" % (name, value))
@@ -148,16 +148,18 @@ _BEGINS: Final = frozenset({b"/", b"?", b""})
 _FRAMING: Final = frozenset({b"host", b"content-length", b"transfer-encoding"})
 
 
-class Incoming:
+class PooledResponse:
     """An answer, whose body may still be on its way."""
 
-    def __init__(self, where: str, connection: Connection, begun: Head, end: Callable[[], None]) -> None:
-        self._where, self._connection, self._end = where, connection, end
-        self.status, self.fields = begun.status, begun.fields
+    def __init__(
+        self, where: str, connection: UpstreamConnection, head: ResponseHead, release: Callable[[], None]
+    ) -> None:
+        self._where, self._connection, self._release = where, connection, release
+        self.status, self.fields = head.status, head.fields
 
-    def end(self) -> None:
+    def release(self) -> None:
         """Give the connection back; where the body is not over, it can't be used again."""
-        self._end()
+        self._release()
 
     async def parts(self, limit: int | None = None) -> AsyncIterator[bytes]:
         """The body as it comes.
@@ -174,51 +176,55 @@ class Incoming:
                 size += len(part)
                 if limit is not None and size > limit:
                     expected = f"at most {limit} bytes"
-                    raise Unsure(self._where, scope=Scope.CATALOG, expected=expected, found="a longer answer")
+                    raise OutcomeUnknown(
+                        self._where, scope=ErrorScope.CATALOG, expected=expected, found="a longer answer"
+                    )
                 yield part
-        except Lost as error:
-            raise _lost(self._where, error) from (TimeoutError() if isinstance(error, Silent) else error)
+        except ConnectionLost as error:
+            raise _outcome_unknown(self._where, error) from (
+                TimeoutError() if isinstance(error, ReadTimedOut) else error
+            )
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
+class _RequestKind:
     """What a request asks of a connection.
 
     Attributes:
-        streams: its body is still on its way from the client.
-        repeatable: it may be sent once more if nothing tells what became of it.
+        is_streaming: its body is still on its way from the client.
+        is_repeatable: it may be sent once more if nothing tells what became of it.
     """
 
-    streams: bool
-    repeatable: bool
+    is_streaming: bool
+    is_repeatable: bool
 
 
-_Pooled: TypeAlias = tuple[Connection, "ssl.SSLContext | None"]
+_Pooled: TypeAlias = tuple[UpstreamConnection, "ssl.SSLContext | None"]
 """A connection, and what its certificate was checked with."""
 
 
-class Upstream:
+class UpstreamPool:
     """One catalog's pool. Follows no redirect, opens no body, trusts no proxy of the environment, keeps no cookie.
 
     Args:
         name: the gateway's.
-        terms: where, how long, how many.
-        trust: whose certificates are believed now; True for the system's.
+        options: where, how long, how many.
+        ssl_context: whose certificates are believed now; True for the system's.
     """
 
-    def __init__(self, name: str, terms: Terms, trust: Callable[[], ssl.SSLContext | bool]) -> None:
-        self._terms, self._trust = terms, trust
-        self._origin = Origin.of(terms.base)
-        self._where = f"gateway {name}: {terms.base}"
-        self._kept = max(IDLE, terms.idle)
+    def __init__(self, name: str, options: UpstreamOptions, ssl_context: Callable[[], ssl.SSLContext | bool]) -> None:
+        self._options, self._ssl_context = options, ssl_context
+        self._origin = Origin.parse(options.base)
+        self._where = f"gateway {name}: {options.base}"
+        self._idle_timeout = max(IDLE_TIMEOUT, options.max_idle)
         self._idle: list[_Pooled] = []
         self._taken = self._streams = 0
-        self._waiting: deque[tuple[_Kind, asyncio.Future[None]]] = deque()
+        self._waiting: deque[tuple[_RequestKind, asyncio.Future[None]]] = deque()
         self._pruning: asyncio.TimerHandle | None = None
         self._system: ssl.SSLContext | None = None
         self._is_closed = False
 
-    async def send(self, request: Outgoing) -> Incoming:
+    async def send(self, request: UpstreamRequest) -> PooledResponse:
         """The answer to a request, once its header is here; whoever gets it ends it.
 
         Raises:
@@ -228,24 +234,26 @@ class Upstream:
         """
         head = request.head(self._origin)
         is_here = isinstance(request.body, bytes | None)
-        kind = _Kind(not (is_here or request.is_whole), repeatable=request.method in _REPEATABLE and is_here)
-        pooled = await self._found(kind)
+        kind = _RequestKind(not (is_here or request.is_whole), is_repeatable=request.method in _REPEATABLE and is_here)
+        pooled = await self._acquire(kind)
         try:
             try:
-                begun = await self._asked(pooled, request, head)
-            except Lost as error:
-                if not (kind.repeatable and error.unanswered and pooled[0].used):
+                begun = await self._send_over(pooled, request, head)
+            except ConnectionLost as error:
+                if not (kind.is_repeatable and error.is_unanswered and pooled[0].is_used):
                     raise
                 pooled[0].close()
-                pooled = await self._connected(asyncio.get_running_loop().time() + CONNECT)
-                begun = await self._asked(pooled, request, head)
-        except Lost as error:
+                pooled = await self._connect(asyncio.get_running_loop().time() + CONNECT_TIMEOUT)
+                begun = await self._send_over(pooled, request, head)
+        except ConnectionLost as error:
             self._release(kind, pooled)
-            raise _lost(self._where, error) from (TimeoutError() if isinstance(error, Silent) else error)
+            raise _outcome_unknown(self._where, error) from (
+                TimeoutError() if isinstance(error, ReadTimedOut) else error
+            )
         except BaseException:
             self._release(kind, pooled)
             raise
-        return Incoming(self._where, pooled[0], begun, partial(self._release, kind, pooled))
+        return PooledResponse(self._where, pooled[0], begun, partial(self._release, kind, pooled))
 
     async def close(self) -> None:
         """Close all connections that are idle, and each of the others once its request is over."""
@@ -256,33 +264,33 @@ class Upstream:
         while self._idle:
             self._idle.pop()[0].close()
 
-    async def _found(self, kind: _Kind) -> _Pooled:
+    async def _acquire(self, kind: _RequestKind) -> _Pooled:
         """A connection that no other request has."""
-        until = asyncio.get_running_loop().time() + CONNECT
+        until = asyncio.get_running_loop().time() + CONNECT_TIMEOUT
         if self._has_room(kind):
             self._enter(kind)
         else:
-            await self._room(kind, until)
+            await self._wait_for_place(kind, until)
         try:
-            return self._reused(kind) or await self._connected(until)
+            return self._reuse(kind) or await self._connect(until)
         except BaseException:
             self._leave(kind)
             raise
 
-    def _has_room(self, kind: _Kind) -> bool:
+    def _has_room(self, kind: _RequestKind) -> bool:
         """Whether one more may be under way. Bodies that still come from a client have no more than half of the places:
         however slowly they come, others find one.
         """
-        most = self._terms.connections
-        return self._taken < most and not (kind.streams and self._streams >= max(1, most // 2))
+        most = self._options.max_connections
+        return self._taken < most and not (kind.is_streaming and self._streams >= max(1, most // 2))
 
-    def _enter(self, kind: _Kind) -> None:
+    def _enter(self, kind: _RequestKind) -> None:
         self._taken += 1
-        self._streams += kind.streams
+        self._streams += kind.is_streaming
 
-    def _leave(self, kind: _Kind) -> None:
+    def _leave(self, kind: _RequestKind) -> None:
         self._taken -= 1
-        self._streams -= kind.streams
+        self._streams -= kind.is_streaming
         for waiting in self._waiting:
             # Who gives up is done at once, and still waits here until its task comes to run.
             if self._has_room(waiting[0]) and not waiting[1].done():
@@ -291,7 +299,7 @@ class Upstream:
                 waiting[1].set_result(None)
                 return
 
-    async def _room(self, kind: _Kind, until: float) -> None:
+    async def _wait_for_place(self, kind: _RequestKind, until: float) -> None:
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         waiting = (kind, place)
         self._waiting.append(waiting)
@@ -305,15 +313,15 @@ class Upstream:
                 # It was given the place at the very moment at which it gave up.
                 self._leave(kind)
             if isinstance(error, TimeoutError):
-                raise self._unreached(f"all {self._terms.connections} in use") from error
+                raise self._unreachable(f"all {self._options.max_connections} in use") from error
             raise
 
-    def _reused(self, kind: _Kind) -> _Pooled | None:
+    def _reuse(self, kind: _RequestKind) -> _Pooled | None:
         now, context = asyncio.get_running_loop().time(), self._context()
         while self._idle:
             # The one whose last answer was complete last.
             connection, trusted = self._idle[-1]
-            if trusted is context and now - connection.idle_since > self._good_for(connection, kind):
+            if trusted is context and now - connection.idle_since > self._max_idle_of(connection, kind):
                 return None
             self._idle.pop()
             if trusted is context and connection.is_quiet:
@@ -321,14 +329,14 @@ class Upstream:
             connection.close()
         return None
 
-    def _good_for(self, connection: Connection, kind: _Kind | None = None) -> float:
+    def _max_idle_of(self, connection: UpstreamConnection, kind: _RequestKind | None = None) -> float:
         """Seconds for which a connection may be idle, for a request or for any."""
-        if connection.kept_for is not None:
-            return min(self._kept, connection.kept_for)
-        return self._kept if kind is None or kind.repeatable else self._terms.idle
+        if connection.keep_alive is not None:
+            return min(self._idle_timeout, connection.keep_alive)
+        return self._idle_timeout if kind is None or kind.is_repeatable else self._options.max_idle
 
-    async def _connected(self, until: float) -> _Pooled:
-        while self._idle and self._taken + len(self._idle) > self._terms.connections:
+    async def _connect(self, until: float) -> _Pooled:
+        while self._idle and self._taken + len(self._idle) > self._options.max_connections:
             self._idle.pop(0)[0].close()
         loop, origin, context = asyncio.get_running_loop(), self._origin, self._context()
         try:
@@ -337,7 +345,7 @@ class Upstream:
                 held = await aiohappyeyeballs.start_connection(found, happy_eyeballs_delay=_NEXT_ADDRESS, interleave=1)
                 try:
                     _, connection = await loop.create_connection(
-                        partial(Connection, self._terms.silence),
+                        partial(UpstreamConnection, self._options.read_timeout),
                         sock=held,
                         ssl=context,
                         server_hostname=None if context is None else origin.host,
@@ -346,36 +354,36 @@ class Upstream:
                     held.close()
                     raise
         except OSError as error:
-            raise self._unreached(_said(error)) from error
+            raise self._unreachable(_describe_error(error)) from error
         return connection, context
 
     def _context(self) -> ssl.SSLContext | None:
         """What certificates are checked with; None for an address without TLS."""
         if not self._origin.is_secure:
             return None
-        trusted = self._trust()
+        trusted = self._ssl_context()
         if isinstance(trusted, ssl.SSLContext):
             return trusted
         if self._system is None:
             self._system = ssl.create_default_context()
         return self._system
 
-    def _release(self, kind: _Kind, pooled: _Pooled) -> None:
+    def _release(self, kind: _RequestKind, pooled: _Pooled) -> None:
         """Let others have a connection, or its place."""
         try:
-            self._keep(pooled)
+            self._return_or_close(pooled)
         finally:
             self._leave(kind)
 
-    def _keep(self, pooled: _Pooled) -> None:
+    def _return_or_close(self, pooled: _Pooled) -> None:
         """Keep a connection for another request, or close it. What it was checked with matters once it is used."""
         connection = pooled[0]
-        is_good = connection.is_reusable and self._good_for(connection) > 0 and not self._is_closed
-        if is_good and self._taken + len(self._idle) <= self._terms.connections:
-            connection.used = True
+        is_good = connection.is_reusable and self._max_idle_of(connection) > 0 and not self._is_closed
+        if is_good and self._taken + len(self._idle) <= self._options.max_connections:
+            connection.is_used = True
             insort(self._idle, pooled, key=_idle_since)
             if self._pruning is None:
-                self._pruning = asyncio.get_running_loop().call_later(self._kept, self._prune)
+                self._pruning = asyncio.get_running_loop().call_later(self._idle_timeout, self._prune)
         else:
             connection.close()
 
@@ -385,30 +393,30 @@ class Upstream:
         now, idle, self._idle = loop.time(), self._idle, []
         for pooled in idle:
             connection = pooled[0]
-            if connection.is_closed or now - connection.idle_since > self._good_for(connection):
+            if connection.is_closed or now - connection.idle_since > self._max_idle_of(connection):
                 connection.close()
             else:
                 self._idle.append(pooled)
-        self._pruning = loop.call_later(self._kept, self._prune) if self._idle else None
+        self._pruning = loop.call_later(self._idle_timeout, self._prune) if self._idle else None
 
-    async def _asked(self, pooled: _Pooled, request: Outgoing, head: bytes) -> Head:
+    async def _send_over(self, pooled: _Pooled, request: UpstreamRequest, head: bytes) -> ResponseHead:
         body = b"" if request.body is None else request.body
         chunked = request.length is None and not isinstance(body, bytes)
-        return await pooled[0].ask(request.method.encode(), head, body, chunked=chunked)
+        return await pooled[0].send_request(request.method.encode(), head, body, chunked=chunked)
 
-    def _unreached(self, found: str) -> Transient:
-        return Transient(self._where, scope=Scope.CATALOG, expected="a connection", found=found, retry_after=1.0)
+    def _unreachable(self, found: str) -> Transient:
+        return Transient(self._where, scope=ErrorScope.CATALOG, expected="a connection", found=found, retry_after=1.0)
 
 
 def _idle_since(pooled: _Pooled) -> float:
     return pooled[0].idle_since
 
 
-def _lost(where: str, error: Lost) -> Unsure:
-    return Unsure(where, scope=Scope.CATALOG, expected="an answer", found=str(error))
+def _outcome_unknown(where: str, error: ConnectionLost) -> OutcomeUnknown:
+    return OutcomeUnknown(where, scope=ErrorScope.CATALOG, expected="an answer", found=str(error))
 
 
-def _said(error: OSError) -> str:
+def _describe_error(error: OSError) -> str:
     """What went wrong, without what was sent: that may hold a secret."""
     if isinstance(error, TimeoutError):
         return "none in time"

@@ -14,14 +14,24 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from sfn.inbox.letters import Letter, Order
-from sfn.words import Accepted, Claim, Known, Note, Outcome, Slots, Step, TableName, Told
+from sfn.inbox.letters import AdminCommand, NewDeadLetter
+from sfn.words import (
+    BackwardStep,
+    Capacity,
+    EventHistory,
+    InboxMessage,
+    IndexedTable,
+    LeasedJob,
+    Outcome,
+    PutResult,
+    TableIdentifier,
+)
 
 
-class Intake(Protocol):
+class InboxWriter(Protocol):
     """For the receiver: how notes come in."""
 
-    async def put(self, notes: Sequence[Note]) -> Accepted:
+    async def put(self, messages: Sequence[InboxMessage]) -> PutResult:
         """Take all notes or none, in one transaction that is on disk when this returns.
 
         What could not be decoded becomes a dead letter; of a sender with too many of them the oldest goes.
@@ -40,23 +50,23 @@ class Intake(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Claimed:
+class ClaimResult:
     """What a worker gets.
 
     Attributes:
-        claims: what it has to do.
+        jobs: what it has to do.
         next_due: when the next row that was not claimed falls due, or an intent; None: none waits.
-        poisoned: letters of rows that turned out to be poison since the last claim.
-        expired: leases that ran out since the last claim, or that the process before this one left behind.
+        poison_letters: letters of rows that turned out to be poison since the last claim.
+        expired_leases: leases that ran out since the last claim, or that the process before this one left behind.
     """
 
-    claims: tuple[Claim, ...]
+    jobs: tuple[LeasedJob, ...]
     next_due: datetime | None
-    poisoned: tuple[Letter, ...] = ()
-    expired: int = 0
+    poison_letters: tuple[NewDeadLetter, ...] = ()
+    expired_leases: int = 0
 
 
-class Worklist(Protocol):
+class JobQueue(Protocol):
     """For the worker: what to do."""
 
     async def wait(self, until: datetime | None) -> None:
@@ -67,7 +77,7 @@ class Worklist(Protocol):
         """
         ...
 
-    async def claim(self, slots: Slots, held: Sequence[Claim] = ()) -> Claimed:
+    async def claim(self, capacity: Capacity, running: Sequence[LeasedJob] = ()) -> ClaimResult:
         """Lease due rows, in turn over the lanes; their attempts are counted durably.
 
         First of all the subjects of intents that are due are hinted, so many at once.
@@ -75,16 +85,18 @@ class Worklist(Protocol):
         The clock is read when the inbox comes to it: what waited its turn must not shorten a lease.
 
         Args:
-            held: what the caller still works on. Whoever asks for more is alive: leases of these that ran out, because
-                the inbox was slow to renew them or the whole process stood still, are renewed.
+            running: what the caller still works on. Whoever asks for more is alive: leases of these that ran out,
+                because the inbox was slow to renew them or the whole process stood still, are renewed.
         """
         ...
 
-    async def renew(self, claims: Sequence[Claim]) -> list[Claim]:
+    async def renew(self, claims: Sequence[LeasedJob]) -> list[LeasedJob]:
         """Prolong leases, from when the inbox comes to it; those that were lost are missing from the answer."""
         ...
 
-    async def remember(self, claim: Claim, site: str, uuid: str | None) -> frozenset[TableName] | None:
+    async def record_location(
+        self, claim: LeasedJob, layout_key: str, uuid: str | None
+    ) -> frozenset[TableIdentifier] | None:
         """Durably add the text of a site (`sfn.pointer.site`) to the row before anything is written there.
 
         Returns:
@@ -93,43 +105,43 @@ class Worklist(Protocol):
         """
         ...
 
-    async def permit(self, claim: Claim, step: Step, now: datetime) -> bool:
+    async def allow_step(self, claim: LeasedJob, step: BackwardStep, now: datetime) -> bool:
         """Ask the catalog's brake for leave, durably; a step that got it gets it again. False also for a lost lease."""
         ...
 
-    async def settle(self, claim: Claim, outcome: Outcome, now: datetime) -> bool:
+    async def settle(self, claim: LeasedJob, outcome: Outcome, now: datetime) -> bool:
         """End a claim. False: the lease was lost, and nothing was changed."""
         ...
 
 
-class Roster(Protocol):
+class TableIndex(Protocol):
     """For publishes, sweeps and readers: what is known about all tables."""
 
-    def known(self, catalog: str) -> AsyncIterator[Known]:
+    def tables(self, catalog: str) -> AsyncIterator[IndexedTable]:
         """Every table row of a catalog."""
         ...
 
-    async def carrying(self, catalog: str, uuid: str) -> list[Known]:
+    async def with_uuid(self, catalog: str, uuid: str) -> list[IndexedTable]:
         """The rows whose live file carries this table uuid, by name."""
         ...
 
-    async def told(self, table: TableName) -> Told | None:
+    async def event_history(self, table: TableIdentifier) -> EventHistory | None:
         """All that was told of a table in a catalog that nobody can ask; None for nothing, and in any other catalog."""
         ...
 
-    async def neighbours(self, table: TableName, location: str) -> frozenset[TableName]:
+    async def at_location(self, table: TableIdentifier, location: str) -> frozenset[TableIdentifier]:
         """Other rows with a live file at a location, whatever their uuid."""
         ...
 
 
-class Brake(Protocol):
+class DropLimit(Protocol):
     """For operators and sweeps: how many steps that are not forward are let pass."""
 
-    async def limit(self, catalog: str) -> int:
+    async def max_missing(self, catalog: str) -> int:
         """How many absences one sweep may find before they are held."""
         ...
 
-    async def release(self, catalog: str, order: Order) -> int:
+    async def release(self, catalog: str, command: AdminCommand) -> int:
         """Reset a catalog's brake and queue what it held, waived once each; how many rows.
 
         Many are let go batch by batch, with other verbs in between. One that raises, or whose process ends, in the
@@ -138,4 +150,4 @@ class Brake(Protocol):
         ...
 
 
-__all__ = ["Brake", "Claimed", "Intake", "Roster", "Worklist"]
+__all__ = ["ClaimResult", "DropLimit", "InboxWriter", "JobQueue", "TableIndex"]

@@ -7,21 +7,21 @@ from datetime import datetime
 import anyio
 
 from sfn.clock import Clock
-from sfn.inbox.intents import first_ask
-from sfn.inbox.row import Row
+from sfn.inbox.intents import first_check_at
+from sfn.inbox.row import Job
 
 
-def stirs(before: Row | None, after: Row) -> bool:
+def makes_due(before: Job | None, after: Job) -> bool:
     """Whether a hint may have made a row claimable, or sooner so: else the bell need not be rung for it.
 
     One that was due already waits for a slot or for its lane's breaker, and a worker knows when it gets these.
     """
-    if before is None or before.seq <= before.done_seq:
+    if before is None or before.notified_seq <= before.processed_seq:
         return True
     return (before.state, before.due_at) != (after.state, after.due_at)
 
 
-class Bell:
+class WorkerSignal:
     """One worker's bell, on one event loop.
 
     It is cleared before the inbox is looked at, so what is put while the look is under way still rings.
@@ -29,16 +29,16 @@ class Bell:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._rung = anyio.Event()
+        self._signalled = anyio.Event()
 
     def clear(self) -> None:
         """About to look."""
-        if self._rung.is_set():
-            self._rung = anyio.Event()
+        if self._signalled.is_set():
+            self._signalled = anyio.Event()
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """Something changed."""
-        self._rung.set()
+        self._signalled.set()
 
     async def wait(self, until: datetime | None) -> None:
         """Return when it has been rung since it was last cleared, or at `until`.
@@ -47,7 +47,7 @@ class Bell:
         closes long before, would cost every commit a look at the inbox while it is on its way.
         """
         now = self._clock.now()
-        latest = first_ask(now)
+        latest = first_check_at(now)
         until = latest if until is None else min(until, latest)
         with anyio.move_on_after(max(0.0, (until - now).total_seconds())):
-            await self._rung.wait()
+            await self._signalled.wait()

@@ -7,34 +7,42 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple, Protocol, TypeAlias, assert_never
 
-from sfn.inbox.intents import MERGED_WITHIN, MOST_UNSEEN, WHOLE, OpenIntent, first_ask, left_open, whole
-from sfn.words import Answered, CatalogName, Intent, Subject, TableName
+from sfn.inbox.intents import (
+    MAX_UNKNOWN_TABLES,
+    MERGE_WINDOW,
+    WHOLE_CATALOG_ID,
+    OpenIntent,
+    first_check_at,
+    mark_unresolved,
+    whole_catalog_intent,
+)
+from sfn.words import CatalogName, Intent, IntentOutcome, JobKey, TableIdentifier
 
-Dated: TypeAlias = tuple[Intent | Answered, datetime]
+ReceivedIntent: TypeAlias = tuple[Intent | IntentOutcome, datetime]
 """A note, and when it came."""
 
 
-class Shelf(Protocol):
+class IntentStore(Protocol):
     """What is open, as far as notes ask for it."""
 
-    def of(self, number: str) -> Iterable[OpenIntent]:
+    def with_id(self, number: str) -> Iterable[OpenIntent]:
         """All of an id."""
         ...
 
-    def left_at(self, subject: Subject) -> datetime | None:
+    def unresolved_since(self, subject: JobKey) -> datetime | None:
         """When the last one of a subject was left open that is there still; None without any."""
         ...
 
-    def unseen(self, peer: str) -> int:
+    def count_unknown_tables(self, peer: str) -> int:
         """How many of a peer count against it."""
         ...
 
-    def has_row(self, table: TableName) -> bool:
+    def has_job(self, table: TableIdentifier) -> bool:
         """Whether the inbox has a row for a table."""
         ...
 
 
-class Change(NamedTuple):
+class IntentChange(NamedTuple):
     """What becomes of an open intent.
 
     Attributes:
@@ -46,91 +54,94 @@ class Change(NamedTuple):
     after: OpenIntent | None
 
 
-class Parted(NamedTuple):
+class SplitMessages(NamedTuple):
     """Notes by what they cost.
 
     Attributes:
-        closed: ids that are closed, whatever there is of them but what was left open; before anything else.
+        closed_ids: ids that are closed, whatever there is of them but what was left open; before anything else.
         others: what has to be looked at, in order.
     """
 
-    closed: list[str]
-    others: list[Dated]
+    closed_ids: list[str]
+    others: list[ReceivedIntent]
 
 
-def parted(notes: Sequence[Dated]) -> Parted:
+def split_messages(messages: Sequence[ReceivedIntent]) -> SplitMessages:
     """Most answers close an intent that nothing else is said of: these need no look at it."""
-    named = Counter(_id_of(note) for note, _ in notes)
-    closed: list[str] = []
-    others: list[Dated] = []
-    for note, now in notes:
-        if isinstance(note, Answered) and note.known and named[note.intent] == 1:
-            closed.append(note.intent)
+    named = Counter(_intent_id(message) for message, _ in messages)
+    closed_ids: list[str] = []
+    others: list[ReceivedIntent] = []
+    for message, now in messages:
+        if isinstance(message, IntentOutcome) and message.is_known and named[message.intent_id] == 1:
+            closed_ids.append(message.intent_id)
         else:
-            others.append((note, now))
-    return Parted(closed, others)
+            others.append((message, now))
+    return SplitMessages(closed_ids, others)
 
 
-class Book:
+class OpenIntents:
     """Takes notes, one after the other, and remembers what is to be written."""
 
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
-        self._before: dict[str, dict[Subject, OpenIntent]] = {}
-        self._after: dict[str, dict[Subject, OpenIntent | None]] = {}
-        self._more: Counter[str] = Counter()
-        self._left: dict[Subject, datetime] = {}
+    def __init__(self, store: IntentStore) -> None:
+        self._store = store
+        self._before: dict[str, dict[JobKey, OpenIntent]] = {}
+        self._after: dict[str, dict[JobKey, OpenIntent | None]] = {}
+        self._added: Counter[str] = Counter()
+        self._unresolved: dict[JobKey, datetime] = {}
 
-    def take(self, note: Intent | Answered, now: datetime) -> None:
+    def apply(self, message: Intent | IntentOutcome, now: datetime) -> None:
         """Take a note."""
-        if isinstance(note, Intent):
-            self._open(note, now)
-        elif isinstance(note, Answered):
+        if isinstance(message, Intent):
+            self._open_intent(message, now)
+        elif isinstance(message, IntentOutcome):
             # What stands for many is nobody's to close.
-            if note.intent != WHOLE:
-                self._answer(note, now)
+            if message.intent_id != WHOLE_CATALOG_ID:
+                self._close_intent(message, now)
         else:
-            assert_never(note)
+            assert_never(message)
 
-    def changes(self) -> list[Change]:
+    def changes(self) -> list[IntentChange]:
         """What is to be written."""
         pairs = [
-            Change(self._before.get(number, {}).get(subject), after)
+            IntentChange(self._before.get(number, {}).get(subject), after)
             for number, rows in self._after.items()
             for subject, after in rows.items()
         ]
         return [pair for pair in pairs if pair.before is not pair.after]
 
-    def _open(self, intent: Intent, now: datetime) -> None:
+    def _open_intent(self, intent: Intent, now: datetime) -> None:
         for subject in dict.fromkeys(intent.subjects):
-            if subject in self._of(intent.id):
+            if subject in self._with_id(intent.id):
                 continue
-            is_unseen = isinstance(subject, TableName) and not self._shelf.has_row(subject)
-            row = OpenIntent(intent.id, subject, intent.sender, intent.peer, now, first_ask(now), is_unseen)
-            if is_unseen and self._shelf.unseen(intent.peer) + self._more[intent.peer] >= MOST_UNSEEN:
-                self._save(whole(row, self._of(WHOLE).get(CatalogName(subject.catalog))))
+            is_unseen = isinstance(subject, TableIdentifier) and not self._store.has_job(subject)
+            row = OpenIntent(intent.id, subject, intent.sender, intent.peer, now, first_check_at(now), is_unseen)
+            if (
+                is_unseen
+                and self._store.count_unknown_tables(intent.peer) + self._added[intent.peer] >= MAX_UNKNOWN_TABLES
+            ):
+                self._save(whole_catalog_intent(row, self._with_id(WHOLE_CATALOG_ID).get(CatalogName(subject.catalog))))
             else:
-                self._more[intent.peer] += is_unseen
+                self._added[intent.peer] += is_unseen
                 self._save(row)
 
-    def _answer(self, answered: Answered, now: datetime) -> None:
-        for row in self._of(answered.intent).values():
-            if not answered.known and (row.is_left or not self._merges(row.subject, now)):
-                self._save(left_open(row, now))
-                self._left[row.subject] = now
-            elif not row.is_left:
-                self._more[row.peer] -= row.is_unseen
+    def _close_intent(self, answered: IntentOutcome, now: datetime) -> None:
+        for row in self._with_id(answered.intent_id).values():
+            if not answered.is_known and (row.is_unresolved or not self._is_merged(row.subject, now)):
+                self._save(mark_unresolved(row, now))
+                self._unresolved[row.subject] = now
+            elif not row.is_unresolved:
+                self._added[row.peer] -= row.is_for_unknown_table
                 self._after.setdefault(row.id, {})[row.subject] = None
 
-    def _merges(self, subject: Subject, now: datetime) -> bool:
+    def _is_merged(self, subject: JobKey, now: datetime) -> bool:
         """Whether another intent that nothing closes any more is asked for at about the same times."""
-        moments = (self._shelf.left_at(subject), self._left.get(subject))
-        return any(at is not None and at >= now - MERGED_WITHIN for at in moments)
+        moments = (self._store.unresolved_since(subject), self._unresolved.get(subject))
+        return any(at is not None and at >= now - MERGE_WINDOW for at in moments)
 
-    def _of(self, number: str) -> dict[Subject, OpenIntent]:
+    def _with_id(self, number: str) -> dict[JobKey, OpenIntent]:
         """The open ones of an id, as they are by now."""
         if number not in self._before:
-            self._before[number] = {row.subject: row for row in self._shelf.of(number)}
+            self._before[number] = {row.subject: row for row in self._store.with_id(number)}
         now = self._before[number] | self._after.get(number, {})
         return {subject: row for subject, row in now.items() if row is not None}
 
@@ -138,5 +149,5 @@ class Book:
         self._after.setdefault(row.id, {})[row.subject] = row
 
 
-def _id_of(note: Intent | Answered) -> str:
-    return note.id if isinstance(note, Intent) else note.intent
+def _intent_id(message: Intent | IntentOutcome) -> str:
+    return message.id if isinstance(message, Intent) else message.intent_id

@@ -13,94 +13,107 @@ from typing import Any
 import msgspec
 from msgspec.structs import astuple
 
-from sfn.inbox.row import LastSweep, Row, State, is_renamed, missing_since
-from sfn.inbox.standing import Said
-from sfn.words import CatalogName, Known, Memo, Reason, Step, Story, Subject, TableName, Wish
+from sfn.inbox.row import Job, JobState, LastSweep, is_renamed, table_missing_since
+from sfn.inbox.standing import LastResult
+from sfn.words import (
+    BackwardStep,
+    CatalogName,
+    DeadLetterReason,
+    IndexedTable,
+    JobKey,
+    PendingChange,
+    PublishCache,
+    TableIdentifier,
+    TableState,
+)
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
-class _Tagged:
+class _EtagOnly:
     """Of a memo, the entity tag alone: the rest is skipped, not decoded."""
 
     etag: str | None = None
 
 
 encode = msgspec.json.Encoder(order="deterministic").encode
-_wish = msgspec.json.Decoder(Wish).decode
-_story = msgspec.json.Decoder(Story).decode
-_said = msgspec.json.Decoder(Said).decode
-_memo = msgspec.json.Decoder(Memo).decode
-_tagged = msgspec.json.Decoder(_Tagged).decode
-_key = msgspec.json.Decoder(list[str]).decode
-_texts = msgspec.json.Decoder(frozenset[str]).decode
-_EMPTY_WISH, _EMPTY_STORY, _EMPTY_MEMO = Wish(), Story(), Memo()
-_NO_WISH = encode(_EMPTY_WISH)
+_decode_pending = msgspec.json.Decoder(PendingChange).decode
+_decode_table_state = msgspec.json.Decoder(TableState).decode
+_decode_last_result = msgspec.json.Decoder(LastResult).decode
+_decode_cache = msgspec.json.Decoder(PublishCache).decode
+_decode_etag = msgspec.json.Decoder(_EtagOnly).decode
+_decode_parts = msgspec.json.Decoder(list[str]).decode
+_decode_strings = msgspec.json.Decoder(frozenset[str]).decode
+_EMPTY_PENDING, _EMPTY_TABLE_STATE, _EMPTY_CACHE = PendingChange(), TableState(), PublishCache()
+_NO_PENDING = encode(_EMPTY_PENDING)
 
 
-def micros(at: datetime) -> int:
+def to_micros(at: datetime) -> int:
     """Unix microseconds."""
     return (at - _EPOCH) // _MICROSECOND
 
 
-def micros_or_none(at: datetime | None) -> int | None:
+def to_micros_or_none(at: datetime | None) -> int | None:
     """Unix microseconds of a moment that may be missing."""
     return (at - _EPOCH) // _MICROSECOND if at is not None else None
 
 
-def sweep_of(began: int, withheld: str | None) -> LastSweep:
+def parse_sweep(started_at: int, unlisted_namespaces: str | None) -> LastSweep:
     """The sweep that a catalog's columns tell of."""
-    return LastSweep(moment(began), frozenset(loads(withheld)) if withheld is not None else frozenset())
+    return LastSweep(
+        from_micros(started_at),
+        frozenset(loads(unlisted_namespaces)) if unlisted_namespaces is not None else frozenset(),
+    )
 
 
-def withheld_text(namespaces: frozenset[str]) -> str | None:
+def namespaces_column(namespaces: frozenset[str]) -> str | None:
     """What a column holds of the namespaces that a sweep could not list; None for none."""
     return dumps(sorted(namespaces)) if namespaces else None
 
 
-def moment(at: int) -> datetime:
+def from_micros(at: int) -> datetime:
     """The moment of Unix microseconds."""
     return _EPOCH + timedelta(microseconds=at)
 
 
-def moment_or_none(at: int | None) -> datetime | None:
+def from_micros_or_none(at: int | None) -> datetime | None:
     """The moment of Unix microseconds that may be missing."""
     return _EPOCH + timedelta(microseconds=at) if at is not None else None
 
 
-def key_of(subject: Subject) -> str:
+def encode_key(subject: JobKey) -> str:
     """A subject's key: a JSON array of catalog, levels and name; of the catalog alone for a catalog."""
     if isinstance(subject, CatalogName):
         return encode([subject.catalog]).decode()
     return encode([subject.catalog, *subject.namespace, subject.name]).decode()
 
 
-def subject_of(key: str) -> Subject:
+def decode_key(key: str) -> JobKey:
     """The subject of a key."""
-    catalog, *rest = _key(key)
-    return TableName(catalog, tuple(rest[:-1]), rest[-1]) if rest else CatalogName(catalog)
+    catalog, *rest = _decode_parts(key)
+    return TableIdentifier(catalog, tuple(rest[:-1]), rest[-1]) if rest else CatalogName(catalog)
 
 
-def keys_of_tables(catalog: str) -> tuple[str, str]:
+def table_key_range(catalog: str) -> tuple[str, str]:
     """The keys of a catalog's tables lie between these two."""
     start = encode([catalog]).decode().removesuffix("]")
     return f"{start},", f"{start}-"
 
 
-def step_text(subject: Subject, step: Step) -> str:
+def encode_step(subject: JobKey, step: BackwardStep) -> str:
     """By what a step is known that got the brake's leave."""
-    return repr((key_of(subject), step.kind.value, step.uuid, step.pointer))
+    return repr((encode_key(subject), step.kind.value, step.uuid, step.metadata_location))
 
 
-FIELDS = (
+JOB_COLUMNS = (
     "state, due_at, not_before, seq, done_seq, told_seq, token, lease_until, attempt, crashes, failing_since, "
     "waits_since, reason, said, wish, story"
 )
 """The columns of `parse_row` but for the last one, the memo."""
 
-COUNTED_AS = (
+STAT_STATE_SQL = (
     "CASE WHEN state = 'leased' THEN 'leased' WHEN reason = 'held-drop' THEN 'held' "
     "WHEN reason IS NOT NULL THEN 'dead' WHEN attempt > 0 THEN 'retrying' "
     "WHEN seq > done_seq THEN 'due' ELSE 'scheduled' END"
@@ -108,142 +121,158 @@ COUNTED_AS = (
 """`counted_as`, in SQL."""
 
 
-def parse_row(key: str, columns: tuple[Any, ...], locations: frozenset[str]) -> Row:
-    """The row of `FIELDS` and its memo."""
-    state, due, before, seq, done, told, token, lease, attempt, crashes, *rest = columns
-    since, waits, reason, said, wish, story, memo = rest
-    return Row(
-        subject=subject_of(key),
-        due_at=moment(due),
-        state=State(state),
-        not_before=moment_or_none(before),
-        seq=seq,
-        done_seq=done,
-        told_seq=told,
-        token=token,
-        lease_until=moment_or_none(lease),
+def parse_job(key: str, columns: tuple[Any, ...], locations: frozenset[str]) -> Job:
+    """The row of `JOB_COLUMNS` and its memo."""
+    state, due, before, notified_seq, processed_seq, event_seq, token, lease, attempt, crashes, *rest = columns
+    since, pending_since, reason, last_result, pending, table_state, cache = rest
+    return Job(
+        subject=decode_key(key),
+        due_at=from_micros(due),
+        state=JobState(state),
+        not_before=from_micros_or_none(before),
+        notified_seq=notified_seq,
+        processed_seq=processed_seq,
+        event_seq=event_seq,
+        fencing_token=token,
+        lease_until=from_micros_or_none(lease),
         attempt=attempt,
         crashes=crashes,
-        failing_since=moment_or_none(since),
-        waits_since=moment_or_none(waits),
-        reason=Reason(reason) if reason is not None else None,
-        said=_said(said) if said is not None else None,
-        wish=parse_wish(wish),
+        failing_since=from_micros_or_none(since),
+        pending_since=from_micros_or_none(pending_since),
+        reason=DeadLetterReason(reason) if reason is not None else None,
+        last_result=_decode_last_result(last_result) if last_result is not None else None,
+        pending=parse_pending(pending),
         locations=locations,
-        story=parse_story(story),
-        memo=parse_memo(memo),
+        table_state=parse_table_state(table_state),
+        cache=parse_cache(cache),
     )
 
 
-def parse_wish(column: bytes | None) -> Wish:
+def parse_pending(column: bytes | None) -> PendingChange:
     """The wish of its column."""
-    return _wish(column) if column is not None else _EMPTY_WISH
+    return _decode_pending(column) if column is not None else _EMPTY_PENDING
 
 
-def parse_story(column: bytes | None) -> Story:
+def parse_table_state(column: bytes | None) -> TableState:
     """The story of its column."""
-    return _story(column) if column is not None else _EMPTY_STORY
+    return _decode_table_state(column) if column is not None else _EMPTY_TABLE_STATE
 
 
-def parse_memo(column: bytes | None) -> Memo:
+def parse_cache(column: bytes | None) -> PublishCache:
     """The memo of its column."""
-    return _memo(column) if column is not None else _EMPTY_MEMO
+    return _decode_cache(column) if column is not None else _EMPTY_CACHE
 
 
 def parse_etag(column: bytes | None) -> str | None:
     """The entity tag in a memo's column."""
-    return _tagged(column).etag if column is not None else None
+    return _decode_etag(column).etag if column is not None else None
 
 
-def parse_known(
-    table: TableName, reason: str | None, wish: bytes | None, story: bytes | None, memo: bytes | None
-) -> Known:
+def parse_indexed_table(
+    table: TableIdentifier,
+    reason: str | None,
+    pending_column: bytes | None,
+    table_state_column: bytes | None,
+    cache_column: bytes | None,
+) -> IndexedTable:
     """What the roster tells of a row."""
-    why = Reason(reason) if reason is not None else None
-    now, told = parse_story(story), parse_wish(wish)
-    missing, renamed = frozenset(now.absent), told.renamed_to not in {None, table}
-    return Known(table, now.live, parse_etag(memo), why, told.floor, now.foreign_id, told.adopts, missing, renamed)
+    why = DeadLetterReason(reason) if reason is not None else None
+    table_state, pending = parse_table_state(table_state_column), parse_pending(pending_column)
+    missing_uuids, is_renamed = frozenset(table_state.missing_since), pending.renamed_to not in {None, table}
+    return IndexedTable(
+        table,
+        table_state.live,
+        parse_etag(cache_column),
+        why,
+        pending.min_metadata_location,
+        table_state.foreign_catalog_id,
+        pending.adopt_catalog_id,
+        missing_uuids,
+        is_renamed,
+    )
 
 
-def wish_column(wish: Wish) -> bytes | None:
+def encode_pending(pending: PendingChange) -> bytes | None:
     """A wish, None for an empty one."""
-    encoded = encode(wish)
-    return encoded if encoded != _NO_WISH else None
+    encoded = encode(pending)
+    return encoded if encoded != _NO_PENDING else None
 
 
-def story_column(story: Story) -> bytes | None:
+def encode_table_state(table_state: TableState) -> bytes | None:
     """A story, None for an empty one."""
-    return encode(story) if story != _EMPTY_STORY else None
+    return encode(table_state) if table_state != _EMPTY_TABLE_STATE else None
 
 
-def said_column(said: Said | None) -> bytes | None:
+def encode_last_result(result: LastResult | None) -> bytes | None:
     """How a claim ended, None for a row that had none."""
-    return encode(said) if said is not None else None
+    return encode(result) if result is not None else None
 
 
-def texts_column(texts: frozenset[str]) -> bytes | None:
+def encode_strings(strings: frozenset[str]) -> bytes | None:
     """A set of texts, None for an empty one."""
-    return encode(sorted(texts)) if texts else None
+    return encode(sorted(strings)) if strings else None
 
 
-def parse_texts(column: bytes | None) -> frozenset[str]:
+def parse_strings(column: bytes | None) -> frozenset[str]:
     """The set of its column."""
-    return _texts(column) if column is not None else frozenset()
+    return _decode_strings(column) if column is not None else frozenset()
 
 
-def memo_column(memo: Memo) -> bytes | None:
+def encode_cache(cache: PublishCache) -> bytes | None:
     """A memo, None for an empty one."""
-    return encode(memo) if memo != _EMPTY_MEMO else None
+    return encode(cache) if cache != _EMPTY_CACHE else None
 
 
-_ENCODED: Mapping[str, Callable[[Any], Any]] = {
-    "state": str,
-    "due_at": micros,
-    "not_before": micros_or_none,
-    "seq": int,
-    "done_seq": int,
-    "told_seq": lambda seq: seq,
-    "token": int,
-    "lease_until": micros_or_none,
-    "attempt": int,
-    "crashes": int,
-    "failing_since": micros_or_none,
-    "waits_since": micros_or_none,
-    "reason": lambda reason: reason.value if reason is not None else None,
-    "said": said_column,
-    "wish": wish_column,
-    "story": story_column,
+_ENCODED: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
+    "state": ("state", str),
+    "due_at": ("due_at", to_micros),
+    "not_before": ("not_before", to_micros_or_none),
+    "seq": ("notified_seq", int),
+    "done_seq": ("processed_seq", int),
+    "told_seq": ("event_seq", lambda seq: seq),
+    "token": ("fencing_token", int),
+    "lease_until": ("lease_until", to_micros_or_none),
+    "attempt": ("attempt", int),
+    "crashes": ("crashes", int),
+    "failing_since": ("failing_since", to_micros_or_none),
+    "waits_since": ("pending_since", to_micros_or_none),
+    "reason": ("reason", lambda reason: reason.value if reason is not None else None),
+    "said": ("last_result", encode_last_result),
+    "wish": ("pending", encode_pending),
+    "story": ("table_state", encode_table_state),
 }
-"""How a field of a row is stored in the column of its name."""
+"""By column: the attribute of a job that is stored there, and how it is encoded."""
 
 
-def column(row: Row, name: str) -> object:
-    """What is stored of a row in the column of that name, which is one of `FIELDS`."""
-    return _ENCODED[name](getattr(row, name))
+def encode_column(job: Job, name: str) -> object:
+    """What is stored of a row in the column of that name, which is one of `JOB_COLUMNS`."""
+    attribute, encoded = _ENCODED[name]
+    return encoded(getattr(job, attribute))
 
 
-_FIELDS = tuple((name, _ENCODED.get(name)) for name in Row.__struct_fields__)
+_COLUMN_OF = {attribute: (name, encoded) for name, (attribute, encoded) in _ENCODED.items()}
+_FIELDS = tuple(_COLUMN_OF.get(attribute, (attribute, None)) for attribute in Job.__struct_fields__)
 
 
-def columns(row: Row, before: Row | None) -> dict[str, Any]:
+def encode_changes(job: Job, before: Job | None) -> dict[str, Any]:
     """What to store of a row, by column, but for its key, lane, memo and locations.
 
     Args:
         before: as it is stored: only what differs is told; None for a row that is not.
     """
     if before is None:
-        changed = {name: encoded(getattr(row, name)) for name, encoded in _ENCODED.items()}
+        changed = {name: encoded(getattr(job, attribute)) for name, (attribute, encoded) in _ENCODED.items()}
     else:
-        now, was = astuple(row), astuple(before)
+        now, was = astuple(job), astuple(before)
         # Most of it is the very same object, which takes no time to see.
         others = compress(zip(_FIELDS, now, was, strict=True), map(is_not, now, was))
         changed = {name: encoded(new) for (name, encoded), new, old in others if encoded is not None and new != old}
-    live = row.story.live
-    if before is None or is_renamed(row) != is_renamed(before):
-        changed["renamed"] = is_renamed(row) or None
+    live = job.table_state.live
+    if before is None or is_renamed(job) != is_renamed(before):
+        changed["renamed"] = is_renamed(job) or None
     if "story" in changed:
-        changed["missing_since"] = micros_or_none(missing_since(row.story))
-    if before is None or (row.story is not before.story and live != before.story.live):
+        changed["missing_since"] = to_micros_or_none(table_missing_since(job.table_state))
+    if before is None or (job.table_state is not before.table_state and live != before.table_state.live):
         changed["live_uuid"], changed["live_location"] = (
             (live.uuid, live.location) if live is not None else (None, None)
         )

@@ -5,30 +5,30 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from sfn.errors import Scope, Transient
+from sfn.errors import ErrorScope, Transient
 
 RETRY_AFTER: Final = 1.0
 """Seconds that a caller should wait after a transaction that was not taken."""
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class CommittedTransaction:
     """One transaction that is on disk.
 
     Attributes:
-        verbs: how many calls it answers.
-        notes: how many notes it took in.
-        stirring: something may have fallen due by it.
+        calls: how many calls it answers.
+        messages: how many notes it took in.
+        may_make_due: something may have fallen due by it.
         seconds: how long it ran.
     """
 
-    verbs: int
-    notes: int
-    stirring: bool
+    calls: int
+    messages: int
+    may_make_due: bool
     seconds: float
 
 
-def overfull(where: str, limit: int, waiting: int, more: int, remedy: str) -> Transient:
+def queue_full_error(where: str, limit: int, waiting: int, more: int, remedy: str) -> Transient:
     """The refusal of a put where too many notes wait already.
 
     Args:
@@ -38,7 +38,7 @@ def overfull(where: str, limit: int, waiting: int, more: int, remedy: str) -> Tr
     """
     return Transient(
         where,
-        scope=Scope.INBOX,
+        scope=ErrorScope.INBOX,
         expected=f"at most {limit} notes that wait for the disk",
         found=f"{waiting} and {more} more",
         remedy=remedy,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-STATES: Final = ("due", "scheduled", "retrying", "leased", "dead", "held")
+STAT_STATES: Final = ("due", "scheduled", "retrying", "leased", "dead", "held")
 """What a table's row may be counted as.
 
     due        something was told of it, and it waits for its turn
@@ -20,7 +20,7 @@ STATES: Final = ("due", "scheduled", "retrying", "leased", "dead", "held")
 
 
 @dataclass(frozen=True, slots=True)
-class MissingTables:
+class MissingTableStats:
     """Tables of one catalog that have a live file, and that the catalog does not show any more.
 
     Attributes:
@@ -33,31 +33,31 @@ class MissingTables:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class QueueStats:
     """How many of what.
 
     Attributes:
-        tables: rows of tables, by catalog and state (`STATES`); a pair without any may be missing.
+        tables: rows of tables, by catalog and state (`STAT_STATES`); a pair without any may be missing.
         oldest_due: by catalog, since when the row waits that has waited longest of those that something was told of,
             however often it was tried; what waits on purpose does not count. A table that was given up counts from when
             its open letter was opened. Missing: none does.
-        letters: open dead letters, by catalog and reason; the catalog of a request that nobody understood is "".
-        tripped: catalogs whose brake is on: it holds tables, or would hold the next step.
-        intents: commits through a gateway whose outcome is not known, by catalog; missing where there is none.
+        dead_letters: open dead letters, by catalog and reason; the catalog of a request that nobody understood is "".
+        limit_reached: catalogs whose brake is on: it holds tables, or would hold the next step.
+        open_intents: commits through a gateway whose outcome is not known, by catalog; missing where there is none.
         oldest_intent: by catalog, from when the asks for the oldest of them are counted.
         missing: by catalog, the tables with a live file that the catalog does not show any more.
     """
 
     tables: Mapping[tuple[str, str], int]
     oldest_due: Mapping[str, datetime]
-    letters: Mapping[tuple[str, str], int]
-    tripped: frozenset[str]
-    intents: Mapping[str, int] = field(default_factory=dict)
+    dead_letters: Mapping[tuple[str, str], int]
+    limit_reached: frozenset[str]
+    open_intents: Mapping[str, int] = field(default_factory=dict)
     oldest_intent: Mapping[str, datetime] = field(default_factory=dict)
-    missing: Mapping[str, MissingTables] = field(default_factory=dict)
+    missing: Mapping[str, MissingTableStats] = field(default_factory=dict)
 
 
-def earliest(one: Mapping[str, datetime], other: Mapping[str, datetime]) -> dict[str, datetime]:
+def earliest_by_catalog(one: Mapping[str, datetime], other: Mapping[str, datetime]) -> dict[str, datetime]:
     """The earlier moment of each catalog."""
     return {
         catalog: min(at for at in (one.get(catalog), other.get(catalog)) if at is not None)
@@ -65,28 +65,30 @@ def earliest(one: Mapping[str, datetime], other: Mapping[str, datetime]) -> dict
     }
 
 
-def braking(tables: Mapping[tuple[str, str], int], tripped: Collection[str]) -> frozenset[str]:
+def catalogs_over_limit(tables: Mapping[tuple[str, str], int], limit_reached: Collection[str]) -> frozenset[str]:
     """The catalogs whose brake is on. A sweep that finds too many tables gone has them held without tripping it.
 
     Args:
         tables: as in `Figures`.
-        tripped: the catalogs whose steps ask for leave in vain.
+        limit_reached: the catalogs whose steps ask for leave in vain.
     """
-    return frozenset(tripped) | {catalog for (catalog, state), count in tables.items() if state == "held" and count}
+    return frozenset(limit_reached) | {
+        catalog for (catalog, state), count in tables.items() if state == "held" and count
+    }
 
 
 @dataclass(frozen=True, slots=True)
-class BrakeState:
+class DropLimitState:
     """One catalog's brake.
 
     Attributes:
-        tripped: it is on: it holds tables, or lets nothing pass until it is released or a sweep is calm.
+        limit_reached: it is on: it holds tables, or lets nothing pass until it is released or a sweep is calm.
         steps: drops and steps back within its window.
         limit: how many drops it lets pass.
-        live: tables of its catalog that have a live file, of which the limit is a part.
+        live_tables: tables of its catalog that have a live file, of which the limit is a part.
     """
 
-    tripped: bool
+    limit_reached: bool
     steps: int
     limit: int
-    live: int
+    live_tables: int

@@ -4,40 +4,40 @@ from __future__ import annotations
 
 from typing import Any
 
-from sfn.inbox.codec import key_of, micros, moment, subject_of
-from sfn.inbox.letters import DeadLetter, Status, Wanted
-from sfn.words import Reason
+from sfn.inbox.codec import decode_key, encode_key, from_micros, to_micros
+from sfn.inbox.letters import DeadLetter, DeadLetterFilter, DeadLetterStatus
+from sfn.words import DeadLetterReason
 
-COLUMNS = "id, key, sender, reason, detail, attempts, status, opened_at, changed_at, actor"
+DEAD_LETTER_COLUMNS = "id, key, sender, reason, detail, attempts, status, opened_at, changed_at, actor"
 """The columns of `parse_letter`."""
 
 
-def parse_letter(columns: tuple[Any, ...]) -> DeadLetter:
-    """The letter of `COLUMNS`."""
+def parse_dead_letter(columns: tuple[Any, ...]) -> DeadLetter:
+    """The letter of `DEAD_LETTER_COLUMNS`."""
     number, key, sender, reason, detail, attempts, status, opened, changed, actor = columns
     return DeadLetter(
         id=number,
-        subject=subject_of(key) if key is not None else None,
+        subject=decode_key(key) if key is not None else None,
         sender=sender,
-        reason=Reason(reason),
+        reason=DeadLetterReason(reason),
         detail=detail,
         attempts=attempts,
-        status=Status(status),
-        opened_at=moment(opened),
-        changed_at=moment(changed),
+        status=DeadLetterStatus(status),
+        opened_at=from_micros(opened),
+        changed_at=from_micros(changed),
         actor=actor,
     )
 
 
-def conditions(wanted: Wanted) -> dict[str, Any]:
+def dead_letter_conditions(letter_filter: DeadLetterFilter) -> dict[str, Any]:
     """What each column of a letter that is wanted is compared with, by the column and the operator."""
     all_of_them: dict[str, Any] = {
-        "status =": wanted.status.value if wanted.status is not None else None,
-        "catalog =": wanted.catalog,
-        "key =": key_of(wanted.table) if wanted.table is not None else None,
-        "reason =": wanted.reason.value if wanted.reason is not None else None,
-        "sender =": wanted.sender,
-        "opened_at <": micros(wanted.before) if wanted.before is not None else None,
-        "opened_at >=": micros(wanted.since) if wanted.since is not None else None,
+        "status =": letter_filter.status.value if letter_filter.status is not None else None,
+        "catalog =": letter_filter.catalog,
+        "key =": encode_key(letter_filter.table) if letter_filter.table is not None else None,
+        "reason =": letter_filter.reason.value if letter_filter.reason is not None else None,
+        "sender =": letter_filter.sender,
+        "opened_at <": to_micros(letter_filter.opened_before) if letter_filter.opened_before is not None else None,
+        "opened_at >=": to_micros(letter_filter.opened_since) if letter_filter.opened_since is not None else None,
     }
     return {compared: value for compared, value in all_of_them.items() if value is not None}

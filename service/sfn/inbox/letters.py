@@ -8,19 +8,19 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-from sfn.words import Done, Later, Outcome, Reason, Subject, Swept, TableName
+from sfn.words import DeadLetterReason, Done, JobKey, Outcome, Rescheduled, SweepCompleted, TableIdentifier
 
-UNDECODABLE_KEPT = 1_000
+MAX_UNDECODABLE_PER_SENDER = 1_000
 """Requests of one sender that nobody understood which are kept; the oldest goes."""
 
 _CAUSE: Final = re.compile(r": (expected .+?, found .+?)(?:;|$)", re.DOTALL)
 """What an `SfnError` says after the place that is wrong, and before the remedy."""
 
-RELEASED = 500
+RELEASE_BATCH_SIZE = 500
 """Rows that an operator releases which are let go in one transaction: few, because puts wait for it."""
 
 
-class Status(StrEnum):
+class DeadLetterStatus(StrEnum):
     """What became of a dead letter."""
 
     OPEN = "open"
@@ -30,7 +30,7 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class NewDeadLetter:
     """Why a subject was given up.
 
     Attributes:
@@ -40,8 +40,8 @@ class Letter:
         attempts: how many there were.
     """
 
-    subject: Subject
-    reason: Reason
+    subject: JobKey
+    reason: DeadLetterReason
     detail: str
     attempts: int
 
@@ -62,12 +62,12 @@ class DeadLetter:
     """
 
     id: int
-    subject: Subject | None
+    subject: JobKey | None
     sender: str | None
-    reason: Reason
+    reason: DeadLetterReason
     detail: str
     attempts: int
-    status: Status
+    status: DeadLetterStatus
     opened_at: datetime
     changed_at: datetime
     actor: str | None = None
@@ -79,7 +79,7 @@ class DeadLetter:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class DeadLetterFilter:
     """Which dead letters are looked for; what is None does not matter.
 
     Attributes:
@@ -88,18 +88,18 @@ class Wanted:
         table: whose.
         reason: which kind.
         sender: who sent the request.
-        before, since: opened earlier than this moment; at it or later.
+        opened_before, since: opened earlier than this moment; at it or later.
     """
 
-    status: Status | None = Status.OPEN
+    status: DeadLetterStatus | None = DeadLetterStatus.OPEN
     catalog: str | None = None
-    table: TableName | None = None
-    reason: Reason | None = None
+    table: TableIdentifier | None = None
+    reason: DeadLetterReason | None = None
     sender: str | None = None
-    before: datetime | None = None
-    since: datetime | None = None
+    opened_before: datetime | None = None
+    opened_since: datetime | None = None
 
-    def covers(self, letter: DeadLetter) -> bool:
+    def matches(self, letter: DeadLetter) -> bool:
         """Whether it is one of them."""
         catalog = letter.subject.catalog if letter.subject is not None else None
         return (
@@ -108,35 +108,35 @@ class Wanted:
             and (self.table is None or letter.subject == self.table)
             and (self.reason is None or letter.reason is self.reason)
             and (self.sender is None or letter.sender == self.sender)
-            and (self.before is None or letter.opened_at < self.before)
-            and (self.since is None or letter.opened_at >= self.since)
+            and (self.opened_before is None or letter.opened_at < self.opened_before)
+            and (self.opened_since is None or letter.opened_at >= self.opened_since)
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class AdminCommand:
     """What an operator told the service to do.
 
     Attributes:
         actor: who.
-        about: what it was told of, in words.
+        target: what it was told of, in words.
         at: when.
     """
 
     actor: str
-    about: str
+    target: str
     at: datetime
 
 
 @dataclass(frozen=True, slots=True)
-class Audited:
+class AuditEntry:
     """An order that was carried out.
 
     Attributes:
         id: grows with each one.
         at, actor: when, and by whom.
         action: `reconcile`, `replay`, `discard`, `release`, `retire`, `unretire` or `adopt`.
-        about: what it was told of.
+        target: what it was told of.
         count: how many letters or rows it changed.
     """
 
@@ -144,22 +144,24 @@ class Audited:
     at: datetime
     actor: str
     action: str
-    about: str
+    target: str
     count: int
 
 
-def cause_of(reason: Reason, detail: str) -> str:
+def cause_of(reason: DeadLetterReason, detail: str) -> str:
     """The part of a letter's detail that it has in common with others; the reason, where there is none."""
     found = _CAUSE.search(detail)
     return found[1] if found is not None else reason.value
 
 
-def supersedes(outcome: Outcome) -> bool:
+def closes_dead_letter(outcome: Outcome) -> bool:
     """Whether a claim that ended so closes its subject's open letter: files that were written are a success."""
-    return isinstance(outcome, Done | Swept) or (isinstance(outcome, Later) and bool(outcome.findings.did))
+    return isinstance(outcome, Done | SweepCompleted) or (
+        isinstance(outcome, Rescheduled) and bool(outcome.result.written_keys)
+    )
 
 
-def poisoned(subject: Subject, crashes: int, attempts: int) -> Letter:
+def poison_letter(subject: JobKey, crashes: int, attempts: int) -> NewDeadLetter:
     """The letter of a subject that nobody came back from."""
     detail = f"{subject}: {crashes} attempts in a row ended the process or lost their lease"
-    return Letter(subject, Reason.POISON, detail, attempts)
+    return NewDeadLetter(subject, DeadLetterReason.POISON, detail, attempts)

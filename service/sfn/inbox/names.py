@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from sfn.words import Backward, Step, Subject, normal_uuid
+from sfn.words import BackwardStep, JobKey, StepKind, normal_uuid
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,26 +16,26 @@ class NamedTable:
     Attributes:
         name: the name.
         uuid: the table's uuid in its one spelling; None or empty where it is not known.
-        renamed: an event or a sweep reported that the table of this name has another name now.
+        is_renamed: an event or a sweep reported that the table of this name has another name now.
     """
 
-    name: Subject
+    name: JobKey
     uuid: str | None
-    renamed: bool
+    is_renamed: bool
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "uuid", normal_uuid(self.uuid))
 
 
-def dropped_by(subject: Subject, step: Step, *, renamed: bool) -> NamedTable | None:
+def dropped_table(subject: JobKey, step: BackwardStep, *, is_renamed: bool) -> NamedTable | None:
     """Return the table that a step drops; None for a step that drops none.
 
     Args:
         subject: the name whose files the step changes.
         step: the step.
-        renamed: see `NamedTable`.
+        is_renamed: see `NamedTable`.
     """
-    return NamedTable(subject, step.uuid, renamed) if step.kind is Backward.DROP else None
+    return NamedTable(subject, step.uuid, is_renamed) if step.kind is StepKind.DROP else None
 
 
 def without_old_names(found: Iterable[NamedTable]) -> list[NamedTable]:
@@ -45,9 +45,9 @@ def without_old_names(found: Iterable[NamedTable]) -> list[NamedTable]:
     A name that stands for several tables, as after a swap of names, stands for none of them alone.
     """
     names = list(found)
-    if not any(one.renamed for one in names):
+    if not any(one.is_renamed for one in names):
         return names
-    uuids: defaultdict[Subject, set[str | None]] = defaultdict(set)
+    uuids: defaultdict[JobKey, set[str | None]] = defaultdict(set)
     for one in names:
         uuids[one.name].add(one.uuid)
     alone: defaultdict[str | None, list[NamedTable]] = defaultdict(list)
@@ -55,15 +55,15 @@ def without_old_names(found: Iterable[NamedTable]) -> list[NamedTable]:
         if one.uuid and len(uuids[one.name]) == 1:
             alone[one.uuid].append(one)
     # Of old names only, the first one stays.
-    first = {uuid: min((one.renamed, str(one.name)) for one in there) for uuid, there in alone.items()}
+    first = {uuid: min((one.is_renamed, str(one.name)) for one in there) for uuid, there in alone.items()}
     return [
         one
         for one in names
-        if not one.renamed or one.uuid not in first or first[one.uuid] >= (one.renamed, str(one.name))
+        if not one.is_renamed or one.uuid not in first or first[one.uuid] >= (one.is_renamed, str(one.name))
     ]
 
 
-def is_counted(drop: NamedTable | None, drops: Iterable[NamedTable]) -> bool:
+def is_already_counted(drop: NamedTable | None, drops: Iterable[NamedTable]) -> bool:
     """Return whether a step drops a table whose drop under another name was allowed and counted.
 
     Args:

@@ -10,13 +10,25 @@ from typing import Final
 
 import msgspec
 
-from sfn.inbox.intents import Opened
-from sfn.inbox.standing import LastEvent, Said, Standing
+from sfn.inbox.intents import OpenIntentStats
+from sfn.inbox.standing import LastEvent, LastResult, TableStatus
 from sfn.pointer.location import store_prefix
 from sfn.pointer.site import layout_location
-from sfn.words import Claim, Lane, Memo, Reason, Story, Subject, Swept, TableName, Urgency, Wish, lies_below
+from sfn.words import (
+    ConcurrencyGroup,
+    DeadLetterReason,
+    JobKey,
+    LeasedJob,
+    PendingChange,
+    Priority,
+    PublishCache,
+    SweepCompleted,
+    TableIdentifier,
+    TableState,
+    is_in_namespaces,
+)
 
-MOST_WITHHELD: Final = 1_000
+MAX_UNLISTED_NAMESPACES: Final = 1_000
 """Namespaces of one sweep that are noted: each claim compares its table with them."""
 
 
@@ -25,26 +37,26 @@ class LastSweep:
     """The last complete sweep of a catalog.
 
     Attributes:
-        began: when it began.
-        withheld: namespaces that it could not list, dotted.
+        started_at: when it began.
+        unlisted_namespaces: namespaces that it could not list, dotted.
     """
 
-    began: datetime
-    withheld: frozenset[str] = frozenset()
+    started_at: datetime
+    unlisted_namespaces: frozenset[str] = frozenset()
 
     @classmethod
-    def ended(cls, swept: Swept) -> LastSweep:
+    def from_completed(cls, completed: SweepCompleted) -> LastSweep:
         """Return what is noted of a sweep; of one that could list too few namespaces, that it listed none."""
-        is_much = len(swept.withheld) > MOST_WITHHELD
-        return cls(swept.began, frozenset({""}) if is_much else swept.withheld)
+        is_much = len(completed.unlisted_namespaces) > MAX_UNLISTED_NAMESPACES
+        return cls(completed.started_at, frozenset({""}) if is_much else completed.unlisted_namespaces)
 
-    def of(self, subject: Subject) -> datetime | None:
+    def swept_at(self, subject: JobKey) -> datetime | None:
         """Return when a subject was swept, None where its namespace could not be listed."""
-        is_withheld = isinstance(subject, TableName) and lies_below(subject, self.withheld)
-        return None if is_withheld else self.began
+        is_withheld = isinstance(subject, TableIdentifier) and is_in_namespaces(subject, self.unlisted_namespaces)
+        return None if is_withheld else self.started_at
 
 
-class State(StrEnum):
+class JobState(StrEnum):
     """Where a row is."""
 
     QUEUED = "queued"
@@ -52,7 +64,7 @@ class State(StrEnum):
     DEAD = "dead"
 
 
-class Row(msgspec.Struct, frozen=True):
+class Job(msgspec.Struct, frozen=True):
     """One subject's row. No dataclass: each event makes one anew, which takes a frozen dataclass twenty times as long.
 
     Attributes:
@@ -60,124 +72,128 @@ class Row(msgspec.Struct, frozen=True):
         state: where it is.
         due_at: when it may be claimed, if it is queued.
         not_before: no claim earlier, whatever comes.
-        seq: number of its newest hint.
-        done_seq: number of the newest hint that a publish has seen through.
-        told_seq: number of the newest hint that was an event, where another row's publish asked for a look since; None:
-            it is `seq`.
-        token: of the last claim; no claim of any row ever had it before.
+        notified_seq: number of its newest hint.
+        processed_seq: number of the newest hint that a publish has seen through.
+        event_seq: number of the newest hint that was an event, where another row's publish asked for a look since;
+            None: it is `notified_seq`.
+        fencing_token: of the last claim; no claim of any row ever had it before.
         lease_until: of the last claim.
         attempt: claims since the last success; a released one does not count.
         crashes: leases that ran out since the last settled claim.
         failing_since: the first of a row of failures.
-        waits_since: of a row that failed, or was leased when it was told of: since when what was told is not seen
+        pending_since: of a row that failed, or was leased when it was told of: since when what was told is not seen
             through; else None, and it is since `due_at`.
         reason: why it is dead.
-        said: how its last claim ended.
-        wish, locations, story, memo: see `sfn.words.Claim`.
+        last_result: how its last claim ended.
+        pending, locations, story, memo: see `sfn.words.Claim`.
     """
 
-    subject: Subject
+    subject: JobKey
     due_at: datetime
-    state: State = State.QUEUED
+    state: JobState = JobState.QUEUED
     not_before: datetime | None = None
-    seq: int = 0
-    done_seq: int = 0
-    told_seq: int | None = None
-    token: int = 0
+    notified_seq: int = 0
+    processed_seq: int = 0
+    event_seq: int | None = None
+    fencing_token: int = 0
     lease_until: datetime | None = None
     attempt: int = 0
     crashes: int = 0
     failing_since: datetime | None = None
-    waits_since: datetime | None = None
-    reason: Reason | None = None
-    said: Said | None = None
-    wish: Wish = Wish()
+    pending_since: datetime | None = None
+    reason: DeadLetterReason | None = None
+    last_result: LastResult | None = None
+    pending: PendingChange = PendingChange()
     locations: frozenset[str] = frozenset()
-    story: Story = Story()
-    memo: Memo = Memo()
+    table_state: TableState = TableState()
+    cache: PublishCache = PublishCache()
 
 
-def counted_as(row: Row) -> str:
-    """Which of `sfn.inbox.figures.STATES` a table's row counts as."""
-    if row.state is State.LEASED:
+def stat_state(job: Job) -> str:
+    """Which of `sfn.inbox.figures.STAT_STATES` a table's row counts as."""
+    if job.state is JobState.LEASED:
         return "leased"
-    if row.reason is not None:
-        return "held" if row.reason is Reason.HELD_DROP else "dead"
-    if row.attempt > 0:
+    if job.reason is not None:
+        return "held" if job.reason is DeadLetterReason.HELD_DROP else "dead"
+    if job.attempt > 0:
         return "retrying"
-    return "due" if row.seq > row.done_seq else "scheduled"
+    return "due" if job.notified_seq > job.processed_seq else "scheduled"
 
 
-def missing_since(story: Story) -> datetime | None:
+def table_missing_since(table_state: TableState) -> datetime | None:
     """Return since when the catalog does not show the table of the row's live file; None where it does."""
-    return story.absent.get(story.live.uuid or "") if story.live is not None else None
+    return table_state.missing_since.get(table_state.live.uuid or "") if table_state.live is not None else None
 
 
-def is_renamed(row: Row) -> bool:
+def is_renamed(job: Job) -> bool:
     """Return whether an event or a sweep reported another name for the row's table that no look has settled yet."""
-    return row.wish.renamed_to not in {None, row.subject}
+    return job.pending.renamed_to not in {None, job.subject}
 
 
-def has_news(row: Row | None) -> bool:
+def has_unprocessed(job: Job | None) -> bool:
     """Whether something told of the row still waits for its look; a running claim took up what came before it."""
-    if row is None or row.state is State.DEAD:
+    if job is None or job.state is JobState.DEAD:
         return False
     # Hints and claims are numbered from one source.
-    return row.seq > (row.token if row.state is State.LEASED else row.done_seq)
+    return job.notified_seq > (job.fencing_token if job.state is JobState.LEASED else job.processed_seq)
 
 
-def lane_of(row: Row, stores: Collection[str] = ()) -> Lane:
+def group_of(job: Job, stores: Collection[str] = ()) -> ConcurrencyGroup:
     """The lane that a row would be claimed from; `stores` are those of the terms."""
-    if not isinstance(row.subject, TableName):
-        return Lane(row.subject.catalog, "", Urgency.SWEEP)
-    live = row.story.live.location if row.story.live is not None else layout_location(min(row.locations, default=""))
-    told = Urgency.SHORT_LIVED if row.story.short_lived else Urgency.LIVE
-    urgency = told if row.seq > row.done_seq else Urgency.CHORE
-    return Lane(row.subject.catalog, store_prefix(live, stores) if live else "", urgency)
+    if not isinstance(job.subject, TableIdentifier):
+        return ConcurrencyGroup(job.subject.catalog, "", Priority.SWEEP)
+    live = (
+        job.table_state.live.location
+        if job.table_state.live is not None
+        else layout_location(min(job.locations, default=""))
+    )
+    event_priority = Priority.SHORT_LIVED if job.table_state.is_short_lived else Priority.LIVE
+    priority = event_priority if job.notified_seq > job.processed_seq else Priority.BACKGROUND
+    return ConcurrencyGroup(job.subject.catalog, store_prefix(live, stores) if live else "", priority)
 
 
-def claim_of(row: Row, lane: Lane, sweep: LastSweep | None) -> Claim:
+def to_leased_job(job: Job, group: ConcurrencyGroup, last_sweep: LastSweep | None) -> LeasedJob:
     """What the worker gets to see of a leased row."""
-    return Claim(
-        subject=row.subject,
-        lane=lane,
-        token=row.token,
-        seq=row.seq,
-        attempt=row.attempt,
-        since=row.failing_since or row.due_at,
-        wish=row.wish,
-        locations=row.locations,
-        story=row.story,
-        memo=row.memo,
-        swept_at=sweep.of(row.subject) if sweep is not None else None,
+    return LeasedJob(
+        subject=job.subject,
+        group=group,
+        fencing_token=job.fencing_token,
+        notified_seq=job.notified_seq,
+        attempt=job.attempt,
+        failing_since=job.failing_since or job.due_at,
+        pending=job.pending,
+        locations=job.locations,
+        table_state=job.table_state,
+        cache=job.cache,
+        swept_at=last_sweep.swept_at(job.subject) if last_sweep is not None else None,
     )
 
 
-def told_by(row: Row) -> int:
+def event_seq_of(job: Job) -> int:
     """The number that the newest event of a row has in the log."""
-    return row.seq if row.told_seq is None else row.told_seq
+    return job.notified_seq if job.event_seq is None else job.event_seq
 
 
-def is_held_by(row: Row | None, claim: Claim) -> bool:
+def holds_lease(job: Job | None, leased: LeasedJob) -> bool:
     """Whether a claim still has its row: the fence of every write of a worker."""
-    return row is not None and row.state is State.LEASED and row.token == claim.token
+    return job is not None and job.state is JobState.LEASED and job.fencing_token == leased.fencing_token
 
 
-def standing_of(row: Row, event: LastEvent | None, intents: Opened | None) -> Standing:
+def to_table_status(job: Job, last_event: LastEvent | None, open_intents: OpenIntentStats | None) -> TableStatus:
     """What an operator gets to see of it."""
-    return Standing(
-        state=row.state.value,
-        due_at=row.due_at,
-        not_before=row.not_before,
-        attempt=row.attempt,
-        failing_since=row.failing_since,
-        reason=row.reason,
-        news=row.seq > row.done_seq,
-        wish=row.wish,
-        left_alone=row.memo.table.left_alone if row.memo.table is not None else None,
-        story=row.story,
-        locations=row.locations,
-        said=row.said,
-        event=event,
-        intents=intents,
+    return TableStatus(
+        state=job.state.value,
+        due_at=job.due_at,
+        not_before=job.not_before,
+        attempt=job.attempt,
+        failing_since=job.failing_since,
+        reason=job.reason,
+        has_unprocessed=job.notified_seq > job.processed_seq,
+        pending=job.pending,
+        skip_reason=job.cache.table.skip_reason if job.cache.table is not None else None,
+        table_state=job.table_state,
+        locations=job.locations,
+        last_result=job.last_result,
+        last_event=last_event,
+        open_intents=open_intents,
     )

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from sfn.inbox.intents import Opened
-from sfn.words import Reason, Story, Wish
+from sfn.inbox.intents import OpenIntentStats
+from sfn.words import DeadLetterReason, PendingChange, TableState
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class LastResult:
     """How a row's last claim ended.
 
     Attributes:
@@ -42,7 +42,7 @@ class LastEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class TableStatus:
     """A table's row.
 
     Attributes:
@@ -52,14 +52,14 @@ class Standing:
         attempt: attempts since the last success.
         failing_since: when the first of a row of failures began.
         reason: why it has an open dead letter.
-        news: something was told that no publish has seen through.
-        wish: what was told.
-        left_alone: why the table gets no files, as the catalog last had it; None: it may have some.
-        story: what was published, and what is waited for.
+        has_unprocessed: something was told that no publish has seen through.
+        pending: what was told.
+        skip_reason: why the table gets no files, as the catalog last had it; None: it may have some.
+        table_state: what was published, and what is waited for.
         locations: where files of this name may lie.
-        said: how the last claim ended.
-        event: the newest event.
-        intents: commits of the table through a gateway whose outcome is not known; None for none.
+        last_result: how the last claim ended.
+        last_event: the newest event.
+        open_intents: commits of the table through a gateway whose outcome is not known; None for none.
     """
 
     state: str
@@ -67,12 +67,12 @@ class Standing:
     not_before: datetime | None
     attempt: int
     failing_since: datetime | None
-    reason: Reason | None
-    news: bool
-    wish: Wish
-    left_alone: str | None
-    story: Story
+    reason: DeadLetterReason | None
+    has_unprocessed: bool
+    pending: PendingChange
+    skip_reason: str | None
+    table_state: TableState
     locations: frozenset[str]
-    said: Said | None
-    event: LastEvent | None
-    intents: Opened | None = None
+    last_result: LastResult | None
+    last_event: LastEvent | None
+    open_intents: OpenIntentStats | None = None

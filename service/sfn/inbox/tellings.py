@@ -12,144 +12,169 @@ from datetime import datetime
 
 from msgspec import structs
 
-from sfn.inbox.row import Row
-from sfn.inbox.terms import Terms
-from sfn.inbox.transitions import hinted
+from sfn.inbox.row import Job
+from sfn.inbox.terms import InboxConfig
+from sfn.inbox.transitions import on_notification
 from sfn.pointer import hearsay
 from sfn.pointer.lineage import metadata_version
-from sfn.words import Birth, Hint, Subject, TableName, Telling, Told, ToldTable, normal_uuid
+from sfn.words import (
+    EventHistory,
+    JobKey,
+    Notification,
+    ReportedChange,
+    TableHistory,
+    TableIdentifier,
+    TableOrigin,
+    normal_uuid,
+)
 
-KEPT = 16
+MAX_REPORTED_CHANGES = 16
 """Tellings of a row that wait to be heard."""
 _HOPS = 8
 """Names that a table may have had since a late event named it."""
 
 
-def told_of(row: Row) -> Told | None:
+def event_history_of(job: Job) -> EventHistory | None:
     """All that was told of a row's name; None for nothing."""
-    told = replace(row.story.told or Told(), tellings=row.wish.tellings)
-    return told if told != Told() else None
+    history = replace(job.table_state.event_history or EventHistory(), reported_changes=job.pending.reported_changes)
+    return history if history != EventHistory() else None
 
 
-def taken(
-    hint: Hint, seq: int, now: datetime, terms: Terms, load: Callable[[Subject], Row | None]
-) -> dict[Subject, Row]:
+def jobs_after_notification(
+    notification: Notification, seq: int, now: datetime, config: InboxConfig, load: Callable[[JobKey], Job | None]
+) -> dict[JobKey, Job]:
     """The rows that a hint changes: its own, and in a catalog that nobody can ask those that it tells something too.
 
     Args:
         seq: the hint's number.
         load: a subject's row.
     """
-    name = hint.subject
-    rows: dict[Subject, Row] = {name: hinted(load(name), hint, seq, now, terms.cap)}
-    if name.catalog not in terms.told or not isinstance(name, TableName):
-        return rows
+    name = notification.subject
+    jobs: dict[JobKey, Job] = {name: on_notification(load(name), notification, seq, now, config.retry_cap)}
+    if name.catalog not in config.event_only_catalogs or not isinstance(name, TableIdentifier):
+        return jobs
 
-    def row_of(other: TableName) -> Row | None:
-        return rows.get(other) or load(other)
+    def row_of(other: TableIdentifier) -> Job | None:
+        return jobs.get(other) or load(other)
 
-    for telling in _tellings(hint, seq, row_of):
-        for target, said in _addressed(name, telling, row_of):
-            row = row_of(target)
-            if row is None or target != name:
-                row = hinted(row, Hint(target, floor=said.location), seq, now, terms.cap)
-            rows[target] = structs.replace(row, wish=replace(row.wish, tellings=_added(row.wish.tellings, said)))
-    return rows
-
-
-def _tellings(hint: Hint, seq: int, row_of: Callable[[TableName], Row | None]) -> Iterator[Telling]:
-    hint = replace(hint, uuid=normal_uuid(hint.uuid))
-    if hint.renamed_from is not None:
-        before = row_of(hint.renamed_from)
-        yield from _taken_along(hint, seq, told_of(before) if before is not None else None)
-    elif hint.drop or hint.renamed_to is not None:
-        yield Telling(seq, uuid=hint.uuid, ends=True, to=hint.renamed_to)
-    elif hint.floor is not None:
-        yield Telling(seq, hint.floor, hint.uuid, hint.birth)
+    for change in _reported_changes(notification, seq, row_of):
+        for target, addressed in _address_change(name, change, row_of):
+            job = row_of(target)
+            if job is None or target != name:
+                job = on_notification(
+                    job,
+                    Notification(target, min_metadata_location=addressed.metadata_location),
+                    seq,
+                    now,
+                    config.retry_cap,
+                )
+            jobs[target] = structs.replace(
+                job, pending=replace(job.pending, reported_changes=_add_change(job.pending.reported_changes, addressed))
+            )
+    return jobs
 
 
-def _taken_along(hint: Hint, seq: int, told: Told | None) -> Iterator[Telling]:
+def _reported_changes(
+    notification: Notification, seq: int, job_of: Callable[[TableIdentifier], Job | None]
+) -> Iterator[ReportedChange]:
+    notification = replace(notification, uuid=normal_uuid(notification.uuid))
+    if notification.renamed_from is not None:
+        before = job_of(notification.renamed_from)
+        yield from _changes_moved_by_rename(notification, seq, event_history_of(before) if before is not None else None)
+    elif notification.drop or notification.renamed_to is not None:
+        yield ReportedChange(seq, uuid=notification.uuid, is_end=True, renamed_to=notification.renamed_to)
+    elif notification.min_metadata_location is not None:
+        yield ReportedChange(seq, notification.min_metadata_location, notification.uuid, notification.origin)
+
+
+def _changes_moved_by_rename(
+    notification: Notification, seq: int, history: EventHistory | None
+) -> Iterator[ReportedChange]:
     """What a table takes along to its new name: the location that its rename told, and what was told before."""
-    birth: Birth | None = Birth.REGISTER
-    if hint.floor is not None:
-        yield Telling(seq, hint.floor, hint.uuid, birth)
-        birth = None
-    if told is None:
+    origin: TableOrigin | None = TableOrigin.REGISTER
+    if notification.min_metadata_location is not None:
+        yield ReportedChange(seq, notification.min_metadata_location, notification.uuid, origin)
+        origin = None
+    if history is None:
         return
-    if told.tellings and told.tellings[-1].to == hint.subject:
+    if history.reported_changes and history.reported_changes[-1].renamed_to == notification.subject:
         # The rename itself, under the old name.
-        told = replace(told, tellings=told.tellings[:-1])
-    known = hearsay.apply_known(told)
-    table = hearsay.current(known) if hint.uuid is None else hearsay.history_of(known, hint.uuid)
-    for location, uuid in _places(told, known, table):
-        yield Telling(seq, location, uuid, birth)
-        birth = None
+        history = replace(history, reported_changes=history.reported_changes[:-1])
+    known = hearsay.apply_known(history)
+    table = hearsay.current(known) if notification.uuid is None else hearsay.history_of(known, notification.uuid)
+    for location, uuid in _known_locations(history, known, table):
+        yield ReportedChange(seq, location, uuid, origin)
+        origin = None
 
 
-def _places(told: Told, known: Told, table: ToldTable | None) -> Iterator[tuple[str, str | None]]:
+def _known_locations(
+    history: EventHistory, known: EventHistory, table: TableHistory | None
+) -> Iterator[tuple[str, str | None]]:
     """Where a table's metadata lies, or may lie, with its uuid as far as it was told; what is sure first."""
-    before = hearsay.history_of(told, table.uuid) if table is not None else None
-    if before is not None and before.location is not None:
-        yield before.location, before.uuid
-    unplaced = [telling for telling in known.tellings if telling.seq > known.ended_at]
-    placed = [one for one in told.tellings if table is not None and one.uuid is not None and one.uuid == table.uuid]
+    before = hearsay.history_of(history, table.uuid) if table is not None else None
+    if before is not None and before.metadata_location is not None:
+        yield before.metadata_location, before.uuid
+    unplaced = [change for change in known.reported_changes if change.seq > known.ended_seq]
+    placed = [
+        one for one in history.reported_changes if table is not None and one.uuid is not None and one.uuid == table.uuid
+    ]
     # By a birth it is this table more surely than by a commit, which may be a late one of a table before it.
-    births = [telling for telling in unplaced if telling.birth is not None][-1:]
-    for telling in dict.fromkeys((*placed, *births, *unplaced)):
-        if telling.location is not None:
-            yield telling.location, telling.uuid
+    created = [change for change in unplaced if change.origin is not None][-1:]
+    for change in dict.fromkeys((*placed, *created, *unplaced)):
+        if change.metadata_location is not None:
+            yield change.metadata_location, change.uuid
 
 
-def _addressed(
-    name: TableName, telling: Telling, row_of: Callable[[TableName], Row | None]
-) -> Iterator[tuple[TableName, Telling]]:
+def _address_change(
+    name: TableIdentifier, change: ReportedChange, job_of: Callable[[TableIdentifier], Job | None]
+) -> Iterator[tuple[TableIdentifier, ReportedChange]]:
     """Whom a telling concerns: the row that it names, and that of the name which its table has by now."""
-    if telling.uuid is None or telling.ends:
-        yield name, telling
+    if change.uuid is None or change.is_end:
+        yield name, change
         return
     for _ in range(_HOPS):
-        row = row_of(name)
-        before = hearsay.apply_known((told_of(row) if row is not None else None) or Told())
-        yield name, telling
-        table = hearsay.history_of(before, telling.uuid)
+        job = job_of(name)
+        before = hearsay.apply_known((event_history_of(job) if job is not None else None) or EventHistory())
+        yield name, change
+        table = hearsay.history_of(before, change.uuid)
         # A birth after an end that has its own birth is a return.
-        returns = telling.birth is not None and table.born_at >= 0
-        if table.to is None or hearsay.is_alive(before, table) or returns:
+        returns = change.origin is not None and table.created_seq >= 0
+        if table.renamed_to is None or hearsay.is_alive(before, table) or returns:
             return
-        name = table.to
-        telling = replace(telling, birth=Birth.REGISTER if telling.birth is not None else None)
+        name = table.renamed_to
+        change = replace(change, origin=TableOrigin.REGISTER if change.origin is not None else None)
 
 
-def _added(tellings: tuple[Telling, ...], telling: Telling) -> tuple[Telling, ...]:
-    if telling.ends and tellings and replace(telling, seq=tellings[-1].seq) == tellings[-1]:
-        return tellings
-    kept = [*(one for one in tellings if not _is_superseded(one, telling)), telling]
-    while len(kept) > KEPT:
-        kept.remove(_least(kept))
-    return tuple(kept)
+def _add_change(changes: tuple[ReportedChange, ...], change: ReportedChange) -> tuple[ReportedChange, ...]:
+    if change.is_end and changes and replace(change, seq=changes[-1].seq) == changes[-1]:
+        return changes
+    remaining = [*(one for one in changes if not _is_superseded(one, change)), change]
+    while len(remaining) > MAX_REPORTED_CHANGES:
+        remaining.remove(_least_useful(remaining))
+    return tuple(remaining)
 
 
-def _is_superseded(one: Telling, by: Telling) -> bool:
+def _is_superseded(one: ReportedChange, by: ReportedChange) -> bool:
     """Whether a commit need not be heard any more: it was told once more, or of the same table a higher number."""
-    if one.birth is not None or by.birth is not None or one.ends or by.ends:
+    if one.origin is not None or by.origin is not None or one.is_end or by.is_end:
         return False
-    if (one.location, one.uuid) == (by.location, by.uuid):
+    if (one.metadata_location, one.uuid) == (by.metadata_location, by.uuid):
         return True
     return one.uuid is not None and one.uuid == by.uuid and _is_lower(one, by)
 
 
-def _least(tellings: list[Telling]) -> Telling:
+def _least_useful(changes: list[ReportedChange]) -> ReportedChange:
     """Of too many the one to forget: the oldest commit, first one that a later told one has left behind by number."""
-    commits = [one for one in tellings if one.birth is None and not one.ends]
+    commits = [one for one in changes if one.origin is None and not one.is_end]
     oldest, highest = None, -1
     for one in reversed(commits):
-        number = metadata_version(one.location or "")
+        number = metadata_version(one.metadata_location or "")
         if number is not None and number < highest:
             oldest = one
         highest = max(highest, -1 if number is None else number)
-    return oldest or (commits or tellings)[0]
+    return oldest or (commits or changes)[0]
 
 
-def _is_lower(one: Telling, other: Telling) -> bool:
-    a, b = metadata_version(one.location or ""), metadata_version(other.location or "")
+def _is_lower(one: ReportedChange, other: ReportedChange) -> bool:
+    a, b = metadata_version(one.metadata_location or ""), metadata_version(other.metadata_location or "")
     return a is not None and b is not None and a < b

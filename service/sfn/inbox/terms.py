@@ -8,31 +8,31 @@ from datetime import timedelta
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class InboxConfig:
     """What every adapter is told.
 
     Attributes:
         lease: how long a claim lasts unless renewed.
-        cap: the longest pause of a retry.
-        crashes: leases that may run out in a row before a row counts as poison.
+        retry_cap: the longest pause of a retry.
+        max_crashes: leases that may run out in a row before a row counts as poison.
         max_drops: drops and steps back an hour that pass, by catalog. Where it is missing the greater of 10 and 1 % of
             the tables pass, and of drops fewer than half of the tables, or a single one.
-        brake_window: how far back the brake counts.
+        drop_limit_window: how far back the brake counts.
         stores: canonical prefixes of locations, each a store with lanes and a breaker of its own.
         poison_pause: until a row that counts as poison is looked at again.
-        told: catalogs that nobody can ask: what hints tell of their tables is kept until it was heard.
+        event_only_catalogs: catalogs that nobody can ask: what hints tell of their tables is kept until it was heard.
     """
 
     lease: timedelta = timedelta(seconds=30)
-    cap: timedelta = timedelta(minutes=5)
-    crashes: int = 5
+    retry_cap: timedelta = timedelta(minutes=5)
+    max_crashes: int = 5
     max_drops: Mapping[str, int] = field(default_factory=dict)
-    brake_window: timedelta = timedelta(hours=1)
+    drop_limit_window: timedelta = timedelta(hours=1)
     poison_pause: timedelta = timedelta(hours=8)
     stores: tuple[str, ...] = ()
-    told: frozenset[str] = frozenset()
+    event_only_catalogs: frozenset[str] = frozenset()
 
-    def most_steps(self, catalog: str, live: int) -> int:
+    def max_steps(self, catalog: str, live: int) -> int:
         """Return how many drops and steps back pass in an hour.
 
         Args:
@@ -41,7 +41,7 @@ class Terms:
         """
         return self.max_drops.get(catalog, max(10, live // 100))
 
-    def most_drops(self, catalog: str, tables: int) -> int:
+    def max_drops_of(self, catalog: str, tables: int) -> int:
         """Return how many tables may disappear in an hour: fewer than half of them, or a single one.
 
         A configured `max_drops` replaces this rule as well.
@@ -52,7 +52,7 @@ class Terms:
         """
         return self.max_drops.get(catalog, max(1, (tables - 1) // 2))
 
-    def allowance(self, catalog: str, live: int, dropped: int = 0) -> int:
+    def allowed_drops(self, catalog: str, live: int, dropped: int = 0) -> int:
         """Return how many tables may disappear, within an hour or in one sweep.
 
         Args:
@@ -60,4 +60,4 @@ class Terms:
             live: how many tables of the catalog have a live file.
             dropped: how many others were dropped within the hour.
         """
-        return min(self.most_steps(catalog, live), self.most_drops(catalog, live + dropped))
+        return min(self.max_steps(catalog, live), self.max_drops_of(catalog, live + dropped))

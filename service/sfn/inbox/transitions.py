@@ -27,70 +27,86 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from sfn.inbox.row import Row, State, told_by
-from sfn.inbox.standing import Said
-from sfn.inbox.terms import Terms
+from sfn.inbox.row import Job, JobState, event_seq_of
+from sfn.inbox.standing import LastResult
+from sfn.inbox.terms import InboxConfig
 from sfn.pointer.hearsay import mark_doubtful
 from sfn.pointer.lineage import newer_floor
 from sfn.words import (
-    Ask,
-    Claim,
-    Dead,
+    DeadLettered,
+    DeadLetterReason,
     Done,
-    Findings,
-    Hint,
-    Later,
-    Memo,
+    LeasedJob,
+    Notification,
     Outcome,
-    Reason,
-    Released,
+    PendingChange,
+    PublishCache,
+    PublishResult,
+    Rescheduled,
     Retry,
-    Story,
-    Swept,
-    TableName,
-    Wish,
+    Returned,
+    SweepCompleted,
+    TableIdentifier,
+    TableState,
+    Wakeup,
 )
-from sfn.words.outcome import told
+from sfn.words.outcome import describe
 
-_LOOKS_AT_ONCE = frozenset(
-    {None, Reason.HELD_DROP, Reason.FOREIGN_CATALOG, Reason.FOREIGN_FILE, Reason.LOCATION_REFUSED}
+_IMMEDIATE_REASONS = frozenset(
+    {
+        None,
+        DeadLetterReason.HELD_DROP,
+        DeadLetterReason.FOREIGN_CATALOG,
+        DeadLetterReason.FOREIGN_FILE,
+        DeadLetterReason.LOCATION_REFUSED,
+    }
 )
 """Why a row may be dead that a hint brings back without a pause, as its cause lies beside the table; None for one that
 is not."""
 
-LONGEST_PAUSE = timedelta(hours=1)
+MAX_PAUSE = timedelta(hours=1)
 """Between two publishes of a row."""
 SWEEP_PAUSE = timedelta(seconds=30)
 """Between two sweeps of a catalog, at most."""
 
 
-def hinted(row: Row | None, hint: Hint, seq: int, now: datetime, cap: timedelta) -> Row:
+def on_notification(job: Job | None, notification: Notification, seq: int, now: datetime, cap: timedelta) -> Job:
     """The row after a hint.
 
     Args:
-        row: as it was, None for a subject that has none.
+        job: as it was, None for a subject that has none.
         seq: the hint's number.
         cap: the longest pause of a retry.
     """
-    row = row or Row(hint.subject, now)
-    wish = Wish(
+    job = job or Job(notification.subject, now)
+    pending = PendingChange(
         # What a row was told of before it was given up may have been rolled back since.
-        floor=(hint.floor or row.wish.floor) if row.reason is not None else newer_floor(row.wish.floor, hint.floor),
-        renamed_to=hint.renamed_to or row.wish.renamed_to,
-        drop=hint.drop or row.wish.drop,
-        purge=hint.purge or row.wish.purge,
-        vague=hint.vague or row.wish.vague,
-        anew=hint.anew or row.wish.anew,
-        adopts=hint.adopts or row.wish.adopts,
-        guessed=hint.guessed and (row.wish.guessed or row.wish == Wish()),
-        tellings=row.wish.tellings,
+        min_metadata_location=(notification.min_metadata_location or job.pending.min_metadata_location)
+        if job.reason is not None
+        else newer_floor(job.pending.min_metadata_location, notification.min_metadata_location),
+        renamed_to=notification.renamed_to or job.pending.renamed_to,
+        drop=notification.drop or job.pending.drop,
+        purge=notification.purge or job.pending.purge,
+        is_unspecific=notification.is_unspecific or job.pending.is_unspecific,
+        force=notification.force or job.pending.force,
+        adopt_catalog_id=notification.adopt_catalog_id or job.pending.adopt_catalog_id,
+        is_guessed=notification.is_guessed and (job.pending.is_guessed or job.pending == PendingChange()),
+        reported_changes=job.pending.reported_changes,
     )
-    story = dataclasses.replace(row.story, held=True) if hint.held else row.story
-    state, due_at = _woken(row, now, cap)
-    return replace(_noted(row, now), seq=seq, told_seq=None, wish=wish, story=story, state=state, due_at=due_at)
+    table_state = dataclasses.replace(job.table_state, on_hold=True) if notification.hold_drops else job.table_state
+    state, due_at = _due_after_notification(job, now, cap)
+    return replace(
+        _start_pending(job, now),
+        notified_seq=seq,
+        event_seq=None,
+        pending=pending,
+        table_state=table_state,
+        state=state,
+        due_at=due_at,
+    )
 
 
-def asked(row: Row | None, ask: Ask, seq: int, now: datetime, cap: timedelta) -> Row | None:
+def on_wakeup(job: Job | None, wakeup: Wakeup, seq: int, now: datetime, cap: timedelta) -> Job | None:
     """The row after another row's publish asked it to look; None where nothing changes.
 
     An ask with a location only teaches: a row that knows the location is left alone. One with news of the table does
@@ -99,183 +115,207 @@ def asked(row: Row | None, ask: Ask, seq: int, now: datetime, cap: timedelta) ->
     Args:
         cap: as for `hinted`.
     """
-    if ask.has_news:
-        hint = Hint(ask.table, floor=ask.floor, drop=ask.drop, purge=ask.purge, renamed_to=ask.renamed_to)
-        relayed = row is None or row.wish.relayed or row.wish == Wish()
-        after = hinted(row, hint, seq, now, cap)
-        wish = dataclasses.replace(after.wish, relayed=relayed)
-        return replace(after, wish=wish, told_seq=told_by(row) if row is not None else 0)
-    if ask.location is not None:
-        if row is not None and ask.location in row.locations:
+    if wakeup.counts_as_event:
+        notification = Notification(
+            wakeup.table,
+            min_metadata_location=wakeup.min_metadata_location,
+            drop=wakeup.drop,
+            purge=wakeup.purge,
+            renamed_to=wakeup.renamed_to,
+        )
+        is_relayed = job is None or job.pending.is_relayed or job.pending == PendingChange()
+        after = on_notification(job, notification, seq, now, cap)
+        pending = dataclasses.replace(after.pending, is_relayed=is_relayed)
+        return replace(after, pending=pending, event_seq=event_seq_of(job) if job is not None else 0)
+    if wakeup.location is not None:
+        if job is not None and wakeup.location in job.locations:
             return None
-        fresh = row or Row(ask.table, now, story=Story(visited=True))
-        row = replace(fresh, locations=fresh.locations | {ask.location})
-    row = _noted(row, now) if row is not None else Row(ask.table, now)
-    row = replace(row, seq=seq, told_seq=told_by(row))
-    waits = row.state is State.QUEUED and row.attempt == 0
-    return replace(row, due_at=min(row.due_at, _not_paused(row, now, now))) if waits else row
+        fresh = job or Job(wakeup.table, now, table_state=TableState(has_settled=True))
+        job = replace(fresh, locations=fresh.locations | {wakeup.location})
+    job = _start_pending(job, now) if job is not None else Job(wakeup.table, now)
+    job = replace(job, notified_seq=seq, event_seq=event_seq_of(job))
+    waits = job.state is JobState.QUEUED and job.attempt == 0
+    return replace(job, due_at=min(job.due_at, _after_pause(job, now, now))) if waits else job
 
 
-def claimed(row: Row, token: int, now: datetime, lease: timedelta) -> Row:
+def on_claim(job: Job, fencing_token: int, now: datetime, lease: timedelta) -> Job:
     """The row leased once more; the attempt is counted before it starts.
 
     Args:
-        token: greater than that of any claim before, of whatever row: one that is forgotten may come again.
+        fencing_token: greater than that of any claim before, of whatever row: one that is forgotten may come again.
     """
     return replace(
-        row,
-        state=State.LEASED,
-        token=token,
-        attempt=row.attempt + 1,
+        job,
+        state=JobState.LEASED,
+        fencing_token=fencing_token,
+        attempt=job.attempt + 1,
         lease_until=now + lease,
-        failing_since=row.failing_since or now,
+        failing_since=job.failing_since or now,
     )
 
 
-def renewed(row: Row, now: datetime, lease: timedelta) -> Row:
+def on_renew(job: Job, now: datetime, lease: timedelta) -> Job:
     """The row with its lease prolonged."""
-    return replace(row, lease_until=now + lease)
+    return replace(job, lease_until=now + lease)
 
 
-def expired(row: Row, now: datetime, terms: Terms) -> Row:
+def on_lease_expired(job: Job, now: datetime, config: InboxConfig) -> Job:
     """The row when its lease ran out: whoever had it died or hangs.
 
     A table may then count as poison, and may only have been beside it: it is looked at again by and by. A catalog only
     pauses; nobody would look at its tables any more.
     """
-    row = replace(_kept_waiting(row), crashes=row.crashes + 1, lease_until=None, memo=Memo())
-    if row.crashes < terms.crashes:
-        return _queued(row, now, now)
-    if isinstance(row.subject, TableName):
-        row = replace(row, reason=Reason.POISON, failing_since=None)
-        return _queued(row, now + terms.poison_pause, now)
-    return _queued(row, now + terms.cap, now)
+    job = replace(_keep_pending_since(job), crashes=job.crashes + 1, lease_until=None, cache=PublishCache())
+    if job.crashes < config.max_crashes:
+        return _queued(job, now, now)
+    if isinstance(job.subject, TableIdentifier):
+        job = replace(job, reason=DeadLetterReason.POISON, failing_since=None)
+        return _queued(job, now + config.poison_pause, now)
+    return _queued(job, now + config.retry_cap, now)
 
 
-def is_poison(row: Row, terms: Terms) -> bool:
+def is_poison(job: Job, config: InboxConfig) -> bool:
     """Whether a row that expired just now counts as poison."""
-    return row.reason is Reason.POISON and row.crashes >= terms.crashes
+    return job.reason is DeadLetterReason.POISON and job.crashes >= config.max_crashes
 
 
-def settled(row: Row, claim: Claim, outcome: Outcome, now: datetime, cap: timedelta) -> Row | None:
+def on_settle(job: Job, leased: LeasedJob, outcome: Outcome, now: datetime, cap: timedelta) -> Job | None:
     """The row after its claim ended; None: it may go.
 
     Args:
         cap: as for `hinted`.
     """
-    newer = row.seq > claim.seq
-    row = replace(row, lease_until=None, crashes=0, said=Said(*told(outcome), now))
+    newer = job.notified_seq > leased.notified_seq
+    job = replace(job, lease_until=None, crashes=0, last_result=LastResult(*describe(outcome), now))
     match outcome:
         case Done(due_at, findings, forget):
             if forget and not newer:
                 return None
-            row = _seen_through(_with(row, claim, findings), claim)
-            return _told_anew(row, claim, Wish(), now) if newer else _queued(replace(row, wish=Wish()), due_at, now)
-        case Swept(due_at):
+            job = _mark_processed(_apply_result(job, leased, findings), leased)
+            return (
+                _requeue_for_newer(job, leased, PendingChange(), now)
+                if newer
+                else _queued(replace(job, pending=PendingChange()), due_at, now)
+            )
+        case SweepCompleted(due_at):
             # Whoever sends what can't be taken, time and again, must not have the catalog swept without end.
-            row = _seen_through(replace(row, not_before=now + min((due_at - now) / 10, SWEEP_PAUSE)), claim)
-            return _queued(row, now, now) if newer else _queued(replace(row, wish=Wish()), due_at, now)
-        case Later(at, _, wish, findings):
-            row = _seen_through(_with(row, claim, findings), claim)
-            return _told_anew(row, claim, wish, now) if newer else _queued(replace(row, wish=wish), at, now)
+            job = _mark_processed(replace(job, not_before=now + min((due_at - now) / 10, SWEEP_PAUSE)), leased)
+            return _queued(job, now, now) if newer else _queued(replace(job, pending=PendingChange()), due_at, now)
+        case Rescheduled(at, _, pending, findings):
+            job = _mark_processed(_apply_result(job, leased, findings), leased)
+            return (
+                _requeue_for_newer(job, leased, pending, now)
+                if newer
+                else _queued(replace(job, pending=pending), at, now)
+            )
         case Retry(at, _):
-            return _queued(replace(_kept_waiting(row), memo=Memo()), at, now)
-        case Dead(reason, _, findings, look_at):
-            row = _with(row, claim, findings) if findings is not None else replace(row, memo=Memo())
-            wish = dataclasses.replace(row.wish, tellings=mark_doubtful(row.wish.tellings))
-            row = replace(row, state=State.DEAD, reason=reason, wish=wish, waits_since=None)
+            return _queued(replace(_keep_pending_since(job), cache=PublishCache()), at, now)
+        case DeadLettered(reason, _, findings, look_at):
+            job = _apply_result(job, leased, findings) if findings is not None else replace(job, cache=PublishCache())
+            pending = dataclasses.replace(job.pending, reported_changes=mark_doubtful(job.pending.reported_changes))
+            job = replace(job, state=JobState.DEAD, reason=reason, pending=pending, pending_since=None)
             if look_at is not None:
-                row = _queued(replace(row, attempt=0, failing_since=None, done_seq=claim.seq), look_at, now)
+                job = _queued(
+                    replace(job, attempt=0, failing_since=None, processed_seq=leased.notified_seq), look_at, now
+                )
             if newer:
-                state, due_at = _woken(row, now, cap)
-                row = replace(row, state=state, due_at=due_at)
-            return row
-        case Released(at, _):
+                state, due_at = _due_after_notification(job, now, cap)
+                job = replace(job, state=state, due_at=due_at)
+            return job
+        case Returned(at, _):
             # Whose trouble it was spends nobody's budget: neither an attempt nor the time that it took.
-            row = replace(_kept_waiting(row), attempt=max(0, row.attempt - 1), failing_since=None, memo=Memo())
-            return _queued(row, at, now)
+            job = replace(
+                _keep_pending_since(job), attempt=max(0, job.attempt - 1), failing_since=None, cache=PublishCache()
+            )
+            return _queued(job, at, now)
     assert_never(outcome)
 
 
-def released(row: Row, now: datetime) -> Row:
+def on_release_hold(job: Job, now: datetime) -> Job:
     """A held row that an operator lets pass once; whoever has it leased is fenced."""
-    story = dataclasses.replace(row.story, held=False, waived=True)
-    row = replace(row, story=story, attempt=0, failing_since=None, waits_since=None, reason=None, lease_until=None)
-    return _queued(row, now, now)
+    table_state = dataclasses.replace(job.table_state, on_hold=False, limit_overridden=True)
+    job = replace(
+        job, table_state=table_state, attempt=0, failing_since=None, pending_since=None, reason=None, lease_until=None
+    )
+    return _queued(job, now, now)
 
 
-def replayed(row: Row, now: datetime) -> Row:
+def on_replay(job: Job, now: datetime) -> Job:
     """A row that was given up and that an operator wants to have looked at; whoever has it leased is fenced.
 
     It takes its turn with what only time asks for: many replays at once must not hold up what was told since.
     """
-    if row.reason is Reason.HELD_DROP:
-        return released(row, now)
-    row = replace(row, done_seq=row.seq, attempt=0, crashes=0, failing_since=None, waits_since=None, reason=None)
-    return _queued(replace(row, lease_until=None, memo=Memo()), now, now)
+    if job.reason is DeadLetterReason.HELD_DROP:
+        return on_release_hold(job, now)
+    job = replace(
+        job, processed_seq=job.notified_seq, attempt=0, crashes=0, failing_since=None, pending_since=None, reason=None
+    )
+    return _queued(replace(job, lease_until=None, cache=PublishCache()), now, now)
 
 
-def _with(row: Row, claim: Claim, findings: Findings) -> Row:
+def _apply_result(job: Job, leased: LeasedJob, result: PublishResult) -> Job:
     """The row with what its publish found; that it is to be held may have been said since."""
-    held = row.story.held and not claim.story.held
+    on_hold = job.table_state.on_hold and not leased.table_state.on_hold
     return replace(
-        row,
-        story=dataclasses.replace(findings.story, held=True) if held else findings.story,
-        memo=findings.memo,
-        locations=row.locations - findings.left,
-        not_before=findings.not_before or row.not_before,
+        job,
+        table_state=dataclasses.replace(result.table_state, on_hold=True) if on_hold else result.table_state,
+        cache=result.cache,
+        locations=job.locations - result.vacated,
+        not_before=result.not_before or job.not_before,
     )
 
 
-def _told_anew(row: Row, claim: Claim, rest: Wish, now: datetime) -> Row:
+def _requeue_for_newer(job: Job, leased: LeasedJob, still_pending: PendingChange, now: datetime) -> Job:
     """The row due for what was told during its claim; a drop that the claim saw through is not told once more.
 
     One that was told before and again meanwhile counts as the same: without it an absence takes longer, no more.
     """
-    drop = row.wish.drop and (rest.drop or not claim.wish.drop)
-    purge = row.wish.purge and (rest.purge or not claim.wish.purge)
-    return _queued(replace(row, wish=dataclasses.replace(row.wish, drop=drop, purge=purge)), now, now)
+    drop = job.pending.drop and (still_pending.drop or not leased.pending.drop)
+    purge = job.pending.purge and (still_pending.purge or not leased.pending.purge)
+    return _queued(replace(job, pending=dataclasses.replace(job.pending, drop=drop, purge=purge)), now, now)
 
 
-def _seen_through(row: Row, claim: Claim) -> Row:
-    return replace(row, attempt=0, failing_since=None, waits_since=None, reason=None, done_seq=claim.seq)
+def _mark_processed(job: Job, leased: LeasedJob) -> Job:
+    return replace(
+        job, attempt=0, failing_since=None, pending_since=None, reason=None, processed_seq=leased.notified_seq
+    )
 
 
-def _noted(row: Row, now: datetime) -> Row:
+def _start_pending(job: Job, now: datetime) -> Job:
     """The row before a hint: where that does not make it due, since when it waits is to be remembered."""
-    busy = row.state is State.LEASED or (row.state is State.QUEUED and row.attempt > 0)
-    return replace(row, waits_since=now) if busy and row.seq <= row.done_seq else row
+    busy = job.state is JobState.LEASED or (job.state is JobState.QUEUED and job.attempt > 0)
+    return replace(job, pending_since=now) if busy and job.notified_seq <= job.processed_seq else job
 
 
-def _kept_waiting(row: Row) -> Row:
+def _keep_pending_since(job: Job) -> Job:
     """The row before its due time is put off, though what was told of it is not seen through."""
-    first = row.waits_since is None and row.seq > row.done_seq
-    return replace(row, waits_since=row.due_at) if first else row
+    first = job.pending_since is None and job.notified_seq > job.processed_seq
+    return replace(job, pending_since=job.due_at) if first else job
 
 
-def _queued(row: Row, at: datetime, now: datetime) -> Row:
-    return replace(row, state=State.QUEUED, due_at=_not_paused(row, at, now))
+def _queued(job: Job, at: datetime, now: datetime) -> Job:
+    return replace(job, state=JobState.QUEUED, due_at=_after_pause(job, at, now))
 
 
-def _not_paused(row: Row, at: datetime, now: datetime) -> datetime:
-    pause_ends = row.not_before
-    return at if pause_ends is None or pause_ends > now + LONGEST_PAUSE else max(at, pause_ends)
+def _after_pause(job: Job, at: datetime, now: datetime) -> datetime:
+    pause_ends = job.not_before
+    return at if pause_ends is None or pause_ends > now + MAX_PAUSE else max(at, pause_ends)
 
 
-def _woken(row: Row, now: datetime, cap: timedelta) -> tuple[State, datetime]:
+def _due_after_notification(job: Job, now: datetime, cap: timedelta) -> tuple[JobState, datetime]:
     """State and due time after a hint: it makes a row due, but not one that is leased or waits for its next attempt."""
-    if row.state is State.LEASED or (row.state is State.QUEUED and row.due_at <= now):
-        return row.state, row.due_at
-    if row.state is State.QUEUED and row.attempt > 0:
-        return row.state, min(row.due_at, _not_paused(row, now + cap, now))
-    due = _not_paused(row, _again_at(row, now, cap), now)
-    return State.QUEUED, due if row.state is State.DEAD else min(row.due_at, due)
+    if job.state is JobState.LEASED or (job.state is JobState.QUEUED and job.due_at <= now):
+        return job.state, job.due_at
+    if job.state is JobState.QUEUED and job.attempt > 0:
+        return job.state, min(job.due_at, _after_pause(job, now + cap, now))
+    due = _after_pause(job, _recheck_at(job, now, cap), now)
+    return JobState.QUEUED, due if job.state is JobState.DEAD else min(job.due_at, due)
 
 
-def _again_at(row: Row, now: datetime, cap: timedelta) -> datetime:
+def _recheck_at(job: Job, now: datetime, cap: timedelta) -> datetime:
     """When a hint has a row looked at: one that was given up once a cap at most, however much is told of it."""
-    if row.reason in _LOOKS_AT_ONCE:
+    if job.reason in _IMMEDIATE_REASONS:
         return now
-    tried_at = row.said.at if row.said is not None else now
+    tried_at = job.last_result.at if job.last_result is not None else now
     # A last try later than now was noted by a clock that was ahead.
     return max(now, min(tried_at, now) + cap)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from sfn.inbox import Roster
-from sfn.inbox.desk import Custody
-from sfn.words import Known
+from sfn.inbox import TableIndex
+from sfn.inbox.desk import CatalogAdmin
+from sfn.words import IndexedTable
 
 
-async def owner_noted(catalog: str, catalog_id: str, custody: Custody, roster: Roster) -> str:
+async def recorded_owner(catalog: str, catalog_id: str, catalog_admin: CatalogAdmin, table_index: TableIndex) -> str:
     """Note whose a catalog's files are: those of another `catalog_id`, while there are any to be adopted, else its own.
 
     All rows may be read for it, but not of a catalog that is noted as its own: files that it wrote at another address
@@ -25,22 +25,22 @@ async def owner_noted(catalog: str, catalog_id: str, custody: Custody, roster: R
         Transient: scope inbox.
         Broken: the inbox can't be trusted any more.
     """
-    before = await custody.owner(catalog)
+    before = await catalog_admin.owner_id(catalog)
     if before == catalog_id:
         return catalog_id
     owner = catalog_id
-    async for known in roster.known(catalog):
-        found = _written_for(known, before)
-        if found not in {None, catalog_id, known.adopts}:
+    async for row in table_index.tables(catalog):
+        found = _owner_of_file(row, before)
+        if found not in {None, catalog_id, row.adopt_catalog_id}:
             owner = found or catalog_id
             break
     if owner != before:
-        await custody.own(catalog, owner)
+        await catalog_admin.record_owner(catalog, owner)
     return owner
 
 
-def _written_for(known: Known, noted: str | None) -> str | None:
+def _owner_of_file(row: IndexedTable, recorded: str | None) -> str | None:
     """The `catalog_id` in a file that we wrote, as far as is known."""
-    if known.live is not None:
-        return known.carried or noted
-    return known.foreign_id if known.foreign_id == noted else None
+    if row.live is not None:
+        return row.catalog_id_in_file or recorded
+    return row.foreign_catalog_id if row.foreign_catalog_id == recorded else None

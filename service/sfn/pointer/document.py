@@ -10,7 +10,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
-from sfn.errors import Malformed, UnknownVersion
+from sfn.errors import MalformedDocument, UnknownFormatVersion
 from sfn.pointer.fields import JsonFields
 from sfn.words import normal_uuid
 
@@ -70,7 +70,7 @@ class Document:
 
     Attributes:
         guid: as `normal_uuid` spells it.
-        ordinal: `Ordinal` as Unix milliseconds.
+        ordinal: `AsOfOrdinal` as Unix milliseconds.
         written_at: when the catalog's answer arrived: what it says was so no later than then.
         asked_at: when the catalog was asked: orders the documents of one table under several names.
         turned: this document was written by a step that was not known to be forward (a rollback, a re-creation, an
@@ -130,7 +130,7 @@ def render_ordinal(milliseconds: int) -> str:
 
 
 def parse_ordinal(text: str) -> int:
-    """Unix milliseconds of an `Ordinal`, with or without its last three digits.
+    """Unix milliseconds of an `AsOfOrdinal`, with or without its last three digits.
 
     Raises:
         ValueError: another form, or no such moment.
@@ -207,15 +207,15 @@ def _parse(body: bytes) -> Document:
     if version != VERSION:
         remedy = "read it with the version of this package that wrote it, or a later one"
         found = _shortened(f"version {version}")
-        raise UnknownVersion("SFN document", expected=f"version {VERSION}", found=found, remedy=remedy)
+        raise UnknownFormatVersion("SFN document", expected=f"version {VERSION}", found=found, remedy=remedy)
     try:
         return _document(JsonFields(raw))
     except (ValueError, OverflowError) as error:
         raise _malformed("the keys of the specification", str(error)) from error
 
 
-def _malformed(expected: str, found: str) -> Malformed:
-    return Malformed("SFN document", expected=expected, found=_shortened(found))
+def _malformed(expected: str, found: str) -> MalformedDocument:
+    return MalformedDocument("SFN document", expected=expected, found=_shortened(found))
 
 
 def _shortened(found: str) -> str:

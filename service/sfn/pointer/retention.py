@@ -23,7 +23,7 @@ def metadata_lifetime(table: Table) -> timedelta | None:
     Returns:
         None where none is deleted, or the log tells too little.
     """
-    max_versions, log = table.versions_kept, table.log_times
+    max_versions, log = table.previous_versions_max, table.log_times
     commits = min(len(log), max_versions or 0)
     if max_versions is None or commits < min(max_versions, _MIN_COMMITS):
         return None

@@ -16,16 +16,16 @@ from sfn.publish.older import last_written_at, recheck_after_older, rows_with_ol
 from sfn.publish.own import TableFiles
 from sfn.publish.policy import OnDrop
 from sfn.publish.scene import PublishContext
-from sfn.words import Ask, Backward, Dead, Reason, Step, Table, TableName
+from sfn.words import BackwardStep, DeadLettered, DeadLetterReason, StepKind, Table, TableIdentifier, Wakeup
 
 
 def drop_missing_tables(context: PublishContext, nowhere: Mapping[str, list[TableFiles]], builder: PlanBuilder) -> None:
     """Give up the files of tables that are nowhere any more, once every test for it has been passed."""
     if not nowhere or context.policy.on_drop is OnDrop.KEEP:
         return
-    on_hold = context.job.story.held and not context.job.story.waived
+    on_hold = context.job.table_state.on_hold and not context.job.table_state.limit_overridden
     if on_hold and not context.has_table:
-        known = context.job.story.absent
+        known = context.job.table_state.missing_since
         builder.missing_since.update({uuid: known.get(uuid, context.answer.answered_at) for uuid in nowhere})
         builder.dead_letter = _on_hold(context, builder.missing_since)
         return
@@ -85,7 +85,7 @@ def _would_expose_older(context: PublishContext, existing: list[TableFiles], bui
     )
 
 
-def _rename_target_in_folder(context: PublishContext, uuid: str, existing: list[TableFiles]) -> Ask | None:
+def _rename_target_in_folder(context: PublishContext, uuid: str, existing: list[TableFiles]) -> Wakeup | None:
     """Who has the table by the catalog's word, and by a file beside these.
 
     What a row publishes is known to the others once it has settled, and a sweep does not wait for those that it finds.
@@ -94,23 +94,23 @@ def _rename_target_in_folder(context: PublishContext, uuid: str, existing: list[
     for table_files in existing if uuid else ():
         for doc in foreign_documents(context.finder, table_files.layout):
             if doc.is_live and doc.ref == MAIN_BRANCH and (doc.guid, doc.catalog_id) == (uuid, catalog_id):
-                name = TableName(context.name.catalog, doc.namespace, doc.name)
+                name = TableIdentifier(context.name.catalog, doc.namespace, doc.name)
                 found = (
                     context.observations.answer_for(name).found if context.policy.table_filter.covers(name) else None
                 )
-                if isinstance(found, Table) and found.uuid == uuid and found.left_alone is None:
-                    return Ask(name, table_files.layout.encoded)
+                if isinstance(found, Table) and found.uuid == uuid and found.skip_reason is None:
+                    return Wakeup(name, table_files.layout.encoded)
     return None
 
 
 def _was_absent_long_enough(context: PublishContext, uuid: str, builder: PlanBuilder) -> bool:
-    policy, answer, live = context.policy, context.answer, context.job.story.live
+    policy, answer, live = context.policy, context.answer, context.job.table_state.live
     # It was told of the name: what it says of a table that was last published under it, it does not say of others.
-    drop = context.job.wish.drop and live is not None and live.uuid == (uuid or None)
+    drop = context.job.pending.drop and live is not None and live.uuid == (uuid or None)
     # What nobody can ask is missing only where that was told.
     is_reported = drop or policy.event_only
     wait = policy.replica_lag if is_reported else max(policy.absence_delay, policy.replica_lag)
-    since = context.job.story.absent.get(uuid)
+    since = context.job.table_state.missing_since.get(uuid)
     builder.missing_since[uuid] = since or answer.answered_at
     if since is None or answer.asked_at < since + wait:
         builder.recheck_at(
@@ -128,11 +128,11 @@ def _was_absent_long_enough(context: PublishContext, uuid: str, builder: PlanBui
 
 
 def _drop_limit_allows(context: PublishContext, uuid: str, existing: list[TableFiles]) -> bool:
-    if context.has_table or context.job.story.waived:
+    if context.has_table or context.job.table_state.limit_overridden:
         return True
     doc = existing[-1].main_document
     pointer = doc.metadata_file_path if doc is not None else ""
-    return context.observations.is_true(IsStepAllowed(Step(Backward.DROP, uuid, pointer)))
+    return context.observations.is_true(IsStepAllowed(BackwardStep(StepKind.DROP, uuid, pointer)))
 
 
 def _is_purged(context: PublishContext, table_files: TableFiles) -> bool:
@@ -144,11 +144,11 @@ def _is_purged(context: PublishContext, table_files: TableFiles) -> bool:
     return set(context.observations.folder(f"{location}/metadata/")) <= {hintfile.key_of(location)}
 
 
-def _on_hold(context: PublishContext, absent: Mapping[str, datetime]) -> Dead:
+def _on_hold(context: PublishContext, absent: Mapping[str, datetime]) -> DeadLettered:
     catalog = context.name.catalog
     since = min(absent.values(), default=context.answer.answered_at)
-    return Dead(
-        Reason.HELD_DROP,
+    return DeadLettered(
+        DeadLetterReason.HELD_DROP,
         f"{context.name} is missing from the catalog since {since:%F %H:%M:%S} UTC, and more tables of {catalog} than "
         "the limit allows: its files stay as they were. `sfn status` says how many. If the catalog lost its tables, "
         f"restore them: the next sweep closes this letter. If they were dropped on purpose: sfn release {catalog}",

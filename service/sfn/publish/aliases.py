@@ -3,8 +3,8 @@
 Two names of one place look like two places with equal copies, until one of the two is written. So two files
 that have the same bytes under two names are taken for one file, and only one of its names is written. Each document
 carries the time of the catalog's answer, so what is written differs from what was there: when the plan is carried out
-the protocol reads the other name (`Plan.aliases`). It shows the same bytes if both names are of one place. If it shows
-the old bytes it is a copy, the plan is decided again, and the two differ from then on.
+the protocol reads the other name (`ReadPlan.aliases`). It shows the same bytes if both names are of one place. If it
+shows the old bytes it is a copy, the plan is decided again, and the two differ from then on.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sfn.pointer.site import FileLayout
 from sfn.publish.changes import FileChange, Put
 from sfn.publish.facts import Observations
 from sfn.publish.own import TableFiles
-from sfn.words import Claim
+from sfn.words import LeasedJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Alias:
 
 
 def find_aliases(
-    job: Claim, layout: FileLayout | None, existing: Sequence[TableFiles], observations: Observations
+    job: LeasedJob, layout: FileLayout | None, existing: Sequence[TableFiles], observations: Observations
 ) -> dict[FileLayout, Alias]:
     """The sites of our files that are, as far as can be told, other names of one of the other sites.
 
@@ -45,7 +45,7 @@ def find_aliases(
     Args:
         layout: where the table's files belong.
     """
-    live = job.story.live
+    live = job.table_state.live
     home = layout.location if layout is not None else live.location if live is not None else None
     known: dict[FileLayout, None] = {} if layout is None else {layout: None}
     found: dict[FileLayout, Alias] = {}
@@ -99,7 +99,7 @@ def tested_aliases(aliases: Mapping[FileLayout, Alias], changes: Iterable[FileCh
 
 
 def duplicate_layouts(
-    job: Claim, layout: FileLayout | None, proven: Mapping[FileLayout, Alias], vacated: AbstractSet[str]
+    job: LeasedJob, layout: FileLayout | None, proven: Mapping[FileLayout, Alias], vacated: AbstractSet[str]
 ) -> set[str]:
     """The row's texts of sites that the row knows by another name, or in another spelling, as well.
 

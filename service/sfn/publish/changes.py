@@ -15,7 +15,7 @@ from enum import IntEnum
 from typing import TypeAlias
 
 from sfn.pointer.site import FileLayout
-from sfn.words import Ask, Dead, Done, Held, Later, Telling
+from sfn.words import DeadLettered, Done, ReportedChange, Rescheduled, StoredObject, Wakeup
 
 
 class Stage(IntEnum):
@@ -49,7 +49,7 @@ class Put:
     stage: Stage
     key: str
     body: bytes
-    replacing: Held | None
+    replacing: StoredObject | None
     check: tuple[str, FileLayout] | None = None
 
 
@@ -63,7 +63,7 @@ class Remove:
 
     stage: Stage
     key: str
-    replacing: Held
+    replacing: StoredObject
     fallback_body: bytes | None = None
 
 
@@ -83,12 +83,12 @@ class PublishPlan:
     """
 
     changes: tuple[FileChange, ...]
-    outcome: Done | Later | Dead
+    outcome: Done | Rescheduled | DeadLettered
     aliases: tuple[tuple[str, str], ...] = ()
     unchanged_keys: tuple[str, ...] = ()
 
 
-def known_locations(wakeups: Iterable[Ask]) -> frozenset[str]:
+def known_locations(wakeups: Iterable[Wakeup]) -> frozenset[str]:
     """Where rows that should look are known to have a file, as `Story.older_at`."""
     return frozenset(wakeup.location for wakeup in wakeups if wakeup.location is not None)
 
@@ -108,27 +108,27 @@ class PlanBuilder:
         unapplied: what was told and means nothing yet, so stays told.
         given_up: a dead letter for what of it is not waited for any more; all else goes on.
         foreign_hint, older_at: see `Story`.
-        unchanged_keys: see `Plan`.
+        unchanged_keys: see `ReadPlan`.
     """
 
     changes: list[FileChange] = field(default_factory=list)
     rechecks: list[tuple[datetime, str]] = field(default_factory=list)
-    wakeups: dict[Ask, None] = field(default_factory=dict)
+    wakeups: dict[Wakeup, None] = field(default_factory=dict)
     wake_locations: set[str] = field(default_factory=set)
     missing_since: dict[str, datetime] = field(default_factory=dict)
-    dead_letter: Dead | None = None
+    dead_letter: DeadLettered | None = None
     recheck_unconfirmed: bool = False
-    unapplied: tuple[Telling, ...] = ()
-    given_up: Dead | None = None
+    unapplied: tuple[ReportedChange, ...] = ()
+    given_up: DeadLettered | None = None
     unchanged_keys: tuple[str, ...] = ()
     foreign_hint: str | None = None
     older_at: frozenset[str] = frozenset()
 
-    def put(self, stage: Stage, key: str, body: bytes, replacing: Held | None) -> None:
+    def put(self, stage: Stage, key: str, body: bytes, replacing: StoredObject | None) -> None:
         """Write a file."""
         self.changes.append(Put(stage, key, body, replacing))
 
-    def remove(self, stage: Stage, key: str, replacing: Held, fallback_body: bytes | None = None) -> None:
+    def remove(self, stage: Stage, key: str, replacing: StoredObject, fallback_body: bytes | None = None) -> None:
         """Delete a file."""
         self.changes.append(Remove(stage, key, replacing, fallback_body))
 
@@ -136,11 +136,11 @@ class PlanBuilder:
         """Come back to it."""
         self.rechecks.append((at, why))
 
-    def wake(self, wakeups: Iterable[Ask]) -> None:
+    def wake(self, wakeups: Iterable[Wakeup]) -> None:
         """Have other rows look."""
         self.wakeups.update(dict.fromkeys(wakeups))
 
-    def wait_for(self, older: Iterable[Ask], at: datetime, why: str) -> None:
+    def wait_for(self, older: Iterable[Wakeup], at: datetime, why: str) -> None:
         """Have rows with older files look, and come back to it."""
         self.wake(older)
         self.older_at |= known_locations(older)

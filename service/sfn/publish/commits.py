@@ -26,7 +26,7 @@ from sfn.publish.inventory import is_ours, parse_or_none
 from sfn.publish.own import TableFiles
 from sfn.publish.policy import MAX_COMMIT_FILES
 from sfn.publish.scene import PublishContext
-from sfn.words import Held, Table
+from sfn.words import StoredObject, Table
 
 MAX_BETWEEN_BYTES = 48_000
 """Bytes that a head may spend on naming commits: a document has its limit."""
@@ -125,7 +125,7 @@ def refresh_commit_files(context: PublishContext, table_files: TableFiles, build
 
 def _own_commit_files(
     context: PublishContext, table_files: TableFiles, except_ordinals: Collection[int] = ()
-) -> Iterator[tuple[str, Held]]:
+) -> Iterator[tuple[str, StoredObject]]:
     """The commits' files that are known to be there and are ours, the oldest first, but those of some Ordinals."""
     known = (_list_commit_files(context, table_files).keys or {}) if table_files.layout.naming.has_commit_files else {}
     keys = [key for ordinal, key in sorted(known.items()) if ordinal not in except_ordinals]
@@ -251,7 +251,7 @@ def _last_known_pointer(commit_files: _CommitFiles, table: Table) -> str | None:
         # What leads on from where the table was has a greater Ordinal, and names what was current there.
         return max(own_documents, key=lambda doc: (doc.is_live, doc.ordinal)).metadata_file_path
     others = context.observations.other_tables_with(table.uuid, context.name) if table.uuid is not None else []
-    return max(others, key=lambda other: other[1].written_at)[1].pointer if others else None
+    return max(others, key=lambda other: other[1].written_at)[1].metadata_location if others else None
 
 
 def _fitting(entries: list[tuple[str, int]], limit: int) -> list[tuple[str, int]]:

@@ -17,7 +17,7 @@ from sfn.publish.inventory import FileFinder, has_identifier
 from sfn.publish.own import TableFiles
 from sfn.publish.policy import Policy
 from sfn.publish.scene import hint_at
-from sfn.words import Reason, Table, TableName
+from sfn.words import DeadLetterReason, Table, TableIdentifier
 
 
 class DifferenceKind(StrEnum):
@@ -55,7 +55,7 @@ class TableDifference:
         detail: what was found, for a person.
     """
 
-    table: TableName
+    table: TableIdentifier
     kind: DifferenceKind
     detail: str
 
@@ -76,7 +76,7 @@ class ComparisonResult:
     is_exact: bool
 
 
-def usual_keys(name: TableName, table: Table, location: str, policy: Policy) -> tuple[str, ...]:
+def usual_keys(name: TableIdentifier, table: Table, location: str, policy: Policy) -> tuple[str, ...]:
     """The files that `compare` reads of nearly every table, for whoever can read several at once."""
     layout = policy.layout(name, location)
     keys = layout.keys(FileOwner(name.namespace, name.name, table.uuid))[:1]
@@ -85,7 +85,7 @@ def usual_keys(name: TableName, table: Table, location: str, policy: Policy) -> 
 
 
 def compare(
-    name: TableName, table: Table, location: str, observations: Observations, policy: Policy
+    name: TableIdentifier, table: Table, location: str, observations: Observations, policy: Policy
 ) -> ComparisonResult:
     """What lies at a table's place, and how that differs from what should.
 
@@ -112,12 +112,12 @@ def compare(
 
 
 def _difference(
-    name: TableName, table: Table, table_files: TableFiles, observations: Observations, policy: Policy
+    name: TableIdentifier, table: Table, table_files: TableFiles, observations: Observations, policy: Policy
 ) -> TableDifference | None:
-    if table.left_alone is not None:
+    if table.skip_reason is not None:
         live = table_files.main_document is not None and table_files.main_document.is_live
         return (
-            TableDifference(name, DifferenceKind.LEFT_OVER, f"{table_files.key}: {table.left_alone}") if live else None
+            TableDifference(name, DifferenceKind.LEFT_OVER, f"{table_files.key}: {table.skip_reason}") if live else None
         )
     if table_files.conflict is not None:
         return _conflict(name, table_files, table_files.conflict)
@@ -134,14 +134,14 @@ def _difference(
     return None if found is None else TableDifference(name, found[0], f"{table_files.key}: {found[1]}")
 
 
-def _conflict(name: TableName, table_files: TableFiles, reason: Reason) -> TableDifference:
-    if reason is Reason.FOREIGN_CATALOG and table_files.conflicting_document is not None:
+def _conflict(name: TableIdentifier, table_files: TableFiles, reason: DeadLetterReason) -> TableDifference:
+    if reason is DeadLetterReason.FOREIGN_CATALOG and table_files.conflicting_document is not None:
         return TableDifference(
             name,
             DifferenceKind.FOREIGN_CATALOG,
             f"{table_files.key} carries the catalog_id {table_files.conflicting_document.catalog_id}",
         )
-    if reason is Reason.PERMANENT:
+    if reason is DeadLetterReason.PERMANENT:
         return TableDifference(name, DifferenceKind.PERMANENT, "it has no table-uuid to call its files by")
     return TableDifference(name, DifferenceKind.FOREIGN_FILE, f"{table_files.key} is not provably ours")
 
@@ -183,4 +183,4 @@ def _compare_hint(
 
 def _has_hint(table_files: TableFiles, table: Table, policy: Policy) -> bool:
     """Whether a version hint of ours may stand beside the table's files."""
-    return table.left_alone is None and policy.version_hint and table_files.layout.has_version_hint
+    return table.skip_reason is None and policy.version_hint and table_files.layout.has_version_hint

@@ -1,6 +1,7 @@
 """The decision of one publish, pure: from what the catalog said and what lies there to what is to be written.
 
-`decide` returns a `Question` where it lacks something, a `Plan` where files must change, or an outcome where none must.
+`decide` returns a `Question` where it lacks something, a `ReadPlan` where files must change, or an outcome where
+none must.
 """
 
 from __future__ import annotations
@@ -33,15 +34,26 @@ from sfn.publish.scene import PublishContext, hint_at
 from sfn.publish.spelled import find_listed_name, recheck_failed_listing, wake_listed_name
 from sfn.publish.trust import is_not_forward, keep_unapplied, recheck_missing_table, recheck_unapplied, why_not_follow
 from sfn.publish.verdict import next_refresh_at, outcome_of, outcome_of_staged_create, outcome_without_table
-from sfn.words import Claim, Dead, Done, Findings, Later, Missing, Reason, Table, TableName, Unwritten
+from sfn.words import (
+    DeadLettered,
+    DeadLetterReason,
+    Done,
+    LeasedJob,
+    NoSuchTable,
+    PublishResult,
+    Rescheduled,
+    StagedCreate,
+    Table,
+    TableIdentifier,
+)
 
 _MAX_ATTEMPTS_ELSEWHERE: Final = 5
 """Attempts that may fail on a place that a table left; then the table that took its name is published all the same."""
 
-Decision: TypeAlias = PublishQuery | PublishPlan | Done | Later | Dead
+Decision: TypeAlias = PublishQuery | PublishPlan | Done | Rescheduled | DeadLettered
 
 
-def decide(job: Claim, observations: Observations, policy: Policy, *, now: datetime, jitter: float) -> Decision:
+def decide(job: LeasedJob, observations: Observations, policy: Policy, *, now: datetime, jitter: float) -> Decision:
     """What to do next about a claimed table.
 
     Args:
@@ -51,8 +63,8 @@ def decide(job: Claim, observations: Observations, policy: Policy, *, now: datet
         now: when the claim was taken up.
         jitter: in [0, 1), spreads the refreshes.
     """
-    adopts = job.wish.adopts
-    if adopts is not None and isinstance(job.subject, TableName):
+    adopts = job.pending.adopt_catalog_id
+    if adopts is not None and isinstance(job.subject, TableIdentifier):
         policy = replace(policy, adopted=(job.subject, adopts))
     try:
         return _decide(job, observations, policy, now, jitter)
@@ -61,20 +73,20 @@ def decide(job: Claim, observations: Observations, policy: Policy, *, now: datet
 
 
 def _decide(
-    job: Claim, observations: Observations, policy: Policy, now: datetime, jitter: float
-) -> PublishPlan | Done | Later | Dead:
+    job: LeasedJob, observations: Observations, policy: Policy, now: datetime, jitter: float
+) -> PublishPlan | Done | Rescheduled | DeadLettered:
     name = job.subject
-    if not isinstance(name, TableName):
+    if not isinstance(name, TableIdentifier):
         raise TypeError(name)
     answer = observations.answer_for(name)
-    if isinstance(answer.found, Unwritten):
+    if isinstance(answer.found, StagedCreate):
         return outcome_of_staged_create(job, answer, policy, jitter)
     table = answer.found if isinstance(answer.found, Table) else None
     location, refused = _check_locations(table, policy)
     layout = policy.layout(name, location) if location is not None else None
-    refresh = job.story.refresh_at is not None and now >= job.story.refresh_at
-    listed = job.story.listed_as if isinstance(answer.found, Missing) else None
-    if table is not None and table.left_alone is None and policy.table_filter.covers(name) and not policy.is_retired:
+    refresh = job.table_state.refresh_at is not None and now >= job.table_state.refresh_at
+    listed = job.table_state.listed_as if isinstance(answer.found, NoSuchTable) else None
+    if table is not None and table.skip_reason is None and policy.table_filter.covers(name) and not policy.is_retired:
         listed = find_listed_name(job, observations, policy, name, table, refresh=refresh)
         if listed is None and (unlisted := recheck_failed_listing(job, observations, name)) is not None:
             return unlisted
@@ -93,7 +105,7 @@ def _decide(
     context = replace(context, conflict=refused if table is not None else None, listed_as=listed)
     # Where nobody can ask, that there is none says only that nothing is heard of it.
     excluded = (table is not None or policy.event_only) and not policy.table_filter.covers(name)
-    if excluded or policy.is_retired or (table is not None and table.left_alone is not None):
+    if excluded or policy.is_retired or (table is not None and table.skip_reason is not None):
         return _remove_all(context, refresh=refresh, jitter=jitter)
     return _follow_answer(context, refresh=refresh, jitter=jitter)
 
@@ -106,7 +118,9 @@ def _existing_files(
     return [table_files for one in ordered for table_files in finder.files_at(one, table, is_current=one == current)]
 
 
-def _follow_answer(context: PublishContext, *, refresh: bool, jitter: float) -> PublishPlan | Done | Later | Dead:
+def _follow_answer(
+    context: PublishContext, *, refresh: bool, jitter: float
+) -> PublishPlan | Done | Rescheduled | DeadLettered:
     builder = PlanBuilder()
     table = context.table
     recheck_unapplied(context, builder)
@@ -114,7 +128,7 @@ def _follow_answer(context: PublishContext, *, refresh: bool, jitter: float) -> 
         reason_to_stop = why_not_follow(context, table, builder) or _remove_older_first(
             context, table, refresh=refresh, jitter=jitter
         )
-        if isinstance(reason_to_stop, Dead):
+        if isinstance(reason_to_stop, DeadLettered):
             return _hold(context, reason_to_stop, refresh=refresh, jitter=jitter)
         if reason_to_stop is not None:
             return reason_to_stop
@@ -134,9 +148,9 @@ def _follow_answer(context: PublishContext, *, refresh: bool, jitter: float) -> 
     if table is None and not context.documents:
         return outcome_without_table(context, builder)
     if builder.dead_letter is not None:
-        table_state = replace(context.job.story, absent=builder.missing_since, held=True)
+        table_state = replace(context.job.table_state, missing_since=builder.missing_since, on_hold=True)
         return _hold(
-            context, replace(builder.dead_letter, findings=Findings(table_state)), refresh=refresh, jitter=jitter
+            context, replace(builder.dead_letter, result=PublishResult(table_state)), refresh=refresh, jitter=jitter
         )
     if refresh:
         _refresh_files(context, builder)
@@ -167,11 +181,11 @@ def _remove_older_first(context: PublishContext, table: Table, *, refresh: bool,
     )
     plan = _finish(context, builder, refresh=refresh, jitter=jitter)
     # Where nothing can be done about them now, they may stay for ever, and the new table must not wait for that.
-    if not isinstance(plan, PublishPlan) or not isinstance(plan.outcome, Later):
+    if not isinstance(plan, PublishPlan) or not isinstance(plan.outcome, Rescheduled):
         return None
     # What was told of the new table is still to be followed.
-    pending = replace(plan.outcome.wish, floor=context.job.wish.floor)
-    return replace(plan, outcome=replace(plan.outcome, wish=pending))
+    pending = replace(plan.outcome.pending, min_metadata_location=context.job.pending.min_metadata_location)
+    return replace(plan, outcome=replace(plan.outcome, pending=pending))
 
 
 def _is_older(table_files: TableFiles, newest: Document) -> bool:
@@ -181,9 +195,9 @@ def _is_older(table_files: TableFiles, newest: Document) -> bool:
     return canonical(doc.metadata_file_path) != canonical(newest.metadata_file_path)
 
 
-def _hold(context: PublishContext, dead: Dead, *, refresh: bool, jitter: float) -> PublishPlan | Dead:
+def _hold(context: PublishContext, dead: DeadLettered, *, refresh: bool, jitter: float) -> PublishPlan | DeadLettered:
     """A row that waits for an operator: its files stay as they are, and young enough for cleaners to leave them."""
-    table_state = dead.findings.story if dead.findings is not None else context.job.story
+    table_state = dead.result.table_state if dead.result is not None else context.job.table_state
     if refresh or table_state.refresh_at is None:
         table_state = replace(table_state, refresh_at=next_refresh_at(context.answer, context.policy, jitter))
     builder = PlanBuilder()
@@ -198,14 +212,16 @@ def _hold(context: PublishContext, dead: Dead, *, refresh: bool, jitter: float) 
         if hint is not None and is_our_hint(context, location, hint):
             builder.put(Stage.HINT, hintfile.key_of(location), hint.body, hint)
     changes = builder.ordered_changes()
-    dead = replace(dead, findings=Findings(table_state), look_at=table_state.refresh_at)
+    dead = replace(dead, result=PublishResult(table_state), recheck_at=table_state.refresh_at)
     if not changes:
         return dead
     _require_fresh(context, changes)
     return _to_plan(context, builder, changes, dead)
 
 
-def _remove_all(context: PublishContext, *, refresh: bool, jitter: float) -> PublishPlan | Done | Later | Dead:
+def _remove_all(
+    context: PublishContext, *, refresh: bool, jitter: float
+) -> PublishPlan | Done | Rescheduled | DeadLettered:
     """A table that gets no files (any more): ours go."""
     builder = PlanBuilder()
     context = replace(context, table=None, location=None, layout=None)
@@ -223,7 +239,7 @@ def _remove_all(context: PublishContext, *, refresh: bool, jitter: float) -> Pub
 
 def _finish(
     context: PublishContext, builder: PlanBuilder, *, refresh: bool, jitter: float
-) -> PublishPlan | Done | Later | Dead:
+) -> PublishPlan | Done | Rescheduled | DeadLettered:
     changes = _supported_changes(builder.ordered_changes(), context.observations)
     _require_fresh(context, changes)
     outcome = outcome_of(context, builder, changes, refresh=refresh, jitter=jitter)
@@ -231,7 +247,10 @@ def _finish(
 
 
 def _to_plan(
-    context: PublishContext, builder: PlanBuilder, changes: tuple[FileChange, ...], outcome: Done | Later | Dead
+    context: PublishContext,
+    builder: PlanBuilder,
+    changes: tuple[FileChange, ...],
+    outcome: Done | Rescheduled | DeadLettered,
 ) -> PublishPlan:
     pairs = tuple((alias.key, alias.other) for alias in tested_aliases(context.aliases, changes).values())
     return PublishPlan(changes, outcome, pairs, builder.unchanged_keys)
@@ -245,14 +264,14 @@ def _with_conflict(context: PublishContext) -> PublishContext:
     return replace(context, conflict=conflict_letter(table_files, context.name))
 
 
-def _check_locations(table: Table | None, policy: Policy) -> tuple[str | None, Dead | None]:
+def _check_locations(table: Table | None, policy: Policy) -> tuple[str | None, DeadLettered | None]:
     if table is None:
         return None, None
     try:
         check_location(table.metadata_location, policy.allowed_locations)
         return check_location(table.location, policy.allowed_locations), None
     except LocationRefused as refused:
-        return None, Dead(Reason.LOCATION_REFUSED, str(refused))
+        return None, DeadLettered(DeadLetterReason.LOCATION_REFUSED, str(refused))
 
 
 def _refresh_files(context: PublishContext, builder: PlanBuilder) -> None:

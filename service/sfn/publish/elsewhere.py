@@ -17,7 +17,7 @@ from sfn.publish.hints import clear_hint
 from sfn.publish.older import recheck_after_older, rows_with_older_files
 from sfn.publish.own import OurFile, TableFiles
 from sfn.publish.scene import PublishContext
-from sfn.words import Ask, Reason, Table
+from sfn.words import DeadLetterReason, Table, Wakeup
 
 
 def update_files_elsewhere(
@@ -57,7 +57,7 @@ def update_files_elsewhere(
 def _update_moved(context: PublishContext, table_files: TableFiles, doc: Document, builder: PlanBuilder) -> None:
     if context.conflict is None:
         _forward_moved(context, table_files, builder)
-    elif doc.is_live and context.conflict.reason is not Reason.LOCATION_REFUSED:
+    elif doc.is_live and context.conflict.reason is not DeadLetterReason.LOCATION_REFUSED:
         _drop_after_older(context, table_files, doc, builder)
     elif not doc.is_live:
         _expire(context, table_files, builder)
@@ -202,7 +202,7 @@ def _forward_renamed(
             _expire(context, table_files, builder)
         return
     if target.main_document is None or not _is_current(target.main_document, doc, rename_target):
-        builder.wake([Ask(rename_target.name)])
+        builder.wake([Wakeup(rename_target.name)])
         builder.recheck_at(
             context.answer.answered_at + context.policy.recheck_delay, f"{rename_target.name} must be published first"
         )
@@ -236,7 +236,7 @@ def _transfer(
             Stage.TOMBSTONE, file.key, render(tombstone_document(context, file.doc, DocumentState.DROPPED)), file.stored
         )
     if len(ended_files) < len(table_files.files):
-        builder.wake([Ask(rename_target.name)])
+        builder.wake([Wakeup(rename_target.name)])
         builder.recheck_at(
             context.answer.answered_at + context.policy.recheck_delay,
             f"{rename_target.name} has this file now, and must take it",

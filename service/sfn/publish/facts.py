@@ -13,7 +13,17 @@ from datetime import datetime
 from typing import TypeAlias, TypeVar
 
 from sfn.store import Guarantees
-from sfn.words import Hearing, Held, Known, Missing, Published, Step, Table, TableName, Unwritten
+from sfn.words import (
+    AppliedChanges,
+    BackwardStep,
+    IndexedTable,
+    NoSuchTable,
+    PublishedPointer,
+    StagedCreate,
+    StoredObject,
+    Table,
+    TableIdentifier,
+)
 
 T = TypeVar("T")
 
@@ -27,7 +37,7 @@ MAX_LISTED_FILES = 10_000
 class LoadTable:
     """What does the catalog say of this table?"""
 
-    table: TableName
+    table: TableIdentifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +87,7 @@ class TablesWithUuid:
 class IsListed:
     """Does a listing of its namespace name the table?"""
 
-    table: TableName
+    table: TableIdentifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +99,7 @@ class ListedSpellings:
         fresh: a listing that is remembered and has none of them does not do.
     """
 
-    table: TableName
+    table: TableIdentifier
     fresh: bool
 
 
@@ -97,7 +107,7 @@ class ListedSpellings:
 class IsStepAllowed:
     """Does the brake give leave?"""
 
-    step: Step
+    step: BackwardStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,19 +152,19 @@ class CatalogAnswer:
         applied: of a catalog that can't be asked, how much of what was told the answer is.
     """
 
-    found: Table | Missing | Unwritten
+    found: Table | NoSuchTable | StagedCreate
     etag: str | None
     asked_at: datetime
     answered_at: datetime
     sequence: int
-    applied: Hearing | None = None
+    applied: AppliedChanges | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedFile:
     """One file as it was seen: `sequence` as in `Look`, 0 for one that is only remembered from an earlier publish."""
 
-    stored: Held | None
+    stored: StoredObject | None
     sequence: int
 
 
@@ -171,19 +181,19 @@ class Observations:
     must_list_folders: bool = False
     is_from_cache: bool = False
     last_sequence: int = 0
-    answers: dict[TableName, CatalogAnswer] = field(default_factory=dict)
+    answers: dict[TableIdentifier, CatalogAnswer] = field(default_factory=dict)
     files: dict[str, ObservedFile] = field(default_factory=dict)
     folders: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    names_by_query: dict[PublishQuery, Collection[TableName]] = field(default_factory=dict)
-    tables_by_uuid: dict[str, tuple[Known, ...]] = field(default_factory=dict)
+    names_by_query: dict[PublishQuery, Collection[TableIdentifier]] = field(default_factory=dict)
+    tables_by_uuid: dict[str, tuple[IndexedTable, ...]] = field(default_factory=dict)
     existence: dict[str, bool] = field(default_factory=dict)
     checks: dict[PublishQuery, bool] = field(default_factory=dict)
-    spellings: dict[TableName, tuple[TableName, ...]] = field(default_factory=dict)
-    failed_listings: set[TableName] = field(default_factory=set)
+    spellings: dict[TableIdentifier, tuple[TableIdentifier, ...]] = field(default_factory=dict)
+    failed_listings: set[TableIdentifier] = field(default_factory=set)
     guarantees_by_folder: dict[str, Guarantees] = field(default_factory=dict)
 
     @classmethod
-    def of_cache(cls, tags: Mapping[str, Held | None]) -> Observations:
+    def of_cache(cls, tags: Mapping[str, StoredObject | None]) -> Observations:
         """Facts that start from what an earlier publish left behind."""
         return cls(is_from_cache=bool(tags), files={key: ObservedFile(stored, 0) for key, stored in tags.items()})
 
@@ -192,11 +202,11 @@ class Observations:
         self.last_sequence += 1
         return self.last_sequence
 
-    def answer_for(self, table: TableName) -> CatalogAnswer:
+    def answer_for(self, table: TableIdentifier) -> CatalogAnswer:
         """The catalog's latest answer for a table."""
         return _require(self.answers.get(table), LoadTable(table))
 
-    def file(self, key: str) -> Held | None:
+    def file(self, key: str) -> StoredObject | None:
         """The file at a key."""
         observed = self.files.get(key)
         if observed is None:
@@ -220,11 +230,11 @@ class Observations:
         """The keys below a prefix."""
         return _require(self.folders.get(prefix), ListFolder(prefix))
 
-    def table_names(self, query: RecordLocation | TablesAtLocation) -> tuple[TableName, ...]:
+    def table_names(self, query: RecordLocation | TablesAtLocation) -> tuple[TableIdentifier, ...]:
         """Rows that answer a question, in order."""
         return tuple(sorted(_require(self.names_by_query.get(query), query)))
 
-    def other_tables_with(self, uuid: str, name: TableName) -> list[tuple[Known, Published]]:
+    def other_tables_with(self, uuid: str, name: TableIdentifier) -> list[tuple[IndexedTable, PublishedPointer]]:
         """The rows of other names whose live file carries a table uuid, each with what it published."""
         tables = _require(self.tables_by_uuid.get(uuid), TablesWithUuid(uuid))
         return [(row, row.live) for row in tables if row.live is not None and row.table != name]
@@ -233,7 +243,7 @@ class Observations:
         """A yes or no."""
         return _require(self.checks.get(query), query)
 
-    def listed_spellings(self, table: TableName, *, fresh: bool) -> tuple[TableName, ...]:
+    def listed_spellings(self, table: TableIdentifier, *, fresh: bool) -> tuple[TableIdentifier, ...]:
         """Return the listed names that are spelled like a table's, or its own alone; none where that is not known."""
         return _require(self.spellings.get(table), ListedSpellings(table, fresh))
 
@@ -246,7 +256,7 @@ class Observations:
         if key not in self.files or self.files[key].sequence == 0:
             raise NeedsQuery(ReadFiles((key,)))
 
-    def require_answer_after(self, table: TableName, keys: tuple[str, ...]) -> None:
+    def require_answer_after(self, table: TableIdentifier, keys: tuple[str, ...]) -> None:
         """Have the catalog asked again unless its answer is younger than the tags of these files (rule: tag first)."""
         newest = max((self.files[key].sequence for key in keys if key in self.files), default=0)
         if self.answer_for(table).sequence < newest:

@@ -11,7 +11,7 @@ from sfn.publish.changes import PlanBuilder
 from sfn.publish.inventory import parse_or_none
 from sfn.publish.scene import PublishContext
 from sfn.publish.spelled import match_listed_name
-from sfn.words import Ask, Table, TableName
+from sfn.words import Table, TableIdentifier, Wakeup
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class RenameTarget:
         location: its canonical location.
     """
 
-    name: TableName
+    name: TableIdentifier
     table: Table
     location: str
 
@@ -47,20 +47,20 @@ def find_rename_targets(context: PublishContext, builder: PlanBuilder) -> dict[s
             if not isinstance(found, Table):
                 # Another spelling of our name is told by `wake_listed`.
                 builder.wake([candidate] if candidate.table != context.listed_name else [])
-            elif found.uuid == uuid and found.left_alone is None:
+            elif found.uuid == uuid and found.skip_reason is None:
                 rename_targets[uuid] = to_rename_target(context, _as_listed(context, candidate.table, found), found)
                 break
     return rename_targets
 
 
-def _as_listed(context: PublishContext, name: TableName, table: Table) -> TableName:
+def _as_listed(context: PublishContext, name: TableIdentifier, table: Table) -> TableIdentifier:
     """Return the name that has the table's file: an event may spell it in another way."""
-    if name != context.job.wish.renamed_to or context.policy.event_only:
+    if name != context.job.pending.renamed_to or context.policy.event_only:
         return name
     return match_listed_name(context.observations, context.policy, name, table, fresh=True) or name
 
 
-def to_rename_target(context: PublishContext, name: TableName, table: Table) -> RenameTarget | None:
+def to_rename_target(context: PublishContext, name: TableIdentifier, table: Table) -> RenameTarget | None:
     """A name with the table that the catalog says it has; None where a location of that is refused."""
     try:
         check_location(table.metadata_location, context.policy.allowed_locations)
@@ -98,12 +98,12 @@ def is_expired(context: PublishContext, doc: Document) -> bool:
     return doc.expires_at is not None and context.answer.answered_at >= doc.expires_at
 
 
-def _candidates(context: PublishContext, uuid: str) -> list[Ask]:
+def _candidates(context: PublishContext, uuid: str) -> list[Wakeup]:
     """Who may carry the table now. Who has a live file of it and knows is not woken: two names that were both dropped
     would wake one another without end.
     """
-    renamed_to, others = context.job.wish.renamed_to, context.observations.other_tables_with(uuid, context.name)
-    wakeups = [Ask(context.listed_name)] if context.listed_name is not None else []
-    wakeups += [Ask(renamed_to)] if renamed_to is not None and renamed_to != context.name else []
-    wakeups += [Ask(row.table, live.location) for row, live in others if row.table != renamed_to]
+    renamed_to, others = context.job.pending.renamed_to, context.observations.other_tables_with(uuid, context.name)
+    wakeups = [Wakeup(context.listed_name)] if context.listed_name is not None else []
+    wakeups += [Wakeup(renamed_to)] if renamed_to is not None and renamed_to != context.name else []
+    wakeups += [Wakeup(row.table, live.location) for row, live in others if row.table != renamed_to]
     return [wakeup for wakeup in wakeups if context.policy.table_filter.covers(wakeup.table)]

@@ -15,20 +15,20 @@ from sfn.publish.facts import TablesAtLocation
 from sfn.publish.inventory import foreign_documents, has_identifier
 from sfn.publish.own import TableFiles
 from sfn.publish.scene import PublishContext, hint_at
-from sfn.words import Ask, Held, TableName
+from sfn.words import StoredObject, TableIdentifier, Wakeup
 
 
-def names_nothing(hint: Held | None) -> bool:
+def names_nothing(hint: StoredObject | None) -> bool:
     """Whether it names nothing."""
     return hint is None or hintfile.is_cleared(hint.body)
 
 
-def is_our_hint(context: PublishContext, location: str, hint: Held | None) -> bool:
+def is_our_hint(context: PublishContext, location: str, hint: StoredObject | None) -> bool:
     """Whether the hint at a location is provably ours to replace or delete; one that is not there is."""
     if hint is None or hintfile.is_cleared(hint.body):
         return True
     text = hint.body.decode(errors="replace")
-    if text in context.job.story.hints.get(location, ()):
+    if text in context.job.table_state.version_hints.get(location, ()):
         return True
     siblings = context.foreign_documents if context.layout is not None and location == context.layout.location else ()
     if text in set(
@@ -67,7 +67,7 @@ def our_texts(docs: Iterable[Document]) -> Iterable[str]:
         yield from doc.hint_was
 
 
-def cleared_hint(context: PublishContext, hint: Held, *, repeated: bool) -> bytes | None:
+def cleared_hint(context: PublishContext, hint: StoredObject, *, repeated: bool) -> bytes | None:
     """What to write over a hint that can't be deleted; None to leave it.
 
     One that says nothing already gets a new text the first time: it may be a placeholder that its writer still means to
@@ -75,7 +75,7 @@ def cleared_hint(context: PublishContext, hint: Held, *, repeated: bool) -> byte
     """
     if repeated and hintfile.is_cleared(hint.body):
         return None
-    return hintfile.cleared_content(f"{context.answer.answered_at:%Y%m%dT%H%M%S%f}-{context.job.token}")
+    return hintfile.cleared_content(f"{context.answer.answered_at:%Y%m%dT%H%M%S%f}-{context.job.fencing_token}")
 
 
 def clear_hint(
@@ -99,7 +99,7 @@ def clear_hint(
         return
     others = context.observations.table_names(TablesAtLocation(location))
     if hintfile.is_cleared(hint.body):
-        builder.wake(Ask(name) for name in others)
+        builder.wake(Wakeup(name) for name in others)
     layouts = tuple(
         dict.fromkeys((table_files.layout, FileLayout(location, context.policy.naming, context.policy.placement)))
     )
@@ -130,7 +130,9 @@ def _require_own_folder(context: PublishContext, table_files: TableFiles, builde
     builder.unchanged_keys = (*builder.unchanged_keys, table_files.main_file.key)
 
 
-def _is_hint_of(context: PublishContext, name: TableName, layout: FileLayout, guid: str | None, hint: Held) -> bool:
+def _is_hint_of(
+    context: PublishContext, name: TableIdentifier, layout: FileLayout, guid: str | None, hint: StoredObject
+) -> bool:
     """Whether a hint is what another row's live file there says, or will replace."""
     for key in layout.keys(FileOwner(name.namespace, name.name, guid)):
         context.observations.require_read(key)
@@ -141,12 +143,12 @@ def _is_hint_of(context: PublishContext, name: TableName, layout: FileLayout, gu
     return _must_keep_hint(doc, guid, hint)
 
 
-def _is_named_by_others(context: PublishContext, layout: FileLayout, guid: str | None, hint: Held) -> bool:
+def _is_named_by_others(context: PublishContext, layout: FileLayout, guid: str | None, hint: StoredObject) -> bool:
     """Whether any live file beside ours says what the hint says, or will replace it."""
     return any(doc.is_live and _must_keep_hint(doc, guid, hint) for doc in foreign_documents(context.finder, layout))
 
 
-def _must_keep_hint(doc: Document, guid: str | None, hint: Held) -> bool:
+def _must_keep_hint(doc: Document, guid: str | None, hint: StoredObject) -> bool:
     """Whether a hint beside a live document must stay when the table of a uuid leaves.
 
     The same table under another name replaces what it said before. Another table's document lists our hint only because

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 from sfn.catalog.spelling import may_be_same_name
-from sfn.errors import Malformed
+from sfn.errors import MalformedDocument
 from sfn.pointer import document, naming
 from sfn.pointer.document import Document
 from sfn.pointer.naming import MAIN_BRANCH, FileOwner, owner_prefix
@@ -15,28 +15,28 @@ from sfn.pointer.site import FileLayout
 from sfn.publish.facts import MAX_FOREIGN_FILES, Observations
 from sfn.publish.own import OurFile, TableFiles
 from sfn.publish.policy import Policy
-from sfn.words import Claim, Held, Reason, Table, TableName, normal_uuid
+from sfn.words import DeadLetterReason, LeasedJob, StoredObject, Table, TableIdentifier, normal_uuid
 
 
-def is_ours(doc: Document, name: TableName, policy: Policy) -> bool:
+def is_ours(doc: Document, name: TableIdentifier, policy: Policy) -> bool:
     """Whether a document is this row's own, or was adopted."""
     return has_identifier(doc, name) and (
         doc.catalog_id == policy.catalog_id or (name, doc.catalog_id) == policy.adopted
     )
 
 
-def has_identifier(doc: Document, name: TableName) -> bool:
+def has_identifier(doc: Document, name: TableIdentifier) -> bool:
     """Whether a document carries the identifier, whatever its catalog."""
     return (doc.namespace, doc.name) == (name.namespace, name.name)
 
 
-def parse_or_none(stored: Held | None) -> Document | None:
+def parse_or_none(stored: StoredObject | None) -> Document | None:
     """The document of a file, None where there is none or it is not one."""
     if stored is None:
         return None
     try:
         return document.parse(stored.body)
-    except Malformed:
+    except MalformedDocument:
         return None
 
 
@@ -53,13 +53,13 @@ class FileFinder:
 
     observations: Observations
     policy: Policy
-    name: TableName
+    name: TableIdentifier
     cached_keys: frozenset[str] = frozenset()
 
     @classmethod
-    def for_job(cls, job: Claim, observations: Observations, policy: Policy, name: TableName) -> FileFinder:
+    def for_job(cls, job: LeasedJob, observations: Observations, policy: Policy, name: TableIdentifier) -> FileFinder:
         """That of a claimed row."""
-        return cls(observations, policy, name, frozenset(job.memo.tags if observations.is_from_cache else ()))
+        return cls(observations, policy, name, frozenset(job.cache.objects if observations.is_from_cache else ()))
 
     def files_at(self, layout: FileLayout, table: Table | None, *, is_current: bool) -> list[TableFiles]:
         """Our files at a site.
@@ -91,7 +91,7 @@ class FileFinder:
         """Our file of a table's branch, or its leading one: the one that is there, else the first name that is free."""
         keys = layout.keys(FileOwner(self.name.namespace, self.name.name, guid), ref)
         if not keys:
-            return TableFiles(layout, layout.folder, conflict=Reason.PERMANENT)
+            return TableFiles(layout, layout.folder, conflict=DeadLetterReason.PERMANENT)
         for key in keys:
             file = self._file(key)
             if file is not None and file.doc.ref == (ref or MAIN_BRANCH) and self._may_take(file.doc, layout, guid):
@@ -102,15 +102,15 @@ class FileFinder:
                 return TableFiles(layout, key)
             doc = parse_or_none(stored)
             if doc is None:
-                return TableFiles(layout, key, conflict=Reason.FOREIGN_FILE)
+                return TableFiles(layout, key, conflict=DeadLetterReason.FOREIGN_FILE)
             if has_identifier(doc, self.name) or (
                 layout.naming.is_by_uuid and doc.catalog_id != self.policy.catalog_id
             ):
-                return TableFiles(layout, key, conflict=Reason.FOREIGN_CATALOG, conflicting_document=doc)
+                return TableFiles(layout, key, conflict=DeadLetterReason.FOREIGN_CATALOG, conflicting_document=doc)
         return TableFiles(
             layout,
             keys[-1],
-            conflict=Reason.FOREIGN_FILE,
+            conflict=DeadLetterReason.FOREIGN_FILE,
             conflicting_document=parse_or_none(self.observations.file(keys[-1])),
         )
 
@@ -158,7 +158,7 @@ class FileFinder:
             return False
         if not doc.is_live:
             return True
-        other = TableName(self.name.catalog, doc.namespace, doc.name)
+        other = TableIdentifier(self.name.catalog, doc.namespace, doc.name)
         found = self.observations.answer_for(other).found
         if not isinstance(found, Table) or found.uuid != guid:
             return True

@@ -9,8 +9,8 @@ from typing import assert_never
 from sfn.catalog import Catalog
 from sfn.catalog.spelling import ListingUnavailable, Spellings
 from sfn.clock import Clock
-from sfn.errors import LocationRefused, Scope, Transient
-from sfn.inbox import Roster, Worklist
+from sfn.errors import ErrorScope, LocationRefused, Transient
+from sfn.inbox import JobQueue, TableIndex
 from sfn.pointer import hintfile
 from sfn.pointer.location import canonical
 from sfn.pointer.naming import FileOwner
@@ -38,7 +38,7 @@ from sfn.publish.inventory import is_ours, parse_or_none, pointer_files
 from sfn.publish.learnt import recover_history
 from sfn.publish.policy import Policy
 from sfn.store import Guarantees, StoreRouter
-from sfn.words import Claim, Loaded, Memo, Missing, NotModified, TableName, Told
+from sfn.words import EventHistory, LeasedJob, Loaded, NoSuchTable, NotModified, PublishCache, TableIdentifier
 
 
 class LeaseLost(Exception):
@@ -53,8 +53,8 @@ class Ports:
         spellings: how the catalog lists names; None: it is not asked.
     """
 
-    queue: Worklist
-    table_index: Roster
+    queue: JobQueue
+    table_index: TableIndex
     catalog: Catalog
     stores: StoreRouter
     clock: Clock
@@ -68,11 +68,11 @@ class QueryRunner:
         latest_cache: what is remembered, with the catalog's last answer.
     """
 
-    def __init__(self, job: Claim, ports: Ports, policy: Policy) -> None:
-        if not isinstance(job.subject, TableName):
+    def __init__(self, job: LeasedJob, ports: Ports, policy: Policy) -> None:
+        if not isinstance(job.subject, TableIdentifier):
             raise TypeError(job.subject)
         self.job, self.ports, self.policy, self.name = job, ports, policy, job.subject
-        self.latest_cache = job.memo
+        self.latest_cache = job.cache
 
     async def run(self, query: PublishQuery, observations: Observations) -> None:
         """Ask the world what the decision lacks."""
@@ -87,11 +87,11 @@ class QueryRunner:
             case ListedSpellings(table, fresh):
                 await self._list_spellings(table, observations, fresh=fresh)
             case IsStepAllowed(step):
-                observations.checks[query] = await ports.queue.permit(self.job, step, ports.clock.now())
+                observations.checks[query] = await ports.queue.allow_step(self.job, step, ports.clock.now())
             case TablesWithUuid(uuid):
-                observations.tables_by_uuid[uuid] = tuple(await ports.table_index.carrying(self.name.catalog, uuid))
+                observations.tables_by_uuid[uuid] = tuple(await ports.table_index.with_uuid(self.name.catalog, uuid))
             case TablesAtLocation(location):
-                observations.names_by_query[query] = await ports.table_index.neighbours(self.name, location)
+                observations.names_by_query[query] = await ports.table_index.at_location(self.name, location)
             case RecordLocation(site, uuid):
                 observations.names_by_query[query] = await self._record_location(site, uuid)
             case _:
@@ -128,7 +128,7 @@ class QueryRunner:
             case _:
                 assert_never(query)
 
-    async def _list_spellings(self, table: TableName, observations: Observations, *, fresh: bool) -> None:
+    async def _list_spellings(self, table: TableIdentifier, observations: Observations, *, fresh: bool) -> None:
         """Compare a name with what the catalog lists."""
         spellings = self.ports.spellings
         try:
@@ -144,14 +144,14 @@ class QueryRunner:
         except LocationRefused:
             return False
 
-    async def _record_location(self, layout: str, uuid: str | None) -> Collection[TableName]:
-        others = await self.ports.queue.remember(self.job, layout, uuid)
+    async def _record_location(self, layout: str, uuid: str | None) -> Collection[TableIdentifier]:
+        others = await self.ports.queue.record_location(self.job, layout, uuid)
         if others is None:
             raise LeaseLost
         return others
 
-    async def _load(self, table: TableName, observations: Observations) -> CatalogAnswer:
-        cached = self.latest_cache if table == self.name else Memo()
+    async def _load(self, table: TableIdentifier, observations: Observations) -> CatalogAnswer:
+        cached = self.latest_cache if table == self.name else PublishCache()
         asked = self.ports.clock.now()
         history = await self._event_history(table, observations) if self.policy.event_only else None
         loaded = await self.ports.catalog.load(table, cached.etag if cached.table is not None else None, history)
@@ -159,28 +159,35 @@ class QueryRunner:
         if isinstance(loaded, Loaded):
             if table == self.name:
                 self.latest_cache = replace(self.latest_cache, table=loaded.table, etag=loaded.etag)
-            return CatalogAnswer(loaded.table, loaded.etag, asked, answered, observations.next_sequence(), loaded.heard)
+            return CatalogAnswer(
+                loaded.table, loaded.etag, asked, answered, observations.next_sequence(), loaded.applied
+            )
         if isinstance(loaded, NotModified) and cached.table is not None:
-            return CatalogAnswer(cached.table, cached.etag, asked, answered, observations.next_sequence(), loaded.heard)
+            return CatalogAnswer(
+                cached.table, cached.etag, asked, answered, observations.next_sequence(), loaded.applied
+            )
         if isinstance(loaded, NotModified):
             raise Transient(
-                str(table), scope=Scope.TABLE, expected="a table or its absence", found="304 without being asked for it"
+                str(table),
+                scope=ErrorScope.TABLE,
+                expected="a table or its absence",
+                found="304 without being asked for it",
             )
-        applied = loaded.heard if isinstance(loaded, Missing) else None
+        applied = loaded.applied if isinstance(loaded, NoSuchTable) else None
         return CatalogAnswer(loaded, None, asked, answered, observations.next_sequence(), applied)
 
-    async def _event_history(self, table: TableName, observations: Observations) -> Told | None:
+    async def _event_history(self, table: TableIdentifier, observations: Observations) -> EventHistory | None:
         """What was told of a table by now: the claim may be older, and a tag must be older than the answer."""
-        history, table_state = await self.ports.table_index.told(table), self.job.story
+        history, table_state = await self.ports.table_index.event_history(table), self.job.table_state
         # Whatever lies at a place of a row that never settled was written for what is told.
-        is_unsettled = bool(self.job.locations) and not table_state.visited
-        if table != self.name or table_state.told is not None or is_unsettled:
+        is_unsettled = bool(self.job.locations) and not table_state.has_settled
+        if table != self.name or table_state.event_history is not None or is_unsettled:
             return history
         await self.run(ReadFiles(tuple(key for key in self._own_keys() if key not in observations.files)), observations)
         recovered = recover_history(self.job, self.name, observations.files.values(), self.policy)
-        return replace(recovered, tellings=history.tellings) if history is not None else recovered
+        return replace(recovered, reported_changes=history.reported_changes) if history is not None else recovered
 
-    def new_cache(self, observations: Observations) -> Memo:
+    def new_cache(self, observations: Observations) -> PublishCache:
         """What the next publish may begin with."""
         mine = set(self._own_keys())
         tags = {
@@ -188,7 +195,7 @@ class QueryRunner:
             for key, observed in observations.files.items()
             if key in mine or self._is_ours(observed, key)
         }
-        return replace(self.latest_cache, tags=tags)
+        return replace(self.latest_cache, objects=tags)
 
     def _own_keys(self) -> list[str]:
         """The keys of this row: only these may be remembered, others change behind its back."""

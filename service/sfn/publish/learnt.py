@@ -8,10 +8,12 @@ from sfn.pointer.document import Document, DocumentState
 from sfn.publish.facts import ObservedFile
 from sfn.publish.inventory import is_ours, parse_or_none
 from sfn.publish.policy import Policy
-from sfn.words import Claim, TableName, Told, ToldTable
+from sfn.words import EventHistory, LeasedJob, TableHistory, TableIdentifier
 
 
-def recover_history(job: Claim, name: TableName, files: Iterable[ObservedFile], policy: Policy) -> Told:
+def recover_history(
+    job: LeasedJob, name: TableIdentifier, files: Iterable[ObservedFile], policy: Policy
+) -> EventHistory:
     """What was told once, by the pointer that was published: a late event must not lead back behind it.
 
     Args:
@@ -22,14 +24,14 @@ def recover_history(job: Claim, name: TableName, files: Iterable[ObservedFile], 
         doc for observed in files if (doc := parse_or_none(observed.stored)) is not None and is_ours(doc, name, policy)
     ]
     head = max(found, key=lambda doc: (doc.is_live, doc.ordinal), default=None)
-    live = job.story.live
+    live = job.table_state.live
     if head is not None:
-        return Told((_table_history(head),))
+        return EventHistory((_table_history(head),))
     if live is None:
-        return Told()
-    return Told((ToldTable(live.uuid, live.pointer, told_at=0, born_at=0),))
+        return EventHistory()
+    return EventHistory((TableHistory(live.uuid, live.metadata_location, changed_seq=0, created_seq=0),))
 
 
-def _table_history(doc: Document) -> ToldTable:
+def _table_history(doc: Document) -> TableHistory:
     has_left = doc.state in {DocumentState.DROPPED, DocumentState.RENAMED}
-    return ToldTable(doc.guid, doc.metadata_file_path, told_at=0, born_at=0, ended_at=0 if has_left else -1)
+    return TableHistory(doc.guid, doc.metadata_file_path, changed_seq=0, created_seq=0, ended_seq=0 if has_left else -1)

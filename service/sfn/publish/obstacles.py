@@ -4,33 +4,35 @@ from __future__ import annotations
 
 from sfn.pointer.document import Document
 from sfn.publish.own import TableFiles
-from sfn.words import Dead, Reason, TableName
+from sfn.words import DeadLettered, DeadLetterReason, TableIdentifier
 
 
-def conflict_letter(table_files: TableFiles, name: TableName) -> Dead:
+def conflict_letter(table_files: TableFiles, name: TableIdentifier) -> DeadLettered:
     """The dead letter for a place that is taken.
 
     Args:
         table_files: with its obstacle.
         name: whose file belongs there.
     """
-    reason = table_files.conflict or Reason.FOREIGN_FILE
-    if reason is Reason.PERMANENT:
+    reason = table_files.conflict or DeadLetterReason.FOREIGN_FILE
+    if reason is DeadLetterReason.PERMANENT:
         detail = f"{name} has no table-uuid to call its files by; upgrade it to format version 2, or set another naming"
-        return Dead(reason, detail)
+        return DeadLettered(reason, detail)
     detail = f"{table_files.key} is not ours: "
     if table_files.conflicting_document is None:
         what = "it is no SFN document of a catalog that can be told; look at it, then move or delete it"
-        return Dead(reason, detail + what)
-    if reason is Reason.FOREIGN_CATALOG:
+        return DeadLettered(reason, detail + what)
+    if reason is DeadLetterReason.FOREIGN_CATALOG:
         adopt = f"`sfn adopt {name.catalog} --from {table_files.conflicting_document.catalog_id}`"
-        return Dead(reason, f"{detail}it belongs to the same identifier of another catalog; {adopt} takes it over")
-    return Dead(reason, detail + _conflict_with(table_files, table_files.conflicting_document, name))
+        return DeadLettered(
+            reason, f"{detail}it belongs to the same identifier of another catalog; {adopt} takes it over"
+        )
+    return DeadLettered(reason, detail + _conflict_with(table_files, table_files.conflicting_document, name))
 
 
-def _conflict_with(table_files: TableFiles, found: Document, name: TableName) -> str:
+def _conflict_with(table_files: TableFiles, found: Document, name: TableIdentifier) -> str:
     other_name = ".".join((*found.namespace, found.name))
-    if other_name != name.identifier and other_name.casefold() == name.identifier.casefold():
+    if other_name != name.dotted and other_name.casefold() == name.dotted.casefold():
         return (
             f"it is that of {other_name}, and the file system takes upper and lower case for the same; "
             "give one of the two tables another name, or another location"

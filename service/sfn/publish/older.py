@@ -15,12 +15,12 @@ from sfn.publish.inventory import foreign_documents
 from sfn.publish.own import TableFiles
 from sfn.publish.policy import OnDrop
 from sfn.publish.scene import PublishContext
-from sfn.words import Ask, Table, TableName
+from sfn.words import Table, TableIdentifier, Wakeup
 
 
 def rows_with_older_files(
     context: PublishContext, uuid: str, existing: Sequence[TableFiles], *, is_gone: bool = True
-) -> list[Ask]:
+) -> list[Wakeup]:
     """Rows whose file names an older pointer of the table; none where files of dropped tables stay.
 
     Rows that have settled are known; one that died before it could is found by its file. So is one that was known
@@ -42,9 +42,9 @@ def rows_with_older_files(
     )
     pointer = canonical(newest.metadata_file_path)
     older = {
-        Ask(row.table, context.policy.layout(row.table, live.location).encoded): None
+        Wakeup(row.table, context.policy.layout(row.table, live.location).encoded): None
         for row, live in context.observations.other_tables_with(uuid, context.name)
-        if live.written_at < written and not row.is_stuck and (is_gone or canonical(live.pointer) != pointer)
+        if live.written_at < written and not row.is_stuck and (is_gone or canonical(live.metadata_location) != pointer)
     }
     # Also where the table was before: from there our file leads to the newest, and would lead there no more.
     layouts = {
@@ -53,21 +53,23 @@ def rows_with_older_files(
         if table_files in existing or (table_files.main_document is not None and table_files.main_document.guid == uuid)
     }
     before = {
-        layout: None for layout in map(FileLayout.parse, sorted(context.job.story.older_at)) if layout not in layouts
+        layout: None
+        for layout in map(FileLayout.parse, sorted(context.job.table_state.older_files_at))
+        if layout not in layouts
     }
     for layout in (*layouts, *before):
         for doc in foreign_documents(context.finder, layout):
-            name = TableName(context.name.catalog, doc.namespace, doc.name)
+            name = TableIdentifier(context.name.catalog, doc.namespace, doc.name)
             is_of_the_table = (
                 doc.is_live and doc.ref == MAIN_BRANCH and (doc.guid, doc.catalog_id) == (uuid, newest.catalog_id)
             )
             is_older = doc.as_of < newest.as_of and (is_gone or canonical(doc.metadata_file_path) != pointer)
             if is_of_the_table and is_older and not (layout in before and _is_stuck(context, name)):
-                older[Ask(name, layout.encoded)] = None
+                older[Wakeup(name, layout.encoded)] = None
     return list(older)
 
 
-def _is_stuck(context: PublishContext, name: TableName) -> bool:
+def _is_stuck(context: PublishContext, name: TableIdentifier) -> bool:
     """Whether a row is stuck that may have published another table meanwhile."""
     table = context.observations.answer_for(name).found
     others = (
@@ -78,7 +80,7 @@ def _is_stuck(context: PublishContext, name: TableName) -> bool:
     return any(row.table == name and row.is_stuck for row, _ in others)
 
 
-def rows_that_would_resurface(context: PublishContext, table_files: TableFiles) -> list[Ask]:
+def rows_that_would_resurface(context: PublishContext, table_files: TableFiles) -> list[Wakeup]:
     """Rows whose file lies beside ours that leads on, names the same table, and will not stay what it is.
 
     The table is elsewhere by the catalog's word, or nowhere: a reader that followed ours would come back to that file.
@@ -89,19 +91,19 @@ def rows_that_would_resurface(context: PublishContext, table_files: TableFiles) 
         return []
     stuck = {row.table for row, _ in context.observations.other_tables_with(doc.guid, context.name) if row.is_stuck}
     live_documents = {
-        TableName(context.name.catalog, other.namespace, other.name): other
+        TableIdentifier(context.name.catalog, other.namespace, other.name): other
         for other in foreign_documents(context.finder, table_files.layout)
         if other.is_live and other.ref == MAIN_BRANCH and (other.guid, other.catalog_id) == (doc.guid, doc.catalog_id)
     }
     unsettled = sorted(live_documents.keys() - stuck)
     return [
-        Ask(name, table_files.layout.encoded)
+        Wakeup(name, table_files.layout.encoded)
         for name in unsettled
         if not _keeps_document(context, name, live_documents[name], table_files)
     ]
 
 
-def _keeps_document(context: PublishContext, name: TableName, other: Document, table_files: TableFiles) -> bool:
+def _keeps_document(context: PublishContext, name: TableIdentifier, other: Document, table_files: TableFiles) -> bool:
     """Whether a name has the table at a site, or where no file of ours may follow it.
 
     The site may have another name there: then the same document is found by it.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sfn.pointer.document import Document
 from sfn.pointer.site import FileLayout
-from sfn.words import Held, Reason
+from sfn.words import DeadLetterReason, StoredObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class OurFile:
     """
 
     key: str
-    stored: Held
+    stored: StoredObject
     doc: Document
 
 
@@ -41,7 +41,7 @@ class TableFiles:
     layout: FileLayout
     key: str
     files: tuple[OurFile, ...] = ()
-    conflict: Reason | None = None
+    conflict: DeadLetterReason | None = None
     conflicting_document: Document | None = None
 
     @property
@@ -55,6 +55,6 @@ class TableFiles:
         return self.files[0].doc if self.files else None
 
     @property
-    def stored(self) -> Held | None:
+    def stored(self) -> StoredObject | None:
         """What is at `key`."""
         return self.files[0].stored if self.files and self.files[0].key == self.key else None

@@ -16,7 +16,7 @@ from sfn.publish.facts import MAX_FOREIGN_FILES, RecordLocation
 from sfn.publish.hints import cleared_hint, is_our_hint, names_nothing
 from sfn.publish.inventory import has_identifier, pointer_files
 from sfn.publish.scene import PublishContext, hint_at
-from sfn.words import Held, Published, Table, TableName
+from sfn.words import PublishedPointer, StoredObject, Table, TableIdentifier
 
 MAX_FOREIGN_HINT_BYTES = 64
 """Bytes of somebody else's hint that are kept for whoever asks why it is not ours."""
@@ -71,7 +71,7 @@ def needs_listing(context: PublishContext, table: Table, *, refresh: bool) -> bo
     table_files, layout = context.current_files, context.layout
     if table_files is None or layout is None or table_files.conflict is not None:
         return False
-    live = context.job.story.live
+    live = context.job.table_state.live
     settled = live is not None and (live.uuid, live.location) == (table.uuid, layout.location)
     written = (
         table_files.main_document is not None
@@ -97,7 +97,7 @@ def _has_rival(context: PublishContext, table: Table) -> bool:
     return rival is not None and rival in context.observations.existing([rival])
 
 
-def _may_create_hint(context: PublishContext, table: Table, layout: FileLayout, hint: Held | None) -> bool:
+def _may_create_hint(context: PublishContext, table: Table, layout: FileLayout, hint: StoredObject | None) -> bool:
     wanted = _wants_hint(context, layout) and hintfile.content(table) is not None
     return names_nothing(hint) and wanted and not _has_second_table(context, table, layout)
 
@@ -121,13 +121,13 @@ def _is_behind_other_name(context: PublishContext, table: Table) -> bool:
     if table.uuid is None:
         return False
     return any(
-        compare_metadata(live.pointer, (), table.metadata_location, table.metadata_log) is MetadataOrder.OLDER
+        compare_metadata(live.metadata_location, (), table.metadata_location, table.metadata_log) is MetadataOrder.OLDER
         and _has_file_here(context, row.table, live, table.uuid)
         for row, live in context.observations.other_tables_with(table.uuid, context.name)
     )
 
 
-def _has_file_here(context: PublishContext, name: TableName, live: Published, uuid: str) -> bool:
+def _has_file_here(context: PublishContext, name: TableIdentifier, live: PublishedPointer, uuid: str) -> bool:
     """Whether the file of another name lies in the table's directory, whatever location that name's table has."""
     if context.layout is None or live.location == context.layout.location:
         return context.layout is not None

@@ -12,7 +12,7 @@ from typing import Final
 
 from sfn.pointer.naming import IDENTIFIER, MAIN_BRANCH, Naming, dotted_name
 from sfn.pointer.site import FileLayout, Placement, folder_below_root
-from sfn.words import Table, TableName
+from sfn.words import Table, TableIdentifier
 
 MAX_COMMIT_FILES: Final = 900
 """Files of a table's commits that stay whatever their age: with its head they are one page of a listing."""
@@ -33,7 +33,7 @@ class TableFilter:
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
 
-    def covers(self, table: TableName) -> bool:
+    def covers(self, table: TableIdentifier) -> bool:
         """Whether the table gets files."""
         if not self.include and not self.exclude:
             return True
@@ -98,10 +98,10 @@ class Policy:
     event_only: bool = False
     table_filter: TableFilter = field(default_factory=TableFilter)
     is_retired: bool = False
-    adopted: tuple[TableName, str] | None = None
+    adopted: tuple[TableIdentifier, str] | None = None
     writer: str = "iceberg-sfn"
 
-    def layout(self, name: TableName, location: str) -> FileLayout:
+    def layout(self, name: TableIdentifier, location: str) -> FileLayout:
         """Where the files of a table lie.
 
         Args:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sfn.errors import Scope, Transient
+from sfn.errors import ErrorScope, Transient
 from sfn.pointer import hintfile
 from sfn.publish.changes import PublishPlan, Put, Remove
 from sfn.publish.decide import decide
@@ -22,13 +22,13 @@ from sfn.publish.inventory import pointer_files
 from sfn.publish.learning import Ports, QueryRunner
 from sfn.publish.policy import Policy
 from sfn.store import PreconditionFailed
-from sfn.words import Claim, Dead, Done, Later, TableName
+from sfn.words import DeadLettered, Done, LeasedJob, Rescheduled, TableIdentifier
 
 MAX_LOST_RACES = 8
 """Lost races in one publish before it gives way to the others."""
 
 
-async def publish(job: Claim, ports: Ports, policy: Policy, *, jitter: float) -> Done | Later | Dead:
+async def publish(job: LeasedJob, ports: Ports, policy: Policy, *, jitter: float) -> Done | Rescheduled | DeadLettered:
     """Bring one table's files in line with the catalog.
 
     Args:
@@ -46,8 +46,8 @@ async def publish(job: Claim, ports: Ports, policy: Policy, *, jitter: float) ->
 
 
 class _Publish:
-    def __init__(self, job: Claim, ports: Ports, policy: Policy, jitter: float) -> None:
-        if not isinstance(job.subject, TableName):
+    def __init__(self, job: LeasedJob, ports: Ports, policy: Policy, jitter: float) -> None:
+        if not isinstance(job.subject, TableIdentifier):
             raise TypeError(job.subject)
         self.job, self.ports, self.policy, self.jitter = job, ports, policy, jitter
         self.name = job.subject
@@ -55,10 +55,12 @@ class _Publish:
         self.queries = QueryRunner(job, ports, policy)
         self.written_keys: dict[str, None] = {}
 
-    async def run(self) -> Done | Later | Dead:
-        refresh_at = self.job.story.refresh_at
+    async def run(self) -> Done | Rescheduled | DeadLettered:
+        refresh_at = self.job.table_state.refresh_at
         refresh = refresh_at is not None and self.now >= refresh_at
-        observations = Observations() if refresh or self.job.wish.anew else Observations.of_cache(self.job.memo.tags)
+        observations = (
+            Observations() if refresh or self.job.pending.force else Observations.of_cache(self.job.cache.objects)
+        )
         for _ in range(MAX_LOST_RACES):
             decision = await self._decide(observations)
             if not isinstance(decision, PublishPlan):
@@ -68,15 +70,15 @@ class _Publish:
             observations = Observations(must_list_folders=True)
         raise Transient(
             str(self.name),
-            scope=Scope.TABLE,
+            scope=ErrorScope.TABLE,
             expected="to win the race for its files",
             found=f"{MAX_LOST_RACES} lost in a row",
         )
 
-    async def _decide(self, observations: Observations) -> PublishPlan | Done | Later | Dead:
+    async def _decide(self, observations: Observations) -> PublishPlan | Done | Rescheduled | DeadLettered:
         while True:
             decision = decide(self.job, observations, self.policy, now=self.now, jitter=self.jitter)
-            if isinstance(decision, PublishPlan | Done | Later | Dead):
+            if isinstance(decision, PublishPlan | Done | Rescheduled | DeadLettered):
                 return decision
             await self.queries.run(decision, observations)
 
@@ -137,7 +139,7 @@ class _Publish:
         can come true again while a writer sleeps, a text of its own is not.
         """
         if hint.replacing is None:
-            nonce = f"{self.ports.clock.now():%Y%m%dT%H%M%S%f}-{self.job.token}"
+            nonce = f"{self.ports.clock.now():%Y%m%dT%H%M%S%f}-{self.job.fencing_token}"
             placeholder = replace(hint, body=hintfile.cleared_content(nonce), check=None)
             if not await self._put(placeholder, observations):
                 return False
@@ -161,7 +163,7 @@ class _Publish:
         if await self.ports.stores.store_for(key).read(key) != observations.file(key):
             return False
         uuid = next((query.uuid for query in observations.names_by_query if isinstance(query, RecordLocation)), None)
-        return await self.ports.queue.remember(self.job, layout.encoded, uuid) == frozenset()
+        return await self.ports.queue.record_location(self.job, layout.encoded, uuid) == frozenset()
 
     async def _is_still_alone(self, hint: Put, observations: Observations) -> bool:
         """No other file came into the folder since it was listed, and all is right otherwise."""
@@ -172,15 +174,17 @@ class _Publish:
         return set(pointer_files(listed)) <= {key, *self.written_keys, *observations.folders.get(layout.folder, ())}
 
     def _finish(
-        self, outcome: Done | Later | Dead, observations: Observations, *, planned: bool
-    ) -> Done | Later | Dead:
+        self, outcome: Done | Rescheduled | DeadLettered, observations: Observations, *, planned: bool
+    ) -> Done | Rescheduled | DeadLettered:
         """The outcome with what was seen and done, also in rounds that lost their race after a part of their plan."""
-        if outcome.findings is None:
+        if outcome.result is None:
             return outcome
         cache, written = self.queries.new_cache(observations), tuple(self.written_keys)
         if not (planned or observations.is_from_cache or isinstance(outcome, Done)):
             # It may have stopped before it saw what a publish left behind that did not live to settle.
-            cache = replace(cache, tags={})
+            cache = replace(cache, objects={})
         pause_ends = observations.answer_for(self.name).answered_at + self.policy.min_publish_interval
-        findings = replace(outcome.findings, memo=cache, did=written, not_before=pause_ends if written else None)
-        return replace(outcome, findings=findings)
+        findings = replace(
+            outcome.result, cache=cache, written_keys=written, not_before=pause_ends if written else None
+        )
+        return replace(outcome, result=findings)

@@ -13,7 +13,7 @@ from sfn.publish.facts import CatalogAnswer, Observations
 from sfn.publish.inventory import FileFinder
 from sfn.publish.own import TableFiles
 from sfn.publish.policy import Policy
-from sfn.words import Claim, Dead, Held, Table, TableName
+from sfn.words import DeadLettered, LeasedJob, StoredObject, Table, TableIdentifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +36,10 @@ class PublishContext:
         aliases: sites of the row that are other names of one of `existing`.
     """
 
-    job: Claim
+    job: LeasedJob
     observations: Observations
     policy: Policy
-    name: TableName
+    name: TableIdentifier
     answer: CatalogAnswer
     table: Table | None
     location: str | None
@@ -47,12 +47,12 @@ class PublishContext:
     finder: FileFinder
     existing: tuple[TableFiles, ...]
     foreign_documents: tuple[Document, ...] = ()
-    conflict: Dead | None = None
-    listed_as: TableName | None = None
+    conflict: DeadLettered | None = None
+    listed_as: TableIdentifier | None = None
     aliases: Mapping[FileLayout, Alias] = field(default_factory=dict)
 
     @property
-    def listed_name(self) -> TableName | None:
+    def listed_name(self) -> TableIdentifier | None:
         """The listed name of the table, where the row's is another spelling of that."""
         return self.listed_as if self.listed_as != self.name else None
 
@@ -75,10 +75,10 @@ class PublishContext:
     @property
     def is_purged(self) -> bool:
         """Whether a purge was told of the table that our files name, and not of one that had the name before it."""
-        published = self.job.story.live
+        published = self.job.table_state.live
         if published is None:
-            return self.job.wish.purge and self.table is None
-        return self.job.wish.purge and all(doc.guid == published.uuid for doc in self.documents if doc.is_live)
+            return self.job.pending.purge and self.table is None
+        return self.job.pending.purge and all(doc.guid == published.uuid for doc in self.documents if doc.is_live)
 
     @property
     def last_ordinal(self) -> int:
@@ -104,6 +104,6 @@ class PublishContext:
         return [table_files for table_files in self.existing if table_files.layout.location == location]
 
 
-def hint_at(observations: Observations, location: str) -> Held | None:
+def hint_at(observations: Observations, location: str) -> StoredObject | None:
     """The version hint at a location."""
     return observations.file(hintfile.key_of(location))

@@ -16,15 +16,15 @@ from sfn.publish.changes import PlanBuilder
 from sfn.publish.facts import Observations
 from sfn.publish.policy import Policy
 from sfn.publish.scene import PublishContext
-from sfn.words import Ask, Claim, Findings, Later, Table, TableName, Wish
+from sfn.words import LeasedJob, PendingChange, PublishResult, Rescheduled, Table, TableIdentifier, Wakeup
 
 RELIST_AFTER: Final = timedelta(seconds=2)
 """After what time a listing that failed is asked for again: longer than one is remembered that failed."""
 
 
 def find_listed_name(
-    job: Claim, observations: Observations, policy: Policy, name: TableName, table: Table, *, refresh: bool
-) -> TableName | None:
+    job: LeasedJob, observations: Observations, policy: Policy, name: TableIdentifier, table: Table, *, refresh: bool
+) -> TableIdentifier | None:
     """Return the name under which the catalog lists a table.
 
     Args:
@@ -36,9 +36,9 @@ def find_listed_name(
     Returns:
         The row's name, or the one other spelling of it that is listed and has the same table; None where neither is.
     """
-    table_state = job.story
+    table_state = job.table_state
     is_known = table_state.listed_as == name and table_state.live is not None and table_state.live.uuid == table.uuid
-    if policy.event_only or (is_known and job.wish.renamed_to is None and not refresh):
+    if policy.event_only or (is_known and job.pending.renamed_to is None and not refresh):
         return table_state.listed_as
     listed = match_listed_name(observations, policy, name, table, fresh=table_state.live is None)
     if listed is None and table_state.listed_as != name:
@@ -47,8 +47,8 @@ def find_listed_name(
 
 
 def match_listed_name(
-    observations: Observations, policy: Policy, name: TableName, table: Table, *, fresh: bool
-) -> TableName | None:
+    observations: Observations, policy: Policy, name: TableIdentifier, table: Table, *, fresh: bool
+) -> TableIdentifier | None:
     """Return the name under which the catalog lists what it answers for a name, see `listed_as`.
 
     Args:
@@ -63,32 +63,32 @@ def match_listed_name(
     return same[0] if len(same) == 1 else None
 
 
-def recheck_failed_listing(job: Claim, observations: Observations, name: TableName) -> Later | None:
+def recheck_failed_listing(job: LeasedJob, observations: Observations, name: TableIdentifier) -> Rescheduled | None:
     """Look at a new name once more, where its listing failed: of two spellings that come first both would write.
 
     Once, whatever events come meanwhile.
     """
-    if name not in observations.failed_listings or job.story.visited or job.story.live is not None:
+    if name not in observations.failed_listings or job.table_state.has_settled or job.table_state.live is not None:
         return None
     why = "its namespace could not be listed: it may be another spelling of a name that has the files"
-    return Later(
+    return Rescheduled(
         observations.answer_for(name).answered_at + RELIST_AFTER,
         why,
-        job.wish,
-        Findings(replace(job.story, visited=True)),
+        job.pending,
+        PublishResult(replace(job.table_state, has_settled=True)),
     )
 
 
 def _name_by_files(
-    job: Claim, observations: Observations, policy: Policy, name: TableName, table: Table
-) -> TableName | None:
+    job: LeasedJob, observations: Observations, policy: Policy, name: TableIdentifier, table: Table
+) -> TableIdentifier | None:
     """Return the name that has the table's files as far as we know, where no listing tells.
 
     Two names that both write would tell readers of the directory an older answer after a newer one. Where both have
     files the first of the names in the order of the alphabet keeps them: two that gave way to each other would leave
     none.
     """
-    live, before = job.story.live, job.story.listed_as
+    live, before = job.table_state.live, job.table_state.listed_as
     has_file = live is not None and live.uuid == table.uuid
     others = observations.other_tables_with(table.uuid, name) if table.uuid is not None else []
     alike = [row.table for row, _ in others if may_be_same_name(row.table, name)]
@@ -102,9 +102,9 @@ def _name_by_files(
     return None
 
 
-def _is_same_table(observations: Observations, other: TableName, table: Table) -> bool:
+def _is_same_table(observations: Observations, other: TableIdentifier, table: Table) -> bool:
     found = observations.answer_for(other).found
-    if not isinstance(found, Table) or found.left_alone is not None:
+    if not isinstance(found, Table) or found.skip_reason is not None:
         return False
     if table.uuid is None and found.metadata_location != table.metadata_location:
         return False
@@ -117,11 +117,17 @@ def wake_listed_name(context: PublishContext, builder: PlanBuilder) -> None:
     The pointer goes along that the catalog answered here: an answer that is older is looked at again there. Where there
     is no event it is not woken: it may be that one which had this row look. Nor is it told what it told this row.
     """
-    pending, found = context.job.wish, context.answer.found
-    is_news = (pending != Wish() and not pending.relayed) or context.job.story.listed_as != context.listed_as
+    pending, found = context.job.pending, context.answer.found
+    is_news = (
+        pending != PendingChange() and not pending.is_relayed
+    ) or context.job.table_state.listed_as != context.listed_as
     if context.listed_name is not None and is_news:
-        floor = found.metadata_location if isinstance(found, Table) else pending.floor
-        wakeup = Ask(
-            context.listed_name, floor=floor, drop=pending.drop, purge=pending.purge, renamed_to=pending.renamed_to
+        floor = found.metadata_location if isinstance(found, Table) else pending.min_metadata_location
+        wakeup = Wakeup(
+            context.listed_name,
+            min_metadata_location=floor,
+            drop=pending.drop,
+            purge=pending.purge,
+            renamed_to=pending.renamed_to,
         )
         builder.wake([wakeup])

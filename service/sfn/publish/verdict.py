@@ -17,52 +17,66 @@ from sfn.publish.facts import CatalogAnswer
 from sfn.publish.own import TableFiles
 from sfn.publish.policy import Policy
 from sfn.publish.scene import PublishContext
-from sfn.words import Ask, Claim, Dead, Done, Findings, Later, Memo, Published, Reason, Story, TableName, Told, Wish
+from sfn.words import (
+    DeadLettered,
+    DeadLetterReason,
+    Done,
+    EventHistory,
+    LeasedJob,
+    PendingChange,
+    PublishCache,
+    PublishedPointer,
+    PublishResult,
+    Rescheduled,
+    TableIdentifier,
+    TableState,
+    Wakeup,
+)
 
 
 def outcome_of(
     context: PublishContext, builder: PlanBuilder, changes: tuple[FileChange, ...], *, refresh: bool, jitter: float
-) -> Done | Later | Dead:
+) -> Done | Rescheduled | DeadLettered:
     """The outcome once all changes are made."""
     after = _documents_after(context, changes)
     table_state = _table_state(context, builder, changes, after, refresh=refresh, jitter=jitter)
-    findings = Findings(
-        story=table_state,
-        asks=(*builder.wakeups, *_unknown_names(context)),
-        stirs=frozenset(builder.wake_locations | _changed_locations(context, table_state)),
-        left=_vacated(context, after, changes),
+    findings = PublishResult(
+        table_state=table_state,
+        wakeups=(*builder.wakeups, *_unknown_names(context)),
+        wake_locations=frozenset(builder.wake_locations | _changed_locations(context, table_state)),
+        vacated=_vacated(context, after, changes),
     )
     if builder.rechecks:
         at, why = min(builder.rechecks)
         is_not_last = any(later > at for later, _ in builder.rechecks)
-        pending = context.job.wish if is_not_last else replace(context.job.wish, floor=None)
-        is_same = _is_same_published(context.job.story, table_state)
+        pending = context.job.pending if is_not_last else replace(context.job.pending, min_metadata_location=None)
+        is_same = _is_same_published(context.job.table_state, table_state)
         pending = replace(pending, drop=pending.drop and is_same, purge=context.is_purged and is_same)
-        pending = replace(pending, looked_again=pending.looked_again or builder.recheck_unconfirmed)
-        pending = replace(pending, tellings=builder.unapplied)
-        return Later(at, why, pending, findings)
+        pending = replace(pending, is_rechecked=pending.is_rechecked or builder.recheck_unconfirmed)
+        pending = replace(pending, reported_changes=builder.unapplied)
+        return Rescheduled(at, why, pending, findings)
     expiries = _expiries(after.values(), context.answer.answered_at)
     due = min([table_state.refresh_at or context.answer.answered_at, *expiries])
     conflict = context.conflict or builder.given_up
     if conflict is not None:
-        return replace(conflict, findings=findings, look_at=due)
+        return replace(conflict, result=findings, recheck_at=due)
     return Done(due if after else context.answer.answered_at, findings)
 
 
-def _is_same_published(before: Story, now: Story) -> bool:
+def _is_same_published(before: TableState, now: TableState) -> bool:
     """Whether a drop that was told of may yet be of what is there: it is over once another table has the name."""
     was, live = before.live, now.live
     return live is None or (was is not None and was.uuid == live.uuid)
 
 
-def outcome_without_table(context: PublishContext, builder: PlanBuilder) -> Done | Later | Dead:
+def outcome_without_table(context: PublishContext, builder: PlanBuilder) -> Done | Rescheduled | DeadLettered:
     """Neither a table nor a file of ours: a typo, or all of it has expired."""
     for table_files in context.existing:
         context.observations.require_read(table_files.key)
     for layout in map(FileLayout.parse, context.job.locations):
         if layout.naming.is_by_uuid:
             context.observations.folder(layout.folder)
-    policy, table_state, answered = context.policy, context.job.story, context.answer.answered_at
+    policy, table_state, answered = context.policy, context.job.table_state, context.answer.answered_at
     history = _event_history(context)
     # What was told of a name is remembered too, longer than an event can be late; and where its table is for as long as
     # it has none of our files: nobody could tell it again.
@@ -71,53 +85,57 @@ def outcome_without_table(context: PublishContext, builder: PlanBuilder) -> Done
     max_misses = policy.expire_after // policy.refresh_after + 1
     locations = frozenset(layout_location(text) for text in context.job.locations)
     wake_locations = locations if table_state.misses == 0 else frozenset()
-    misses = 1 if context.job.wish.tellings and not builder.unapplied else table_state.misses + 1
+    misses = 1 if context.job.pending.reported_changes and not builder.unapplied else table_state.misses + 1
     if context.listed_name is not None:
         return _other_spelling(context, builder, context.listed_name)
-    cleared = replace(table_state, live=None, foreign_hint=None, renamed_to=None, foreign_id=None)
-    table_state = replace(cleared, misses=misses, told=history)
-    findings = Findings(table_state, asks=tuple(builder.wakeups), stirs=wake_locations)
-    pending = replace(context.job.wish, tellings=builder.unapplied)
+    cleared = replace(table_state, live=None, foreign_version_hint=None, renamed_to=None, foreign_catalog_id=None)
+    table_state = replace(cleared, misses=misses, event_history=history)
+    findings = PublishResult(table_state, wakeups=tuple(builder.wakeups), wake_locations=wake_locations)
+    pending = replace(context.job.pending, reported_changes=builder.unapplied)
     why = "neither a table nor a file of ours"
     if builder.unapplied and builder.rechecks:
-        return Later(*min(builder.rechecks), replace(pending, looked_again=True), findings)
+        return Rescheduled(*min(builder.rechecks), replace(pending, is_rechecked=True), findings)
     if builder.given_up is not None:
-        return replace(builder.given_up, findings=findings, look_at=answered + policy.refresh_after)
+        return replace(builder.given_up, result=findings, recheck_at=answered + policy.refresh_after)
     if builder.recheck_unconfirmed:
-        return Later(*min(builder.rechecks), replace(pending, looked_again=True), findings)
-    if table_state.misses == 1 and not table_state.visited:
-        return Later(answered + policy.replica_lag, why, pending, findings)
+        return Rescheduled(*min(builder.rechecks), replace(pending, is_rechecked=True), findings)
+    if table_state.misses == 1 and not table_state.has_settled:
+        return Rescheduled(answered + policy.replica_lag, why, pending, findings)
     if is_alive or (table_state.misses <= max_misses + 1 and is_remembered):
-        return Later(answered + policy.refresh_after, why, pending, findings)
-    return Done(answered, Findings(asks=tuple(builder.wakeups), stirs=locations), forget=True)
+        return Rescheduled(answered + policy.refresh_after, why, pending, findings)
+    return Done(answered, PublishResult(wakeups=tuple(builder.wakeups), wake_locations=locations), forget=True)
 
 
-def _other_spelling(context: PublishContext, builder: PlanBuilder, listed: TableName) -> Later | Done:
+def _other_spelling(context: PublishContext, builder: PlanBuilder, listed: TableIdentifier) -> Rescheduled | Done:
     """A name that the catalog takes and does not list: remembered for as long as a tombstone would stay.
 
     The first time it is looked at again soon: the listing may come from a replica that lags.
     """
-    table_state, policy, answered = context.job.story, context.policy, context.answer.answered_at
-    is_new, has_news = table_state.listed_as != listed, context.job.wish != Wish()
+    table_state, policy, answered = context.job.table_state, context.policy, context.answer.answered_at
+    is_new, has_news = table_state.listed_as != listed, context.job.pending != PendingChange()
     misses = 1 if is_new or has_news else table_state.misses + 1
-    table_state = replace(table_state, live=None, absent={}, held=False, misses=misses, listed_as=listed)
-    findings = Findings(table_state, asks=tuple(builder.wakeups))
+    table_state = replace(table_state, live=None, missing_since={}, on_hold=False, misses=misses, listed_as=listed)
+    findings = PublishResult(table_state, wakeups=tuple(builder.wakeups))
     if misses > policy.expire_after // policy.refresh_after + 1:
-        return Done(answered, Findings(asks=tuple(builder.wakeups)), forget=True)
+        return Done(answered, PublishResult(wakeups=tuple(builder.wakeups)), forget=True)
     at = answered + (policy.replica_lag if is_new else policy.refresh_after)
-    return Later(at, f"another spelling of {listed}, which has the files", findings=findings)
+    return Rescheduled(at, f"another spelling of {listed}, which has the files", result=findings)
 
 
-def _event_history(context: PublishContext) -> Told | None:
+def _event_history(context: PublishContext) -> EventHistory | None:
     """What is known of the name's tables in a catalog that can't be asked."""
     applied = context.answer.applied
-    return applied.told if applied is not None and applied.told != Told() else context.job.story.told
+    return (
+        applied.history
+        if applied is not None and applied.history != EventHistory()
+        else context.job.table_state.event_history
+    )
 
 
-def outcome_of_staged_create(job: Claim, answer: CatalogAnswer, policy: Policy, jitter: float) -> Done:
+def outcome_of_staged_create(job: LeasedJob, answer: CatalogAnswer, policy: Policy, jitter: float) -> Done:
     """A staged create: nothing to say yet, and nobody is absent."""
-    table_state = replace(job.story, absent={}, refresh_at=next_refresh_at(answer, policy, jitter))
-    return Done(answer.answered_at + policy.refresh_after, Findings(table_state, Memo()))
+    table_state = replace(job.table_state, missing_since={}, refresh_at=next_refresh_at(answer, policy, jitter))
+    return Done(answer.answered_at + policy.refresh_after, PublishResult(table_state, PublishCache()))
 
 
 def next_refresh_at(answer: CatalogAnswer, policy: Policy, jitter: float) -> datetime:
@@ -133,28 +151,28 @@ def _table_state(
     *,
     refresh: bool,
     jitter: float,
-) -> Story:
-    before = context.job.story
+) -> TableState:
+    before = context.job.table_state
     is_followed = context.table is not None and context.conflict is None
     is_decided = is_followed or not builder.rechecks
     renew = refresh or before.refresh_at is None
     return replace(
         before,
         live=_published(context, after),
-        visited=True,
-        absent=dict(builder.missing_since),
-        held=before.held and not is_decided,
-        waived=before.waived and not is_decided,
-        hints=_hints_after(context, changes),
-        foreign_hint=builder.foreign_hint,
+        has_settled=True,
+        missing_since=dict(builder.missing_since),
+        on_hold=before.on_hold and not is_decided,
+        limit_overridden=before.limit_overridden and not is_decided,
+        version_hints=_hints_after(context, changes),
+        foreign_version_hint=builder.foreign_hint,
         renamed_to=_renamed_to(context, after),
         refresh_at=next_refresh_at(context.answer, context.policy, jitter) if renew else before.refresh_at,
         misses=0,
-        told=_event_history(context),
-        foreign_id=_foreign_id(context),
+        event_history=_event_history(context),
+        foreign_catalog_id=_foreign_id(context),
         listed_as=context.listed_as,
-        short_lived=is_short_lived(context.table) if context.table is not None else before.short_lived,
-        older_at=builder.older_at,
+        is_short_lived=is_short_lived(context.table) if context.table is not None else before.is_short_lived,
+        older_files_at=builder.older_at,
     )
 
 
@@ -194,13 +212,13 @@ def _documents_after(context: PublishContext, changes: tuple[FileChange, ...]) -
     return after
 
 
-def _published(context: PublishContext, after: Mapping[str, Document]) -> Published | None:
+def _published(context: PublishContext, after: Mapping[str, Document]) -> PublishedPointer | None:
     """The table's own, or else what was before: it is of that one that a drop is told.
 
     Of several files of it the newest: a publish may have died between the new place of a table and the old one. Two
     rows that each know the other by its older file would wait for one another for ever.
     """
-    before = context.job.story.live
+    before = context.job.table_state.live
 
     def preference(found: tuple[TableFiles, Document]) -> tuple[bool, bool, datetime]:
         table_files, doc = found
@@ -215,27 +233,29 @@ def _published(context: PublishContext, after: Mapping[str, Document]) -> Publis
     if not live:
         return None
     table_files, doc = max(live, key=preference)
-    return Published(doc.metadata_file_path, doc.guid, table_files.layout.location, doc.written_at, doc.catalog_id)
+    return PublishedPointer(
+        doc.metadata_file_path, doc.guid, table_files.layout.location, doc.written_at, doc.catalog_id
+    )
 
 
 def _foreign_id(context: PublishContext) -> str | None:
     here = context.current_files
-    if here is None or here.conflicting_document is None or here.conflict is not Reason.FOREIGN_CATALOG:
+    if here is None or here.conflicting_document is None or here.conflict is not DeadLetterReason.FOREIGN_CATALOG:
         return None
     return here.conflicting_document.catalog_id
 
 
-def _renamed_to(context: PublishContext, after: Mapping[str, Document]) -> TableName | None:
+def _renamed_to(context: PublishContext, after: Mapping[str, Document]) -> TableIdentifier | None:
     """What the newest of our documents says, where it is of a table that was renamed."""
     doc = max(after.values(), key=lambda doc: (doc.is_live, doc.ordinal), default=None)
     if doc is None or doc.state is not DocumentState.RENAMED or doc.moved_to is None:
         return None
-    return TableName(context.name.catalog, doc.moved_to.namespace, doc.moved_to.name)
+    return TableIdentifier(context.name.catalog, doc.moved_to.namespace, doc.moved_to.name)
 
 
 def _hints_after(context: PublishContext, changes: tuple[FileChange, ...]) -> dict[str, tuple[str, ...]]:
     """What the hints that we wrote say."""
-    hints = dict(context.job.story.hints)
+    hints = dict(context.job.table_state.version_hints)
     for location in {
         table_files.layout.location for table_files in context.existing if table_files.layout.has_version_hint
     }:
@@ -248,15 +268,15 @@ def _hints_after(context: PublishContext, changes: tuple[FileChange, ...]) -> di
     return hints
 
 
-def _changed_locations(context: PublishContext, table_state: Story) -> set[str]:
+def _changed_locations(context: PublishContext, table_state: TableState) -> set[str]:
     """Locations where this row's table came to live or ceased to: who shares them must look again.
 
     Where nothing is remembered the last publish did not settle, if there was one, and may have changed any of them.
     """
-    before, now = context.job.story.live, table_state.live
+    before, now = context.job.table_state.live, table_state.live
     was = (before.uuid, before.location) if before is not None else None
     is_now = (now.uuid, now.location) if now is not None else None
-    if context.job.memo == Memo():
+    if context.job.cache == PublishCache():
         locations = {table_files.layout.location for table_files in context.existing}
     else:
         locations = {location[1] for location in (was, is_now) if location is not None and was != is_now}
@@ -273,11 +293,11 @@ def _earlier_locations(context: PublishContext) -> set[str]:
     return {canonical(folder.removesuffix("/metadata")) for folder in folders if folder.endswith("/metadata")}
 
 
-def _unknown_names(context: PublishContext) -> list[Ask]:
+def _unknown_names(context: PublishContext) -> list[Wakeup]:
     """Our documents of other names in the same folder: after a lost inbox, a row for them may be missing."""
     return [
-        Ask(
-            TableName(context.name.catalog, doc.namespace, doc.name),
+        Wakeup(
+            TableIdentifier(context.name.catalog, doc.namespace, doc.name),
             context.layout.encoded if context.layout is not None else None,
         )
         for doc in context.foreign_documents

@@ -60,7 +60,7 @@ _LONGS: Final = (
 _TEXTS: Final = (types.StringType, types.BinaryType, types.GeometryType, types.GeographyType)
 
 
-def keep_doubles() -> None:
+def patch_doubles() -> None:
     """Have PyIceberg read a double as what was written, in the whole process, if it does not do so by itself."""
     if new_decoder(_DOUBLE.pack(0.1)).read_double() != 0.1:  # noqa: PLR2004 - as written
         # There is no way to give PyIceberg a reader of one's own.
@@ -72,7 +72,7 @@ def _double(_reader: DoubleReader, decoder: BinaryDecoder) -> float:
     return value
 
 
-def unify_nan() -> None:
+def patch_nan() -> None:
     """Have PyIceberg read every NaN as one object, in the whole process.
 
     PyIceberg looks up the deletes of a data file in a dictionary by the partition. Lists with a NaN are equal only if
@@ -91,7 +91,7 @@ def _with_one_nan(read: Callable[[Any, BinaryDecoder], float]) -> Callable[[Any,
     return read_number
 
 
-def check(body: bytes) -> None:
+def check_avro(body: bytes) -> None:
     """Nothing, where each value of a file lies within it, and within its block.
 
     The container is that of the Avro specification 1.11, "Object Container Files"; values are as long as PyIceberg's

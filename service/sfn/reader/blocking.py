@@ -12,15 +12,15 @@ from uuid import UUID
 
 from anyio import to_thread
 
-from sfn.errors import NoDirectory, NotFound
+from sfn.errors import DirectoryNotFound, NotFound
 from sfn.pointer.document import parse_ordinal
 from sfn.pointer.location import canonical
 from sfn.pointer.naming import MAIN_BRANCH
 from sfn.reader import resolve as reading
-from sfn.reader.files import Storage, directory_url, finish
-from sfn.reader.opening import Opening
+from sfn.reader.files import FileSystem, directory_url, run_synchronously
+from sfn.reader.opening import FileSystemOptions
 from sfn.reader.resolve import Question, Resolved
-from sfn.reader.timeline import Entry
+from sfn.reader.timeline import HistoryEntry
 
 if TYPE_CHECKING:
     from pyarrow import Table
@@ -35,15 +35,15 @@ _LAST: Final = 253_402_300_799_999
 """Unix milliseconds of the first and of the last moment that has a date."""
 _ORDINAL: Final = re.compile(r"[0-9]{8}T[0-9]{6}(?:[0-9]{3})?Z?")
 _MILLISECONDS: Final = re.compile("[0-9]{12,15}")
-_MOMENT: Final = re.compile(r"[0-9-]{8,10}[ Tt]|[0-9]{4}-?W[0-9]{2}-?[0-9][ Tt]")
+_ISO_TIME: Final = re.compile(r"[0-9-]{8,10}[ Tt]|[0-9]{4}-?W[0-9]{2}-?[0-9][ Tt]")
 """How an ISO 8601 text begins that has more than a date."""
 _SHOWN: Final = 100
-_FORMS: Final = (
+_EXPECTED_TIME: Final = (
     "a time: an entry of sfn.history, an Ordinal (form YYYYMMDDTHHMMSSmmm, UTC), Unix milliseconds, an aware datetime, "
     "or an ISO 8601 text with a time zone"
 )
 
-Time: TypeAlias = "Entry | str | int | datetime"
+Time: TypeAlias = "HistoryEntry | str | int | datetime"
 """How a caller may say a time."""
 
 
@@ -81,16 +81,16 @@ def resolve(
     """
     question = Question(
         directory_url(directory),
-        identifier_of(table),
+        parse_identifier(table),
         None if uuid is None else str(uuid),
         ref,
-        None if as_of is None else ordinal_of(as_of),
+        None if as_of is None else time_to_ordinal(as_of),
         relative,
         tuple(map(canonical, allowed)),
     )
-    opening = Opening(question.directory, storage_options or {}, question.allowed)
-    files = opening.storage()
-    return _finish(files, question.directory, reading.answer(files, question, opening))
+    opening = FileSystemOptions(question.directory, storage_options or {}, question.allowed)
+    files = opening.open_file_system()
+    return _run(files, question.directory, reading.resolve_question(files, question, opening))
 
 
 def history(
@@ -102,7 +102,7 @@ def history(
     relative: bool = False,
     allowed: Sequence[str] = (),
     storage_options: Mapping[str, Any] | None = None,
-) -> list[Entry]:
+) -> list[HistoryEntry]:
     """The commits of the table in a directory, oldest first, as far as anything there tells of them.
 
     Each entry says what tells of it. Where each commit has a file, these do, also of a table that was dropped since;
@@ -120,10 +120,10 @@ def history(
         raise ValueError(f"a limit of 1 or more: {limit}")
     url = directory_url(directory)
     prefixes = tuple(map(canonical, allowed))
-    named = identifier_of(table)
+    named = parse_identifier(table)
     question = Question(url, named, None if uuid is None else str(uuid), relative=relative, allowed=prefixes)
-    files = Opening(url, storage_options or {}, prefixes).storage()
-    return _finish(files, url, reading.history(files, question, limit))
+    files = FileSystemOptions(url, storage_options or {}, prefixes).open_file_system()
+    return _run(files, url, reading.read_history(files, question, limit))
 
 
 def read(
@@ -154,12 +154,12 @@ def read(
         Unreadable: see `sfn.errors` for its kinds; NotInstalled where PyIceberg or PyArrow is missing.
         ValueError: as of `resolve`; or `row_filter` or `selected_fields` do not fit the table.
     """
-    from sfn.reader.table import rows
+    from sfn.reader.table import read_rows
 
     found = resolve(
         directory, table, uuid, ref, as_of, relative=relative, allowed=allowed, storage_options=storage_options
     )
-    return rows(found, row_filter, tuple(selected_fields), limit, properties)
+    return read_rows(found, row_filter, tuple(selected_fields), limit, properties)
 
 
 def _in_thread(work: Callable[P, T]) -> Callable[P, Awaitable[T]]:
@@ -177,7 +177,7 @@ ahistory: Final = _in_thread(history)
 aread: Final = _in_thread(read)
 
 
-def identifier_of(table: str | Sequence[str] | None) -> tuple[str, ...] | None:
+def parse_identifier(table: str | Sequence[str] | None) -> tuple[str, ...] | None:
     """Namespace levels and name of an identifier; a string is split at its dots.
 
     Raises:
@@ -191,55 +191,55 @@ def identifier_of(table: str | Sequence[str] | None) -> tuple[str, ...] | None:
     return parts
 
 
-class NotATime(TypeError, ValueError):
+class InvalidTime(TypeError, ValueError):
     """An argument that should say a time, and does not."""
 
 
-def ordinal_of(time: Time) -> int:
+def time_to_ordinal(time: Time) -> int:
     """Return the Unix milliseconds of a time, in any form that `resolve` takes.
 
     Raises:
         NotATime: another form or type, a time without a zone, or one that no Ordinal says.
     """
     match time:
-        case Entry():
+        case HistoryEntry():
             return time.ordinal
         case datetime():
-            return milliseconds_of(time)
+            return datetime_to_milliseconds(time)
         case str() if _ORDINAL.fullmatch(time):
-            return _parsed(parse_ordinal, time.removesuffix("Z"))
+            return _parse_or_refuse(parse_ordinal, time.removesuffix("Z"))
         case str() if _MILLISECONDS.fullmatch(time):
             return int(time)
-        case str() if _MOMENT.match(time):
-            return milliseconds_of(_parsed(datetime.fromisoformat, time))
+        case str() if _ISO_TIME.match(time):
+            return datetime_to_milliseconds(_parse_or_refuse(datetime.fromisoformat, time))
         case int() if not isinstance(time, bool) and 0 <= time <= _LAST:
             return time
         case _:
-            return _refuse(time)
+            return _refuse_time(time)
 
 
-def milliseconds_of(time: datetime) -> int:
+def datetime_to_milliseconds(time: datetime) -> int:
     """Return the Unix milliseconds of an aware datetime.
 
     Raises:
         NotATime: it has no time zone, or lies outside of the years 1 to 9999.
     """
     if time.utcoffset() is None:
-        raise NotATime(f"a datetime with a time zone, such as datetime.now(UTC): {time!r} could be any of 24 hours")
+        raise InvalidTime(f"a datetime with a time zone, such as datetime.now(UTC): {time!r} could be any of 24 hours")
     milliseconds = (time - _EPOCH) // timedelta(milliseconds=1)
     if not _FIRST <= milliseconds <= _LAST:
-        raise NotATime(f"a time in the years 1 to 9999 of UTC: {time!r}")
+        raise InvalidTime(f"a time in the years 1 to 9999 of UTC: {time!r}")
     return milliseconds
 
 
-def _parsed(parse: Callable[[str], T], text: str) -> T:
+def _parse_or_refuse(parse: Callable[[str], T], text: str) -> T:
     try:
         return parse(text)
     except ValueError as error:
-        raise NotATime(f"{_FORMS}: {text!r}: {error}") from None
+        raise InvalidTime(f"{_EXPECTED_TIME}: {text!r}: {error}") from None
 
 
-def _refuse(time: object) -> NoReturn:
+def _refuse_time(time: object) -> NoReturn:
     """Say what a time is, and what this is instead."""
     found = f"{time!r}"[:_SHOWN]
     match time:
@@ -255,15 +255,15 @@ def _refuse(time: object) -> NoReturn:
             hint = "a date alone, a name or another text says no moment"
         case _:
             hint = f"its type is {type(time).__name__}"
-    raise NotATime(f"{_FORMS}: {found}: {hint}")
+    raise InvalidTime(f"{_EXPECTED_TIME}: {found}: {hint}")
 
 
-def _finish(files: Storage, url: str, work: Coroutine[Any, Any, T]) -> T:
+def _run(files: FileSystem, url: str, work: Coroutine[Any, Any, T]) -> T:
     """The result; where nothing was found, whether there is a directory at all."""
     try:
-        return finish(work)
+        return run_synchronously(work)
     except NotFound:
-        if finish(files.is_folder(url)):
+        if run_synchronously(files.is_folder(url)):
             raise
         remedy = "check the path, and that its file system is mounted here; a bucket, that something lies below"
-        raise NoDirectory(url, expected="a table's directory", found="no such directory", remedy=remedy) from None
+        raise DirectoryNotFound(url, expected="a table's directory", found="no such directory", remedy=remedy) from None

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sfn.reader.files import Storage, finish
-from sfn.reader.trust import Trust
+from sfn.reader.files import FileSystem, run_synchronously
+from sfn.reader.trust import AllowedLocations
 
 
 @dataclass(frozen=True, slots=True)
-class Bounded:
+class AllowedFiles:
     """A storage whose verbs never suspend, and where its files may lie."""
 
-    storage: Storage
-    trust: Trust
+    file_system: FileSystem
+    allowed_locations: AllowedLocations
 
-    def read(self, location: str, most: int, said_by: str) -> bytes | None:
+    def read(self, location: str, most: int, named_by: str) -> bytes | None:
         """A file's first bytes; None where there is no file.
 
         Raises:
             Unreadable: Unsafe, or of the storage.
         """
-        return finish(self.storage.read(self.trust.file(location, said_by), most))
+        return run_synchronously(self.file_system.read(self.allowed_locations.check_file(location, named_by), most))
 
-    def size(self, location: str, said_by: str) -> int | None:
+    def size(self, location: str, named_by: str) -> int | None:
         """How many bytes a file has; None where there is no file.
 
         Raises:
             Unreadable: Unsafe, or of the storage.
         """
-        return finish(self.storage.size(self.trust.file(location, said_by)))
+        return run_synchronously(self.file_system.size(self.allowed_locations.check_file(location, named_by)))

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sfn.errors import Malformed, NotPermitted
+from sfn.errors import MalformedDocument, NotPermitted
 from sfn.pointer.naming import IDENTIFIER, UUID, FileOwner
 from sfn.pointer.site import FileLayout
-from sfn.reader.documents import Found, followed, read
-from sfn.reader.files import Files
-from sfn.reader.trust import Trust
-from sfn.reader.wanted import Wanted
+from sfn.reader.documents import FoundDocument, follow_links, read_document
+from sfn.reader.files import FileReader
+from sfn.reader.trust import AllowedLocations
+from sfn.reader.wanted import TableSelector
 
 
-class Branch:
+class BranchLookup:
     """One branch or tag, looked for.
 
     Args:
@@ -22,48 +22,48 @@ class Branch:
         ref: its name; not `main`, whose document leads.
     """
 
-    def __init__(self, files: Files, trust: Trust, ref: str) -> None:
-        self._files, self._trust, self._ref = files, trust, ref
-        self._looked_at: set[str] = set()
+    def __init__(self, files: FileReader, allowed_locations: AllowedLocations, ref: str) -> None:
+        self._files, self._allowed_locations, self._ref = files, allowed_locations, ref
+        self._checked_keys: set[str] = set()
 
-    async def by_name(self, wanted: Wanted) -> Found | None:
+    async def find_by_name(self, selector: TableSelector) -> FoundDocument | None:
         """Its live document, where the table's name is known and the file lies where most do."""
-        if wanted.table is None or wanted.whose is None:
+        if selector.table is None or selector.file_owner is None:
             return None
-        for key in FileLayout(self._trust.directory).keys(wanted.whose, self._ref):
-            found = await self._at(key)
-            if found is not None and wanted.is_meant_by(found.doc):
-                last = await followed(self._files, self._trust, found)
-                wanted.check(found, last)
-                if self._is_it(last):
+        for key in FileLayout(self._allowed_locations.directory).keys(selector.file_owner, self._ref):
+            found = await self._document_at(key)
+            if found is not None and selector.matches(found.doc):
+                last = await follow_links(self._files, self._allowed_locations, found)
+                selector.check_name(found, last)
+                if self._matches(last):
                     return last
         return None
 
-    async def beside(self, leading: Found) -> Found | None:
+    async def find_sibling(self, leading: FoundDocument) -> FoundDocument | None:
         """Its live document, beside the leading one of its table."""
-        for key in _keys(leading, self._ref):
-            found = await self._at(key)
-            if found is not None and found.identity == leading.identity and self._is_it(found):
+        for key in _branch_keys(leading, self._ref):
+            found = await self._document_at(key)
+            if found is not None and found.identity == leading.identity and self._matches(found):
                 return found
         return None
 
-    def _is_it(self, found: Found) -> bool:
+    def _matches(self, found: FoundDocument) -> bool:
         return found.doc.is_live and found.doc.ref == self._ref
 
-    async def _at(self, key: str) -> Found | None:
+    async def _document_at(self, key: str) -> FoundDocument | None:
         """The document at a key that has not been looked at yet; what can't be read may be another table's."""
-        if key in self._looked_at:
+        if key in self._checked_keys:
             return None
-        self._looked_at.add(key)
+        self._checked_keys.add(key)
         try:
-            return await read(self._files, key)
-        except (Malformed, NotPermitted):
+            return await read_document(self._files, key)
+        except (MalformedDocument, NotPermitted):
             return None
 
 
-def _keys(leading: Found, ref: str) -> Sequence[str]:
-    whose = FileOwner(leading.doc.namespace, leading.doc.name, leading.doc.guid)
+def _branch_keys(leading: FoundDocument, ref: str) -> Sequence[str]:
+    owner = FileOwner(leading.doc.namespace, leading.doc.name, leading.doc.guid)
     for naming in (IDENTIFIER, UUID):
-        if leading.key.removeprefix(leading.folder) in naming.file_names(whose):
-            return [leading.folder + name for name in naming.file_names(whose, ref)]
+        if leading.key.removeprefix(leading.folder) in naming.file_names(owner):
+            return [leading.folder + name for name in naming.file_names(owner, ref)]
     return []

@@ -7,12 +7,12 @@ from datetime import datetime
 from typing import Final
 
 from sfn.errors import Ambiguous
-from sfn.reader.documents import Found, named
+from sfn.reader.documents import FoundDocument, identifier_text
 
-_NAMED: Final = 10
+_MAX_NAMED: Final = 10
 
 
-def only(where: str, found: Sequence[Found]) -> Found:
+def disambiguate(where: str, found: Sequence[FoundDocument]) -> FoundDocument:
     """The one table of which all these documents speak.
 
     Of one table the newest answer of its catalog counts. So does it of one identifier in one catalog: a table that was
@@ -29,32 +29,32 @@ def only(where: str, found: Sequence[Found]) -> Found:
     named_alike = _newest(tables, lambda one: (one.doc.namespace, one.doc.name, one.doc.catalog_id))
     if len(named_alike) == 1:
         return named_alike[0]
-    names = sorted(_told(named_alike))
-    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    names = sorted(_labels(named_alike))
+    more = f" and {len(names) - _MAX_NAMED:,} more" if len(names) > _MAX_NAMED else ""
     raise Ambiguous(
         where,
         expected="one table, or to be told which",
-        found=", ".join(names[:_NAMED]) + more,
+        found=", ".join(names[:_MAX_NAMED]) + more,
         remedy="name the table, or give its uuid",
     )
 
 
-def _newest(found: Sequence[Found], key: Callable[[Found], Hashable]) -> list[Found]:
-    best: dict[Hashable, Found] = {}
+def _newest(found: Sequence[FoundDocument], key: Callable[[FoundDocument], Hashable]) -> list[FoundDocument]:
+    best: dict[Hashable, FoundDocument] = {}
     for one in found:
         if key(one) not in best or _rank(one) > _rank(best[key(one)]):
             best[key(one)] = one
     return list(best.values())
 
 
-def _rank(found: Found) -> tuple[datetime, int]:
+def _rank(found: FoundDocument) -> tuple[datetime, int]:
     """By which the greatest counts: the newest, and of those that led to it the shortest way."""
     return found.doc.as_of, -len(found.via)
 
 
-def _told(found: Sequence[Found]) -> list[str]:
+def _labels(found: Sequence[FoundDocument]) -> list[str]:
     """Their names, and what else tells them apart where they have one name."""
-    names = [named(one.doc) for one in found]
+    names = [identifier_text(one.doc) for one in found]
     if len(set(names)) == len(names):
         return names
-    return [f"{named(one.doc)} ({one.doc.guid or 'no uuid'}, catalog {one.doc.catalog_id})" for one in found]
+    return [f"{identifier_text(one.doc)} ({one.doc.guid or 'no uuid'}, catalog {one.doc.catalog_id})" for one in found]

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 import pyarrow as pa
 
-Converted: TypeAlias = Callable[[pa.Array], pa.Array]
+ArrayConverter: TypeAlias = Callable[[pa.Array], pa.Array]
 """What becomes of the values of a list or map."""
 
 _LARGEST: Final = 1 << 30
@@ -19,7 +19,7 @@ _PLACES: Final = [place for place in range(_TEXT) if place not in {8, 13, 18, 23
 """Where a uuid's digits stand between its dashes (RFC 9562)."""
 
 
-def parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def split_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """A batch, in several where it is too large for one of Spark's."""
     rows = batch.num_rows
     step = max(1, rows * _LARGEST // max(batch.nbytes, _LARGEST))
@@ -27,30 +27,32 @@ def parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield batch.slice(start, step)
 
 
-def conformed(array: pa.Array, kind: pa.DataType) -> pa.Array:
+def cast_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """An array of another type that can have all of its values; fields of structs are taken in their order."""
     if array.type == kind:
         return array
     if pa.types.is_struct(kind):
-        children = [conformed(array.field(number), field.type) for number, field in enumerate(kind)]
-        return struct(array, kind, children)
+        children = [cast_array(array.field(number), field.type) for number, field in enumerate(kind)]
+        return rebuild_struct(array, kind, children)
     if pa.types.is_map(kind):
-        return mapped(array, kind, partial(conformed, kind=kind.key_type), partial(conformed, kind=kind.item_type))
+        return rebuild_map(
+            array, kind, partial(cast_array, kind=kind.key_type), partial(cast_array, kind=kind.item_type)
+        )
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return listed(array, kind, partial(conformed, kind=kind.value_type))
+        return rebuild_list(array, kind, partial(cast_array, kind=kind.value_type))
     if pa.types.is_string(kind) and _is_uuid(array.type):
         return _uuid_text(array)
     # Some writers' times have nanoseconds, which Iceberg's did not before version 3.
     return array.cast(kind, safe=not pa.types.is_timestamp(kind))
 
 
-def struct(array: pa.StructArray, kind: pa.StructType, children: list[pa.Array]) -> pa.StructArray:
+def rebuild_struct(array: pa.StructArray, kind: pa.StructType, children: list[pa.Array]) -> pa.StructArray:
     """A struct with other fields, NULL where it was."""
     return pa.StructArray.from_arrays(children, fields=list(kind), mask=_mask(array))
 
 
-def listed(
-    array: pa.ListArray | pa.LargeListArray, kind: pa.ListType | pa.LargeListType, values: Converted
+def rebuild_list(
+    array: pa.ListArray | pa.LargeListArray, kind: pa.ListType | pa.LargeListType, values: ArrayConverter
 ) -> pa.ListArray | pa.LargeListArray:
     """A list with other values."""
     whole = _unsliced(array)
@@ -58,7 +60,7 @@ def listed(
     return made.from_arrays(whole.offsets.cast(offsets), values(whole.values), type=kind, mask=_mask(whole))
 
 
-def mapped(array: pa.MapArray, kind: pa.MapType, keys: Converted, items: Converted) -> pa.MapArray:
+def rebuild_map(array: pa.MapArray, kind: pa.MapType, keys: ArrayConverter, items: ArrayConverter) -> pa.MapArray:
     """A map with other keys and values."""
     whole = _unsliced(array)
     return pa.MapArray.from_arrays(whole.offsets, keys(whole.keys), items(whole.items), type=kind, mask=_mask(whole))

@@ -36,7 +36,7 @@ _FIELD_ID: Final = (b"PARQUET:field_id", b"iceberg.id")
 _NAMES: Final = {"PARQUET": "Parquet", "ORC": "ORC", "AVRO": "Avro", "PUFFIN": "Puffin"}
 
 
-def batches(
+def read_batches(
     task: FileScanTask,
     metadata: TableMetadata,
     io: FileIO,
@@ -51,7 +51,7 @@ def batches(
         schema: their types.
         which: rows that it does not hold for may be left out.
     """
-    deleted = _deleted(task, io)
+    deleted = _deleted_positions(task, io)
     with io.new_input(task.file.file_path).open() as stream:
         fragment = _FORMATS[task.file.file_format].make_fragment(stream)
         mapping = metadata.name_mapping()
@@ -61,9 +61,9 @@ def batches(
             downcast_ns_timestamp_to_us=True,
             format_version=metadata.format_version,
         )
-        projection = Projection(file, columns, schema, _of_partition(task.file, metadata))
+        projection = Projection(file, columns, schema, _partition_values(task.file, metadata))
         # Positions count all rows.
-        where = None if len(deleted) else _filter(which, metadata.schema(), file, fragment.physical_schema)
+        where = None if len(deleted) else _arrow_filter(which, metadata.schema(), file, fragment.physical_schema)
         # By expressions: a dot in a name alone would be taken for a path.
         names = {name: pc.field(name) for name in projection.names}
         scanner = ds.Scanner.from_fragment(fragment, schema=fragment.physical_schema, columns=names, filter=where)
@@ -162,7 +162,7 @@ def _without(deleted: pa.Array, found: Iterable[pa.RecordBatch]) -> Iterator[pa.
         yield batch.filter(pc.invert(pc.is_in(positions, value_set=deleted))) if len(deleted) else batch
 
 
-def _deleted(task: FileScanTask, io: FileIO) -> pa.Array:
+def _deleted_positions(task: FileScanTask, io: FileIO) -> pa.Array:
     """The positions of a file's deleted rows."""
     found = [_positions(delete, task.file.file_path, io) for delete in task.delete_files]
     return pc.unique(pa.chunked_array([chunk for each in found for chunk in each.chunks], pa.int64()))
@@ -179,7 +179,7 @@ def _positions(delete: DataFile, path: str, io: FileIO) -> pa.ChunkedArray:
         return scanner.to_table()["pos"].cast(pa.int64())
 
 
-def _filter(which: BooleanExpression, table: Schema, file: Schema, physical: pa.Schema) -> pc.Expression | None:
+def _arrow_filter(which: BooleanExpression, table: Schema, file: Schema, physical: pa.Schema) -> pc.Expression | None:
     """What a file's rows can be filtered by; nothing where that needs a column that the file does not have."""
     if isinstance(which, AlwaysTrue):
         return None
@@ -193,13 +193,13 @@ def _filter(which: BooleanExpression, table: Schema, file: Schema, physical: pa.
     if any(one not in columns or "." in columns[one] for one in used):
         return None
     kinds = [physical.field(columns[one]).type for one in used]
-    if any(_is_odd(kind) for kind in kinds):
+    if any(_is_incomparable(kind) for kind in kinds):
         return None
     own = translate_column_names(bound, file, case_sensitive=True)
     return expression_to_pyarrow(bind(file, own, case_sensitive=True), file)
 
 
-def _is_odd(kind: pa.DataType) -> bool:
+def _is_incomparable(kind: pa.DataType) -> bool:
     """Whether Arrow may not compare a column with a literal.
 
     It has no comparison of a uuid, and a literal that is far away overflows times of other units.
@@ -208,7 +208,7 @@ def _is_odd(kind: pa.DataType) -> bool:
     return is_other_time or pa.types.is_time32(kind) or isinstance(kind, pa.BaseExtensionType)
 
 
-def _of_partition(file: DataFile, metadata: TableMetadata) -> dict[int, Any]:
+def _partition_values(file: DataFile, metadata: TableMetadata) -> dict[int, Any]:
     """The values of a file's columns that its partition has, by field id."""
     spec = metadata.specs()[file.spec_id]
     return {
@@ -218,6 +218,6 @@ def _of_partition(file: DataFile, metadata: TableMetadata) -> dict[int, Any]:
     }
 
 
-def in_files(what: str, file: DataFile) -> str:
+def describe_file(what: str, file: DataFile) -> str:
     """What a file holds, and its format, for messages."""
     return f"{what} in {_NAMES.get(file.file_format.value, file.file_format.value)} files"

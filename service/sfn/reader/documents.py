@@ -5,37 +5,37 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
-from sfn.errors import Malformed, TooManyHops
+from sfn.errors import MalformedDocument, TooManyHops
 from sfn.pointer import document
 from sfn.pointer.document import Document, Link
-from sfn.reader.files import Files
-from sfn.reader.trust import Trust
+from sfn.reader.files import FileReader
+from sfn.reader.trust import AllowedLocations
 
-HOPS: Final = 8
+MAX_HOPS: Final = 8
 """How many `moved_to` are followed."""
 
-Identity: TypeAlias = tuple[str | tuple[str, ...], str]
+TableIdentity: TypeAlias = tuple[str | tuple[str, ...], str]
 """A table's uuid, or its identifier where it has none, with its catalog's id."""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundDocument:
     """A document.
 
     Attributes:
         key: its canonical URL.
         doc: what it says.
         via: URLs of the documents that forwarded to it, in order.
-        former: what these say.
+        previous_documents: what these say.
     """
 
     key: str
     doc: Document
     via: tuple[str, ...] = ()
-    former: tuple[Document, ...] = ()
+    previous_documents: tuple[Document, ...] = ()
 
     @property
-    def identity(self) -> Identity:
+    def identity(self) -> TableIdentity:
         """Which table it speaks of."""
         return self.doc.guid or (*self.doc.namespace, self.doc.name), self.doc.catalog_id
 
@@ -45,7 +45,7 @@ class Found:
         return self.key.rpartition("/")[0] + "/"
 
 
-async def read(files: Files, key: str) -> Found | None:
+async def read_document(files: FileReader, key: str) -> FoundDocument | None:
     """The document at a key; None where there is no file.
 
     Raises:
@@ -56,31 +56,31 @@ async def read(files: Files, key: str) -> Found | None:
     if body is None:
         return None
     try:
-        return Found(key, document.parse(body))
-    except Malformed as error:
+        return FoundDocument(key, document.parse(body))
+    except MalformedDocument as error:
         raise type(error)(key, expected=error.expected, found=error.found, remedy=error.remedy) from error
 
 
-async def followed(files: Files, trust: Trust, start: Found) -> Found:
+async def follow_links(files: FileReader, allowed_locations: AllowedLocations, start: FoundDocument) -> FoundDocument:
     """Where `moved_to` leads: a live document of the same table, or else the last one on the way to nowhere.
 
     Raises:
-        TooManyHops: it leads further than `HOPS`, or in a circle.
+        TooManyHops: it leads further than `MAX_HOPS`, or in a circle.
         Unsafe: it leads where nobody is followed to.
         Malformed: to a file that is none.
     """
     at = start
-    for _ in range(HOPS + 1):
+    for _ in range(MAX_HOPS + 1):
         link = at.doc.moved_to
         if at.doc.is_live or link is None:
             return at
-        following = await read(files, trust.link(link.sfn_file_path, at.key))
+        following = await read_document(files, allowed_locations.check_link(link.sfn_file_path, at.key))
         if following is None or not _is_successor(following.doc, link, at.doc):
             return at
         if following.key in (*at.via, at.key):
             raise TooManyHops(start.key, expected="a `moved_to` that leads to an end", found="a circle")
-        at = replace(following, via=(*at.via, at.key), former=(*at.former, at.doc))
-    raise TooManyHops(start.key, expected=f"at most {HOPS} `moved_to`", found="more, or a circle")
+        at = replace(following, via=(*at.via, at.key), previous_documents=(*at.previous_documents, at.doc))
+    raise TooManyHops(start.key, expected=f"at most {MAX_HOPS} `moved_to`", found="more, or a circle")
 
 
 def _is_successor(doc: Document, link: Link, before: Document) -> bool:
@@ -91,19 +91,19 @@ def _is_successor(doc: Document, link: Link, before: Document) -> bool:
     return doc.guid is None and is_named and doc.catalog_id == before.catalog_id
 
 
-def ended(doc: Document) -> str:
+def describe_end(doc: Document) -> str:
     """What a document says of a table that is not there any more."""
     at = document.format_time(doc.written_at)
     if doc.moved_to is None:
-        return f"that {named(doc)} was dropped, as the catalog said at {at}"
-    return f"that {named(doc)} left for {called(doc.moved_to)} at {at}, and no live table is there"
+        return f"that {identifier_text(doc)} was dropped, as the catalog said at {at}"
+    return f"that {identifier_text(doc)} left for {link_text(doc.moved_to)} at {at}, and no live table is there"
 
 
-def named(doc: Document) -> str:
+def identifier_text(doc: Document) -> str:
     """The identifier that a document has, for people."""
     return ".".join((*doc.namespace, doc.name))
 
 
-def called(link: Link | None) -> str:
+def link_text(link: Link | None) -> str:
     """The identifier that a link has, for people."""
     return ".".join((*link.namespace, link.name)) if link is not None else "gone"

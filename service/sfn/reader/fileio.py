@@ -15,23 +15,23 @@ from typing_extensions import override
 
 from sfn.errors import MalformedMetadata, NotFound, NotInstalled, NotSupported
 from sfn.pointer.location import canonical, scheme_of
-from sfn.reader.avro import check, keep_doubles, unify_nan
-from sfn.reader.boundary import Bounded
-from sfn.reader.files import finish
-from sfn.reader.local import LocalFiles
-from sfn.reader.remote import FsspecFiles
-from sfn.reader.trust import Trust
+from sfn.reader.avro import check_avro, patch_doubles, patch_nan
+from sfn.reader.boundary import AllowedFiles
+from sfn.reader.files import run_synchronously
+from sfn.reader.local import LocalFileSystem
+from sfn.reader.remote import FsspecFileSystem
+from sfn.reader.trust import AllowedLocations
 
-LARGEST: Final = 256 << 20
+MAX_MANIFEST_SIZE: Final = 256 << 20
 """Bytes of a file of metadata that is read."""
 
-_MANIFESTS: Final = ".avro"
+_MANIFEST_EXTENSION: Final = ".avro"
 """How the names of manifest lists and manifests end. Data files that end so are none that PyIceberg reads."""
 
 _HERE: Final = "file://"
 
-keep_doubles()
-unify_nan()
+patch_doubles()
+patch_nan()
 
 
 class OpenedIO(FileIO):
@@ -46,11 +46,11 @@ class OpenedIO(FileIO):
     def __init__(self, properties: Properties, scheme: str, options: Mapping[str, Any]) -> None:
         super().__init__(properties)
         self._made_of = (properties, scheme, dict(options))
-        self._files = FsspecFiles(scheme, options)
+        self._files = FsspecFileSystem(scheme, options)
 
     @override
     def new_input(self, location: str) -> FsspecInputFile:
-        driver, path = self._files.at(canonical(location))
+        driver, path = self._files.driver_for(canonical(location))
         return FsspecInputFile(path, driver)
 
     @override
@@ -87,10 +87,12 @@ class CheckedIO(FileIO):
             NotInstalled: nor can it for want of a package.
         """
         found = self._inner.new_input(location)
-        if not location.endswith(_MANIFESTS):
+        if not location.endswith(_MANIFEST_EXTENSION):
             return found
         with found.open() as stream:
-            return _Held(location, _checked(location, stream.read(), "`sfn verify --deep` lists whatever is broken"))
+            return _BytesInput(
+                location, _check_manifest(location, stream.read(), "`sfn verify --deep` lists whatever is broken")
+            )
 
     @override
     def new_output(self, location: str) -> OutputFile:
@@ -109,9 +111,9 @@ class BoundedIO(CheckedIO):
         said_by: the metadata file.
     """
 
-    def __init__(self, inner: FileIO, trust: Trust, said_by: str) -> None:
+    def __init__(self, inner: FileIO, allowed_locations: AllowedLocations, named_by: str) -> None:
         super().__init__(inner)
-        self._trust, self._said_by = trust, said_by
+        self._allowed_locations, self._named_by = allowed_locations, named_by
 
     @override
     def new_input(self, location: str) -> InputFile:
@@ -121,11 +123,17 @@ class BoundedIO(CheckedIO):
             Unsafe: it lies where a reader is not led to.
             MalformedMetadata, NotInstalled: as of `CheckedIO.new_input`.
         """
-        place = self._trust.file(location, self._said_by)
-        if self._trust.allowed and scheme_of(place) == "file":
+        place = self._allowed_locations.check_file(location, self._named_by)
+        if self._allowed_locations.allowed and scheme_of(place) == "file":
             # Opened by us, as no link may lead out of what is allowed.
-            local = _Local(place, LocalFiles(self._trust.directory, self._trust.allowed))
-            return _Held(location, _checked(location, local.whole())) if location.endswith(_MANIFESTS) else local
+            local = _LocalInput(
+                place, LocalFileSystem(self._allowed_locations.directory, self._allowed_locations.allowed)
+            )
+            return (
+                _BytesInput(location, _check_manifest(location, local.whole()))
+                if location.endswith(_MANIFEST_EXTENSION)
+                else local
+            )
         # PyIceberg takes a `#` or `?` in a URL of this machine for the end of the path, and in a path for a part of it.
         return super().new_input(place.removeprefix(_HERE) if place.startswith(_HERE) else place)
 
@@ -137,9 +145,9 @@ class MetadataIO(FileIO):
         said_by: the file that names them.
     """
 
-    def __init__(self, files: Bounded, said_by: str) -> None:
+    def __init__(self, files: AllowedFiles, named_by: str) -> None:
         super().__init__()
-        self._files, self._said_by = files, said_by
+        self._files, self._named_by = files, named_by
 
     @override
     def new_input(self, location: str) -> InputFile:
@@ -147,16 +155,16 @@ class MetadataIO(FileIO):
 
         Raises:
             NotFound: it is not there.
-            MalformedMetadata: it is larger than `LARGEST`, or can't be decoded.
+            MalformedMetadata: it is larger than `MAX_MANIFEST_SIZE`, or can't be decoded.
             NotInstalled: nor can it for want of a package.
             Unreadable: Unsafe, or of the storage.
         """
-        body = self._files.read(location, LARGEST + 1, self._said_by)
+        body = self._files.read(location, MAX_MANIFEST_SIZE + 1, self._named_by)
         if body is None:
             raise NotFound(location, expected="a file that the table's metadata names", found="no such file")
-        if len(body) > LARGEST:
-            raise MalformedMetadata(location, expected=f"at most {LARGEST >> 20} MiB", found="more")
-        return _Held(location, _checked(location, body))
+        if len(body) > MAX_MANIFEST_SIZE:
+            raise MalformedMetadata(location, expected=f"at most {MAX_MANIFEST_SIZE >> 20} MiB", found="more")
+        return _BytesInput(location, _check_manifest(location, body))
 
     @override
     def new_output(self, location: str) -> OutputFile:
@@ -167,9 +175,9 @@ class MetadataIO(FileIO):
         raise PermissionError("metadata is only looked at")
 
 
-def _checked(location: str, body: bytes, remedy: str = "") -> bytes:
+def _check_manifest(location: str, body: bytes, remedy: str = "") -> bytes:
     try:
-        check(body)
+        check_avro(body)
     except MemoryError:
         raise
     except ImportError as error:
@@ -186,28 +194,28 @@ def _checked(location: str, body: bytes, remedy: str = "") -> bytes:
     return body
 
 
-class _Local(InputFile):
+class _LocalInput(InputFile):
     """A file of this machine, opened where a reader may be led.
 
     Args:
         location: a `file://` URL in which no character has a special meaning.
     """
 
-    def __init__(self, location: str, files: LocalFiles) -> None:
+    def __init__(self, location: str, files: LocalFileSystem) -> None:
         super().__init__(location)
         self._files = files
 
     @override
     def __len__(self) -> int:
-        return finish(self._files.size(self.location)) or 0
+        return run_synchronously(self._files.size(self.location)) or 0
 
     @override
     def exists(self) -> bool:
-        return finish(self._files.size(self.location)) is not None
+        return run_synchronously(self._files.size(self.location)) is not None
 
     @override
     def open(self, seekable: bool = True) -> BufferedReader:
-        return self._files.opened(self.location)
+        return self._files.open_file(self.location)
 
     def whole(self) -> bytes:
         """All of it."""
@@ -215,7 +223,7 @@ class _Local(InputFile):
             return stream.read()
 
 
-class _Held(InputFile):
+class _BytesInput(InputFile):
     """A file that was read."""
 
     def __init__(self, location: str, body: bytes) -> None:

@@ -14,13 +14,13 @@ from sfn.pointer.location import canonical
 
 T = TypeVar("T")
 
-BEGINNING: Final = 1 << 14
+FIRST_READ_SIZE: Final = 1 << 14
 """Bytes of a metadata file that tell whose it is, nearly always."""
-PART: Final = 1 << 20
+PART_SIZE: Final = 1 << 20
 """Bytes of a large file that are read at a time."""
 
 
-class Files(Protocol):
+class FileReader(Protocol):
     """Read access to files, by canonical URL.
 
     Both verbs raise NotPermitted, NotInstalled or Unreachable where the answer can't be had.
@@ -38,7 +38,7 @@ class Files(Protocol):
         ...
 
 
-class Storage(Files, Protocol):
+class FileSystem(FileReader, Protocol):
     """A whole file system or store, for those who look at more than SFN files."""
 
     async def size(self, key: str) -> int | None:
@@ -51,7 +51,7 @@ class Storage(Files, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Entries:
+class FolderEntries:
     """What lies directly in a folder: names without slashes, in any order.
 
     Attributes:
@@ -64,7 +64,7 @@ class Entries:
 
 
 @dataclass(frozen=True, slots=True)
-class Requests:
+class RequestCounts:
     """What a store was asked.
 
     Attributes:
@@ -80,17 +80,17 @@ class Requests:
         return f"{self.gets} GET, {self.lists} LIST"
 
 
-class Counted:
+class CountingFiles:
     """Files that count what they are asked."""
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: FileReader) -> None:
         self._files = files
         self._gets = self._lists = 0
 
     @property
-    def requests(self) -> Requests:
+    def requests(self) -> RequestCounts:
         """What was asked until now."""
-        return Requests(self._gets, self._lists)
+        return RequestCounts(self._gets, self._lists)
 
     def read(self, key: str, most: int, start: int = 0) -> Coroutine[Any, Any, bytes | None]:
         self._gets += 1
@@ -101,7 +101,7 @@ class Counted:
         return self._files.list(prefix, limit)
 
 
-async def parts(files: Files, key: str, first: bytes, most: int) -> AsyncIterator[bytes]:
+async def read_parts(files: FileReader, key: str, first: bytes, most: int) -> AsyncIterator[bytes]:
     """A file, part by part, none empty.
 
     Args:
@@ -113,11 +113,11 @@ async def parts(files: Files, key: str, first: bytes, most: int) -> AsyncIterato
     while part:
         yield part
         start += len(part)
-        part = await files.read(key, PART, start) if len(part) == most else None
-        most = PART
+        part = await files.read(key, PART_SIZE, start) if len(part) == most else None
+        most = PART_SIZE
 
 
-def finish(work: Coroutine[Any, Any, T]) -> T:
+def run_synchronously(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine that never suspends to its end, without an event loop.
 
     Raises:

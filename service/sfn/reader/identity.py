@@ -9,16 +9,16 @@ from typing import Final
 
 from sfn.errors import MalformedMetadata
 from sfn.pointer.inflate import decompress
-from sfn.reader.files import BEGINNING, PART, Files, parts
+from sfn.reader.files import FIRST_READ_SIZE, PART_SIZE, FileReader, read_parts
 
-MOST: Final = 1 << 30
+MAX_SCANNED_SIZE: Final = 1 << 30
 """Bytes of JSON that are looked through: what inflates to more is no metadata."""
 
-STEPS: Final = 8_000_000
+MAX_SCAN_STEPS: Final = 8_000_000
 """Signs that are looked at one by one, in some seconds; metadata of 256 MiB takes 5 million where it is but schemas."""
 
 _KEY: Final = "table-uuid"
-_LONGEST: Final = 400
+_MAX_VALUE_LENGTH: Final = 400
 """Bytes of a string that are kept: no uuid is longer, however it is escaped."""
 
 _SIGN: Final = re.compile(rb'["{}\[\],:]')
@@ -39,46 +39,46 @@ _NEAR: Final = re.compile(
 """A file that has it behind nothing but plain numbers and texts, as nearly all have."""
 
 
-async def table_uuid(files: Files, key: str, first: bytes, most: int = MOST) -> str | None:
+async def read_table_uuid(files: FileReader, key: str, first: bytes, most: int = MAX_SCANNED_SIZE) -> str | None:
     """The file's `table-uuid`; None where it has none, or is no metadata.
 
     Args:
         files: how to read the rest, as far as it is needed.
         key: the file's canonical URL.
-        first: its first `BEGINNING` bytes.
+        first: its first `FIRST_READ_SIZE` bytes.
         most: bytes of JSON that are looked through, to the end of their part.
 
     Raises:
-        MalformedMetadata: it was not found in so many bytes, or in `STEPS`. That is not to say that it has none: who
-            takes the file for another table's would be misled.
+        MalformedMetadata: it was not found in so many bytes, or in `MAX_SCAN_STEPS`. That is not to say that it has
+            none: who takes the file for another table's would be misled.
     """
     if (near := _NEAR.match(first)) is not None:
         return near[1].decode()
-    search = _Search()
+    search = _UuidScanner()
     left = most
     try:
-        async for part in decompress(parts(files, key, first, BEGINNING), PART):
+        async for part in decompress(read_parts(files, key, first, FIRST_READ_SIZE), PART_SIZE):
             search.feed(part)
             left -= len(part)
             if search.over:
                 break
-            if left <= 0 or search.is_weary:
-                raise _given_up(key, most)
+            if left <= 0 or search.is_exhausted:
+                raise _uuid_not_found_error(key, most)
     except zlib.error:
         return None
     return search.value
 
 
-def _given_up(key: str, most: int) -> MalformedMetadata:
+def _uuid_not_found_error(key: str, most: int) -> MalformedMetadata:
     return MalformedMetadata(
         key,
-        expected=f"a table-uuid in {most >> 20:,} MiB of JSON, and within {STEPS:,} signs of it",
+        expected=f"a table-uuid in {most >> 20:,} MiB of JSON, and within {MAX_SCAN_STEPS:,} signs of it",
         found="none by then",
         remedy="ask the catalog which file is current: engines write it at the beginning",
     )
 
 
-class _Search:
+class _UuidScanner:
     """Looks for one key of the outermost object, and knows just as much JSON as that takes.
 
     Attributes:
@@ -89,7 +89,7 @@ class _Search:
     def __init__(self) -> None:
         self.value: str | None = None
         self.over = False
-        self._left = STEPS
+        self._left = MAX_SCAN_STEPS
         self._depth = 0
         self._text: bytearray | None = None
         self._is_escaped = False
@@ -97,7 +97,7 @@ class _Search:
         self._is_ours = False
 
     @property
-    def is_weary(self) -> bool:
+    def is_exhausted(self) -> bool:
         """Whether it has taken as many steps as it may."""
         return self._left <= 0
 
@@ -137,7 +137,7 @@ class _Search:
             self._is_escaped = False
             self._keep(text, part[at : at + 1])
             return at + 1
-        if (self._depth != 1 or len(text) == _LONGEST) and (rest := _IN_STRING.match(part, at)) is not None:
+        if (self._depth != 1 or len(text) == _MAX_VALUE_LENGTH) and (rest := _IN_STRING.match(part, at)) is not None:
             # Nothing of it is kept.
             at = rest.end()
         sign = _STRING_SIGN.search(part, at)
@@ -155,7 +155,7 @@ class _Search:
 
     @staticmethod
     def _keep(text: bytearray, some: bytes) -> None:
-        text += some[: _LONGEST - len(text)]
+        text += some[: _MAX_VALUE_LENGTH - len(text)]
 
     def _closed(self, text: bytearray) -> None:
         if self._depth != 1:

@@ -11,22 +11,22 @@ from io import BufferedReader
 from typing import Final
 
 from sfn import beneath
-from sfn.beneath import FOLDER, LinkRefused
+from sfn.beneath import DIRECTORY_FLAGS, LinkRefused
 from sfn.errors import NotPermitted, Unreachable, Unreadable, Unsafe
 from sfn.pointer.location import is_below
 from sfn.pointer.site import depth_below_table
 
 _SCHEME: Final = "file://"
-MISSING: Final = (FileNotFoundError, NotADirectoryError)
+NOT_FOUND_ERRORS: Final = (FileNotFoundError, NotADirectoryError)
 """What the system says of what is not there."""
-FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+OPEN_FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 """With which a file is opened: a pipe that lies in its place is refused, not waited for."""
-_LOOK: Final = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK) | os.O_CLOEXEC
+_STAT_FLAGS: Final = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK) | os.O_CLOEXEC
 """Of what is only looked at: it takes no right to read."""
 
 
-class LocalFiles:
-    """The `Storage` of this machine. Its verbs never suspend, so `finish` can run what rests on them.
+class LocalFileSystem:
+    """The `FileSystem` of this machine. Its verbs never suspend, so `finish` can run what rests on them.
 
     No symbolic link in `metadata` or `_sfn` leads out of a table's directory: the directory's owner could show
     another table in its place. Other links are followed, and with `allowed` only into what is allowed.
@@ -42,30 +42,32 @@ class LocalFiles:
 
     async def read(self, key: str, most: int, start: int = 0) -> bytes | None:
         try:
-            descriptor = self._opened(key, FLAGS, depth_below_table(key))
-        except MISSING:
+            descriptor = self._open_descriptor(key, OPEN_FLAGS, depth_below_table(key))
+        except NOT_FOUND_ERRORS:
             return None
         except (OSError, ValueError) as error:
-            raise refusal(key, error) from error
+            raise to_reader_error(key, error) from error
         try:
-            return content(descriptor, most, start)
+            return read_descriptor(descriptor, most, start)
         except OSError as error:
-            raise refusal(key, error) from error
+            raise to_reader_error(key, error) from error
         finally:
             os.close(descriptor)
 
     async def list(self, prefix: str, limit: int) -> list[str]:
         try:
-            descriptor = self._opened(prefix.rstrip("/"), FOLDER, depth_below_table(f"{prefix}file") - 1)
-        except MISSING:
+            descriptor = self._open_descriptor(
+                prefix.rstrip("/"), DIRECTORY_FLAGS, depth_below_table(f"{prefix}file") - 1
+            )
+        except NOT_FOUND_ERRORS:
             return []
         except (OSError, ValueError) as error:
-            raise refusal(prefix, error) from error
+            raise to_reader_error(prefix, error) from error
         try:
             with os.scandir(descriptor) as entries:
                 names = nsmallest(limit, (entry.name for entry in entries if not entry.name.startswith(".")))
         except OSError as error:
-            raise refusal(prefix, error) from error
+            raise to_reader_error(prefix, error) from error
         finally:
             os.close(descriptor)
         return [prefix + name for name in names]
@@ -78,7 +80,7 @@ class LocalFiles:
         found = self._stat(url, 0)
         return found is not None and stat.S_ISDIR(found.st_mode)
 
-    def opened(self, key: str) -> BufferedReader:
+    def open_file(self, key: str) -> BufferedReader:
         """A file, open to be read.
 
         Raises:
@@ -86,25 +88,25 @@ class LocalFiles:
             Unreadable: it can't be opened, or a link leads where it may not.
         """
         try:
-            return os.fdopen(self._opened(key, FLAGS, depth_below_table(key)), "rb")
-        except MISSING:
+            return os.fdopen(self._open_descriptor(key, OPEN_FLAGS, depth_below_table(key)), "rb")
+        except NOT_FOUND_ERRORS:
             raise
         except (OSError, ValueError) as error:
-            raise refusal(key, error) from error
+            raise to_reader_error(key, error) from error
 
     def _stat(self, key: str, ours: int) -> os.stat_result | None:
         try:
-            descriptor = self._opened(key, _LOOK, ours)
-        except MISSING:
+            descriptor = self._open_descriptor(key, _STAT_FLAGS, ours)
+        except NOT_FOUND_ERRORS:
             return None
         except (OSError, ValueError) as error:
-            raise refusal(key, error) from error
+            raise to_reader_error(key, error) from error
         try:
             return os.fstat(descriptor)
         finally:
             os.close(descriptor)
 
-    def _opened(self, key: str, flags: int, ours: int) -> int:
+    def _open_descriptor(self, key: str, flags: int, ours: int) -> int:
         """A descriptor of what lies at a key.
 
         Args:
@@ -126,14 +128,14 @@ class LocalFiles:
         root = max(roots, key=len, default="/")
         names = [name for name in path[len(root.rstrip("/")) :].split("/") if name]
         try:
-            return beneath.opened(root, names, flags, others=[_path(bound) for bound in self._bounds])
+            return beneath.open_below(root, names, flags, other_roots=[_path(bound) for bound in self._bounds])
         except LinkRefused as refused:
             found = f"the link {refused.link} to {refused.target}" if refused.link else refused.target
             remedy = "read the directory that the link leads to, or have a folder put in its place"
             raise Unsafe(key, expected=f"links that stay below {root}", found=found, remedy=remedy) from refused
 
 
-def content(descriptor: int, most: int, start: int) -> bytes | None:
+def read_descriptor(descriptor: int, most: int, start: int) -> bytes | None:
     """The bytes of an open file as of `Files.read`; None of a folder.
 
     Raises:
@@ -159,7 +161,7 @@ def _path(key: str) -> str:
     return key[len(_SCHEME) :]
 
 
-def refusal(key: str, error: OSError | ValueError) -> Unreadable:
+def to_reader_error(key: str, error: OSError | ValueError) -> Unreadable:
     """What a reader is told of an error of the system's."""
     if isinstance(error, ValueError):
         found = "a lone surrogate in it" if isinstance(error, UnicodeEncodeError) else "a NUL in it"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 
-class MemoryFiles:
-    """The `Storage` of a mapping from canonical URLs to contents."""
+class InMemoryFileSystem:
+    """The `FileSystem` of a mapping from canonical URLs to contents."""
 
     def __init__(self, bodies: Mapping[str, bytes]) -> None:
         self._bodies = bodies

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sfn.pointer.location import scheme_of
-from sfn.reader.files import Storage
-from sfn.reader.local import LocalFiles
+from sfn.reader.files import FileSystem
+from sfn.reader.local import LocalFileSystem
 
 if TYPE_CHECKING:
-    from sfn.reader.remote import FsspecFiles
+    from sfn.reader.remote import FsspecFileSystem
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class FileSystemOptions:
     """What opens a directory.
 
     Attributes:
@@ -28,13 +28,13 @@ class Opening:
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     allowed: tuple[str, ...] = ()
 
-    def storage(self) -> Storage:
+    def open_file_system(self) -> FileSystem:
         """Its files, and those that they lead to."""
-        return Anywhere(scheme_of(self.url), self.options, LocalFiles(self.url, self.allowed))
+        return RoutedFileSystem(scheme_of(self.url), self.options, LocalFileSystem(self.url, self.allowed))
 
 
-class Anywhere:
-    """The `Storage` of this machine and of whatever fsspec has a driver for.
+class RoutedFileSystem:
+    """The `FileSystem` of this machine and of whatever fsspec has a driver for.
 
     Args:
         scheme: of the URLs that the options are for.
@@ -42,28 +42,28 @@ class Anywhere:
         local: the files of this machine; any of them without one.
     """
 
-    def __init__(self, scheme: str, options: Mapping[str, Any], local: LocalFiles | None = None) -> None:
-        self._scheme, self._options, self._local = scheme, options, local or LocalFiles()
-        self._others: FsspecFiles | None = None
+    def __init__(self, scheme: str, options: Mapping[str, Any], local: LocalFileSystem | None = None) -> None:
+        self._scheme, self._options, self._local = scheme, options, local or LocalFileSystem()
+        self._others: FsspecFileSystem | None = None
 
     def read(self, key: str, most: int, start: int = 0) -> Coroutine[Any, Any, bytes | None]:
-        return self._of(key).read(key, most, start)
+        return self._file_system_of(key).read(key, most, start)
 
     def list(self, prefix: str, limit: int) -> Coroutine[Any, Any, list[str]]:
-        return self._of(prefix).list(prefix, limit)
+        return self._file_system_of(prefix).list(prefix, limit)
 
     def size(self, key: str) -> Coroutine[Any, Any, int | None]:
-        return self._of(key).size(key)
+        return self._file_system_of(key).size(key)
 
     def is_folder(self, url: str) -> Coroutine[Any, Any, bool]:
-        return self._of(url).is_folder(url)
+        return self._file_system_of(url).is_folder(url)
 
-    def _of(self, key: str) -> Storage:
+    def _file_system_of(self, key: str) -> FileSystem:
         if key.startswith("file:"):
             return self._local
         if self._others is None:
             # A notebook that reads files of its own machine does not wait for fsspec.
-            from sfn.reader.remote import FsspecFiles
+            from sfn.reader.remote import FsspecFileSystem
 
-            self._others = FsspecFiles(self._scheme, self._options)
+            self._others = FsspecFileSystem(self._scheme, self._options)
         return self._others

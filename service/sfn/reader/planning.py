@@ -1,6 +1,6 @@
 """Which files hold the rows of a table, as PyIceberg plans them, and which of them are not read.
 
-`Planner` corrects two faults by which a filter in PyIceberg 0.12 gives wrong rows.
+`FilePlanner` corrects two faults by which a filter in PyIceberg 0.12 gives wrong rows.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from pyiceberg.typedef import KeyDefaultDict
 from typing_extensions import override
 
 from sfn.errors import NotSupported, SfnError
-from sfn.reader.datafile import in_files
-from sfn.reader.orc import misread
-from sfn.reader.table import unread
+from sfn.reader.datafile import describe_file
+from sfn.reader.orc import first_misread_field
+from sfn.reader.table import to_unreadable
 
 _READ: Final = {FileFormat.PARQUET, FileFormat.ORC}
 _READ_DELETES: Final = {*_READ, FileFormat.PUFFIN}
@@ -41,7 +41,7 @@ _EQUALITY: Final = "equality deletes"
 """What PyIceberg's message has in it where there are such; its exception is of no kind of its own."""
 
 
-def planned(
+def plan_files(
     metadata: TableMetadata,
     location: str,
     plan: Callable[[BooleanExpression], Iterable[FileScanTask]],
@@ -58,7 +58,7 @@ def planned(
 
     Raises:
         NotSupported: there is something that PyIceberg or PyArrow does not read.
-        Unreadable: see `sfn.reader.table.rows` for its kinds.
+        Unreadable: see `sfn.reader.table.read_rows` for its kinds.
     """
     try:
         tasks = _tasks(plan, pruning)
@@ -68,7 +68,7 @@ def planned(
         if isinstance(error, ValueError) and _EQUALITY in f"{error}":
             raise _refusal(location, "files without equality deletes", _EQUALITY, remedy) from error
         # PyIceberg, PyArrow and the drivers let through whatever they stumble over.
-        raise unread(location, error) from error
+        raise to_unreadable(location, error) from error
     for task in tasks:
         _check(task, metadata, location, remedy)
     return tasks
@@ -90,20 +90,20 @@ def _tasks(
 
 def _check(task: FileScanTask, metadata: TableMetadata, location: str, remedy: str) -> None:
     if task.file.file_format not in _READ:
-        raise _refusal(location, "data in Parquet or ORC files", in_files("data", task.file), remedy)
-    if task.file.file_format is FileFormat.ORC and (found := misread(task.file, metadata.schema())):
-        raise _refusal(location, "what PyArrow reads of ORC files", in_files(found, task.file), remedy)
+        raise _refusal(location, "data in Parquet or ORC files", describe_file("data", task.file), remedy)
+    if task.file.file_format is FileFormat.ORC and (found := first_misread_field(task.file, metadata.schema())):
+        raise _refusal(location, "what PyArrow reads of ORC files", describe_file(found, task.file), remedy)
     for delete in task.delete_files:
         if delete.file_format not in _READ_DELETES:
             expected = "position deletes in Parquet, ORC or Puffin files"
-            raise _refusal(location, expected, in_files("position deletes", delete), remedy)
+            raise _refusal(location, expected, describe_file("position deletes", delete), remedy)
 
 
 def _refusal(location: str, expected: str, found: str, remedy: str) -> NotSupported:
     return NotSupported(location, expected=expected, found=found, remedy=remedy)
 
 
-class Planner(ManifestGroupPlanner):
+class FilePlanner(ManifestGroupPlanner):
     """A planner of the files that may have rows for which an expression holds.
 
     A delete file is left out only by its partition. Its column statistics describe the rows of the delete file: the
@@ -113,12 +113,12 @@ class Planner(ManifestGroupPlanner):
     rounded these numbers towards zero. Later versions widen their comparisons in the same way.
     """
 
-    def of_current_snapshot(self) -> Iterable[FileScanTask]:
+    def plan_current_snapshot(self) -> Iterable[FileScanTask]:
         """Return the data files of the table's current snapshot, each with its deletes."""
         snapshot = self.table_metadata.current_snapshot()
         return () if snapshot is None else self.plan_files(snapshot.manifests(self.io))
 
-    def matching(self, tasks: Iterable[FileScanTask]) -> list[FileScanTask]:
+    def filter_tasks(self, tasks: Iterable[FileScanTask]) -> list[FileScanTask]:
         """Return the tasks whose data file may hold a matching row, by its partition and its statistics."""
         in_partition = KeyDefaultDict(self._build_partition_evaluator)
         by_statistics = self._build_metrics_evaluator()

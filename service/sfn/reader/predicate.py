@@ -85,7 +85,7 @@ _TOKENS: Final = re.compile(
 """What PyIceberg's parser takes for a text, a quoted name and a number, which may have an exponent besides."""
 
 
-def parsed(text: str) -> iceberg.BooleanExpression:
+def parse_filter(text: str) -> iceberg.BooleanExpression:
     """Return the filter of a text, as PyIceberg's `Table.scan` takes it, with numbers as they are written.
 
     Raises:
@@ -199,7 +199,7 @@ class RowFilter:
     pruning: iceberg.BooleanExpression
     _mask: _Mask | None
 
-    def selected(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows for which the filter is true.
 
         Args:
@@ -208,7 +208,7 @@ class RowFilter:
         return batch if self._mask is None else batch.filter(self._mask(batch))
 
 
-def row_filter(schema: Schema, which: str | iceberg.BooleanExpression | None) -> RowFilter:
+def bind_filter(schema: Schema, which: str | iceberg.BooleanExpression | None) -> RowFilter:
     """Bind a filter to the schema of a table.
 
     Raises:
@@ -607,7 +607,7 @@ def _step(kind: types.IcebergType, operator: str, literal: Literal[Any]) -> _Val
     return steps.value(int(bound))
 
 
-def exact(predicate: iceberg.UnboundPredicate, kind: types.IcebergType) -> iceberg.UnboundPredicate | bool:
+def to_exact(predicate: iceberg.UnboundPredicate, kind: types.IcebergType) -> iceberg.UnboundPredicate | bool:
     """Return a comparison of an integer or decimal column with values of its own type, which selects the same rows.
 
     Returns:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pyiceberg import types as iceberg
 from pyiceberg.schema import Schema
 
-from sfn.reader.conform import conformed, listed, mapped, struct
+from sfn.reader.conform import cast_array, rebuild_list, rebuild_map, rebuild_struct
 
 _DAYS: Final = pa.int32()
 _LONG: Final = pa.int64()
@@ -60,20 +60,20 @@ class Projection:
             case iceberg.StructType(), iceberg.StructType():
                 return self._struct(array, have, want, kind)
             case iceberg.ListType(), iceberg.ListType():
-                return listed(
+                return rebuild_list(
                     array,
                     kind,
                     lambda values: of(values, have.element_type, want.element_type, kind.value_type),
                 )
             case iceberg.MapType(), iceberg.MapType():
-                return mapped(
+                return rebuild_map(
                     array,
                     kind,
                     lambda keys: of(keys, have.key_type, want.key_type, kind.key_type),
                     lambda items: of(items, have.value_type, want.value_type, kind.item_type),
                 )
             case _:
-                return conformed(array, kind)
+                return cast_array(array, kind)
 
     def _struct(
         self, array: pa.StructArray, have: iceberg.StructType, want: iceberg.StructType, kind: pa.StructType
@@ -92,15 +92,19 @@ class Projection:
                 # Where the file's struct is NULL, its own fields stay NULL in the new struct.
                 part = pc.struct_field(array, [there.name]) if is_known else array.field(there.name)
                 children.append(self._value(part, there.field_type, field.field_type, target.type))
-        return pa.StructArray.from_arrays(children, fields=list(kind)) if is_known else struct(array, kind, children)
+        return (
+            pa.StructArray.from_arrays(children, fields=list(kind))
+            if is_known
+            else rebuild_struct(array, kind, children)
+        )
 
     def _absent(self, field: iceberg.NestedField, kind: pa.DataType, rows: int) -> pa.Array:
         """The values of a field that the file lacks: those of its partition, or what it has since it was added."""
         value = self._constants.get(field.field_id, field.initial_default)
-        return _repeated(physical(value, field.field_type), kind, rows)
+        return _repeated(to_scalar(value, field.field_type), kind, rows)
 
 
-def physical(value: Any, kind: iceberg.IcebergType) -> pa.Scalar:  # noqa: ANN401 - of any type
+def to_scalar(value: Any, kind: iceberg.IcebergType) -> pa.Scalar:  # noqa: ANN401 - of any type
     """Return a value of a partition, or an initial default, as a scalar that `conformed` casts to the column's type.
 
     Args:
@@ -124,4 +128,4 @@ def physical(value: Any, kind: iceberg.IcebergType) -> pa.Scalar:  # noqa: ANN40
 
 
 def _repeated(value: pa.Scalar, kind: pa.DataType, rows: int) -> pa.Array:
-    return conformed(pa.repeat(value, rows), kind) if value.is_valid else pa.nulls(rows, kind)
+    return cast_array(pa.repeat(value, rows), kind) if value.is_valid else pa.nulls(rows, kind)

@@ -11,7 +11,7 @@ import fsspec
 
 from sfn.errors import NotInstalled, NotPermitted, Unreachable, Unreadable
 from sfn.pointer.location import scheme_of
-from sfn.reader.files import Entries
+from sfn.reader.files import FolderEntries
 
 T = TypeVar("T")
 
@@ -29,8 +29,8 @@ _BEYOND: Final = 416
 """A range begins where the file ends: an empty file's, and what comes after the last one."""
 
 
-class FsspecFiles:
-    """The `Storage` of fsspec's drivers, through their blocking interface: `finish` can run what rests on it.
+class FsspecFileSystem:
+    """The `FileSystem` of fsspec's drivers, through their blocking interface: `finish` can run what rests on it.
 
     How long a question may take, and how often it is asked again, is theirs, and told them by the options. They also
     list a folder as a whole, however few names are wanted of it: fsspec has no paging.
@@ -45,46 +45,48 @@ class FsspecFiles:
         self._opened = lru_cache(64)(self._open)
 
     async def read(self, key: str, most: int, start: int = 0) -> bytes | None:
-        driver, path = self.at(key)
-        body = _answer(key, lambda: bytes(driver.cat_file(path, start=start, end=start + most)), beyond=b"")
+        driver, path = self.driver_for(key)
+        body = _call_driver(key, lambda: bytes(driver.cat_file(path, start=start, end=start + most)), beyond=b"")
         if body and start:
             await self._check_part(key, len(body), most, start)
         # From the beginning on, the whole is as good as the part that was asked for.
         return body if body is None else body[:most]
 
     async def list(self, prefix: str, limit: int) -> list[str]:
-        driver, path = self.at(prefix)
+        driver, path = self.driver_for(prefix)
 
         def look() -> list[str]:
             # A driver may remember what it listed, and a table that was renamed since would not be there.
             driver.invalidate_cache(path)
             return _names(driver.ls(path, detail=False), limit)
 
-        return [prefix + name for name in _answer(prefix, look) or []]
+        return [prefix + name for name in _call_driver(prefix, look) or []]
 
-    async def entries(self, prefix: str) -> Entries:
+    async def entries(self, prefix: str) -> FolderEntries:
         """What lies directly below a prefix that ends in `/`; nothing where there is no such folder.
 
         Raises:
             NotPermitted, NotInstalled, Unreachable: the answer can't be had.
         """
-        driver, path = self.at(prefix)
+        driver, path = self.driver_for(prefix)
 
-        def look() -> Entries:
+        def look() -> FolderEntries:
             driver.invalidate_cache(path)
             found = driver.ls(path, detail=True)
-            return Entries(*(tuple(_names(_called(found, kind), len(found))) for kind in ("file", "directory")))
+            return FolderEntries(
+                *(tuple(_names(_paths_of_kind(found, kind), len(found))) for kind in ("file", "directory"))
+            )
 
-        return _answer(prefix, look) or Entries()
+        return _call_driver(prefix, look) or FolderEntries()
 
     async def size(self, key: str) -> int | None:
-        driver, path = self.at(key)
-        found = _answer(key, lambda: driver.info(path))
+        driver, path = self.driver_for(key)
+        found = _call_driver(key, lambda: driver.info(path))
         return None if found is None or found["type"] != "file" else int(found["size"] or 0)
 
     async def is_folder(self, url: str) -> bool:
-        driver, path = self.at(url)
-        return bool(_answer(url, lambda: driver.isdir(path)))
+        driver, path = self.driver_for(url)
+        return bool(_call_driver(url, lambda: driver.isdir(path)))
 
     async def _check_part(self, key: str, found: int, most: int, start: int) -> None:
         """Refuse what may begin elsewhere: no part that lies behind the beginning is as long as the whole."""
@@ -99,7 +101,7 @@ class FsspecFiles:
                 remedy="have it served by what heeds the header Range",
             )
 
-    def at(self, key: str) -> tuple[Any, str]:
+    def driver_for(self, key: str) -> tuple[Any, str]:
         """The driver for a URL (fsspec's `AbstractFileSystem`), and what it calls the place.
 
         Raises:
@@ -112,7 +114,7 @@ class FsspecFiles:
             raise Unreachable(key, expected="a path or a URL of one file system", found="another form")
         authority, _, path = rest.partition("/")
         driver = self._opened(scheme, authority)
-        if _ODD.search(path) is not None and not _takes(driver, key, path):
+        if _ODD.search(path) is not None and not _opens_exactly(driver, key, path):
             remedy = "have PyIceberg open files its own way: `Resolved.table` and `read` with `properties`"
             raise Unreachable(
                 key, expected="a name that fsspec's driver takes as it is", found="one that it changes", remedy=remedy
@@ -127,27 +129,27 @@ class FsspecFiles:
             found = f"{scheme}, which fsspec has no driver for"
             raise Unreachable(where, expected="a scheme that fsspec can open", found=found) from error
         except ImportError as error:
-            raise _not_installed(where, error) from error
-        return _driver(where, driver, options)
+            raise _not_installed_error(where, error) from error
+        return _open_driver(where, driver, options)
 
 
-def _takes(driver: Any, key: str, path: str) -> bool:  # noqa: ANN401 - fsspec has no types
+def _opens_exactly(driver: Any, key: str, path: str) -> bool:  # noqa: ANN401 - fsspec has no types
     """Whether a driver opens the very file of a name, and not a part of the name or a version of another file."""
     return _VERSION.search(path) is None and str(driver._strip_protocol(key)).endswith(path)  # noqa: SLF001 - what its verbs call
 
 
-def _driver(where: str, driver: Any, options: Mapping[str, Any]) -> Any:  # noqa: ANN401 - fsspec has no types
+def _open_driver(where: str, driver: Any, options: Mapping[str, Any]) -> Any:  # noqa: ANN401 - fsspec has no types
     try:
         # What a URL itself says of its store, such as the account in an Azure host name.
-        told = driver._get_kwargs_from_urls(f"{where}/")  # noqa: SLF001 - what fsspec's own open calls
-        return driver(**{**told, **options})
+        message = driver._get_kwargs_from_urls(f"{where}/")  # noqa: SLF001 - what fsspec's own open calls
+        return driver(**{**message, **options})
     except ImportError as error:
-        raise _not_installed(where, error) from error
+        raise _not_installed_error(where, error) from error
     except Exception as error:
-        raise _refusal(where, error) from error
+        raise _to_reader_error(where, error) from error
 
 
-def _called(found: Iterable[Mapping[str, Any]], kind: str) -> Iterator[str]:
+def _paths_of_kind(found: Iterable[Mapping[str, Any]], kind: str) -> Iterator[str]:
     """The paths of what is of one kind."""
     return (entry["name"] for entry in found if entry["type"] == kind)
 
@@ -156,7 +158,7 @@ def _names(paths: Iterable[str], limit: int) -> list[str]:
     return sorted({path.rstrip("/").rpartition("/")[2] for path in paths})[:limit]
 
 
-def _answer(key: str, ask: Callable[[], T], beyond: T | None = None) -> T | None:
+def _call_driver(key: str, ask: Callable[[], T], beyond: T | None = None) -> T | None:
     try:
         return ask()
     except _MISSING:
@@ -166,15 +168,15 @@ def _answer(key: str, ask: Callable[[], T], beyond: T | None = None) -> T | None
         code = _status(error)
         if code in {_ABSENT, _BEYOND}:
             return beyond if code == _BEYOND else None
-        raise _refusal(key, error) from error
+        raise _to_reader_error(key, error) from error
 
 
 def _status(error: BaseException) -> int | None:
     """The HTTP status that an error of some library is about, or what it was raised from."""
-    return next((code for code in _said(error) if isinstance(code, int)), None)
+    return next((code for code in _error_details(error) if isinstance(code, int)), None)
 
 
-def _said(error: BaseException | None) -> Iterator[object]:
+def _error_details(error: BaseException | None) -> Iterator[object]:
     seen: set[int] = set()
     # `raise error from error`, as of a translation that knows no better, makes it its own cause.
     while error is not None and id(error) not in seen:
@@ -193,7 +195,7 @@ def _is_forbidden(error: Exception) -> bool:
     return is_gcsfs or isinstance(error, PermissionError) or _status(error) in _FORBIDDEN
 
 
-def _refusal(where: str, error: Exception) -> Unreadable:
+def _to_reader_error(where: str, error: Exception) -> Unreadable:
     found = f"{type(error).__name__}: {error}"[:500]
     if _is_forbidden(error):
         remedy = "give the reader's identity the right to read and to list there; credentials go into storage_options"
@@ -203,7 +205,7 @@ def _refusal(where: str, error: Exception) -> Unreadable:
     )
 
 
-def _not_installed(where: str, error: ImportError) -> NotInstalled:
+def _not_installed_error(where: str, error: ImportError) -> NotInstalled:
     package = {"s3": "s3fs", "gs": "gcsfs", "abfss": "adlfs"}.get(scheme_of(where), "")
     remedy = f"pip install {package}" if package else "install the package that fsspec names"
     return NotInstalled(where, expected="fsspec's driver for it", found=str(error), remedy=remedy)

@@ -12,16 +12,16 @@ from sfn.errors import CommitNotFound, Stale, WrongTable
 from sfn.pointer.document import Document, render_ordinal
 from sfn.pointer.naming import MAIN_BRANCH
 from sfn.reader import metadata, relative
-from sfn.reader.boundary import Bounded
-from sfn.reader.branches import Branch
-from sfn.reader.documents import Found
-from sfn.reader.files import Counted, Files, Requests
-from sfn.reader.lookup import How, Lookup
-from sfn.reader.metadata import Metadata
-from sfn.reader.opening import Opening
-from sfn.reader.timeline import Commits, Entry, Log, Then, has_commits
-from sfn.reader.trust import Trust
-from sfn.reader.wanted import Wanted
+from sfn.reader.boundary import AllowedFiles
+from sfn.reader.branches import BranchLookup
+from sfn.reader.documents import FoundDocument
+from sfn.reader.files import CountingFiles, FileReader, RequestCounts
+from sfn.reader.lookup import FoundBy, Lookup
+from sfn.reader.metadata import PartialMetadata
+from sfn.reader.opening import FileSystemOptions
+from sfn.reader.timeline import CommitFiles, DocumentVersion, HistoryEntry, MetadataLog, has_commit_files
+from sfn.reader.trust import AllowedLocations
+from sfn.reader.wanted import TableSelector
 
 if TYPE_CHECKING:
     from pyiceberg.table import StaticTable
@@ -41,7 +41,7 @@ class Question:
         ref: a branch or tag.
         as_of: a time, in Unix milliseconds; None for now.
         relative: take the metadata file where it lies relative to the SFN file, as in a copy of the bucket.
-        allowed: canonical prefixes below which files may lead, beside the directory; see `Trust`.
+        allowed: canonical prefixes below which files may lead, beside the directory; see `AllowedLocations`.
     """
 
     directory: str
@@ -53,14 +53,14 @@ class Question:
     allowed: tuple[str, ...] = ()
 
     @property
-    def trust(self) -> Trust:
+    def allowed_locations(self) -> AllowedLocations:
         """Where files may lead."""
-        return Trust(self.directory, self.allowed)
+        return AllowedLocations(self.directory, self.allowed)
 
     @property
-    def wanted(self) -> Wanted:
+    def selector(self) -> TableSelector:
         """Which table."""
-        return Wanted(self.table, self.uuid)
+        return TableSelector(self.table, self.uuid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +74,13 @@ class Resolved:
         sfn_file: the URL of that document.
         ref: the branch or tag that was asked for.
         snapshot_id: its head; None where the table is empty, or where only the metadata file tells.
-        how: what the table was found by.
+        found_by: what the table was found by.
         via: URLs of the documents that forwarded to it.
-        lost: with `as_of`, the commits right after this one that nothing tells of: any may have been current then.
+        missing_commits: with `as_of`, the commits right after this one that nothing tells of: any may have been
+            current then.
         requests: what the store was asked for all this.
         age: how long ago the catalog said so.
-        trust: where the files that it names may lie.
+        allowed_locations: where the files that it names may lie.
     """
 
     metadata_location: str
@@ -87,13 +88,13 @@ class Resolved:
     sfn_file: str
     ref: str
     snapshot_id: int | None
-    how: How
+    found_by: FoundBy
     via: tuple[str, ...]
-    lost: int
-    requests: Requests
+    missing_commits: int
+    requests: RequestCounts
     age: timedelta = field(compare=False)
-    trust: Trust = field(repr=False, compare=False)
-    opening: Opening = field(default_factory=Opening, repr=False, compare=False)
+    allowed_locations: AllowedLocations = field(repr=False, compare=False)
+    file_system_options: FileSystemOptions = field(default_factory=FileSystemOptions, repr=False, compare=False)
 
     @property
     def written_at(self) -> datetime:
@@ -101,155 +102,159 @@ class Resolved:
         return self.document.written_at
 
     @property
-    def files(self) -> Bounded:
+    def files(self) -> AllowedFiles:
         """What its metadata names, opened as the table was."""
-        return Bounded(self.opening.storage(), self.trust)
+        return AllowedFiles(self.file_system_options.open_file_system(), self.allowed_locations)
 
     def table(self, properties: Mapping[str, str] | None = None) -> StaticTable:
         """The table as PyIceberg reads it, pinned to the branch or tag.
 
         Args:
             properties: how PyIceberg opens its files (`s3.endpoint` and so on); without them they are opened as those
-                beside them were. See `sfn.reader.table.pinned`.
+                beside them were. See `sfn.reader.table.open_static_table`.
         """
-        from sfn.reader.table import pinned
+        from sfn.reader.table import open_static_table
 
-        return pinned(self, properties)
+        return open_static_table(self, properties)
 
 
-async def answer(files: Files, question: Question, opening: Opening, clock: Clock = _CLOCK) -> Resolved:
+async def resolve_question(
+    files: FileReader, question: Question, options: FileSystemOptions, clock: Clock = _CLOCK
+) -> Resolved:
     """The metadata file that a reader asks for.
 
     Args:
         files: how to read.
-        opening: what they were opened with.
+        options: what they were opened with.
 
     Raises:
         Unreadable: see `sfn.errors` for its kinds.
     """
-    search = _Search(Counted(files), question, clock.now())
+    search = _Resolver(CountingFiles(files), question, clock.now())
     try:
-        return await search.run(opening)
+        return await search.run(options)
     except Stale:
         # It may have been replaced while it was read.
-        return await search.run(opening)
+        return await search.run(options)
 
 
 @dataclass(frozen=True, slots=True)
-class Pointer:
+class MetadataPointer:
     """Which metadata file is a table's, before anybody looked into it.
 
     Attributes:
         key: its canonical URL.
-        then: the document that says so.
+        version: the document that says so.
     """
 
     key: str
-    then: Then
+    version: DocumentVersion
 
 
-async def pointer(files: Files, question: Question, clock: Clock = _CLOCK) -> Pointer:
+async def resolve_pointer(files: FileReader, question: Question, clock: Clock = _CLOCK) -> MetadataPointer:
     """The metadata file that a reader asks for, unopened: of a branch or tag without a file of its own the table's.
 
     Raises:
         Unreadable: see `sfn.errors` for its kinds.
     """
-    return await _Search(Counted(files), question, clock.now()).pointer()
+    return await _Resolver(CountingFiles(files), question, clock.now()).pointer()
 
 
-async def history(files: Files, question: Question, limit: int, clock: Clock = _CLOCK) -> list[Entry]:
+async def read_history(files: FileReader, question: Question, limit: int, clock: Clock = _CLOCK) -> list[HistoryEntry]:
     """The newest commits of a table, in order: of its files of single commits, else of its metadata-log.
 
     Raises:
         Unreadable: see `sfn.errors` for its kinds.
     """
-    search = _Search(Counted(files), question, clock.now())
+    search = _Resolver(CountingFiles(files), question, clock.now())
     try:
-        return await search.timeline(limit)
+        return await search.history(limit)
     except Stale:
-        return await search.timeline(limit)
+        return await search.history(limit)
 
 
-class _Search:
+class _Resolver:
     """One search for an answer."""
 
-    def __init__(self, files: Counted, question: Question, now: datetime) -> None:
+    def __init__(self, files: CountingFiles, question: Question, now: datetime) -> None:
         self._files, self._question, self._now = files, question, now
-        self._trust = question.trust
+        self._trust = question.allowed_locations
 
-    async def pointer(self) -> Pointer:
+    async def pointer(self) -> MetadataPointer:
         """Where its metadata file lies."""
-        then, _ = await self._found()
-        return Pointer(self._place(then.found)[1], then)
+        then, _ = await self._find()
+        return MetadataPointer(self._metadata_location(then.found)[1], then)
 
-    async def run(self, opening: Opening) -> Resolved:
+    async def run(self, options: FileSystemOptions) -> Resolved:
         """The answer."""
-        then, how = await self._found()
-        return await self._opened(then, how, opening)
+        then, how = await self._find()
+        return await self._to_resolved(then, how, options)
 
-    async def _found(self) -> tuple[Then, How]:
+    async def _find(self) -> tuple[DocumentVersion, FoundBy]:
         """The document, and what it was found by."""
-        question, wanted = self._question, self._question.wanted
+        question, wanted = self._question, self._question.selector
         lookup = Lookup(self._files, self._trust, wanted)
         if question.as_of is not None:
-            return await self._then(lookup, question.as_of)
+            return await self._version_at(lookup, question.as_of)
         if question.ref == MAIN_BRANCH:
-            found, how = await lookup.leading()
-            return Then(found), how
-        branch = Branch(self._files, self._trust, question.ref)
-        if (named := await branch.by_name(wanted)) is not None:
-            return Then(named), How.NAME
-        leading, how = await lookup.leading()
-        return Then(await branch.beside(leading) or leading), how
+            found, how = await lookup.find_leading()
+            return DocumentVersion(found), how
+        branch = BranchLookup(self._files, self._trust, question.ref)
+        if (named := await branch.find_by_name(wanted)) is not None:
+            return DocumentVersion(named), FoundBy.NAME
+        leading, how = await lookup.find_leading()
+        return DocumentVersion(await branch.find_sibling(leading) or leading), how
 
-    async def timeline(self, limit: int) -> list[Entry]:
+    async def history(self, limit: int) -> list[HistoryEntry]:
         """The commits."""
-        lookup = Lookup(self._files, self._trust, self._question.wanted)
-        leading, _ = await lookup.leading(even_dropped=True)
-        if has_commits(leading):
-            return await Commits(self._files, leading).entries(limit)
+        lookup = Lookup(self._files, self._trust, self._question.selector)
+        leading, _ = await lookup.find_leading(even_dropped=True)
+        if has_commit_files(leading):
+            return await CommitFiles(self._files, leading).entries(limit)
         if not leading.doc.is_live:
-            raise lookup.refusal()
-        return (await self._log(leading)).entries(limit)
+            raise lookup.lookup_error()
+        return (await self._metadata_log(leading)).entries(limit)
 
-    async def _then(self, lookup: Lookup, ordinal: int) -> tuple[Then, How]:
-        leading, how = await lookup.leading(even_dropped=True)
-        if not leading.doc.is_live and not (has_commits(leading) and ordinal < _milliseconds(leading.doc.written_at)):
-            raise lookup.refusal()
-        if has_commits(leading):
-            return await Commits(self._files, leading).as_of(ordinal), how
-        return (await self._log(leading)).as_of(ordinal), how
+    async def _version_at(self, lookup: Lookup, ordinal: int) -> tuple[DocumentVersion, FoundBy]:
+        leading, how = await lookup.find_leading(even_dropped=True)
+        if not leading.doc.is_live and not (
+            has_commit_files(leading) and ordinal < _to_milliseconds(leading.doc.written_at)
+        ):
+            raise lookup.lookup_error()
+        if has_commit_files(leading):
+            return await CommitFiles(self._files, leading).version_at(ordinal), how
+        return (await self._metadata_log(leading)).version_at(ordinal), how
 
-    async def _log(self, leading: Found) -> Log:
-        _, key = self._place(leading)
-        return Log(leading, await self._contents(key, leading), key)
+    async def _metadata_log(self, leading: FoundDocument) -> MetadataLog:
+        _, key = self._metadata_location(leading)
+        return MetadataLog(leading, await self._read_metadata(key, leading), key)
 
-    def _place(self, found: Found) -> tuple[str, str]:
+    def _metadata_location(self, found: FoundDocument) -> tuple[str, str]:
         """Where the metadata file of a document lies, and its canonical URL."""
-        location = relative.location(found) if self._question.relative else found.doc.metadata_file_path
-        return location, self._trust.place(location, found.key)
+        location = relative.relative_location(found) if self._question.relative else found.doc.metadata_file_path
+        return location, self._trust.check_location(location, found.key)
 
-    async def _contents(self, key: str, found: Found) -> Metadata:
-        contents = await metadata.contents(self._files, key)
+    async def _read_metadata(self, key: str, found: FoundDocument) -> PartialMetadata:
+        contents = await metadata.read_metadata(self._files, key)
         if contents is None:
-            raise metadata.gone(key, found.doc, found.key, self._now)
-        metadata.compare(key, contents.table_uuid, found.doc, found.key)
+            raise metadata.metadata_gone_error(key, found.doc, found.key, self._now)
+        metadata.check_table_uuid(key, contents.table_uuid, found.doc, found.key)
         return contents
 
-    async def _opened(self, then: Then, how: How, opening: Opening) -> Resolved:
+    async def _to_resolved(self, then: DocumentVersion, how: FoundBy, options: FileSystemOptions) -> Resolved:
         """What is found, once its metadata file was looked into."""
         found, ref = then.found, self._question.ref
-        location, key = self._place(found)
+        location, key = self._metadata_location(found)
         snapshot = found.doc.snapshot_id
         try:
             if ref == found.doc.ref:
-                await metadata.check(self._files, key, found.doc, found.key, self._now)
+                await metadata.check_metadata(self._files, key, found.doc, found.key, self._now)
             else:
-                snapshot = (await self._contents(key, found)).head(ref, key)
+                snapshot = (await self._read_metadata(key, found)).head(ref, key)
         except Stale as stale:
             if then.is_latest or isinstance(stale, WrongTable):
                 raise
-            raise _expired(key, then) from None
+            raise _commit_expired_error(key, then) from None
         age = self._now - found.doc.written_at
         return Resolved(
             location,
@@ -259,15 +264,15 @@ class _Search:
             snapshot,
             how,
             found.via,
-            then.lost,
+            then.missing_commits,
             self._files.requests,
             age,
             self._trust,
-            opening,
+            options,
         )
 
 
-def _expired(key: str, then: Then) -> CommitNotFound:
+def _commit_expired_error(key: str, then: DocumentVersion) -> CommitNotFound:
     return CommitNotFound(
         key,
         expected=f"the metadata file that was current at {render_ordinal(then.found.doc.ordinal)}",
@@ -276,5 +281,5 @@ def _expired(key: str, then: Then) -> CommitNotFound:
     )
 
 
-def _milliseconds(at: datetime) -> int:
+def _to_milliseconds(at: datetime) -> int:
     return (at - _EPOCH) // timedelta(milliseconds=1)

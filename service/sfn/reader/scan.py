@@ -13,11 +13,11 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask
 
 from sfn.errors import SfnError
-from sfn.reader.datafile import batches
-from sfn.reader.planning import Planner, planned
-from sfn.reader.predicate import row_filter
+from sfn.reader.datafile import read_batches
+from sfn.reader.planning import FilePlanner, plan_files
+from sfn.reader.predicate import bind_filter
 from sfn.reader.project import Projection
-from sfn.reader.table import unread
+from sfn.reader.table import to_unreadable
 
 if TYPE_CHECKING:
     from pyiceberg.table import StaticTable
@@ -26,7 +26,7 @@ _WIDTH: Final = 16
 """Files that are read at a time."""
 
 
-class Scan:
+class RowScan:
     """A read of some rows and columns.
 
     Args:
@@ -42,7 +42,7 @@ class Scan:
         self, table: StaticTable, which: str | BooleanExpression | None, selected_fields: Sequence[str]
     ) -> None:
         self._metadata, self._io, self._location = table.metadata, table.io, table.metadata_location
-        self._filter = row_filter(table.schema(), which)
+        self._filter = bind_filter(table.schema(), which)
         self._columns = table.scan(selected_fields=tuple(selected_fields)).projection()
         self._read = _with(self._columns, table.schema(), self._filter.columns)
         self._types = schema_to_pyarrow(self._columns, include_field_ids=False)
@@ -53,21 +53,21 @@ class Scan:
 
         Raises:
             NotSupported: the table has something that is not read.
-            Unreadable: see `sfn.reader.table.rows` for its kinds.
+            Unreadable: see `sfn.reader.table.read_rows` for its kinds.
         """
         remedy = "read it with PySpark: sfn.spark.read(…, engine='iceberg')"
-        tasks = planned(self._metadata, self._location, self._plan, self._filter.pruning, remedy)
+        tasks = plan_files(self._metadata, self._location, self._plan, self._filter.pruning, remedy)
         try:
             found = list(self._batches(tasks, limit))
         except (SfnError, MemoryError):
             raise
         except Exception as error:
             # PyIceberg, PyArrow and the drivers let through whatever they stumble over.
-            raise unread(self._location, error) from error
+            raise to_unreadable(self._location, error) from error
         return pa.Table.from_batches(found, self._types).slice(0, limit)
 
     def _plan(self, pruning: BooleanExpression) -> Iterable[FileScanTask]:
-        return Planner(self._metadata, self._io, pruning).of_current_snapshot()
+        return FilePlanner(self._metadata, self._io, pruning).plan_current_snapshot()
 
     def _batches(self, tasks: Sequence[FileScanTask], limit: int | None) -> Iterator[pa.RecordBatch]:
         rows, first = 0, 0
@@ -86,10 +86,10 @@ class Scan:
         found: list[pa.RecordBatch] = []
         rows = 0
         pruning = self._filter.pruning
-        for batch in batches(task, self._metadata, self._io, self._read, self._read_types, pruning):
+        for batch in read_batches(task, self._metadata, self._io, self._read, self._read_types, pruning):
             if limit is not None and rows >= limit:
                 break
-            selected = self._filter.selected(batch)
+            selected = self._filter.apply(batch)
             if selected.num_rows:
                 found.append(selected if self._read is self._columns else projection.project(selected))
                 rows += selected.num_rows

@@ -21,7 +21,7 @@ from sfn.errors import (
 from sfn.pointer.location import canonical, scheme_of
 from sfn.pointer.naming import MAIN_BRANCH
 from sfn.reader import metadata
-from sfn.reader.files import finish
+from sfn.reader.files import run_synchronously
 from sfn.words import is_uuid
 
 if TYPE_CHECKING:
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
-    from sfn.reader.opening import Opening
+    from sfn.reader.opening import FileSystemOptions
     from sfn.reader.resolve import Resolved
-    from sfn.reader.trust import Trust
+    from sfn.reader.trust import AllowedLocations
 
 
-def pinned(found: Resolved, properties: Mapping[str, str] | None) -> StaticTable:
+def open_static_table(found: Resolved, properties: Mapping[str, str] | None) -> StaticTable:
     """The table at the head of the branch or tag that was resolved.
 
     A branch has the table's present schema, a tag the one of its snapshot, as in Iceberg's own library. Properties of
@@ -53,21 +53,21 @@ def pinned(found: Resolved, properties: Mapping[str, str] | None) -> StaticTable
         NotInstalled: PyIceberg is missing.
         Stale, WrongTable, MalformedMetadata, RefNotFound: the metadata file is not what it was, or lacks the ref.
     """
-    needed("pyiceberg")
+    require_packages("pyiceberg")
     from pyiceberg.catalog.noop import NoopCatalog
     from pyiceberg.table import StaticTable
 
-    whole = loaded(found)
+    whole = load_metadata(found)
     return StaticTable(
         identifier=(*found.document.namespace, found.document.name),
-        metadata=at_ref(whole, found.ref, found.metadata_location),
+        metadata=metadata_at_ref(whole, found.ref, found.metadata_location),
         metadata_location=found.metadata_location,
         io=_io(found, properties),
         catalog=NoopCatalog("sfn"),
     )
 
 
-def rows(
+def read_rows(
     found: Resolved,
     row_filter: str | BooleanExpression | None,
     selected_fields: tuple[str, ...],
@@ -85,13 +85,13 @@ def rows(
         Unreadable: as of `pinned`; Unsafe where metadata leads to where no reader is led.
         ValueError: `row_filter` or `selected_fields` do not fit the table.
     """
-    needed("pyiceberg", "pyarrow")
-    from sfn.reader.scan import Scan
+    require_packages("pyiceberg", "pyarrow")
+    from sfn.reader.scan import RowScan
 
-    return Scan(pinned(found, properties), row_filter, selected_fields).rows(limit)
+    return RowScan(open_static_table(found, properties), row_filter, selected_fields).rows(limit)
 
 
-def unread(where: str, error: Exception) -> Unreadable:
+def to_unreadable(where: str, error: Exception) -> Unreadable:
     """What kept the rows from being read that a metadata file leads to."""
     said = f"{type(error).__name__}: {error}"[:500]
     if isinstance(error, FileNotFoundError):
@@ -106,7 +106,7 @@ def unread(where: str, error: Exception) -> Unreadable:
     return MalformedMetadata(where, expected="files that PyIceberg can read", found=said, remedy=remedy)
 
 
-def needed(*packages: str) -> None:
+def require_packages(*packages: str) -> None:
     """Refuse where an extra is missing.
 
     Raises:
@@ -120,36 +120,36 @@ def needed(*packages: str) -> None:
             raise NotInstalled(package, expected="an installed package", found=str(error), remedy=remedy) from error
 
 
-def loaded(found: Resolved) -> TableMetadata:
+def load_metadata(found: Resolved) -> TableMetadata:
     """All of the metadata.
 
     Raises:
         Stale, WrongTable, MalformedMetadata: as of `pinned`.
     """
     key = canonical(found.metadata_location)
-    body = finish(metadata.whole(found.opening.storage(), key))
+    body = run_synchronously(metadata.read_metadata_json(found.file_system_options.open_file_system(), key))
     if body is None:
-        raise metadata.gone(key, found.document, found.sfn_file, SystemClock().now())
+        raise metadata.metadata_gone_error(key, found.document, found.sfn_file, SystemClock().now())
     try:
-        whole = _parsed(body)
+        whole = _parse_table_metadata(body)
         # PyIceberg makes up a uuid where there is none.
         uuid = str(whole.table_uuid) if "table_uuid" in whole.model_fields_set else None
     except MemoryError:
         raise
     except Exception as error:  # noqa: BLE001 - what PyIceberg raises of a wrong shape is not of one family
-        uuid = metadata.parsed(key, body).table_uuid
-        whole = _without_uuid(key, body, uuid, error)
-    metadata.compare(key, uuid, found.document, found.sfn_file)
-    return _checked(whole, key)
+        uuid = metadata.parse_metadata(key, body).table_uuid
+        whole = _parse_without_uuid(key, body, uuid, error)
+    metadata.check_table_uuid(key, uuid, found.document, found.sfn_file)
+    return _check_table_metadata(whole, key)
 
 
-def _parsed(body: bytes) -> TableMetadata:
+def _parse_table_metadata(body: bytes) -> TableMetadata:
     from pyiceberg.table.metadata import TableMetadataUtil
 
     return TableMetadataUtil.parse_raw(body.decode())
 
 
-def _without_uuid(key: str, body: bytes, uuid: str | None, error: Exception) -> TableMetadata:
+def _parse_without_uuid(key: str, body: bytes, uuid: str | None, error: Exception) -> TableMetadata:
     """The metadata of a table whose `table-uuid` is null or no UUID, which PyIceberg takes for none.
 
     Args:
@@ -163,16 +163,16 @@ def _without_uuid(key: str, body: bytes, uuid: str | None, error: Exception) -> 
         if not is_uuid(uuid):
             members = msgspec.json.decode(body, type=dict[str, Raw])
             members.pop("table-uuid", None)
-            return _parsed(msgspec.json.encode(members))
+            return _parse_table_metadata(msgspec.json.encode(members))
     except MemoryError:
         raise
     except Exception as other:  # noqa: BLE001 - as above
         error = other
     said = f"{type(error).__name__}: {error}"[:500]
-    raise metadata.malformed(key, "metadata that PyIceberg can read", said) from error
+    raise metadata.malformed_metadata_error(key, "metadata that PyIceberg can read", said) from error
 
 
-def _checked(whole: TableMetadata, key: str) -> TableMetadata:
+def _check_table_metadata(whole: TableMetadata, key: str) -> TableMetadata:
     """The metadata, whose schema and partition spec can be had.
 
     Raises:
@@ -180,17 +180,17 @@ def _checked(whole: TableMetadata, key: str) -> TableMetadata:
     """
     if whole.schema_by_id(whole.current_schema_id) is None:
         if whole.format_version > 1 or "current_schema_id" in whole.model_fields_set or len(whole.schemas) != 1:
-            raise no_such_schema(key, whole.current_schema_id, "`current-schema-id`", whole)
+            raise schema_not_found_error(key, whole.current_schema_id, "`current-schema-id`", whole)
         # The only schema of an old table is the current one, whatever its id.
         whole = whole.model_copy(update={"current_schema_id": whole.schemas[0].schema_id})
     if whole.default_spec_id not in whole.specs():
         known = ", ".join(map(str, whole.specs())) or "none"
         expected = f"the partition spec {whole.default_spec_id} (`default-spec-id`) in `partition-specs`"
-        raise metadata.malformed(key, expected, f"the specs {known}")
+        raise metadata.malformed_metadata_error(key, expected, f"the specs {known}")
     return whole
 
 
-def no_such_schema(where: str, number: int, of: str, whole: TableMetadata) -> MalformedMetadata:
+def schema_not_found_error(where: str, number: int, of: str, whole: TableMetadata) -> MalformedMetadata:
     """The refusal of metadata that names a schema which it does not have.
 
     Args:
@@ -199,7 +199,7 @@ def no_such_schema(where: str, number: int, of: str, whole: TableMetadata) -> Ma
         of: what names it.
     """
     known = ", ".join(str(one.schema_id) for one in whole.schemas) or "none"
-    return metadata.malformed(where, f"the schema {number} ({of}) in `schemas`", f"the schemas {known}")
+    return metadata.malformed_metadata_error(where, f"the schema {number} ({of}) in `schemas`", f"the schemas {known}")
 
 
 def schema_of(whole: TableMetadata, snapshot: Snapshot, where: str) -> Schema:
@@ -215,11 +215,13 @@ def schema_of(whole: TableMetadata, snapshot: Snapshot, where: str) -> Schema:
         return whole.schema()
     schema = whole.schema_by_id(snapshot.schema_id)
     if schema is None:
-        raise no_such_schema(where, snapshot.schema_id, f"`schema-id` of the snapshot {snapshot.snapshot_id}", whole)
+        raise schema_not_found_error(
+            where, snapshot.schema_id, f"`schema-id` of the snapshot {snapshot.snapshot_id}", whole
+        )
     return schema
 
 
-def at_ref(whole: TableMetadata, ref: str, where: str) -> TableMetadata:
+def metadata_at_ref(whole: TableMetadata, ref: str, where: str) -> TableMetadata:
     """The metadata as if the head of a branch or tag were the current snapshot.
 
     Raises:
@@ -246,10 +248,10 @@ def _io(found: Resolved, properties: Mapping[str, str] | None) -> FileIO:
 
     if properties is not None:
         return CheckedIO(load_file_io(dict(properties), found.metadata_location))
-    return bounded(found.metadata_location, found.trust, found.opening)
+    return open_allowed_io(found.metadata_location, found.allowed_locations, found.file_system_options)
 
 
-def bounded(metadata_location: str, trust: Trust, opening: Opening) -> FileIO:
+def open_allowed_io(metadata_location: str, allowed_locations: AllowedLocations, options: FileSystemOptions) -> FileIO:
     """PyIceberg's access to what a metadata file names: those files of this machine as PyIceberg likes, all others
     through fsspec, and none that lies where the table's reader may not be led. It can be sent to other processes.
     """
@@ -258,5 +260,5 @@ def bounded(metadata_location: str, trust: Trust, opening: Opening) -> FileIO:
     from sfn.reader.fileio import BoundedIO, OpenedIO
 
     is_here = scheme_of(canonical(metadata_location)) == "file"
-    inner = load_file_io({}, metadata_location) if is_here else OpenedIO({}, scheme_of(opening.url), opening.options)
-    return BoundedIO(inner, trust, metadata_location)
+    inner = load_file_io({}, metadata_location) if is_here else OpenedIO({}, scheme_of(options.url), options.options)
+    return BoundedIO(inner, allowed_locations, metadata_location)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
-class DataFile:
+class DataFileNode:
     """A file of rows, or of deletes.
 
     Attributes:
@@ -22,7 +22,7 @@ class DataFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class FileGroup:
     """Files of one content and format.
 
     Attributes:
@@ -37,7 +37,7 @@ class Kind:
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class PartitionBounds:
     """Between what the values of a partition field lie, as people read them; None where there is none."""
 
     field: str
@@ -47,7 +47,7 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class ManifestNode:
     """A manifest, as its list tells of it, and what is in it.
 
     Attributes:
@@ -56,7 +56,7 @@ class Manifest:
         added, existing, deleted: files.
         kinds: its live files, summed up.
         files: its live files, where they were asked for.
-        files_left_out: more of them.
+        files_omitted: more of them.
         problem: why it can't be looked into; empty where it was, or was not to be.
     """
 
@@ -67,26 +67,26 @@ class Manifest:
     added: int | None
     existing: int | None
     deleted: int | None
-    partitions: list[Bound]
-    kinds: list[Kind] = field(default_factory=list)
-    files: list[DataFile] = field(default_factory=list)
-    files_left_out: int = 0
+    partitions: list[PartitionBounds]
+    kinds: list[FileGroup] = field(default_factory=list)
+    files: list[DataFileNode] = field(default_factory=list)
+    files_omitted: int = 0
     problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Walked:
+class SnapshotContents:
     """What a snapshot consists of.
 
     Attributes:
         manifest_list: its file.
-        manifests_left_out: more of them, not looked into.
+        manifests_omitted: more of them, not looked into.
         problem: why it can't be walked.
     """
 
     manifest_list: str
-    manifests: list[Manifest] = field(default_factory=list)
-    manifests_left_out: int = 0
+    manifests: list[ManifestNode] = field(default_factory=list)
+    manifests_omitted: int = 0
     problem: str = ""
 
     @property
@@ -96,14 +96,14 @@ class Walked:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class SnapshotNode:
     """A snapshot.
 
     Attributes:
         timestamp_ms: Unix milliseconds.
         refs: branches and tags whose head it is.
         summary: what its writer counted.
-        walked: None for those that were not to be walked.
+        contents: None for those that were not to be walked.
     """
 
     snapshot_id: int
@@ -112,11 +112,11 @@ class Snapshot:
     operation: str
     refs: list[str]
     summary: dict[str, str]
-    walked: Walked | None = None
+    contents: SnapshotContents | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Ref:
+class RefNode:
     """A branch or tag."""
 
     name: str
@@ -125,14 +125,14 @@ class Ref:
 
 
 @dataclass(frozen=True, slots=True)
-class Metadata:
+class MetadataNode:
     """The metadata file.
 
     Attributes:
         columns: names and types of the current schema.
         partition_fields: of the default partition spec.
         snapshots: the newest, oldest first, and the one that was walked.
-        snapshots_left_out, refs_left_out: more of them.
+        snapshots_omitted, refs_left_out: more of them.
     """
 
     path: str
@@ -142,12 +142,12 @@ class Metadata:
     last_updated_ms: int
     columns: list[str]
     partition_fields: list[str]
-    refs: list[Ref]
-    refs_left_out: int
-    snapshots: list[Snapshot]
-    snapshots_left_out: int
+    refs: list[RefNode]
+    refs_omitted: int
+    snapshots: list[SnapshotNode]
+    snapshots_omitted: int
 
     @property
     def problems(self) -> list[str]:
         """All that is wrong below."""
-        return [text for one in self.snapshots if one.walked is not None for text in one.walked.problems]
+        return [text for one in self.snapshots if one.contents is not None for text in one.contents.problems]

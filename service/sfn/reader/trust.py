@@ -16,7 +16,7 @@ _DECODED: Final = {"http", "https"}
 
 
 @dataclass(frozen=True, slots=True)
-class Trust:
+class AllowedLocations:
     """What is followed from one directory.
 
     Without `allowed` that is the directory's own bucket, container or host: who may write there could else have a
@@ -30,20 +30,20 @@ class Trust:
     directory: str
     allowed: tuple[str, ...] = ()
 
-    def place(self, location: str, said_by: str) -> str:
+    def check_location(self, location: str, named_by: str) -> str:
         """The canonical form of a location that may be followed.
 
         Args:
-            said_by: the file that names it.
+            named_by: the file that names it.
 
         Raises:
             Unsafe: it is in another bucket or on another host, outside of what is allowed, relative, or has user
                 information, a query, a control character, an encoded, empty or dotted segment.
         """
-        _check(location, location, said_by)
-        return self._within(canonical(location), location, said_by)
+        _check_shape(location, location, named_by)
+        return self._within(canonical(location), location, named_by)
 
-    def file(self, location: str, said_by: str) -> str:
+    def check_file(self, location: str, named_by: str) -> str:
         """As `place`, of a file that a table's metadata names: what other locations may not have is part of its name.
 
         Over HTTP it is not, and may lead elsewhere.
@@ -53,23 +53,23 @@ class Trust:
                 information, a control character or a dotted segment; over HTTP also as of `place`.
         """
         if scheme_of(canonical(location)) in _DECODED:
-            return self.place(location, said_by)
+            return self.check_location(location, named_by)
         try:
             place = check_literal(location)
         except LocationRefused as refused:
-            raise _unsafe(refused, location, said_by) from None
-        return self._within(place, location, said_by)
+            raise _unsafe_error(refused, location, named_by) from None
+        return self._within(place, location, named_by)
 
-    def link(self, location: str, said_by: str) -> str:
+    def check_link(self, location: str, named_by: str) -> str:
         """As `place`, of an SFN file: one of a name with a dot or a slash is called by the escape of it.
 
         Over HTTP that is the character itself, and may lead elsewhere.
         """
         is_decoded = scheme_of(canonical(location)) in _DECODED
-        _check(location if is_decoded else _ESCAPE.sub("-", location), location, said_by)
-        return self._within(canonical(location), location, said_by)
+        _check_shape(location if is_decoded else _ESCAPE.sub("-", location), location, named_by)
+        return self._within(canonical(location), location, named_by)
 
-    def _within(self, place: str, location: str, said_by: str) -> str:
+    def _within(self, place: str, location: str, named_by: str) -> str:
         if is_below(place, self.directory):
             return place
         if self.allowed:
@@ -81,15 +81,15 @@ class Trust:
         else:
             expected = f"a location in {store_prefix(self.directory)}, as the directory is"
         remedy = "if it is right, name it among the `allowed` prefixes (`--allow`); a mount is read with `relative`"
-        raise Unsafe(said_by, expected=expected, found=location, remedy=remedy)
+        raise Unsafe(named_by, expected=expected, found=location, remedy=remedy)
 
 
-def _check(shape: str, location: str, said_by: str) -> None:
+def _check_shape(shape: str, location: str, named_by: str) -> None:
     try:
         check_any_scheme(shape)
     except LocationRefused as refused:
-        raise _unsafe(refused, location, said_by) from None
+        raise _unsafe_error(refused, location, named_by) from None
 
 
-def _unsafe(refused: LocationRefused, location: str, said_by: str) -> Unsafe:
-    return Unsafe(said_by, expected=refused.expected, found=f"{refused.found} in {location!r}")
+def _unsafe_error(refused: LocationRefused, location: str, named_by: str) -> Unsafe:
+    return Unsafe(named_by, expected=refused.expected, found=f"{refused.found} in {location!r}")

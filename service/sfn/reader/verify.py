@@ -11,8 +11,8 @@ from typing import Final
 from sfn.clock import SystemClock
 from sfn.errors import (
     CommitNotFound,
+    DirectoryNotFound,
     MalformedMetadata,
-    NoDirectory,
     NotInstalled,
     NotPermitted,
     RefNotFound,
@@ -24,21 +24,21 @@ from sfn.errors import (
 from sfn.pointer.location import canonical
 from sfn.pointer.naming import MAIN_BRANCH
 from sfn.reader import metadata
-from sfn.reader.boundary import Bounded
-from sfn.reader.files import finish
+from sfn.reader.boundary import AllowedFiles
+from sfn.reader.files import run_synchronously
 from sfn.reader.resolve import Resolved
-from sfn.reader.table import at_ref, loaded, needed
+from sfn.reader.table import load_metadata, metadata_at_ref, require_packages
 
-MISSING_NAMED: Final = 100
+MAX_MISSING_NAMED: Final = 100
 """Files that are named of those that are missing."""
 
-_UNSEEN: Final = (NotPermitted, Unreachable, NotInstalled)
+_COULD_NOT_CHECK: Final = (NotPermitted, Unreachable, NotInstalled)
 """Refusals that say nothing of what was to be looked at."""
-_SUBJECTS: Final = (
+_SUBJECT_OF_ERROR: Final = (
     ((Stale, MalformedMetadata), "metadata file"),
     ((RefNotFound, CommitNotFound), "ref"),
-    ((NoDirectory,), "directory"),
-    (_UNSEEN, "store"),
+    ((DirectoryNotFound,), "directory"),
+    (_COULD_NOT_CHECK, "store"),
 )
 """What the refusals of a search are about that are not about the SFN file."""
 
@@ -48,27 +48,29 @@ _BATCH: Final = 1_024
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class VerifyFinding:
     """What was found of one thing.
 
     Attributes:
         what: that was looked at.
         ok: it is right.
         text: what is so, or what is wrong.
-        was_looked_at: it could be; otherwise nothing is known of it.
+        was_checked: it could be; otherwise nothing is known of it.
     """
 
     what: str
     ok: bool
     text: str
-    was_looked_at: bool = True
+    was_checked: bool = True
 
 
-Moved = Callable[[int, int], None]
+OnProgress = Callable[[int, int], None]
 """Told how many of how many manifests were looked through."""
 
 
-def verify(resolving: Callable[[], Resolved], *, deep: bool, moved: Moved) -> tuple[Resolved | None, list[Finding]]:
+def verify(
+    resolving: Callable[[], Resolved], *, deep: bool, on_progress: OnProgress
+) -> tuple[Resolved | None, list[VerifyFinding]]:
     """Look at the SFN file, the metadata file and the files that its head needs.
 
     Args:
@@ -82,62 +84,62 @@ def verify(resolving: Callable[[], Resolved], *, deep: bool, moved: Moved) -> tu
         NotInstalled: PyIceberg is missing.
     """
     if deep:
-        needed("pyiceberg")
+        require_packages("pyiceberg")
     try:
         found = resolving()
     except Unreadable as refusal:
-        return None, [_refused(refusal)]
-    return found, list(_findings(found, deep=deep, moved=moved))
+        return None, [_finding_of_error(refusal)]
+    return found, list(_find_all(found, deep=deep, on_progress=on_progress))
 
 
-def _findings(found: Resolved, *, deep: bool, moved: Moved) -> Iterator[Finding]:
+def _find_all(found: Resolved, *, deep: bool, on_progress: OnProgress) -> Iterator[VerifyFinding]:
     files = found.files
-    yield Finding("SFN file", ok=True, text=found.sfn_file)
+    yield VerifyFinding("SFN file", ok=True, text=found.sfn_file)
     try:
-        contents = _contents(found, files)
+        contents = _read_metadata(found, files)
     except Unreadable as refusal:
-        yield _wrong("metadata file", refusal)
+        yield _failed("metadata file", refusal)
         return
     guid = found.document.guid
     same = f"its table-uuid is {guid}" if guid else "the table has no uuid to be known by"
-    yield Finding("metadata file", ok=True, text=f"{found.metadata_location}: {same}")
-    yield from _head(found, contents, files)
+    yield VerifyFinding("metadata file", ok=True, text=f"{found.metadata_location}: {same}")
+    yield from _check_head(found, contents, files)
     if deep:
-        yield from _deep(found, files, moved)
+        yield from _check_files_below_head(found, files, on_progress)
 
 
-def _contents(found: Resolved, files: Bounded) -> metadata.Metadata:
+def _read_metadata(found: Resolved, files: AllowedFiles) -> metadata.PartialMetadata:
     """What stands in the metadata file, which may have been replaced since it was found."""
     key = canonical(found.metadata_location)
-    contents = finish(metadata.contents(files.storage, key))
+    contents = run_synchronously(metadata.read_metadata(files.file_system, key))
     if contents is None:
-        raise metadata.gone(key, found.document, found.sfn_file, SystemClock().now())
-    metadata.compare(key, contents.table_uuid, found.document, found.sfn_file)
+        raise metadata.metadata_gone_error(key, found.document, found.sfn_file, SystemClock().now())
+    metadata.check_table_uuid(key, contents.table_uuid, found.document, found.sfn_file)
     return contents
 
 
-def _head(found: Resolved, contents: metadata.Metadata, files: Bounded) -> Iterator[Finding]:
+def _check_head(found: Resolved, contents: metadata.PartialMetadata, files: AllowedFiles) -> Iterator[VerifyFinding]:
     """The snapshot that the document names, and where its manifests are listed."""
     try:
         head = contents.head(found.ref, found.metadata_location)
     except Unreadable as refusal:
-        yield Finding("ref", ok=False, text=str(refusal))
+        yield VerifyFinding("ref", ok=False, text=str(refusal))
         return
     if found.snapshot_id not in {None, head}:
         text = f"{found.sfn_file}: expected the snapshot {head}, as the metadata file says, found {found.snapshot_id}"
-        yield Finding("ref", ok=False, text=text)
+        yield VerifyFinding("ref", ok=False, text=text)
     else:
-        yield Finding("ref", ok=True, text=f"{found.ref} is at {'no snapshot' if head is None else head}")
-    yield from _other_refs(found, contents)
+        yield VerifyFinding("ref", ok=True, text=f"{found.ref} is at {'no snapshot' if head is None else head}")
+    yield from _check_other_refs(found, contents)
     listed = next((one.manifest_list for one in contents.snapshots or () if one.snapshot_id == head), None)
     if listed is not None:
-        yield _file("manifest list", listed, None, files=files, said_by=found.metadata_location)
+        yield _check_file("manifest list", listed, None, files=files, named_by=found.metadata_location)
     elif head is not None:
         text = f"{found.metadata_location}: expected a manifest list of {head}, found none"
-        yield Finding("manifest list", ok=False, text=text)
+        yield VerifyFinding("manifest list", ok=False, text=text)
 
 
-def _other_refs(found: Resolved, contents: metadata.Metadata) -> Iterator[Finding]:
+def _check_other_refs(found: Resolved, contents: metadata.PartialMetadata) -> Iterator[VerifyFinding]:
     """The branches and tags that were not asked for and can't be read."""
     named = 0
     for ref in sorted({MAIN_BRANCH, *(contents.refs or ())} - {found.ref}):
@@ -145,91 +147,91 @@ def _other_refs(found: Resolved, contents: metadata.Metadata) -> Iterator[Findin
             contents.head(ref, found.metadata_location)
         except Unreadable as refusal:
             named += 1
-            if named <= MISSING_NAMED:
-                yield Finding("ref", ok=False, text=str(refusal))
-    if (more := named - MISSING_NAMED) > 0:
-        yield Finding("ref", ok=False, text=f"and {more:,} more")
+            if named <= MAX_MISSING_NAMED:
+                yield VerifyFinding("ref", ok=False, text=str(refusal))
+    if (more := named - MAX_MISSING_NAMED) > 0:
+        yield VerifyFinding("ref", ok=False, text=f"and {more:,} more")
 
 
-def _deep(found: Resolved, files: Bounded, moved: Moved) -> Iterator[Finding]:
+def _check_files_below_head(found: Resolved, files: AllowedFiles, on_progress: OnProgress) -> Iterator[VerifyFinding]:
     """Every file below the head."""
-    from sfn.reader.walk import Walk
+    from sfn.reader.walk import MetadataWalk
 
     try:
-        whole = loaded(found)
-        head = at_ref(whole, found.ref, found.metadata_location).current_snapshot_id
-        walk = Walk(found.metadata_location, whole, files)
+        whole = load_metadata(found)
+        head = metadata_at_ref(whole, found.ref, found.metadata_location).current_snapshot_id
+        walk = MetadataWalk(found.metadata_location, whole, files)
         snapshot = None if head is None else walk.snapshot(head)
     except Unreadable as refusal:
-        yield _refused(refusal)
+        yield _finding_of_error(refusal)
         return
     listed_in = "" if snapshot is None else snapshot.manifest_list
     manifests, problem = ([], "") if snapshot is None else walk.manifests(snapshot)
     if problem:
-        there = _file("manifest list", listed_in, None, files=files, said_by=found.metadata_location)
-        yield Finding("manifest list", ok=False, text=problem, was_looked_at=there.was_looked_at)
+        there = _check_file("manifest list", listed_in, None, files=files, named_by=found.metadata_location)
+        yield VerifyFinding("manifest list", ok=False, text=problem, was_checked=there.was_checked)
         return
-    seen = _Seen()
+    seen = _FileFindings()
     for number, manifest in enumerate(manifests):
         path = manifest.manifest_path
         inside, problem = walk.files(manifest, listed_in)
         # Cut between two of its blocks it reads as one with fewer files.
-        sized = _file("manifest", path, manifest.manifest_length, files=files, said_by=listed_in)
+        sized = _check_file("manifest", path, manifest.manifest_length, files=files, named_by=listed_in)
         # What a decoder says of one that a store did not give tells nothing of the file.
-        seen.take(replace(sized, ok=False, text=problem) if problem else sized)
-        for finding in _looked_at(((one.file_path, one.file_size_in_bytes) for one in inside), files, path):
-            seen.take(finding)
-        moved(number + 1, len(manifests))
+        seen.add(replace(sized, ok=False, text=problem) if problem else sized)
+        for finding in _check_files(((one.file_path, one.file_size_in_bytes) for one in inside), files, path):
+            seen.add(finding)
+        on_progress(number + 1, len(manifests))
     yield from seen.findings()
 
 
-def _refused(refusal: Unreadable) -> Finding:
+def _finding_of_error(refusal: Unreadable) -> VerifyFinding:
     """What a refusal is about, and what it says."""
-    what = next((what for kinds, what in _SUBJECTS if isinstance(refusal, kinds)), "SFN file")
-    return _wrong(what, refusal)
+    what = next((what for kinds, what in _SUBJECT_OF_ERROR if isinstance(refusal, kinds)), "SFN file")
+    return _failed(what, refusal)
 
 
-def _wrong(what: str, refusal: SfnError) -> Finding:
-    return Finding(what, ok=False, text=str(refusal), was_looked_at=not isinstance(refusal, _UNSEEN))
+def _failed(what: str, refusal: SfnError) -> VerifyFinding:
+    return VerifyFinding(what, ok=False, text=str(refusal), was_checked=not isinstance(refusal, _COULD_NOT_CHECK))
 
 
-class _Seen:
+class _FileFindings:
     """What was found of many files: the first that are wrong, and how many there are."""
 
     def __init__(self) -> None:
         self._files = self._wrong = 0
-        self._named: list[Finding] = []
+        self._named: list[VerifyFinding] = []
 
-    def take(self, finding: Finding) -> None:
+    def add(self, finding: VerifyFinding) -> None:
         self._files += 1
         self._wrong += not finding.ok
-        if not finding.ok and len(self._named) < MISSING_NAMED:
+        if not finding.ok and len(self._named) < MAX_MISSING_NAMED:
             self._named.append(finding)
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[VerifyFinding]:
         yield from self._named
         if more := self._wrong - len(self._named):
-            yield Finding("files", ok=False, text=f"and {more:,} more")
+            yield VerifyFinding("files", ok=False, text=f"and {more:,} more")
         if not self._wrong:
             text = f"{self._files:,} manifests, data and delete files are there, each as large as it was"
-            yield Finding("files", ok=True, text=text)
+            yield VerifyFinding("files", ok=True, text=text)
 
 
-def _looked_at(named: Iterable[tuple[str, int]], files: Bounded, said_by: str) -> Iterator[Finding]:
+def _check_files(named: Iterable[tuple[str, int]], files: AllowedFiles, named_by: str) -> Iterator[VerifyFinding]:
     remaining = iter(named)
     with ThreadPoolExecutor(_WIDTH, "sfn-verify") as threads:
         while batch := list(islice(remaining, _BATCH)):
-            yield from threads.map(lambda one: _file("data file", *one, files=files, said_by=said_by), batch)
+            yield from threads.map(lambda one: _check_file("data file", *one, files=files, named_by=named_by), batch)
 
 
-def _file(what: str, location: str, size: int | None, *, files: Bounded, said_by: str) -> Finding:
+def _check_file(what: str, location: str, size: int | None, *, files: AllowedFiles, named_by: str) -> VerifyFinding:
     """Whether a file is there, and as large as it was written."""
     try:
-        found = files.size(location, said_by)
+        found = files.size(location, named_by)
     except SfnError as refusal:
-        return _wrong(what, refusal)
+        return _failed(what, refusal)
     if found is None:
-        return Finding(what, ok=False, text=f"{location}: expected a file, found none")
+        return VerifyFinding(what, ok=False, text=f"{location}: expected a file, found none")
     if size is not None and found != size:
-        return Finding(what, ok=False, text=f"{location}: expected {size:,} bytes, found {found:,}")
-    return Finding(what, ok=True, text=location)
+        return VerifyFinding(what, ok=False, text=f"{location}: expected {size:,} bytes, found {found:,}")
+    return VerifyFinding(what, ok=True, text=location)

@@ -16,7 +16,7 @@ from pyiceberg.types import IcebergType, PrimitiveType
 
 from sfn.errors import CommitNotFound, SfnError
 from sfn.reader import tree
-from sfn.reader.boundary import Bounded
+from sfn.reader.boundary import AllowedFiles
 from sfn.reader.fileio import MetadataIO
 
 T = TypeVar("T")
@@ -29,21 +29,21 @@ _CONTENTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Extent:
+class WalkLimits:
     """How much is looked at.
 
     Attributes:
         limit: snapshots, refs, manifests of a snapshot, and files of a manifest, each.
         files: list the files of each manifest.
-        moved: told after each manifest how many of how many are done.
+        on_progress: told after each manifest how many of how many are done.
     """
 
     limit: int
     files: bool = False
-    moved: Callable[[int, int], None] = lambda _done, _total: None
+    on_progress: Callable[[int, int], None] = lambda _done, _total: None
 
 
-class Walk:
+class MetadataWalk:
     """A table's metadata, and how to look into the files that it names.
 
     Args:
@@ -52,10 +52,10 @@ class Walk:
         files: how to open them.
     """
 
-    def __init__(self, location: str, whole: TableMetadata, files: Bounded) -> None:
+    def __init__(self, location: str, whole: TableMetadata, files: AllowedFiles) -> None:
         self._location, self._whole, self._files = location, whole, files
 
-    def metadata(self, snapshot_id: int | None, extent: Extent) -> tree.Metadata:
+    def metadata(self, snapshot_id: int | None, extent: WalkLimits) -> tree.MetadataNode:
         """What there is.
 
         Args:
@@ -69,9 +69,9 @@ class Walk:
         newest = sorted(whole.snapshots, key=lambda one: one.timestamp_ms)[-extent.limit :]
         shown = newest if walked is None or walked in newest else [walked, *newest[1:]]
         refs = [
-            tree.Ref(name, ref.snapshot_ref_type.value, ref.snapshot_id) for name, ref in sorted(whole.refs.items())
+            tree.RefNode(name, ref.snapshot_ref_type.value, ref.snapshot_id) for name, ref in sorted(whole.refs.items())
         ]
-        return tree.Metadata(
+        return tree.MetadataNode(
             path=self._location,
             format_version=whole.format_version,
             table_uuid=str(whole.table_uuid),
@@ -80,9 +80,12 @@ class Walk:
             columns=[f"{column.name}: {column.field_type}" for column in whole.schema().fields],
             partition_fields=[f"{one.name}: {one.transform}" for one in whole.spec().fields],
             refs=refs[: extent.limit],
-            refs_left_out=max(0, len(refs) - extent.limit),
-            snapshots=[self._told(one, refs, self.walked(one, extent) if one is walked else None) for one in shown],
-            snapshots_left_out=len(whole.snapshots) - len(shown),
+            refs_omitted=max(0, len(refs) - extent.limit),
+            snapshots=[
+                self._snapshot_node(one, refs, self.snapshot_contents(one, extent) if one is walked else None)
+                for one in shown
+            ],
+            snapshots_omitted=len(whole.snapshots) - len(shown),
         )
 
     def snapshot(self, snapshot_id: int) -> Snapshot:
@@ -97,20 +100,20 @@ class Walk:
             raise CommitNotFound(self._location, expected=f"a snapshot {snapshot_id}", found=f"the newest: {known}")
         return found
 
-    def walked(self, snapshot: Snapshot, extent: Extent) -> tree.Walked:
+    def snapshot_contents(self, snapshot: Snapshot, extent: WalkLimits) -> tree.SnapshotContents:
         """What a snapshot consists of."""
         manifests, problem = self.manifests(snapshot)
         chosen = manifests[: extent.limit]
         seen = []
         for number, one in enumerate(chosen):
             seen.append(self._manifest(one, snapshot.manifest_list, extent))
-            extent.moved(number + 1, len(chosen))
-        return tree.Walked(snapshot.manifest_list, seen, len(manifests) - len(chosen), problem)
+            extent.on_progress(number + 1, len(chosen))
+        return tree.SnapshotContents(snapshot.manifest_list, seen, len(manifests) - len(chosen), problem)
 
     def manifests(self, snapshot: Snapshot) -> tuple[list[avro.ManifestFile], str]:
         """The manifests that a snapshot's list names, or why there are none."""
         where, io = snapshot.manifest_list, MetadataIO(self._files, self._location)
-        return self._tried(lambda: list(avro.read_manifest_list(io.new_input(where))), where)
+        return self._try_read(lambda: list(avro.read_manifest_list(io.new_input(where))), where)
 
     def files(self, one: avro.ManifestFile, listed_in: str) -> tuple[list[avro.DataFile], str]:
         """The live files of a manifest, or why there are none.
@@ -119,17 +122,17 @@ class Walk:
             listed_in: the manifest list.
         """
         io = MetadataIO(self._files, listed_in)
-        entries, problem = self._tried(lambda: one.fetch_manifest_entry(io), one.manifest_path)
+        entries, problem = self._try_read(lambda: one.fetch_manifest_entry(io), one.manifest_path)
         return [entry.data_file for entry in entries], problem
 
-    def _manifest(self, one: avro.ManifestFile, listed_in: str, extent: Extent) -> tree.Manifest:
+    def _manifest(self, one: avro.ManifestFile, listed_in: str, extent: WalkLimits) -> tree.ManifestNode:
         path, spec = one.manifest_path, self._whole.specs().get(one.partition_spec_id)
-        bounds, unbound = self._tried(lambda: [] if spec is None else self._bounds(spec, one.partitions or []), path)
+        bounds, unbound = self._try_read(lambda: [] if spec is None else self._bounds(spec, one.partitions or []), path)
         files, problem = self.files(one, listed_in)
         listed = files[: extent.limit] if extent.files else []
-        shown, odd = self._tried(lambda: [self._file(file, spec) for file in listed], path)
-        kinds, uncounted = self._tried(lambda: _kinds(files), path)
-        return tree.Manifest(
+        shown, odd = self._try_read(lambda: [self._file(file, spec) for file in listed], path)
+        kinds, uncounted = self._try_read(lambda: _file_groups(files), path)
+        return tree.ManifestNode(
             path=path,
             content="deletes" if one.content is avro.ManifestContent.DELETES else "data",
             bytes=one.manifest_length,
@@ -140,18 +143,22 @@ class Walk:
             partitions=bounds,
             kinds=kinds,
             files=shown,
-            files_left_out=len(files) - len(listed) if extent.files else 0,
+            files_omitted=len(files) - len(listed) if extent.files else 0,
             problem=problem or unbound or odd or uncounted,
         )
 
-    def _file(self, file: avro.DataFile, spec: PartitionSpec | None) -> tree.DataFile:
+    def _file(self, file: avro.DataFile, spec: PartitionSpec | None) -> tree.DataFileNode:
         fields = () if spec is None else spec.fields
         partition = {one.name: str(self._human(one, file.partition[at])) for at, one in enumerate(fields)}
-        return tree.DataFile(file.file_path, *_kind(file), file.record_count, file.file_size_in_bytes, partition)
+        return tree.DataFileNode(
+            file.file_path, *_content_and_format(file), file.record_count, file.file_size_in_bytes, partition
+        )
 
-    def _bounds(self, spec: PartitionSpec, summaries: Iterable[avro.PartitionFieldSummary]) -> list[tree.Bound]:
+    def _bounds(
+        self, spec: PartitionSpec, summaries: Iterable[avro.PartitionFieldSummary]
+    ) -> list[tree.PartitionBounds]:
         return [
-            tree.Bound(
+            tree.PartitionBounds(
                 one.name,
                 self._bound(one, summary.lower_bound),
                 self._bound(one, summary.upper_bound),
@@ -187,7 +194,7 @@ class Walk:
         return None
 
     @staticmethod
-    def _tried(work: Callable[[], list[T]], where: str) -> tuple[list[T], str]:
+    def _try_read(work: Callable[[], list[T]], where: str) -> tuple[list[T], str]:
         """The result, or why there is none."""
         try:
             return work(), ""
@@ -198,28 +205,30 @@ class Walk:
             return [], f"{where}: expected a readable file of metadata, found {found}"
 
     @staticmethod
-    def _told(snapshot: Snapshot, refs: Iterable[tree.Ref], walked: tree.Walked | None) -> tree.Snapshot:
+    def _snapshot_node(
+        snapshot: Snapshot, refs: Iterable[tree.RefNode], walked: tree.SnapshotContents | None
+    ) -> tree.SnapshotNode:
         summary = snapshot.summary
-        return tree.Snapshot(
+        return tree.SnapshotNode(
             snapshot_id=snapshot.snapshot_id,
             parent_snapshot_id=snapshot.parent_snapshot_id,
             timestamp_ms=snapshot.timestamp_ms,
             operation="" if summary is None else summary.operation.value,
             refs=[ref.name for ref in refs if ref.snapshot_id == snapshot.snapshot_id],
             summary={} if summary is None else dict(summary.additional_properties),
-            walked=walked,
+            contents=walked,
         )
 
 
-def _kinds(files: Iterable[avro.DataFile]) -> list[tree.Kind]:
+def _file_groups(files: Iterable[avro.DataFile]) -> list[tree.FileGroup]:
     sums: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0])
     for file in files:
-        sums_of_kind = sums[_kind(file)]
+        sums_of_kind = sums[_content_and_format(file)]
         for at, number in enumerate((1, file.record_count, file.file_size_in_bytes)):
             sums_of_kind[at] += number
-    return [tree.Kind(content, form, *numbers) for (content, form), numbers in sorted(sums.items())]
+    return [tree.FileGroup(content, form, *numbers) for (content, form), numbers in sorted(sums.items())]
 
 
-def _kind(file: avro.DataFile) -> tuple[str, str]:
+def _content_and_format(file: avro.DataFile) -> tuple[str, str]:
     """Content and format; files of an old table, which had no deletes, tell no content."""
     return _CONTENTS.get(file.content, "data"), file.file_format.value.lower()

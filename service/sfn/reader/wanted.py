@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from sfn.errors import NameTaken
 from sfn.pointer.document import Document
 from sfn.pointer.naming import FileOwner
-from sfn.reader.documents import Found, called, named
+from sfn.reader.documents import FoundDocument, identifier_text, link_text
 from sfn.words import normal_uuid
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class TableSelector:
     """Which table.
 
     Attributes:
@@ -24,7 +24,7 @@ class Wanted:
     uuid: str | None = None
 
     @property
-    def whose(self) -> FileOwner | None:
+    def file_owner(self) -> FileOwner | None:
         """What its files may be called by; None where only its directory is known."""
         if self.table is None:
             return None if self.uuid is None else FileOwner((), "", normal_uuid(self.uuid))
@@ -35,7 +35,7 @@ class Wanted:
         """Whether the table is to be the only one."""
         return self.table is None and self.uuid is None
 
-    def is_meant_by(self, doc: Document) -> bool:
+    def matches(self, doc: Document) -> bool:
         """Whether a document speaks of it."""
         is_named = self.table is None or (*doc.namespace, doc.name) == self.table
         return is_named and (self.uuid is None or doc.guid == normal_uuid(self.uuid))
@@ -46,7 +46,7 @@ class Wanted:
         name = "the table" if self.table is None else ".".join(self.table)
         return name if self.uuid is None else f"{name} with the uuid {self.uuid}"
 
-    def check(self, start: Found, last: Found) -> None:
+    def check_name(self, start: FoundDocument, last: FoundDocument) -> None:
         """Refuse a name that another table has now.
 
         Every document of that name on the way is checked: after a change of settings, one file of a name may lead to
@@ -59,14 +59,14 @@ class Wanted:
         Raises:
             NameTaken: another has.
         """
-        if self.table is None or self.is_meant_by(last.doc):
+        if self.table is None or self.matches(last.doc):
             return
-        for doc in reversed((start.doc, *last.former)):
+        for doc in reversed((start.doc, *last.previous_documents)):
             if doc.name_now is not None and (*doc.namespace, doc.name) == self.table:
-                now = named(last.doc) if last.doc.is_live else called(doc.moved_to)
+                now = identifier_text(last.doc) if last.doc.is_live else link_text(doc.moved_to)
                 raise NameTaken(
                     start.key,
-                    expected=f"the table that was called {named(doc)} here",
-                    found=f"that it is now {now}, and that another table is {named(doc)}",
+                    expected=f"the table that was called {identifier_text(doc)} here",
+                    found=f"that it is now {now}, and that another table is {identifier_text(doc)}",
                     remedy=f"name the one you mean: {now}, or read {doc.name_now.sfn_file_path}",
                 )

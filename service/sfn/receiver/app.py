@@ -15,34 +15,34 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from sfn.body_memory import BodyMemory
-from sfn.errors import Broken, Transient
+from sfn.errors import FatalError, Transient
 from sfn.receiver import faces, ingest, openapi, problem
 from sfn.receiver.body import Receive
-from sfn.receiver.bounded import Bounded
-from sfn.receiver.malformed import described
+from sfn.receiver.bounded import BodyLimitMiddleware
+from sfn.receiver.malformed import describe_errors
 from sfn.receiver.readiness import Readiness
 
-Application: TypeAlias = Callable[[MutableMapping[str, Any], Receive, faces.Send], Awaitable[None]]
+AsgiApplication: TypeAlias = Callable[[MutableMapping[str, Any], Receive, faces.Send], Awaitable[None]]
 
 _log = structlog.stdlib.get_logger(__name__)
 
 
-def application(
-    events: Application | None,
+def build_app(
+    events: AsgiApplication | None,
     readiness: Readiness,
     *,
     version: str,
-    on_broken: Callable[[Broken], None],
+    on_fatal: Callable[[FatalError], None],
     routers: Sequence[APIRouter] = (),
     memory: BodyMemory | None = None,
-) -> Application:
+) -> AsgiApplication:
     """The listener's application.
 
     Args:
         events: takes what `ingest.takes` says: an `ingest.Ingest`; None where this process takes none.
         readiness: what `/readyz` says.
         version: of this service.
-        on_broken: told of a `Broken` that a route of `routers` raised, so that the process may end.
+        on_fatal: told of a `Broken` that a route of `routers` raised, so that the process may end.
         routers: more routes, such as the admin's. An `HTTPException`, a `Transient` or a `Broken` that they raise
             becomes a problem document.
         memory: for the bodies of requests to those routes.
@@ -50,7 +50,7 @@ def application(
     api = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     for router in (_health(readiness), *routers):
         api.include_router(router)
-    _answer_errors(api, on_broken)
+    _answer_errors(api, on_fatal)
 
     @cache
     def schema() -> dict[str, Any]:
@@ -61,10 +61,10 @@ def application(
 
     api.add_api_route("/openapi.json", description, methods=["GET", "HEAD"], include_in_schema=False)
 
-    others = Bounded(api, memory=memory)
+    others = BodyLimitMiddleware(api, memory=memory)
 
     async def dispatch(scope: MutableMapping[str, Any], receive: Receive, send: faces.Send) -> None:
-        if events is not None and scope["type"] == "http" and ingest.takes(scope):
+        if events is not None and scope["type"] == "http" and ingest.handles(scope):
             await events(scope, receive, send)
         else:
             await others(scope, receive, send)
@@ -85,7 +85,9 @@ def _health(readiness: Readiness) -> APIRouter:
             return _problem(HTTPStatus.SERVICE_UNAVAILABLE, ", ".join(reasons), {"Retry-After": "1"})
         return JSONResponse({"status": "ready"})
 
-    refusals: dict[int | str, dict[str, Any]] = {503: openapi.refusal("not ready, and why", **openapi.RETRY_AFTER)}
+    refusals: dict[int | str, dict[str, Any]] = {
+        503: openapi.error_response("not ready, and why", **openapi.RETRY_AFTER)
+    }
     router.add_api_route("/livez", alive, methods=["GET"])
     router.add_api_route("/readyz", ready, methods=["GET"], responses=refusals)
     for path, endpoint in (("/livez", alive), ("/readyz", ready)):
@@ -93,7 +95,7 @@ def _health(readiness: Readiness) -> APIRouter:
     return router
 
 
-def _answer_errors(api: FastAPI, on_broken: Callable[[Broken], None]) -> None:
+def _answer_errors(api: FastAPI, on_fatal: Callable[[FatalError], None]) -> None:
     async def refused(_: Request, error: Exception) -> Response:
         if isinstance(error, HTTPException):
             return _problem(error.status_code, str(error.detail), error.headers)
@@ -101,27 +103,27 @@ def _answer_errors(api: FastAPI, on_broken: Callable[[Broken], None]) -> None:
 
     async def malformed(_: Request, error: Exception) -> Response:
         found = error.errors() if isinstance(error, RequestValidationError) else ()
-        return _problem(HTTPStatus.UNPROCESSABLE_ENTITY, described(found))
+        return _problem(HTTPStatus.UNPROCESSABLE_ENTITY, describe_errors(found))
 
     async def transient(_: Request, error: Exception) -> Response:
         _log.warning("request not served", error=str(error))
-        seconds = problem.whole_seconds(error.retry_after if isinstance(error, Transient) else None)
+        seconds = problem.retry_after_seconds(error.retry_after if isinstance(error, Transient) else None)
         return _problem(HTTPStatus.SERVICE_UNAVAILABLE, "the inbox can't answer now", {"Retry-After": str(seconds)})
 
     async def broken(_: Request, error: Exception) -> Response:
-        if isinstance(error, Broken):
-            on_broken(error)
+        if isinstance(error, FatalError):
+            on_fatal(error)
         return _problem(HTTPStatus.SERVICE_UNAVAILABLE, "the service is restarting", {"Retry-After": "1"})
 
     api.add_exception_handler(HTTPException, refused)
     api.add_exception_handler(Exception, refused)
     api.add_exception_handler(RequestValidationError, malformed)
     api.add_exception_handler(Transient, transient)
-    api.add_exception_handler(Broken, broken)
+    api.add_exception_handler(FatalError, broken)
 
 
 def _problem(status: int, detail: str, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(problem.document(status, detail), status, headers, problem.MEDIA_TYPE)
+    return Response(problem.problem_document(status, detail), status, headers, problem.PROBLEM_MEDIA_TYPE)
 
 
 def _schema(api: FastAPI, version: str) -> dict[str, Any]:

@@ -6,14 +6,14 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from sfn.body_memory import HeldBody, Late, within
+from sfn.body_memory import BodyReservation, ClientTimeout, with_timeout
 from sfn.errors import Rejected
 
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class BodyLimits:
     """What a body may cost.
 
     Attributes:
@@ -25,14 +25,16 @@ class Limits:
     deadline: float = 30.0
 
 
-async def read(receive: Receive, declared: int | None, limits: Limits, held: HeldBody | None = None) -> bytes | None:
+async def read_body(
+    receive: Receive, declared: int | None, limits: BodyLimits, reservation: BodyReservation | None = None
+) -> bytes | None:
     """The whole body, or None when the client went away.
 
     Args:
         receive: ASGI's.
         declared: `Content-Length`: enough to refuse a body at once, never to believe in one.
         limits: what it may cost.
-        held: the memory that it takes if the sender is unidentified; None for an identified sender.
+        reservation: the memory that it takes if the sender is unidentified; None for an identified sender.
 
     Raises:
         Rejected: 413 too large; nothing beyond the limit is kept. 408 too slow.
@@ -41,13 +43,13 @@ async def read(receive: Receive, declared: int | None, limits: Limits, held: Hel
     if declared is not None and declared > limits.size:
         raise _too_large(limits.size, f"{declared} declared")
     try:
-        return await within(limits.deadline, _whole(receive, limits.size, held), held)
-    except Late:
+        return await with_timeout(limits.deadline, _whole(receive, limits.size, reservation), reservation)
+    except ClientTimeout:
         expected = f"the whole body within {limits.deadline:g} s"
         raise Rejected("#", status=408, expected=expected, found="a part of it") from None
 
 
-async def _whole(receive: Receive, size: int, held: HeldBody | None) -> bytes | None:
+async def _whole(receive: Receive, size: int, reservation: BodyReservation | None) -> bytes | None:
     parts: list[bytes] = []
     count = 0
     while True:
@@ -58,12 +60,12 @@ async def _whole(receive: Receive, size: int, held: HeldBody | None) -> bytes | 
         count += len(part)
         if count > size:
             raise _too_large(size, "more")
-        if held is not None:
-            held.add(len(part))
+        if reservation is not None:
+            reservation.add(len(part))
         parts.append(part)
         if not message.get("more_body", False):
-            if held is not None:
-                held.complete()
+            if reservation is not None:
+                reservation.complete()
             return parts[0] if len(parts) == 1 else b"".join(parts)
 
 

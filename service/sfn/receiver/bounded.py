@@ -8,19 +8,19 @@ from typing import Any, Final, TypeAlias
 
 from starlette.exceptions import HTTPException
 
-from sfn.body_memory import NO_ROOM, RETRY_AFTER, BodyMemory, HeldBody, NoRoom
+from sfn.body_memory import EXHAUSTED_MESSAGE, RETRY_AFTER, BodyMemory, BodyMemoryExhausted, BodyReservation
 from sfn.errors import Rejected
 from sfn.receiver import body, faces, problem
 
-LIMITS: Final = body.Limits(size=1 << 20)
+ADMIN_BODY_LIMITS: Final = body.BodyLimits(size=1 << 20)
 """Of an operator's order."""
 
-Application: TypeAlias = Callable[[MutableMapping[str, Any], body.Receive, faces.Send], Awaitable[None]]
+AsgiApplication: TypeAlias = Callable[[MutableMapping[str, Any], body.Receive, faces.Send], Awaitable[None]]
 
 _BODILESS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
-class Bounded:
+class BodyLimitMiddleware:
     """An application (ASGI 3) that gets a body whole, and none that is too large or comes too slowly.
 
     Args:
@@ -30,7 +30,10 @@ class Bounded:
     """
 
     def __init__(
-        self, application: Application, limits: body.Limits = LIMITS, memory: BodyMemory | None = None
+        self,
+        application: AsgiApplication,
+        limits: body.BodyLimits = ADMIN_BODY_LIMITS,
+        memory: BodyMemory | None = None,
     ) -> None:
         self._application, self._limits, self._memory = application, limits, memory or BodyMemory()
 
@@ -39,15 +42,17 @@ class Bounded:
         if scope["type"] != "http" or scope["method"] in _BODILESS:
             await self._application(scope, receive, send)
             return
-        with self._memory.body() as held:
-            await self._application(scope, _Whole(receive, _declared(scope), self._limits, held), send)
+        with self._memory.reserve() as held:
+            await self._application(scope, _WholeBodyReceive(receive, _declared(scope), self._limits, held), send)
 
 
-class _Whole:
+class _WholeBodyReceive:
     """A body in one message, and then whatever else comes."""
 
-    def __init__(self, receive: body.Receive, declared: int | None, limits: body.Limits, held: HeldBody) -> None:
-        self._receive, self._declared, self._limits, self._held = receive, declared, limits, held
+    def __init__(
+        self, receive: body.Receive, declared: int | None, limits: body.BodyLimits, reservation: BodyReservation
+    ) -> None:
+        self._receive, self._declared, self._limits, self._reservation = receive, declared, limits, reservation
         self._is_read = False
 
     async def __call__(self) -> MutableMapping[str, Any]:
@@ -55,13 +60,13 @@ class _Whole:
             return await self._receive()
         self._is_read = True
         try:
-            content = await body.read(self._receive, self._declared, self._limits, self._held)
+            content = await body.read_body(self._receive, self._declared, self._limits, self._reservation)
         except Rejected as refusal:
             # Its client is in the middle of a body: no next request could be told from it.
-            raise HTTPException(refusal.status, problem.detail(refusal), {"Connection": "close"}) from None
-        except NoRoom:
+            raise HTTPException(refusal.status, problem.problem_detail(refusal), {"Connection": "close"}) from None
+        except BodyMemoryExhausted:
             again = {"Connection": "close", "Retry-After": str(RETRY_AFTER)}
-            raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, NO_ROOM, again) from None
+            raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, EXHAUSTED_MESSAGE, again) from None
         if content is None:
             return {"type": "http.disconnect"}
         return {"type": "http.request", "body": content, "more_body": False}

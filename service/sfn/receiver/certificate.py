@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NoReturn
 
-from sfn.errors import Broken
-from sfn.receiver.handshakes import Handshake
-from sfn.watched import Watched, unreadable
+from sfn.errors import FatalError
+from sfn.receiver.handshakes import LoggedHandshake
+from sfn.watched import WatchedFiles, unreadable_file_error
 
 _MISMATCHES: Final = frozenset({"KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH", "NO_CERTIFICATE_ASSIGNED"})
 """OpenSSL's reasons against a key of another certificate; the last one, where the keys are of different kinds."""
@@ -33,15 +33,15 @@ class Certificate:
     """
 
     def __init__(self, chain: Path, key: Path) -> None:
-        self._pairs = Watched("certificate and key", (chain, key), partial(_paired, chain, key))
+        self._pairs = WatchedFiles("certificate and key", (chain, key), partial(_load_pair, chain, key))
         self.context = _context()
         # A key that does not fit, loaded into a context in use, would leave it with neither: each pair has its own.
         self.context.sni_callback = self._show
-        self.context.sslobject_class = Handshake
+        self.context.sslobject_class = LoggedHandshake
 
-    def look(self) -> None:
+    def reload_if_changed(self) -> None:
         """Read the files again if one changed. Blocks for as long as the file system does."""
-        self._pairs.look()
+        self._pairs.reload_if_changed()
 
     async def watch(self) -> NoReturn:
         """See `Watched.watch`."""
@@ -49,7 +49,7 @@ class Certificate:
 
     def _show(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
         # Called with every ClientHello, whether or not it names a server.
-        connection.context = self._pairs.in_force
+        connection.context = self._pairs.current
 
 
 def _context() -> ssl.SSLContext:
@@ -60,26 +60,26 @@ def _context() -> ssl.SSLContext:
     return context
 
 
-def _paired(chain: Path, key: Path) -> ssl.SSLContext:
+def _load_pair(chain: Path, key: Path) -> ssl.SSLContext:
     for file in (chain, key):
         # OpenSSL's errors do not say which file it was.
         try:
             file.open("rb").close()
         except OSError as error:
-            raise unreadable(file, error) from error
+            raise unreadable_file_error(file, error) from error
     context = _context()
     try:
         # Without the callback OpenSSL asks for a passphrase on the terminal.
-        context.load_cert_chain(chain, key, password=partial(_encrypted, key))
+        context.load_cert_chain(chain, key, password=partial(_refuse_encrypted_key, key))
     except ssl.SSLError as error:
-        raise _useless(chain, key, error.reason) from error
+        raise _invalid_pair_error(chain, key, error.reason) from error
     except OSError as error:
-        raise unreadable(chain, error) from error
+        raise unreadable_file_error(chain, error) from error
     return context
 
 
-def _encrypted(key: Path) -> NoReturn:
-    raise Broken(
+def _refuse_encrypted_key(key: Path) -> NoReturn:
+    raise FatalError(
         str(key),
         expected="a private key that is not encrypted",
         found="one with a passphrase",
@@ -87,9 +87,9 @@ def _encrypted(key: Path) -> NoReturn:
     )
 
 
-def _useless(chain: Path, key: Path, reason: str | None) -> Broken:
+def _invalid_pair_error(chain: Path, key: Path, reason: str | None) -> FatalError:
     if reason in _MISMATCHES:
-        return Broken(
+        return FatalError(
             f"{chain} and {key}",
             expected="a certificate and the key that belongs to it",
             found="another key",
@@ -97,10 +97,10 @@ def _useless(chain: Path, key: Path, reason: str | None) -> Broken:
         )
     if reason is not None:
         expected = "a certificate and a key that OpenSSL takes"
-        return Broken(f"{chain} and {key}", expected=expected, found=reason.lower().replace("_", " "))
+        return FatalError(f"{chain} and {key}", expected=expected, found=reason.lower().replace("_", " "))
     if not _holds_certificates(chain):
-        return Broken(str(chain), expected="PEM certificates: -----BEGIN CERTIFICATE-----", found="something else")
-    return Broken(str(key), expected="a PEM private key: -----BEGIN PRIVATE KEY-----", found="something else")
+        return FatalError(str(chain), expected="PEM certificates: -----BEGIN CERTIFICATE-----", found="something else")
+    return FatalError(str(key), expected="a PEM private key: -----BEGIN PRIVATE KEY-----", found="something else")
 
 
 def _holds_certificates(file: Path) -> bool:

@@ -5,34 +5,34 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from sfn.dialects import Arrived, Decoded, decode
-from sfn.words import CatalogName, Hint, Subject, TableName
+from sfn.dialects import DecodedRequest, EventRequest, decode
+from sfn.words import CatalogName, JobKey, Notification, TableIdentifier
 
 
 @dataclass(frozen=True, slots=True)
-class Concern:
+class EventFilter:
     """Which events matter.
 
     Attributes:
         covers: whether a table is published.
-        told: catalogs that nobody can ask: what events do not say of them nobody will ever know.
+        event_only: catalogs that nobody can ask: what events do not say of them nobody will ever know.
     """
 
-    covers: Callable[[TableName], bool]
-    told: Collection[str] = ()
+    covers: Callable[[TableIdentifier], bool]
+    event_only: Collection[str] = ()
 
-    def decoded(self, request: Arrived) -> Decoded:
+    def decode(self, request: EventRequest) -> DecodedRequest:
         """All that a request says; raises `Rejected` as `decode` does."""
-        return decode(request, self.told)
+        return decode(request, self.event_only)
 
-    def of(self, hints: Sequence[Hint]) -> list[Hint]:
+    def relevant(self, notifications: Sequence[Notification]) -> list[Notification]:
         """Those hints that matter.
 
         What is told of a catalog that nobody can ask always does: the table may get files again, once its catalog comes
         back or the settings change, and then nobody could tell where it is.
         """
-        return [hint for hint in hints if self.matters(hint.subject)]
+        return [notification for notification in notifications if self.is_relevant(notification.subject)]
 
-    def matters(self, name: Subject) -> bool:
+    def is_relevant(self, subject: JobKey) -> bool:
         """Whether what is told of a table or a catalog matters."""
-        return isinstance(name, CatalogName) or name.catalog in self.told or self.covers(name)
+        return isinstance(subject, CatalogName) or subject.catalog in self.event_only or self.covers(subject)

@@ -6,55 +6,57 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Final
 
-from sfn.dialects import Arrived, Sender, polaris
+from sfn.dialects import EventRequest, Sender, polaris
 from sfn.errors import Rejected
-from sfn.words import Hint
+from sfn.words import Notification
 
 _SEPARATOR: Final = "\x1f"
 """Between a message's id and the number of an event in it: no id that arrives holds a control character."""
-_SAYS_THE_FORMAT: Final = b"content-type"
+_CONTENT_TYPE: Final = b"content-type"
 
 
-def believed(sender: Sender, told: Collection[str]) -> str:
+def trusted_catalogs(sender: Sender, event_only: Collection[str]) -> str:
     """Our names of the catalogs of which a sender is believed what it tells, with commas between; empty for none."""
-    return ", ".join(sorted(set(sender.catalogs.values()).intersection(told)))
+    return ", ".join(sorted(set(sender.catalogs.values()).intersection(event_only)))
 
 
-def covered(request: Arrived, told: Collection[str]) -> Arrived:
+def signed_parts(request: EventRequest, event_only: Collection[str]) -> EventRequest:
     """A signed request without what its signature does not cover, where what is told is believed.
 
     Elsewhere its path and its headers may say which table is meant: the catalog is asked, whoever changed them.
 
     Args:
         request: what arrived.
-        told: our names of catalogs that nobody can ask.
+        event_only: our names of catalogs that nobody can ask.
 
     Raises:
         Rejected: 400, the path alone would say which table it is.
     """
-    catalogs = believed(request.sender, told)
+    catalogs = trusted_catalogs(request.sender, event_only)
     if not catalogs:
         return request
-    if polaris.addressed(request.path) is not None:
+    if polaris.parse_notification_path(request.path) is not None:
         raise Rejected(
             "path",
             status=400,
             expected=f"a sender that shows a token, as what is told of {catalogs} is believed",
             found="a signature, which does not cover the path",
         )
-    return request._replace(headers=[(name, value) for name, value in request.headers if name == _SAYS_THE_FORMAT])
+    return request._replace(headers=[(name, value) for name, value in request.headers if name == _CONTENT_TYPE])
 
 
-def identified(hints: Sequence[Hint], message: str | None) -> Sequence[Hint]:
+def with_message_id(notifications: Sequence[Notification], message: str | None) -> Sequence[Notification]:
     """The hints of a message; what has no id of its own has that of the message: so the inbox knows a replay.
 
     Args:
-        hints: all of them, whether they matter or not.
+        notifications: all of them, whether they matter or not.
         message: its id; None where it has none.
     """
     if message is None:
-        return hints
+        return notifications
     return [
-        replace(hint, event_id=f"{message}{_SEPARATOR}{index}") if hint.event_id is None else hint
-        for index, hint in enumerate(hints)
+        replace(notification, event_id=f"{message}{_SEPARATOR}{index}")
+        if notification.event_id is None
+        else notification
+        for index, notification in enumerate(notifications)
     ]

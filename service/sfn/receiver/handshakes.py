@@ -8,18 +8,18 @@ from typing import ClassVar
 import structlog
 from typing_extensions import override
 
-from sfn.telemetry.refusals import Seldom
+from sfn.telemetry.refusals import LogThrottle
 
 _log = structlog.stdlib.get_logger(__name__)
 
 
-class Handshake(ssl.SSLObject):
+class LoggedHandshake(ssl.SSLObject):
     """A connection's TLS, which tells of its handshake where that fails, a reason at most once a second.
 
     The address of the client is not known here, nor can either loop be asked for it. Who just hangs up is not told of.
     """
 
-    seldom: ClassVar[Seldom] = Seldom()
+    throttle: ClassVar[LogThrottle] = LogThrottle()
     """Keeps the log small, for all connections."""
 
     @override
@@ -30,7 +30,7 @@ class Handshake(ssl.SSLObject):
             raise
         except ssl.SSLError as error:
             why = (error.reason or type(error).__name__).lower().replace("_", " ")
-            left_out = self.seldom.passing(why)
-            if left_out is not None:
-                _log.warning("TLS handshake failed", why=why, left_out=left_out)
+            suppressed = self.throttle.allow(why)
+            if suppressed is not None:
+                _log.warning("TLS handshake failed", why=why, left_out=suppressed)
             raise

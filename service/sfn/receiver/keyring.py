@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 
 import structlog
 
-from sfn.errors import Broken
-from sfn.receiver.bearer import bearer
-from sfn.receiver.signature import Key
-from sfn.receiver.tokens import Token, Tokens, match
+from sfn.errors import FatalError
+from sfn.receiver.bearer import bearer_token
+from sfn.receiver.signature import SigningKey
+from sfn.receiver.tokens import AcceptedToken, PartyTokens, index_of_presented
 
 _EXPECTED = "tokens of its own for each sender, and for the operators"
 _REMEDY = "give each of them a token of its own"
@@ -32,32 +32,32 @@ class Keyring:
         Broken: two parties have the same token now.
     """
 
-    def __init__(self, parties: Mapping[str, Tokens]) -> None:
+    def __init__(self, parties: Mapping[str, PartyTokens]) -> None:
         self._parties = dict(parties)
-        self._active = self._look()
+        self._active = self._active_tokens()
         self._shared = self._sort()
         for places in self._shared.values():
-            raise Broken(" and ".join(places), expected=_EXPECTED, found="one and the same", remedy=_REMEDY)
+            raise FatalError(" and ".join(places), expected=_EXPECTED, found="one and the same", remedy=_REMEDY)
 
-    def whose(self, authorization: bytes | None) -> tuple[str, str] | None:
+    def owner_of(self, authorization: bytes | None) -> tuple[str, str] | None:
         """The party behind an `Authorization` header and the name of its token, None for nobody.
 
         All active tokens of all parties are compared, each in constant time.
         """
         self._refresh()
-        index = match((token for _, token in self._shown), bearer(authorization))
+        index = index_of_presented((token for _, token in self._shown), bearer_token(authorization))
         if index is None:
             return None
         party, token = self._shown[index]
         return None if token.digest in self._shared else (party, token.name)
 
-    def keys(self, party: str) -> tuple[Key, ...]:
+    def signing_keys(self, party: str) -> tuple[SigningKey, ...]:
         """The secrets that a party signs with, but for those that another one has too."""
         self._refresh()
         return self._signing.get(party, ())
 
     def _refresh(self) -> None:
-        active = self._look()
+        active = self._active_tokens()
         if active == self._active:
             return
         before, self._active = self._shared, active
@@ -66,7 +66,7 @@ class Keyring:
             if before.get(digest) != places:
                 _log.error("one token of two parties: refused", places=places, remedy=_REMEDY)
 
-    def _look(self) -> list[tuple[Token, ...]]:
+    def _active_tokens(self) -> list[tuple[AcceptedToken, ...]]:
         return [tokens.active() for tokens in self._parties.values()]
 
     def _sort(self) -> dict[bytes, list[str]]:
@@ -75,15 +75,15 @@ class Keyring:
         owned = [(party, token) for party, tokens in active for token in tokens]
         shared = _shared(owned)
         self._shown = [(party, token) for party, token in owned if token.key is None]
-        signing: defaultdict[str, tuple[Key, ...]] = defaultdict(tuple)
+        signing: defaultdict[str, tuple[SigningKey, ...]] = defaultdict(tuple)
         for party, token in owned:
             if token.key is not None and token.digest not in shared:
-                signing[party] += (Key(token.name, token.key),)
-        self._signing: Mapping[str, tuple[Key, ...]] = signing
+                signing[party] += (SigningKey(token.name, token.key),)
+        self._signing: Mapping[str, tuple[SigningKey, ...]] = signing
         return shared
 
 
-def _shared(keys: Sequence[tuple[str, Token]]) -> dict[bytes, list[str]]:
+def _shared(keys: Sequence[tuple[str, AcceptedToken]]) -> dict[bytes, list[str]]:
     """By the digest of each token that several parties have: where they have it."""
     owners: defaultdict[bytes, dict[str, str]] = defaultdict(dict)
     for party, token in keys:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from sfn.dialects import Arrived, Sender, polaris, self_contained
+from sfn.dialects import EventRequest, Sender, as_structured, polaris
 from sfn.errors import Rejected
-from sfn.receiver.covered import believed
-from sfn.words import BODY_KEPT, Undecodable
+from sfn.receiver.covered import trusted_catalogs
+from sfn.words import MAX_STORED_BODY, UndecodableRequest
 
 _UNSIGNED: Final = "#unsigned"
 """Behind the path of what was signed, where that path or the headers say something: no path that is taken ends so."""
 
 
-def kept(request: Arrived, refusal: Rejected, *, is_signed: bool) -> Undecodable:
+def to_undecodable(request: EventRequest, refusal: Rejected, *, is_signed: bool) -> UndecodableRequest:
     """All that says what a request is about, and the beginning of its body.
 
     Args:
@@ -22,32 +22,32 @@ def kept(request: Arrived, refusal: Rejected, *, is_signed: bool) -> Undecodable
         refusal: why.
         is_signed: its sender is known by a signature, of the body alone.
     """
-    whole = self_contained(request)
-    says_more = whole is not request or polaris.addressed(request.path) is not None
-    said = next((value.decode("latin-1") for name, value in whole.headers if name == b"content-type"), None)
-    return Undecodable(
+    whole = as_structured(request)
+    says_more = whole is not request or polaris.parse_notification_path(request.path) is not None
+    content_type = next((value.decode("latin-1") for name, value in whole.headers if name == b"content-type"), None)
+    return UndecodableRequest(
         sender=request.sender.name,
         path=f"{request.path}{_UNSIGNED}" if is_signed and says_more else request.path,
-        content_type=said,
-        body=whole.body[:BODY_KEPT],
+        content_type=content_type,
+        body=whole.body[:MAX_STORED_BODY],
         size=len(whole.body),
         detail=str(refusal),
     )
 
 
-def revived(event: Undecodable, sender: Sender, told: Collection[str]) -> Arrived:
+def to_request(event: UndecodableRequest, sender: Sender, event_only: Collection[str]) -> EventRequest:
     """What is kept of a request, as it arrived.
 
     Args:
         event: that.
         sender: whose it is, as it is configured now.
-        told: our names of catalogs that nobody can ask.
+        event_only: our names of catalogs that nobody can ask.
 
     Raises:
         Rejected: 422, what no signature covers would be believed, however the sender shows now who it is.
     """
     path = event.path.removesuffix(_UNSIGNED)
-    if path != event.path and (catalogs := believed(sender, told)):
+    if path != event.path and (catalogs := trusted_catalogs(sender, event_only)):
         raise Rejected(
             "path",
             status=422,
@@ -56,4 +56,4 @@ def revived(event: Undecodable, sender: Sender, told: Collection[str]) -> Arrive
             remedy="have the sender tell it again, and show a token",
         )
     kind = [] if event.content_type is None else [(b"content-type", event.content_type.encode("latin-1"))]
-    return Arrived(path, kind, event.body, sender)
+    return EventRequest(path, kind, event.body, sender)

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from sfn.errors import Broken
+from sfn.errors import FatalError
 
 BACKLOG: Final = 2048
 """Connections that wait to be accepted."""
 
 
 @contextmanager
-def bound(host: str, port: int, section: str = "listener", remedy: str = "") -> Iterator[socket.socket]:
+def listening_socket(host: str, port: int, section: str = "listener", remedy: str = "") -> Iterator[socket.socket]:
     """A socket that listens on an address; port 0 is any free one.
 
     Args:
@@ -36,7 +36,7 @@ def bound(host: str, port: int, section: str = "listener", remedy: str = "") -> 
             dualstack_ipv6=is_six and name == "::" and socket.has_dualstack_ipv6(),
         )
     except OSError as error:
-        raise Broken(
+        raise FatalError(
             f"{section} {host}:{port}",
             expected="a free address of this machine",
             found=error.strerror or type(error).__name__,

@@ -21,7 +21,7 @@ _EXPECTATION: Final = re.compile(r"\w+ (should (?:be|have) .*)", re.DOTALL)
 """Those of pydantic's texts that name what is expected; they repeat nothing."""
 
 
-def described(errors: Sequence[Mapping[str, Any]]) -> str:
+def describe_errors(errors: Sequence[Mapping[str, Any]]) -> str:
     """Which fields are wrong, and what was expected of each.
 
     Args:

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 
 from sfn.telemetry.scrape import Exposition
 
-PATH: Final = "/metrics"
+METRICS_PATH: Final = "/metrics"
 
 _DESCRIBED: Final[dict[int | str, dict[str, Any]]] = {
     200: {
@@ -22,7 +22,7 @@ _DESCRIBED: Final[dict[int | str, dict[str, Any]]] = {
 _GUARDED: Final[dict[int | str, dict[str, Any]]] = {401: {"description": "no valid token"}}
 
 
-def routes(
+def metrics_router(
     scrape: Callable[[str], Awaitable[Exposition]], admit: Callable[[bytes | None], bool] | None = None
 ) -> APIRouter:
     """The route of the metrics.
@@ -46,7 +46,7 @@ def routes(
 
     router = APIRouter(tags=["metrics"])
     router.add_api_route(
-        PATH,
+        METRICS_PATH,
         metrics,
         methods=["GET"],
         operation_id="metrics",
@@ -54,5 +54,5 @@ def routes(
         responses=_DESCRIBED if admit is None else _DESCRIBED | _GUARDED,
         openapi_extra={"security": [{"scraper": []}] if admit is not None else []},
     )
-    router.add_api_route(PATH, metrics, methods=["HEAD"], include_in_schema=False)
+    router.add_api_route(METRICS_PATH, metrics, methods=["HEAD"], include_in_schema=False)
     return router

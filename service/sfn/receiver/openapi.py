@@ -7,12 +7,12 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from sfn.dialects import MAX_EVENTS
-from sfn.dialects.fields import CONTROL, MAX_LEVELS, MAX_LOCATION, MAX_NAME
+from sfn.dialects.fields import CONTROL_CHARACTERS, MAX_LEVELS, MAX_LOCATION, MAX_NAME
 from sfn.dialects.own import OPERATIONS
 from sfn.receiver import openapi_permission, openapi_polaris, openapi_signed, problem
 
-_PLAIN: Final = f"^[^{CONTROL}]+$"
-_LEVEL: Final = f"[^.{CONTROL}]{{1,{MAX_NAME}}}"
+_PLAIN: Final = f"^[^{CONTROL_CHARACTERS}]+$"
+_LEVEL: Final = f"[^.{CONTROL_CHARACTERS}]{{1,{MAX_NAME}}}"
 _DOTTED: Final = f"^{_LEVEL}(\\.{_LEVEL}){{0,{MAX_LEVELS - 1}}}$"
 _TEXT: Final = {"type": "string", "minLength": 1, "maxLength": MAX_NAME, "pattern": _PLAIN}
 _LEVELS: Final = {
@@ -91,10 +91,10 @@ SCHEMAS: Final[dict[str, Any]] = {
             },
         },
     },
-    **openapi_polaris.SCHEMAS,
+    **openapi_polaris.POLARIS_SCHEMAS,
 }
 
-_PROBLEM: Final = {problem.MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+_PROBLEM: Final = {problem.PROBLEM_MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
 _EVENT: Final = {"$ref": "#/components/schemas/Event"}
 _CLOUD_EVENT: Final = {"$ref": "#/components/schemas/CloudEvent"}
 RETRY_AFTER: Final = {"Retry-After": {"description": "seconds", "schema": {"type": "integer", "minimum": 1}}}
@@ -103,7 +103,7 @@ RETRY_AFTER: Final = {"Retry-After": {"description": "seconds", "schema": {"type
 _MALFORMED: Final = "a parameter or the body is malformed, or they do not fit together"
 
 
-def refusal(description: str, **headers: dict[str, Any]) -> dict[str, Any]:
+def error_response(description: str, **headers: dict[str, Any]) -> dict[str, Any]:
     """An answer that is a problem document."""
     return {"description": description, "content": _PROBLEM, **({"headers": headers} if headers else {})}
 
@@ -124,7 +124,7 @@ def _with_problems(operation: Mapping[str, Any]) -> dict[str, Any]:
     for status, answer in answers.items():
         if int(status) >= HTTPStatus.BAD_REQUEST:
             headers = RETRY_AFTER if int(status) == HTTPStatus.SERVICE_UNAVAILABLE else {}
-            answers[status] = refusal(_MALFORMED if status == "422" else answer["description"], **headers)
+            answers[status] = error_response(_MALFORMED if status == "422" else answer["description"], **headers)
     return {**operation, "responses": answers}
 
 
@@ -154,27 +154,27 @@ PATHS: Final[dict[str, Any]] = {
                     "description": "taken, and on disk",
                     "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Accepted"}}},
                 },
-                "400": refusal("not JSON"),
-                "401": refusal("no valid token or signature, or one that is not of now"),
-                "403": refusal("a web page's request (`Origin`) where no sender need show who it is"),
-                "405": refusal("another method than POST or OPTIONS"),
-                "408": refusal("the body came too slowly"),
-                "413": refusal(
+                "400": error_response("not JSON"),
+                "401": error_response("no valid token or signature, or one that is not of now"),
+                "403": error_response("a web page's request (`Origin`) where no sender need show who it is"),
+                "405": error_response("another method than POST or OPTIONS"),
+                "408": error_response("the body came too slowly"),
+                "413": error_response(
                     "too large; unless the sender signs, those of its catalogs that can be listed are looked through "
                     "instead"
                 ),
-                "415": refusal(
+                "415": error_response(
                     "no known event format, or not the sender's; or compressed, which is made up for as with 413"
                 ),
-                "422": refusal("a known format with a wrong field, named in `errors`"),
-                "429": refusal("more requests a minute than the sender may make; try again", **RETRY_AFTER),
-                "500": refusal("an error of the service"),
-                "503": refusal("nothing was taken; try again", **RETRY_AFTER),
+                "422": error_response("a known format with a wrong field, named in `errors`"),
+                "429": error_response("more requests a minute than the sender may make; try again", **RETRY_AFTER),
+                "500": error_response("an error of the service"),
+                "503": error_response("nothing was taken; try again", **RETRY_AFTER),
             },
         },
         "options": openapi_permission.OPTIONS,
     },
-    **openapi_polaris.paths(RETRY_AFTER),
+    **openapi_polaris.polaris_paths(RETRY_AFTER),
 }
 
 FOREIGN: Final = frozenset({"HTTPValidationError", "ValidationError"})

@@ -5,22 +5,22 @@ from __future__ import annotations
 from typing import Any, Final
 
 from sfn.receiver import problem
-from sfn.receiver.permission import LONGEST, ORIGIN
+from sfn.receiver.permission import MAX_ORIGIN, ORIGIN_HEADER
 
-_PROBLEM: Final = {problem.MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
-_ORIGIN: Final = {"type": "string", "minLength": 1, "maxLength": LONGEST, "pattern": "^[!-+\\--~]+$"}
+_PROBLEM: Final = {problem.PROBLEM_MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+_ORIGIN: Final = {"type": "string", "minLength": 1, "maxLength": MAX_ORIGIN, "pattern": "^[!-+\\--~]+$"}
 _RATE: Final = {"type": "string", "pattern": "^(\\*|[1-9][0-9]*)$"}
 
 
-def _refusal(description: str) -> dict[str, Any]:
+def _handshake_error(description: str) -> dict[str, Any]:
     return {"description": description, "content": _PROBLEM}
 
 
-def _header(description: str, schema: dict[str, Any]) -> dict[str, Any]:
+def _response_header(description: str, schema: dict[str, Any]) -> dict[str, Any]:
     return {"description": description, "required": True, "schema": schema}
 
 
-_ALLOW: Final = _header("the methods of this route", {"type": "string"})
+_ALLOW: Final = _response_header("the methods of this route", {"type": "string"})
 
 OPTIONS: Final[dict[str, Any]] = {
     "operationId": "permitEvents",
@@ -29,7 +29,7 @@ OPTIONS: Final[dict[str, Any]] = {
     "security": [],
     "parameters": [
         {
-            "name": ORIGIN,
+            "name": ORIGIN_HEADER,
             "in": "header",
             "description": "the system that asks",
             "schema": _ORIGIN,
@@ -40,14 +40,14 @@ OPTIONS: Final[dict[str, Any]] = {
         "200": {
             "description": "it may send",
             "headers": {
-                "WebHook-Allowed-Origin": _header("who asked", _ORIGIN),
-                "WebHook-Allowed-Rate": _header("requests a minute, or any number", _RATE),
+                "WebHook-Allowed-Origin": _response_header("who asked", _ORIGIN),
+                "WebHook-Allowed-Rate": _response_header("requests a minute, or any number", _RATE),
                 "Allow": _ALLOW,
             },
         },
         "204": {"description": "nobody asked whether they may", "headers": {"Allow": _ALLOW}},
-        "400": _refusal("no origin, or more than one"),
-        "405": _refusal("no sender is configured"),
-        "500": _refusal("an error of the service"),
+        "400": _handshake_error("no origin, or more than one"),
+        "405": _handshake_error("no sender is configured"),
+        "500": _handshake_error("an error of the service"),
     },
 }

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sfn.dialects.fields import CONTROL, MAX_LOCATION, MAX_NAME
-from sfn.dialects.polaris import SEPARATOR, TYPES
+from sfn.dialects.fields import CONTROL_CHARACTERS, MAX_LOCATION, MAX_NAME
+from sfn.dialects.polaris import NOTIFICATION_TYPES, SEPARATOR
 from sfn.receiver import openapi_signed
 
-_LEVEL: Final = f"[^{CONTROL}]+"
-_TEXT: Final = {"type": "string", "minLength": 1, "maxLength": MAX_NAME, "pattern": f"^{_LEVEL}$"}
+_POLARIS_LEVEL: Final = f"[^{CONTROL_CHARACTERS}]+"
+_POLARIS_TEXT: Final = {"type": "string", "minLength": 1, "maxLength": MAX_NAME, "pattern": f"^{_POLARIS_LEVEL}$"}
 _SEPARATOR: Final = f"\\u{ord(SEPARATOR):04x}"
 _LONG: Final = {"type": "integer", "format": "int64", "minimum": -(2**63), "maximum": 2**63 - 1}
 
-SCHEMAS: Final[dict[str, Any]] = {
+POLARIS_SCHEMAS: Final[dict[str, Any]] = {
     "NotificationRequest": {
         "type": "object",
         "required": ["notification-type", "payload"],
         "properties": {
             "notification-type": {
                 "description": "CREATE and UPDATE are one. VALIDATE and UNKNOWN are checked and change nothing.",
-                "enum": [*TYPES],
+                "enum": [*NOTIFICATION_TYPES],
             },
             "payload": {"$ref": "#/components/schemas/TableUpdateNotification"},
         },
@@ -29,10 +29,10 @@ SCHEMAS: Final[dict[str, Any]] = {
         "type": "object",
         "required": ["table-name", "timestamp", "table-uuid", "metadata-location"],
         "properties": {
-            "table-name": {**_TEXT, "description": "not looked at: the path says which table"},
+            "table-name": {**_POLARIS_TEXT, "description": "not looked at: the path says which table"},
             "timestamp": {**_LONG, "description": "one that is late, or not later than the last one's, is taken too"},
-            "table-uuid": _TEXT,
-            "metadata-location": {**_TEXT, "maxLength": MAX_LOCATION},
+            "table-uuid": _POLARIS_TEXT,
+            "metadata-location": {**_POLARIS_TEXT, "maxLength": MAX_LOCATION},
             "metadata": {"description": "not looked at"},
         },
     },
@@ -54,7 +54,7 @@ SCHEMAS: Final[dict[str, Any]] = {
 }
 
 
-def _refusal(description: str, headers: dict[str, Any] | None = None) -> dict[str, Any]:
+def _polaris_error(description: str, headers: dict[str, Any] | None = None) -> dict[str, Any]:
     content = {"application/json": {"schema": {"$ref": "#/components/schemas/IcebergErrorResponse"}}}
     return {"description": description, "content": content, **({"headers": headers} if headers else {})}
 
@@ -74,19 +74,19 @@ def _example(summary: str, kind: str) -> dict[str, Any]:
     return {"summary": summary, "value": {"notification-type": kind, "payload": payload}}
 
 
-def paths(retry_after: dict[str, Any]) -> dict[str, Any]:
+def polaris_paths(retry_after: dict[str, Any]) -> dict[str, Any]:
     """The path of notifications.
 
     Args:
         retry_after: the headers of a 429 and of a 503.
     """
-    levels = f"^{_LEVEL}({_SEPARATOR}{_LEVEL})*$"
+    levels = f"^{_POLARIS_LEVEL}({_SEPARATOR}{_POLARIS_LEVEL})*$"
     return {
         "/v1/{prefix}/namespaces/{namespace}/tables/{table}/notifications": {
             "parameters": [
-                _in_path("prefix", "the sender's name of the catalog", "prod", _TEXT),
-                _in_path("namespace", "levels with `%1F` between them", "sales", {**_TEXT, "pattern": levels}),
-                _in_path("table", "the table's own name", "orders", _TEXT),
+                _in_path("prefix", "the sender's name of the catalog", "prod", _POLARIS_TEXT),
+                _in_path("namespace", "levels with `%1F` between them", "sales", {**_POLARIS_TEXT, "pattern": levels}),
+                _in_path("table", "the table's own name", "orders", _POLARIS_TEXT),
             ],
             "post": {
                 "operationId": "sendNotification",
@@ -108,20 +108,20 @@ def paths(retry_after: dict[str, Any]) -> dict[str, Any]:
                 },
                 "responses": {
                     "204": {"description": "taken, and on disk; or of no concern"},
-                    "400": _refusal(
+                    "400": _polaris_error(
                         "not JSON, a wrong field, or a path that names no table; which is said. Or nobody can ask the "
                         "catalog, and it is signed, which does not cover the path"
                     ),
-                    "401": _refusal("no valid token or signature, or one that is not of now"),
-                    "403": _refusal("a web page's request (`Origin`) where no sender need show who it is"),
-                    "404": _refusal("the sender has no catalog of that name"),
-                    "405": _refusal("another method than POST"),
-                    "408": _refusal("the body came too slowly"),
-                    "413": _refusal("too large; unless the sender signs the table is looked at all the same"),
-                    "415": _refusal("compressed; unless the sender signs the table is looked at all the same"),
-                    "429": _refusal("more requests a minute than the sender may make; try again", retry_after),
-                    "500": _refusal("an error of the service"),
-                    "503": _refusal("nothing was taken; try again", retry_after),
+                    "401": _polaris_error("no valid token or signature, or one that is not of now"),
+                    "403": _polaris_error("a web page's request (`Origin`) where no sender need show who it is"),
+                    "404": _polaris_error("the sender has no catalog of that name"),
+                    "405": _polaris_error("another method than POST"),
+                    "408": _polaris_error("the body came too slowly"),
+                    "413": _polaris_error("too large; unless the sender signs the table is looked at all the same"),
+                    "415": _polaris_error("compressed; unless the sender signs the table is looked at all the same"),
+                    "429": _polaris_error("more requests a minute than the sender may make; try again", retry_after),
+                    "500": _polaris_error("an error of the service"),
+                    "503": _polaris_error("nothing was taken; try again", retry_after),
                 },
             },
         }

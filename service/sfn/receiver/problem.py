@@ -10,10 +10,10 @@ import msgspec
 
 from sfn.errors import SfnError
 
-MEDIA_TYPE: Final = "application/problem+json"
+PROBLEM_MEDIA_TYPE: Final = "application/problem+json"
 
 
-def document(status: int, detail: str, *, pointer: str | None = None) -> bytes:
+def problem_document(status: int, detail: str, *, pointer: str | None = None) -> bytes:
     """A problem document of type `about:blank`.
 
     Args:
@@ -32,12 +32,12 @@ def document(status: int, detail: str, *, pointer: str | None = None) -> bytes:
     return msgspec.json.encode(content)
 
 
-def detail(error: SfnError) -> str:
+def problem_detail(error: SfnError) -> str:
     """What was expected and found, without the place: that may be a path on this machine."""
     text = f"expected {error.expected}, found {error.found}"
     return f"{text}; {error.remedy}" if error.remedy else text
 
 
-def whole_seconds(retry_after: float | None) -> int:
+def retry_after_seconds(retry_after: float | None) -> int:
     """The value of `Retry-After` (RFC 9110, section 10.2.3): whole seconds, at least 1."""
     return max(1, math.ceil(retry_after or 1))

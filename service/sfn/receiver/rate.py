@@ -9,7 +9,7 @@ _AT_ONCE: Final = 10
 """The part of a minute's requests that may come at once is one by this."""
 
 
-class Rate:
+class RateLimit:
     """So many requests a minute, and a tenth of them at once.
 
     A sender that was silent may so catch up for six seconds. With a whole minute's worth at once twice the limit would
@@ -29,7 +29,7 @@ class Rate:
         self._left = self._most
         self._at: float | None = None
 
-    def wait(self, now: float) -> float | None:
+    def seconds_to_wait(self, now: float) -> float | None:
         """Seconds until a request may come; None: this one may, and is counted.
 
         Args:

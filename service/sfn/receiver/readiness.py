@@ -23,19 +23,19 @@ class Readiness:
         return tuple(self._reasons)
 
     @property
-    def draining(self) -> bool:
+    def is_draining(self) -> bool:
         """Whether the process is on its way out: nothing new is taken."""
         return DRAINING in self._reasons
 
-    def hold(self, reason: str) -> None:
+    def add_reason(self, reason: str) -> None:
         """Something stands against it."""
         self._reasons[reason] = None
 
-    def clear(self, reason: str) -> None:
+    def clear_reason(self, reason: str) -> None:
         """It does no longer. There is no way back from draining."""
         if reason != DRAINING:
             self._reasons.pop(reason, None)
 
     def drain(self) -> None:
         """Take nothing new from here on."""
-        self.hold(DRAINING)
+        self.add_reason(DRAINING)

@@ -17,11 +17,11 @@ import uvicorn
 from typing_extensions import override
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from sfn.descriptors import for_connections
+from sfn.descriptors import connections_per_listener
 from sfn.receiver import problem
-from sfn.receiver.app import Application
+from sfn.receiver.app import AsgiApplication
 from sfn.receiver.certificate import Certificate
-from sfn.telemetry.refusals import Seldom
+from sfn.telemetry.refusals import LogThrottle
 
 HEAD_LIMIT: Final = 65_536
 """About the most bytes of a request's line and header fields, and of the trailer fields after a body.
@@ -31,11 +31,11 @@ What arrives at once with the end of these is not counted, so memory is bounded 
 
 _log = structlog.stdlib.get_logger(__name__)
 
-AT_ONCE: Final = 65_536
+MAX_BUFFERED: Final = 65_536
 """Most bytes that are held back until the end of a turn of the event loop."""
 
 
-class Joined:
+class BufferedTransport:
     """A connection's transport. What is written in one turn of the event loop is sent by one system call.
 
     uvicorn writes the head of a response and its body one after the other; to send a small one takes as long as to
@@ -57,7 +57,7 @@ class Joined:
             self._loop.call_soon(self._send)
         self._held.append(data)
         self._size += len(data)
-        if self._size > AT_ONCE:
+        if self._size > MAX_BUFFERED:
             self._send()
 
     def close(self) -> None:
@@ -71,7 +71,7 @@ class Joined:
             self._size = 0
 
 
-class Room:
+class ConnectionLimit:
     """The connections of one server, limited in number: each takes a file descriptor, and work needs some too.
 
     A connection counts once its TLS handshake is done.
@@ -81,57 +81,57 @@ class Room:
     own, and no request in hand is lost.
 
     Args:
-        most: how many there may be.
+        max_connections: how many there may be.
     """
 
-    def __init__(self, most: int) -> None:
-        self._most, self._count = most, 0
-        self._new: dict[Connection, None] = {}
-        self._idle: dict[Connection, None] = {}
-        self._seldom = Seldom()
+    def __init__(self, max_connections: int) -> None:
+        self._max_connections, self._count = max_connections, 0
+        self._new: dict[ServerConnection, None] = {}
+        self._idle: dict[ServerConnection, None] = {}
+        self._throttle = LogThrottle()
 
-    def enter(self, connection: Connection) -> None:
+    def add(self, connection: ServerConnection) -> None:
         """Take a new connection, and close one where there are too many."""
         self._count += 1
-        if self._count > self._most:
+        if self._count > self._max_connections:
             closed = next(chain(self._new, self._idle), connection)
-            self.begin(closed)
+            self.mark_busy(closed)
             closed.transport.abort()
-            left_out = self._seldom.passing("room")
-            if left_out is not None:
+            suppressed = self._throttle.allow("room")
+            if suppressed is not None:
                 _log.warning(
                     "too many connections: an idle one is closed",
-                    most=self._most,
-                    left_out=left_out,
+                    most=self._max_connections,
+                    left_out=suppressed,
                     remedy="raise the limit of open files (ulimit -n, LimitNOFILE=)",
                 )
         self._new[connection] = None
 
-    def begin(self, connection: Connection) -> None:
+    def mark_busy(self, connection: ServerConnection) -> None:
         """The connection has a request in hand."""
         self._new.pop(connection, None)
         self._idle.pop(connection, None)
 
-    def end(self, connection: Connection) -> None:
+    def mark_idle(self, connection: ServerConnection) -> None:
         """The connection has none any more."""
         self._idle[connection] = None
 
-    def leave(self, connection: Connection) -> None:
+    def remove(self, connection: ServerConnection) -> None:
         """The connection is closed."""
         self._count -= 1
-        self.begin(connection)
+        self.mark_busy(connection)
 
 
-class Connection(HttpToolsProtocol):
+class ServerConnection(HttpToolsProtocol):
     """One client's connection.
 
     Offers of other protocols are ignored, as a server may (RFC 9110, section 7.8), and Java's `HttpClient` makes one
     with its first request: httptools alone takes the body of such a request for that protocol's first bytes.
     """
 
-    patience: ClassVar[float] = 30.0
+    head_timeout: ClassVar[float] = 30.0
     """Most seconds until a request's header fields are here, from the connection's begin or, later, its first byte."""
-    idle: ClassVar[int] = 75
+    keep_alive_timeout: ClassVar[int] = 75
     """Seconds that a connection is kept for the next request: longer than those before us keep theirs (nginx and AWS's
     balancers 60), so that it is they who end it. One that is ended as a commit comes costs that its answer."""
 
@@ -139,31 +139,31 @@ class Connection(HttpToolsProtocol):
     """Bytes since anything but header or trailer fields arrived."""
     _has_begun: bool = False
     """Some of a request's header is here, and not all of it."""
-    _due: float | None = None
+    _head_deadline: float | None = None
     """When a request's header fields must be here, by the loop's clock; None while nobody waits for any."""
     _timer: asyncio.TimerHandle | None = None
     """Looks at `_due` no later than that. One that was set for an earlier moment is kept: to set one takes long."""
     _refused: bool = False
     """Nothing more is read: the connection ends with the responses that are on their way."""
-    last: bool = False
+    is_last: bool = False
     """The response that is on its way, or else the next one, is the last, and says so."""
-    room: Room | None = None
+    limit: ConnectionLimit | None = None
     """Counts the connections of the server; None for one without a bound."""
 
     @override
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(Joined(transport, self.loop))  # type: ignore[arg-type]
+        super().connection_made(BufferedTransport(transport, self.loop))  # type: ignore[arg-type]
         self._expect_request()
-        if self.room is not None:
-            self.room.enter(self)
+        if self.limit is not None:
+            self.limit.add(self)
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
-        self._due = None
+        self._head_deadline = None
         if self._timer is not None:
             self._timer.cancel()
-        if self.room is not None:
-            self.room.leave(self)
+        if self.limit is not None:
+            self.limit.remove(self)
         super().connection_lost(exc)
 
     @override
@@ -182,7 +182,7 @@ class Connection(HttpToolsProtocol):
             if self._without_body > HEAD_LIMIT:
                 detail = f"header fields: expected at most {HEAD_LIMIT} bytes, found more"
                 self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, detail)
-            elif self._due is None:
+            elif self._head_deadline is None:
                 self._expect_rest()
 
     def _unparsed(self, data: bytes) -> bytes:
@@ -227,11 +227,11 @@ class Connection(HttpToolsProtocol):
         # A path in the absolute form, or behind a `*`, looks like any other in what ASGI has.
         self.scope["raw_target"] = self.url  # type: ignore[typeddict-unknown-key]
         if not self.parser.should_upgrade():
-            self._due = None
-        if self.room is not None:
-            self.room.begin(self)
+            self._head_deadline = None
+        if self.limit is not None:
+            self.limit.mark_busy(self)
         super().on_headers_complete()
-        if self.last:
+        if self.is_last:
             self.end()
 
     @override
@@ -248,33 +248,33 @@ class Connection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         self._expect_rest()
-        if self.room is not None and self._answered():
-            self.room.end(self)
+        if self.limit is not None and self._answered():
+            self.limit.mark_idle(self)
 
     def end(self) -> None:
         """Have the connection end with the response that is on its way, or with the next one."""
-        self.last = True
+        self.is_last = True
         if not self._answered():
             self.cycle.keep_alive = False
 
     def _expect_request(self) -> None:
-        self._due = self.loop.time() + self.patience
+        self._head_deadline = self.loop.time() + self.head_timeout
         if self._timer is None:
-            self._timer = self.loop.call_at(self._due, self._look_at_clock)
+            self._timer = self.loop.call_at(self._head_deadline, self._check_deadline)
 
     def _expect_rest(self) -> None:
         """A request that has begun must go on; nobody need begin one."""
         if self._has_begun and self._answered():
             self._expect_request()
 
-    def _look_at_clock(self) -> None:
+    def _check_deadline(self) -> None:
         self._timer = None
-        if self._due is None:
+        if self._head_deadline is None:
             return
-        if self.loop.time() < self._due:
-            self._timer = self.loop.call_at(self._due, self._look_at_clock)
+        if self.loop.time() < self._head_deadline:
+            self._timer = self.loop.call_at(self._head_deadline, self._check_deadline)
         else:
-            self._refuse(HTTPStatus.REQUEST_TIMEOUT, f"expected a whole request head within {self.patience:g} s")
+            self._refuse(HTTPStatus.REQUEST_TIMEOUT, f"expected a whole request head within {self.head_timeout:g} s")
 
     def _answered(self) -> bool:
         """Whether no request waits for its response."""
@@ -290,41 +290,43 @@ class Connection(HttpToolsProtocol):
             self.cycle.keep_alive = False
             return
         if self._answered():
-            content = problem.document(status, detail)
+            content = problem.problem_document(status, detail)
             line = f"HTTP/1.1 {status} {status.phrase}"
-            fields = f"Content-Type: {problem.MEDIA_TYPE}\r\nContent-Length: {len(content)}\r\nConnection: close"
+            fields = (
+                f"Content-Type: {problem.PROBLEM_MEDIA_TYPE}\r\nContent-Length: {len(content)}\r\nConnection: close"
+            )
             self.transport.write(f"{line}\r\n{fields}\r\n\r\n".encode() + content)
         self.transport.close()
 
 
-class Server(uvicorn.Server):
+class HttpServer(uvicorn.Server):
     """uvicorn's server without its signal handlers, and with deadlines for TLS.
 
     Args:
         application: what answers.
         certificate: what it shows; None for HTTP without TLS.
-        most: connections at a time; None for half of the files that the process may open.
+        max_connections: connections at a time; None for half of the files that the process may open.
 
     Attributes:
         up: it takes requests.
     """
 
-    handshake: ClassVar[float] = 10.0
+    handshake_timeout: ClassVar[float] = 10.0
     """Most seconds until a client's TLS handshake is done: common clients (Go's, for one) give up after as many."""
-    farewell: ClassVar[float] = 2.0
+    shutdown_timeout: ClassVar[float] = 2.0
     """Most seconds for a client's last TLS record after ours (RFC 8446, section 6.1), and for what is sent before: who
     reads nothing while it is idle would hold up every stop of the service."""
 
     def __init__(
-        self, application: Application, certificate: Certificate | None = None, most: int | None = None
+        self, application: AsgiApplication, certificate: Certificate | None = None, max_connections: int | None = None
     ) -> None:
         super().__init__(
             uvicorn.Config(
                 application,
                 # uvicorn guesses wrong of what is no plain function.
                 interface="asgi3",
-                http=Connection,
-                timeout_keep_alive=Connection.idle,
+                http=ServerConnection,
+                timeout_keep_alive=ServerConnection.keep_alive_timeout,
                 ws="none",
                 lifespan="off",
                 log_config=None,
@@ -338,14 +340,14 @@ class Server(uvicorn.Server):
         self.servers = []
         self.up = anyio.Event()
         self._certificate = certificate
-        self._room = Room(for_connections(1) if most is None else most)
+        self._limit = ConnectionLimit(connections_per_listener(1) if max_connections is None else max_connections)
         self._is_draining = False
 
     def drain(self) -> None:
         """Have each connection end with its next response: whoever asks again is to come to another process."""
         self._is_draining = True
         for connection in self.server_state.connections:
-            if isinstance(connection, Connection):
+            if isinstance(connection, ServerConnection):
                 connection.end()
 
     @override
@@ -368,15 +370,15 @@ class Server(uvicorn.Server):
         options: dict[str, Any] = {"backlog": self.config.backlog}
         if self._certificate is not None:
             options["ssl"] = self._certificate.context
-            options["ssl_handshake_timeout"] = self.handshake
-            options["ssl_shutdown_timeout"] = self.farewell
+            options["ssl_handshake_timeout"] = self.handshake_timeout
+            options["ssl_shutdown_timeout"] = self.shutdown_timeout
         self.servers = [await loop.create_server(self._connection, sock=sock, **options) for sock in sockets or ()]
         self.started = True
         self.up.set()
 
-    def _connection(self) -> Connection:
-        connection = Connection(self.config, self.server_state, self.lifespan.state)
-        connection.last, connection.room = self._is_draining, self._room
+    def _connection(self) -> ServerConnection:
+        connection = ServerConnection(self.config, self.server_state, self.lifespan.state)
+        connection.is_last, connection.limit = self._is_draining, self._limit
         return connection
 
     @override

@@ -24,9 +24,9 @@ MAX_SIGNATURES: Final = 16
 MAX_ID: Final = 256
 """Most characters of a message's id."""
 
-ID: Final = b"webhook-id"
-TIMESTAMP: Final = b"webhook-timestamp"
-SIGNATURE: Final = b"webhook-signature"
+ID_HEADER: Final = b"webhook-id"
+TIMESTAMP_HEADER: Final = b"webhook-timestamp"
+SIGNATURE_HEADER: Final = b"webhook-signature"
 
 _VERSION: Final = b"v1,"
 _PREFIX: Final = b"sha256="
@@ -53,14 +53,14 @@ class HmacSha256:
     header: bytes
 
 
-Manner: TypeAlias = StandardWebhooks | HmacSha256
+SignatureScheme: TypeAlias = StandardWebhooks | HmacSha256
 """How a sender signs."""
-Headers: TypeAlias = Iterable[tuple[bytes, bytes]]
+HeaderPairs: TypeAlias = Iterable[tuple[bytes, bytes]]
 """As ASGI gives them: names in lower case."""
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class SigningKey:
     """A secret that signs. It is kept as it is: with a digest of it nothing could be verified.
 
     Attributes:
@@ -73,37 +73,37 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class SignatureClaim:
     """What a head says of its body, well-formed and not yet believed.
 
     Attributes:
-        before: what is signed in front of the body.
+        signed_prefix: what is signed in front of the body.
         digests: one of them is the HMAC.
-        message: the id of what is sent; None where the manner has none.
+        message_id: the id of what is sent; None where the manner has none.
     """
 
-    before: bytes
+    signed_prefix: bytes
     digests: tuple[bytes, ...]
-    message: str | None = None
+    message_id: str | None = None
 
 
-def fields(manner: Manner) -> tuple[bytes, ...]:
+def signature_headers(manner: SignatureScheme) -> tuple[bytes, ...]:
     """The names of the headers that a signature takes."""
     match manner:
         case StandardWebhooks():
-            return ID, TIMESTAMP, SIGNATURE
+            return ID_HEADER, TIMESTAMP_HEADER, SIGNATURE_HEADER
         case HmacSha256(header):
             return (header,)
         case _:
             assert_never(manner)
 
 
-def claimed(manner: Manner, headers: Headers, now: datetime) -> Claim | None:
+def parse_signature(manner: SignatureScheme, headers: HeaderPairs, now: datetime) -> SignatureClaim | None:
     """What a head says; None where a header is missing, is there twice, or is malformed, or the time is another one.
 
     Two headers of one name are no answer to the question which of them was signed.
     """
-    wanted = fields(manner)
+    wanted = signature_headers(manner)
     found: dict[bytes, bytes] = {}
     for name, value in headers:
         if name in wanted:
@@ -114,18 +114,18 @@ def claimed(manner: Manner, headers: Headers, now: datetime) -> Claim | None:
         return None
     match manner:
         case StandardWebhooks():
-            return _of_a_message(found[ID], found[TIMESTAMP], found[SIGNATURE], now)
+            return _of_a_message(found[ID_HEADER], found[TIMESTAMP_HEADER], found[SIGNATURE_HEADER], now)
         case HmacSha256(header):
             # Hexadecimal digits come in both cases; no other text reads as the same signature.
             text = found[header].lower()
-            told = text.removeprefix(_PREFIX)
-            is_one = text.startswith(_PREFIX) and _HEX.fullmatch(told) is not None
-            return Claim(b"", (bytes.fromhex(told.decode()),)) if is_one else None
+            digest = text.removeprefix(_PREFIX)
+            is_one = text.startswith(_PREFIX) and _HEX.fullmatch(digest) is not None
+            return SignatureClaim(b"", (bytes.fromhex(digest.decode()),)) if is_one else None
         case _:
             assert_never(manner)
 
 
-def verified(claim: Claim, body: bytes, keys: Sequence[Key]) -> str | None:
+def verify_signature(claim: SignatureClaim, body: bytes, keys: Sequence[SigningKey]) -> str | None:
     """The name of the key that signed, None for none of them; the time it takes tells nothing of which and how nearly.
 
     Every signature is compared with that of every key, each in constant time.
@@ -137,14 +137,14 @@ def verified(claim: Claim, body: bytes, keys: Sequence[Key]) -> str | None:
     """
     found: str | None = None
     for key in keys:
-        expected = _digest(key.secret, claim.before, body)
+        expected = _digest(key.secret, claim.signed_prefix, body)
         matches = [hmac.compare_digest(expected, digest) for digest in claim.digests]
         if any(matches) and found is None:
             found = key.name
     return found
 
 
-def signed(manner: Manner, secret: bytes, body: bytes, message: str, now: datetime) -> dict[str, str]:
+def sign(manner: SignatureScheme, secret: bytes, body: bytes, message: str, now: datetime) -> dict[str, str]:
     """The headers that sign a body.
 
     Args:
@@ -164,10 +164,10 @@ def signed(manner: Manner, secret: bytes, body: bytes, message: str, now: dateti
             values = (f"{_PREFIX.decode()}{_digest(secret, b'', body).hex()}",)
         case _:
             assert_never(manner)
-    return {name.decode(): value for name, value in zip(fields(manner), values, strict=True)}
+    return {name.decode(): value for name, value in zip(signature_headers(manner), values, strict=True)}
 
 
-def _of_a_message(message: bytes, timestamp: bytes, signatures: bytes, now: datetime) -> Claim | None:
+def _of_a_message(message: bytes, timestamp: bytes, signatures: bytes, now: datetime) -> SignatureClaim | None:
     if _MESSAGE.fullmatch(message) is None or _SECONDS.fullmatch(timestamp) is None:
         return None
     if abs(int(timestamp) - now.timestamp()) > TOLERANCE:
@@ -176,7 +176,7 @@ def _of_a_message(message: bytes, timestamp: bytes, signatures: bytes, now: date
     if len(parts) > MAX_SIGNATURES:
         return None
     digests = tuple(digest for part in parts if (digest := _of_version_1(part)) is not None)
-    return Claim(b"%b.%b." % (message, timestamp), digests, message.decode()) if digests else None
+    return SignatureClaim(b"%b.%b." % (message, timestamp), digests, message.decode()) if digests else None
 
 
 def _of_version_1(part: bytes) -> bytes | None:

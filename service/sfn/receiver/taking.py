@@ -6,49 +6,51 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from sfn.dialects import Arrived, Decoded, Sender, unread
+from sfn.dialects import DecodedRequest, EventRequest, Sender, notifications_for_unread
 from sfn.errors import Rejected
-from sfn.inbox import Intake
-from sfn.receiver.concern import Concern
-from sfn.receiver.covered import covered, identified
-from sfn.receiver.letter import kept
-from sfn.telemetry.metrics import Events
-from sfn.telemetry.refusals import Seldom
-from sfn.words import Accepted
+from sfn.inbox import InboxWriter
+from sfn.receiver.concern import EventFilter
+from sfn.receiver.covered import signed_parts, with_message_id
+from sfn.receiver.letter import to_undecodable
+from sfn.telemetry.metrics import EventMetrics
+from sfn.telemetry.refusals import LogThrottle
+from sfn.words import PutResult
 
-_NOTHING: Final = Accepted(0, 0)
+_NOTHING: Final = PutResult(0, 0)
 
 _log = structlog.stdlib.get_logger(__name__)
 
 
-class Taken(NamedTuple):
+class IngestResult(NamedTuple):
     """What became of a request.
 
     Attributes:
-        accepted: what became of that which went into the inbox.
+        stored: what became of that which went into the inbox.
         ignored: events that are understood and of no concern.
     """
 
-    accepted: Accepted
+    stored: PutResult
     ignored: int
 
 
-class Taking:
+class IngestService:
     """Takes what arrived: once it returns, the hints are on disk, or what nobody understood is.
 
     Args:
-        intake: where hints go.
-        concern: which events matter.
-        counted: told of what was taken; of what was not, whoever answers its sender tells.
+        inbox: where hints go.
+        event_filter: which events matter.
+        metrics: told of what was taken; of what was not, whoever answers its sender tells.
     """
 
-    def __init__(self, intake: Intake, *, concern: Concern, counted: Events) -> None:
-        self._intake = intake
-        self._concern, self._told = concern, frozenset(concern.told)
-        self._counted = counted
-        self._seldom = Seldom()
+    def __init__(self, inbox: InboxWriter, *, event_filter: EventFilter, metrics: EventMetrics) -> None:
+        self._inbox = inbox
+        self._filter, self._event_only = event_filter, frozenset(event_filter.event_only)
+        self._metrics = metrics
+        self._throttle = LogThrottle()
 
-    async def take(self, request: Arrived, message: str | None = None, *, is_signed: bool = False) -> Taken:
+    async def ingest(
+        self, request: EventRequest, message: str | None = None, *, is_signed: bool = False
+    ) -> IngestResult:
         """Have all events of a request on disk.
 
         Args:
@@ -61,15 +63,15 @@ class Taking:
             Broken: the inbox can't be trusted any more.
         """
         decoded = await self._decode(request, is_signed=is_signed)
-        wanted = self._concern.of(identified(decoded.hints, message))
-        accepted = await self._intake.put(wanted) if wanted else _NOTHING
-        ignored = decoded.ignored + len(decoded.hints) - len(wanted)
-        self._counted.taken(decoded.dialect, accepted, ignored, decoded.unmapped)
-        if decoded.unmapped:
-            self._tell_unmapped(decoded, request.sender)
-        return Taken(accepted, ignored + decoded.unmapped)
+        relevant = self._filter.relevant(with_message_id(decoded.notifications, message))
+        stored = await self._inbox.put(relevant) if relevant else _NOTHING
+        ignored = decoded.ignored + len(decoded.notifications) - len(relevant)
+        self._metrics.count_ingested(decoded.event_format, stored, ignored, decoded.unmapped_events)
+        if decoded.unmapped_events:
+            self._log_unmapped(decoded, request.sender)
+        return IngestResult(stored, ignored + decoded.unmapped_events)
 
-    async def make_up(self, path: str, sender: Sender, remedy: str) -> None:
+    async def schedule_recheck(self, path: str, sender: Sender, remedy: str) -> None:
         """Have looked at what something may tell of that nobody read; but for catalogs that are told of alone none can.
 
         Args:
@@ -81,31 +83,33 @@ class Taking:
             Transient: scope inbox: nothing will be looked at.
             Broken: the inbox can't be trusted any more.
         """
-        hints = self._concern.of(unread(path, sender))
-        if lost := sorted({hint.subject.catalog for hint in hints} & self._told):
+        notifications = self._filter.relevant(notifications_for_unread(path, sender))
+        if lost := sorted({notification.subject.catalog for notification in notifications} & self._event_only):
             _log.error("events lost", sender=sender.name, catalogs=lost, remedy=remedy)
-        if instead := [hint for hint in hints if hint.subject.catalog not in self._told]:
-            await self._intake.put(instead)
+        if instead := [
+            notification for notification in notifications if notification.subject.catalog not in self._event_only
+        ]:
+            await self._inbox.put(instead)
 
-    def _tell_unmapped(self, decoded: Decoded, sender: Sender) -> None:
-        if (left_out := self._seldom.passing(("unmapped", sender.name))) is not None:
-            found = decoded.theirs
+    def _log_unmapped(self, decoded: DecodedRequest, sender: Sender) -> None:
+        if (suppressed := self._throttle.allow(("unmapped", sender.name))) is not None:
+            found = decoded.unmapped_catalogs
             remedy = f'senders.{sender.name}.catalogs = {{ "{found[0]}" = "…" }}, if it is one of ours'
             event = "event of an unmapped catalog"
-            _log.info(event, sender=sender.name, found=found, remedy=remedy, left_out=left_out)
+            _log.info(event, sender=sender.name, found=found, remedy=remedy, left_out=suppressed)
 
-    async def _decode(self, request: Arrived, *, is_signed: bool) -> Decoded:
+    async def _decode(self, request: EventRequest, *, is_signed: bool) -> DecodedRequest:
         try:
             if is_signed:
-                request = covered(request, self._told)
-            return self._concern.decoded(request)
+                request = signed_parts(request, self._event_only)
+            return self._filter.decode(request)
         except Rejected as refusal:
-            tell(refusal, request.sender)
+            log_rejected(refusal, request.sender)
             # Who is refused does not send it again. So first it is on disk; if it can't be, the answer is 503.
-            await self._intake.put([kept(request, refusal, is_signed=is_signed)])
+            await self._inbox.put([to_undecodable(request, refusal, is_signed=is_signed)])
             raise
 
 
-def tell(refusal: Rejected, sender: Sender) -> None:
+def log_rejected(refusal: Rejected, sender: Sender) -> None:
     """Log that something is not taken, by its sender's fault."""
     _log.info("events refused", sender=sender.name, status=refusal.status, error=str(refusal))

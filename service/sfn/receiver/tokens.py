@@ -10,16 +10,16 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final, NoReturn
 
-from sfn.errors import Broken
-from sfn.receiver.secret import Scheme, octets
-from sfn.watched import Watched, unreadable
+from sfn.errors import FatalError
+from sfn.receiver.secret import AuthScheme, secret_bytes
+from sfn.watched import WatchedFiles, unreadable_file_error
 
 MAX_FILE: Final = 65_536
 """Most bytes of a file of tokens."""
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class AcceptedToken:
     """A token that is accepted. Only its digest is kept, so that neither a dump nor a length tells it.
 
     Attributes:
@@ -33,13 +33,13 @@ class Token:
     key: bytes | None = field(default=None, repr=False)
 
     @classmethod
-    def of(cls, name: str, secret: str, scheme: Scheme = Scheme.BEARER) -> Token:
+    def from_secret(cls, name: str, secret: str, scheme: AuthScheme = AuthScheme.BEARER) -> AcceptedToken:
         """The token with this secret, which is one of the scheme."""
-        signs = scheme is not Scheme.BEARER
-        return cls(name, sha256(secret.encode()).digest(), octets(scheme, secret) if signs else None)
+        signs = scheme is not AuthScheme.BEARER
+        return cls(name, sha256(secret.encode()).digest(), secret_bytes(scheme, secret) if signs else None)
 
 
-class TokenFile:
+class WatchedTokenFile:
     """Tokens from a file, one a line; empty lines and lines that begin with `#` are passed over.
 
     It is read now, and by whoever looks after it changed. One that can't be read, holds no token or a malformed one
@@ -53,23 +53,23 @@ class TokenFile:
         Broken: it can't be read now, when there are no old tokens.
     """
 
-    def __init__(self, path: Path, scheme: Scheme = Scheme.BEARER) -> None:
-        self._content = Watched(f"{scheme.word}s", (path,), partial(_parse, path, scheme))
+    def __init__(self, path: Path, scheme: AuthScheme = AuthScheme.BEARER) -> None:
+        self._content = WatchedFiles(f"{scheme.word}s", (path,), partial(_parse, path, scheme))
 
-    def tokens(self) -> tuple[Token, ...]:
+    def tokens(self) -> tuple[AcceptedToken, ...]:
         """Those in force now; the file is not looked at."""
-        return self._content.in_force
+        return self._content.current
 
-    def look(self) -> None:
+    def reload_if_changed(self) -> None:
         """See `Watched.look`."""
-        self._content.look()
+        self._content.reload_if_changed()
 
     async def watch(self) -> NoReturn:
         """See `Watched.watch`."""
         await self._content.watch()
 
 
-class Tokens:
+class PartyTokens:
     """The active tokens of one party.
 
     Args:
@@ -81,21 +81,23 @@ class Tokens:
         file: as it was given.
     """
 
-    def __init__(self, named: Mapping[str, str], file: TokenFile | None = None, scheme: Scheme = Scheme.BEARER) -> None:
-        self._named = tuple(Token.of(name, secret, scheme) for name, secret in named.items())
+    def __init__(
+        self, named: Mapping[str, str], file: WatchedTokenFile | None = None, scheme: AuthScheme = AuthScheme.BEARER
+    ) -> None:
+        self._named = tuple(AcceptedToken.from_secret(name, secret, scheme) for name, secret in named.items())
         self.file = file
 
-    def active(self) -> tuple[Token, ...]:
+    def active(self) -> tuple[AcceptedToken, ...]:
         """Those in force now."""
         return self._named if self.file is None else (*self._named, *self.file.tokens())
 
 
-def match(tokens: Iterable[Token], presented: bytes | None) -> int | None:
+def index_of_presented(tokens: Iterable[AcceptedToken], presented: bytes | None) -> int | None:
     """The index of the presented token; the time it takes tells nothing of where or how nearly it matched."""
-    return None if presented is None else matching(tokens, sha256(presented).digest())
+    return None if presented is None else index_of_digest(tokens, sha256(presented).digest())
 
 
-def matching(tokens: Iterable[Token], digest: bytes) -> int | None:
+def index_of_digest(tokens: Iterable[AcceptedToken], digest: bytes) -> int | None:
     """As `match`, for the SHA-256 of what was presented."""
     found: int | None = None
     for index, token in enumerate(tokens):
@@ -104,7 +106,7 @@ def matching(tokens: Iterable[Token], digest: bytes) -> int | None:
     return found
 
 
-def secrets(path: Path, scheme: Scheme = Scheme.BEARER) -> dict[int, str]:
+def read_secrets(path: Path, scheme: AuthScheme = AuthScheme.BEARER) -> dict[int, str]:
     """What a file of tokens holds, by the numbers of its lines from 1 on.
 
     Args:
@@ -119,32 +121,35 @@ def secrets(path: Path, scheme: Scheme = Scheme.BEARER) -> dict[int, str]:
             content = file.read(MAX_FILE + 1)
         text = content.decode("utf-8")
     except OSError as error:
-        raise unreadable(path, error) from error
+        raise unreadable_file_error(path, error) from error
     except UnicodeDecodeError as error:
-        raise _senseless(path, scheme, "bytes that are not UTF-8") from error
+        raise _invalid_file_error(path, scheme, "bytes that are not UTF-8") from error
     if len(content) > MAX_FILE:
-        raise _senseless(path, scheme, f"more than {MAX_FILE} bytes")
+        raise _invalid_file_error(path, scheme, f"more than {MAX_FILE} bytes")
     found: dict[int, str] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         secret = line.strip()
         if not secret or secret.startswith("#"):
             continue
         try:
-            octets(scheme, secret)
+            secret_bytes(scheme, secret)
         except ValueError:
-            raise _senseless(path, scheme, f"another text in line {number}") from None
+            raise _invalid_file_error(path, scheme, f"another text in line {number}") from None
         found[number] = secret
     if not found:
-        raise _senseless(path, scheme, f"no {scheme.word}")
+        raise _invalid_file_error(path, scheme, f"no {scheme.word}")
     return found
 
 
-def _parse(path: Path, scheme: Scheme) -> tuple[Token, ...]:
-    return tuple(Token.of(f"{path}:{number}", secret, scheme) for number, secret in secrets(path, scheme).items())
+def _parse(path: Path, scheme: AuthScheme) -> tuple[AcceptedToken, ...]:
+    return tuple(
+        AcceptedToken.from_secret(f"{path}:{number}", secret, scheme)
+        for number, secret in read_secrets(path, scheme).items()
+    )
 
 
-def _senseless(path: Path, scheme: Scheme, found: str) -> Broken:
-    return Broken(
+def _invalid_file_error(path: Path, scheme: AuthScheme, found: str) -> FatalError:
+    return FatalError(
         str(path),
         expected=f"a file of {scheme.word}s, one a line: {scheme.form}",
         found=found,

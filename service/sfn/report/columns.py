@@ -21,11 +21,11 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-RUN: Final = "run"
-SLICE: Final = "slice"
+RUN_COLUMN: Final = "run"
+SLICE_COLUMN: Final = "slice"
 
 
-class Standing(StrEnum):
+class AuditState(StrEnum):
     """How a table stands where its files do not differ from its catalog, beside the `Kind` of those that do.
 
     current       the SFN file says what the catalog does
@@ -38,7 +38,7 @@ class Standing(StrEnum):
     """
 
     CURRENT = "current"
-    LEFT_ALONE = "left-alone"
+    SKIPPED = "left-alone"
     UNWRITTEN = "unwritten"
     GONE = "gone"
     WITHHELD = "withheld"
@@ -47,13 +47,13 @@ class Standing(StrEnum):
 
 
 @dataclass(slots=True, kw_only=True)
-class Entry:
+class ReportRow:
     """A row.
 
     Attributes:
         run: which run of the audit.
         began_at: when it began.
-        looked_at: when the table was looked at.
+        checked_at: when the table was looked at.
         slice: of the tables, which.
         catalog: by its name in the configuration.
         identifier: levels and name, with a dot between and `%2E` for one in a part.
@@ -67,19 +67,19 @@ class Entry:
         commits_behind: how many commits the catalog is ahead of it; None where its metadata log does not reach as far.
         lag_seconds: since when the first of these was there.
         last_updated_at: of the table's last commit.
-        versions_kept: metadata files before the current one that a commit leaves; None for all.
+        previous_versions_max: metadata files before the current one that a commit leaves; None for all.
         lifetime_seconds: from when one is superseded until it is deleted, as commits come now; None where none is.
         unchanged: the catalog said that its answer is the one of the run before.
-        hinted: the service was to be told.
+        notified: the service was to be told.
         deep: what is missing of the files below the current snapshot; empty for nothing, None where nobody looked.
         etag: of the catalog's answer, for the next run.
-        left_alone: why the table gets no files.
+        skip_reason: why the table gets no files.
         error: why it, or its files, could not be looked at; what the row says of the table is then as it was before.
     """
 
     run: str
     began_at: datetime
-    looked_at: datetime
+    checked_at: datetime
     slice: int
     catalog: str
     identifier: str
@@ -95,13 +95,13 @@ class Entry:
     commits_behind: int | None = None
     lag_seconds: float | None = None
     last_updated_at: datetime | None = None
-    versions_kept: int | None = None
+    previous_versions_max: int | None = None
     lifetime_seconds: float | None = None
     unchanged: bool = False
-    hinted: bool = False
+    notified: bool = False
     deep: str | None = None
     etag: str | None = None
-    left_alone: str | None = None
+    skip_reason: str | None = None
     error: str | None = None
 
 
@@ -116,24 +116,26 @@ _TYPES: Final[dict[str, IcebergType]] = {
 
 def _schema() -> Schema:
     made = []
-    for number, field in enumerate(fields(Entry), 1):
+    for number, field in enumerate(fields(ReportRow), 1):
         kind, _, optional = str(field.type).partition(" | ")
         # What later versions add can't be required: rows of before lack it.
-        made.append(NestedField(number, field.name, _TYPES[kind], required=not optional and number <= _REQUIRED))
+        made.append(
+            NestedField(number, field.name, _TYPES[kind], required=not optional and number <= _REQUIRED_COLUMNS)
+        )
     return Schema(*made)
 
 
-_REQUIRED: Final = 7
-COLUMNS: Final = tuple(field.name for field in fields(Entry))
+_REQUIRED_COLUMNS: Final = 7
+COLUMNS: Final = tuple(field.name for field in fields(ReportRow))
 SCHEMA: Final = _schema()
 PARTITIONS: Final = PartitionSpec(
     *(
         PartitionField(SCHEMA.find_field(name).field_id, 1_000 + at, IdentityTransform(), name)
-        for at, name in enumerate((RUN, SLICE))
+        for at, name in enumerate((RUN_COLUMN, SLICE_COLUMN))
     )
 )
 
 
-def column(entries: Sequence[Entry], name: str) -> list[Any]:
+def column_values(entries: Sequence[ReportRow], name: str) -> list[Any]:
     """The values of one column."""
     return [getattr(entry, name, None) for entry in entries]

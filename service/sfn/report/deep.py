@@ -10,18 +10,20 @@ from sfn.clock import SystemClock
 from sfn.pointer.document import Document
 from sfn.pointer.location import canonical
 from sfn.pointer.naming import MAIN_BRANCH
-from sfn.reader.files import Requests
-from sfn.reader.lookup import How
-from sfn.reader.opening import Opening
+from sfn.reader.files import RequestCounts
+from sfn.reader.lookup import FoundBy
+from sfn.reader.opening import FileSystemOptions
 from sfn.reader.resolve import Resolved
-from sfn.reader.trust import Trust
+from sfn.reader.trust import AllowedLocations
 from sfn.reader.verify import verify
-from sfn.words import Table, TableName
+from sfn.words import Table, TableIdentifier
 
-_SHOWN: Final = 500
+_MAX_DETAIL: Final = 500
 
 
-def missing(name: TableName, table: Table, allowed: tuple[str, ...], options: Mapping[str, Any]) -> tuple[str, str]:
+def find_missing_files(
+    name: TableIdentifier, table: Table, allowed: tuple[str, ...], options: Mapping[str, Any]
+) -> tuple[str, str]:
     """What is wrong with the files of a table's current snapshot, by the catalog's own pointer; empty for nothing.
 
     Blocks. The second text says what could not be looked at, and why; empty for nothing.
@@ -30,7 +32,7 @@ def missing(name: TableName, table: Table, allowed: tuple[str, ...], options: Ma
         allowed: canonical prefixes that files may lie below, beside the table's own bucket or file system.
         options: what fsspec's driver is given.
     """
-    opening = Opening(canonical(table.location), options)
+    opening = FileSystemOptions(canonical(table.location), options)
     now = SystemClock().now()
     said = Document(
         catalog_id="",
@@ -47,23 +49,23 @@ def missing(name: TableName, table: Table, allowed: tuple[str, ...], options: Ma
         sfn_file=f"the catalog's answer for {name}",
         ref=MAIN_BRANCH,
         snapshot_id=None,
-        how=How.NAME,
+        found_by=FoundBy.NAME,
         via=(),
-        lost=0,
-        requests=Requests(0, 0),
+        missing_commits=0,
+        requests=RequestCounts(0, 0),
         age=timedelta(),
-        trust=Trust(opening.url, allowed),
-        opening=opening,
+        allowed_locations=AllowedLocations(opening.url, allowed),
+        file_system_options=opening,
     )
-    _, findings = verify(lambda: found, deep=True, moved=lambda _done, _total: None)
+    _, findings = verify(lambda: found, deep=True, on_progress=lambda _done, _total: None)
     wrong = [finding for finding in findings if not finding.ok]
     return (
-        _first([finding.text for finding in wrong if finding.was_looked_at]),
-        _first([finding.text for finding in wrong if not finding.was_looked_at]),
+        _first_texts([finding.text for finding in wrong if finding.was_checked]),
+        _first_texts([finding.text for finding in wrong if not finding.was_checked]),
     )
 
 
-def _first(texts: Sequence[str]) -> str:
+def _first_texts(texts: Sequence[str]) -> str:
     if not texts:
         return ""
-    return f"{texts[0]}{f'; and {len(texts) - 1:,} more' if len(texts) > 1 else ''}"[:_SHOWN]
+    return f"{texts[0]}{f'; and {len(texts) - 1:,} more' if len(texts) > 1 else ''}"[:_MAX_DETAIL]

@@ -34,16 +34,16 @@ from sfn.publish.documents import relative_path
 from sfn.settings import StoreSettings
 from sfn.store import PreconditionFailed
 from sfn.wiring.alone import open_store
-from sfn.words import Held
+from sfn.words import StoredObject
 from sfn.words import Table as Said
 
-NAME: Final = ("sfn", "audit")
+REPORT_NAME: Final = ("sfn", "audit")
 """What the SFN file calls the table."""
-CATALOG_ID: Final = "sfn-audit"
-WRITER: Final = "iceberg-sfn audit"
+REPORT_CATALOG_ID: Final = "sfn-audit"
+REPORT_WRITER: Final = "iceberg-sfn audit"
 
 
-class Directory(NoopCatalog):
+class DirectoryCatalog(NoopCatalog):
     """A catalog of the one table in a directory.
 
     Args:
@@ -55,7 +55,7 @@ class Directory(NoopCatalog):
     def __init__(self, location: str, stores: Mapping[str, StoreSettings], properties: Mapping[str, str]) -> None:
         super().__init__("sfn", **properties)
         self._site, self._stores = FileLayout(location), stores
-        self._key = self._site.keys(FileOwner(NAME[:-1], NAME[-1]))[0]
+        self._key = self._site.keys(FileOwner(REPORT_NAME[:-1], REPORT_NAME[-1]))[0]
 
     def load(self) -> Table | None:
         """The table; None where there is none yet.
@@ -64,7 +64,7 @@ class Directory(NoopCatalog):
             SfnError: the SFN file is of something else, or the store can't be asked.
         """
         held = anyio.run(self._read)
-        return None if held is None else self._table(_document(self._key, held).metadata_file_path)
+        return None if held is None else self._table(_parse_own_document(self._key, held).metadata_file_path)
 
     def create(self, schema: Schema, partitions: PartitionSpec, properties: Mapping[str, str]) -> Table:
         """Make the table where there is none.
@@ -73,7 +73,7 @@ class Directory(NoopCatalog):
             CommitFailedException: there is one by now.
         """
         metadata = new_table_metadata(schema, partitions, UNSORTED_SORT_ORDER, self._site.location, dict(properties))
-        pointer = self._staged(metadata, 0)
+        pointer = self._write_metadata(metadata, 0)
         anyio.run(self._swap, None, pointer, metadata)
         return self._table(pointer)
 
@@ -93,12 +93,12 @@ class Directory(NoopCatalog):
         held = anyio.run(self._read)
         if held is None:
             raise NoSuchTableError(self._site.location)
-        pointer = _document(self._key, held).metadata_file_path
+        pointer = _parse_own_document(self._key, held).metadata_file_path
         base = self._table(pointer).metadata
         for requirement in requirements:
             requirement.validate(base)
         updated = update_table_metadata(base, updates, metadata_location=pointer)
-        after = self._staged(updated, _version(pointer) + 1)
+        after = self._write_metadata(updated, _version_of(pointer) + 1)
         anyio.run(self._swap, held, after, updated)
         self._delete_old_metadata(self._files(), base, updated)
         return CommitTableResponse.model_validate({"metadata": updated, "metadata-location": after})
@@ -106,27 +106,27 @@ class Directory(NoopCatalog):
     def _table(self, pointer: str) -> Table:
         files = self._files()
         metadata = FromInputFile.table_metadata(files.new_input(pointer))
-        return Table(NAME, metadata, pointer, files, self)
+        return Table(REPORT_NAME, metadata, pointer, files, self)
 
     def _files(self) -> FileIO:
         return load_file_io(dict(self.properties), self._site.location)
 
-    def _staged(self, metadata: TableMetadata, number: int) -> str:
+    def _write_metadata(self, metadata: TableMetadata, number: int) -> str:
         """Write a metadata file that is current for nobody yet; where."""
         provider = load_location_provider(metadata.location, metadata.properties)
         pointer = provider.new_table_metadata_file_location(number)
         ToOutputFile.table_metadata(metadata, self._files().new_output(pointer))
         return pointer
 
-    async def _read(self) -> Held | None:
+    async def _read(self) -> StoredObject | None:
         async with open_store(self._site.location, self._stores) as store:
             return await store.read(self._key)
 
-    async def _swap(self, held: Held | None, pointer: str, metadata: TableMetadata) -> None:
-        before = None if held is None else _document(self._key, held)
+    async def _swap(self, held: StoredObject | None, pointer: str, metadata: TableMetadata) -> None:
+        before = None if held is None else _parse_own_document(self._key, held)
         now = SystemClock().now()
         async with open_store(self._site.location, self._stores) as store:
-            said = _said(self._site, before, pointer, metadata, now)
+            said = _next_document(self._site, before, pointer, metadata, now)
             await store.probe(self._key)
             written = await store.write(self._key, document.render(said), replacing=held)
             if isinstance(written, PreconditionFailed):
@@ -138,26 +138,28 @@ class Directory(NoopCatalog):
                 await store.write(key, hint, replacing=await store.read(key))
 
 
-def _document(key: str, held: Held) -> Document:
+def _parse_own_document(key: str, held: StoredObject) -> Document:
     doc = document.parse(held.body)
-    if doc.catalog_id != CATALOG_ID or (*doc.namespace, doc.name) != NAME or not doc.is_live:
+    if doc.catalog_id != REPORT_CATALOG_ID or (*doc.namespace, doc.name) != REPORT_NAME or not doc.is_live:
         remedy = "give another directory, an empty one: --report DIRECTORY"
         raise SfnError(key, expected="the SFN file of a report", found=f"one of {doc.catalog_id}", remedy=remedy)
     return doc
 
 
-def _version(pointer: str) -> int:
+def _version_of(pointer: str) -> int:
     """How many commits the name of a metadata file of ours says were before it."""
     return int(pointer.rpartition("/")[2].partition("-")[0])
 
 
-def _said(site: FileLayout, before: Document | None, pointer: str, metadata: TableMetadata, now: datetime) -> Document:
+def _next_document(
+    site: FileLayout, before: Document | None, pointer: str, metadata: TableMetadata, now: datetime
+) -> Document:
     ordinal = max(min(metadata.last_updated_ms, LAST_ORDINAL), 0 if before is None else before.ordinal + 1)
     was = () if before is None else (hintfile.text_for(before.metadata_file_path) or "", *before.hint_was)
     return Document(
-        catalog_id=CATALOG_ID,
-        namespace=NAME[:-1],
-        name=NAME[-1],
+        catalog_id=REPORT_CATALOG_ID,
+        namespace=REPORT_NAME[:-1],
+        name=REPORT_NAME[-1],
         guid=str(metadata.table_uuid),
         metadata_file_path=pointer,
         metadata_file_relative=relative_path(site, pointer),
@@ -166,5 +168,5 @@ def _said(site: FileLayout, before: Document | None, pointer: str, metadata: Tab
         asked_at=now,
         written_at=now,
         hint_was=tuple(text for text in was if text)[:MAX_HINT_WAS],
-        writer=WRITER,
+        writer=REPORT_WRITER,
     )

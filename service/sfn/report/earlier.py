@@ -10,23 +10,23 @@ from typing import Any, Final
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 
-from sfn.report.columns import Standing
-from sfn.words import Table, TableName
-from sfn.words.table import levels
-from sfn.work.examination import Remembered
+from sfn.report.columns import AuditState
+from sfn.words import Table, TableIdentifier
+from sfn.words.table import decode_identifier
+from sfn.work.examination import CachedAnswer
 
-_READ: Final = (
-    *("catalog", "identifier", "state", "uuid", "location", "metadata_location", "sfn_file", "etag", "left_alone"),
-    *("versions_kept", "lifetime_seconds", "last_updated_at"),
+_COLUMNS_READ: Final = (
+    *("catalog", "identifier", "state", "uuid", "location", "metadata_location", "sfn_file", "etag", "skip_reason"),
+    *("previous_versions_max", "lifetime_seconds", "last_updated_at"),
 )
 
 
-_NO_TABLES: Final = frozenset({Standing.WITHHELD, Standing.UNLISTED})
+_STATES_WITHOUT_TABLE: Final = frozenset({AuditState.WITHHELD, AuditState.UNLISTED})
 """States of rows that are of no table."""
 
 
 @dataclass(frozen=True, slots=True)
-class Earlier:
+class PreviousRow:
     """A row of an earlier run.
 
     Attributes:
@@ -36,14 +36,16 @@ class Earlier:
         lifetime_seconds, versions_kept, last_updated_at: as in the row: an answer that is not given again does not say.
     """
 
-    name: TableName
-    remembered: Remembered | None
+    name: TableIdentifier
+    remembered: CachedAnswer | None
     sfn_file: str | None
     lifetime_seconds: float | None = None
     last_updated_at: datetime | None = None
 
 
-def read(files: FileIO, paths: Iterable[str], is_wanted: Callable[[str, str], bool]) -> dict[TableName, Earlier]:
+def read_previous_rows(
+    files: FileIO, paths: Iterable[str], is_wanted: Callable[[str, str], bool]
+) -> dict[TableIdentifier, PreviousRow]:
     """The rows of some data files; columns that an older report lacks are empty.
 
     Args:
@@ -56,21 +58,21 @@ def read(files: FileIO, paths: Iterable[str], is_wanted: Callable[[str, str], bo
     for path in paths:
         with files.new_input(path).open() as stream:
             parquet = pq.ParquetFile(stream)
-            there = [name for name in _READ if name in parquet.schema_arrow.names]
+            there = [name for name in _COLUMNS_READ if name in parquet.schema_arrow.names]
             for row in parquet.read(columns=there).to_pylist():
-                if is_wanted(row["catalog"], row["identifier"]) and (one := _earlier(row)) is not None:
+                if is_wanted(row["catalog"], row["identifier"]) and (one := _to_previous_row(row)) is not None:
                     found[one.name] = one
     return found
 
 
-def _earlier(row: Mapping[str, Any]) -> Earlier | None:
+def _to_previous_row(row: Mapping[str, Any]) -> PreviousRow | None:
     try:
-        *namespace, name = levels(row["identifier"])
+        *namespace, name = decode_identifier(row["identifier"])
     except ValueError:
         return None
-    if row["state"] in _NO_TABLES:
+    if row["state"] in _STATES_WITHOUT_TABLE:
         return None
-    table = TableName(row["catalog"], tuple(namespace), name)
+    table = TableIdentifier(row["catalog"], tuple(namespace), name)
     etag, location, pointer = row.get("etag"), row.get("location"), row.get("metadata_location")
     remembered = None
     if etag and location and pointer:
@@ -78,8 +80,8 @@ def _earlier(row: Mapping[str, Any]) -> Earlier | None:
             uuid=row.get("uuid"),
             location=location,
             metadata_location=pointer,
-            left_alone=row.get("left_alone"),
-            versions_kept=row.get("versions_kept"),
+            skip_reason=row.get("skip_reason"),
+            previous_versions_max=row.get("previous_versions_max"),
         )
-        remembered = Remembered(etag, said)
-    return Earlier(table, remembered, row.get("sfn_file"), row.get("lifetime_seconds"), row.get("last_updated_at"))
+        remembered = CachedAnswer(etag, said)
+    return PreviousRow(table, remembered, row.get("sfn_file"), row.get("lifetime_seconds"), row.get("last_updated_at"))

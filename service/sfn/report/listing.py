@@ -11,21 +11,21 @@ import anyio
 
 from sfn.catalog import Catalog
 from sfn.catalog.health import CatalogHealth
-from sfn.errors import Permanent, Scope, Trouble
+from sfn.errors import ErrorScope, ExternalError, Permanent
 from sfn.publish.policy import TableFilter
-from sfn.report.pace import divided
-from sfn.report.trials import Trials
-from sfn.words import TableName
+from sfn.report.pace import as_namespace_lister
+from sfn.report.trials import CatalogRetries
+from sfn.words import TableIdentifier
 
 G = TypeVar("G")
 T = TypeVar("T")
 
-WIDTH: Final = 8
+LISTING_CONCURRENCY: Final = 8
 """Namespaces that one process looks into at a time."""
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class NamespacePart:
     """A namespace, whose tables may be listed on another machine.
 
     Attributes:
@@ -41,74 +41,87 @@ class Part:
     withheld: bool = False
 
 
-async def parts(name: str, catalog: Catalog, interest: TableFilter, trials: Trials) -> list[Part]:
+async def list_namespaces(
+    name: str, catalog: Catalog, interest: TableFilter, retries: CatalogRetries
+) -> list[NamespacePart]:
     """All namespaces of a catalog that may have tables that matter, a level after the other.
 
     Those that can't be listed are among them, and so is the catalog as a whole where that can't be.
     """
-    found: list[Part] = []
+    found: list[NamespacePart] = []
     seen: set[tuple[str, ...]] = {()}
     level: list[tuple[str, ...]] = [()]
-    health = CatalogHealth(divided(catalog).namespaces, lambda: level)
+    health = CatalogHealth(as_namespace_lister(catalog).namespaces, lambda: level)
     while level:
-        looks = await _each(level, lambda one: _tried(name, one, trials, health, partial(_children, catalog, one)))
-        found += [refused for _, refused in looks if refused is not None]
-        below = dict.fromkeys(child for children, _ in looks for child in children)
+        results = await _map_concurrently(
+            level, lambda one: _list_with_retries(name, one, retries, health, partial(_list_children, catalog, one))
+        )
+        found += [refused for _, refused in results if refused is not None]
+        below = dict.fromkeys(child for children, _ in results for child in children)
         level = [child for child in below if child not in seen and not interest.excludes_namespace(child)]
         seen.update(level)
-        found += [Part(name, namespace) for namespace in level]
+        found += [NamespacePart(name, namespace) for namespace in level]
     return found
 
 
-async def tables(
-    given: Sequence[Part], catalog: Catalog, interest: TableFilter, trials: Trials
-) -> tuple[list[TableName], list[Part]]:
+async def list_tables(
+    given: Sequence[NamespacePart], catalog: Catalog, interest: TableFilter, retries: CatalogRetries
+) -> tuple[list[TableIdentifier], list[NamespacePart]]:
     """The tables of some namespaces that matter, and which of these could not be listed."""
-    health = CatalogHealth(divided(catalog).tables_in, lambda: [one.namespace for one in given])
-    looks = await _each(
-        given, lambda one: _tried(one.catalog, one.namespace, trials, health, partial(_within, catalog, one.namespace))
+    health = CatalogHealth(as_namespace_lister(catalog).tables_in, lambda: [one.namespace for one in given])
+    results = await _map_concurrently(
+        given,
+        lambda one: _list_with_retries(
+            one.catalog, one.namespace, retries, health, partial(_list_within, catalog, one.namespace)
+        ),
     )
-    found = [table for listed, _ in looks for table in listed if interest.covers(table)]
-    return found, [refused for _, refused in looks if refused is not None]
+    found = [table for listed, _ in results for table in listed if interest.covers(table)]
+    return found, [refused for _, refused in results if refused is not None]
 
 
-async def _children(catalog: Catalog, namespace: tuple[str, ...]) -> list[tuple[str, ...]]:
-    return [child async for child in divided(catalog).namespaces(namespace)]
+async def _list_children(catalog: Catalog, namespace: tuple[str, ...]) -> list[tuple[str, ...]]:
+    return [child async for child in as_namespace_lister(catalog).namespaces(namespace)]
 
 
-async def _within(catalog: Catalog, namespace: tuple[str, ...]) -> list[TableName]:
-    return [table async for table in divided(catalog).tables_in(namespace)]
+async def _list_within(catalog: Catalog, namespace: tuple[str, ...]) -> list[TableIdentifier]:
+    return [table async for table in as_namespace_lister(catalog).tables_in(namespace)]
 
 
-async def _tried(
-    name: str, namespace: tuple[str, ...], trials: Trials, health: CatalogHealth, ask: Callable[[], Awaitable[list[T]]]
-) -> tuple[list[T], Part | None]:
+async def _list_with_retries(
+    name: str,
+    namespace: tuple[str, ...],
+    retries: CatalogRetries,
+    health: CatalogHealth,
+    ask: Callable[[], Awaitable[list[T]]],
+) -> tuple[list[T], NamespacePart | None]:
     try:
-        return await trials.of(partial(_judged, namespace, health, ask)), None
-    except Trouble as trouble:
-        withheld = isinstance(trouble, Permanent) and trouble.scope is Scope.TABLE
-        return [], Part(name, namespace, str(trouble), withheld)
+        return await retries.call(partial(_list_once, namespace, health, ask)), None
+    except ExternalError as trouble:
+        withheld = isinstance(trouble, Permanent) and trouble.scope is ErrorScope.TABLE
+        return [], NamespacePart(name, namespace, str(trouble), withheld)
 
 
-async def _judged(namespace: tuple[str, ...], health: CatalogHealth, ask: Callable[[], Awaitable[list[T]]]) -> list[T]:
+async def _list_once(
+    namespace: tuple[str, ...], health: CatalogHealth, ask: Callable[[], Awaitable[list[T]]]
+) -> list[T]:
     """Ask; trouble is the namespace's alone while the catalog lists others, and else the catalog's."""
     began = anyio.current_time()
     try:
         found = await ask()
-    except Trouble as trouble:
+    except ExternalError as trouble:
         if not namespace:
             raise
         is_down = await health.is_down(trouble, anyio.current_time() - began)
-        scope = Scope.CATALOG if is_down else Scope.TABLE
+        scope = ErrorScope.CATALOG if is_down else ErrorScope.TABLE
         if trouble.scope is scope:
             raise
-        raise trouble.of_scope(scope) from trouble
+        raise trouble.with_scope(scope) from trouble
     if namespace:
         health.note_listed(namespace)
     return found
 
 
-async def _each(given: Sequence[G], work: Callable[[G], Awaitable[T]]) -> list[T]:
+async def _map_concurrently(given: Sequence[G], work: Callable[[G], Awaitable[T]]) -> list[T]:
     waiting, done = iter(given), list[T]()
 
     async def some() -> None:
@@ -116,6 +129,6 @@ async def _each(given: Sequence[G], work: Callable[[G], Awaitable[T]]) -> list[T
             done.append(await work(one))
 
     async with anyio.create_task_group() as tasks:
-        for _ in range(min(WIDTH, len(given))):
+        for _ in range(min(LISTING_CONCURRENCY, len(given))):
             tasks.start_soon(some)
     return done

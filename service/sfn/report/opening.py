@@ -16,19 +16,19 @@ from pyiceberg.table import Table
 from pyiceberg.types import IcebergType
 from typing_extensions import override
 
-from sfn.errors import SfnError, nearest
+from sfn.errors import SfnError, suggest_name
 from sfn.pointer.location import canonical
-from sfn.report.columns import PARTITIONS, RUN, SCHEMA, SLICE
-from sfn.report.directory import Directory
-from sfn.report.slices import MOST, is_number
-from sfn.settings import CatalogSettings, Misconfigured, Settings, StoreSettings
-from sfn.words.table import levels
+from sfn.report.columns import PARTITIONS, RUN_COLUMN, SCHEMA, SLICE_COLUMN
+from sfn.report.directory import DirectoryCatalog
+from sfn.report.slices import MAX_SLICES, is_valid_count
+from sfn.settings import CatalogSettings, ConfigurationError, Settings, StoreSettings
+from sfn.words.table import decode_identifier
 
-SLICES: Final = "sfn.slices"
+SLICES_PROPERTY: Final = "sfn.slices"
 """The table property that says how many slices its runs have."""
 
-_NAMED: Final = re.compile(r"([A-Za-z0-9_-]+):(?![/\\])(.+)")
-PROPERTIES: Final = {
+_CATALOG_AND_TABLE: Final = re.compile(r"([A-Za-z0-9_-]+):(?![/\\])(.+)")
+REPORT_PROPERTIES: Final = {
     "write.parquet.compression-codec": "zstd",
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
@@ -42,7 +42,7 @@ PROPERTIES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ReportLocation:
     """A report's place.
 
     Attributes:
@@ -64,7 +64,7 @@ class Place:
         return self.directory or f"{self.catalog}:{'.'.join(self.identifier)}"
 
 
-def place(text: str, settings: Settings, options: Mapping[str, str]) -> Place:
+def parse_report_location(text: str, settings: Settings, options: Mapping[str, str]) -> ReportLocation:
     """What `--report` means.
 
     Args:
@@ -74,30 +74,32 @@ def place(text: str, settings: Settings, options: Mapping[str, str]) -> Place:
     Raises:
         Misconfigured: no such catalog, or no such form.
     """
-    named = _NAMED.fullmatch(text)
+    named = _CATALOG_AND_TABLE.fullmatch(text)
     if named is None:
         url = text if "://" in text else f"file://{Path(text).resolve()}"
-        return Place(canonical(url), stores=settings.stores, properties=dict(options))
+        return ReportLocation(canonical(url), stores=settings.stores, properties=dict(options))
     catalog, identifier = named[1], named[2]
     if catalog not in settings.catalogs:
         known = ", ".join(settings.catalogs) or "none"
-        raise _wrong(
-            f"a configured catalog before the colon ({known})", catalog, nearest(catalog, list(settings.catalogs))
+        raise _option_error(
+            f"a configured catalog before the colon ({known})", catalog, suggest_name(catalog, list(settings.catalogs))
         )
     try:
-        parts = levels(identifier)
+        parts = decode_identifier(identifier)
     except ValueError:
         parts = ()
     if len(parts) < 2:  # noqa: PLR2004 - a namespace and a name
-        raise _wrong("a namespace and a name behind the colon, such as ops.sfn_audit", identifier)
-    return Place(None, catalog, parts, properties={**properties(settings.catalogs[catalog], catalog), **options})
+        raise _option_error("a namespace and a name behind the colon, such as ops.sfn_audit", identifier)
+    return ReportLocation(
+        None, catalog, parts, properties={**pyiceberg_properties(settings.catalogs[catalog], catalog), **options}
+    )
 
 
-def _wrong(expected: str, found: str, remedy: str = "") -> Misconfigured:
-    return Misconfigured([SfnError("--report", expected=expected, found=repr(found), remedy=remedy)])
+def _option_error(expected: str, found: str, remedy: str = "") -> ConfigurationError:
+    return ConfigurationError([SfnError("--report", expected=expected, found=repr(found), remedy=remedy)])
 
 
-def properties(catalog: CatalogSettings, name: str) -> dict[str, Any]:
+def pyiceberg_properties(catalog: CatalogSettings, name: str) -> dict[str, Any]:
     """A catalog of ours, by PyIceberg's own names of properties; secrets are among them.
 
     Raises:
@@ -107,21 +109,23 @@ def properties(catalog: CatalogSettings, name: str) -> dict[str, Any]:
         case "pyiceberg":
             return {key: value.get_secret_value() for key, value in catalog.properties.items()}
         case "told":
-            raise _wrong("a catalog that can be asked", f"{name}, which is only told of")
+            raise _option_error("a catalog that can be asked", f"{name}, which is only told of")
         case _:
-            return _rest(catalog, name)
+            return _rest_properties(catalog, name)
 
 
-def _rest(catalog: CatalogSettings, name: str) -> dict[str, Any]:
+def _rest_properties(catalog: CatalogSettings, name: str) -> dict[str, Any]:
     if catalog.role_arn is not None:
-        raise _wrong("a catalog that PyIceberg can ask, or a directory", f"{name}, which a role is assumed for")
+        raise _option_error("a catalog that PyIceberg can ask, or a directory", f"{name}, which a role is assumed for")
     token, credential = catalog.token, catalog.credential
     said = {
         "type": "rest",
         "uri": catalog.uri,
         "warehouse": catalog.warehouse,
-        "token": token.get_secret_value() if token is not None else _first(catalog.token_file),
-        "credential": credential.get_secret_value() if credential is not None else _first(catalog.credential_file),
+        "token": token.get_secret_value() if token is not None else _first_secret(catalog.token_file),
+        "credential": credential.get_secret_value()
+        if credential is not None
+        else _first_secret(catalog.credential_file),
         "scope": catalog.scope,
         "oauth2-server-uri": catalog.oauth2_uri,
         "rest.sigv4-enabled": "true" if catalog.auth == "sigv4" else None,
@@ -130,10 +134,10 @@ def _rest(catalog: CatalogSettings, name: str) -> dict[str, Any]:
         "client.profile-name": catalog.aws_profile,
     }
     headers = {f"header.{key}": value.get_secret_value() for key, value in catalog.headers.items()}
-    return {key: value for key, value in said.items() if value} | headers | _nested(catalog)
+    return {key: value for key, value in said.items() if value} | headers | _nested_properties(catalog)
 
 
-def _nested(catalog: CatalogSettings) -> dict[str, Any]:
+def _nested_properties(catalog: CatalogSettings) -> dict[str, Any]:
     """Those that PyIceberg has as tables, not as texts."""
     said: dict[str, Any] = {}
     if catalog.ca_file is not None:
@@ -145,7 +149,7 @@ def _nested(catalog: CatalogSettings) -> dict[str, Any]:
     return said
 
 
-def _first(file: Path | None) -> str | None:
+def _first_secret(file: Path | None) -> str | None:
     """The first line of a file of secrets that is one."""
     if file is None:
         return None
@@ -153,21 +157,21 @@ def _first(file: Path | None) -> str | None:
     return next((line for line in lines if line and not line.startswith("#")), None)
 
 
-def existing(where: Place) -> Table | None:
+def find_report(where: ReportLocation) -> Table | None:
     """The report; None where there is none yet.
 
     Raises:
         SfnError: what is there is no report, or can't be asked.
     """
     if where.directory is not None:
-        return Directory(where.directory, where.stores, where.properties).load()
+        return DirectoryCatalog(where.directory, where.stores, where.properties).load()
     try:
-        return _catalog(where).load_table(where.identifier)
+        return _load_catalog(where).load_table(where.identifier)
     except NoSuchTableError:
         return None
 
 
-def opened(where: Place, slices: int) -> Table:
+def open_report(where: ReportLocation, slices: int) -> Table:
     """The report, made where there is none, and with all columns that this version writes.
 
     Args:
@@ -176,77 +180,79 @@ def opened(where: Place, slices: int) -> Table:
     Raises:
         SfnError: what is there is no report.
     """
-    found = existing(where)
+    found = find_report(where)
     if found is None:
-        found = _made(where, slices)
-    return fitted(found, str(where))
+        found = _create_report(where, slices)
+    return upgrade_report(found, str(where))
 
 
-def slices_of(table: Table, where: str) -> int:
+def report_slices(table: Table, where: str) -> int:
     """How many slices the runs of a report have.
 
     Raises:
         SfnError: that is no number that there may be.
     """
-    said = table.properties.get(SLICES, "")
-    if said.isdigit() and is_number(int(said)):
+    said = table.properties.get(SLICES_PROPERTY, "")
+    if said.isdigit() and is_valid_count(int(said)):
         return int(said)
-    raise _no_report(where, f"the table property {SLICES}, a power of two up to {MOST}", said or "none")
+    raise _no_report_error(
+        where, f"the table property {SLICES_PROPERTY}, a power of two up to {MAX_SLICES}", said or "none"
+    )
 
 
-def fitted(table: Table, where: str) -> Table:
+def upgrade_report(table: Table, where: str) -> Table:
     """A report with the columns and properties that an older version did not write.
 
     Raises:
         SfnError: it has other columns of these names, or other partitions.
     """
-    slices_of(table, where)
+    report_slices(table, where)
     schema = table.schema()
     names = [field.name for field in table.spec().fields]
-    if names != [RUN, SLICE]:
-        raise _no_report(where, f"partitions by {RUN} and {SLICE}", ", ".join(names) or "none")
+    if names != [RUN_COLUMN, SLICE_COLUMN]:
+        raise _no_report_error(where, f"partitions by {RUN_COLUMN} and {SLICE_COLUMN}", ", ".join(names) or "none")
     lacking: list[tuple[str, IcebergType]] = []
     for column in SCHEMA.fields:
-        there = _type(schema, column.name)
+        there = _column_type(schema, column.name)
         if there is None:
             lacking.append((column.name, column.field_type))
         elif there != column.field_type:
-            raise _no_report(where, f"a column {column.name} of type {column.field_type}", f"{there}")
+            raise _no_report_error(where, f"a column {column.name} of type {column.field_type}", f"{there}")
     if lacking:
         with table.update_schema() as update:
             for name, kind in lacking:
                 update.add_column(name, kind)
-    unsaid = {key: value for key, value in PROPERTIES.items() if key not in table.properties}
+    unsaid = {key: value for key, value in REPORT_PROPERTIES.items() if key not in table.properties}
     if unsaid:
         with table.transaction() as transaction:
             transaction.set_properties(unsaid)
     return table
 
 
-def _type(schema: Schema, name: str) -> IcebergType | None:
+def _column_type(schema: Schema, name: str) -> IcebergType | None:
     try:
         return schema.find_field(name).field_type
     except ValueError:
         return None
 
 
-def _made(where: Place, slices: int) -> Table:
-    told = {**PROPERTIES, SLICES: str(slices)}
+def _create_report(where: ReportLocation, slices: int) -> Table:
+    properties = {**REPORT_PROPERTIES, SLICES_PROPERTY: str(slices)}
     if where.directory is not None:
-        return Directory(where.directory, where.stores, where.properties).create(SCHEMA, PARTITIONS, told)
-    catalog = _catalog(where)
+        return DirectoryCatalog(where.directory, where.stores, where.properties).create(SCHEMA, PARTITIONS, properties)
+    catalog = _load_catalog(where)
     with suppress(NamespaceAlreadyExistsError):
         catalog.create_namespace(where.identifier[:-1])
     try:
-        return catalog.create_table(where.identifier, SCHEMA, partition_spec=PARTITIONS, properties=told)
+        return catalog.create_table(where.identifier, SCHEMA, partition_spec=PARTITIONS, properties=properties)
     except TableAlreadyExistsError:
         return catalog.load_table(where.identifier)
 
 
-def _catalog(where: Place) -> Catalog:
+def _load_catalog(where: ReportLocation) -> Catalog:
     return load_catalog(where.catalog, **where.properties)
 
 
-def _no_report(where: str, expected: str, found: str) -> SfnError:
+def _no_report_error(where: str, expected: str, found: str) -> SfnError:
     remedy = "give another place for the report: --report"
     return SfnError(where, expected=f"a report of ours: {expected}", found=found, remedy=remedy)

@@ -7,10 +7,10 @@ from collections.abc import AsyncGenerator
 import anyio
 
 from sfn.catalog import Catalog, NamespaceLister, SkipNamespace, UnlistedNamespace
-from sfn.words import Answer, TableName, Told
+from sfn.words import EventHistory, LoadResult, TableIdentifier
 
 
-class Pace:
+class CatalogRateLimiter:
     """One request after the other, as far apart as it takes.
 
     Args:
@@ -21,7 +21,7 @@ class Pace:
         self._apart = 0.0 if per_second is None else 1 / per_second
         self._next = 0.0
 
-    async def turn(self) -> None:
+    async def wait(self) -> None:
         """Wait until one more may be sent."""
         if not self._apart:
             return
@@ -32,41 +32,43 @@ class Pace:
             await anyio.sleep(at - now)
 
 
-class Paced:
+class RateLimitedCatalog:
     """A catalog that is asked at a pace.
 
     Args:
         inner: itself.
     """
 
-    def __init__(self, inner: Catalog, pace: Pace) -> None:
+    def __init__(self, inner: Catalog, pace: CatalogRateLimiter) -> None:
         self._inner, self._pace = inner, pace
 
-    async def load(self, table: TableName, known_etag: str | None, history: Told | None = None) -> Answer:
-        await self._pace.turn()
+    async def load(
+        self, table: TableIdentifier, known_etag: str | None, history: EventHistory | None = None
+    ) -> LoadResult:
+        await self._pace.wait()
         return await self._inner.load(table, known_etag, history)
 
-    async def is_listed(self, table: TableName) -> bool:
-        await self._pace.turn()
+    async def is_listed(self, table: TableIdentifier) -> bool:
+        await self._pace.wait()
         return await self._inner.is_listed(table)
 
-    async def tables(self, skip: SkipNamespace | None = None) -> AsyncGenerator[TableName | UnlistedNamespace]:
-        await self._pace.turn()
+    async def tables(self, skip: SkipNamespace | None = None) -> AsyncGenerator[TableIdentifier | UnlistedNamespace]:
+        await self._pace.wait()
         async for one in self._inner.tables(skip):
             yield one
 
     async def namespaces(self, parent: tuple[str, ...]) -> AsyncGenerator[tuple[str, ...]]:
-        await self._pace.turn()
-        async for one in divided(self._inner).namespaces(parent):
+        await self._pace.wait()
+        async for one in as_namespace_lister(self._inner).namespaces(parent):
             yield one
 
-    async def tables_in(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableName]:
-        await self._pace.turn()
-        async for one in divided(self._inner).tables_in(namespace):
+    async def tables_in(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableIdentifier]:
+        await self._pace.wait()
+        async for one in as_namespace_lister(self._inner).tables_in(namespace):
             yield one
 
 
-def divided(catalog: Catalog) -> NamespaceLister:
+def as_namespace_lister(catalog: Catalog) -> NamespaceLister:
     """A catalog as one whose listing can be shared out: those that can be asked all are."""
     if not isinstance(catalog, NamespaceLister):
         raise TypeError(catalog)

@@ -14,22 +14,22 @@ import pyarrow.compute as pc
 from msgspec import Struct
 from pyiceberg.table import Table
 
-from sfn.errors import SfnError, nearest
+from sfn.errors import SfnError, suggest_name
 from sfn.publish.comparison import DifferenceKind
-from sfn.report.columns import RUN
-from sfn.report.runs import Written, runs
+from sfn.report.columns import RUN_COLUMN
+from sfn.report.runs import RunProgress, list_runs
 
-FOREIGN: Final = frozenset({DifferenceKind.FOREIGN_CATALOG, DifferenceKind.FOREIGN_FILE})
+FOREIGN_KINDS: Final = frozenset({DifferenceKind.FOREIGN_CATALOG, DifferenceKind.FOREIGN_FILE})
 
-_NEAR: Final = 0.5
+_NEAR_FRACTION: Final = 0.5
 """The part of a metadata file's time, or of the commits that it outlives, from which a table is near its retention."""
-_OF_A_RUN: Final = (
-    *("catalog", "identifier", "state", "detail", "lag_seconds", "commits_behind", "versions_kept", "lifetime_seconds"),
-    *("sfn_file", "sfn_age_seconds", "deep", "error", "unchanged", "hinted"),
+_COLUMNS_OF_A_RUN: Final = (
+    *("catalog", "identifier", "state", "detail", "lag_seconds", "commits_behind", "previous_versions_max"),
+    *("lifetime_seconds", "sfn_file", "sfn_age_seconds", "deep", "error", "unchanged", "notified"),
 )
 
 
-class Row(Struct, frozen=True):
+class ReportedTable(Struct, frozen=True):
     """A table that a report names."""
 
     catalog: str
@@ -38,11 +38,11 @@ class Row(Struct, frozen=True):
     detail: str
     lag_seconds: float | None
     commits_behind: int | None
-    versions_kept: int | None
+    previous_versions_max: int | None
     lifetime_seconds: float | None
 
 
-class Past(Struct, frozen=True):
+class RunSummary(Struct, frozen=True):
     """How one run went, as a whole."""
 
     run: str
@@ -50,12 +50,12 @@ class Past(Struct, frozen=True):
     is_whole: bool
     tables: int
     differing: int
-    unseen: int
+    unchecked: int
     unchanged: int
     worst_lag_seconds: float | None
 
 
-class Report(Struct, frozen=True):
+class AuditReport(Struct, frozen=True):
     """One run. Lists are cut off at as many as were asked for; what each has in all stands beside it."""
 
     report: str
@@ -64,20 +64,20 @@ class Report(Struct, frozen=True):
     is_whole: bool
     deep: bool
     states: dict[str, dict[str, int]]
-    worst_lag: list[Row]
-    foreign: list[Row]
+    worst_lag: list[ReportedTable]
+    foreign: list[ReportedTable]
     foreign_total: int
-    near_retention: list[Row]
+    near_retention: list[ReportedTable]
     near_retention_total: int
-    missing_files: list[Row]
+    missing_files: list[ReportedTable]
     missing_files_total: int
-    unseen: list[Row]
-    unseen_total: int
+    unchecked: list[ReportedTable]
+    unchecked_total: int
     oldest_file_seconds: float | None
-    trend: list[Past]
+    trend: list[RunSummary]
 
 
-def read(table: Table, where: str, run: str | None, most: int, past: int) -> Report:
+def read_report(table: Table, where: str, run: str | None, most: int, past: int) -> AuditReport:
     """One run of a report, and those before it.
 
     Args:
@@ -89,84 +89,84 @@ def read(table: Table, where: str, run: str | None, most: int, past: int) -> Rep
     Raises:
         SfnError: there is no such run, or none at all.
     """
-    known = sorted(runs(table), key=lambda one: one.run.began_at)
-    chosen = _chosen(known, where, run)
-    rows = _Rows(most)
+    known = sorted(list_runs(table), key=lambda one: one.run.began_at)
+    chosen = _choose_run(known, where, run)
+    rows = _RunStatistics(most)
     there = table.schema().column_names
-    columns = tuple(name for name in _OF_A_RUN if name in there)
-    for batch in table.scan(f"{RUN} = '{chosen.run.name}'", columns).to_arrow_batch_reader():
-        rows.take(batch)
-    return Report(
+    columns = tuple(name for name in _COLUMNS_OF_A_RUN if name in there)
+    for batch in table.scan(f"{RUN_COLUMN} = '{chosen.run.name}'", columns).to_arrow_batch_reader():
+        rows.add_batch(batch)
+    return AuditReport(
         report=where,
         run=chosen.run.name,
         began_at=chosen.run.began_at,
         is_whole=chosen.is_ended,
         deep=chosen.deep,
         states={catalog: dict(sorted(counts.items())) for catalog, counts in sorted(rows.states.items())},
-        worst_lag=[_row(row) for row in rows.late],
+        worst_lag=[_to_reported_table(row) for row in rows.late],
         foreign=rows.foreign.first,
         foreign_total=rows.foreign.total,
         near_retention=rows.near.first,
         near_retention_total=rows.near.total,
-        missing_files=rows.lacking.first,
-        missing_files_total=rows.lacking.total,
-        unseen=rows.unseen.first,
-        unseen_total=rows.unseen.total,
+        missing_files=rows.with_missing_files.first,
+        missing_files_total=rows.with_missing_files.total,
+        unchecked=rows.unchecked.first,
+        unchecked_total=rows.unchecked.total,
         oldest_file_seconds=rows.oldest,
-        trend=[_past(one) for one in known[: known.index(chosen) + 1][-past:]],
+        trend=[_to_run_summary(one) for one in known[: known.index(chosen) + 1][-past:]],
     )
 
 
-class _Few:
+class _FirstRows:
     """The first few of many rows, and how many there are."""
 
     def __init__(self, most: int, said: str = "detail") -> None:
         self._most, self._said = most, said
-        self.first: list[Row] = []
+        self.first: list[ReportedTable] = []
         self.total = 0
 
     def add(self, row: Mapping[str, Any]) -> None:
         self.total += 1
         if self.total <= self._most:
-            self.first.append(_row(row, self._said))
+            self.first.append(_to_reported_table(row, self._said))
 
 
-class _Rows:
+class _RunStatistics:
     """What is said of a run's rows, which may be more than fit into memory."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self.states: dict[str, Counter[str]] = {}
         self.late: list[Mapping[str, Any]] = []
-        self.foreign, self.near = _Few(most), _Few(most)
-        self.lacking, self.unseen = _Few(most, "deep"), _Few(most, "error")
+        self.foreign, self.near = _FirstRows(most), _FirstRows(most)
+        self.with_missing_files, self.unchecked = _FirstRows(most, "deep"), _FirstRows(most, "error")
         self.oldest: float | None = None
 
-    def take(self, batch: pa.RecordBatch) -> None:
+    def add_batch(self, batch: pa.RecordBatch) -> None:
         """Some more of them."""
         counts = pa.Table.from_batches([batch]).group_by(["catalog", "state"]).aggregate([([], "count_all")])
         for row in counts.to_pylist():
             self.states.setdefault(row["catalog"], Counter())[row["state"]] += row["count_all"]
         ages = [self.oldest, pc.max(batch["sfn_age_seconds"]).as_py()]
         self.oldest = max((age for age in ages if age), default=None)
-        odd = batch.filter(_is_odd(batch)).to_pylist()
+        odd = batch.filter(_may_be_listed(batch)).to_pylist()
         late = [row for row in odd if row["lag_seconds"]]
         self.late = heapq.nlargest(self._most, [*self.late, *late], key=lambda row: row["lag_seconds"])
         for row in odd:
             for few, belongs in (
-                (self.foreign, row["state"] in FOREIGN),
-                (self.near, is_near(row)),
-                (self.lacking, bool(row.get("deep"))),
-                (self.unseen, row["error"] is not None),
+                (self.foreign, row["state"] in FOREIGN_KINDS),
+                (self.near, is_near_retention(row)),
+                (self.with_missing_files, bool(row.get("deep"))),
+                (self.unchecked, row["error"] is not None),
             ):
                 if belongs:
                     few.add(row)
 
 
-def _is_odd(batch: pa.RecordBatch) -> pa.Array:
+def _may_be_listed(batch: pa.RecordBatch) -> pa.Array:
     """Whether a row may belong to any of the lists: of nearly all nothing but their number matters."""
     states = batch["state"]
-    is_foreign = pc.is_in(states, value_set=pa.array([*FOREIGN], states.type))
+    is_foreign = pc.is_in(states, value_set=pa.array([*FOREIGN_KINDS], states.type))
     found = [
         is_foreign,
         pc.is_valid(batch["error"]),
@@ -178,18 +178,18 @@ def _is_odd(batch: pa.RecordBatch) -> pa.Array:
     return functools.reduce(pc.or_kleene, found)
 
 
-def is_near(row: Mapping[str, Any]) -> bool:
+def is_near_retention(row: Mapping[str, Any]) -> bool:
     """Whether the metadata file that our file names will soon be deleted, or is by now."""
-    behind, kept, lag, lives = (row[name] for name in _RETAINED)
-    if kept is not None and behind is not None and behind > 0 and behind >= _NEAR * kept:
+    behind, retained, lag, lives = (row[name] for name in _RETENTION_COLUMNS)
+    if retained is not None and behind is not None and behind > 0 and behind >= _NEAR_FRACTION * retained:
         return True
-    return bool(lives is not None and lag and lag >= _NEAR * lives)
+    return bool(lives is not None and lag and lag >= _NEAR_FRACTION * lives)
 
 
-_RETAINED: Final = ("commits_behind", "versions_kept", "lag_seconds", "lifetime_seconds")
+_RETENTION_COLUMNS: Final = ("commits_behind", "previous_versions_max", "lag_seconds", "lifetime_seconds")
 
 
-def _chosen(known: Sequence[Written], where: str, run: str | None) -> Written:
+def _choose_run(known: Sequence[RunProgress], where: str, run: str | None) -> RunProgress:
     if not known:
         remedy = "write one: python -m sfn.spark.audit --report …"
         raise SfnError(where, expected="a report with a run", found="none", remedy=remedy)
@@ -199,31 +199,31 @@ def _chosen(known: Sequence[Written], where: str, run: str | None) -> Written:
         if one.run.name == run:
             return one
     names = [one.run.name for one in known]
-    raise SfnError(where, expected=f"a run ({', '.join(names[-5:])}, …)", found=run, remedy=nearest(run, names))
+    raise SfnError(where, expected=f"a run ({', '.join(names[-5:])}, …)", found=run, remedy=suggest_name(run, names))
 
 
-def _row(row: Mapping[str, Any], said: str = "detail") -> Row:
-    return Row(
+def _to_reported_table(row: Mapping[str, Any], said: str = "detail") -> ReportedTable:
+    return ReportedTable(
         row["catalog"],
         row["identifier"],
         row["state"],
         row[said] or "",
         row["lag_seconds"],
         row["commits_behind"],
-        row["versions_kept"],
+        row["previous_versions_max"],
         row["lifetime_seconds"],
     )
 
 
-def _past(one: Written) -> Past:
+def _to_run_summary(one: RunProgress) -> RunSummary:
     totals = one.totals
-    return Past(
+    return RunSummary(
         run=one.run.name,
         began_at=one.run.began_at,
         is_whole=one.is_ended,
         tables=totals.tables,
         differing=totals.differing,
-        unseen=totals.unseen,
+        unchecked=totals.unchecked,
         unchanged=totals.unchanged,
         worst_lag_seconds=totals.worst_lag_seconds,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zlib import crc32
 
-MOST = 1 << 16
+MAX_SLICES = 1 << 16
 """Slices that a report may have."""
 
 
@@ -18,12 +18,12 @@ def slice_of(catalog: str, identifier: str, slices: int) -> int:
     return crc32(f"{catalog}\0{identifier}".encode("utf-8", "surrogatepass")) & (slices - 1)
 
 
-def is_number(slices: int) -> bool:
+def is_valid_count(slices: int) -> bool:
     """Whether there may be so many slices."""
-    return 0 < slices <= MOST and slices & (slices - 1) == 0
+    return 0 < slices <= MAX_SLICES and slices & (slices - 1) == 0
 
 
-def earlier(number: int, slices: int, before: int) -> range:
+def matching_slices(number: int, slices: int, before: int) -> range:
     """Which slices of an earlier run, which had `before` of them, have the tables of one of this run."""
     least = min(slices, before)
     return range(number % least, before, least)

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from sfn.report.entries import Run
+from sfn.report.entries import AuditRun
 from sfn.settings import Settings
 
-PATIENCE: Final = 60.0
+DEFAULT_PATIENCE: Final = 60.0
 """Seconds."""
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class AuditOptions:
     """A run's terms; they travel to wherever its parts run, secrets of the settings included.
 
     Attributes:
@@ -28,11 +28,12 @@ class Terms:
         files: how PyIceberg opens the report's own files.
         report: the report's metadata, JSON.
         report_location: where it is.
-        before: by slice, the data files of an earlier run.
-        away: catalogs that could not be asked for their namespaces, and why: nothing else is asked of them.
+        previous_files: by slice, the data files of an earlier run.
+        unreachable_catalogs: catalogs that could not be asked for their namespaces, and why: nothing else is asked
+            of them.
     """
 
-    run: Run
+    run: AuditRun
     settings: Settings = field(repr=False)
     catalogs: tuple[str, ...]
     rate: float | None
@@ -42,5 +43,5 @@ class Terms:
     files: Mapping[str, Any] = field(repr=False)
     report: str = field(repr=False)
     report_location: str
-    before: Mapping[int, tuple[str, ...]] = field(default_factory=dict, repr=False)
-    away: Mapping[str, str] = field(default_factory=dict)
+    previous_files: Mapping[int, tuple[str, ...]] = field(default_factory=dict, repr=False)
+    unreachable_catalogs: Mapping[str, str] = field(default_factory=dict)

@@ -8,12 +8,12 @@ from typing import Final
 
 from sfn.errors import SfnError
 
-_SHOWN: Final = 500
+_MAX_SHOWN: Final = 500
 """Characters of what was raised that are told."""
 
 
 @contextmanager
-def told(where: str, remedy: str) -> Iterator[None]:
+def map_report_errors(where: str, remedy: str) -> Iterator[None]:
     """Whatever is raised inside of a report that cannot be had, or not be written, as an error of ours.
 
     Args:
@@ -26,16 +26,16 @@ def told(where: str, remedy: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if not _is_theirs(error):
+        if not _is_external(error):
             raise
-        said = " ".join(str(error).split())[:_SHOWN]
+        said = " ".join(str(error).split())[:_MAX_SHOWN]
         found = f"{type(error).__name__}: {said}" if said else type(error).__name__
         raise SfnError(
             f"report {where}", expected="a catalog or store that takes it", found=found, remedy=remedy
         ) from error
 
 
-def _is_theirs(error: Exception) -> bool:
+def _is_external(error: Exception) -> bool:
     """Whether it is not an error of this program: PyIceberg's, and those of SQL and of stores, have no common base."""
-    whose = type(error).__module__.partition(".")[0]
-    return whose not in {"builtins", "sfn"} or (whose == "builtins" and isinstance(error, OSError | ValueError))
+    package = type(error).__module__.partition(".")[0]
+    return package not in {"builtins", "sfn"} or (package == "builtins" and isinstance(error, OSError | ValueError))

@@ -13,10 +13,12 @@ from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
 from pyiceberg.table import WriteTask
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
-from sfn.report.columns import RUN, SLICE, Entry, column
+from sfn.report.columns import RUN_COLUMN, SLICE_COLUMN, ReportRow, column_values
 
 
-def written(report: str, properties: Mapping[str, str], number: int, entries: Sequence[Entry]) -> DataFile | None:
+def write_data_file(
+    report: str, properties: Mapping[str, str], number: int, entries: Sequence[ReportRow]
+) -> DataFile | None:
     """A data file that is in no snapshot yet; None for no rows.
 
     Args:
@@ -32,20 +34,20 @@ def written(report: str, properties: Mapping[str, str], number: int, entries: Se
     metadata = TableMetadataUtil.parse_raw(report)
     schema = metadata.schema()
     arrow = schema_to_pyarrow(schema)
-    columns = [pa.array(column(entries, field.name), type=field.type) for field in arrow]
+    columns = [pa.array(column_values(entries, field.name), type=field.type) for field in arrow]
     task = WriteTask(
         write_uuid=uuid4(),
         task_id=number,
         schema=schema,
         record_batches=pa.Table.from_arrays(columns, schema=arrow).to_batches(),
-        partition_key=_partition(metadata, entries[0].run, number),
+        partition_key=_partition_key(metadata, entries[0].run, number),
     )
     (file,) = write_file(load_file_io(dict(properties), metadata.location), metadata, iter([task]))
     return file
 
 
-def _partition(metadata: TableMetadata, run: str, number: int) -> PartitionKey:
-    spec, values = metadata.spec(), {RUN: run, SLICE: number}
+def _partition_key(metadata: TableMetadata, run: str, number: int) -> PartitionKey:
+    spec, values = metadata.spec(), {RUN_COLUMN: run, SLICE_COLUMN: number}
     return PartitionKey(
         [PartitionFieldValue(field, values[field.name]) for field in spec.fields], spec, metadata.schema()
     )

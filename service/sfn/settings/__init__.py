@@ -17,18 +17,18 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from sfn.settings.catalogs import CatalogSettings
-from sfn.settings.client import ClientSettings, load_client, without_any
-from sfn.settings.complaints import complaints
-from sfn.settings.consistency import inconsistencies
+from sfn.settings.client import ClientSettings, explain_no_settings, load_client
+from sfn.settings.complaints import validation_errors
+from sfn.settings.consistency import consistency_errors
 from sfn.settings.facade import FacadeSettings
 from sfn.settings.gateways import GatewaySettings
 from sfn.settings.inbox import InboxSettings
 from sfn.settings.listener import ListenerSettings
-from sfn.settings.misconfigured import Misconfigured
+from sfn.settings.misconfigured import ConfigurationError
 from sfn.settings.model import Settings
 from sfn.settings.parties import AdminSettings, SenderSettings
 from sfn.settings.pulls import PullSettings
-from sfn.settings.sources import forgotten, gather
+from sfn.settings.sources import load_sources, no_settings_error
 from sfn.settings.stores import StoreSettings
 from sfn.settings.telemetry import TelemetrySettings
 from sfn.settings.work import RetrySettings, SweepSettings, WorkerSettings
@@ -45,13 +45,13 @@ def load(path: Path | None, environ: Mapping[str, str] | None = None) -> Setting
         Misconfigured: with everything that is wrong.
     """
     environ = os.environ if environ is None else environ
-    sources, first = gather(path, environ), forgotten(path, environ)
+    sources, first = load_sources(path, environ), no_settings_error(path, environ)
     try:
         settings = Settings.model_validate(sources.tables)
     except ValidationError as error:
-        raise Misconfigured((*first, *sources.problems, *complaints(error, sources))) from None
-    if problems := (*sources.problems, *inconsistencies(settings, sources)):
-        raise Misconfigured((*first, *problems))
+        raise ConfigurationError((*first, *sources.problems, *validation_errors(error, sources))) from None
+    if problems := (*sources.problems, *consistency_errors(settings, sources)):
+        raise ConfigurationError((*first, *problems))
     return settings
 
 
@@ -59,11 +59,11 @@ __all__ = [
     "AdminSettings",
     "CatalogSettings",
     "ClientSettings",
+    "ConfigurationError",
     "FacadeSettings",
     "GatewaySettings",
     "InboxSettings",
     "ListenerSettings",
-    "Misconfigured",
     "PullSettings",
     "RetrySettings",
     "SenderSettings",
@@ -72,7 +72,7 @@ __all__ = [
     "SweepSettings",
     "TelemetrySettings",
     "WorkerSettings",
+    "explain_no_settings",
     "load",
     "load_client",
-    "without_any",
 ]

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 
 from pydantic import Field
 
-from sfn.errors import SfnError, nearest
-from sfn.settings.kinds import Dialect, Names, Text
+from sfn.errors import SfnError, suggest_name
+from sfn.settings.kinds import CatalogNames, EventFormatName, Text
 from sfn.settings.section import Section
-from sfn.settings.sources import Sources
+from sfn.settings.sources import SettingsSources
 
 
-class Bound(Section):
+class EventOrigin(Section):
     """Who tells of commits.
 
     Attributes:
@@ -22,10 +22,10 @@ class Bound(Section):
     """
 
     catalog: Text | None = None
-    catalogs: Names = Field(default_factory=dict)
-    dialect: Dialect | None = None
+    catalogs: CatalogNames = Field(default_factory=dict)
+    dialect: EventFormatName | None = None
 
-    def among(self, configured: Mapping[str, object]) -> Mapping[str, str]:
+    def resolve_catalogs(self, configured: Mapping[str, object]) -> Mapping[str, str]:
         """The catalogs that it speaks for, by its own names; without any of its own, the only one that there is."""
         if self.catalogs:
             return self.catalogs
@@ -33,8 +33,8 @@ class Bound(Section):
         return {catalog: catalog for catalog in ours}
 
 
-def unbound(
-    keys: tuple[str, ...], party: Bound, catalogs: Mapping[str, object], sources: Sources
+def check_origin_catalogs(
+    keys: tuple[str, ...], origin: EventOrigin, catalogs: Mapping[str, object], sources: SettingsSources
 ) -> Iterator[SfnError]:
     """What is wrong with the catalogs of one party.
 
@@ -43,24 +43,24 @@ def unbound(
         catalogs: the configured ones, by name.
     """
     known = list(catalogs)
-    if party.catalog is not None and party.catalogs:
-        place = sources.place((*keys, "catalog"))
+    if origin.catalog is not None and origin.catalogs:
+        place = sources.location_of((*keys, "catalog"))
         yield SfnError(place, expected="either catalog or catalogs", found="both")
-    if party.catalog is None and not party.catalogs and len(known) > 1:
+    if origin.catalog is None and not origin.catalogs and len(known) > 1:
         yield SfnError(
-            sources.place((*keys, "catalog")),
+            sources.location_of((*keys, "catalog")),
             expected="the catalog that it speaks for, as there are several",
             found="none",
             remedy=f"configured are: {', '.join(known)}",
         )
-    meant: dict[tuple[str, ...], str] = {("catalogs", theirs): ours for theirs, ours in party.catalogs.items()}
-    if party.catalog is not None:
-        meant["catalog",] = party.catalog
+    meant: dict[tuple[str, ...], str] = {("catalogs", theirs): ours for theirs, ours in origin.catalogs.items()}
+    if origin.catalog is not None:
+        meant["catalog",] = origin.catalog
     for place_of, ours in meant.items():
         if ours not in catalogs:
             yield SfnError(
-                sources.place((*keys, *place_of)),
+                sources.location_of((*keys, *place_of)),
                 expected="a configured catalog",
                 found=ours,
-                remedy=nearest(ours, known),
+                remedy=suggest_name(ours, known),
             )

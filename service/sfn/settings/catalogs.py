@@ -14,10 +14,10 @@ from sfn.settings.kinds import (
     AtLeastOne,
     File,
     HttpHeaders,
-    Pause,
     Prefix,
     Prefixes,
     Properties,
+    PublishInterval,
     Secret,
     Text,
     Texts,
@@ -28,7 +28,7 @@ from sfn.settings.quantities import Duration, PositiveDuration
 from sfn.settings.section import Section
 
 
-def _needed_by_rest(value: str | None, info: ValidationInfo) -> str | None:
+def _require_uri_for_rest(value: str | None, info: ValidationInfo) -> str | None:
     if value is None and info.data.get("type") == "rest":
         raise PydanticKnownError("missing")
     return value
@@ -80,7 +80,9 @@ class CatalogSettings(Section):
     type: Literal["rest", "pyiceberg", "told"] = "rest"
     catalog_id: Text | None = None
     properties: Properties = Field(default_factory=dict)
-    uri: Annotated[Url | None, AfterValidator(_needed_by_rest)] = Field(default=None, repr=False, validate_default=True)
+    uri: Annotated[Url | None, AfterValidator(_require_uri_for_rest)] = Field(
+        default=None, repr=False, validate_default=True
+    )
     warehouse: Text | None = None
     ca_file: File | None = None
     headers: HttpHeaders = Field(default_factory=dict)
@@ -108,7 +110,7 @@ class CatalogSettings(Section):
     on_drop: Literal["tombstone", "delete", "keep"] = "tombstone"
     expire_after: PositiveDuration = timedelta(days=7)
     refresh_after: PositiveDuration = timedelta(hours=8)
-    min_publish_interval: Pause = timedelta(seconds=1)
+    min_publish_interval: PublishInterval = timedelta(seconds=1)
     naming: Literal["identifier", "ordinal", "uuid"] = "identifier"
     placement: Literal["inside", "alongside", "root"] = "inside"
     root: Prefix | None = None
@@ -117,6 +119,6 @@ class CatalogSettings(Section):
     keep_for: Duration = timedelta(hours=24)
 
     @property
-    def is_told(self) -> bool:
+    def is_event_only(self) -> bool:
         """Whether nobody can ask it, or list it: its events are the truth."""
         return self.type == "told"

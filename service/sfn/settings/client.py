@@ -9,12 +9,12 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from sfn.errors import SfnError
-from sfn.settings.complaints import complaints
+from sfn.settings.complaints import validation_errors
 from sfn.settings.listener import ListenerSettings
-from sfn.settings.misconfigured import Misconfigured
+from sfn.settings.misconfigured import ConfigurationError
 from sfn.settings.parties import AdminSettings
 from sfn.settings.section import Section
-from sfn.settings.sources import forgotten, gather
+from sfn.settings.sources import load_sources, no_settings_error
 
 
 class ClientSettings(Section):
@@ -34,14 +34,14 @@ def load_client(path: Path | None, environ: Mapping[str, str] | None = None) -> 
     Raises:
         Misconfigured: with everything that is wrong in them.
     """
-    sources = gather(path, os.environ if environ is None else environ)
+    sources = load_sources(path, os.environ if environ is None else environ)
     ours = {name: sources.tables[name] for name in ClientSettings.model_fields if name in sources.tables}
     try:
         return ClientSettings.model_validate(ours)
     except ValidationError as error:
-        raise Misconfigured(complaints(error, sources)) from None
+        raise ConfigurationError(validation_errors(error, sources)) from None
 
 
-def without_any(path: Path | None, problem: SfnError) -> Misconfigured:
+def explain_no_settings(path: Path | None, problem: SfnError) -> ConfigurationError:
     """The error of something that these settings lack: before it stands that there are none, where it is so."""
-    return Misconfigured((*forgotten(path, os.environ), problem))
+    return ConfigurationError((*no_settings_error(path, os.environ), problem))

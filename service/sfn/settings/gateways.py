@@ -7,14 +7,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from sfn.settings.kinds import AtLeastOne, File, Names, Text, Url
-from sfn.settings.quantities import Duration, Size, between
+from sfn.settings.kinds import AtLeastOne, CatalogNames, File, Text, Url
+from sfn.settings.quantities import Duration, Size, duration_between
 from sfn.settings.section import Section
 
-Silence = Annotated[Duration, between("1s", "30m")]
+ResponseTimeout = Annotated[Duration, duration_between("1s", "30m")]
 """A commit that is answered later than its intent is asked for last would not be asked for at all."""
 
-Idle = Annotated[Duration, between("0", "10m")]
+IdleTimeout = Annotated[Duration, duration_between("0", "10m")]
 
 
 class GatewaySettings(Section):
@@ -40,13 +40,13 @@ class GatewaySettings(Section):
 
     upstream: Url = Field(repr=False)
     catalog: Text | None = None
-    catalogs: Names = Field(default_factory=dict)
+    catalogs: CatalogNames = Field(default_factory=dict)
     host: Text | None = None
     port: Annotated[int, Field(ge=0, le=65_535)] = 8086
     public_url: Url | None = None
     ca_file: File | None = None
-    timeout: Silence = timedelta(minutes=10)
+    timeout: ResponseTimeout = timedelta(minutes=10)
     connections: AtLeastOne = 256
-    idle: Idle = timedelta(seconds=0.5)
+    idle: IdleTimeout = timedelta(seconds=0.5)
     body_limit: Size = 1 << 20
     on_inbox_failure: Literal["pass", "refuse"] = "pass"

@@ -14,7 +14,7 @@ from sfn.settings.quantities import PositiveDuration
 from sfn.settings.section import Section
 
 
-def _of_a_server(value: Path | None, info: ValidationInfo) -> Path | None:
+def _require_server(value: Path | None, info: ValidationInfo) -> Path | None:
     if value is not None and not texts.is_postgres(info.data.get("url", "postgresql://")):
         raise ValueError("no such key with an inbox in SQLite")
     return value
@@ -29,8 +29,8 @@ class InboxSettings(Section):
         event_retention: how long an event's id is known, and the event itself kept.
     """
 
-    url: Annotated[str, AfterValidator(texts.inbox_url)] = Field(default="sqlite:///sfn/inbox.db", repr=False)
-    password_file: Annotated[File | None, AfterValidator(_of_a_server)] = None
+    url: Annotated[str, AfterValidator(texts.validate_inbox_url)] = Field(default="sqlite:///sfn/inbox.db", repr=False)
+    password_file: Annotated[File | None, AfterValidator(_require_server)] = None
     event_retention: PositiveDuration = timedelta(hours=72)
 
     @property

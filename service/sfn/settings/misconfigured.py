@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from sfn.errors import SfnError
 
 
-class Misconfigured(SfnError):
+class ConfigurationError(SfnError):
     """The settings can't be used.
 
     Args:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from pydantic import Field
 
-from sfn.settings.bound import Bound
+from sfn.settings.bound import EventOrigin
 from sfn.settings.catalogs import CatalogSettings
 from sfn.settings.facade import FacadeSettings
 from sfn.settings.gateways import GatewaySettings
@@ -24,7 +24,7 @@ from sfn.settings.telemetry import TelemetrySettings
 from sfn.settings.work import RetrySettings, SweepSettings, WorkerSettings
 
 
-def pulled(name: str) -> str:
+def pull_origin_name(name: str) -> str:
     """What the events of a source are kept under."""
     return f"pull.{name}"
 
@@ -47,9 +47,9 @@ class Settings(Section):
     telemetry: TelemetrySettings = TelemetrySettings()
 
     @property
-    def told(self) -> frozenset[str]:
+    def event_only_catalogs(self) -> frozenset[str]:
         """The catalogs that nobody can ask."""
-        return frozenset(name for name, one in self.catalogs.items() if one.is_told)
+        return frozenset(name for name, one in self.catalogs.items() if one.is_event_only)
 
     @property
     def lacks_stores(self) -> bool:
@@ -57,15 +57,15 @@ class Settings(Section):
         return not self.stores and not all(one.vended_credentials for one in self.catalogs.values())
 
     @property
-    def origins(self) -> Mapping[str, Bound]:
+    def origins(self) -> Mapping[str, EventOrigin]:
         """All that events come from, by the name that they are kept under: senders, and what they are fetched from."""
-        return {**self.senders, **{pulled(name): one for name, one in self.pull.items()}}
+        return {**self.senders, **{pull_origin_name(name): one for name, one in self.pull.items()}}
 
     def catalogs_of(self, origin: str) -> Mapping[str, str]:
         """The catalogs that one of `origins` speaks for: its own names of them, and ours."""
-        return self.origins[origin].among(self.catalogs)
+        return self.origins[origin].resolve_catalogs(self.catalogs)
 
-    def behind(self, gateway: str) -> Mapping[str, str]:
+    def catalogs_behind(self, gateway: str) -> Mapping[str, str]:
         """The catalogs behind a configured gateway: the prefix that each has its clients use, and our name of it.
 
         A gateway that names none has the one of its own name behind it, or the only one that there is, under any

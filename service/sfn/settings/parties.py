@@ -6,14 +6,14 @@ from typing import assert_never
 
 from pydantic import Field
 
-from sfn.receiver.secret import Scheme
-from sfn.receiver.signature import HmacSha256, Manner, StandardWebhooks
-from sfn.settings.bound import Bound
+from sfn.receiver.secret import AuthScheme
+from sfn.receiver.signature import HmacSha256, SignatureScheme, StandardWebhooks
+from sfn.settings.bound import EventOrigin
 from sfn.settings.kinds import AtLeastOne, File, HeaderName, Secrets, Token
 from sfn.settings.section import Section
 
 
-class SenderSettings(Bound):
+class SenderSettings(EventOrigin):
     """Who may send events.
 
     Attributes:
@@ -24,21 +24,21 @@ class SenderSettings(Bound):
         rate_limit: most requests a minute.
     """
 
-    scheme: Scheme = Scheme.BEARER
+    scheme: AuthScheme = AuthScheme.BEARER
     secrets: Secrets = Field(default_factory=dict)
     secrets_file: File | None = None
     signature_header: HeaderName = "X-Hub-Signature-256"
     rate_limit: AtLeastOne | None = None
 
     @property
-    def manner(self) -> Manner | None:
+    def signature_scheme(self) -> SignatureScheme | None:
         """How it signs; None for one that does not."""
         match self.scheme:
-            case Scheme.STANDARD_WEBHOOKS:
+            case AuthScheme.STANDARD_WEBHOOKS:
                 return StandardWebhooks()
-            case Scheme.HMAC_SHA256:
+            case AuthScheme.HMAC_SHA256:
                 return HmacSha256(self.signature_header.lower().encode())
-            case Scheme.BEARER | Scheme.NONE:
+            case AuthScheme.BEARER | AuthScheme.NONE:
                 return None
             case _:
                 assert_never(self.scheme)

@@ -7,52 +7,52 @@ from datetime import timedelta
 from fnmatch import fnmatchcase
 from typing import Final
 
-from sfn.clock import lasting
+from sfn.clock import format_duration
 from sfn.errors import SfnError
 from sfn.pointer.naming import MAIN_BRANCH, NAMINGS
 from sfn.settings.catalogs import CatalogSettings
 from sfn.settings.model import Settings
-from sfn.settings.sources import Sources, variable
+from sfn.settings.sources import SettingsSources, variable_name
 
-_OF_COMMITS: Final = ("keep", "keep_for")
+_COMMIT_FILE_KEYS: Final = ("keep", "keep_for")
 
 
-def misplaced(settings: Settings, sources: Sources) -> Iterator[SfnError]:
+def check_layout(settings: Settings, sources: SettingsSources) -> Iterator[SfnError]:
     """Everything of `naming`, `placement` and the keys that go with them."""
     for name, catalog in settings.catalogs.items():
-        yield from _root(name, catalog, sources)
-        yield from _branches(name, catalog, sources)
-        for key in _OF_COMMITS:
+        yield from _check_root(name, catalog, sources)
+        yield from _check_branches(name, catalog, sources)
+        for key in _COMMIT_FILE_KEYS:
             value, default = getattr(catalog, key), CatalogSettings.model_fields[key].default
             if value != default and not NAMINGS[catalog.naming].has_commit_files:
                 yield SfnError(
-                    sources.place(("catalogs", name, key)),
+                    sources.location_of(("catalogs", name, key)),
                     expected=f"no such key with the naming {catalog.naming}, as no commit has a file of its own",
-                    found=lasting(value) if isinstance(value, timedelta) else f"{value}",
+                    found=format_duration(value) if isinstance(value, timedelta) else f"{value}",
                     remedy='remove it, or set naming = "ordinal"',
                 )
 
 
-def _root(name: str, catalog: CatalogSettings, sources: Sources) -> Iterator[SfnError]:
+def _check_root(name: str, catalog: CatalogSettings, sources: SettingsSources) -> Iterator[SfnError]:
     keys = ("catalogs", name, "root")
     if catalog.placement == "root" and catalog.root is None:
         yield SfnError(
-            sources.place(keys),
+            sources.location_of(keys),
             expected='the folder in which each table gets one, as placement is "root"',
             found="none",
-            remedy=f"set it there or as {variable(keys)}",
+            remedy=f"set it there or as {variable_name(keys)}",
         )
     if catalog.placement != "root" and catalog.root is not None:
         yield SfnError(
-            sources.place(keys),
+            sources.location_of(keys),
             expected=f'none with placement = "{catalog.placement}"',
             found=catalog.root,
             remedy='remove it, or set placement = "root"',
         )
 
 
-def _branches(name: str, catalog: CatalogSettings, sources: Sources) -> Iterator[SfnError]:
-    place = sources.place(("catalogs", name, "branches"))
+def _check_branches(name: str, catalog: CatalogSettings, sources: SettingsSources) -> Iterator[SfnError]:
+    place = sources.location_of(("catalogs", name, "branches"))
     if not any(fnmatchcase(MAIN_BRANCH, glob) for glob in catalog.branches):
         yield SfnError(
             place,

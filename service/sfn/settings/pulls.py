@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from sfn.settings import texts
-from sfn.settings.bound import Bound
+from sfn.settings.bound import EventOrigin
 from sfn.settings.kinds import File, Text
 from sfn.settings.quantities import Size
 
@@ -19,7 +19,7 @@ _WORD: Final = re.compile(r"[^\s.*>/\\\x00-\x1f\x7f]{1,200}")
 """A level of a subject, or a name (NATS documentation, "Subject-Based Messaging" and "Naming Streams")."""
 
 
-def _url(value: str) -> str:
+def _validate_server(value: str) -> str:
     """Where a server is: no user, no password, no path."""
     try:
         parts = urlsplit(value)
@@ -33,7 +33,7 @@ def _url(value: str) -> str:
     return value
 
 
-def _subject(value: str) -> str:
+def _validate_subject(value: str) -> str:
     *above, last = value.split(".")
     if not all(level == "*" or _WORD.fullmatch(level) for level in above) or not (
         last in {"*", ">"} or _WORD.fullmatch(last)
@@ -42,19 +42,21 @@ def _subject(value: str) -> str:
     return value
 
 
-def _name(value: str) -> str:
+def _validate_name(value: str) -> str:
     if not _WORD.fullmatch(value):
         raise ValueError("a name without spaces, dots, slashes, `*` and `>`")
     return value
 
 
 _Servers: TypeAlias = Annotated[
-    tuple[Annotated[str, AfterValidator(_url)], ...], BeforeValidator(texts.array), Field(min_length=1)
+    tuple[Annotated[str, AfterValidator(_validate_server)], ...],
+    BeforeValidator(texts.parse_array),
+    Field(min_length=1),
 ]
-_Name: TypeAlias = Annotated[str, AfterValidator(_name)]
+_Name: TypeAlias = Annotated[str, AfterValidator(_validate_name)]
 
 
-class PullSettings(Bound):
+class PullSettings(EventOrigin):
     """A source of events.
 
     Attributes:
@@ -73,7 +75,7 @@ class PullSettings(Bound):
 
     type: Literal["nats"] = "nats"
     servers: _Servers
-    subject: Annotated[Text, AfterValidator(_subject)]
+    subject: Annotated[Text, AfterValidator(_validate_subject)]
     queue: _Name = "sfn"
     stream: _Name | None = None
     durable: _Name | None = None

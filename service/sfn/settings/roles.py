@@ -6,7 +6,7 @@ from collections.abc import Set as AbstractSet
 from enum import StrEnum
 from typing import Final
 
-from sfn.errors import SfnError, nearest
+from sfn.errors import SfnError, suggest_name
 from sfn.settings.model import Settings
 
 
@@ -25,10 +25,10 @@ class Role(StrEnum):
     """Answers operators, if they have a token."""
 
 
-ALL: Final = frozenset(Role)
+ALL_ROLES: Final = frozenset(Role)
 
 
-def roles_of(text: str) -> frozenset[Role]:
+def parse_roles(text: str) -> frozenset[Role]:
     """The roles in a list with commas.
 
     Raises:
@@ -38,7 +38,7 @@ def roles_of(text: str) -> frozenset[Role]:
     words = [word.strip() for word in text.split(",")]
     for word in words:
         if word not in known:
-            remedy = nearest(word, known)
+            remedy = suggest_name(word, known)
             raise SfnError("--roles", expected=f"some of {', '.join(known)}", found=repr(word), remedy=remedy)
     return frozenset(map(Role, words))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from sfn.errors import SfnError
-from sfn.settings.misconfigured import Misconfigured
+from sfn.settings.misconfigured import ConfigurationError
 
 PREFIX: Final = "SFN_"
 SEPARATOR: Final = "__"
@@ -19,7 +19,7 @@ Keys: TypeAlias = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Sources:
+class SettingsSources:
     """What was said, and where.
 
     Attributes:
@@ -34,7 +34,7 @@ class Sources:
     variables: Mapping[Keys, str]
     problems: tuple[SfnError, ...] = ()
 
-    def place(self, keys: Sequence[str]) -> str:
+    def location_of(self, keys: Sequence[str]) -> str:
         """Where the value at these keys was set, or would be."""
         for length in range(len(keys), 0, -1):
             if (name := self.variables.get(tuple(keys[:length]))) is not None:
@@ -46,20 +46,20 @@ class Sources:
         return f"{self.file}: [{table}] {key}" if table else f"{self.file}: {key}"
 
 
-def forgotten(path: Path | None, environ: Mapping[str, str]) -> tuple[SfnError, ...]:
+def no_settings_error(path: Path | None, environ: Mapping[str, str]) -> tuple[SfnError, ...]:
     """What stands before all else that is wrong where neither a file nor any variable says a thing."""
-    if path is not None or any(_is_ours(name) for name in environ):
+    if path is not None or any(_is_settings_variable(name) for name in environ):
         return ()
     remedy = "name it: --config FILE or SFN_CONFIG; or set each key as SFN_SECTION__KEY"
     return (SfnError("settings", expected="a configuration file", found="none that was given", remedy=remedy),)
 
 
-def variable(keys: Sequence[str]) -> str:
+def variable_name(keys: Sequence[str]) -> str:
     """The environment variable that sets the value at these keys."""
     return PREFIX + SEPARATOR.join(_normalised(key) for key in keys)
 
 
-def gather(path: Path | None, environ: Mapping[str, str]) -> Sources:
+def load_sources(path: Path | None, environ: Mapping[str, str]) -> SettingsSources:
     """Read the file and lay the environment over it.
 
     Raises:
@@ -69,13 +69,13 @@ def gather(path: Path | None, environ: Mapping[str, str]) -> Sources:
     variables: dict[Keys, str] = {}
     problems: list[SfnError] = []
     for name, value in sorted(environ.items()):
-        if _is_ours(name):
-            problem = _lay(tables, variables, name, value)
+        if _is_settings_variable(name):
+            problem = _apply_variable(tables, variables, name, value)
             problems.extend([problem] if problem is not None else [])
-    return Sources(tables, "settings" if path is None else path.name, variables, tuple(problems))
+    return SettingsSources(tables, "settings" if path is None else path.name, variables, tuple(problems))
 
 
-def _is_ours(name: str) -> bool:
+def _is_settings_variable(name: str) -> bool:
     # Orchestrators add variables for a service of this name (SFN_PORT, SFN_SERVICE_HOST): single underscores.
     return name.startswith(PREFIX) and SEPARATOR in name
 
@@ -89,25 +89,25 @@ def _read(path: Path) -> dict[str, Any]:
         found = "bytes that are not UTF-8"
     except tomllib.TOMLDecodeError as error:
         found = str(error)
-    raise Misconfigured((SfnError(str(path), expected="a TOML file", found=found),))
+    raise ConfigurationError((SfnError(str(path), expected="a TOML file", found=found),))
 
 
-def _lay(tables: dict[str, Any], variables: dict[Keys, str], name: str, value: str) -> SfnError | None:
+def _apply_variable(tables: dict[str, Any], variables: dict[Keys, str], name: str, value: str) -> SfnError | None:
     table, keys = tables, []
     *above, last = name.removeprefix(PREFIX).split(SEPARATOR)
     for part in above:
-        keys.append(_spelled(table, part))
+        keys.append(_matching_key(table, part))
         inner = table.setdefault(keys[-1], {})
         if not isinstance(inner, dict):
             return SfnError(name, expected=f"a table {'.'.join(keys)}", found="a single value of that name")
         table = inner
-    keys.append(_spelled(table, last))
+    keys.append(_matching_key(table, last))
     table[keys[-1]] = value
     variables[tuple(keys)] = name
     return None
 
 
-def _spelled(table: Mapping[str, Any], part: str) -> str:
+def _matching_key(table: Mapping[str, Any], part: str) -> str:
     """A key as the file spells it: a variable knows neither lower case nor hyphens nor dots."""
     return next((key for key in table if _normalised(key) == _normalised(part)), part.lower())
 

@@ -8,8 +8,8 @@ from sfn.pointer.location import scheme_of
 from sfn.settings.kinds import File, Prefix, Prefixes, Secret, Text, Url
 from sfn.settings.section import Section
 
-_REMOTE: Final = frozenset({"endpoint", "ca_file", "anonymous"})
-_S3: Final = frozenset(
+_REMOTE_KEYS: Final = frozenset({"endpoint", "ca_file", "anonymous"})
+_S3_KEYS: Final = frozenset(
     {
         "region",
         "path_style",
@@ -21,14 +21,14 @@ _S3: Final = frozenset(
         "external_id",
     }
 )
-_AZURE: Final = frozenset({"account_key", "sas_token", "tenant_id", "client_id", "client_secret"})
-_GCS: Final = frozenset({"credentials_file", "billing_project"})
+_AZURE_KEYS: Final = frozenset({"account_key", "sas_token", "tenant_id", "client_id", "client_secret"})
+_GCS_KEYS: Final = frozenset({"credentials_file", "billing_project"})
 
-KEYS: Final = {
+KEYS_BY_SCHEME: Final = {
     "file": frozenset({"links_to"}),
-    "s3": _REMOTE | _S3,
-    "abfss": _REMOTE | _AZURE,
-    "gs": _REMOTE | _GCS,
+    "s3": _REMOTE_KEYS | _S3_KEYS,
+    "abfss": _REMOTE_KEYS | _AZURE_KEYS,
+    "gs": _REMOTE_KEYS | _GCS_KEYS,
 }
 """The keys that go with a scheme, beside those that go with every one."""
 

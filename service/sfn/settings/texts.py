@@ -1,7 +1,7 @@
 """Strings with a shape, and lists and tables that came as a string from the environment.
 
 Each function raises `ValueError` with what it expected, never with what it was given: that may be a secret; but for
-`Unknown`, which names keys.
+`UnknownUrlParameter`, which names keys.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import SecretStr
 
-from sfn.dialects import NAMES
+from sfn.dialects import FORMAT_NAMES
 from sfn.errors import LocationRefused
 from sfn.pointer.location import canonical, check_location
-from sfn.receiver.bearer import well_formed
+from sfn.receiver.bearer import is_well_formed_token
 
 _SQLITE = "sqlite:///"
-_LIBPQ: Final = frozenset(
+_LIBPQ_PARAMETERS: Final = frozenset(
     {
         "connect_timeout",
         "dbname",
@@ -37,12 +37,12 @@ _LIBPQ: Final = frozenset(
     }
 )
 """Parameters of a URL that are passed on; no secret is among them."""
-_PORTS: Final = 65_535
+_MAX_PORT: Final = 65_535
 _SSL_MODES: Final = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
-_KEY: Final = re.compile(r"[A-Za-z_]{1,40}")
+_PARAMETER_NAME: Final = re.compile(r"[A-Za-z_]{1,40}")
 
 
-class Unknown(ValueError):
+class UnknownUrlParameter(ValueError):
     """A key that is not known, where keys and values are parts of one text.
 
     Attributes:
@@ -55,42 +55,42 @@ class Unknown(ValueError):
         self.found, self.remedy = found, remedy
 
 
-def array(value: object) -> object:
+def parse_array(value: object) -> object:
     """A string becomes an array: as in TOML where it begins with `[`, else of its parts between commas."""
     if not isinstance(value, str):
         return value
     if value.lstrip().startswith("["):
-        return _inline(value, "an array of strings")
+        return _parse_inline(value, "an array of strings")
     return [part.strip() for part in value.split(",") if part.strip()]
 
 
-def table(value: object) -> object:
+def parse_table(value: object) -> object:
     """A string becomes a table, as an inline one in TOML."""
-    return _inline(value, "a table such as { name = 'value' }") if isinstance(value, str) else value
+    return _parse_inline(value, "a table such as { name = 'value' }") if isinstance(value, str) else value
 
 
-def path(value: object) -> object:
+def parse_path(value: object) -> object:
     """The path of a file."""
     if not isinstance(value, str) or value in {"", "."}:
         raise ValueError("the path of a file")
     return value
 
 
-def dialect(value: str) -> str:
+def validate_event_format(value: str) -> str:
     """The name of a format of events."""
-    if value not in NAMES:
-        raise ValueError(f"one of {', '.join(NAMES)}")
+    if value not in FORMAT_NAMES:
+        raise ValueError(f"one of {', '.join(FORMAT_NAMES)}")
     return value
 
 
-def bearer_token(value: SecretStr) -> SecretStr:
+def validate_bearer_token(value: SecretStr) -> SecretStr:
     """A secret that a header of the scheme Bearer can carry."""
-    if not well_formed(value.get_secret_value()):
+    if not is_well_formed_token(value.get_secret_value()):
         raise ValueError("visible ASCII characters without spaces, and at least one")
     return value
 
 
-def http_url(value: str) -> str:
+def validate_http_url(value: str) -> str:
     """An absolute http or https URL."""
     try:
         parts = urlsplit(value)
@@ -102,7 +102,7 @@ def http_url(value: str) -> str:
     return value
 
 
-def prefix(value: str) -> str:
+def validate_prefix(value: str) -> str:
     """A location below which tables may lie, in the one spelling of its place."""
     if "*" in value:
         raise ValueError("a prefix without `*`: all that lies below it is meant")
@@ -114,9 +114,9 @@ def prefix(value: str) -> str:
     return canonical(value)
 
 
-def inbox_url(value: str) -> str:
+def validate_inbox_url(value: str) -> str:
     """A file of SQLite, or a database of PostgreSQL."""
-    return postgres_url(value) if is_postgres(value) else sqlite_url(value)
+    return validate_postgres_url(value) if is_postgres(value) else validate_sqlite_url(value)
 
 
 def is_postgres(url: str) -> bool:
@@ -124,7 +124,7 @@ def is_postgres(url: str) -> bool:
     return url.startswith(("postgresql://", "postgres://"))
 
 
-def postgres_url(value: str) -> str:
+def validate_postgres_url(value: str) -> str:
     """A URL as libpq takes it (PostgreSQL manual, section 34.1.1.2), of one host or several.
 
     One that can be understood in two ways, such as with a password that is not percent-encoded, is none.
@@ -133,15 +133,15 @@ def postgres_url(value: str) -> str:
         parts = urlsplit(value)
         options = dict(parse_qsl(parts.query, strict_parsing=True)) if parts.query else {}
         hosts = parts.netloc.rpartition("@")[2].split(",")
-        ports = [int(port) for host in hosts if (port := _host(host)) is not None]
+        ports = [int(port) for host in hosts if (port := _port_of(host)) is not None]
         right = parts.netloc.count("@") <= 1 and "#" not in value and parts.path.count("/") <= 1
-        right = right and all(0 < port <= _PORTS for port in ports) and value.isprintable() and " " not in value
+        right = right and all(0 < port <= _MAX_PORT for port in ports) and value.isprintable() and " " not in value
     except ValueError:
         right, options = False, {}
     if not right:
         raise ValueError("postgresql://user:password@host:port/database, with special characters percent-encoded")
-    if not options.keys() <= _LIBPQ:
-        raise _unknown(urlsplit(value).query, options)
+    if not options.keys() <= _LIBPQ_PARAMETERS:
+        raise _unknown_parameter(urlsplit(value).query, options)
     if options.get("sslmode", "prefer") not in _SSL_MODES:
         raise ValueError(f"one of these values of sslmode: {', '.join(_SSL_MODES)}")
     if not re.fullmatch(r"[1-9]\d?", options.get("connect_timeout", "5")):
@@ -149,7 +149,7 @@ def postgres_url(value: str) -> str:
     return value
 
 
-def sqlite_url(value: str) -> str:
+def validate_sqlite_url(value: str) -> str:
     """`sqlite:///` and a path, absolute where a fourth slash follows."""
     path = sqlite_path(value)
     # SQLite's own name of a database that is lost with the process, and folders.
@@ -164,7 +164,7 @@ def sqlite_path(url: str) -> str:
     return url.removeprefix(_SQLITE)
 
 
-def _host(text: str) -> str | None:
+def _port_of(text: str) -> str | None:
     """The port of a host, if it has one."""
     found = re.fullmatch(r"(?:[^\[\]:]*|\[[0-9A-Fa-f:.]+\])(?::(\d{1,5}))?", text)
     if found is None:
@@ -172,31 +172,31 @@ def _host(text: str) -> str | None:
     return found[1]
 
 
-def _unknown(query: str, options: Mapping[str, str]) -> Unknown:
+def _unknown_parameter(query: str, options: Mapping[str, str]) -> UnknownUrlParameter:
     """What is said of parameters that are not passed on."""
-    expected = f"no other parameters of the database than {', '.join(sorted(_LIBPQ))}"
-    names = list(_named(options))
+    expected = f"no other parameters of the database than {', '.join(sorted(_LIBPQ_PARAMETERS))}"
+    names = list(_safe_names(options))
     # Before an @ a password may stand that is not percent-encoded.
     if not names or "@" in query:
-        return Unknown(expected, "another one")
+        return UnknownUrlParameter(expected, "another one")
     if "password" in names:
         remedy = "give the password before the host, or in inbox.password_file"
     else:
-        close = get_close_matches(names[0].lower(), sorted(_LIBPQ), n=1)
+        close = get_close_matches(names[0].lower(), sorted(_LIBPQ_PARAMETERS), n=1)
         remedy = f"did you mean {close[0]}?" if close else ""
-    return Unknown(expected, f"the unknown {', '.join(names)}", remedy)
+    return UnknownUrlParameter(expected, f"the unknown {', '.join(names)}", remedy)
 
 
-def _named(options: Mapping[str, str]) -> Iterator[str]:
+def _safe_names(options: Mapping[str, str]) -> Iterator[str]:
     """The keys that are not known and may be told: what follows a password may be a part of it."""
     for key in options:
-        if key not in _LIBPQ and _KEY.fullmatch(key):
+        if key not in _LIBPQ_PARAMETERS and _PARAMETER_NAME.fullmatch(key):
             yield key
         if "password" in key.lower():
             return
 
 
-def _inline(text: str, expected: str) -> object:
+def _parse_inline(text: str, expected: str) -> object:
     try:
         parsed: object = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Annotated
 
 from sfn.settings.kinds import AtLeastOne
-from sfn.settings.quantities import Duration, DurationOrOff, PositiveDuration, between
+from sfn.settings.quantities import Duration, DurationOrOff, PositiveDuration, duration_between
 from sfn.settings.section import Section
 
 
@@ -19,7 +19,7 @@ class WorkerSettings(Section):
     """
 
     concurrency: AtLeastOne = 32
-    lease: Annotated[Duration, between("1s", "36500d")] = timedelta(seconds=30)
+    lease: Annotated[Duration, duration_between("1s", "36500d")] = timedelta(seconds=30)
 
 
 class RetrySettings(Section):
@@ -47,4 +47,4 @@ class SweepSettings(Section):
         every: from one walk to the next, None for never (`off`).
     """
 
-    every: Annotated[DurationOrOff, between("1s", "36500d")] = timedelta(minutes=15)
+    every: Annotated[DurationOrOff, duration_between("1s", "36500d")] = timedelta(minutes=15)

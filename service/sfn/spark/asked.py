@@ -12,33 +12,33 @@ from uuid import UUID
 
 from sfn.pointer.location import canonical
 from sfn.pointer.naming import MAIN_BRANCH
-from sfn.reader.blocking import NotATime, Time, identifier_of, milliseconds_of, ordinal_of
+from sfn.reader.blocking import InvalidTime, Time, datetime_to_milliseconds, parse_identifier, time_to_ordinal
 from sfn.reader.files import directory_url
-from sfn.reader.opening import Opening
+from sfn.reader.opening import FileSystemOptions
 from sfn.reader.resolve import Question
-from sfn.reader.timeline import Entry
+from sfn.reader.timeline import HistoryEntry
 
 _ORDINAL: Final = re.compile(r"[0-9]{8}T[0-9]{6}(?:[0-9]{3})?")
-_MOMENT: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ Tt][0-9]{2}:?[0-9]{2}.*")
+_ISO_TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ Tt][0-9]{2}:?[0-9]{2}.*")
 """An ISO 8601 text that is no name of a tag: a date alone may be one."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ref:
+class AsOfRef:
     """The head of a branch, with the table's schema, or of a tag, with that of its snapshot."""
 
     name: str = MAIN_BRANCH
 
 
 @dataclass(frozen=True, slots=True)
-class SnapshotId:
+class AsOfSnapshot:
     """A snapshot, with its schema."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class AsOfTime:
     """The snapshot that was current then by the table's own history, with its schema (Iceberg's `TIMESTAMP AS OF`).
 
     Attributes:
@@ -49,7 +49,7 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
-class Ordinal:
+class AsOfOrdinal:
     """The whole table as it was then by its SFN files.
 
     Attributes:
@@ -59,16 +59,16 @@ class Ordinal:
     milliseconds: int
 
 
-State: TypeAlias = Ref | SnapshotId | Moment | Ordinal
+AsOf: TypeAlias = AsOfRef | AsOfSnapshot | AsOfTime | AsOfOrdinal
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ReadRequest:
     """A table, and in which state.
 
     Attributes:
         directory: canonical URL.
-        state: as which it is read.
+        as_of: as which it is read.
         table: namespace levels and name; None where the directory holds one table only.
         uuid: its uuid, instead or as well.
         allowed: canonical prefixes below which files may lead, see `sfn.reader.trust`.
@@ -77,7 +77,7 @@ class Asked:
     """
 
     directory: str
-    state: State = Ref()
+    as_of: AsOf = AsOfRef()
     table: tuple[str, ...] | None = None
     uuid: str | None = None
     allowed: tuple[str, ...] = ()
@@ -87,17 +87,17 @@ class Asked:
     @property
     def question(self) -> Question:
         """What the reader of SFN files is asked: which metadata file has that state."""
-        ref = self.state.name if isinstance(self.state, Ref) else MAIN_BRANCH
-        as_of = self.state.milliseconds if isinstance(self.state, Ordinal) else None
+        ref = self.as_of.name if isinstance(self.as_of, AsOfRef) else MAIN_BRANCH
+        as_of = self.as_of.milliseconds if isinstance(self.as_of, AsOfOrdinal) else None
         return Question(self.directory, self.table, self.uuid, ref, as_of, allowed=self.allowed)
 
     @property
-    def opening(self) -> Opening:
+    def file_system_options(self) -> FileSystemOptions:
         """How its files are opened."""
-        return Opening(self.directory, self.options, self.allowed)
+        return FileSystemOptions(self.directory, self.options, self.allowed)
 
 
-def asked(
+def make_read_request(
     directory: str | os.PathLike[str],
     table: str | Sequence[str] | None = None,
     uuid: str | UUID | None = None,
@@ -107,7 +107,7 @@ def asked(
     allowed: Sequence[str] = (),
     storage_options: Mapping[str, Any] | None = None,
     row_filter: str | None = None,
-) -> Asked:
+) -> ReadRequest:
     """What a caller asks for; arguments as of `sfn.spark.read`.
 
     Raises:
@@ -115,10 +115,10 @@ def asked(
     """
     if ref is not None and as_of is not None:
         raise ValueError(f"either ref or as_of, not both: ref={ref!r}, as_of={as_of!r}")
-    return Asked(
+    return ReadRequest(
         directory_url(directory),
-        Ref(ref) if ref is not None else state_of(as_of),
-        identifier_of(table),
+        AsOfRef(ref) if ref is not None else parse_as_of(as_of),
+        parse_identifier(table),
         None if uuid is None else str(uuid),
         tuple(map(canonical, allowed)),
         dict(storage_options or {}),
@@ -126,7 +126,7 @@ def asked(
     )
 
 
-def state_of(as_of: Time | None) -> State:
+def parse_as_of(as_of: Time | None) -> AsOf:
     """Return the state that `as_of` says: a snapshot's id, a time, an Ordinal, a commit, or else a branch or tag.
 
     Raises:
@@ -134,19 +134,19 @@ def state_of(as_of: Time | None) -> State:
     """
     match as_of:
         case None:
-            return Ref()
+            return AsOfRef()
         case int() if not isinstance(as_of, bool):
-            return SnapshotId(as_of)
-        case Entry():
-            return Ordinal(as_of.ordinal)
+            return AsOfSnapshot(as_of)
+        case HistoryEntry():
+            return AsOfOrdinal(as_of.ordinal)
         case datetime():
-            return Moment(milliseconds_of(as_of))
+            return AsOfTime(datetime_to_milliseconds(as_of))
         case str() if _ORDINAL.fullmatch(as_of):
-            return Ordinal(ordinal_of(as_of))
-        case str() if _MOMENT.fullmatch(as_of):
-            return Moment(ordinal_of(as_of))
+            return AsOfOrdinal(time_to_ordinal(as_of))
+        case str() if _ISO_TIME.fullmatch(as_of):
+            return AsOfTime(time_to_ordinal(as_of))
         case str():
-            return Ref(as_of)
+            return AsOfRef(as_of)
         case _:
             forms = "a snapshot's id, a time, an Ordinal, an entry of sfn.history, a branch or a tag"
-            raise NotATime(f"{forms}: {as_of!r} is a {type(as_of).__name__}")
+            raise InvalidTime(f"{forms}: {as_of!r} is a {type(as_of).__name__}")

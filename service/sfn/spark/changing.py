@@ -12,13 +12,13 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 from pyspark.sql import DataFrame, SparkSession
 
 from sfn.errors import CommitNotFound, NotSupported
-from sfn.reader.blocking import Time, ordinal_of
-from sfn.spark.asked import Asked, Ordinal, Ref, asked
-from sfn.spark.pinned import Pinned, pin
-from sfn.spark.source.engine import frame
-from sfn.spark.source.settled import appended
+from sfn.reader.blocking import Time, time_to_ordinal
+from sfn.spark.asked import AsOfOrdinal, AsOfRef, ReadRequest, make_read_request
+from sfn.spark.pinned import PinnedTable, pin_table
+from sfn.spark.source.engine import to_dataframe
+from sfn.spark.source.settled import pin_appended_scan
 
-_HARMLESS = (Operation.APPEND, Operation.REPLACE)
+_APPENDING_OPERATIONS = (Operation.APPEND, Operation.REPLACE)
 """What deletes no row; a compaction adds none either."""
 
 
@@ -51,19 +51,19 @@ def changes(
         Unreadable: see `sfn.errors` for its other kinds.
         ValueError: an argument has no such form, or the moments are in the other order.
     """
-    begin = ordinal_of(from_ordinal)
-    end = None if to_ordinal is None else ordinal_of(to_ordinal)
+    begin = time_to_ordinal(from_ordinal)
+    end = None if to_ordinal is None else time_to_ordinal(to_ordinal)
     if end is not None and end < begin:
         raise ValueError(f"to_ordinal at or after from_ordinal: {to_ordinal} is before {from_ordinal}")
-    now = asked(directory, table, uuid, allowed=allowed, storage_options=storage_options)
-    before = pin(_at(now, begin))
-    after = pin(_at(now, end))
+    now = make_read_request(directory, table, uuid, allowed=allowed, storage_options=storage_options)
+    before = pin_table(_request_at(now, begin))
+    after = pin_table(_request_at(now, end))
     start = None if before.snapshot is None else before.snapshot.snapshot_id
-    since = between(start, after, only_appends=only_appends)
-    return frame(spark, appended(now, after, start, since))
+    since = snapshots_between(start, after, only_appends=only_appends)
+    return to_dataframe(spark, pin_appended_scan(now, after, start, since))
 
 
-def between(start: int | None, after: Pinned, *, only_appends: bool) -> list[Snapshot]:
+def snapshots_between(start: int | None, after: PinnedTable, *, only_appends: bool) -> list[Snapshot]:
     """The snapshots after one of a table, up to its present one, that one first.
 
     Args:
@@ -75,14 +75,14 @@ def between(start: int | None, after: Pinned, *, only_appends: bool) -> list[Sna
     since = _ancestry(start, after)
     # A commit is to blame only if it came after the start, which nobody knows before the way there is found.
     for one in since:
-        if not only_appends and (one.summary is None or one.summary.operation not in _HARMLESS):
-            raise _not_appended(one, after)
+        if not only_appends and (one.summary is None or one.summary.operation not in _APPENDING_OPERATIONS):
+            raise _not_appended_error(one, after)
     return since
 
 
-def _ancestry(start: int | None, after: Pinned) -> list[Snapshot]:
+def _ancestry(start: int | None, after: PinnedTable) -> list[Snapshot]:
     """A table's present snapshot and what it came of, down to the one right after the start."""
-    known = {one.snapshot_id: one for one in after.whole.snapshots}
+    known = {one.snapshot_id: one for one in after.metadata.snapshots}
     since: list[Snapshot] = []
     at = after.snapshot
     while at is not None and at.snapshot_id != start:
@@ -92,7 +92,7 @@ def _ancestry(start: int | None, after: Pinned) -> list[Snapshot]:
             # That one itself may have expired.
             return since
         if parent is not None and parent not in known:
-            raise _expired(parent, at, after)
+            raise _expired_error(parent, at, after)
         at = None if parent is None else known[parent]
     if start is not None and at is None:
         raise NotSupported(
@@ -104,7 +104,7 @@ def _ancestry(start: int | None, after: Pinned) -> list[Snapshot]:
     return since
 
 
-def _expired(number: int, child: Snapshot, after: Pinned) -> CommitNotFound:
+def _expired_error(number: int, child: Snapshot, after: PinnedTable) -> CommitNotFound:
     return CommitNotFound(
         after.found.metadata_location,
         expected=f"snapshot {number}, before {child.snapshot_id}",
@@ -113,7 +113,7 @@ def _expired(number: int, child: Snapshot, after: Pinned) -> CommitNotFound:
     )
 
 
-def _not_appended(at: Snapshot, after: Pinned) -> NotSupported:
+def _not_appended_error(at: Snapshot, after: PinnedTable) -> NotSupported:
     operation = "tells no operation" if at.summary is None else f"has the operation {at.summary.operation.value}"
     return NotSupported(
         after.found.metadata_location,
@@ -123,5 +123,5 @@ def _not_appended(at: Snapshot, after: Pinned) -> NotSupported:
     )
 
 
-def _at(now: Asked, milliseconds: int | None) -> Asked:
-    return replace(now, state=Ref() if milliseconds is None else Ordinal(milliseconds))
+def _request_at(request: ReadRequest, milliseconds: int | None) -> ReadRequest:
+    return replace(request, as_of=AsOfRef() if milliseconds is None else AsOfOrdinal(milliseconds))

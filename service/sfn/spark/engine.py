@@ -6,7 +6,7 @@ from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 
-from sfn.spark.asked import Asked
+from sfn.spark.asked import ReadRequest
 
 
 class Engine(Protocol):
@@ -21,11 +21,11 @@ class Engine(Protocol):
         """What callers choose it by."""
         ...
 
-    def why_not(self, spark: SparkSession) -> str:
+    def missing_requirement(self, spark: SparkSession) -> str:
         """What the session lacks for it, for people; empty where it can be used."""
         ...
 
-    def read(self, spark: SparkSession, asked: Asked) -> DataFrame:
+    def read(self, spark: SparkSession, request: ReadRequest) -> DataFrame:
         """The rows; which they are is settled now, and read when the DataFrame is.
 
         Raises:

@@ -16,7 +16,7 @@ SPARK: Final = "4.1"
 OLDEST_JAVA, NEWEST_JAVA = 17, 21
 """Spark 4.1 needs the first; after the second one Java has no security manager, which its Hadoop asks for."""
 
-_EXTRA: Final = "pip install '.[spark]'"
+_INSTALL_REMEDY: Final = "pip install '.[spark]'"
 _NEWEST_PANDAS: Final = 3
 _PATIENCE: Final = 60.0
 
@@ -29,16 +29,18 @@ def check_packages() -> None:
     """
     pyspark, pandas = _version("pyspark"), _version("pandas")
     if pyspark is None or not pyspark.startswith(f"{SPARK}."):
-        raise NotInstalled("pyspark", expected=f"version {SPARK}", found=pyspark or "none", remedy=_EXTRA)
+        raise NotInstalled("pyspark", expected=f"version {SPARK}", found=pyspark or "none", remedy=_INSTALL_REMEDY)
     if pandas is not None and int(pandas.split(".")[0]) >= _NEWEST_PANDAS:
-        raise NotInstalled("pandas", expected=f"a version before 3, for PySpark {SPARK}", found=pandas, remedy=_EXTRA)
+        raise NotInstalled(
+            "pandas", expected=f"a version before 3, for PySpark {SPARK}", found=pandas, remedy=_INSTALL_REMEDY
+        )
 
 
 def check_java(home: str | None) -> None:
     """Refuse a machine without a Java that runs Spark.
 
     Args:
-        home: `JAVA_HOME`, which counts before what `PATH` leads to.
+        home: `JAVA_HOME`, which counts before what `FACADE_PATH` leads to.
 
     Raises:
         NotInstalled: there is none, or one that is too old or too new.
@@ -50,14 +52,14 @@ def check_java(home: str | None) -> None:
         raise NotInstalled(
             "Java", expected=expected, found=f"none in JAVA_HOME, {home}" if home else "none", remedy=remedy
         )
-    told = _told(java)
-    found = re.search(r'version "(\d+)', told)
+    output = _java_version_text(java)
+    found = re.search(r'version "(\d+)', output)
     if found is None or not OLDEST_JAVA <= int(found[1]) <= NEWEST_JAVA:
-        said = (told.strip() or "nothing").splitlines()[0]
+        said = (output.strip() or "nothing").splitlines()[0]
         raise NotInstalled(java, expected=expected, found=said, remedy=remedy)
 
 
-def _told(java: str) -> str:
+def _java_version_text(java: str) -> str:
     """What a Java says of its version; why it does not, if it can't be started."""
     try:
         ended = subprocess.run(  # noqa: S603 - the Java that Spark itself would start

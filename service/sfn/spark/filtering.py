@@ -37,7 +37,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import DataType, DecimalType, DoubleType, FloatType, IntegerType, LongType, StructType
 from typing_extensions import override
 
-from sfn.reader.predicate import exact
+from sfn.reader.predicate import to_exact
 
 _COMPARED: Final[Mapping[type[BooleanExpression], Callable[[Column, Any], Column]]] = {
     EqualTo: Column.__eq__,
@@ -54,16 +54,16 @@ _WITH_NAN: Final = (NotEqualTo, GreaterThan, GreaterThanOrEqual)
 """What holds for NaN, which Spark takes for greater than every number."""
 
 
-def filtered(rows: DataFrame, which: BooleanExpression) -> DataFrame:
+def apply_filter(rows: DataFrame, which: BooleanExpression) -> DataFrame:
     """The rows that a filter holds for, by Spark's own comparison.
 
     Raises:
         ValueError: there is no such column, or a number is compared with what is none.
     """
-    return rows.where(visit(which, _Columns(rows.schema)))
+    return rows.where(visit(which, _SparkFilter(rows.schema)))
 
 
-class _Columns(BooleanExpressionVisitor[Column]):
+class _SparkFilter(BooleanExpressionVisitor[Column]):
     """A filter as Spark's column of what it says of each row."""
 
     def __init__(self, schema: StructType) -> None:
@@ -94,8 +94,8 @@ class _Columns(BooleanExpressionVisitor[Column]):
         if not isinstance(predicate.term, Reference):
             raise TypeError(f"a filter of columns: {predicate}")
         column, kind = self._column(predicate.term.name)
-        if isinstance(predicate, LiteralPredicate | SetPredicate) and (own := _exact(kind)) is not None:
-            found = exact(predicate, own)
+        if isinstance(predicate, LiteralPredicate | SetPredicate) and (own := _exact_type(kind)) is not None:
+            found = to_exact(predicate, own)
             if isinstance(found, bool):
                 return f.when(column.isNotNull(), f.lit(found))
             predicate = found
@@ -110,12 +110,14 @@ class _Columns(BooleanExpressionVisitor[Column]):
                 return is_nan if isinstance(predicate, IsNaN) else ~is_nan
             case In() | NotIn():
                 column = _one_zero(column, kind, [one.value for one in predicate.literals])
-                is_in = _apart(column.isin([_value(one.value, kind) for one in predicate.literals]), column, kind)
+                is_in = _with_nan_apart(
+                    column.isin([_value(one.value, kind) for one in predicate.literals]), column, kind
+                )
                 return is_in if isinstance(predicate, In) else ~is_in
             case LiteralPredicate():
                 column = _one_zero(column, kind, [predicate.literal.value])
                 is_so = _COMPARED[type(predicate)](column, _value(predicate.literal.value, kind))
-                return _apart(is_so, column, kind, with_nan=type(predicate) in _WITH_NAN)
+                return _with_nan_apart(is_so, column, kind, with_nan=type(predicate) in _WITH_NAN)
             case _:
                 raise TypeError(f"a filter that is compared somehow: {predicate}")
 
@@ -137,7 +139,7 @@ class _Columns(BooleanExpressionVisitor[Column]):
         return reduce(Column.getField, parts, f.col(_quoted(first))), kind
 
 
-def _exact(kind: DataType) -> IcebergType | None:
+def _exact_type(kind: DataType) -> IcebergType | None:
     """Return the type of a column that is compared with values of its own type alone.
 
     Spark would cast both to a type of 38 digits, or to doubles, and so lose digits or fail for some values.
@@ -164,7 +166,7 @@ def _one_zero(column: Column, kind: DataType, literals: Sequence[Any]) -> Column
     return column + f.lit(0.0).cast(kind) if is_floating and any(float(one) == 0 for one in literals) else column
 
 
-def _apart(is_so: Column, column: Column, kind: DataType, *, with_nan: bool = False) -> Column:
+def _with_nan_apart(is_so: Column, column: Column, kind: DataType, *, with_nan: bool = False) -> Column:
     """Return a comparison that no statistics of a file answer for NaN, as these know none.
 
     NaN is named, so that Spark hands no comparison to Iceberg's own library that leaves out files with NaN.

@@ -7,7 +7,7 @@ import sys
 from zipimport import zipimporter
 
 
-def forget_archives() -> None:
+def forget_archive_finders() -> None:
     """Forget the finders of the archives that this process was started with.
 
     With each request PySpark empties the caches of all finders (`pyspark.worker_util.setup_spark_files`), upon which

@@ -9,7 +9,7 @@ from typing import Final
 from pyiceberg import types as iceberg
 from pyspark.sql import types as spark
 
-PLAIN: Final[Mapping[type[iceberg.IcebergType], spark.DataType]] = MappingProxyType(
+PRIMITIVE_TYPES: Final[Mapping[type[iceberg.IcebergType], spark.DataType]] = MappingProxyType(
     {
         iceberg.BooleanType: spark.BooleanType(),
         iceberg.IntegerType: spark.IntegerType(),
@@ -28,6 +28,6 @@ PLAIN: Final[Mapping[type[iceberg.IcebergType], spark.DataType]] = MappingProxyT
 """Those that Iceberg's own library gives a column (its documentation, "Spark and Iceberg type conversion")."""
 
 
-def of_type(kind: iceberg.IcebergType, column: str) -> str:
+def describe_column(kind: iceberg.IcebergType, column: str) -> str:
     """A column of a type."""
     return f"the type {kind}, of column {column!r}"

@@ -6,15 +6,15 @@ from collections.abc import Collection, Iterable
 
 from sfn.errors import CommitNotFound
 from sfn.pointer.document import LAST_ORDINAL, render_ordinal
-from sfn.reader.metadata import checked_times
+from sfn.reader.metadata import check_log_times
 
-_NAMED = 10
+_MAX_NAMED = 10
 _MILLENNIUM = 946_684_800_000
-_ASK_FOR_ONE = "ask for one of these; expired snapshots are gone"
-_ASK_FOR_THE_TIME = f"{_ASK_FOR_ONE}; a time in Unix milliseconds is given as a datetime or an Ordinal"
+_REMEDY_SNAPSHOT = "ask for one of these; expired snapshots are gone"
+_REMEDY_TIME = f"{_REMEDY_SNAPSHOT}; a time in Unix milliseconds is given as a datetime or an Ordinal"
 
 
-def current_at(log: Iterable[tuple[int, int]], milliseconds: int, where: str) -> int:
+def snapshot_at(log: Iterable[tuple[int, int]], milliseconds: int, where: str) -> int:
     """The snapshot that was the table's own at a time.
 
     Args:
@@ -25,7 +25,7 @@ def current_at(log: Iterable[tuple[int, int]], milliseconds: int, where: str) ->
         CommitNotFound: the history begins later, or its times can't be times.
     """
     entries = list(log)
-    checked_times(entries, "snapshot-log", where)
+    check_log_times(entries, "snapshot-log", where)
     earlier = [number for at, number in entries if at <= milliseconds]
     if not earlier:
         first = min((at for at, _ in entries), default=None)
@@ -38,7 +38,7 @@ def current_at(log: Iterable[tuple[int, int]], milliseconds: int, where: str) ->
     return earlier[-1]
 
 
-def check_known(number: int, known: Collection[int], where: str) -> None:
+def check_snapshot_id(number: int, known: Collection[int], where: str) -> None:
     """Refuse the id of a snapshot that a table does not have.
 
     Args:
@@ -52,6 +52,6 @@ def check_known(number: int, known: Collection[int], where: str) -> None:
         raise CommitNotFound(
             where,
             expected=f"a snapshot {number}",
-            found=f"the newest: {', '.join(map(str, list(known)[-_NAMED:])) or 'none'}",
-            remedy=_ASK_FOR_THE_TIME if _MILLENNIUM < number <= LAST_ORDINAL else _ASK_FOR_ONE,
+            found=f"the newest: {', '.join(map(str, list(known)[-_MAX_NAMED:])) or 'none'}",
+            remedy=_REMEDY_TIME if _MILLENNIUM < number <= LAST_ORDINAL else _REMEDY_SNAPSHOT,
         )

@@ -13,59 +13,65 @@ from sfn.pointer.location import canonical
 from sfn.pointer.naming import MAIN_BRANCH
 from sfn.reader import metadata
 from sfn.reader import resolve as reading
-from sfn.reader.files import finish
+from sfn.reader.files import run_synchronously
 from sfn.reader.resolve import Resolved
-from sfn.reader.table import at_ref, loaded, schema_of
-from sfn.spark.asked import Asked, Moment, Ordinal, Ref, SnapshotId
-from sfn.spark.moments import check_known, current_at
+from sfn.reader.table import load_metadata, metadata_at_ref, schema_of
+from sfn.spark.asked import AsOfOrdinal, AsOfRef, AsOfSnapshot, AsOfTime, ReadRequest
+from sfn.spark.moments import check_snapshot_id, snapshot_at
 
 
 @dataclass(frozen=True, slots=True)
-class Pinned:
+class PinnedTable:
     """A table in one state.
 
     Attributes:
         found: which metadata file has it.
-        whole: what stands in there.
+        metadata: what stands in there.
         snapshot: the one to be read; None where the table is empty.
         schema: with which it is read.
     """
 
     found: Resolved
-    whole: TableMetadata
+    metadata: TableMetadata
     snapshot: Snapshot | None
     schema: Schema
 
 
-def pin(asked: Asked) -> Pinned:
+def pin_table(request: ReadRequest) -> PinnedTable:
     """The state that is asked for, looked up now.
 
     Raises:
         NotSupported: the metadata has what PyIceberg does not know.
         Unreadable: see `sfn.errors` for its other kinds; CommitNotFound where the table has no such snapshot.
     """
-    found = finish(reading.answer(asked.opening.storage(), asked.question, asked.opening))
-    whole = _whole(asked, found)
-    match asked.state:
-        case Ref(name):
-            at = at_ref(whole, name, found.metadata_location)
-            return Pinned(found, whole, _head(at), at.schema())
-        case Ordinal():
-            at = at_ref(whole, MAIN_BRANCH, found.metadata_location)
-            return Pinned(found, whole, _head(at), at.schema())
-        case SnapshotId(number):
-            return _at(found, whole, number)
-        case Moment(milliseconds):
+    found = run_synchronously(
+        reading.resolve_question(
+            request.file_system_options.open_file_system(), request.question, request.file_system_options
+        )
+    )
+    whole = _load_metadata(request, found)
+    match request.as_of:
+        case AsOfRef(name):
+            at = metadata_at_ref(whole, name, found.metadata_location)
+            return PinnedTable(found, whole, _current_snapshot(at), at.schema())
+        case AsOfOrdinal():
+            at = metadata_at_ref(whole, MAIN_BRANCH, found.metadata_location)
+            return PinnedTable(found, whole, _current_snapshot(at), at.schema())
+        case AsOfSnapshot(number):
+            return _pin_at_snapshot(found, whole, number)
+        case AsOfTime(milliseconds):
             log = [(entry.timestamp_ms, entry.snapshot_id) for entry in whole.snapshot_log]
-            return _at(found, whole, current_at(log, milliseconds, found.metadata_location))
+            return _pin_at_snapshot(found, whole, snapshot_at(log, milliseconds, found.metadata_location))
 
 
-def _whole(asked: Asked, found: Resolved) -> TableMetadata:
+def _load_metadata(request: ReadRequest, found: Resolved) -> TableMetadata:
     try:
-        return loaded(found)
+        return load_metadata(found)
     except MalformedMetadata as error:
         # Only if that is not what it is: else this says so.
-        finish(metadata.contents(asked.opening.storage(), canonical(found.metadata_location)))
+        run_synchronously(
+            metadata.read_metadata(request.file_system_options.open_file_system(), canonical(found.metadata_location))
+        )
         # PyIceberg's own words name the type, in the third line of four.
         said = " ".join(f"{error.__cause__}".splitlines()[2:3]).strip().partition(" [type=")[0]
         raise NotSupported(
@@ -76,11 +82,11 @@ def _whole(asked: Asked, found: Resolved) -> TableMetadata:
         ) from error
 
 
-def _head(whole: TableMetadata) -> Snapshot | None:
+def _current_snapshot(whole: TableMetadata) -> Snapshot | None:
     return None if whole.current_snapshot_id is None else whole.snapshot_by_id(whole.current_snapshot_id)
 
 
-def _at(found: Resolved, whole: TableMetadata, number: int) -> Pinned:
-    check_known(number, [one.snapshot_id for one in whole.snapshots], found.metadata_location)
+def _pin_at_snapshot(found: Resolved, whole: TableMetadata, number: int) -> PinnedTable:
+    check_snapshot_id(number, [one.snapshot_id for one in whole.snapshots], found.metadata_location)
     (snapshot,) = (one for one in whole.snapshots if one.snapshot_id == number)
-    return Pinned(found, whole, snapshot, schema_of(whole, snapshot, found.metadata_location))
+    return PinnedTable(found, whole, snapshot, schema_of(whole, snapshot, found.metadata_location))

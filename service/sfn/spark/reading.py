@@ -9,13 +9,13 @@ from uuid import UUID
 
 from pyspark.sql import DataFrame, SparkSession
 
-from sfn.errors import NotInstalled, NotSupported, nearest
+from sfn.errors import NotInstalled, NotSupported, suggest_name
 from sfn.reader.blocking import Time
-from sfn.reader.predicate import parsed
-from sfn.spark.asked import Asked, asked
+from sfn.reader.predicate import parse_filter
+from sfn.spark.asked import ReadRequest, make_read_request
 from sfn.spark.engine import Engine
 from sfn.spark.files.engine import FilesEngine
-from sfn.spark.filtering import filtered
+from sfn.spark.filtering import apply_filter
 from sfn.spark.iceberg.engine import IcebergEngine
 from sfn.spark.source.engine import SfnEngine
 
@@ -62,32 +62,34 @@ def read(
         Unreadable: see `sfn.errors` for its other kinds.
         ValueError: an argument has no such form; of `as_of` it is a TypeError, too.
     """
-    which = None if row_filter is None else parsed(row_filter)
-    what = asked(
+    which = None if row_filter is None else parse_filter(row_filter)
+    request = make_read_request(
         directory, table, uuid, ref, as_of, allowed=allowed, storage_options=storage_options, row_filter=row_filter
     )
-    rows = _chosen(spark, what, engine)
-    return rows if which is None else filtered(rows, which)
+    rows = _read_with_engine(spark, request, engine)
+    return rows if which is None else apply_filter(rows, which)
 
 
-def _chosen(spark: SparkSession, what: Asked, engine: str) -> DataFrame:
+def _read_with_engine(spark: SparkSession, request: ReadRequest, engine: str) -> DataFrame:
     if engine != AUTO:
-        return _named(engine).read(spark, what)
+        return _engine_named(engine).read(spark, request)
     refusals: list[str] = []
     for one in ENGINES:
-        if lacking := one.why_not(spark):
+        if lacking := one.missing_requirement(spark):
             refusals.append(f"{one.name}: {lacking}")
             continue
         try:
-            return one.read(spark, what)
+            return one.read(spark, request)
         except (NotSupported, NotInstalled) as refusal:
             refusals.append(f"{one.name}: {refusal.found}")
-    raise NotSupported(what.directory, expected="a table that one of the engines can read", found="; ".join(refusals))
+    raise NotSupported(
+        request.directory, expected="a table that one of the engines can read", found="; ".join(refusals)
+    )
 
 
-def _named(name: str) -> Engine:
+def _engine_named(name: str) -> Engine:
     for engine in ENGINES:
         if engine.name == name:
             return engine
     known = [AUTO, *(engine.name for engine in ENGINES)]
-    raise ValueError(f"an engine, one of {', '.join(known)}: {name!r}; {nearest(name, known)}")
+    raise ValueError(f"an engine, one of {', '.join(known)}: {name!r}; {suggest_name(name, known)}")

@@ -12,11 +12,11 @@ from pyspark.sql import SparkSession
 from sfn.errors import NotInstalled
 from sfn.settings.java import java_home
 from sfn.spark.environment import SPARK, check_java, check_packages
-from sfn.spark.iceberg.runtime import Platform
+from sfn.spark.iceberg.runtime import RuntimePlatform
 
-CATALOG: Final = "sfn"
+FACADE_CATALOG: Final = "sfn"
 """What a session calls the facade that it is given."""
-EXTENSIONS: Final = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+ICEBERG_EXTENSIONS: Final = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 """Iceberg's, of Spark's SQL."""
 
 _SCALA: Final = "2.13"
@@ -45,15 +45,15 @@ def session(
     """
     check_packages()
     check_java(java_home())
-    told = {"spark.sql.extensions": EXTENSIONS, **_runtime(jar), **_facade(facade, token), **(conf or {})}
+    settings = {"spark.sql.extensions": ICEBERG_EXTENSIONS, **_runtime(jar), **_facade(facade, token), **(conf or {})}
     builder = SparkSession.builder
-    for key, value in told.items():
+    for key, value in settings.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
 
 
 def _runtime(jar: str | os.PathLike[str] | None) -> Mapping[str, str]:
-    platform = Platform(SPARK, _SCALA)
+    platform = RuntimePlatform(SPARK, _SCALA)
     if jar is None:
         return {"spark.jars.packages": platform.coordinate}
     if not Path(jar).is_file():
@@ -65,7 +65,7 @@ def _runtime(jar: str | os.PathLike[str] | None) -> Mapping[str, str]:
 def _facade(uri: str | None, token: str | None) -> Mapping[str, str]:
     if uri is None:
         return {}
-    key = f"spark.sql.catalog.{CATALOG}"
-    told = {key: "org.apache.iceberg.spark.SparkCatalog", f"{key}.type": "rest", f"{key}.uri": uri}
+    key = f"spark.sql.catalog.{FACADE_CATALOG}"
+    settings = {key: "org.apache.iceberg.spark.SparkCatalog", f"{key}.type": "rest", f"{key}.uri": uri}
     # What a facade says must not be older than its SFN files.
-    return told | {f"{key}.cache-enabled": "false"} | ({f"{key}.token": token} if token else {})
+    return settings | {f"{key}.cache-enabled": "false"} | ({f"{key}.token": token} if token else {})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 
-def viewed(schema: pa.Schema) -> pa.Schema:
+def spark_view_schema(schema: pa.Schema) -> pa.Schema:
     """The columns, with types that Iceberg's own library gives them there."""
     return pa.schema([_field(field) for field in schema])
 

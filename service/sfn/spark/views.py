@@ -15,23 +15,23 @@ from pyiceberg.table import StaticTable
 from pyspark.sql import DataFrame, SparkSession
 
 from sfn.clock import SystemClock
-from sfn.errors import SfnError, nearest
+from sfn.errors import SfnError, suggest_name
 from sfn.pointer.document import render_ordinal
 from sfn.reader.blocking import Time
-from sfn.reader.conform import conformed
-from sfn.reader.documents import Found, named
-from sfn.reader.files import finish
+from sfn.reader.conform import cast_array
+from sfn.reader.documents import FoundDocument, identifier_text
+from sfn.reader.files import run_synchronously
 from sfn.reader.lookup import Lookup
-from sfn.reader.table import bounded, unread
-from sfn.spark.asked import Asked, asked
-from sfn.spark.pinned import pin
-from sfn.spark.viewed import viewed
+from sfn.reader.table import open_allowed_io, to_unreadable
+from sfn.spark.asked import ReadRequest, make_read_request
+from sfn.spark.pinned import pin_table
+from sfn.spark.viewed import spark_view_schema
 
-_Inspected: TypeAlias = Callable[[StaticTable], pa.Table]
+_MetadataTable: TypeAlias = Callable[[StaticTable], pa.Table]
 
-SFN: Final = "sfn"
+SFN_VIEW: Final = "sfn"
 
-_INSPECTED: Final[Mapping[str, _Inspected]] = MappingProxyType(
+_METADATA_TABLES: Final[Mapping[str, _MetadataTable]] = MappingProxyType(
     {
         "snapshots": lambda table: table.inspect.snapshots(),
         "history": lambda table: table.inspect.history(),
@@ -42,7 +42,7 @@ _INSPECTED: Final[Mapping[str, _Inspected]] = MappingProxyType(
         "metadata_log": lambda table: table.inspect.metadata_log_entries(),
     }
 )
-VIEWS: Final = (*_INSPECTED, SFN)
+VIEWS: Final = (*_METADATA_TABLES, SFN_VIEW)
 
 _TIME: Final = pa.timestamp("us", "UTC")
 _SFN: Final = pa.schema(
@@ -95,51 +95,53 @@ def view(
         ValueError: there is no such view; the message names the nearest. Or an argument has no such form.
     """
     if name not in VIEWS:
-        raise ValueError(f"a view, one of {', '.join(VIEWS)}: {name!r}; {nearest(name, VIEWS)}")
-    what = asked(directory, table, uuid, ref, as_of, allowed=allowed, storage_options=storage_options)
-    if name == SFN:
-        return spark.createDataFrame(_said(_leading(what)))
-    found = _inspected(what, _INSPECTED[name])
-    schema = viewed(found.schema)
+        raise ValueError(f"a view, one of {', '.join(VIEWS)}: {name!r}; {suggest_name(name, VIEWS)}")
+    request = make_read_request(directory, table, uuid, ref, as_of, allowed=allowed, storage_options=storage_options)
+    if name == SFN_VIEW:
+        return spark.createDataFrame(_sfn_table(_find_leading(request)))
+    found = _read_metadata_table(request, _METADATA_TABLES[name])
+    schema = spark_view_schema(found.schema)
     columns = [
-        conformed(column.combine_chunks(), field.type) for column, field in zip(found.columns, schema, strict=True)
+        cast_array(column.combine_chunks(), field.type) for column, field in zip(found.columns, schema, strict=True)
     ]
     return spark.createDataFrame(pa.Table.from_arrays(columns, schema=schema))
 
 
-def _inspected(what: Asked, inspected: _Inspected) -> pa.Table:
-    pinned = pin(what)
+def _read_metadata_table(request: ReadRequest, inspected: _MetadataTable) -> pa.Table:
+    pinned = pin_table(request)
     head = None if pinned.snapshot is None else pinned.snapshot.snapshot_id
     location = pinned.found.metadata_location
     table = StaticTable(
         identifier=(*pinned.found.document.namespace, pinned.found.document.name),
-        metadata=pinned.whole.model_copy(update={"current_snapshot_id": head}),
+        metadata=pinned.metadata.model_copy(update={"current_snapshot_id": head}),
         metadata_location=location,
-        io=bounded(location, pinned.found.trust, what.opening),
-        catalog=NoopCatalog(SFN),
+        io=open_allowed_io(location, pinned.found.allowed_locations, request.file_system_options),
+        catalog=NoopCatalog(SFN_VIEW),
     )
     try:
         return inspected(table)
     except SfnError:
         raise
     except Exception as error:
-        # As of `sfn.reader.table.rows`.
-        raise unread(location, error) from error
+        # As of `sfn.reader.table.read_rows`.
+        raise to_unreadable(location, error) from error
 
 
-def _leading(what: Asked) -> Found:
-    question = what.question
-    found, _ = finish(
-        Lookup(what.opening.storage(), question.trust, question.wanted).leading(even_dropped=True),
+def _find_leading(request: ReadRequest) -> FoundDocument:
+    question = request.question
+    found, _ = run_synchronously(
+        Lookup(
+            request.file_system_options.open_file_system(), question.allowed_locations, question.selector
+        ).find_leading(even_dropped=True),
     )
     return found
 
 
-def _said(found: Found) -> pa.Table:
+def _sfn_table(found: FoundDocument) -> pa.Table:
     doc = found.doc
     committed_at = datetime.fromtimestamp(doc.ordinal / 1_000, UTC)
     row = {
-        "table_identifier": named(doc),
+        "table_identifier": identifier_text(doc),
         "guid": doc.guid,
         "state": doc.state.value,
         "metadata_location": doc.metadata_file_path,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from sfn.words import Held
+from sfn.words import StoredObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +35,12 @@ class Guarantees:
 class ObjectStore(Protocol):
     """Files by key: a normalised absolute URL such as `file:///warehouse/t/metadata/_sfn/ns_t_main.ver`.
 
-    Every verb raises `Transient` (try later: a full disk, no answer, another writer in the way), `Unsure` (a write or
-    delete may have been applied) or `Permanent` (a forbidden folder, a read-only file system, what is no regular file,
-    a body longer than a document may be), each with its scope. None of them ever leaves a partial file.
+    Every verb raises `Transient` (try later: a full disk, no answer, another writer in the way), `OutcomeUnknown` (a
+    write or delete may have been applied) or `Permanent` (a forbidden folder, a read-only file system, what is no
+    regular file, a body longer than a document may be), each with its scope. None of them ever leaves a partial file.
     """
 
-    async def read(self, key: str) -> Held | None:
+    async def read(self, key: str) -> StoredObject | None:
         """Body and tag in one request, None where there is no such file.
 
         Of a body longer than a document may be, just so much that its decoder sees one too long.
@@ -54,11 +54,11 @@ class ObjectStore(Protocol):
         """
         ...
 
-    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed:
+    async def write(self, key: str, body: bytes, replacing: StoredObject | None) -> StoredObject | PreconditionFailed:
         """Replace exactly `replacing`, or create the file where that is None. Durable when it returns."""
         ...
 
-    async def delete(self, key: str, expected: Held) -> Deleted | PreconditionFailed:
+    async def delete(self, key: str, expected: StoredObject) -> Deleted | PreconditionFailed:
         """Delete exactly `expected`. `Gone` also when nothing was there."""
         ...
 
@@ -86,7 +86,7 @@ class ObjectStore(Protocol):
 class BatchReader(Protocol):
     """A store that reads several files for little more than one costs."""
 
-    async def read_all(self, keys: Sequence[str]) -> Sequence[Held | None]:
+    async def read_all(self, keys: Sequence[str]) -> Sequence[StoredObject | None]:
         """As `ObjectStore.read` of each."""
         ...
 

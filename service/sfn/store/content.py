@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hashlib import sha256
 
-from sfn.errors import Permanent, Scope
+from sfn.errors import ErrorScope, Permanent
 from sfn.pointer.document import MAX_DOCUMENT_BYTES
 
 MAX_READ_BYTES = MAX_DOCUMENT_BYTES + 1
@@ -24,7 +24,10 @@ def check_length(key: str, body: bytes) -> None:
     """
     if len(body) > MAX_DOCUMENT_BYTES:
         raise Permanent(
-            key, scope=Scope.TABLE, expected=f"a body of at most {MAX_DOCUMENT_BYTES} bytes", found=f"{len(body)} bytes"
+            key,
+            scope=ErrorScope.TABLE,
+            expected=f"a body of at most {MAX_DOCUMENT_BYTES} bytes",
+            found=f"{len(body)} bytes",
         )
 
 

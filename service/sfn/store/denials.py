@@ -14,7 +14,7 @@ from enum import Enum, auto
 from threading import Lock
 from typing import Final, TypeAlias
 
-from sfn.errors import DeniedHere, DeniedNow, Scope
+from sfn.errors import ErrorScope, Forbidden, ForbiddenForTable
 
 PROPAGATION_SECONDS: Final = 60.0
 """Seconds until a change of permissions has reached all of a service. Before, one request passes and another does not.
@@ -48,10 +48,10 @@ class DenialReach(Enum):
     """One table, for so long that it will not pass by itself."""
 
 
-ERROR_BY_REACH: Final[Mapping[DenialReach, tuple[type[DeniedNow | DeniedHere], Scope]]] = {
-    DenialReach.STORE: (DeniedNow, Scope.STORE),
-    DenialReach.TABLE: (DeniedNow, Scope.TABLE),
-    DenialReach.TABLE_LASTING: (DeniedHere, Scope.TABLE),
+ERROR_BY_REACH: Final[Mapping[DenialReach, tuple[type[Forbidden | ForbiddenForTable], ErrorScope]]] = {
+    DenialReach.STORE: (Forbidden, ErrorScope.STORE),
+    DenialReach.TABLE: (Forbidden, ErrorScope.TABLE),
+    DenialReach.TABLE_LASTING: (ForbiddenForTable, ErrorScope.TABLE),
 }
 """The trouble that a missing permission is, by how far it reaches."""
 

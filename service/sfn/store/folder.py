@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Self
 
-from sfn.errors import Permanent, Scope, Transient
+from sfn.errors import ErrorScope, Permanent, Transient
 from sfn.store.content import MAX_READ_BYTES
 from sfn.store.paths import base_name, parent_folder
 from sfn.store.refusal import describe_os_error, map_uncertain_errors
@@ -287,7 +287,9 @@ class LockableFolder:
     def _check_still_wanted(self) -> None:
         """A file system may hang for hours: what was decided before must not be done when others have gone on since."""
         if self._given_up():
-            raise Transient(self._where, scope=Scope.STORE, expected="somebody who waits for a change", found="nobody")
+            raise Transient(
+                self._where, scope=ErrorScope.STORE, expected="somebody who waits for a change", found="nobody"
+            )
 
     def _is_still_in_place(self) -> bool:
         """A folder that was moved away while its lock was waited for is no longer the one that readers look into."""
@@ -303,7 +305,7 @@ class LockableFolder:
     def _unsupported(self, expected: str, error: OSError) -> Permanent:
         return Permanent(
             self._where,
-            scope=Scope.STORE,
+            scope=ErrorScope.STORE,
             expected=expected,
             found=describe_os_error(error),
             remedy="keep the tables on a local file system, on NFS version 4 or in an object store",

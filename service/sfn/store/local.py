@@ -15,9 +15,9 @@ from typing import TypeVar
 import anyio
 
 from sfn import beneath
-from sfn.beneath import FOLDER, LinkRefused
-from sfn.errors import Permanent, Scope, SfnError, Transient, Unsure
-from sfn.gathering import Gathering
+from sfn.beneath import DIRECTORY_FLAGS, LinkRefused
+from sfn.errors import ErrorScope, OutcomeUnknown, Permanent, SfnError, Transient
+from sfn.gathering import Batcher
 from sfn.pointer.document import MAX_DOCUMENT_BYTES
 from sfn.pointer.location import is_below
 from sfn.pointer.site import depth_below_table
@@ -28,8 +28,8 @@ from sfn.store.looks import BlockingReads, no_answer_error
 from sfn.store.paths import base_name, decode_name, parent_folder
 from sfn.store.root import StoreRoot
 from sfn.store.unsynced import PendingFsyncs
-from sfn.threads import GivenUp, Late, Threads
-from sfn.words import Held
+from sfn.threads import AbandonableThreads, IsAbandoned, TimedOut
+from sfn.words import StoredObject
 
 T = TypeVar("T")
 
@@ -81,15 +81,15 @@ class BlockingLocalStore:
         self._links_to = tuple(map(_path_of, links_to))
         self._pending_fsync = PendingFsyncs()
 
-    def read(self, key: str) -> Held | None:
+    def read(self, key: str) -> StoredObject | None:
         """As `ObjectStore.read`; takes no lock."""
         path = self._path(key)
         with self._root.map_os_errors(key, "read"):
             body = self._content(path, key)
             self._pending_fsync.flush(parent_folder(path), key)
-            return None if body is None else Held(body, content_etag(body))
+            return None if body is None else StoredObject(body, content_etag(body))
 
-    def read_all(self, keys: Sequence[str]) -> Sequence[Held | None] | SfnError:
+    def read_all(self, keys: Sequence[str]) -> Sequence[StoredObject | None] | SfnError:
         """As `read` of each, or why that can't be."""
         try:
             return [self.read(key) for key in keys]
@@ -103,8 +103,8 @@ class BlockingLocalStore:
             return self._content(path, key, start=start, most=length)
 
     def write(
-        self, key: str, body: bytes, replacing: Held | None, given_up: GivenUp = is_never_given_up
-    ) -> Held | PreconditionFailed | LockBusy:
+        self, key: str, body: bytes, replacing: StoredObject | None, given_up: IsAbandoned = is_never_given_up
+    ) -> StoredObject | PreconditionFailed | LockBusy:
         """As `ObjectStore.write`. A file's mode is that of a new file, under the process's umask.
 
         Args:
@@ -121,12 +121,12 @@ class BlockingLocalStore:
                     return LockBusy()
                 self._pending_fsync.flush(parent_folder(path), key)
                 written = _compare_and_swap(folder, base_name(path), key, body, replacing)
-                if isinstance(written, Held):
+                if isinstance(written, StoredObject):
                     self._root.note_permitted("write", key)
                 return written
 
     def delete(
-        self, key: str, expected: Held, given_up: GivenUp = is_never_given_up
+        self, key: str, expected: StoredObject, given_up: IsAbandoned = is_never_given_up
     ) -> Deleted | PreconditionFailed | LockBusy:
         """As `ObjectStore.delete`; an emptied folder stays.
 
@@ -184,14 +184,14 @@ class BlockingLocalStore:
 
     @contextmanager
     def _scan(self, path: str, prefix: str) -> Iterator[Iterator[os.DirEntry[str]]]:
-        descriptor = self._open(path, FOLDER, depth_below_table(f"{prefix}file") - 1)
+        descriptor = self._open(path, DIRECTORY_FLAGS, depth_below_table(f"{prefix}file") - 1)
         try:
             with os.scandir(descriptor) as entries:
                 yield entries
         finally:
             os.close(descriptor)
 
-    def _folder(self, path: str, key: str, given_up: GivenUp, *, missing_ok: bool) -> LockableFolder | None:
+    def _folder(self, path: str, key: str, given_up: IsAbandoned, *, missing_ok: bool) -> LockableFolder | None:
         try:
             return self._open_folder(path, key, given_up)
         except FileNotFoundError:
@@ -201,13 +201,13 @@ class BlockingLocalStore:
         make_folder(path, key.rpartition("/")[0], self._pending_fsync, self._opener(path, key))
         return self._open_folder(path, key, given_up)
 
-    def _open_folder(self, path: str, key: str, given_up: GivenUp) -> LockableFolder:
+    def _open_folder(self, path: str, key: str, given_up: IsAbandoned) -> LockableFolder:
         return LockableFolder(path, key.rpartition("/")[0], self._pending_fsync, given_up, self._opener(path, key))
 
     def _opener(self, path: str, key: str) -> Callable[[str], int]:
         """What opens the folder of a key, which lies at `path`, or the one above it."""
         ours = depth_below_table(key) - 1
-        return lambda folder: self._open(folder, FOLDER, ours - (len(path) > len(folder)))
+        return lambda folder: self._open(folder, DIRECTORY_FLAGS, ours - (len(path) > len(folder)))
 
     def _content(self, path: str, key: str, start: int = 0, most: int = MAX_READ_BYTES) -> bytes | None:
         try:
@@ -230,7 +230,9 @@ class BlockingLocalStore:
         bound = _path_of(max((one for one in self._bounds if is_below(f"{_SCHEME}{path}", one)), key=len))
         names = [name for name in path[len(bound.rstrip("/")) :].split("/") if name]
         try:
-            return beneath.opened(bound, names, flags, plain=max(0, min(ours, len(names))), others=self._links_to)
+            return beneath.open_below(
+                bound, names, flags, no_link_names=max(0, min(ours, len(names))), other_roots=self._links_to
+            )
         except LinkRefused as refused:
             raise _link_refused(refused) from refused
 
@@ -254,12 +256,12 @@ class LocalStore:
     not answer: that one may still happen, long after others have gone on, as if its process had been suspended.
 
     Args:
-        root: as of `LocalFiles`.
+        root: as of `LocalFileSystem`.
         threads: files worked on at the same time.
         patience: seconds that a change waits for a folder's lock.
         limit: seconds that the file system has for one call.
         seconds: as of `StoreRoot`.
-        bounds, links_to: as of `LocalFiles`.
+        bounds, links_to: as of `LocalFileSystem`.
     """
 
     def __init__(
@@ -274,15 +276,15 @@ class LocalStore:
         seconds: Callable[[], float] = monotonic,
     ) -> None:
         self._blocking = BlockingLocalStore(root, bounds, links_to, seconds)
-        self._threads = Threads(threads, limit)
+        self._threads = AbandonableThreads(threads, limit)
         self._lock_timeout, self._limit = lock_timeout, limit
         self._blocking_reads = BlockingReads(self._blocking, self._threads, limit)
-        self._batcher = Gathering(self._blocking_reads.run_batch, weight=len, most=MAX_BATCH)
+        self._batcher = Batcher(self._blocking_reads.run_batch, weight=len, max_weight=MAX_BATCH)
 
-    async def read(self, key: str) -> Held | None:
+    async def read(self, key: str) -> StoredObject | None:
         return await self._blocking_reads.run(f"read {key}", lambda _: self._blocking.read(key))
 
-    async def read_all(self, keys: Sequence[str]) -> Sequence[Held | None]:
+    async def read_all(self, keys: Sequence[str]) -> Sequence[StoredObject | None]:
         found = await self._batcher(keys)
         if isinstance(found, SfnError):
             raise found
@@ -291,10 +293,10 @@ class LocalStore:
     async def read_range(self, key: str, start: int, length: int) -> bytes | None:
         return await self._blocking_reads.run(f"read {key}", lambda _: self._blocking.read_range(key, start, length))
 
-    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed:
+    async def write(self, key: str, body: bytes, replacing: StoredObject | None) -> StoredObject | PreconditionFailed:
         return await self._change("write", key, partial(self._blocking.write, key, body, replacing))
 
-    async def delete(self, key: str, expected: Held) -> Deleted | PreconditionFailed:
+    async def delete(self, key: str, expected: StoredObject) -> Deleted | PreconditionFailed:
         return await self._change("delete", key, partial(self._blocking.delete, key, expected))
 
     async def list(self, prefix: str, limit: int) -> list[str]:
@@ -304,7 +306,7 @@ class LocalStore:
         # The conditions are this program's own: contents are compared under a lock of their folder.
         return Guarantees(swap=True, conditional_delete=True)
 
-    async def _change(self, verb: str, key: str, change: Callable[[GivenUp], T | LockBusy]) -> T:
+    async def _change(self, verb: str, key: str, change: Callable[[IsAbandoned], T | LockBusy]) -> T:
         """Make a change once the lock is free. The loop waits for it, not a thread: others need those.
 
         Raises:
@@ -318,38 +320,38 @@ class LocalStore:
             if anyio.current_time() >= give_up_at:
                 raise Transient(
                     key,
-                    scope=Scope.TABLE,
+                    scope=ErrorScope.TABLE,
                     expected="the lock of its folder",
                     found=f"another process that has held it for {self._lock_timeout} s",
                     remedy="see with `lslocks` who holds it",
                 )
             await anyio.sleep(pause)
             pause = min(2 * pause, _MAX_PAUSE)
-        if isinstance(answer, Late):
-            raise no_answer_error(Unsure if answer.begun else Transient, name, self._limit)
+        if isinstance(answer, TimedOut):
+            raise no_answer_error(OutcomeUnknown if answer.may_still_run else Transient, name, self._limit)
         return answer
 
 
 def _compare_and_swap(
-    folder: LockableFolder, name: str, key: str, body: bytes, replacing: Held | None
-) -> Held | PreconditionFailed:
+    folder: LockableFolder, name: str, key: str, body: bytes, replacing: StoredObject | None
+) -> StoredObject | PreconditionFailed:
     present = folder.read_content(name)
-    if _tag(key, present) != (None if replacing is None else replacing.tag):
+    if _tag(key, present) != (None if replacing is None else replacing.etag):
         return PreconditionFailed()
     if present is None:
-        return Held(body, content_etag(body)) if folder.create(name, body) else PreconditionFailed()
+        return StoredObject(body, content_etag(body)) if folder.create(name, body) else PreconditionFailed()
     folder.replace(name, body)
-    return Held(body, content_etag(body))
+    return StoredObject(body, content_etag(body))
 
 
-def _remove(folder: LockableFolder, name: str, key: str, expected: Held) -> bool | None:
+def _remove(folder: LockableFolder, name: str, key: str, expected: StoredObject) -> bool | None:
     """Whether the file was removed: False where there was none, None where it is another one."""
     tag = _tag(key, folder.read_content(name))
     if tag is None:
         # It may be gone by a deletion that could not be made durable, of a process that has ended since.
         folder.fsync()
         return False
-    if tag != expected.tag:
+    if tag != expected.etag:
         return None
     folder.remove(name)
     return True
@@ -374,7 +376,7 @@ def _link_refused(refused: LinkRefused) -> Permanent:
         remedy = "if it is right, name the folder that it leads to in `[stores.NAME] links_to`"
     found = f"one to {refused.target}" if refused.link else refused.target
     where = refused.link or str(refused.root)
-    return Permanent(where, scope=Scope.TABLE, expected=expected, found=found, remedy=remedy)
+    return Permanent(where, scope=ErrorScope.TABLE, expected=expected, found=found, remedy=remedy)
 
 
 def _path_of(location: str) -> str:
@@ -382,4 +384,4 @@ def _path_of(location: str) -> str:
 
 
 def _key_refused(key: str, expected: str, found: str = "another") -> Permanent:
-    return Permanent(key, scope=Scope.TABLE, expected=expected, found=found)
+    return Permanent(key, scope=ErrorScope.TABLE, expected=expected, found=found)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from sfn.errors import Scope, SfnError, Transient
-from sfn.threads import GivenUp, Late, Threads
-from sfn.words import Held
+from sfn.errors import ErrorScope, SfnError, Transient
+from sfn.threads import AbandonableThreads, IsAbandoned, TimedOut
+from sfn.words import StoredObject
 
 T = TypeVar("T")
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 class BlockingFiles(Protocol):
     """What is looked at."""
 
-    def read_all(self, keys: Sequence[str]) -> Sequence[Held | None] | SfnError:
+    def read_all(self, keys: Sequence[str]) -> Sequence[StoredObject | None] | SfnError:
         """As `read` of each, or why that can't be."""
         ...
 
@@ -32,10 +32,10 @@ class BlockingReads:
     """
 
     files: BlockingFiles
-    threads: Threads
+    threads: AbandonableThreads
     limit: float
 
-    async def run(self, name: str, call: Callable[[GivenUp], T]) -> T:
+    async def run(self, name: str, call: Callable[[IsAbandoned], T]) -> T:
         """What a look gives.
 
         Args:
@@ -45,11 +45,11 @@ class BlockingReads:
             Transient: scope store; the file system does not answer.
         """
         answer = await self.threads.run(name, call)
-        if isinstance(answer, Late):
+        if isinstance(answer, TimedOut):
             raise no_answer_error(Transient, name, self.limit)
         return answer
 
-    async def run_batch(self, requested: Sequence[Sequence[str]]) -> Sequence[Sequence[Held | None] | SfnError]:
+    async def run_batch(self, requested: Sequence[Sequence[str]]) -> Sequence[Sequence[StoredObject | None] | SfnError]:
         """The files of several who ask, in one call; raises as `at`."""
         name = f"read {requested[0][0]} and others"
         return await self.run(name, lambda _: [self.files.read_all(keys) for keys in requested])
@@ -59,7 +59,7 @@ def no_answer_error(kind: type[Transient], name: str, limit: float) -> Transient
     """The trouble of a file system that does not answer."""
     return kind(
         name,
-        scope=Scope.STORE,
+        scope=ErrorScope.STORE,
         expected=f"an answer of the file system within {limit:g} s",
         found="none",
         remedy="see whether its mount hangs: its server may be gone",

@@ -6,7 +6,7 @@ from heapq import nsmallest
 
 from sfn.store import Deleted, Guarantees, PreconditionFailed
 from sfn.store.content import MAX_READ_BYTES, check_length, content_etag
-from sfn.words import Held
+from sfn.words import StoredObject
 
 
 class MemoryStore:
@@ -23,23 +23,23 @@ class MemoryStore:
         self.files: dict[str, bytes] = {}
         self._conditional_delete = conditional_delete
 
-    async def read(self, key: str) -> Held | None:
+    async def read(self, key: str) -> StoredObject | None:
         body = self.files.get(key)
-        return None if body is None else Held(body[:MAX_READ_BYTES], content_etag(body))
+        return None if body is None else StoredObject(body[:MAX_READ_BYTES], content_etag(body))
 
     async def read_range(self, key: str, start: int, length: int) -> bytes | None:
         body = self.files.get(key)
         return None if body is None else body[start : start + length]
 
-    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed:
+    async def write(self, key: str, body: bytes, replacing: StoredObject | None) -> StoredObject | PreconditionFailed:
         check_length(key, body)
-        if self._etag(key) != (None if replacing is None else replacing.tag):
+        if self._etag(key) != (None if replacing is None else replacing.etag):
             return PreconditionFailed()
         self.files[key] = body
-        return Held(body, content_etag(body))
+        return StoredObject(body, content_etag(body))
 
-    async def delete(self, key: str, expected: Held) -> Deleted | PreconditionFailed:
-        if self._conditional_delete and self._etag(key) not in {None, expected.tag}:
+    async def delete(self, key: str, expected: StoredObject) -> Deleted | PreconditionFailed:
+        if self._conditional_delete and self._etag(key) not in {None, expected.etag}:
             return PreconditionFailed()
         self.files.pop(key, None)
         return Deleted()

@@ -15,10 +15,10 @@ from typing import Final, Protocol, TypeAlias
 
 import anyio
 
-from sfn.errors import DENIED, Permanent, Scope, SfnError, Trouble, Unsure
+from sfn.errors import FORBIDDEN_ERRORS, ErrorScope, ExternalError, OutcomeUnknown, Permanent, SfnError
 from sfn.store import Deleted, Guarantees, PreconditionFailed
 from sfn.store.objects import ErrorKind, RequestFailed
-from sfn.words import Held
+from sfn.words import StoredObject
 
 PROBE_PREFIX: Final = "sfn-probe-"
 """How the name of a proof's file begins. Readers pass it over: it is no `.ver` file."""
@@ -100,7 +100,7 @@ class StoreUnfit(Permanent):
     """A store that was refused."""
 
     def __init__(self, where: str, fault: ProbeFault) -> None:
-        super().__init__(where, scope=Scope.STORE, expected=_EXPECTED, found=fault.found, remedy=fault.remedy)
+        super().__init__(where, scope=ErrorScope.STORE, expected=_EXPECTED, found=fault.found, remedy=fault.remedy)
         self.fault = fault
 
 
@@ -127,11 +127,13 @@ class _RejectsValidWrite(StoreUnfit):
 class ProbedStore(Protocol):
     """The verbs of `ObjectStore` that a proof needs, and one more."""
 
-    async def read(self, key: str) -> Held | None: ...
+    async def read(self, key: str) -> StoredObject | None: ...
 
-    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed: ...
+    async def write(
+        self, key: str, body: bytes, replacing: StoredObject | None
+    ) -> StoredObject | PreconditionFailed: ...
 
-    async def delete(self, key: str, expected: Held) -> Deleted | PreconditionFailed: ...
+    async def delete(self, key: str, expected: StoredObject) -> Deleted | PreconditionFailed: ...
 
     async def discard(self, key: str) -> None:
         """Delete a file, whatever it holds; nothing happens where none is."""
@@ -272,7 +274,7 @@ class _Probe:
             with suppress(SfnError), anyio.move_on_after(CLEANUP_TIMEOUT):
                 await self._store.discard(self._key)
 
-    async def check_swap(self) -> tuple[Held, Held]:
+    async def check_swap(self) -> tuple[StoredObject, StoredObject]:
         """Create the file, and replace it.
 
         Returns:
@@ -284,20 +286,20 @@ class _Probe:
         await self._check_refused("If-Match", stale, _IGNORES_TAG)
         return stale, held
 
-    async def check_delete(self, stale: Held, held: Held) -> bool:
+    async def check_delete(self, stale: StoredObject, held: StoredObject) -> bool:
         """Delete the file; return False where the store deletes on a stale tag too, or on none."""
         for expected, answer in ((stale, PreconditionFailed()), (held, Deleted())):
             try:
                 if await self._store.delete(self._key, expected) == answer:
                     continue
-            except Trouble as trouble:
+            except ExternalError as trouble:
                 if _error_kind(trouble) not in {ErrorKind.UNSUPPORTED, *_REQUEST_REJECTED}:
                     raise
             await self._store.discard(self._key)
             return False
         return True
 
-    async def check_stays_deleted(self, held: Held, impossible_etag: str) -> bool:
+    async def check_stays_deleted(self, held: StoredObject, impossible_etag: str) -> bool:
         """Try to replace the file, which is gone.
 
         Returns:
@@ -307,16 +309,16 @@ class _Probe:
         comes_back = await self._accepts_write(held)
         if comes_back:
             await self._store.discard(self._key)
-        if await self._accepts_write(Held(held.body, impossible_etag)):
+        if await self._accepts_write(StoredObject(held.body, impossible_etag)):
             raise self._unfit_error(_CREATES)
         return not comes_back
 
-    async def _create(self, body: bytes) -> Held:
+    async def _create(self, body: bytes) -> StoredObject:
         self._is_written = True
         try:
             made = await self._store.write(self._key, body, replacing=None)
-        except Trouble as trouble:
-            self._is_written = isinstance(trouble, Unsure)
+        except ExternalError as trouble:
+            self._is_written = isinstance(trouble, OutcomeUnknown)
             # A key that is fit to be read is fit to be written: it is the condition that the store does not take.
             if _error_kind(trouble) in _REQUEST_REJECTED and await self._store.read(self._key) is None:
                 raise self._unfit_error(_unsupported_header("If-None-Match", trouble)) from trouble
@@ -330,60 +332,60 @@ class _Probe:
             raise self._unfit_error(_UNSEEN)
         return self._check_content(held, made)
 
-    async def _replace(self, body: bytes, replacing: Held) -> Held:
+    async def _replace(self, body: bytes, replacing: StoredObject) -> StoredObject:
         try:
             made = await self._store.write(self._key, body, replacing)
-        except Trouble as trouble:
+        except ExternalError as trouble:
             if _error_kind(trouble) in _REQUEST_REJECTED:
                 raise self._unfit_error(_unsupported_header("If-Match", trouble)) from trouble
             raise self._or_tagless(trouble) from trouble
         if isinstance(made, PreconditionFailed):
-            raise _RejectsValidWrite(self._folder, replacing.tag)
+            raise _RejectsValidWrite(self._folder, replacing.etag)
         held = await self._read()
         if held is None or held.body == replacing.body:
             raise self._unfit_error(_OLD)
-        if held.tag == replacing.tag:
+        if held.etag == replacing.etag:
             raise self._unfit_error(_ONE_TAG)
         return self._check_content(held, made)
 
-    async def _check_refused(self, header: str, replacing: Held | None, fault: ProbeFault) -> None:
+    async def _check_refused(self, header: str, replacing: StoredObject | None, fault: ProbeFault) -> None:
         """Try a write with a condition that does not hold. Only the answer of a lost race is right."""
         try:
             written = await self._store.write(self._key, _body(), replacing)
-        except Trouble as trouble:
+        except ExternalError as trouble:
             if _error_kind(trouble) in _REQUEST_REJECTED:
                 raise self._unfit_error(_unsupported_header(header, trouble)) from trouble
             raise
-        if isinstance(written, Held):
+        if isinstance(written, StoredObject):
             raise self._unfit_error(fault)
 
-    async def _accepts_write(self, replacing: Held) -> bool:
+    async def _accepts_write(self, replacing: StoredObject) -> bool:
         """Return True if the store takes a write with a condition that does not hold."""
         try:
-            return isinstance(await self._store.write(self._key, _body(), replacing), Held)
-        except DENIED:
+            return isinstance(await self._store.write(self._key, _body(), replacing), StoredObject)
+        except FORBIDDEN_ERRORS:
             # Without the permission to list, that is the answer to what is missing.
             return False
-        except Trouble as trouble:
+        except ExternalError as trouble:
             if _error_kind(trouble) not in _REQUEST_REJECTED:
                 raise
             return False
 
-    async def _read(self) -> Held | None:
+    async def _read(self) -> StoredObject | None:
         try:
             return await self._store.read(self._key)
-        except Trouble as trouble:
+        except ExternalError as trouble:
             raise self._or_tagless(trouble) from trouble
 
-    def _check_content(self, held: Held, made: Held) -> Held:
+    def _check_content(self, held: StoredObject, made: StoredObject) -> StoredObject:
         """Return what was read if that is what was written."""
         if held.body != made.body:
             raise self._unfit_error(_OTHER_CONTENT)
-        if held.tag != made.tag:
-            raise self._unfit_error(_other_tag(made.tag, held.tag))
+        if held.etag != made.etag:
+            raise self._unfit_error(_other_tag(made.etag, held.etag))
         return held
 
-    def _or_tagless(self, trouble: Trouble) -> Trouble:
+    def _or_tagless(self, trouble: ExternalError) -> ExternalError:
         return self._unfit_error(_TAGLESS) if _error_kind(trouble) is ErrorKind.NO_ETAG else trouble
 
     def _unfit_error(self, fault: ProbeFault) -> StoreUnfit:
@@ -408,14 +410,14 @@ def _shown(tag: str) -> str:
     return tag if len(tag) <= _TAG_SHOWN else f"{tag[:_TAG_SHOWN]}…"
 
 
-def _unsupported_header(header: str, trouble: Trouble) -> ProbeFault:
+def _unsupported_header(header: str, trouble: ExternalError) -> ProbeFault:
     return ProbeFault(
         f"a store that does not know conditional writes: it answers {header} with {trouble.found}",
         "use another store, or upgrade it",
     )
 
 
-def _error_kind(trouble: Trouble) -> ErrorKind | None:
+def _error_kind(trouble: ExternalError) -> ErrorKind | None:
     """Return why the service refused the request behind a trouble, None for another cause."""
     return trouble.__cause__.kind if isinstance(trouble.__cause__, RequestFailed) else None
 

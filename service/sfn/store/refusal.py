@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from sfn.errors import Permanent, Scope, Transient, Trouble, Unsure
+from sfn.errors import ErrorScope, ExternalError, OutcomeUnknown, Permanent, Transient
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,32 +16,32 @@ class _OsErrorMeaning:
     """What to do next (`error`), whose budget it spends, and the two halves of the message."""
 
     error: type[Transient | Permanent]
-    scope: Scope
+    scope: ErrorScope
     expected: str
     remedy: str
 
 
-_FULL = _OsErrorMeaning(Transient, Scope.STORE, "room for a small file", "free some space or raise the quota")
-_DESCRIPTORS = _OsErrorMeaning(Transient, Scope.PROCESS, "a free file descriptor", "raise the limit of open files")
+_FULL = _OsErrorMeaning(Transient, ErrorScope.STORE, "room for a small file", "free some space or raise the quota")
+_DESCRIPTORS = _OsErrorMeaning(Transient, ErrorScope.PROCESS, "a free file descriptor", "raise the limit of open files")
 _MEMORY = _OsErrorMeaning(
-    Transient, Scope.PROCESS, "memory and locks of the system", "give the service and its machine more"
+    Transient, ErrorScope.PROCESS, "memory and locks of the system", "give the service and its machine more"
 )
-_BROKEN = _OsErrorMeaning(Transient, Scope.STORE, "a working file system", "look at the system's log")
-_READ_ONLY = _OsErrorMeaning(Permanent, Scope.STORE, "a writable file system", "mount it read-write")
-_TOO_SMALL = _OsErrorMeaning(Permanent, Scope.STORE, "a limit of file sizes above 64 KiB", "raise RLIMIT_FSIZE")
+_BROKEN = _OsErrorMeaning(Transient, ErrorScope.STORE, "a working file system", "look at the system's log")
+_READ_ONLY = _OsErrorMeaning(Permanent, ErrorScope.STORE, "a writable file system", "mount it read-write")
+_TOO_SMALL = _OsErrorMeaning(Permanent, ErrorScope.STORE, "a limit of file sizes above 64 KiB", "raise RLIMIT_FSIZE")
 _FORBIDDEN = _OsErrorMeaning(
-    Permanent, Scope.TABLE, "permission to work in this folder", "let the service's user read, write and search it"
+    Permanent, ErrorScope.TABLE, "permission to work in this folder", "let the service's user read, write and search it"
 )
 _ODD = _OsErrorMeaning(
-    Permanent, Scope.TABLE, "a regular file, no link to one, in a folder", "move away what lies there"
+    Permanent, ErrorScope.TABLE, "a regular file, no link to one, in a folder", "move away what lies there"
 )
 _NO_NAME = _OsErrorMeaning(
-    Permanent, Scope.TABLE, "a name that the file system can hold", "use a shorter or simpler location"
+    Permanent, ErrorScope.TABLE, "a name that the file system can hold", "use a shorter or simpler location"
 )
 _NO_FOLDER = _OsErrorMeaning(
-    Transient, Scope.TABLE, "the table's folder", "mount the file system that holds it, or create the folder"
+    Transient, ErrorScope.TABLE, "the table's folder", "mount the file system that holds it, or create the folder"
 )
-_UNFORESEEN = _OsErrorMeaning(Transient, Scope.TABLE, "a file operation that succeeds", "")
+_UNFORESEEN = _OsErrorMeaning(Transient, ErrorScope.TABLE, "a file operation that succeeds", "")
 
 _MEANINGS = {
     errno.ENOSPC: _FULL,
@@ -95,7 +95,7 @@ def map_uncertain_errors(where: str) -> Iterator[None]:
         raise
 
 
-def error_of(where: str, error: OSError) -> Trouble:
+def error_of(where: str, error: OSError) -> ExternalError:
     """The trouble that an error of the operating system is."""
     meaning = _MEANINGS.get(error.errno or 0, _UNFORESEEN)
     return meaning.error(
@@ -103,11 +103,11 @@ def error_of(where: str, error: OSError) -> Trouble:
     )
 
 
-def outcome_unknown(where: str, error: OSError) -> Unsure:
+def outcome_unknown(where: str, error: OSError) -> OutcomeUnknown:
     """The trouble of a change that may be visible and may not outlive a power cut."""
-    return Unsure(
+    return OutcomeUnknown(
         where,
-        scope=Scope.STORE,
+        scope=ErrorScope.STORE,
         expected="a durable change",
         found=describe_os_error(error),
         remedy="look at the system's log",

@@ -11,14 +11,14 @@ from typing import Final
 
 import anyio
 
-from sfn.errors import Trouble, Unsure
+from sfn.errors import ExternalError, OutcomeUnknown
 from sfn.store import Deleted, Guarantees, PreconditionFailed
 from sfn.store.content import MAX_READ_BYTES, check_length
 from sfn.store.denials import ERROR_BY_REACH, HINT_FILE_NAME, DenialReach, PermissionTracker
 from sfn.store.meanings import ERROR_MAP
 from sfn.store.objects import ErrorKind, FetchedObject, ObjectClient, ObjectPage, RequestFailed
 from sfn.store.prove import CLEANUP_TIMEOUT, PROBE_PREFIX, StoreProbes
-from sfn.words import Held
+from sfn.words import StoredObject
 
 _PER_OBJECT: Final = frozenset({ErrorKind.DENIED, ErrorKind.REJECTED})
 """What a service may say of one object (a policy, a key of KMS, a quota) and of everything."""
@@ -66,9 +66,9 @@ class RemoteStore:
         self._process_id, self._writes = secrets.token_hex(8), count(1)
         self._unreadable: set[str] = set()
 
-    async def read(self, key: str) -> Held | None:
+    async def read(self, key: str) -> StoredObject | None:
         found = await self._fetch(key)
-        return None if found is None else Held(found.body, found.etag)
+        return None if found is None else StoredObject(found.body, found.etag)
 
     async def read_range(self, key: str, start: int, length: int) -> bytes | None:
         try:
@@ -82,12 +82,12 @@ class RemoteStore:
         self._permissions.note_permitted("read", key)
         return part
 
-    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed:
+    async def write(self, key: str, body: bytes, replacing: StoredObject | None) -> StoredObject | PreconditionFailed:
         check_length(key, body)
         self._probes.check_not_refused(key)
         write_id = f"{self._process_id}-{next(self._writes)}"
         try:
-            condition = None if replacing is None else self._probes.etag_condition(key, replacing.tag)
+            condition = None if replacing is None else self._probes.etag_condition(key, replacing.etag)
             etag = await self._client.put(key, body, condition, write_id)
         except RequestFailed as refused:
             # An object that is not there has no tag: that is how some services answer a replacement.
@@ -96,12 +96,12 @@ class RemoteStore:
             raise await self._error("write", key, refused, changes=True) from refused
         self._permissions.note_permitted("write", key)
         self._unreadable.discard(key)
-        return Held(body, etag)
+        return StoredObject(body, etag)
 
-    async def delete(self, key: str, expected: Held) -> Deleted | PreconditionFailed:
+    async def delete(self, key: str, expected: StoredObject) -> Deleted | PreconditionFailed:
         self._probes.check_not_refused(key)
         try:
-            await self._client.delete(key, self._probes.etag_condition(key, expected.tag))
+            await self._client.delete(key, self._probes.etag_condition(key, expected.etag))
         except RequestFailed as refused:
             if refused.kind is ErrorKind.MISSING:
                 return Deleted()
@@ -198,23 +198,25 @@ class RemoteStore:
 
     async def _resolve_lost_answer(
         self, key: str, body: bytes, write_id: str, refused: RequestFailed
-    ) -> Held | PreconditionFailed:
+    ) -> StoredObject | PreconditionFailed:
         """What a write came to whose condition did not hold."""
         found = await self._fetch(key)
         if found is None and key in self._unreadable:
             self._unreadable.discard(key)
             denied = RequestFailed(ErrorKind.DENIED, f"that the object is there and may not be read ({refused.found})")
             raise await self._error("read", key, denied)
-        return Held(body, found.etag) if found is not None and found.write_id == write_id else PreconditionFailed()
+        return (
+            StoredObject(body, found.etag) if found is not None and found.write_id == write_id else PreconditionFailed()
+        )
 
-    async def _error(self, verb: str, key: str, refused: RequestFailed, *, changes: bool = False) -> Trouble:
+    async def _error(self, verb: str, key: str, refused: RequestFailed, *, changes: bool = False) -> ExternalError:
         meaning = ERROR_MAP[refused.kind]
-        error: type[Trouble] = meaning.error
+        error: type[ExternalError] = meaning.error
         scope = meaning.scope
         if refused.kind in _PER_OBJECT:
             denied, scope = ERROR_BY_REACH[await self._reach(verb, key)]
             error = denied if refused.kind is ErrorKind.DENIED else error
-        return (Unsure if changes and refused.kind in {ErrorKind.NO_ANSWER, ErrorKind.NO_ETAG} else error)(
+        return (OutcomeUnknown if changes and refused.kind in {ErrorKind.NO_ANSWER, ErrorKind.NO_ETAG} else error)(
             key,
             scope=scope,
             expected=meaning.expected.format(verb),
@@ -269,7 +271,7 @@ class RemoteStore:
         # A stop must not leave the file behind.
         with anyio.CancelScope(shield=True):
             await self._client.put(key, b"", None, f"{self._process_id}-0")
-            with suppress(Trouble), anyio.move_on_after(CLEANUP_TIMEOUT):
+            with suppress(ExternalError), anyio.move_on_after(CLEANUP_TIMEOUT):
                 await self.discard(key)
 
 

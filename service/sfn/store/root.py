@@ -10,7 +10,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Final
 
-from sfn.errors import Scope, Transient, Trouble
+from sfn.errors import ErrorScope, ExternalError, Transient
 from sfn.store.denials import ERROR_BY_REACH, PermissionTracker
 from sfn.store.refusal import describe_os_error, error_of, map_os_errors
 
@@ -85,7 +85,7 @@ class StoreRoot:
         """As of `PermissionTracker`: the file system has carried out a verb."""
         self._permissions.note_permitted(verb, key)
 
-    def _error(self, where: str, verb: str, error: OSError) -> Trouble:
+    def _error(self, where: str, verb: str, error: OSError) -> ExternalError:
         """The trouble, of the table or of the store."""
         witnesses = self._permissions.note_denied(verb, where)
         reach = self._permissions.judge(verb, where, elsewhere=self._is_permitted_at(witnesses, verb))
@@ -108,7 +108,7 @@ class StoreRoot:
             except OSError as error:
                 if error.errno in _PER_FOLDER:
                     answer = False
-            except Trouble:
+            except ExternalError:
                 # Another writer is at work there, or the file system lacks something: no answer.
                 continue
             else:
@@ -127,7 +127,7 @@ class StoreRoot:
         except FileNotFoundError as error:
             raise Transient(
                 self.location,
-                scope=Scope.STORE,
+                scope=ErrorScope.STORE,
                 expected="the folder of the store",
                 found="nothing",
                 remedy="mount its file system, or correct `[stores.NAME] prefix`",
@@ -154,7 +154,7 @@ class StoreRoot:
     def _forbidden(self, what: str, where: str, error: OSError) -> Transient:
         return Transient(
             self.location,
-            scope=Scope.STORE,
+            scope=ErrorScope.STORE,
             expected=f"a folder of the store that the service's user may {what}",
             found=f"{describe_os_error(error)} for the user {os.geteuid()}, met at {where}",
             remedy="renew the credentials of its mount, or let that user read and search the folder",

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from threading import Lock
 
-from sfn.errors import Unsure
+from sfn.errors import OutcomeUnknown
 from sfn.store.paths import parent_folder
 from sfn.store.refusal import outcome_unknown
 
@@ -28,12 +28,14 @@ class PendingFsyncs:
 
     @contextmanager
     def pending(self, folder: str) -> Iterator[None]:
-        """The block changes a folder and syncs it: owed while it runs, for it may hang, and after an `Unsure`."""
+        """The block changes a folder and syncs it: owed while it runs, for it may hang, and after an
+        `OutcomeUnknown`.
+        """
         with self._lock:
             self._under_way[folder] += 1
         try:
             yield
-        except Unsure:
+        except OutcomeUnknown:
             with self._lock:
                 self._pending[folder] = object()
             raise

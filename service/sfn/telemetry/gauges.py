@@ -10,15 +10,15 @@ from typing import Final, Protocol
 
 from prometheus_client.core import GaugeMetricFamily
 
-from sfn.errors import Scope
+from sfn.errors import ErrorScope
 from sfn.telemetry.work import NOT_CONFIGURED, REASONS, UNDECODABLE
 
 STATES: Final = ("due", "scheduled", "retrying", "leased", "dead", "held")
 """What a table's row may be counted as."""
-HELD: Final = "held"
+HELD_STATE: Final = "held"
 
 
-class Figures(Protocol):
+class ScrapedStats(Protocol):
     """The inbox in numbers."""
 
     @property
@@ -32,27 +32,27 @@ class Figures(Protocol):
         ...
 
     @property
-    def letters(self) -> Mapping[tuple[str, str], int]:
+    def dead_letters(self) -> Mapping[tuple[str, str], int]:
         """Open dead letters by catalog, "" for none, and reason."""
         ...
 
     @property
-    def tripped(self) -> frozenset[str]:
+    def limit_reached(self) -> frozenset[str]:
         """The catalogs whose brake is on."""
         ...
 
     @property
-    def intents(self) -> Mapping[str, int]:
+    def open_intents(self) -> Mapping[str, int]:
         """Commits through a gateway whose outcome is not known, by catalog; missing where there is none."""
         ...
 
     @property
-    def missing(self) -> Mapping[str, MissingTables]:
+    def missing(self) -> Mapping[str, ScrapedMissingTables]:
         """Tables with a live file that their catalog does not show any more, by catalog."""
         ...
 
 
-class MissingTables(Protocol):
+class ScrapedMissingTables(Protocol):
     """Tables with a live file that their catalog does not show any more."""
 
     @property
@@ -66,11 +66,11 @@ class MissingTables(Protocol):
         ...
 
 
-class Breaker(Protocol):
+class ScrapedBreaker(Protocol):
     """What is held off from a catalog or a store, because of its last trouble."""
 
     @property
-    def scope(self) -> Scope:
+    def scope(self) -> ErrorScope:
         """Of a catalog, of a store, or of the process."""
         ...
 
@@ -80,13 +80,13 @@ class Breaker(Protocol):
         ...
 
     @property
-    def slots(self) -> int:
+    def allowed_probes(self) -> int:
         """How many claims may run; doubled by each success."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class LabelNames:
     """The configured names: they alone become labels, and each of them from the start.
 
     Attributes:
@@ -101,66 +101,66 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class ServiceState:
     """How things stand.
 
     Attributes:
         now: when.
-        figures: what the inbox last said; None until it first did.
-        answers: it said so just now.
-        sizes: bytes of each of the inbox's files.
-        ready: the process wants traffic.
-        reached: catalogs that have answered since the start.
+        stats: what the inbox last said; None until it first did.
+        inbox_answers: it said so just now.
+        file_sizes: bytes of each of the inbox's files.
+        is_ready: the process wants traffic.
+        reached_catalogs: catalogs that have answered since the start.
         breakers: those that are not closed.
     """
 
     now: datetime
-    figures: Figures | None
-    answers: bool
-    sizes: Mapping[str, int]
-    ready: bool
-    reached: Collection[str]
-    breakers: Collection[Breaker]
+    stats: ScrapedStats | None
+    inbox_answers: bool
+    file_sizes: Mapping[str, int]
+    is_ready: bool
+    reached_catalogs: Collection[str]
+    breakers: Collection[ScrapedBreaker]
 
 
-def gauges(moment: Moment, bounds: Bounds) -> Iterator[GaugeMetricFamily]:
+def gauges(state: ServiceState, names: LabelNames) -> Iterator[GaugeMetricFamily]:
     """How things stand, for Prometheus. Without any figures those series are missing: 0 would be a claim."""
-    yield _gauge("sfn_ready", "Whether /readyz says so.", (), [((), moment.ready)])
+    yield _gauge("sfn_ready", "Whether /readyz says so.", (), [((), state.is_ready)])
     yield _gauge(
         "sfn_inbox_answers",
         "Whether the inbox answered this scrape in time; what it is asked for is old where it did not.",
         (),
-        [((), moment.answers)],
+        [((), state.inbox_answers)],
     )
-    sizes = [((file,), size) for file, size in moment.sizes.items()]
+    sizes = [((file,), size) for file, size in state.file_sizes.items()]
     yield _gauge("sfn_inbox_bytes", "Sizes of the inbox's files: the database, its write-ahead log.", ("file",), sizes)
-    reached = [((catalog,), catalog in moment.reached) for catalog in bounds.catalogs]
+    reached = [((catalog,), catalog in state.reached_catalogs) for catalog in names.catalogs]
     yield _gauge("sfn_catalog_reached", "Whether the catalog has answered since the start.", ("catalog",), reached)
     yield _gauge(
         "sfn_sweep_interval_seconds",
         "From one sweep to the next; missing where none is made but those that are ordered.",
         ("catalog",),
-        [((catalog,), seconds) for catalog, seconds in bounds.swept.items()],
+        [((catalog,), seconds) for catalog, seconds in names.swept.items()],
     )
     yield _gauge(
         "sfn_breaker_open",
         "Whether nothing has succeeded with a catalog or a store since its last trouble; a store without a name is one "
         "that is not known yet, of tables never published. Scope process: it lacks descriptors, threads or memory.",
         ("scope", "name"),
-        _breakers(moment, bounds).items(),
+        _open_breakers(state, names).items(),
     )
-    if moment.figures is not None:
-        yield from _figures(moment.figures, moment.now, bounds)
+    if state.stats is not None:
+        yield from _inbox_gauges(state.stats, state.now, names)
 
 
-def _figures(figures: Figures, now: datetime, bounds: Bounds) -> Iterator[GaugeMetricFamily]:
-    tables = _counted(figures.tables, ((catalog, state) for catalog in bounds.catalogs for state in STATES), bounds)
-    ages = dict.fromkeys(bounds.catalogs, 0.0)
-    for catalog, due_at in figures.oldest_due.items():
-        label = _label(catalog, bounds)
+def _inbox_gauges(stats: ScrapedStats, now: datetime, names: LabelNames) -> Iterator[GaugeMetricFamily]:
+    tables = _with_zeros(stats.tables, ((catalog, state) for catalog in names.catalogs for state in STATES), names)
+    ages = dict.fromkeys(names.catalogs, 0.0)
+    for catalog, due_at in stats.oldest_due.items():
+        label = _label(catalog, names)
         ages[label] = max(ages.get(label, 0.0), (now - due_at).total_seconds())
-    known = [*((catalog, reason) for catalog in bounds.catalogs for reason in REASONS), (NOT_CONFIGURED, UNDECODABLE)]
-    letters = _counted(figures.letters, known, bounds)
+    known = [*((catalog, reason) for catalog in names.catalogs for reason in REASONS), (NOT_CONFIGURED, UNDECODABLE)]
+    letters = _with_zeros(stats.dead_letters, known, names)
     yield _gauge("sfn_pending_tables", "Tables by what they wait for.", ("catalog", "state"), tables.items())
     yield _gauge(
         "sfn_oldest_pending_age_seconds",
@@ -170,28 +170,31 @@ def _figures(figures: Figures, now: datetime, bounds: Bounds) -> Iterator[GaugeM
         [((catalog,), age) for catalog, age in ages.items()],
     )
     yield _gauge("sfn_dead_letters", "Open dead letters, by why.", ("catalog", "reason"), letters.items())
-    intents = Counter(dict.fromkeys(bounds.catalogs, 0))
-    for catalog, count in figures.intents.items():
-        intents[_label(catalog, bounds)] += count
+    intents = Counter(dict.fromkeys(names.catalogs, 0))
+    for catalog, count in stats.open_intents.items():
+        intents[_label(catalog, names)] += count
     yield _gauge(
         "sfn_open_intents",
         "Commits through a gateway whose outcome is not known: the catalog is asked for each, for 35 minutes at most.",
         ("catalog",),
         [((catalog,), count) for catalog, count in intents.items()],
     )
-    yield from _missing(figures, now, bounds)
-    held = [((catalog,), count) for (catalog, state), count in tables.items() if state == HELD]
+    yield from _missing_gauges(stats, now, names)
+    held = [((catalog,), count) for (catalog, state), count in tables.items() if state == HELD_STATE]
     yield _gauge("sfn_held_tables", "Tables that the brake holds until an operator releases it.", ("catalog",), held)
-    tripped = [((catalog,), catalog in figures.tripped) for catalog in bounds.catalogs]
+    limit_reached = [((catalog,), catalog in stats.limit_reached) for catalog in names.catalogs]
     yield _gauge(
-        "sfn_brake_tripped", "Whether the catalog's brake is on: it holds tables, or would.", ("catalog",), tripped
+        "sfn_brake_tripped",
+        "Whether the catalog's brake is on: it holds tables, or would.",
+        ("catalog",),
+        limit_reached,
     )
 
 
-def _missing(figures: Figures, now: datetime, bounds: Bounds) -> Iterator[GaugeMetricFamily]:
-    counts, ages = Counter(dict.fromkeys(bounds.catalogs, 0)), dict.fromkeys(bounds.catalogs, 0.0)
-    for catalog, missing in figures.missing.items():
-        label = _label(catalog, bounds)
+def _missing_gauges(stats: ScrapedStats, now: datetime, names: LabelNames) -> Iterator[GaugeMetricFamily]:
+    counts, ages = Counter(dict.fromkeys(names.catalogs, 0)), dict.fromkeys(names.catalogs, 0.0)
+    for catalog, missing in stats.missing.items():
+        label = _label(catalog, names)
         counts[label] += missing.count
         ages[label] = max(ages.get(label, 0.0), (now - missing.since).total_seconds())
     yield _gauge(
@@ -208,31 +211,31 @@ def _missing(figures: Figures, now: datetime, bounds: Bounds) -> Iterator[GaugeM
     )
 
 
-def _breakers(moment: Moment, bounds: Bounds) -> dict[tuple[str, str], bool]:
-    known = {(Scope.CATALOG.value, name): False for name in bounds.catalogs}
-    known |= {(Scope.STORE.value, name): False for name in bounds.stores.values()}
-    known[Scope.PROCESS.value, ""] = False
-    for breaker in moment.breakers:
+def _open_breakers(state: ServiceState, names: LabelNames) -> dict[tuple[str, str], bool]:
+    known = {(ErrorScope.CATALOG.value, name): False for name in names.catalogs}
+    known |= {(ErrorScope.STORE.value, name): False for name in names.stores.values()}
+    known[ErrorScope.PROCESS.value, ""] = False
+    for breaker in state.breakers:
         # More slots than one: something succeeded since. One that nobody asks any more may stay half open for ever.
-        if breaker.slots <= 1:
-            of_catalog = breaker.scope is Scope.CATALOG
-            name = _label(breaker.name, bounds) if of_catalog else bounds.stores.get(breaker.name, "")
+        if breaker.allowed_probes <= 1:
+            of_catalog = breaker.scope is ErrorScope.CATALOG
+            name = _label(breaker.name, names) if of_catalog else names.stores.get(breaker.name, "")
             known[breaker.scope.value, name] = True
     return known
 
 
-def _counted(
-    counts: Mapping[tuple[str, str], int], known: Iterable[tuple[str, str]], bounds: Bounds
+def _with_zeros(
+    counts: Mapping[tuple[str, str], int], known: Iterable[tuple[str, str]], names: LabelNames
 ) -> dict[tuple[str, str], int]:
     """Counts with a 0 for whatever is known to have none, and one catalog for those that are not configured."""
     total = Counter(dict.fromkeys(known, 0))
     for (catalog, kind), count in counts.items():
-        total[_label(catalog, bounds), kind] += count
+        total[_label(catalog, names), kind] += count
     return total
 
 
-def _label(catalog: str, bounds: Bounds) -> str:
-    return catalog if catalog in bounds.catalogs else NOT_CONFIGURED
+def _label(catalog: str, names: LabelNames) -> str:
+    return catalog if catalog in names.catalogs else NOT_CONFIGURED
 
 
 def _gauge(

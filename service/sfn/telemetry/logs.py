@@ -16,7 +16,7 @@ Format: TypeAlias = Literal["auto", "json", "console"]
 
 REDACTED: Final = "***"
 
-_TALKATIVE: Final = {
+_VERBOSE_LOGGERS: Final = {
     **dict.fromkeys(
         ("azure", "boto3", "botocore", "google", "msal", "pyiceberg", "sqlalchemy", "urllib3"), logging.WARNING
     ),
@@ -25,10 +25,10 @@ _TALKATIVE: Final = {
 """Libraries that tell of each of their calls, two of them with secrets, and thrift of all that they raise too."""
 
 _SECRET: Final = re.compile(r"token|authorization|credential|secret|password|cookie|api.?key", re.IGNORECASE)
-_DEEPEST: Final = 8
+_MAX_DEPTH: Final = 8
 
 
-def configure(level: Level = "info", form: Format = "auto", stream: TextIO | None = None) -> None:
+def configure_logging(level: Level = "info", form: Format = "auto", stream: TextIO | None = None) -> None:
     """Send every record to one stream: JSON lines, or text where people read it.
 
     Args:
@@ -69,7 +69,7 @@ def configure(level: Level = "info", form: Format = "auto", stream: TextIO | Non
 def redact(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     """Replace the value of each key that speaks of a secret, at any depth."""
     for key, value in event.items():
-        event[key] = _redacted(key, value, _DEEPEST)
+        event[key] = _redacted(key, value, _MAX_DEPTH)
     return event
 
 
@@ -89,13 +89,13 @@ def _handler(target: TextIO, shared: Sequence[Processor], *, readable: bool) -> 
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_last(readable=readable)],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_renderers(readable=readable)],
         )
     )
     return handler
 
 
-def _last(*, readable: bool) -> list[Processor]:
+def _renderers(*, readable: bool) -> list[Processor]:
     if readable:
         # Its tracebacks show no local variables: those may be secrets.
         return [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
@@ -115,5 +115,5 @@ def _route_servers() -> None:
     access.handlers = []
     access.propagate = False
     access.disabled = True
-    for name, level in _TALKATIVE.items():
+    for name, level in _VERBOSE_LOGGERS.items():
         logging.getLogger(name).setLevel(max(level, logging.getLogger().level))

@@ -15,13 +15,13 @@ from typing import Final, Protocol
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
 
-from sfn.telemetry.passing import Gateways
-from sfn.telemetry.pulls import Pulls
-from sfn.telemetry.refusals import Seldom
-from sfn.telemetry.work import Work
-from sfn.words import Accepted
+from sfn.telemetry.passing import GatewayMetrics
+from sfn.telemetry.pulls import PullMetrics
+from sfn.telemetry.refusals import LogThrottle
+from sfn.telemetry.work import PublicationMetrics
+from sfn.words import PutResult
 
-_NO_DIALECT: Final = "none"
+_NO_FORMAT: Final = "none"
 _REFUSALS: Final = (400, 401, 403, 404, 405, 408, 413, 415, 422, 429)
 _READ: Final = (200, 204, 304, 400, 401, 403, 404, 405, 500, 503)
 _BODIES: Final = ("listener", "gateways")
@@ -38,7 +38,7 @@ class Metrics:
     Args:
         version: of this service.
         catalogs: the configured ones.
-        dialects: the event formats that are known.
+        event_formats: the event formats that are known.
         gateways: the configured ones.
         sources: that events are fetched from.
 
@@ -58,21 +58,21 @@ class Metrics:
         *,
         version: str,
         catalogs: Collection[str],
-        dialects: Collection[str] = (),
+        event_formats: Collection[str] = (),
         gateways: Collection[str] = (),
         sources: Collection[str] = (),
     ) -> None:
-        self.registry = registry(version)
-        self.events = Events(self.registry, dialects)
-        self.commits = Commits(self.registry)
-        self.work = Work(self.registry, catalogs)
-        self.gateways = Gateways(self.registry, gateways)
-        self.pulls = Pulls(self.registry, sources)
-        self.readers = Readers(self.registry)
-        self.bodies = Bodies(self.registry)
+        self.registry = new_registry(version)
+        self.events = EventMetrics(self.registry, event_formats)
+        self.commits = InboxCommitMetrics(self.registry)
+        self.work = PublicationMetrics(self.registry, catalogs)
+        self.gateways = GatewayMetrics(self.registry, gateways)
+        self.pulls = PullMetrics(self.registry, sources)
+        self.readers = FacadeMetrics(self.registry)
+        self.bodies = BodyMetrics(self.registry)
 
 
-def registry(version: str) -> CollectorRegistry:
+def new_registry(version: str) -> CollectorRegistry:
     """What any process shows.
 
     Args:
@@ -88,7 +88,7 @@ def registry(version: str) -> CollectorRegistry:
 
 
 @dataclass(frozen=True, slots=True)
-class _Taken:
+class _FormatCounters:
     """The counters of one dialect: to look labels up costs three times as much as to count."""
 
     accepted: Counter
@@ -97,10 +97,10 @@ class _Taken:
     unmapped: Counter
 
 
-class Events:
+class EventMetrics:
     """What came of events."""
 
-    def __init__(self, registry: CollectorRegistry, dialects: Collection[str]) -> None:
+    def __init__(self, registry: CollectorRegistry, event_formats: Collection[str]) -> None:
         self._received = Counter(
             "sfn_events_received_total",
             "Events by what came of them, a rename being two. A request of which nothing was taken counts as one: "
@@ -114,58 +114,58 @@ class Events:
             ("status",),
             registry=registry,
         )
-        self._superseded = Counter(
+        self._coalesced = Counter(
             "sfn_superseded_total",
             "Accepted events of tables of which something told before still waited: one publish answers all of it.",
             registry=registry,
         )
-        self._taken = {dialect: self._taken_of(dialect) for dialect in dialects}
+        self._by_format = {event_format: self._counters_of(event_format) for event_format in event_formats}
         for result in ("refused", "unavailable"):
-            self._received.labels(_NO_DIALECT, result)
+            self._received.labels(_NO_FORMAT, result)
         for status in _REFUSALS:
             self._refused.labels(str(status))
 
-    def taken(self, dialect: str | None, accepted: Accepted, ignored: int, unmapped: int = 0) -> None:
+    def count_ingested(self, event_format: str | None, stored: PutResult, ignored: int, unmapped: int = 0) -> None:
         """A request was answered with success.
 
         Args:
-            dialect: the name of its events' format; None where there was no event in it.
-            accepted: what became of that which went into the inbox.
+            event_format: the name of its events' format; None where there was no event in it.
+            stored: what became of that which went into the inbox.
             ignored: events that are understood and of no concern.
             unmapped: events of catalogs of which nobody said which of ours they are.
         """
-        name = dialect or _NO_DIALECT
-        taken = self._taken.get(name)
-        if taken is None:
-            taken = self._taken[name] = self._taken_of(name)
-        if accepted.accepted:
-            taken.accepted.inc(accepted.accepted)
-        if accepted.duplicates:
-            taken.duplicate.inc(accepted.duplicates)
-        if accepted.superseded:
-            self._superseded.inc(accepted.superseded)
+        name = event_format or _NO_FORMAT
+        counters = self._by_format.get(name)
+        if counters is None:
+            counters = self._by_format[name] = self._counters_of(name)
+        if stored.accepted:
+            counters.accepted.inc(stored.accepted)
+        if stored.duplicates:
+            counters.duplicate.inc(stored.duplicates)
+        if stored.coalesced:
+            self._coalesced.inc(stored.coalesced)
         if ignored:
-            taken.ignored.inc(ignored)
+            counters.ignored.inc(ignored)
         if unmapped:
-            taken.unmapped.inc(unmapped)
+            counters.unmapped.inc(unmapped)
 
-    def turned_down(self, status: int, dialect: str | None = None) -> None:
+    def count_rejected(self, status: int, event_format: str | None = None) -> None:
         """A request was answered with an error: nothing of it was taken.
 
         Args:
             status: HTTP status, 4xx or 5xx.
-            dialect: the format, where the route alone tells it.
+            event_format: the format, where the route alone tells it.
         """
         refused = status < 500  # noqa: PLR2004 - where the client's errors end
-        self._received.labels(dialect or _NO_DIALECT, "refused" if refused else "unavailable").inc()
+        self._received.labels(event_format or _NO_FORMAT, "refused" if refused else "unavailable").inc()
         if refused:
             self._refused.labels(str(status)).inc()
 
-    def _taken_of(self, dialect: str) -> _Taken:
-        return _Taken(*(self._received.labels(dialect, field.name) for field in fields(_Taken)))
+    def _counters_of(self, event_format: str) -> _FormatCounters:
+        return _FormatCounters(*(self._received.labels(event_format, field.name) for field in fields(_FormatCounters)))
 
 
-class Readers:
+class FacadeMetrics:
     """How readers' requests are answered."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -177,7 +177,7 @@ class Readers:
         )
         self._requests = {status: self._all.labels(str(status)) for status in _READ}
 
-    def answered(self, status: int) -> None:
+    def count_answer(self, status: int) -> None:
         """A request was answered.
 
         Args:
@@ -186,7 +186,7 @@ class Readers:
         (self._requests.get(status) or self._all.labels(str(status))).inc()
 
 
-class Bodies:
+class BodyMetrics:
     """Request bodies that were given up, since too many were held of clients that had not shown who they are."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -196,31 +196,31 @@ class Bodies:
             ("of",),
             registry=registry,
         )
-        self._seldom = Seldom()
+        self._throttle = LogThrottle()
         for of in _BODIES:
             self._refused.labels(of)
 
-    def of(self, whose: str) -> Callable[[], None]:
+    def counter_for(self, listener: str) -> Callable[[], None]:
         """Counts one more, and has the log say so.
 
         Args:
-            whose: `listener` or `gateways`.
+            listener: `listener` or `gateways`.
         """
-        refused = self._refused.labels(whose)
+        refused = self._refused.labels(listener)
 
         def count() -> None:
             refused.inc()
-            if (left_out := self._seldom.passing(whose)) is not None:
-                _log.warning("body refused: no memory", of=whose, remedy=_MORE_MEMORY, left_out=left_out)
+            if (suppressed := self._throttle.allow(listener)) is not None:
+                _log.warning("body refused: no memory", of=listener, remedy=_MORE_MEMORY, left_out=suppressed)
 
         return count
 
 
-class Transaction(Protocol):
+class ObservedTransaction(Protocol):
     """One transaction of the inbox that is on disk."""
 
     @property
-    def notes(self) -> int:
+    def messages(self) -> int:
         """How many notes it took in."""
         ...
 
@@ -230,7 +230,7 @@ class Transaction(Protocol):
         ...
 
 
-class Commits:
+class InboxCommitMetrics:
     """How the inbox's disk does."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -240,15 +240,15 @@ class Commits:
             registry=registry,
             buckets=_COMMIT,
         )
-        self._notes = Histogram(
+        self._messages = Histogram(
             "sfn_ingest_batch_events",
             "Events and other notes of each such transaction.",
             registry=registry,
             buckets=_BATCH,
         )
 
-    def observe(self, transaction: Transaction) -> None:
+    def observe(self, transaction: ObservedTransaction) -> None:
         """A transaction is on disk; one that took nothing in tells nothing of what senders wait for."""
-        if transaction.notes:
+        if transaction.messages:
             self._seconds.observe(transaction.seconds)
-            self._notes.observe(transaction.notes)
+            self._messages.observe(transaction.messages)

@@ -12,7 +12,7 @@ _ANSWERS: Final = ("2xx", "3xx", "4xx", "5xx", "none")
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 
-class Gateways:
+class GatewayMetrics:
     """The counters of all gateways.
 
     Args:
@@ -47,15 +47,15 @@ class Gateways:
             registry=registry,
         )
         self._gateways = {
-            name: Gateway(name, self._requests, self._seconds, self._unnoted, self._unmapped) for name in names
+            name: GatewayCounters(name, self._requests, self._seconds, self._unnoted, self._unmapped) for name in names
         }
 
-    def of(self, name: str) -> Gateway:
+    def get(self, name: str) -> GatewayCounters:
         """The counters of one gateway."""
         return self._gateways[name]
 
 
-class Gateway:
+class GatewayCounters:
     """The counters of one gateway, looked up once: that takes longer than to count."""
 
     def __init__(self, name: str, requests: Counter, seconds: Histogram, unnoted: Counter, unmapped: Counter) -> None:
@@ -78,10 +78,10 @@ class Gateway:
         self._requests[change, answer if answer in _ANSWERS else "none"].inc()
         self._seconds[change].observe(seconds)
 
-    def unnoted(self) -> None:
+    def count_unrecorded(self) -> None:
         """A commit passed that the inbox did not take."""
         self._unnoted.inc()
 
-    def unmapped_commit(self) -> None:
+    def count_unmapped(self) -> None:
         """A commit passed under a prefix that belongs to no catalog of ours."""
         self._unmapped.inc()

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 
-class Pulls:
+class PullMetrics:
     """How the sources are.
 
     Args:
@@ -29,10 +29,10 @@ class Pulls:
             self._connected.labels(source)
             self._dropped.labels(source)
 
-    def connected(self, source: str, *, is_connected: bool) -> None:
+    def set_connected(self, source: str, *, is_connected: bool) -> None:
         """There is a connection, or none any more."""
         self._connected.labels(source).set(is_connected)
 
-    def dropped(self, source: str, count: int) -> None:
+    def count_dropped(self, source: str, count: int) -> None:
         """Messages were dropped."""
         self._dropped.labels(source).inc(count)

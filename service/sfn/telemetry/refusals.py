@@ -9,13 +9,13 @@ from typing import Final
 
 import structlog
 
-TOLD_EVERY: Final = 1.0
+LOG_INTERVAL: Final = 1.0
 """Seconds from one record of a kind to the next."""
 
 _log = structlog.stdlib.get_logger(__name__)
 
 
-class Seldom:
+class LogThrottle:
     """Lets a record of a kind pass at most once a second.
 
     Args:
@@ -24,33 +24,33 @@ class Seldom:
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
-        self._passed_at: dict[Hashable, float] = {}
-        self._left_out: Counter[Hashable] = Counter()
+        self._logged_at: dict[Hashable, float] = {}
+        self._suppressed: Counter[Hashable] = Counter()
 
-    def passing(self, kind: Hashable) -> int | None:
+    def allow(self, kind: Hashable) -> int | None:
         """How many of a kind were left out since the last one; None: this one is too."""
         now = self._monotonic()
-        passed_at = self._passed_at.get(kind)
-        if passed_at is not None and now - passed_at < TOLD_EVERY:
-            self._left_out[kind] += 1
+        logged_at = self._logged_at.get(kind)
+        if logged_at is not None and now - logged_at < LOG_INTERVAL:
+            self._suppressed[kind] += 1
             return None
-        self._passed_at[kind] = now
-        return self._left_out.pop(kind, 0)
+        self._logged_at[kind] = now
+        return self._suppressed.pop(kind, 0)
 
 
-class Refusals:
+class RejectionLog:
     """Tells of refused requests, a status at most once a second.
 
     Args:
         where: what was asked for.
-        seldom: keeps the log small.
+        throttle: keeps the log small.
     """
 
-    def __init__(self, where: str, seldom: Seldom | None = None) -> None:
+    def __init__(self, where: str, throttle: LogThrottle | None = None) -> None:
         self._where = where
-        self._seldom = seldom or Seldom()
+        self._throttle = throttle or LogThrottle()
 
-    def tell(self, status: int, why: str, client: str | None) -> None:
+    def log_rejected(self, status: int, why: str, client: str | None) -> None:
         """A request was refused.
 
         Args:
@@ -58,6 +58,8 @@ class Refusals:
             why: in words of ours, nothing that was sent.
             client: its address, None where the server does not know it.
         """
-        left_out = self._seldom.passing(status)
-        if left_out is not None:
-            _log.warning("request refused", where=self._where, status=status, why=why, client=client, left_out=left_out)
+        suppressed = self._throttle.allow(status)
+        if suppressed is not None:
+            _log.warning(
+                "request refused", where=self._where, status=status, why=why, client=client, left_out=suppressed
+            )

@@ -15,29 +15,29 @@ from prometheus_client.registry import Collector
 
 from sfn.clock import Clock
 from sfn.errors import SfnError
-from sfn.telemetry.gauges import Bounds, Breaker, Figures, Moment, gauges
+from sfn.telemetry.gauges import LabelNames, ScrapedBreaker, ScrapedStats, ServiceState, gauges
 
-PATIENCE: Final = 1.0
+INBOX_TIMEOUT: Final = 1.0
 """Seconds that the inbox may take: a scrape has 10 s, and may be the only one who tells that a disk hangs."""
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class ScrapeSources:
     """Whom a scrape asks. But for the first one nothing of it may wait.
 
     Attributes:
-        figures: the inbox in numbers; an `SfnError` is no answer.
+        stats: the inbox in numbers; an `SfnError` is no answer.
         files: those of the inbox; one that is not there has no bytes.
-        ready: whether the process wants traffic.
-        reached: which catalogs have answered.
+        is_ready: whether the process wants traffic.
+        reached_catalogs: which catalogs have answered.
         breakers: those that are not closed.
     """
 
-    figures: Callable[[], Awaitable[Figures]]
+    stats: Callable[[], Awaitable[ScrapedStats]]
     files: Mapping[str, Path]
-    ready: Callable[[], bool]
-    reached: Callable[[], Collection[str]]
-    breakers: Callable[[], Collection[Breaker]]
+    is_ready: Callable[[], bool]
+    reached_catalogs: Callable[[], Collection[str]]
+    breakers: Callable[[], Collection[ScrapedBreaker]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,25 +58,25 @@ class Scrape:
 
     Args:
         registry: what was counted.
-        watched: what is read at that moment.
-        bounds: the configured names.
+        sources: what is read at that moment.
+        names: the configured names.
         clock: the wall clock.
-        patience: seconds that the inbox is waited for; then what it said last is what there is.
+        inbox_timeout: seconds that the inbox is waited for; then what it said last is what there is.
     """
 
     def __init__(
         self,
         registry: CollectorRegistry,
-        watched: Watched,
-        bounds: Bounds,
+        sources: ScrapeSources,
+        names: LabelNames,
         clock: Clock,
-        patience: float = PATIENCE,
+        inbox_timeout: float = INBOX_TIMEOUT,
     ) -> None:
-        self._registry, self._watched, self._bounds, self._clock = registry, watched, bounds, clock
-        self._patience = patience
-        self._asking, self._asked = anyio.Lock(), 0
+        self._registry, self._sources, self._names, self._clock = registry, sources, names, clock
+        self._inbox_timeout = inbox_timeout
+        self._lock, self._answers_begun = anyio.Lock(), 0
         self._writing = anyio.CapacityLimiter(1)
-        self._figures: Figures | None = None
+        self._stats: ScrapedStats | None = None
         self._sizes: Mapping[str, int] = {}
         self._answers = False
 
@@ -88,43 +88,43 @@ class Scrape:
         """
         await self._ask()
         # In a thread: where there are many catalogs the text takes longer to write than a request may wait.
-        return await anyio.to_thread.run_sync(self._written, accept, self._moment(), limiter=self._writing)
+        return await anyio.to_thread.run_sync(self._write, accept, self._state(), limiter=self._writing)
 
     async def _ask(self) -> None:
         """Ask the inbox. Who came while it was being asked shares the next answer: a flood asks one at a time."""
-        arrived = self._asked
-        async with self._asking:
-            if self._asked > arrived:
+        arrived = self._answers_begun
+        async with self._lock:
+            if self._answers_begun > arrived:
                 return
-            self._asked += 1
+            self._answers_begun += 1
             self._answers = False
-            with anyio.move_on_after(self._patience):
+            with anyio.move_on_after(self._inbox_timeout):
                 try:
-                    self._figures = await self._watched.figures()
+                    self._stats = await self._sources.stats()
                 except SfnError:
                     return
                 # Only of a disk that just answered: this call can't be given up.
-                self._sizes = {name: _size(file) for name, file in self._watched.files.items()}
+                self._sizes = {name: _size(file) for name, file in self._sources.files.items()}
                 self._answers = True
 
-    def _moment(self) -> Moment:
-        watched = self._watched
-        return Moment(
+    def _state(self) -> ServiceState:
+        sources = self._sources
+        return ServiceState(
             now=self._clock.now(),
-            figures=self._figures,
-            answers=self._answers,
-            sizes=self._sizes,
-            ready=watched.ready(),
-            reached=frozenset(watched.reached()),
-            breakers=tuple(watched.breakers()),
+            stats=self._stats,
+            inbox_answers=self._answers,
+            file_sizes=self._sizes,
+            is_ready=sources.is_ready(),
+            reached_catalogs=frozenset(sources.reached_catalogs()),
+            breakers=tuple(sources.breakers()),
         )
 
-    def _written(self, accept: str, moment: Moment) -> Exposition:
-        encode, media_type = negotiated(accept)
-        return Exposition(media_type, encode(_Page(self._registry, gauges(moment, self._bounds))))
+    def _write(self, accept: str, state: ServiceState) -> Exposition:
+        encode, media_type = negotiate_format(accept)
+        return Exposition(media_type, encode(_ScrapeCollector(self._registry, gauges(state, self._names))))
 
 
-def negotiated(accept: str) -> tuple[Callable[[Collector], bytes], str]:
+def negotiate_format(accept: str) -> tuple[Callable[[Collector], bytes], str]:
     """How a page is written, and its media type.
 
     Args:
@@ -137,15 +137,15 @@ def negotiated(accept: str) -> tuple[Callable[[Collector], bytes], str]:
         return choose_encoder("")
 
 
-class _Page:
+class _ScrapeCollector:
     """Implements the library's `Collector`: what was counted, then how things stand."""
 
-    def __init__(self, registry: CollectorRegistry, standing: Iterable[Metric]) -> None:
-        self._registry, self._standing = registry, standing
+    def __init__(self, registry: CollectorRegistry, current: Iterable[Metric]) -> None:
+        self._registry, self._current = registry, current
 
     def collect(self) -> Iterator[Metric]:
         yield from self._registry.collect()
-        yield from self._standing
+        yield from self._current
 
 
 def _size(file: Path) -> int:

@@ -8,28 +8,37 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from sfn.words import Cause, Dead, Done, Later, Reason, Released, Retry, Swept
+from sfn.words import DeadLettered, DeadLetterReason, Done, FailureCause, Rescheduled, Retry, Returned, SweepCompleted
 
 NOT_CONFIGURED: Final = ""
 """The catalog's label of what belongs to no configured one: rows of one that was, and requests nobody understood."""
 UNDECODABLE: Final = "undecodable"
 """The reason of a dead letter that is no table's."""
-REASONS: Final = tuple(reason.value for reason in Reason if reason.value != UNDECODABLE)
+REASONS: Final = tuple(reason.value for reason in DeadLetterReason if reason.value != UNDECODABLE)
 """Why a table may be a dead letter."""
 
-_ENDINGS: Final = (
+_OUTCOMES: Final = (
     (Done.label, ""),
-    (Later.label, ""),
-    *((Retry.label, cause.value) for cause in (Cause.TABLE, Cause.DEFECT)),
-    *((Released.label, cause.value) for cause in (Cause.CATALOG, Cause.STORE, Cause.INBOX, Cause.PROCESS, Cause.STOP)),
-    *((Dead.label, reason) for reason in REASONS),
+    (Rescheduled.label, ""),
+    *((Retry.label, cause.value) for cause in (FailureCause.TABLE, FailureCause.DEFECT)),
+    *(
+        (Returned.label, cause.value)
+        for cause in (
+            FailureCause.CATALOG,
+            FailureCause.STORE,
+            FailureCause.INBOX,
+            FailureCause.PROCESS,
+            FailureCause.STOP,
+        )
+    ),
+    *((DeadLettered.label, reason) for reason in REASONS),
 )
-_SWEEPS: Final = (Swept.label, Retry.label, Released.label)
-_PUBLISH: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-_STALENESS: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14_400)
+_SWEEP_OUTCOMES: Final = (SweepCompleted.label, Retry.label, Returned.label)
+_DURATION_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_STALENESS_BUCKETS: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14_400)
 
 
-class Work:
+class PublicationMetrics:
     """What came of tables.
 
     Args:
@@ -53,7 +62,7 @@ class Work:
             "How long those attempts took that saw their table through (outcomes done and later).",
             ("catalog",),
             registry=registry,
-            buckets=_PUBLISH,
+            buckets=_DURATION_BUCKETS,
         )
         self._staleness = Histogram(
             "sfn_staleness_seconds",
@@ -61,7 +70,7 @@ class Work:
             "whose last commit may be years old.",
             ("catalog",),
             registry=registry,
-            buckets=_STALENESS,
+            buckets=_STALENESS_BUCKETS,
         )
         self._expired = Counter(
             "sfn_lease_expirations_total",
@@ -73,14 +82,14 @@ class Work:
             "Attempts of which nothing was taken, as their lease was lost: another one, or an operator, has the row.",
             registry=registry,
         )
-        self.sweeps = Sweeps(registry, catalogs)
+        self.sweeps = SweepMetrics(registry, catalogs)
         for catalog in catalogs:
-            for outcome, error_class in _ENDINGS:
+            for outcome, error_class in _OUTCOMES:
                 self._attempts.labels(catalog, outcome, error_class)
             for histogram in (self._durations, self._staleness):
                 histogram.labels(catalog)
 
-    def ended(self, catalog: str, outcome: str, error_class: str) -> None:
+    def count_attempt(self, catalog: str, outcome: str, error_class: str) -> None:
         """An attempt of a table ended.
 
         Args:
@@ -90,24 +99,24 @@ class Work:
         """
         self._attempts.labels(_label(catalog, self._catalogs), outcome, error_class).inc()
 
-    def seen_through(self, catalog: str, seconds: float) -> None:
+    def observe_duration(self, catalog: str, seconds: float) -> None:
         """An attempt of a table saw it through, in that time."""
         self._durations.labels(_label(catalog, self._catalogs)).observe(seconds)
 
-    def pointed(self, catalog: str, seconds: float) -> None:
+    def observe_staleness(self, catalog: str, seconds: float) -> None:
         """A table's files name a commit that is that old."""
         self._staleness.labels(_label(catalog, self._catalogs)).observe(seconds)
 
-    def expired(self, leases: int) -> None:
+    def count_expired_leases(self, leases: int) -> None:
         """So many leases ran out."""
         self._expired.inc(leases)
 
-    def fenced(self) -> None:
+    def count_lost_lease(self) -> None:
         """Nothing of an attempt was taken: its lease was lost."""
         self._fenced.inc()
 
 
-class Sweeps:
+class SweepMetrics:
     """What came of sweeps."""
 
     def __init__(self, registry: CollectorRegistry, catalogs: Collection[str]) -> None:
@@ -128,30 +137,30 @@ class Sweeps:
         self._withheld = last("withheld", "Namespaces that the last complete sweep could not list")
         self._differing = last("differing", "Tables that the last complete sweep found to differ from their files")
         for catalog in catalogs:
-            for outcome in _SWEEPS:
+            for outcome in _SWEEP_OUTCOMES:
                 self._attempts.labels(catalog, outcome)
             for gauge in (self._end, self._duration, self._tables, self._withheld, self._differing):
                 gauge.labels(catalog)
 
-    def ended(self, catalog: str, outcome: str) -> None:
+    def count_attempt(self, catalog: str, outcome: str) -> None:
         """An attempt to sweep a catalog ended."""
         self._attempts.labels(_label(catalog, self._catalogs), outcome).inc()
 
-    def complete(self, catalog: str, swept: Swept, at: datetime, seconds: float) -> None:
+    def set_completed(self, catalog: str, outcome: SweepCompleted, at: datetime, seconds: float) -> None:
         """A sweep is complete.
 
         Args:
             catalog: which was swept.
-            swept: what it says.
+            outcome: what it says.
             at: when it ended.
             seconds: how long it took.
         """
         label = _label(catalog, self._catalogs)
         self._end.labels(label).set(at.timestamp())
         self._duration.labels(label).set(seconds)
-        self._tables.labels(label).set(swept.tables)
-        self._withheld.labels(label).set(len(swept.withheld))
-        self._differing.labels(label).set(swept.differing)
+        self._tables.labels(label).set(outcome.tables)
+        self._withheld.labels(label).set(len(outcome.unlisted_namespaces))
+        self._differing.labels(label).set(outcome.differing)
 
 
 def _label(catalog: str, configured: Collection[str]) -> str:

@@ -14,12 +14,12 @@ from sfn.clock import Clock
 from sfn.dialects import Sender
 from sfn.receiver.certificate import Certificate
 from sfn.receiver.keyring import Keyring
-from sfn.receiver.operators import PARTY, Operators
-from sfn.receiver.secret import Scheme
-from sfn.receiver.senders import Senders, anonymous
-from sfn.receiver.tokens import TokenFile, Tokens
+from sfn.receiver.operators import OPERATORS_PARTY, OperatorAuth
+from sfn.receiver.secret import AuthScheme
+from sfn.receiver.senders import Senders, anonymous_senders
+from sfn.receiver.tokens import PartyTokens, WatchedTokenFile
 from sfn.settings import Settings
-from sfn.telemetry.refusals import Refusals
+from sfn.telemetry.refusals import RejectionLog
 
 READERS_PARTY: Final = "facade"
 """What those who read through the facade are called in a keyring: as their section in the settings."""
@@ -40,10 +40,10 @@ class AccessControl:
     """
 
     senders: Senders
-    operators: Operators | None
+    operators: OperatorAuth | None
     readers: Callable[[bytes | None], bool] | None
     scrapers: Callable[[bytes | None], bool] | None
-    files: tuple[TokenFile, ...] = ()
+    files: tuple[WatchedTokenFile, ...] = ()
 
 
 def build_access_control(settings: Settings, clock: Clock) -> AccessControl:
@@ -56,14 +56,14 @@ def build_access_control(settings: Settings, clock: Clock) -> AccessControl:
     Raises:
         Broken: a file of tokens can't be read, or two parties have the same token.
     """
-    authenticated = {name: one for name, one in settings.senders.items() if one.scheme is not Scheme.NONE}
+    authenticated = {name: one for name, one in settings.senders.items() if one.scheme is not AuthScheme.NONE}
     parties = {
         _party_of_sender(name): _load_tokens(one.secrets, one.secrets_file, one.scheme)
         for name, one in authenticated.items()
     }
     admin = settings.admin
     if admin.token is not None or admin.token_file is not None:
-        parties[PARTY] = _load_tokens({} if admin.token is None else {"token": admin.token}, admin.token_file)
+        parties[OPERATORS_PARTY] = _load_tokens({} if admin.token is None else {"token": admin.token}, admin.token_file)
     facade = settings.facade
     if facade.has_token:
         parties[READERS_PARTY] = _load_tokens(
@@ -75,8 +75,8 @@ def build_access_control(settings: Settings, clock: Clock) -> AccessControl:
         parties[METRICS_PARTY] = _load_tokens(named, telemetry.metrics_token_file)
     keyring = Keyring(parties)
     return AccessControl(
-        _build_senders(settings, keyring, clock) if settings.senders else anonymous(settings.catalogs),
-        Operators(keyring, Refusals(PARTY)) if PARTY in parties else None,
+        _build_senders(settings, keyring, clock) if settings.senders else anonymous_senders(settings.catalogs),
+        OperatorAuth(keyring, RejectionLog(OPERATORS_PARTY)) if OPERATORS_PARTY in parties else None,
         partial(_is_token_of, keyring, READERS_PARTY) if READERS_PARTY in parties else None,
         partial(_is_token_of, keyring, METRICS_PARTY) if METRICS_PARTY in parties else None,
         tuple(tokens.file for tokens in parties.values() if tokens.file is not None),
@@ -94,19 +94,21 @@ def load_certificate(settings: Settings) -> Certificate | None:
 
 
 def _is_token_of(keyring: Keyring, party: str, authorization: bytes | None) -> bool:
-    owner = keyring.whose(authorization)
+    owner = keyring.owner_of(authorization)
     return owner is not None and owner[0] == party
 
 
 def _build_senders(settings: Settings, keyring: Keyring, clock: Clock) -> Senders:
     known = {name: Sender(name, settings.catalogs_of(name), one.dialect) for name, one in settings.senders.items()}
-    authenticated = [name for name, one in settings.senders.items() if one.scheme is not Scheme.NONE]
+    authenticated = [name for name, one in settings.senders.items() if one.scheme is not AuthScheme.NONE]
     return Senders(
         keyring,
         {_party_of_sender(name): known[name] for name in authenticated},
         next((known[name] for name in known if name not in authenticated), None),
         signing={
-            _party_of_sender(name): how for name in authenticated if (how := settings.senders[name].manner) is not None
+            _party_of_sender(name): how
+            for name in authenticated
+            if (how := settings.senders[name].signature_scheme) is not None
         },
         rates={name: one.rate_limit for name, one in settings.senders.items() if one.rate_limit is not None},
         clock=clock,
@@ -117,6 +119,8 @@ def _party_of_sender(sender: str) -> str:
     return f"senders.{sender}"
 
 
-def _load_tokens(named: Mapping[str, SecretStr], file: Path | None, scheme: Scheme = Scheme.BEARER) -> Tokens:
+def _load_tokens(
+    named: Mapping[str, SecretStr], file: Path | None, scheme: AuthScheme = AuthScheme.BEARER
+) -> PartyTokens:
     secrets = {name: secret.get_secret_value() for name, secret in named.items()}
-    return Tokens(secrets, None if file is None else TokenFile(file, scheme), scheme)
+    return PartyTokens(secrets, None if file is None else WatchedTokenFile(file, scheme), scheme)

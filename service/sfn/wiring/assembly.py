@@ -12,26 +12,26 @@ import anyio
 import structlog
 
 from sfn.admin.app import routes
-from sfn.admin.operators import Followed, Operations, Operator, Process, Retirement
+from sfn.admin.operators import AdminContext, AdminInbox, ConfiguredCatalog, ProcessInfo, RetiredCatalogs
 from sfn.body_memory import BodyMemory
-from sfn.clock import Clock, SystemChance, SystemClock
-from sfn.errors import Broken, Transient, Trouble
-from sfn.gateway.connection import AT_ONCE
-from sfn.inbox import Intake
-from sfn.mounts import LOCAL_LOCKS, SHARE_LOCKS
-from sfn.receiver.app import Application, application
-from sfn.receiver.body import Limits
+from sfn.clock import Clock, SystemClock, SystemRandomSource
+from sfn.errors import ExternalError, FatalError, Transient
+from sfn.gateway.connection import MAX_WRITE
+from sfn.inbox import InboxWriter
+from sfn.mounts import LOCAL_LOCKS_PROBLEM, LOCAL_LOCKS_REMEDY
+from sfn.receiver.app import AsgiApplication, build_app
+from sfn.receiver.body import BodyLimits
 from sfn.receiver.certificate import Certificate
-from sfn.receiver.ingest import Ingest
-from sfn.receiver.pull.source import Source
+from sfn.receiver.ingest import EventsEndpoint
+from sfn.receiver.pull.source import PullSource
 from sfn.receiver.readiness import Readiness
-from sfn.receiver.tokens import TokenFile
+from sfn.receiver.tokens import WatchedTokenFile
 from sfn.settings import Settings
-from sfn.settings.roles import ALL, Role
+from sfn.settings.roles import ALL_ROLES, Role
 from sfn.store import ObjectStore, StoreRouter
 from sfn.store.router import PrefixRouter
 from sfn.telemetry.metrics import Metrics
-from sfn.threads import Late, Threads
+from sfn.threads import AbandonableThreads, TimedOut
 from sfn.wiring import inboxes
 from sfn.wiring.admission import AccessControl, build_access_control, load_certificate
 from sfn.wiring.events import build_event_filter, decode_undecodable
@@ -43,11 +43,11 @@ from sfn.wiring.pulls import build_pull_sources
 from sfn.wiring.reached import LazyCatalogRegistry, vended_stores_factory
 from sfn.wiring.sources import build_catalogs
 from sfn.wiring.terms import VERSION, table_filter, worker_options
-from sfn.words import CatalogName, Hint
-from sfn.work.journal import Journals
-from sfn.work.logbook import Logbook
-from sfn.work.meter import Meter
-from sfn.work.worker import Inbox, Worker
+from sfn.words import CatalogName, Notification
+from sfn.work.journal import OutcomeSinks
+from sfn.work.logbook import OutcomeLog
+from sfn.work.meter import OutcomeMetrics
+from sfn.work.worker import Worker, WorkerInbox
 
 STARTING: Final = "starting"
 """Why a process is not ready at first."""
@@ -86,25 +86,25 @@ class AssembledService:
         pull_sources: what events are fetched from.
     """
 
-    application: Application
+    application: AsgiApplication
     readiness: Readiness
     worker: Worker
-    inbox: Intake
+    inbox: InboxWriter
     run_maintenance: Callable[[], Coroutine[Any, Any, None]]
-    first_sweeps: tuple[Hint, ...]
+    first_sweeps: tuple[Notification, ...]
     certificate: Certificate | None = None
-    token_files: tuple[TokenFile, ...] = ()
+    token_files: tuple[WatchedTokenFile, ...] = ()
     runs_worker: bool = True
     gateways: GatewaySet = GatewaySet()
-    pull_sources: tuple[Source, ...] = ()
+    pull_sources: tuple[PullSource, ...] = ()
 
 
 @asynccontextmanager
 async def build_service(
     settings: Settings,
-    on_broken: Callable[[Broken], None],
+    on_broken: Callable[[FatalError], None],
     wrap_store: StoreWrapper | None = None,
-    roles: frozenset[Role] = ALL,
+    roles: frozenset[Role] = ALL_ROLES,
 ) -> AsyncIterator[AssembledService]:
     """All parts, opened; closed again in the end, the inbox last.
 
@@ -134,23 +134,23 @@ async def build_service(
         for catalog in catalogs.values():
             stack.push_async_callback(catalog.close)
         readiness = Readiness(STARTING)
-        retirement = Retirement(await _retired_catalogs(inbox))
+        retirement = RetiredCatalogs(await _retired_catalogs(inbox))
         catalog_registry = LazyCatalogRegistry(
             settings, catalogs, retirement, inbox, inbox, vended_stores_factory(settings, stores, registry, clock)
         )
         worker = _build_worker(settings, inbox, catalog_registry, stores, clock, metering.metrics)
-        process = Process(
+        process = ProcessInfo(
             version=VERSION,
             started_at=clock.now(),
-            reasons=lambda: readiness.reasons,
-            identities=catalog_registry.catalog_ids,
+            not_ready_reasons=lambda: readiness.reasons,
+            catalog_ids=catalog_registry.catalog_ids,
             breakers=worker.breakers,
-            sweeps=worker.sweeps,
-            retirement=retirement,
-            roles=frozenset() if roles == ALL else roles,
+            sweep_reports=worker.sweeps,
+            retired_catalogs=retirement,
+            roles=frozenset() if roles == ALL_ROLES else roles,
         )
-        is_relevant = build_event_filter(settings, retirement).matters
-        memory = BodyMemory(_gateway_body_memory(settings), metering.metrics.bodies.of("gateways"))
+        is_relevant = build_event_filter(settings, retirement).is_relevant
+        memory = BodyMemory(_gateway_body_memory(settings), metering.metrics.bodies.counter_for("gateways"))
         gateways = build_gateways(
             settings if Role.GATEWAY in roles else None,
             inbox,
@@ -192,10 +192,15 @@ async def build_service(
 async def _warn_of_local_locks(settings: Settings) -> None:
     """Log mounts of stores on which the processes of other hosts do not see our locks."""
     # A mount whose server is gone may never answer, and must not keep the process from its end either.
-    threads = Threads(1, _MOUNTS_TIMEOUT, only_looks=True)
+    threads = AbandonableThreads(1, _MOUNTS_TIMEOUT, read_only=True)
     found = await threads.run("look for mounts of stores", lambda _: list(local_locks(settings)))
-    for name, point, option in () if isinstance(found, Late) else found:
-        _log.warning("locks of one host", store=name, found=f"{point}: {option}: {LOCAL_LOCKS}", remedy=SHARE_LOCKS)
+    for name, point, option in () if isinstance(found, TimedOut) else found:
+        _log.warning(
+            "locks of one host",
+            store=name,
+            found=f"{point}: {option}: {LOCAL_LOCKS_PROBLEM}",
+            remedy=LOCAL_LOCKS_REMEDY,
+        )
 
 
 async def _retired_catalogs(inbox: inboxes.InboxAdapter) -> frozenset[str]:
@@ -206,12 +211,12 @@ async def _retired_catalogs(inbox: inboxes.InboxAdapter) -> frozenset[str]:
     """
     for _ in range(_MAX_START_ATTEMPTS - 1):
         with suppress(Transient):
-            return await inbox.retired()
+            return await inbox.retired_catalogs()
         await anyio.sleep(_START_RETRY_SECONDS)
-    return await inbox.retired()
+    return await inbox.retired_catalogs()
 
 
-async def _maintain(settings: Settings, inbox: inboxes.InboxAdapter, retirement: Retirement) -> None:
+async def _maintain(settings: Settings, inbox: inboxes.InboxAdapter, retirement: RetiredCatalogs) -> None:
     if not inboxes.is_shared(settings):
         await inbox.run_maintenance(settings.inbox.event_retention)
     async with anyio.create_task_group() as tasks:
@@ -219,12 +224,12 @@ async def _maintain(settings: Settings, inbox: inboxes.InboxAdapter, retirement:
         tasks.start_soon(_follow_retirement, inbox, retirement)
 
 
-async def _follow_retirement(inbox: inboxes.InboxAdapter, retirement: Retirement) -> None:
+async def _follow_retirement(inbox: inboxes.InboxAdapter, retirement: RetiredCatalogs) -> None:
     """Learn what operators tell other processes, for ever."""
     while True:
         await anyio.sleep(_RETIREMENT_POLL_SECONDS)
-        with suppress(Trouble):
-            retirement.names = await inbox.retired()
+        with suppress(ExternalError):
+            retirement.names = await inbox.retired_catalogs()
 
 
 def _build_worker(
@@ -236,13 +241,13 @@ def _build_worker(
     metrics: Metrics,
 ) -> Worker:
     return Worker(
-        Inbox(inbox, inbox, inbox, inbox),
+        WorkerInbox(inbox, inbox, inbox, inbox),
         catalog_registry,
         stores,
         clock=clock,
-        chance=SystemChance(),
-        journal=Journals(Logbook(), Meter(metrics.work, clock)),
-        terms=worker_options(settings),
+        chance=SystemRandomSource(),
+        sink=OutcomeSinks(OutcomeLog(), OutcomeMetrics(metrics.work, clock)),
+        options=worker_options(settings),
     )
 
 
@@ -251,40 +256,43 @@ def _build_application(
     access_control: AccessControl,
     inbox: inboxes.InboxAdapter,
     readiness: Readiness,
-    process: Process,
-    on_broken: Callable[[Broken], None],
+    process: ProcessInfo,
+    on_broken: Callable[[FatalError], None],
     metering: MetricsWiring,
-) -> Application:
-    catalogs, event_filter = settings.catalogs, build_event_filter(settings, process.retirement)
-    memory = BodyMemory(_body_memory(settings), metering.metrics.bodies.of("listener"))
-    events = Ingest(
+) -> AsgiApplication:
+    catalogs, event_filter = settings.catalogs, build_event_filter(settings, process.retired_catalogs)
+    memory = BodyMemory(_body_memory(settings), metering.metrics.bodies.counter_for("listener"))
+    events = EventsEndpoint(
         inbox,
         access_control.senders,
         readiness,
-        limits=Limits(settings.listener.body_limit),
-        concern=event_filter,
-        on_broken=on_broken,
-        counted=metering.metrics.events,
+        limits=BodyLimits(settings.listener.body_limit),
+        event_filter=event_filter,
+        on_fatal=on_broken,
+        metrics=metering.metrics.events,
         memory=memory,
     )
-    operations = Operations(
-        inbox=Operator(inbox, inbox, inbox, inbox, inbox, inbox),
+    operations = AdminContext(
+        inbox=AdminInbox(inbox, inbox, inbox, inbox, inbox, inbox),
         process=process,
-        catalogs={name: Followed(one.type, not one.is_told, table_filter(one)) for name, one in catalogs.items()},
-        understand=partial(decode_undecodable, settings, event_filter),
+        catalogs={
+            name: ConfiguredCatalog(one.type, not one.is_event_only, table_filter(one))
+            for name, one in catalogs.items()
+        },
+        decode=partial(decode_undecodable, settings, event_filter),
         clock=SystemClock(),
     )
-    roles = process.roles or ALL
+    roles = process.roles or ALL_ROLES
     operated = access_control.operators if Role.ADMIN in roles else None
-    return application(
+    return build_app(
         events if Role.RECEIVER in roles else None,
         readiness,
         version=VERSION,
-        on_broken=on_broken,
+        on_fatal=on_broken,
         memory=memory,
         routers=[
-            *([] if operated is None else [routes(operations, operated.admit)]),
-            metering.routes(inbox.figures, process, access_control.scrapers),
+            *([] if operated is None else [routes(operations, operated.authenticate)]),
+            metering.routes(inbox.stats, process, access_control.scrapers),
         ],
     )
 
@@ -298,10 +306,14 @@ def _body_memory(settings: Settings) -> int:
 
 def _gateway_body_memory(settings: Settings) -> int:
     """Bytes of the bodies of all gateways: those that are held until they are answered leave the others theirs."""
-    return _body_memory(settings) + AT_ONCE * sum(one.connections for one in settings.gateway.values())
+    return _body_memory(settings) + MAX_WRITE * sum(one.connections for one in settings.gateway.values())
 
 
-def _first_sweeps(settings: Settings) -> tuple[Hint, ...]:
+def _first_sweeps(settings: Settings) -> tuple[Notification, ...]:
     if settings.sweep.every is None:
         return ()
-    return tuple(Hint(CatalogName(name), sender="start") for name, one in settings.catalogs.items() if not one.is_told)
+    return tuple(
+        Notification(CatalogName(name), sender="start")
+        for name, one in settings.catalogs.items()
+        if not one.is_event_only
+    )

@@ -4,36 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sfn.admin.operators import Retirement
+from sfn.admin.operators import RetiredCatalogs
 from sfn.dialects import Sender
 from sfn.errors import Rejected
-from sfn.receiver.concern import Concern
-from sfn.receiver.letter import revived
+from sfn.receiver.concern import EventFilter
+from sfn.receiver.letter import to_request
 from sfn.receiver.senders import ANONYMOUS
 from sfn.settings import Settings
 from sfn.wiring.terms import table_filter
-from sfn.words import Hint, TableName, Undecodable
+from sfn.words import Notification, TableIdentifier, UndecodableRequest
 
 
-def build_event_filter(settings: Settings, retirement: Retirement) -> Concern:
+def build_event_filter(settings: Settings, retirement: RetiredCatalogs) -> EventFilter:
     """Which events matter, for as long as a catalog does not retire."""
     interests = {name: table_filter(one) for name, one in settings.catalogs.items()}
 
-    def covers(table: TableName) -> bool:
+    def covers(table: TableIdentifier) -> bool:
         return table.catalog not in retirement.names and interests[table.catalog].covers(table)
 
-    return Concern(covers, frozenset(settings.told))
+    return EventFilter(covers, frozenset(settings.event_only_catalogs))
 
 
-def decode_undecodable(settings: Settings, event_filter: Concern, event: Undecodable) -> Sequence[Hint]:
+def decode_undecodable(
+    settings: Settings, event_filter: EventFilter, event: UndecodableRequest
+) -> Sequence[Notification]:
     """The hints of a request that nobody understood when it came, as far as they matter.
 
     Raises:
         Rejected: nobody understands it now, its sender is not configured any more, or what would be believed of it is
             not what was signed.
     """
-    decoded = event_filter.decoded(revived(event, _sender_named(settings, event.sender), event_filter.told))
-    return event_filter.of(decoded.hints)
+    decoded = event_filter.decode(to_request(event, _sender_named(settings, event.sender), event_filter.event_only))
+    return event_filter.relevant(decoded.notifications)
 
 
 def _sender_named(settings: Settings, name: str) -> Sender:

@@ -8,19 +8,19 @@ from functools import partial
 from typing import Any, Final
 
 from sfn.clock import SystemClock
-from sfn.errors import Broken
-from sfn.facade import Shelf
-from sfn.facade.app import Application, Facade, Terms, before
-from sfn.facade.index import Index
-from sfn.facade.loading import Loading
-from sfn.facade.roster import Inbox, Rows
-from sfn.facade.trees import Stored, tree
-from sfn.facade.walk import walked
+from sfn.errors import FatalError
+from sfn.facade import TableSource
+from sfn.facade.app import Facade, FacadeApplication, FacadeOptions, mount_facade
+from sfn.facade.index import ScannedTables
+from sfn.facade.loading import TableLoader
+from sfn.facade.roster import FacadeInbox, PublishedTables
+from sfn.facade.trees import StoreFiles, open_tree
+from sfn.facade.walk import folder_scans
 from sfn.pointer.location import scheme_of
-from sfn.reader.files import Files
+from sfn.reader.files import FileReader
 from sfn.settings import FacadeSettings, Settings
 from sfn.store import StoreRouter
-from sfn.telemetry.metrics import Readers
+from sfn.telemetry.metrics import FacadeMetrics
 
 STANDALONE_CATALOG: Final = "sfn"
 """What the catalog of a facade over folders is called."""
@@ -33,12 +33,12 @@ MISSING_LIFETIME: Final = 5.0
 
 def build_facade(
     settings: Settings | None,
-    inbox: Inbox,
+    inbox: FacadeInbox,
     stores: StoreRouter,
     admits: Callable[[bytes | None], bool] | None,
-    readers: Readers,
-    on_broken: Callable[[Broken], None],
-) -> Callable[[Application], Application]:
+    readers: FacadeMetrics,
+    on_broken: Callable[[FatalError], None],
+) -> Callable[[FacadeApplication], FacadeApplication]:
     """Puts the facade before a listener's other routes, as the settings say.
 
     Args:
@@ -51,9 +51,11 @@ def build_facade(
     facade_settings = settings.facade
     roots = facade_settings.roots or tuple(one.prefix for one in settings.stores.values())
     trees = {root: _files_of(root, stores) for root in roots}
-    tables_by_catalog = {name: Rows(inbox, name, trees) for name in settings.catalogs}
-    terms = Terms(tables_by_catalog, trees if facade_settings.directories else {}, admits, readers.answered, on_broken)
-    return partial(before, Facade(terms, Loading(SystemClock(), facade_settings.metadata_limit)))
+    tables_by_catalog = {name: PublishedTables(inbox, name, trees) for name in settings.catalogs}
+    terms = FacadeOptions(
+        tables_by_catalog, trees if facade_settings.directories else {}, admits, readers.count_answer, on_broken
+    )
+    return partial(mount_facade, Facade(terms, TableLoader(SystemClock(), facade_settings.metadata_limit)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,7 @@ class FacadeFolders:
 
     roots: Sequence[str] = ()
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    tables: Shelf | None = None
+    tables: TableSource | None = None
     directories: bool = True
     admits: Callable[[bytes | None], bool] | None = None
     metadata_limit: int = FacadeSettings.model_fields["metadata_limit"].default
@@ -96,21 +98,21 @@ def facade_over_folders(folders: FacadeFolders, counted: Callable[[int], None]) 
     Args:
         counted: told of each answer's status.
     """
-    trees = {root: tree(root, folders.options) for root in folders.roots}
-    index = Index(walked(trees), LISTING_LIFETIME, MISSING_LIFETIME)
-    tables, ready = (index, index.ready) if folders.tables is None else (folders.tables, _always_ready)
-    terms = Terms({STANDALONE_CATALOG: tables}, trees if folders.directories else {}, folders.admits, counted)
-    return FolderFacade(Facade(terms, Loading(SystemClock(), folders.metadata_limit)), ready)
+    trees = {root: open_tree(root, folders.options) for root in folders.roots}
+    index = ScannedTables(folder_scans(trees), LISTING_LIFETIME, MISSING_LIFETIME)
+    tables, ready = (index, index.wait_until_listed) if folders.tables is None else (folders.tables, _always_ready)
+    terms = FacadeOptions({STANDALONE_CATALOG: tables}, trees if folders.directories else {}, folders.admits, counted)
+    return FolderFacade(Facade(terms, TableLoader(SystemClock(), folders.metadata_limit)), ready)
 
 
 async def _always_ready() -> None:
     return None
 
 
-def _files_of(root: str, stores: StoreRouter) -> Files:
+def _files_of(root: str, stores: StoreRouter) -> FileReader:
     """Files of this machine are opened as a facade opens them, not as the service's own: links lead nowhere else."""
-    return tree(root, {}) if scheme_of(root) == "file" else Stored(root, stores)
+    return open_tree(root, {}) if scheme_of(root) == "file" else StoreFiles(root, stores)
 
 
-def _without_facade(application: Application) -> Application:
+def _without_facade(application: FacadeApplication) -> FacadeApplication:
     return application

@@ -12,20 +12,20 @@ from typing import Any, Final, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from sfn.body_memory import BodyMemory
-from sfn.errors import Broken
-from sfn.gateway.app import Application, alone, before
-from sfn.gateway.commits import Commits, Noting, OnInboxFailure
-from sfn.gateway.debts import Debts
-from sfn.gateway.fields import Front
-from sfn.gateway.proxy import Proxy, Terms
-from sfn.gateway.reach import Reach
-from sfn.gateway.upstream import Terms as UpstreamTerms
-from sfn.gateway.upstream import Upstream
-from sfn.inbox import Intake
+from sfn.errors import FatalError
+from sfn.gateway.app import GatewayApplication, mount_gateways, standalone_gateway
+from sfn.gateway.commits import CommitRecorder, IntentOptions, OnInboxFailure
+from sfn.gateway.debts import OwedSweeps
+from sfn.gateway.fields import PublicAddress
+from sfn.gateway.proxy import GatewayOptions, Proxy
+from sfn.gateway.reach import CatalogMapping
+from sfn.gateway.upstream import UpstreamOptions as UpstreamTerms
+from sfn.gateway.upstream import UpstreamPool
+from sfn.inbox import InboxWriter
 from sfn.settings import CatalogSettings, GatewaySettings, Settings
-from sfn.telemetry.passing import Gateways
-from sfn.watched import Watched
-from sfn.words import Subject
+from sfn.telemetry.passing import GatewayMetrics
+from sfn.watched import WatchedFiles
+from sfn.words import JobKey
 
 _ID_BYTES: Final = 16
 
@@ -33,7 +33,7 @@ _ID_BYTES: Final = 16
 BackgroundTask: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 
 
-def _without_gateways(application: Application) -> Application:
+def _without_gateways(application: GatewayApplication) -> GatewayApplication:
     return application
 
 
@@ -51,7 +51,7 @@ class GatewayListener:
     name: str
     host: str
     port: int
-    application: Application
+    application: GatewayApplication
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class GatewaySet:
         shutdown_tasks: what somebody has to run once no request is under way any more.
     """
 
-    with_gateways: Callable[[Application], Application] = _without_gateways
+    with_gateways: Callable[[GatewayApplication], GatewayApplication] = _without_gateways
     proxies: tuple[Proxy, ...] = ()
     listeners: tuple[GatewayListener, ...] = ()
     background_tasks: tuple[BackgroundTask, ...] = ()
@@ -75,10 +75,10 @@ class GatewaySet:
 
 def build_gateways(
     settings: Settings | None,
-    inbox: Intake,
-    is_relevant: Callable[[Subject], bool],
-    on_broken: Callable[[Broken], None],
-    metrics: Gateways,
+    inbox: InboxWriter,
+    is_relevant: Callable[[JobKey], bool],
+    on_broken: Callable[[FatalError], None],
+    metrics: GatewayMetrics,
     memory: BodyMemory,
 ) -> GatewaySet:
     """The gateways as the settings say.
@@ -93,32 +93,32 @@ def build_gateways(
     """
     if settings is None or not settings.gateway:
         return GatewaySet()
-    debts, background_tasks = Debts(inbox), list[BackgroundTask]()
+    debts, background_tasks = OwedSweeps(inbox), list[BackgroundTask]()
     proxies: dict[str, Proxy] = {}
     for name, one in settings.gateway.items():
         watched = None if one.ca_file is None else _watch_authorities(name, one.ca_file)
         if watched is not None:
             background_tasks.append(watched.watch)
-        upstream = Upstream(name, _upstream_terms(one), partial(_current_authorities, watched))
+        upstream = UpstreamPool(name, _upstream_terms(one), partial(_current_authorities, watched))
         terms, failing = (
-            Terms(one.upstream.rstrip("/"), _public_address(one), one.body_limit),
+            GatewayOptions(one.upstream.rstrip("/"), _public_address(one), one.body_limit),
             OnInboxFailure(one.on_inbox_failure),
         )
-        noting = Noting(f"gateway.{name}", failing, partial(secrets.token_hex, _ID_BYTES))
-        commits = Commits(noting, inbox, debts, on_broken, metrics.of(name))
+        noting = IntentOptions(f"gateway.{name}", failing, partial(secrets.token_hex, _ID_BYTES))
+        commits = CommitRecorder(noting, inbox, debts, on_broken, metrics.get(name))
         catalog_routing = _catalog_routing(settings, name, is_relevant)
-        proxies[name] = Proxy(upstream, commits, catalog_routing, terms, metrics.of(name), memory)
+        proxies[name] = Proxy(upstream, commits, catalog_routing, terms, metrics.get(name), memory)
     listeners = [
-        GatewayListener(name, one.host, one.port, alone(proxies[name]))
+        GatewayListener(name, one.host, one.port, standalone_gateway(proxies[name]))
         for name, one in settings.gateway.items()
         if one.host is not None
     ]
     return GatewaySet(
-        partial(before, proxies),
+        partial(mount_gateways, proxies),
         tuple(proxies.values()),
         tuple(listeners),
-        (debts.pay, *background_tasks),
-        (debts.pay_at_last,),
+        (debts.run, *background_tasks),
+        (debts.put_at_shutdown,),
     )
 
 
@@ -131,13 +131,13 @@ def _upstream_terms(gateway: GatewaySettings) -> UpstreamTerms:
     )
 
 
-def _catalog_routing(settings: Settings, name: str, is_relevant: Callable[[Subject], bool]) -> Reach:
-    behind = settings.behind(name)
-    return Reach(
+def _catalog_routing(settings: Settings, name: str, is_relevant: Callable[[JobKey], bool]) -> CatalogMapping:
+    behind = settings.catalogs_behind(name)
+    return CatalogMapping(
         catalog=behind.get(""),
         catalogs={unquote(prefix): catalog for prefix, catalog in behind.items() if prefix},
-        matters=is_relevant,
-        asks_for_credentials=all(_needs_credentials(settings.catalogs[catalog]) for catalog in behind.values()),
+        is_published=is_relevant,
+        requires_credentials=all(_needs_credentials(settings.catalogs[catalog]) for catalog in behind.values()),
     )
 
 
@@ -152,15 +152,15 @@ def _needs_credentials(catalog: CatalogSettings) -> bool:
     )
 
 
-def _public_address(gateway: GatewaySettings) -> Front | None:
+def _public_address(gateway: GatewaySettings) -> PublicAddress | None:
     if gateway.public_url is None:
         return None
     parts = urlsplit(gateway.public_url)
-    return Front(parts.scheme, parts.netloc, parts.path.rstrip("/"))
+    return PublicAddress(parts.scheme, parts.netloc, parts.path.rstrip("/"))
 
 
-def _watch_authorities(name: str, file: Path) -> Watched[ssl.SSLContext]:
-    return Watched(f"authorities of gateway {name}", (file,), partial(_read_authorities, file))
+def _watch_authorities(name: str, file: Path) -> WatchedFiles[ssl.SSLContext]:
+    return WatchedFiles(f"authorities of gateway {name}", (file,), partial(_read_authorities, file))
 
 
 def _read_authorities(file: Path) -> ssl.SSLContext:
@@ -168,8 +168,8 @@ def _read_authorities(file: Path) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=file)
     except (ssl.SSLError, OSError) as error:
         found = error.strerror or type(error).__name__
-        raise Broken(str(file), expected="a file of PEM certificates", found=found) from error
+        raise FatalError(str(file), expected="a file of PEM certificates", found=found) from error
 
 
-def _current_authorities(watched: Watched[ssl.SSLContext] | None) -> ssl.SSLContext | bool:
-    return True if watched is None else watched.in_force
+def _current_authorities(watched: WatchedFiles[ssl.SSLContext] | None) -> ssl.SSLContext | bool:
+    return True if watched is None else watched.current

@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import NoReturn, Protocol
 
 from sfn.clock import Clock, SystemClock
-from sfn.inbox import Brake, Intake, Roster, Worklist
-from sfn.inbox.commits import Commit
-from sfn.inbox.desk import Custody, DeadLetters, Desk
-from sfn.inbox.postgres import PostgresInbox, Proof, Server, proved
+from sfn.inbox import DropLimit, InboxWriter, JobQueue, TableIndex
+from sfn.inbox.commits import CommittedTransaction
+from sfn.inbox.desk import AdminQueries, CatalogAdmin, DeadLetters
+from sfn.inbox.postgres import PostgresInbox, PostgresServer, PreflightResult, preflight
 from sfn.inbox.sqlite import Doubt, SqliteInbox, held_by, placed
-from sfn.inbox.terms import Terms
+from sfn.inbox.terms import InboxConfig
 from sfn.settings import Settings
 from sfn.wiring.terms import inbox_config
 
 
-class InboxAdapter(Intake, Worklist, Roster, Brake, Desk, DeadLetters, Custody, Protocol):
+class InboxAdapter(InboxWriter, JobQueue, TableIndex, DropLimit, AdminQueries, DeadLetters, CatalogAdmin, Protocol):
     """All faces of an inbox, and who looks after it."""
 
     async def run_maintenance(self, retention: timedelta) -> NoReturn:
@@ -35,7 +35,7 @@ class InboxAdapter(Intake, Worklist, Roster, Brake, Desk, DeadLetters, Custody, 
 
 
 def open_inbox(
-    settings: Settings, clock: Clock, observe: Callable[[Commit], None]
+    settings: Settings, clock: Clock, observe: Callable[[CommittedTransaction], None]
 ) -> AbstractAsyncContextManager[InboxAdapter]:
     """The configured inbox; closed in the end.
 
@@ -81,18 +81,18 @@ async def try_inbox(file: Path) -> None:
     Raises:
         SfnError: none can be kept there.
     """
-    async with SqliteInbox.opened(file, Terms(), SystemClock()):
+    async with SqliteInbox.opened(file, InboxConfig(), SystemClock()):
         pass
 
 
-async def check_database(settings: Settings) -> Proof:
+async def check_database(settings: Settings) -> PreflightResult:
     """What is found of the configured database; no row of it is touched.
 
     Raises:
         SfnError: none can be kept there.
     """
-    return await proved(_server(settings), SystemClock())
+    return await preflight(_server(settings), SystemClock())
 
 
-def _server(settings: Settings) -> Server:
-    return Server(settings.inbox.url, settings.inbox.password_file)
+def _server(settings: Settings) -> PostgresServer:
+    return PostgresServer(settings.inbox.url, settings.inbox.password_file)

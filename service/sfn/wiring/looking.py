@@ -12,7 +12,7 @@ from sfn.store.router import PrefixRouter
 from sfn.wiring import places, sources, terms
 from sfn.wiring.reached import VendedStoresFactory, vended_stores_factory
 from sfn.wiring.sources import IdentifiedCatalog
-from sfn.work.sources import Source
+from sfn.work.sources import ConnectedCatalog
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class ReadOnlyConnections:
     catalogs: Mapping[str, IdentifiedCatalog]
     _vending: VendedStoresFactory
 
-    async def connect(self, name: str) -> Source:
+    async def connect(self, name: str) -> ConnectedCatalog:
         """A catalog and how its tables are published.
 
         Raises:
@@ -38,7 +38,7 @@ class ReadOnlyConnections:
         """
         catalog = self.catalogs[name]
         policy = terms.publish_policy(self.settings, name, await catalog.identity())
-        return Source(catalog, policy, self._vending(name, catalog))
+        return ConnectedCatalog(catalog, policy, self._vending(name, catalog))
 
 
 @asynccontextmanager

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from fastapi import APIRouter
 
-from sfn.admin.operators import Process
+from sfn.admin.operators import ProcessInfo
 from sfn.clock import Clock
-from sfn.dialects import NAMES
-from sfn.receiver.metrics import routes
+from sfn.dialects import FORMAT_NAMES
+from sfn.receiver.metrics import metrics_router
 from sfn.settings import Settings
-from sfn.telemetry.gauges import Bounds, Figures
+from sfn.telemetry.gauges import LabelNames, ScrapedStats
 from sfn.telemetry.metrics import Metrics
-from sfn.telemetry.scrape import Scrape, Watched
+from sfn.telemetry.scrape import Scrape, ScrapeSources
 
 
 class MetricsWiring:
@@ -33,13 +33,17 @@ class MetricsWiring:
     def __init__(self, settings: Settings, version: str, clock: Clock, sources: Collection[str] = ()) -> None:
         self._settings, self._clock = settings, clock
         self.metrics = Metrics(
-            version=version, catalogs=settings.catalogs, dialects=NAMES, gateways=settings.gateway, sources=sources
+            version=version,
+            catalogs=settings.catalogs,
+            event_formats=FORMAT_NAMES,
+            gateways=settings.gateway,
+            sources=sources,
         )
 
     def routes(
         self,
-        queue_stats: Callable[[], Awaitable[Figures]],
-        process: Process,
+        queue_stats: Callable[[], Awaitable[ScrapedStats]],
+        process: ProcessInfo,
         admit: Callable[[bytes | None], bool] | None,
     ) -> APIRouter:
         """The route of the metrics.
@@ -55,13 +59,15 @@ class MetricsWiring:
             # SQLite puts its log beside the file that a link leads to.
             database = settings.inbox.path.resolve()
             files = {"db": database, "wal": database.with_name(f"{database.name}-wal")}
-        observed = Watched(queue_stats, files, lambda: not process.reasons(), process.identities, process.breakers)
-        return routes(Scrape(self.metrics.registry, observed, metric_bounds(settings), self._clock), admit)
+        observed = ScrapeSources(
+            queue_stats, files, lambda: not process.not_ready_reasons(), process.catalog_ids, process.breakers
+        )
+        return metrics_router(Scrape(self.metrics.registry, observed, metric_bounds(settings), self._clock), admit)
 
 
-def metric_bounds(settings: Settings) -> Bounds:
+def metric_bounds(settings: Settings) -> LabelNames:
     """What the metrics are told of the configuration."""
     stores = {one.prefix: name for name, one in settings.stores.items()}
-    every, queried = settings.sweep.every, [name for name, one in settings.catalogs.items() if not one.is_told]
+    every, queried = settings.sweep.every, [name for name, one in settings.catalogs.items() if not one.is_event_only]
     swept = {} if every is None else dict.fromkeys(queried, every.total_seconds())
-    return Bounds(tuple(settings.catalogs), stores, swept)
+    return LabelNames(tuple(settings.catalogs), stores, swept)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sfn.google import Identity
+from sfn.google import GoogleIdentity
 from sfn.settings import StoreSettings
 from sfn.store.gcs import IMPOSSIBLE_GENERATION, GcsClient, GcsOptions
 from sfn.wiring.making import HttpPools, StoreClient
@@ -23,7 +23,7 @@ class GcsClientFactory:
 
 def gcs_options_from_settings(settings: StoreSettings) -> GcsOptions:
     """As the settings say."""
-    identity = None if settings.anonymous else Identity(file=settings.credentials_file)
+    identity = None if settings.anonymous else GoogleIdentity(file=settings.credentials_file)
     return GcsOptions(identity=identity, endpoint=settings.endpoint, billing_project=settings.billing_project)
 
 
@@ -34,7 +34,7 @@ def gcs_options_from_credential(settings: StoreSettings, vended: Mapping[str, st
         KeyError: it vends no token.
     """
     return GcsOptions(
-        identity=Identity(token=vended["gcs.oauth2.token"]),
+        identity=GoogleIdentity(token=vended["gcs.oauth2.token"]),
         endpoint=vended.get("gcs.service.host") or settings.endpoint,
         billing_project=vended.get("gcs.user-project") or settings.billing_project,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sfn.aws import Identity, Keys
+from sfn.aws import AwsIdentity, AwsKeys
 from sfn.settings import StoreSettings
 from sfn.store.s3 import IMPOSSIBLE_ETAG, BucketEndpoints, S3Client, S3Options
 from sfn.wiring.making import HttpPools, StoreClient
@@ -28,8 +28,8 @@ def s3_options_from_settings(settings: StoreSettings) -> S3Options:
     keys, token = None, settings.session_token
     if settings.access_key_id is not None and settings.secret_access_key is not None:
         secret = settings.secret_access_key.get_secret_value()
-        keys = Keys(settings.access_key_id, secret, None if token is None else token.get_secret_value())
-    identity = Identity(keys, settings.profile, settings.role_arn, settings.external_id, settings.region)
+        keys = AwsKeys(settings.access_key_id, secret, None if token is None else token.get_secret_value())
+    identity = AwsIdentity(keys, settings.profile, settings.role_arn, settings.external_id, settings.region)
     return S3Options(
         identity=None if settings.anonymous else identity,
         endpoint=settings.endpoint,
@@ -44,10 +44,10 @@ def s3_options_from_credential(settings: StoreSettings, vended: Mapping[str, str
     Raises:
         KeyError: it vends no keys.
     """
-    keys = Keys(vended["s3.access-key-id"], vended["s3.secret-access-key"], vended.get("s3.session-token"))
+    keys = AwsKeys(vended["s3.access-key-id"], vended["s3.secret-access-key"], vended.get("s3.session-token"))
     styled = vended.get("s3.path-style-access")
     return S3Options(
-        identity=Identity(keys),
+        identity=AwsIdentity(keys),
         endpoint=vended.get("s3.endpoint") or settings.endpoint,
         region=vended.get("client.region") or vended.get("s3.region") or settings.region,
         path_style=settings.path_style if styled is None else styled.lower() == "true",

@@ -13,7 +13,7 @@ from sfn.settings import Settings, StoreSettings
 from sfn.store import ObjectStore
 from sfn.store.local import LocalStore
 from sfn.wiring.remote import RemoteStores
-from sfn.work.vended import Opened
+from sfn.work.vended import OpenStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class StoreRegistry:
     """
 
     stores: Mapping[str, ObjectStore]
-    open_vended: Opened
+    open_vended: OpenStore
 
 
 @asynccontextmanager
@@ -54,7 +54,7 @@ def local_locks(settings: Settings, table: Path = MOUNTS) -> Iterator[tuple[str,
     known = mounts(table)
     for name, one in settings.stores.items():
         if one.scheme == "file":
-            # Unlike `Path.resolve`, no error where links lead in a circle.
+            # Unlike `ColumnPath.resolve`, no error where links lead in a circle.
             folder = PurePath(os.path.realpath(one.prefix.removeprefix("file://") or "/"))
             for mount in mounts_of(folder, known):
                 if mount.local_locks is not None:

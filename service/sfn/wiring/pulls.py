@@ -7,20 +7,20 @@ from typing import Protocol
 from sfn.clock import Clock
 from sfn.dialects import Sender
 from sfn.errors import SfnError
-from sfn.inbox import Intake
-from sfn.receiver.concern import Concern
-from sfn.receiver.pull import Server
-from sfn.receiver.pull.source import Source, Terms
-from sfn.receiver.taking import Taking
+from sfn.inbox import InboxWriter
+from sfn.receiver.concern import EventFilter
+from sfn.receiver.pull import PullServer
+from sfn.receiver.pull.source import PullOptions, PullSource
+from sfn.receiver.taking import IngestService
 from sfn.settings import PullSettings, Settings
-from sfn.settings.model import pulled
+from sfn.settings.model import pull_origin_name
 from sfn.telemetry.metrics import Metrics
 
 
-class CheckableServer(Server, Protocol):
+class CheckableServer(PullServer, Protocol):
     """A source's server that can be tried."""
 
-    async def proven(self) -> str:
+    async def probe(self) -> str:
         """What is there, tried without taking anything away from whoever fetches.
 
         Raises:
@@ -30,8 +30,8 @@ class CheckableServer(Server, Protocol):
 
 
 def build_pull_sources(
-    settings: Settings, inbox: Intake, event_filter: Concern, metrics: Metrics, clock: Clock
-) -> tuple[Source, ...]:
+    settings: Settings, inbox: InboxWriter, event_filter: EventFilter, metrics: Metrics, clock: Clock
+) -> tuple[PullSource, ...]:
     """All configured sources; none has been asked anything yet.
 
     Args:
@@ -41,20 +41,20 @@ def build_pull_sources(
     Raises:
         SfnError: the packages that speak to one are not installed.
     """
-    ingest_service = Taking(inbox, concern=event_filter, counted=metrics.events)
+    ingest_service = IngestService(inbox, event_filter=event_filter, metrics=metrics.events)
     return tuple(
-        Source(
-            Terms(
+        PullSource(
+            PullOptions(
                 name,
-                Sender(pulled(name), settings.catalogs_of(pulled(name)), one.dialect),
+                Sender(pull_origin_name(name), settings.catalogs_of(pull_origin_name(name)), one.dialect),
                 settings.listener.body_limit if one.body_limit is None else one.body_limit,
                 settings.listener.drain,
             ),
             build_pull_server(name, one),
             ingest_service,
             clock=clock,
-            counted=metrics.events,
-            seen=metrics.pulls,
+            event_metrics=metrics.events,
+            pull_metrics=metrics.pulls,
         )
         for name, one in settings.pull.items()
     )
@@ -75,9 +75,9 @@ def build_pull_server(name: str, pull: PullSettings) -> CheckableServer:
             found=f"no module {error.name}",
             remedy="pip install '.[nats]'",
         ) from error
-    durable = None if pull.stream is None or pull.durable is None else nats.Durable(pull.stream, pull.durable)
+    durable = None if pull.stream is None or pull.durable is None else nats.DurableConsumer(pull.stream, pull.durable)
     return nats.NatsServer(
-        nats.Terms(
+        nats.NatsOptions(
             where=f"pull.{name}",
             servers=pull.servers,
             subject=pull.subject,

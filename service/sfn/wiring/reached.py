@@ -12,22 +12,22 @@ import structlog
 
 from sfn.catalog import CredentialVendor
 from sfn.clock import Clock
-from sfn.inbox import Roster
-from sfn.inbox.desk import Custody
-from sfn.inbox.whose import owner_noted
+from sfn.inbox import TableIndex
+from sfn.inbox.desk import CatalogAdmin
+from sfn.inbox.whose import recorded_owner
 from sfn.settings import Settings
 from sfn.store import StoreRouter
 from sfn.wiring.places import StoreRegistry
 from sfn.wiring.sources import IdentifiedCatalog
 from sfn.wiring.terms import publish_policy
-from sfn.work.sources import Source
-from sfn.work.vended import Vended
+from sfn.work.sources import ConnectedCatalog
+from sfn.work.vended import VendedStores
 
 if TYPE_CHECKING:
     # It brings FastAPI, which whoever only looks does not wait for.
-    from sfn.admin.operators import Retirement
+    from sfn.admin.operators import RetiredCatalogs
 
-VendedStoresFactory: TypeAlias = Callable[[str, IdentifiedCatalog], Vended | None]
+VendedStoresFactory: TypeAlias = Callable[[str, IdentifiedCatalog], VendedStores | None]
 """By its name and its adapter, what opens the places of a catalog's tables; None for the configured stores."""
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -38,9 +38,9 @@ def vended_stores_factory(
 ) -> VendedStoresFactory:
     """What opens places, as the settings say."""
 
-    def vended(name: str, catalog: IdentifiedCatalog) -> Vended | None:
+    def vended(name: str, catalog: IdentifiedCatalog) -> VendedStores | None:
         if settings.catalogs[name].vended_credentials and isinstance(catalog, CredentialVendor):
-            return Vended(catalog, stores, registry.open_vended, clock, settings.catalogs[name].root or "")
+            return VendedStores(catalog, stores, registry.open_vended, clock, settings.catalogs[name].root or "")
         return None
 
     return vended
@@ -63,39 +63,41 @@ class LazyCatalogRegistry:
         self,
         settings: Settings,
         catalogs: Mapping[str, IdentifiedCatalog],
-        retirement: Retirement,
-        catalog_admin: Custody,
-        table_index: Roster,
+        retirement: RetiredCatalogs,
+        catalog_admin: CatalogAdmin,
+        table_index: TableIndex,
         vended: VendedStoresFactory = lambda _name, _catalog: None,
     ) -> None:
         self._settings, self._catalogs, self._retirement = settings, catalogs, retirement
         self._catalog_admin, self._table_index, self._vended = catalog_admin, table_index, vended
-        self._sources: dict[str, Source] = {}
+        self._sources: dict[str, ConnectedCatalog] = {}
         self._recording: defaultdict[str, anyio.Lock] = defaultdict(anyio.Lock)
 
-    async def named(self, catalog: str) -> Source | None:
+    async def get(self, catalog: str) -> ConnectedCatalog | None:
         source = self._sources.get(catalog)
         found = self._catalogs.get(catalog)
         if source is None and found is not None:
             source = await self._connect(catalog, found)
-        if source is not None and self.retired(catalog):
+        if source is not None and self.is_retired(catalog):
             return replace(source, policy=replace(source.policy, is_retired=True))
         return source
 
-    def retired(self, catalog: str) -> bool:
+    def is_retired(self, catalog: str) -> bool:
         return catalog in self._retirement.names
 
     def catalog_ids(self) -> dict[str, str]:
         """The `catalog_id` of each catalog that was reached."""
         return {catalog: source.policy.catalog_id for catalog, source in self._sources.items()}
 
-    async def _connect(self, catalog: str, found: IdentifiedCatalog) -> Source:
+    async def _connect(self, catalog: str, found: IdentifiedCatalog) -> ConnectedCatalog:
         catalog_id = await found.identity()
-        source = Source(found, publish_policy(self._settings, catalog, catalog_id), self._vended(catalog, found))
+        source = ConnectedCatalog(
+            found, publish_policy(self._settings, catalog, catalog_id), self._vended(catalog, found)
+        )
         # Many ask at once, and all rows are read to know whose the files are.
         async with self._recording[catalog]:
             if catalog not in self._sources:
-                owner = await owner_noted(catalog, catalog_id, self._catalog_admin, self._table_index)
+                owner = await recorded_owner(catalog, catalog_id, self._catalog_admin, self._table_index)
                 _log.info("catalog reached", catalog=catalog, catalog_id=catalog_id)
                 if owner != catalog_id:
                     remedy = f"sfn adopt {catalog} --from {owner}"

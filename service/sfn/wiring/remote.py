@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from sfn.errors import Permanent, Scope
+from sfn.errors import ErrorScope, Permanent
 from sfn.pointer.location import is_below, scheme_of
 from sfn.settings import StoreSettings
 from sfn.store.remote import RemoteStore, StoreService
 from sfn.wiring.making import HttpPools, StoreClientFactory
-from sfn.words import Grant
+from sfn.words import VendedCredential
 
 _EXTRAS: Final = {"s3": "s3", "abfss": "azure", "gs": "gcs"}
 
@@ -39,7 +39,7 @@ class RemoteStores:
         self._stores.append(store)
         return store
 
-    def open_vended(self, credential: Grant, location: str) -> RemoteStore:
+    def open_vended(self, credential: VendedCredential, location: str) -> RemoteStore:
         """The store of a location, as whom a catalog vended it for; where it answers, a section may say that covers it.
 
         Raises:
@@ -54,7 +54,7 @@ class RemoteStores:
         except KeyError as error:
             raise Permanent(
                 location,
-                scope=Scope.TABLE,
+                scope=ErrorScope.TABLE,
                 expected=f"credentials for {scheme}: from the catalog",
                 found=f"some without {error.args[0]}",
                 remedy="see with which kind of store the catalog vends them for",
@@ -81,7 +81,7 @@ class RemoteStores:
             except ModuleNotFoundError as error:
                 raise Permanent(
                     where,
-                    scope=Scope.STORE,
+                    scope=ErrorScope.STORE,
                     expected=f"the packages that {scheme}: needs",
                     found=f"no module {error.name}",
                     remedy=f"pip install '.[{_EXTRAS[scheme]}]'",

@@ -11,7 +11,7 @@ from sfn.catalog.rest import RestCatalog, RestSettings
 from sfn.catalog.told import EventCatalog
 from sfn.clock import Clock
 from sfn.errors import SfnError
-from sfn.settings import CatalogSettings, Misconfigured, Settings
+from sfn.settings import CatalogSettings, ConfigurationError, Settings
 
 _DEFAULT_SCOPES: Final = {
     None: "catalog",
@@ -65,12 +65,12 @@ def check_adapters(settings: Settings) -> None:
                     library.check_can_open(pyiceberg_settings(name, one))
                 case "told":
                     pass
-        except Misconfigured as error:
+        except ConfigurationError as error:
             problems.extend(error.problems)
         except SfnError as error:
             problems.append(error)
     if problems:
-        raise Misconfigured(problems)
+        raise ConfigurationError(problems)
 
 
 def rest_settings(name: str, catalog: CatalogSettings) -> RestSettings:
@@ -103,7 +103,7 @@ def rest_settings(name: str, catalog: CatalogSettings) -> RestSettings:
         )
     except ValueError as error:
         expected = "settings that a REST catalog can be asked with"
-        raise Misconfigured([SfnError(f"catalogs.{name}", expected=expected, found=str(error))]) from None
+        raise ConfigurationError([SfnError(f"catalogs.{name}", expected=expected, found=str(error))]) from None
 
 
 def pyiceberg_settings(name: str, catalog: CatalogSettings) -> PyIcebergSettings:

@@ -6,13 +6,13 @@ from datetime import timedelta
 from importlib.metadata import version
 from typing import Final
 
-from sfn.inbox.terms import Terms as InboxTerms
+from sfn.inbox.terms import InboxConfig as InboxTerms
 from sfn.pointer.naming import NAMINGS
 from sfn.pointer.site import Placement
 from sfn.publish.policy import OnDrop, Policy, TableFilter
 from sfn.settings import CatalogSettings, Settings
 from sfn.work.retry import RetryPolicy
-from sfn.work.worker import Terms
+from sfn.work.worker import WorkerOptions
 
 DISTRIBUTION: Final = "iceberg-sfn"
 VERSION: Final = version(DISTRIBUTION)
@@ -29,7 +29,7 @@ def table_filter(catalog: CatalogSettings) -> TableFilter:
 def publish_policy(settings: Settings, catalog: str, catalog_id: str) -> Policy:
     """How a catalog's tables are published."""
     catalog_settings = settings.catalogs[catalog]
-    every = None if catalog_settings.is_told else settings.sweep.every
+    every = None if catalog_settings.is_event_only else settings.sweep.every
     return Policy(
         catalog_id=catalog_id,
         replica_lag=catalog_settings.replica_lag,
@@ -48,7 +48,7 @@ def publish_policy(settings: Settings, catalog: str, catalog_id: str) -> Policy:
         allowed_locations=catalog_settings.allowed_locations,
         is_swept=every is not None,
         sweep_every=_NO_SWEEPS if every is None else every,
-        event_only=catalog_settings.is_told,
+        event_only=catalog_settings.is_event_only,
         table_filter=table_filter(catalog_settings),
         writer=f"{DISTRIBUTION} {VERSION}",
     )
@@ -58,14 +58,16 @@ def inbox_config(settings: Settings) -> InboxTerms:
     """What the inbox is told."""
     limits = {name: one.max_drops for name, one in settings.catalogs.items() if one.max_drops is not None}
     stores = tuple(one.prefix for one in settings.stores.values())
-    cap, event_only = settings.retry.cap, settings.told
-    return InboxTerms(lease=settings.worker.lease, cap=cap, max_drops=limits, stores=stores, told=event_only)
+    cap, event_only = settings.retry.cap, settings.event_only_catalogs
+    return InboxTerms(
+        lease=settings.worker.lease, retry_cap=cap, max_drops=limits, stores=stores, event_only_catalogs=event_only
+    )
 
 
-def worker_options(settings: Settings) -> Terms:
+def worker_options(settings: Settings) -> WorkerOptions:
     """What the worker is told."""
     retry = settings.retry
-    return Terms(
+    return WorkerOptions(
         concurrency=settings.worker.concurrency,
         lease=settings.worker.lease,
         drain=settings.listener.drain,

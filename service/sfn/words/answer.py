@@ -5,37 +5,37 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from sfn.words.outcome import Reason
+from sfn.words.outcome import DeadLetterReason
 from sfn.words.table import Table
-from sfn.words.told import Telling, Told
+from sfn.words.told import EventHistory, ReportedChange
 
 
 @dataclass(frozen=True, slots=True)
-class Unheard:
+class UnappliedChange:
     """A telling that means nothing yet.
 
     Attributes:
-        telling: which.
+        change: which.
         reason: of the dead letter that this is; None where it may come by itself.
         detail: what is waited for, or wrong, for a person.
     """
 
-    telling: Telling
-    reason: Reason | None
+    change: ReportedChange
+    reason: DeadLetterReason | None
     detail: str
 
 
 @dataclass(frozen=True, slots=True)
-class Hearing:
+class AppliedChanges:
     """What a catalog without a memory of its own has heard.
 
     Attributes:
-        told: what it wants to be given the next time, beside what was told since.
-        unheard: what of it means nothing yet.
+        history: what it wants to be given the next time, beside what was told since.
+        unapplied: what of it means nothing yet.
     """
 
-    told: Told
-    unheard: tuple[Unheard, ...] = ()
+    history: EventHistory
+    unapplied: tuple[UnappliedChange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +45,12 @@ class Loaded:
     Attributes:
         table: as it is now.
         etag: entity tag of this answer.
-        heard: where the answer is what was told.
+        applied: where the answer is what was told.
     """
 
     table: Table
     etag: str | None = None
-    heard: Hearing | None = field(default=None, compare=False)
+    applied: AppliedChanges | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,26 +58,26 @@ class NotModified:
     """The catalog's answer is the one whose entity tag was sent along (RFC 9110, 13.1.2).
 
     Attributes:
-        heard: as of `Loaded`.
+        applied: as of `Loaded`.
     """
 
-    heard: Hearing | None = field(default=None, compare=False)
+    applied: AppliedChanges | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class NoSuchTable:
     """The catalog answered, in Iceberg's own error shape, that it has no such table.
 
     Attributes:
-        heard: as of `Loaded`.
+        applied: as of `Loaded`.
     """
 
-    heard: Hearing | None = field(default=None, compare=False)
+    applied: AppliedChanges | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Unwritten:
+class StagedCreate:
     """The table exists without a metadata file (a staged create): neither present nor absent."""
 
 
-Answer: TypeAlias = Loaded | NotModified | Missing | Unwritten
+LoadResult: TypeAlias = Loaded | NotModified | NoSuchTable | StagedCreate

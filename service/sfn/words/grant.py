@@ -8,7 +8,7 @@ from datetime import datetime
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
+class VendedCredential:
     """One of a table's `storage-credentials`, or the `config` of its load (REST specification, `LoadTableResult`).
 
     Attributes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sfn.words.table import Subject
+from sfn.words.table import JobKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,20 +21,20 @@ class Intent:
     """
 
     id: str
-    subjects: tuple[Subject, ...]
+    subjects: tuple[JobKey, ...]
     sender: str = ""
     peer: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class IntentOutcome:
     """The commit of an intent was answered, or is known never to be.
 
     Attributes:
-        intent: its id.
-        known: the outcome is known, whatever it is: the intent is closed. Else it stays open, and the times at which
+        intent_id: its id.
+        is_known: the outcome is known, whatever it is: the intent is closed. Else it stays open, and the times at which
             the catalog is asked are counted from now; nothing closes it any more.
     """
 
-    intent: str
-    known: bool
+    intent_id: str
+    is_known: bool

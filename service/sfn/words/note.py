@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from sfn.words.hint import Hint, Undecodable
-from sfn.words.intent import Answered, Intent
+from sfn.words.hint import Notification, UndecodableRequest
+from sfn.words.intent import Intent, IntentOutcome
 
-Note: TypeAlias = Hint | Undecodable | Intent | Answered
+InboxMessage: TypeAlias = Notification | UndecodableRequest | Intent | IntentOutcome

@@ -7,11 +7,11 @@ from datetime import datetime
 from enum import StrEnum
 from typing import ClassVar, TypeAlias, assert_never
 
-from sfn.words.claim import Memo, Story, Wish
-from sfn.words.table import TableName
+from sfn.words.claim import PendingChange, PublishCache, TableState
+from sfn.words.table import TableIdentifier
 
 
-class Reason(StrEnum):
+class DeadLetterReason(StrEnum):
     """Why something is a dead letter.
 
     held-drop         the brake holds a drop or a step back
@@ -34,7 +34,7 @@ class Reason(StrEnum):
     UNDECODABLE = "undecodable"
 
 
-class Cause(StrEnum):
+class FailureCause(StrEnum):
     """Why an attempt ended that neither saw its row through nor gave it up.
 
     table                     the table's own trouble
@@ -53,7 +53,7 @@ class Cause(StrEnum):
     STOP = "stop"
 
 
-class Backward(StrEnum):
+class StepKind(StrEnum):
     """A step that the brake counts."""
 
     DROP = "drop"
@@ -61,64 +61,64 @@ class Backward(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class BackwardStep:
     """One step that asks the brake's leave.
 
     Attributes:
         kind: a drop, or an older pointer of the same table.
         uuid: the table's uuid.
-        pointer: the pointer that is given up or stepped back to.
+        metadata_location: the pointer that is given up or stepped back to.
     """
 
-    kind: Backward
+    kind: StepKind
     uuid: str | None
-    pointer: str
+    metadata_location: str
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class Wakeup:
     """Another row that should look, because of what was seen here. Alone it says nothing about the table itself.
 
     Attributes:
         table: whose row; it is made where there is none.
         location: the text of the site where a file under that name was seen, to be remembered.
-        floor: the catalog's pointer of the table, as it answered under another spelling of the name.
-        drop, purge, renamed_to: an event of a drop or a rename had another spelling of the name, see `Hint`.
+        min_metadata_location: the catalog's pointer of the table, as it answered under another spelling of the name.
+        drop, purge, renamed_to: an event of a drop or a rename had another spelling of the name, see `Notification`.
     """
 
-    table: TableName
+    table: TableIdentifier
     location: str | None = None
-    floor: str | None = None
+    min_metadata_location: str | None = None
     drop: bool = False
     purge: bool = False
-    renamed_to: TableName | None = None
+    renamed_to: TableIdentifier | None = None
 
     @property
-    def has_news(self) -> bool:
+    def counts_as_event(self) -> bool:
         """Whether it has to be followed like an event of the table."""
-        return self.floor is not None or self.drop or self.renamed_to is not None
+        return self.min_metadata_location is not None or self.drop or self.renamed_to is not None
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
+class PublishResult:
     """What a publish leaves behind, settled in one transaction with its outcome.
 
     Attributes:
-        story: what is known now.
-        memo: what to remember.
-        asks: other rows that should look.
-        stirs: locations whose other rows should look.
-        left: those of the row's `locations` where none of our files lies any more.
-        did: the files written or deleted, in order.
+        table_state: what is known now.
+        cache: what to remember.
+        wakeups: other rows that should look.
+        wake_locations: locations whose other rows should look.
+        vacated: those of the row's `locations` where none of our files lies any more.
+        written_keys: the files written or deleted, in order.
         not_before: no publish of the row may start earlier, whatever hints come.
     """
 
-    story: Story = Story()
-    memo: Memo = Memo()
-    asks: tuple[Ask, ...] = ()
-    stirs: frozenset[str] = frozenset()
-    left: frozenset[str] = frozenset()
-    did: tuple[str, ...] = ()
+    table_state: TableState = TableState()
+    cache: PublishCache = PublishCache()
+    wakeups: tuple[Wakeup, ...] = ()
+    wake_locations: frozenset[str] = frozenset()
+    vacated: frozenset[str] = frozenset()
+    written_keys: tuple[str, ...] = ()
     not_before: datetime | None = None
 
 
@@ -128,7 +128,7 @@ class Done:
 
     Attributes:
         due_at: when to look again of our own accord.
-        findings: what else there is to settle.
+        result: what else there is to settle.
         forget: the row has nothing left to say and may go.
     """
 
@@ -136,50 +136,51 @@ class Done:
     """Its name in logs, metrics and answers."""
 
     due_at: datetime
-    findings: Findings = Findings()
+    result: PublishResult = PublishResult()
     forget: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Swept:
+class SweepCompleted:
     """A catalog's row: one sweep is complete.
 
     Attributes:
         due_at: when to sweep again.
-        began: when this one began.
-        calm: it found no more absences than the brake allows.
+        started_at: when this one began.
+        within_limit: it found no more absences than the brake allows.
         tables: how many were looked at.
         differing: how many differ from what was published or are gone; those that the brake holds as well.
-        withheld: namespaces that could not be listed, dotted: for their tables, and those below, there was no sweep.
+        unlisted_namespaces: namespaces that could not be listed, dotted: for their tables, and those below, there
+            was no sweep.
     """
 
     label: ClassVar[str] = "swept"
 
     due_at: datetime
-    began: datetime
-    calm: bool
+    started_at: datetime
+    within_limit: bool
     tables: int = 0
     differing: int = 0
-    withheld: frozenset[str] = frozenset()
+    unlisted_namespaces: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
-class Later:
+class Rescheduled:
     """Right as far as can be told; look again then.
 
     Attributes:
         at: when.
         why: what is waited for, in words.
-        wish: what stays open of the wish, unless newer hints came.
-        findings: what else there is to settle.
+        pending: what stays open of the wish, unless newer hints came.
+        result: what else there is to settle.
     """
 
-    label: ClassVar[str] = "later"
+    label: ClassVar[str] = "rescheduled"
 
     at: datetime
     why: str
-    wish: Wish = Wish()
-    findings: Findings = Findings()
+    pending: PendingChange = PendingChange()
+    result: PublishResult = PublishResult()
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,54 +191,54 @@ class Retry:
 
     at: datetime
     error: str
-    cause: Cause = Cause.TABLE
+    cause: FailureCause = FailureCause.TABLE
 
 
 @dataclass(frozen=True, slots=True)
-class Dead:
-    """A dead letter: nothing more is tried until a new event, an operator, or `look_at`.
+class DeadLettered:
+    """A dead letter: nothing more is tried until a new event, an operator, or `recheck_at`.
 
     Attributes:
         reason: which kind.
         detail: what happened and what to do, for a person.
-        findings: what else there is to settle; None leaves what is known as it was.
-        look_at: when it is looked at again all the same; None for a row that waits for an operator.
+        result: what else there is to settle; None leaves what is known as it was.
+        recheck_at: when it is looked at again all the same; None for a row that waits for an operator.
     """
 
     label: ClassVar[str] = "dead"
 
-    reason: Reason
+    reason: DeadLetterReason
     detail: str
-    findings: Findings | None = None
-    look_at: datetime | None = None
+    result: PublishResult | None = None
+    recheck_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Released:
+class Returned:
     """Given back unfinished (a lane's trouble, a shutdown): the attempt does not count."""
 
-    label: ClassVar[str] = "released"
+    label: ClassVar[str] = "returned"
 
     at: datetime
     why: str
-    cause: Cause = Cause.STOP
+    cause: FailureCause = FailureCause.STOP
 
 
-Outcome: TypeAlias = Done | Swept | Later | Retry | Dead | Released
+Outcome: TypeAlias = Done | SweepCompleted | Rescheduled | Retry | DeadLettered | Returned
 
 
-def told(outcome: Outcome) -> tuple[str, str | None]:
+def describe(outcome: Outcome) -> tuple[str, str | None]:
     """An outcome's name, and why it is not simply done, in words."""
     name = outcome.label
     match outcome:
         case Done():
             return name, None
-        case Swept(calm=calm):
+        case SweepCompleted(within_limit=calm):
             return name, None if calm else "more absences than the brake lets pass: they are held"
-        case Later(why=why) | Released(why=why):
+        case Rescheduled(why=why) | Returned(why=why):
             return name, why
         case Retry(error=error):
             return name, error
-        case Dead(detail=detail):
+        case DeadLettered(detail=detail):
             return name, detail
     assert_never(outcome)

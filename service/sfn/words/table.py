@@ -34,7 +34,7 @@ def normal_uuid(uuid: str | None) -> str | None:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class TableName:
+class TableIdentifier:
     """A table's identifier in one configured catalog.
 
     Attributes:
@@ -48,16 +48,16 @@ class TableName:
     name: str
 
     @property
-    def identifier(self) -> str:
+    def dotted(self) -> str:
         """Levels and name joined by dots: for people, ambiguous where a part holds a dot."""
         return ".".join((*self.namespace, self.name))
 
     @override
     def __str__(self) -> str:
-        return f"{self.catalog}:{self.identifier}"
+        return f"{self.catalog}:{self.dotted}"
 
 
-def lies_below(table: TableName, namespaces: Collection[str]) -> bool:
+def is_in_namespaces(table: TableIdentifier, namespaces: Collection[str]) -> bool:
     """Return whether a table lies in one of these namespaces, or below one.
 
     Args:
@@ -65,7 +65,7 @@ def lies_below(table: TableName, namespaces: Collection[str]) -> bool:
         namespaces: with dots between their levels, as some catalogs list a nested namespace as one level with dots;
             empty for the whole catalog.
     """
-    levels = table.identifier.split(".")
+    levels = table.dotted.split(".")
     return any(".".join(levels[:depth]) in namespaces for depth in range(len(levels)))
 
 
@@ -80,15 +80,15 @@ class CatalogName:
         return self.catalog
 
 
-Subject: TypeAlias = TableName | CatalogName
+JobKey: TypeAlias = TableIdentifier | CatalogName
 
 
-def spelled(namespace: Sequence[str], name: str) -> str:
+def encode_identifier(namespace: Sequence[str], name: str) -> str:
     """An identifier in the form that `levels` reads back: `a%2Eb.c` is the table c of `a.b`."""
     return ".".join(part.replace("%", "%25").replace(".", "%2E") for part in (*namespace, name))
 
 
-def levels(identifier: str) -> tuple[str, ...]:
+def decode_identifier(identifier: str) -> tuple[str, ...]:
     """Levels and name of a dotted identifier, whose parts may be percent-encoded.
 
     Raises:
@@ -111,10 +111,11 @@ class Table:
         metadata_log: `metadata-log[].metadata-file`, oldest first.
         last_updated_ms: `last-updated-ms`, Unix milliseconds; may step back by a minute between versions.
         snapshot_id: the head snapshot of branch `main`, None for an empty table.
-        left_alone: why this table gets no files (encrypted, switched off), or None.
+        skip_reason: why this table gets no files (encrypted, switched off), or None.
         log_times: `metadata-log[].timestamp-ms`: when each entry of `metadata_log` was the newest, Unix milliseconds.
         branches: the branches beside `main`, by name, each with its head snapshot.
-        versions_kept: how many metadata files before the current one a commit leaves, at least 1; None: all of them.
+        previous_versions_max: how many metadata files before the current one a commit leaves, at least 1; None: all
+            of them.
     """
 
     uuid: str | None
@@ -123,10 +124,10 @@ class Table:
     metadata_log: tuple[str, ...] = ()
     last_updated_ms: int = 0
     snapshot_id: int | None = None
-    left_alone: str | None = None
+    skip_reason: str | None = None
     log_times: tuple[int, ...] = ()
     branches: tuple[tuple[str, int], ...] = ()
-    versions_kept: int | None = None
+    previous_versions_max: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "uuid", normal_uuid(self.uuid))

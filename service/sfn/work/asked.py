@@ -5,27 +5,27 @@ from __future__ import annotations
 from sfn.store import ObjectStore, StoreRouter
 
 
-class Asked:
+class StoreUsage:
     """Notes whether any store is asked.
 
     Attributes:
-        any: one was.
+        was_used: one was.
     """
 
     def __init__(self) -> None:
-        self.any = False
+        self.was_used = False
 
-    def of(self, stores: StoreRouter) -> StoreRouter:
+    def watch(self, stores: StoreRouter) -> StoreRouter:
         """The same stores, seen through this."""
-        return _Noted(stores, self)
+        return _WatchedStores(stores, self)
 
 
-class _Noted:
+class _WatchedStores:
     """Implements `StoreRouter`."""
 
-    def __init__(self, stores: StoreRouter, asked: Asked) -> None:
-        self._stores, self._asked = stores, asked
+    def __init__(self, stores: StoreRouter, usage: StoreUsage) -> None:
+        self._stores, self._usage = stores, usage
 
     def store_for(self, location: str) -> ObjectStore:
-        self._asked.any = True
+        self._usage.was_used = True
         return self._stores.store_for(location)

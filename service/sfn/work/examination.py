@@ -9,22 +9,22 @@ from functools import cache
 from typing import TypeVar, cast
 
 from sfn.catalog import Catalog
-from sfn.errors import LocationRefused, Permanent, Scope
+from sfn.errors import ErrorScope, LocationRefused, Permanent
 from sfn.pointer.location import check_location
 from sfn.publish.comparison import ComparisonResult, DifferenceKind, TableDifference, compare, usual_keys
 from sfn.publish.facts import CatalogAnswer, LoadTable, NeedsQuery, Observations, ObservedFile, ReadFiles
 from sfn.store import BatchReader, StoreRouter
-from sfn.words import Answer, Loaded, Missing, NotModified, Table, TableName
-from sfn.work.sources import Source
+from sfn.words import Loaded, LoadResult, NoSuchTable, NotModified, Table, TableIdentifier
+from sfn.work.sources import ConnectedCatalog
 
 T = TypeVar("T")
 
-_ANY_TIME = datetime.min.replace(tzinfo=UTC)
+_NO_TIME = datetime.min.replace(tzinfo=UTC)
 """When the catalog was asked, which counts for nothing where nothing is written."""
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
+class CachedAnswer:
     """What the catalog said of a table an earlier time.
 
     Attributes:
@@ -37,23 +37,23 @@ class Remembered:
 
 
 @dataclass(frozen=True, slots=True)
-class Examined:
+class TableComparison:
     """What was found of one table.
 
     Attributes:
         answer: the catalog's.
         table: as the catalog has it, by this answer or by the one that still holds; None where it has none.
-        compared: our files beside it; None where they could not be compared.
+        comparison: our files beside it; None where they could not be compared.
         difference: how they differ from what they should say.
     """
 
-    answer: Answer
+    answer: LoadResult
     table: Table | None = None
-    compared: ComparisonResult | None = None
+    comparison: ComparisonResult | None = None
     difference: TableDifference | None = None
 
 
-class Examiner:
+class TableComparer:
     """Looks at one table after another of a catalog.
 
     Args:
@@ -61,48 +61,50 @@ class Examiner:
         stores: the configured ones.
     """
 
-    def __init__(self, source: Source, stores: StoreRouter) -> None:
+    def __init__(self, source: ConnectedCatalog, stores: StoreRouter) -> None:
         self._source, self._stores = source, stores
 
-    async def examine(self, name: TableName, remembered: Remembered | None = None) -> Examined:
+    async def compare_table(self, name: TableIdentifier, cached: CachedAnswer | None = None) -> TableComparison:
         """Look at one.
 
         Args:
-            remembered: spares the catalog an answer that it gave before.
+            cached: spares the catalog an answer that it gave before.
 
         Raises:
             Trouble: the catalog, or a store, can't be asked; with scope table it is this table's alone.
         """
-        answer = await self._source.catalog.load(name, None if remembered is None else remembered.etag)
-        if isinstance(answer, NotModified) and remembered is not None:
-            found = await self._beside(name, remembered.table, answer)
-            if found.difference is None and found.compared is not None and found.compared.is_exact:
+        answer = await self._source.catalog.load(name, None if cached is None else cached.etag)
+        if isinstance(answer, NotModified) and cached is not None:
+            found = await self._compare_files(name, cached.table, answer)
+            if found.difference is None and found.comparison is not None and found.comparison.is_exact:
                 return found
             # How far apart the two are only the metadata log tells.
             answer = await self._source.catalog.load(name, None)
         if not isinstance(answer, Loaded):
             # Dropped since it was listed, or not written yet: nothing that a file could say.
-            return Examined(answer)
-        return await self._beside(name, answer.table, answer)
+            return TableComparison(answer)
+        return await self._compare_files(name, answer.table, answer)
 
-    async def _beside(self, name: TableName, table: Table, answer: Answer) -> Examined:
+    async def _compare_files(self, name: TableIdentifier, table: Table, answer: LoadResult) -> TableComparison:
         try:
-            compared = await self._compared(name, table)
+            comparison = await self._compare(name, table)
         except LocationRefused as refused:
-            return Examined(
+            return TableComparison(
                 answer, table, difference=TableDifference(name, DifferenceKind.LOCATION_REFUSED, str(refused))
             )
         except Permanent as refused:
-            if refused.scope is not Scope.TABLE:
+            if refused.scope is not ErrorScope.TABLE:
                 raise
-            return Examined(answer, table, difference=TableDifference(name, DifferenceKind.PERMANENT, str(refused)))
-        return Examined(answer, table, compared, compared.difference)
+            return TableComparison(
+                answer, table, difference=TableDifference(name, DifferenceKind.PERMANENT, str(refused))
+            )
+        return TableComparison(answer, table, comparison, comparison.difference)
 
-    async def _compared(self, name: TableName, table: Table) -> ComparisonResult:
+    async def _compare(self, name: TableIdentifier, table: Table) -> ComparisonResult:
         policy = self._source.policy
         check_location(table.metadata_location, policy.allowed_locations)
         place = check_location(table.location, policy.allowed_locations)
-        stores = self._source.stores(name, self._stores)
+        stores = self._source.stores_for(name, self._stores)
         facts = Observations()
         keys = usual_keys(name, table, place, policy)
         store = stores.store_for(keys[0])
@@ -110,10 +112,12 @@ class Examiner:
             for key, held in zip(keys, await cast("BatchReader", store).read_all(keys), strict=True):
                 facts.files[key] = ObservedFile(held, facts.next_sequence())
         catalog = self._source.catalog
-        return await learnt(lambda known: compare(name, table, place, known, policy), stores, catalog, facts)
+        return await decide_with_queries(
+            lambda known: compare(name, table, place, known, policy), stores, catalog, facts
+        )
 
 
-async def learnt(
+async def decide_with_queries(
     decide: Callable[[Observations], T], stores: StoreRouter, catalog: Catalog, facts: Observations | None = None
 ) -> T:
     """What is decided from files, and from what the catalog says of other tables, once those were looked at.
@@ -130,17 +134,17 @@ async def learnt(
         try:
             return decide(facts)
         except NeedsQuery as lacking:
-            question = lacking.query
-        match question:
+            query = lacking.query
+        match query:
             case ReadFiles(keys):
                 for key in keys:
                     facts.files[key] = ObservedFile(await stores.store_for(key).read(key), facts.next_sequence())
             case LoadTable(other):
                 answer = await catalog.load(other, None)
-                found = answer.table if isinstance(answer, Loaded) else Missing()
-                facts.answers[other] = CatalogAnswer(found, None, _ANY_TIME, _ANY_TIME, facts.next_sequence())
+                found = answer.table if isinstance(answer, Loaded) else NoSuchTable()
+                facts.answers[other] = CatalogAnswer(found, None, _NO_TIME, _NO_TIME, facts.next_sequence())
             case _:
-                raise TypeError(question)
+                raise TypeError(query)
 
 
 @cache

@@ -4,56 +4,56 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from sfn.inbox.letters import Letter
-from sfn.words import Claim, Outcome
+from sfn.inbox.letters import NewDeadLetter
+from sfn.words import LeasedJob, Outcome
 
 
-class Journal(Protocol):
+class OutcomeSink(Protocol):
     """The worker's log."""
 
-    def settled(self, claim: Claim, outcome: Outcome, seconds: float) -> None:
+    def on_settled(self, claim: LeasedJob, outcome: Outcome, seconds: float) -> None:
         """A claim ended, after that many seconds."""
         ...
 
-    def fenced(self, claim: Claim) -> None:
+    def on_lease_lost(self, claim: LeasedJob) -> None:
         """A claim's lease was lost; another worker has the row."""
         ...
 
-    def expired(self, leases: int) -> None:
+    def on_leases_expired(self, leases: int) -> None:
         """So many leases ran out, in this process or in the one before it."""
         ...
 
-    def poisoned(self, letter: Letter) -> None:
+    def on_poisoned(self, letter: NewDeadLetter) -> None:
         """Nobody came back from a row, time and again."""
         ...
 
-    def surprised(self, claim: Claim, error: Exception) -> None:
+    def on_unexpected_error(self, claim: LeasedJob, error: Exception) -> None:
         """An attempt raised what nobody expected."""
         ...
 
 
-class Journals:
+class OutcomeSinks:
     """Implements `Journal`: tells each of several, in their order."""
 
-    def __init__(self, *journals: Journal) -> None:
-        self._journals = journals
+    def __init__(self, *sinks: OutcomeSink) -> None:
+        self._sinks = sinks
 
-    def settled(self, claim: Claim, outcome: Outcome, seconds: float) -> None:
-        for journal in self._journals:
-            journal.settled(claim, outcome, seconds)
+    def on_settled(self, claim: LeasedJob, outcome: Outcome, seconds: float) -> None:
+        for journal in self._sinks:
+            journal.on_settled(claim, outcome, seconds)
 
-    def fenced(self, claim: Claim) -> None:
-        for journal in self._journals:
-            journal.fenced(claim)
+    def on_lease_lost(self, claim: LeasedJob) -> None:
+        for journal in self._sinks:
+            journal.on_lease_lost(claim)
 
-    def expired(self, leases: int) -> None:
-        for journal in self._journals:
-            journal.expired(leases)
+    def on_leases_expired(self, leases: int) -> None:
+        for journal in self._sinks:
+            journal.on_leases_expired(leases)
 
-    def poisoned(self, letter: Letter) -> None:
-        for journal in self._journals:
-            journal.poisoned(letter)
+    def on_poisoned(self, letter: NewDeadLetter) -> None:
+        for journal in self._sinks:
+            journal.on_poisoned(letter)
 
-    def surprised(self, claim: Claim, error: Exception) -> None:
-        for journal in self._journals:
-            journal.surprised(claim, error)
+    def on_unexpected_error(self, claim: LeasedJob, error: Exception) -> None:
+        for journal in self._sinks:
+            journal.on_unexpected_error(claim, error)

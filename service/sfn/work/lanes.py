@@ -14,63 +14,63 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
-from sfn.errors import Scope
-from sfn.words import Lane, Slots, Urgency
-from sfn.work.retry import heeded
+from sfn.errors import ErrorScope
+from sfn.words import Capacity, ConcurrencyGroup, Priority
+from sfn.work.retry import bounded_retry_after
 
-_Key: TypeAlias = tuple[Scope, str, str]
+_Key: TypeAlias = tuple[ErrorScope, str, str]
 """What a breaker belongs to: its scope, and the name of a catalog or of a store; the other one is empty.
 
 Both are empty for the process.
 """
-_PROCESS: _Key = Scope.PROCESS, "", ""
+_PROCESS: _Key = ErrorScope.PROCESS, "", ""
 
-FIRST = timedelta(seconds=0.5)
-LONGEST = timedelta(seconds=1)
+FIRST_PAUSE = timedelta(seconds=0.5)
+MAX_PAUSE = timedelta(seconds=1)
 """Short, because it bounds how late the first publish comes after an outage; the probe is a single claim."""
 
 
 @dataclass(frozen=True, slots=True)
-class Breaker:
+class CircuitBreaker:
     """The breaker of one catalog or store that had trouble.
 
     Attributes:
-        until: open until then.
+        open_until: open until then.
         pause: how long it was opened for.
-        since: since when nothing has succeeded.
+        failing_since: since when nothing has succeeded.
         error: the last trouble, in words.
-        width: how many claims may run once it is half open.
+        max_probes: how many claims may run once it is half open.
     """
 
-    until: datetime
+    open_until: datetime
     pause: timedelta
-    since: datetime
+    failing_since: datetime
     error: str
-    width: int = 1
+    max_probes: int = 1
 
 
 @dataclass(frozen=True, slots=True)
-class BreakerState:
+class CircuitBreakerState:
     """A breaker that is not closed, for people.
 
     Attributes:
         scope: of a catalog, of a store, or of the process.
         name: of that catalog or store; of the catalog, for a store that is not known yet; "" for the process.
-        until: open until then; half open if that is over.
-        slots: how many claims it lets run; more than one: something has succeeded since the trouble.
-        since: when the trouble began.
+        open_until: open until then; half open if that is over.
+        allowed_probes: how many claims it lets run; more than one: something has succeeded since the trouble.
+        failing_since: when the trouble began.
         error: the last trouble, in words.
     """
 
-    scope: Scope
+    scope: ErrorScope
     name: str
-    until: datetime
-    slots: int
-    since: datetime
+    open_until: datetime
+    allowed_probes: int
+    failing_since: datetime
     error: str
 
 
-class Lanes:
+class CapacityTracker:
     """What is running, and what more may run.
 
     Args:
@@ -79,130 +79,146 @@ class Lanes:
 
     def __init__(self, concurrency: int) -> None:
         self._concurrency = concurrency
-        self._running: Counter[Lane] = Counter()
-        self._seen: set[Lane] = set()
-        self._breakers: dict[_Key, Breaker] = {}
+        self._running: Counter[ConcurrencyGroup] = Counter()
+        self._seen: set[ConcurrencyGroup] = set()
+        self._breakers: dict[_Key, CircuitBreaker] = {}
 
-    def started(self, lane: Lane) -> None:
+    def job_started(self, group: ConcurrencyGroup) -> None:
         """A claim of the lane began."""
-        self._running[lane] += 1
-        if lane not in self._seen:
+        self._running[group] += 1
+        if group not in self._seen:
             # What the same rows are claimed from next has the same breakers, before anything was.
-            same = () if lane.urgency is Urgency.SWEEP else (Urgency.SHORT_LIVED, Urgency.LIVE, Urgency.CHORE)
-            self._seen |= {lane, *(replace(lane, urgency=urgency) for urgency in same)}
+            same = (
+                () if group.priority is Priority.SWEEP else (Priority.SHORT_LIVED, Priority.LIVE, Priority.BACKGROUND)
+            )
+            self._seen |= {group, *(replace(group, priority=urgency) for urgency in same)}
 
-    def ended(self, lane: Lane) -> None:
+    def job_ended(self, group: ConcurrencyGroup) -> None:
         """A claim of the lane ended."""
-        self._running[lane] -= 1
+        self._running[group] -= 1
 
-    def trouble(
-        self, lane: Lane, scope: Scope, now: datetime, retry_after: float | None, error: str = ""
-    ) -> BreakerState:
+    def record_failure(
+        self, group: ConcurrencyGroup, scope: ErrorScope, now: datetime, retry_after: float | None, error: str = ""
+    ) -> CircuitBreakerState:
         """The lane's catalog or store failed, or the process: its breaker, which says when to try again.
 
         Args:
             retry_after: seconds that the other side asked for.
             error: what went wrong, in words.
         """
-        key = _PROCESS if scope is Scope.PROCESS else _catalog(lane) if scope is Scope.CATALOG else _store(lane)
+        key = (
+            _PROCESS
+            if scope is ErrorScope.PROCESS
+            else _catalog_key(group)
+            if scope is ErrorScope.CATALOG
+            else _store_key(group)
+        )
         old = self._breakers.get(key)
-        asked = now + heeded(retry_after)
-        if old is not None and now < old.until:
-            new = replace(old, until=max(old.until, asked), error=error)
+        asked = now + bounded_retry_after(retry_after)
+        if old is not None and now < old.open_until:
+            new = replace(old, open_until=max(old.open_until, asked), error=error)
         else:
-            pause = min(LONGEST, old.pause * 2) if old is not None else FIRST
-            since = old.since if old is not None and old.width == 1 else now
-            new = Breaker(max(now + pause, asked), pause, since, error)
+            pause = min(MAX_PAUSE, old.pause * 2) if old is not None else FIRST_PAUSE
+            since = old.failing_since if old is not None and old.max_probes == 1 else now
+            new = CircuitBreaker(max(now + pause, asked), pause, since, error)
         self._breakers[key] = new
-        return _state(key, new, now)
+        return _breaker_state(key, new, now)
 
-    def success(self, lane: Lane, now: datetime, *, stored: bool) -> list[BreakerState]:
+    def record_success(self, group: ConcurrencyGroup, now: datetime, *, store_used: bool) -> list[CircuitBreakerState]:
         """The lane's catalog answered, and its store where it was asked; what is open does not believe it.
 
         Args:
-            stored: the store was asked.
+            store_used: the store was asked.
 
         Returns:
             The breakers of what works again, as they were.
         """
-        back = []
-        for key in _keys(lane) if stored else [_PROCESS, _catalog(lane)]:
+        recovered = []
+        for key in _breaker_keys(group) if store_used else [_PROCESS, _catalog_key(group)]:
             breaker = self._breakers.get(key)
             # Who was in flight when the trouble came knows less than the trouble.
-            if breaker is None or now < breaker.until:
+            if breaker is None or now < breaker.open_until:
                 continue
-            if breaker.width == 1:
-                back.append(_state(key, breaker, now))
-            if breaker.width * 2 >= self._concurrency:
+            if breaker.max_probes == 1:
+                recovered.append(_breaker_state(key, breaker, now))
+            if breaker.max_probes * 2 >= self._concurrency:
                 del self._breakers[key]
             else:
-                self._breakers[key] = replace(breaker, width=breaker.width * 2)
-        return back
+                self._breakers[key] = replace(breaker, max_probes=breaker.max_probes * 2)
+        return recovered
 
-    def slots(self, now: datetime) -> Slots:
+    def capacity(self, now: datetime) -> Capacity:
         """What may be claimed now."""
-        sweeps = sum(count for lane, count in self._running.items() if lane.urgency is Urgency.SWEEP)
-        live = sum(count for lane, count in self._running.items() if lane.is_told)
-        first = sum(count for lane, count in self._running.items() if lane.urgency is Urgency.SHORT_LIVED)
+        sweeps = sum(count for lane, count in self._running.items() if lane.priority is Priority.SWEEP)
+        live = sum(count for lane, count in self._running.items() if lane.is_event_driven)
+        short_lived = sum(count for lane, count in self._running.items() if lane.priority is Priority.SHORT_LIVED)
         total = self._concurrency - (sum(self._running.values()) - sweeps)
-        named = {lane: free for lane in self._seen if (free := self._free(lane, now)) is not None}
+        per_group = {lane: free for lane in self._seen if (free := self._free_in(lane, now)) is not None}
         most_live = max(1, self._concurrency - 1)
         most_sweeps = max(1, self._concurrency // 4)
-        beside = self._beside_others(total)
-        return Slots(total, most_live - live, most_sweeps - sweeps, named, beside, max(1, most_live - 1) - first)
+        per_catalog = self._capacity_by_catalog(total)
+        return Capacity(
+            total, most_live - live, most_sweeps - sweeps, per_group, per_catalog, max(1, most_live - 1) - short_lived
+        )
 
-    def _beside_others(self, free: int) -> dict[str, int]:
+    def _capacity_by_catalog(self, free: int) -> dict[str, int]:
         """What each catalog may take of the free slots: one that hangs must leave the others theirs."""
-        catalogs = {lane.catalog for lane in self._seen}
+        catalogs = {group.catalog for group in self._seen}
         share = self._concurrency // (2 * max(1, len(catalogs)))
         running: Counter[str] = Counter()
-        for lane, count in self._running.items():
-            running[lane.catalog] += count if lane.urgency is not Urgency.SWEEP else 0
-        kept = {catalog: max(0, share - running[catalog]) for catalog in catalogs}
-        return {catalog: max(0, free - sum(kept.values()) + kept[catalog]) for catalog in catalogs}
+        for group, count in self._running.items():
+            running[group.catalog] += count if group.priority is not Priority.SWEEP else 0
+        reserved = {catalog: max(0, share - running[catalog]) for catalog in catalogs}
+        return {catalog: max(0, free - sum(reserved.values()) + reserved[catalog]) for catalog in catalogs}
 
     def reopens_at(self, now: datetime) -> datetime | None:
         """When the next open breaker becomes half open."""
-        return min((breaker.until for breaker in self._breakers.values() if breaker.until > now), default=None)
+        return min(
+            (breaker.open_until for breaker in self._breakers.values() if breaker.open_until > now), default=None
+        )
 
-    def breakers(self, now: datetime) -> list[BreakerState]:
+    def unclosed_breakers(self, now: datetime) -> list[CircuitBreakerState]:
         """Those that are not closed, by name."""
-        return [_state(key, self._breakers[key], now) for key in sorted(self._breakers)]
+        return [_breaker_state(key, self._breakers[key], now) for key in sorted(self._breakers)]
 
-    def _free(self, lane: Lane, now: datetime) -> int | None:
+    def _free_in(self, group: ConcurrencyGroup, now: datetime) -> int | None:
         """The lane's free slots where a breaker bounds them."""
         bounds = []
-        for key in _keys(lane):
+        for key in _breaker_keys(group):
             breaker = self._breakers.get(key)
             if breaker is None:
                 continue
-            alike = [other for other in self._running if key in _keys(other) and _alike(other, lane)]
+            alike = [
+                other
+                for other in self._running
+                if key in _breaker_keys(other) and _are_both_sweeps_or_neither(other, group)
+            ]
             running = sum(self._running[other] for other in alike)
-            bounds.append(0 if now < breaker.until else max(0, breaker.width - running))
+            bounds.append(0 if now < breaker.open_until else max(0, breaker.max_probes - running))
         return min(bounds, default=None)
 
 
-def _state(key: _Key, breaker: Breaker, now: datetime) -> BreakerState:
+def _breaker_state(key: _Key, breaker: CircuitBreaker, now: datetime) -> CircuitBreakerState:
     scope, catalog, store = key
-    slots = 0 if now < breaker.until else breaker.width
-    return BreakerState(scope, store or catalog, breaker.until, slots, breaker.since, breaker.error)
+    slots = 0 if now < breaker.open_until else breaker.max_probes
+    return CircuitBreakerState(scope, store or catalog, breaker.open_until, slots, breaker.failing_since, breaker.error)
 
 
-def _alike(one: Lane, other: Lane) -> bool:
+def _are_both_sweeps_or_neither(one: ConcurrencyGroup, other: ConcurrencyGroup) -> bool:
     """Whether both are sweeps, or neither is: a sweep takes minutes, and tables must not wait for it to probe."""
-    return (one.urgency is Urgency.SWEEP) == (other.urgency is Urgency.SWEEP)
+    return (one.priority is Priority.SWEEP) == (other.priority is Priority.SWEEP)
 
 
-def _keys(lane: Lane) -> list[_Key]:
+def _breaker_keys(group: ConcurrencyGroup) -> list[_Key]:
     """A sweep asks no store."""
-    asked = [_PROCESS, _catalog(lane)]
-    return asked if lane.urgency is Urgency.SWEEP else [*asked, _store(lane)]
+    keys = [_PROCESS, _catalog_key(group)]
+    return keys if group.priority is Priority.SWEEP else [*keys, _store_key(group)]
 
 
-def _catalog(lane: Lane) -> _Key:
-    return Scope.CATALOG, lane.catalog, ""
+def _catalog_key(group: ConcurrencyGroup) -> _Key:
+    return ErrorScope.CATALOG, group.catalog, ""
 
 
-def _store(lane: Lane) -> _Key:
+def _store_key(group: ConcurrencyGroup) -> _Key:
     """One that is not known yet may be any: what it refuses holds up its own catalog, not the others."""
-    return Scope.STORE, "" if lane.store else lane.catalog, lane.store
+    return ErrorScope.STORE, "" if group.store else group.catalog, group.store

@@ -8,12 +8,12 @@ from typing import Final
 import anyio
 
 from sfn.clock import Clock
-from sfn.errors import Trouble
-from sfn.inbox import Worklist
-from sfn.inbox.troubles import Troubles
-from sfn.words import Claim
+from sfn.errors import ExternalError
+from sfn.inbox import JobQueue
+from sfn.inbox.troubles import InboxErrorLog
+from sfn.words import LeasedJob
 
-AGAIN: Final = 1.0
+RETRY_PAUSE: Final = 1.0
 """Seconds until leases that could not be renewed are tried again."""
 
 
@@ -27,37 +27,37 @@ class Leases:
         troubles: told when the inbox fails.
     """
 
-    def __init__(self, worklist: Worklist, clock: Clock, lease: timedelta, troubles: Troubles) -> None:
-        self._worklist, self._clock, self._lease, self._troubles = worklist, clock, lease, troubles
+    def __init__(self, queue: JobQueue, clock: Clock, lease: timedelta, error_log: InboxErrorLog) -> None:
+        self._queue, self._clock, self._lease, self._error_log = queue, clock, lease, error_log
         self._scopes: dict[tuple[object, int], anyio.CancelScope] = {}
-        self._claims: dict[tuple[object, int], Claim] = {}
+        self._claims: dict[tuple[object, int], LeasedJob] = {}
         self._idle, self._busy = anyio.Event(), anyio.Event()
         self._idle.set()
 
-    def add(self, claim: Claim) -> None:
+    def add(self, claim: LeasedJob) -> None:
         """A claim begins."""
         if not self._claims:
             self._idle = anyio.Event()
             self._busy.set()
-        self._claims[_id(claim)] = claim
-        self._scopes[_id(claim)] = anyio.CancelScope()
+        self._claims[_lease_key(claim)] = claim
+        self._scopes[_lease_key(claim)] = anyio.CancelScope()
 
-    def scope(self, claim: Claim) -> anyio.CancelScope:
+    def scope(self, claim: LeasedJob) -> anyio.CancelScope:
         """What its work runs in: cancelled when the lease is lost."""
-        return self._scopes[_id(claim)]
+        return self._scopes[_lease_key(claim)]
 
-    def running(self) -> list[Claim]:
+    def running(self) -> list[LeasedJob]:
         """What is worked on: as long as anything is claimed for it, this process is alive."""
         return list(self._claims.values())
 
-    def remove(self, claim: Claim) -> None:
+    def remove(self, claim: LeasedJob) -> None:
         """A claim ended."""
-        del self._claims[_id(claim)], self._scopes[_id(claim)]
+        del self._claims[_lease_key(claim)], self._scopes[_lease_key(claim)]
         if not self._claims:
             self._idle.set()
             self._busy = anyio.Event()
 
-    async def all_ended(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Return once no claim is running."""
         await self._idle.wait()
 
@@ -69,23 +69,23 @@ class Leases:
             await self._busy.wait()
             await anyio.sleep(pause)
             # A call that waited in vain for long leaves little of the lease.
-            pause = third if await self.run_once() is not None else min(AGAIN, third)
+            pause = third if await self.renew_once() is not None else min(RETRY_PAUSE, third)
 
-    async def run_once(self) -> int | None:
+    async def renew_once(self) -> int | None:
         """Renew all leases once; how many were lost. None: the inbox is in trouble, nothing is renewed or lost yet."""
         claims = dict(self._claims)
         if not claims:
             return 0
         try:
-            with self._troubles.told():
-                kept = {_id(claim) for claim in await self._worklist.renew(list(claims.values()))}
-        except Trouble:
+            with self._error_log.log_errors():
+                renewed = {_lease_key(claim) for claim in await self._queue.renew(list(claims.values()))}
+        except ExternalError:
             return None
-        lost = [key for key in claims if key not in kept and key in self._scopes]
+        lost = [key for key in claims if key not in renewed and key in self._scopes]
         for key in lost:
             self._scopes[key].cancel()
         return len(lost)
 
 
-def _id(claim: Claim) -> tuple[object, int]:
-    return claim.subject, claim.token
+def _lease_key(claim: LeasedJob) -> tuple[object, int]:
+    return claim.subject, claim.fencing_token

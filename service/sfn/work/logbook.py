@@ -8,15 +8,28 @@ from typing import assert_never
 
 import structlog
 
-from sfn.inbox.letters import Letter
-from sfn.words import Cause, Claim, Dead, Done, Findings, Later, Outcome, Released, Retry, Subject, Swept, TableName
-from sfn.words.outcome import told
+from sfn.inbox.letters import NewDeadLetter
+from sfn.words import (
+    DeadLettered,
+    Done,
+    FailureCause,
+    JobKey,
+    LeasedJob,
+    Outcome,
+    PublishResult,
+    Rescheduled,
+    Retry,
+    Returned,
+    SweepCompleted,
+    TableIdentifier,
+)
+from sfn.words.outcome import describe
 
 _log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Said:
+class _LogFields:
     """What a record says beside whose it is; the fields of every record."""
 
     outcome: str | None = None
@@ -27,83 +40,83 @@ class _Said:
     hint: str | None = None
 
 
-class Logbook:
+class OutcomeLog:
     """Implements `Journal`.
 
-    Every record has the fields `event` (`settled`, `fenced` or `surprised`), `catalog`, `table` (null for a sweep),
-    `attempt`, `outcome` (such as `done`), `reason` (of a dead letter), `why` (what is waited for, or what went wrong),
-    `seconds`, `files` (those written or deleted, in order) and `hint` (`foreign` where the version hint at the table's
-    place is somebody else's and is left alone).
+    Every record has the fields `event` (`on_settled`, `on_lease_lost` or `on_unexpected_error`), `catalog`, `table`
+    (null for a sweep), `attempt`, `outcome` (such as `done`), `reason` (of a dead letter), `why` (what is waited
+    for, or what went wrong), `seconds`, `files` (those written or deleted, in order) and `hint` (`foreign` where the
+    version hint at the table's place is somebody else's and is left alone).
     """
 
-    def settled(self, claim: Claim, outcome: Outcome, seconds: float) -> None:
-        name, why = told(outcome)
-        reason = outcome.reason.value if isinstance(outcome, Dead) else None
-        findings = _findings(outcome)
-        said = _Said(
+    def on_settled(self, claim: LeasedJob, outcome: Outcome, seconds: float) -> None:
+        name, why = describe(outcome)
+        reason = outcome.reason.value if isinstance(outcome, DeadLettered) else None
+        result = _result_of(outcome)
+        fields = _LogFields(
             outcome=name,
             reason=reason,
             why=why,
             seconds=round(seconds, 3),
-            files=findings.did,
-            hint="foreign" if findings.story.foreign_hint is not None else None,
+            files=result.written_keys,
+            hint="foreign" if result.table_state.foreign_version_hint is not None else None,
         )
-        _record(_severity(outcome), "settled", claim.subject, claim.attempt, said)
+        _log_record(_log_level(outcome), "settled", claim.subject, claim.attempt, fields)
 
-    def fenced(self, claim: Claim) -> None:
-        said = _Said(why="the lease was lost: another worker has the row")
-        _record(logging.WARNING, "fenced", claim.subject, claim.attempt, said)
+    def on_lease_lost(self, claim: LeasedJob) -> None:
+        fields = _LogFields(why="the lease was lost: another worker has the row")
+        _log_record(logging.WARNING, "fenced", claim.subject, claim.attempt, fields)
 
-    def expired(self, leases: int) -> None:
+    def on_leases_expired(self, leases: int) -> None:
         """Told already: as `inbox opened`, or of each claim as `fenced`."""
 
-    def poisoned(self, letter: Letter) -> None:
-        said = _Said(outcome=Dead.label, reason=letter.reason.value, why=letter.detail)
-        _record(logging.ERROR, "settled", letter.subject, letter.attempts, said)
+    def on_poisoned(self, letter: NewDeadLetter) -> None:
+        fields = _LogFields(outcome=DeadLettered.label, reason=letter.reason.value, why=letter.detail)
+        _log_record(logging.ERROR, "settled", letter.subject, letter.attempts, fields)
 
-    def surprised(self, claim: Claim, error: Exception) -> None:
+    def on_unexpected_error(self, claim: LeasedJob, error: Exception) -> None:
         why = f"{type(error).__name__}: {error}"
-        _record(logging.ERROR, "surprised", claim.subject, claim.attempt, _Said(why=why), error)
+        _log_record(logging.ERROR, "surprised", claim.subject, claim.attempt, _LogFields(why=why), error)
 
 
-def _record(
-    level: int, event: str, subject: Subject, attempt: int, said: _Said, error: Exception | None = None
+def _log_record(
+    level: int, event: str, subject: JobKey, attempt: int, fields: _LogFields, error: Exception | None = None
 ) -> None:
     _log.log(
         level,
         event,
         catalog=subject.catalog,
-        table=subject.identifier if isinstance(subject, TableName) else None,
+        table=subject.dotted if isinstance(subject, TableIdentifier) else None,
         attempt=attempt,
-        outcome=said.outcome,
-        reason=said.reason,
-        why=said.why,
-        seconds=said.seconds,
-        files=list(said.files),
-        hint=said.hint,
+        outcome=fields.outcome,
+        reason=fields.reason,
+        why=fields.why,
+        seconds=fields.seconds,
+        files=list(fields.files),
+        hint=fields.hint,
         exc_info=error,
     )
 
 
-def _findings(outcome: Outcome) -> Findings:
+def _result_of(outcome: Outcome) -> PublishResult:
     """What it leaves behind, empty for nothing."""
-    if isinstance(outcome, Done | Later | Dead) and outcome.findings is not None:
-        return outcome.findings
-    return Findings()
+    if isinstance(outcome, Done | Rescheduled | DeadLettered) and outcome.result is not None:
+        return outcome.result
+    return PublishResult()
 
 
-def _severity(outcome: Outcome) -> int:
+def _log_level(outcome: Outcome) -> int:
     match outcome:
-        case Done() | Later():
+        case Done() | Rescheduled():
             return logging.INFO
-        case Swept(calm=calm):
+        case SweepCompleted(within_limit=calm):
             return logging.INFO if calm else logging.WARNING
-        case Released(cause=Cause.CATALOG | Cause.STORE | Cause.PROCESS):
-            # Told of all its tables together, by `Outages`.
+        case Returned(cause=FailureCause.CATALOG | FailureCause.STORE | FailureCause.PROCESS):
+            # Told of all its tables together, by `CircuitBreakers`.
             return logging.DEBUG
-        case Retry() | Released():
+        case Retry() | Returned():
             return logging.WARNING
-        case Dead():
+        case DeadLettered():
             return logging.ERROR
         case _:
             assert_never(outcome)

@@ -6,12 +6,23 @@ from datetime import datetime
 from typing import assert_never
 
 from sfn.clock import Clock
-from sfn.inbox.letters import Letter
-from sfn.telemetry.work import Work
-from sfn.words import Claim, Dead, Done, Findings, Later, Outcome, Released, Retry, Swept, TableName
+from sfn.inbox.letters import NewDeadLetter
+from sfn.telemetry.work import PublicationMetrics
+from sfn.words import (
+    DeadLettered,
+    Done,
+    LeasedJob,
+    Outcome,
+    PublishResult,
+    Rescheduled,
+    Retry,
+    Returned,
+    SweepCompleted,
+    TableIdentifier,
+)
 
 
-class Meter:
+class OutcomeMetrics:
     """Implements `Journal`.
 
     Args:
@@ -19,54 +30,54 @@ class Meter:
         clock: the wall clock.
     """
 
-    def __init__(self, work: Work, clock: Clock) -> None:
-        self._work, self._clock = work, clock
+    def __init__(self, metrics: PublicationMetrics, clock: Clock) -> None:
+        self._metrics, self._clock = metrics, clock
 
-    def settled(self, claim: Claim, outcome: Outcome, seconds: float) -> None:
+    def on_settled(self, claim: LeasedJob, outcome: Outcome, seconds: float) -> None:
         catalog, name = claim.subject.catalog, outcome.label
-        if not isinstance(claim.subject, TableName):
-            self._work.sweeps.ended(catalog, name)
-            if isinstance(outcome, Swept):
-                self._work.sweeps.complete(catalog, outcome, self._clock.now(), seconds)
+        if not isinstance(claim.subject, TableIdentifier):
+            self._metrics.sweeps.count_attempt(catalog, name)
+            if isinstance(outcome, SweepCompleted):
+                self._metrics.sweeps.set_completed(catalog, outcome, self._clock.now(), seconds)
             return
-        self._work.ended(catalog, name, _error_class(outcome))
-        if isinstance(outcome, Done | Later):
-            self._work.seen_through(catalog, seconds)
-            age = _age(claim, outcome.findings, self._clock.now())
+        self._metrics.count_attempt(catalog, name, _error_class(outcome))
+        if isinstance(outcome, Done | Rescheduled):
+            self._metrics.observe_duration(catalog, seconds)
+            age = _commit_age(claim, outcome.result, self._clock.now())
             if age is not None:
-                self._work.pointed(catalog, age)
+                self._metrics.observe_staleness(catalog, age)
 
-    def expired(self, leases: int) -> None:
-        self._work.expired(leases)
+    def on_leases_expired(self, leases: int) -> None:
+        self._metrics.count_expired_leases(leases)
 
-    def fenced(self, claim: Claim) -> None:
-        self._work.fenced()
+    def on_lease_lost(self, claim: LeasedJob) -> None:
+        self._metrics.count_lost_lease()
 
-    def poisoned(self, letter: Letter) -> None:
-        self._work.ended(letter.subject.catalog, Dead.label, letter.reason.value)
+    def on_poisoned(self, letter: NewDeadLetter) -> None:
+        self._metrics.count_attempt(letter.subject.catalog, DeadLettered.label, letter.reason.value)
 
-    def surprised(self, claim: Claim, error: Exception) -> None:
+    def on_unexpected_error(self, claim: LeasedJob, error: Exception) -> None:
         """Counted by its outcome."""
 
 
 def _error_class(outcome: Outcome) -> str:
     match outcome:
-        case Retry(cause=cause) | Released(cause=cause):
+        case Retry(cause=cause) | Returned(cause=cause):
             return cause.value
-        case Dead(reason=reason):
+        case DeadLettered(reason=reason):
             return reason.value
-        case Done() | Later() | Swept():
+        case Done() | Rescheduled() | SweepCompleted():
             return ""
         case _:
             assert_never(outcome)
 
 
-def _age(claim: Claim, findings: Findings, now: datetime) -> float | None:
+def _commit_age(claim: LeasedJob, result: PublishResult, now: datetime) -> float | None:
     """Seconds since the commit whose pointer was written in place of an older one; None where none was."""
-    before, after, table = claim.story.live, findings.story.live, findings.memo.table
-    if not findings.did or before is None or after is None or table is None:
+    before, after, table = claim.table_state.live, result.table_state.live, result.cache.table
+    if not result.written_keys or before is None or after is None or table is None:
         return None
-    if after.pointer == before.pointer or after.pointer != table.metadata_location:
+    if after.metadata_location == before.metadata_location or after.metadata_location != table.metadata_location:
         return None
     # Its clock is the writer's, which may be ahead of ours.
     return max(0.0, now.timestamp() - table.last_updated_ms / 1000)

@@ -8,13 +8,13 @@ from enum import StrEnum
 from typing import Final
 
 from sfn.catalog import UnlistedNamespace
-from sfn.words import TableName
+from sfn.words import TableIdentifier
 
-NAMED: Final = 1_000
+MAX_LISTED: Final = 1_000
 """Tables that a report names; the others are only counted."""
 
 
-class Course(StrEnum):
+class SweepPhase(StrEnum):
     """Where a sweep is."""
 
     RUNNING = "running"
@@ -23,7 +23,7 @@ class Course(StrEnum):
     STOPPED = "stopped"
 
 
-class Difference(StrEnum):
+class SweepDifference(StrEnum):
     """How a table differs from what was published of it."""
 
     NEW = "new"
@@ -41,58 +41,59 @@ class SweepReport:
     """One sweep. Whoever has it sees it change.
 
     Attributes:
-        began_at, ended_at: when; None while it runs.
-        course: where it is.
-        known: rows of tables that there were before, about as many as there are to look at.
+        started_at, ended_at: when; None while it runs.
+        phase: where it is.
+        known_tables: rows of tables that there were before, about as many as there are to look at.
         tables: how many were looked at.
-        differed: the first of those that differed, each with how.
-        differed_count: how many did.
-        withheld: namespaces, dotted, that could not be listed: their tables, and those below, count as present.
-        withheld_reason: why the first of them could not be listed; a failure comes before a refusal.
+        differences: the first of those that differed, each with how.
+        difference_count: how many did.
+        unlisted_namespaces: namespaces, dotted, that could not be listed: their tables, and those below, count as
+            present.
+        unlisted_reason: why the first of them could not be listed; a failure comes before a refusal.
         listing_failed: those of them with a listing that failed; the others are forbidden.
-        failed: the first of those tables that could not be looked at.
+        failed_tables: the first of those tables that could not be looked at.
         failed_count: how many could not.
         error: why it failed.
-        missing: tables with a live file that the catalog does not show any more, under whatever name.
-        before: the previous sweep of this process, while this one runs. Its findings may be out of date.
+        missing_tables: tables with a live file that the catalog does not show any more, under whatever name.
+        previous: the previous sweep of this process, while this one runs. Its findings may be out of date.
     """
 
-    began_at: datetime
+    started_at: datetime
     ended_at: datetime | None = None
-    course: Course = Course.RUNNING
-    known: int = 0
+    phase: SweepPhase = SweepPhase.RUNNING
+    known_tables: int = 0
     tables: int = 0
-    differed: list[tuple[TableName, Difference]] = field(default_factory=list)
-    differed_count: int = 0
-    withheld: list[str] = field(default_factory=list)
-    withheld_reason: str | None = None
+    differences: list[tuple[TableIdentifier, SweepDifference]] = field(default_factory=list)
+    difference_count: int = 0
+    unlisted_namespaces: list[str] = field(default_factory=list)
+    unlisted_reason: str | None = None
     listing_failed: list[str] = field(default_factory=list)
-    failed: list[TableName] = field(default_factory=list)
+    failed_tables: list[TableIdentifier] = field(default_factory=list)
     failed_count: int = 0
     error: str | None = None
-    missing: int = 0
-    before: SweepReport | None = None
+    missing_tables: int = 0
+    previous: SweepReport | None = None
 
-    def differs(self, table: TableName, how: Difference) -> None:
+    def add_difference(self, table: TableIdentifier, how: SweepDifference) -> None:
         """A table differs."""
-        self.differed_count += 1
-        if len(self.differed) < NAMED:
-            self.differed.append((table, how))
+        self.difference_count += 1
+        if len(self.differences) < MAX_LISTED:
+            self.differences.append((table, how))
 
-    def withholds(self, name: str, found: UnlistedNamespace) -> None:
+    def add_unlisted(self, name: str, found: UnlistedNamespace) -> None:
         """A namespace could not be listed, which is called so."""
-        if self.withheld_reason is None or (found.is_failure and not self.listing_failed):
-            self.withheld_reason = found.message
-        self.withheld.append(name)
+        if self.unlisted_reason is None or (found.is_failure and not self.listing_failed):
+            self.unlisted_reason = found.message
+        self.unlisted_namespaces.append(name)
         if found.is_failure:
             self.listing_failed.append(name)
 
-    def fails(self, table: TableName) -> None:
+    def add_failed(self, table: TableIdentifier) -> None:
         """A table could not be looked at."""
         self.failed_count += 1
-        if len(self.failed) < NAMED:
-            self.failed.append(table)
+        if len(self.failed_tables) < MAX_LISTED:
+            self.failed_tables.append(table)
 
-    def end(self, course: Course, at: datetime, error: str | None = None) -> None:
+    def finish(self, phase: SweepPhase, at: datetime, error: str | None = None) -> None:
         """It runs no more."""
-        self.course, self.ended_at, self.error, self.before = course, at, error, None
+        self.phase, self.ended_at, self.error, self.previous = phase, at, error, None

@@ -6,22 +6,22 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-LONGEST_WISH: Final = timedelta(minutes=5)
+MAX_RETRY_AFTER: Final = timedelta(minutes=5)
 """How long we wait because the other side asked for it: a mistaken date must not close a lane for years."""
 
 _DOUBLINGS: Final = 70
 """The shortest pause, doubled so often, is longer than any time that there is."""
 
 
-def heeded(wish: float | None) -> timedelta:
+def bounded_retry_after(seconds: float | None) -> timedelta:
     """How much of a wish for a pause is heeded.
 
     Args:
-        wish: seconds that the other side asked us to wait, as it said them: any number at all.
+        seconds: seconds that the other side asked us to wait, as it said them: any number at all.
     """
-    if wish is None or not wish > 0:
+    if seconds is None or not seconds > 0:
         return timedelta()
-    return timedelta(seconds=min(wish, LONGEST_WISH.total_seconds()))
+    return timedelta(seconds=min(seconds, MAX_RETRY_AFTER.total_seconds()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from sfn.catalog import Catalog
 from sfn.errors import SfnError
 from sfn.publish.policy import Policy
 from sfn.store import StoreRouter
-from sfn.words import Claim, Dead, Done, Reason, TableName
-from sfn.work.vended import Vended
+from sfn.words import DeadLettered, DeadLetterReason, Done, LeasedJob, TableIdentifier
+from sfn.work.vended import VendedStores
 
 _EXPECTED: Final = "a configured catalog of that name, as the table's file still says that it is current"
 _REMEDY: Final = (
@@ -25,32 +25,32 @@ _log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ConnectedCatalog:
     """A catalog and how its tables are published.
 
     Attributes:
         catalog: tells the truth.
         policy: the settings.
-        vended: what opens its tables' places, where the catalog says it.
+        vended_stores: what opens its tables' places, where the catalog says it.
     """
 
     catalog: Catalog
     policy: Policy
-    vended: Vended | None = None
+    vended_stores: VendedStores | None = None
 
-    def stores(self, table: TableName, own: StoreRouter) -> StoreRouter:
+    def stores_for(self, table: TableIdentifier, configured: StoreRouter) -> StoreRouter:
         """Where the files of a table are.
 
         Args:
-            own: the configured stores.
+            configured: the configured stores.
         """
-        return own if self.vended is None else self.vended.of(table)
+        return configured if self.vended_stores is None else self.vended_stores.for_table(table)
 
 
-class Sources(Protocol):
+class CatalogRegistry(Protocol):
     """The configured catalogs."""
 
-    async def named(self, catalog: str) -> Source | None:
+    async def get(self, catalog: str) -> ConnectedCatalog | None:
         """The source of that name, None where none is configured.
 
         Raises:
@@ -58,12 +58,12 @@ class Sources(Protocol):
         """
         ...
 
-    def retired(self, catalog: str) -> bool:
+    def is_retired(self, catalog: str) -> bool:
         """Whether a catalog retired, be it still configured or not."""
         ...
 
 
-def left_behind(claim: Claim, now: datetime, *, retired: bool) -> Done | Dead:
+def outcome_for_unconfigured(claim: LeasedJob, now: datetime, *, retired: bool) -> Done | DeadLettered:
     """What becomes of a row whose catalog is not configured: nobody can publish it, and nobody will ask for it.
 
     A letter only where readers are still told of a table, and nobody said that they should not be. It is the last word
@@ -72,12 +72,12 @@ def left_behind(claim: Claim, now: datetime, *, retired: bool) -> Done | Dead:
     Args:
         retired: the catalog retired before it went.
     """
-    live = claim.story.live
+    live = claim.table_state.live
     if live is not None and not retired:
         error = SfnError(
             str(claim.subject), expected=_EXPECTED, found="none", remedy=_REMEDY.format(claim.subject.catalog)
         )
-        return Dead(Reason.PERMANENT, str(error))
+        return DeadLettered(DeadLetterReason.PERMANENT, str(error))
     if live is not None:
         remedy = "delete the SFN file below it, or put the catalog back into the configuration until none is live"
         _log.warning("file left behind", table=str(claim.subject), location=live.location, remedy=remedy)

@@ -8,40 +8,40 @@ from dataclasses import dataclass, field
 import anyio
 
 from sfn.catalog import UnlistedNamespace
-from sfn.errors import Scope, Trouble
+from sfn.errors import ErrorScope, ExternalError
 from sfn.publish.comparison import TableDifference
 from sfn.store import StoreRouter
-from sfn.words import TableName
-from sfn.work.examination import Examiner
-from sfn.work.feed import Feed
-from sfn.work.sources import Source
+from sfn.words import TableIdentifier
+from sfn.work.examination import TableComparer
+from sfn.work.feed import BoundedQueue
+from sfn.work.sources import ConnectedCatalog
 
-WIDTH = 32
+CONCURRENT_COMPARISONS = 32
 """Tables that are looked at, at a time."""
 
 
 @dataclass(slots=True)
-class Found:
+class DryRunResult:
     """What a walk found, as far as it is.
 
     Attributes:
         listed: tables that the catalog lists and the policy covers.
-        complete: no more will be listed.
+        is_fully_listed: no more will be listed.
         tables: those that were looked at.
         differences: what differs.
-        withheld: namespaces that may not be listed, and why.
+        unlisted: namespaces that may not be listed, and why.
         failed: tables that could not be looked at, and why.
     """
 
     listed: int = 0
-    complete: bool = False
+    is_fully_listed: bool = False
     tables: int = 0
     differences: list[TableDifference] = field(default_factory=list)
-    withheld: list[UnlistedNamespace] = field(default_factory=list)
-    failed: list[tuple[TableName, str]] = field(default_factory=list)
+    unlisted: list[UnlistedNamespace] = field(default_factory=list)
+    failed: list[tuple[TableIdentifier, str]] = field(default_factory=list)
 
 
-class Survey:
+class DryRunSweep:
     """One walk.
 
     Args:
@@ -50,12 +50,14 @@ class Survey:
         moved: called after each table.
     """
 
-    def __init__(self, source: Source, stores: StoreRouter, moved: Callable[[Found], None]) -> None:
-        self._source, self._examiner, self._moved = source, Examiner(source, stores), moved
-        self._found = Found()
-        self._feed = Feed[TableName]()
+    def __init__(
+        self, connected: ConnectedCatalog, stores: StoreRouter, on_progress: Callable[[DryRunResult], None]
+    ) -> None:
+        self._connected, self._comparer, self._on_progress = connected, TableComparer(connected, stores), on_progress
+        self._result = DryRunResult()
+        self._queue = BoundedQueue[TableIdentifier]()
 
-    async def run(self) -> Found:
+    async def run(self) -> DryRunResult:
         """Walk.
 
         Raises:
@@ -63,38 +65,38 @@ class Survey:
         """
         try:
             async with anyio.create_task_group() as tasks:
-                for _ in range(WIDTH):
-                    tasks.start_soon(self._each)
-                await self._listed()
+                for _ in range(CONCURRENT_COMPARISONS):
+                    tasks.start_soon(self._compare_each)
+                await self._list_tables()
         except ExceptionGroup as group:
-            trouble = next((error for error in group.exceptions if isinstance(error, Trouble)), None)
+            trouble = next((error for error in group.exceptions if isinstance(error, ExternalError)), None)
             if trouble is None:
                 raise
         else:
-            self._found.differences.sort(key=lambda difference: difference.table)
-            return self._found
+            self._result.differences.sort(key=lambda difference: difference.table)
+            return self._result
         raise trouble
 
-    async def _listed(self) -> None:
-        interest = self._source.policy.table_filter
-        async for one in self._source.catalog.tables(interest.excludes_namespace):
+    async def _list_tables(self) -> None:
+        interest = self._connected.policy.table_filter
+        async for one in self._connected.catalog.tables(interest.excludes_namespace):
             if isinstance(one, UnlistedNamespace):
-                self._found.withheld.append(one)
+                self._result.unlisted.append(one)
             elif interest.covers(one):
-                self._found.listed += 1
-                await self._feed.put(one)
-        self._found.complete = True
-        self._feed.end()
+                self._result.listed += 1
+                await self._queue.put(one)
+        self._result.is_fully_listed = True
+        self._queue.close()
 
-    async def _each(self) -> None:
-        while (table := await self._feed.take()) is not None:
+    async def _compare_each(self) -> None:
+        while (table := await self._queue.get()) is not None:
             try:
-                difference = (await self._examiner.examine(table)).difference
-            except Trouble as trouble:
-                if trouble.scope is not Scope.TABLE:
+                difference = (await self._comparer.compare_table(table)).difference
+            except ExternalError as trouble:
+                if trouble.scope is not ErrorScope.TABLE:
                     raise
-                self._found.failed.append((table, str(trouble)))
+                self._result.failed.append((table, str(trouble)))
             else:
-                self._found.differences += [difference] if difference is not None else []
-            self._found.tables += 1
-            self._moved(self._found)
+                self._result.differences += [difference] if difference is not None else []
+            self._result.tables += 1
+            self._on_progress(self._result)

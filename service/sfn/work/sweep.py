@@ -11,30 +11,30 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 
 from sfn.catalog import Catalog, UnlistedNamespace
 from sfn.clock import Clock
-from sfn.errors import Broken, Scope, Trouble
-from sfn.inbox import Brake, Intake, Roster
+from sfn.errors import ErrorScope, ExternalError, FatalError
+from sfn.inbox import DropLimit, InboxWriter, TableIndex
 from sfn.inbox.names import NamedTable, without_old_names
 from sfn.publish.policy import OnDrop, Policy
 from sfn.words import (
-    Answer,
     CatalogName,
-    Hint,
-    Known,
+    IndexedTable,
     Loaded,
-    Missing,
+    LoadResult,
+    NoSuchTable,
+    Notification,
     NotModified,
-    Published,
-    Swept,
-    TableName,
-    lies_below,
+    PublishedPointer,
+    SweepCompleted,
+    TableIdentifier,
+    is_in_namespaces,
 )
-from sfn.work.report import Difference, SweepReport
+from sfn.work.report import SweepDifference, SweepReport
 
-WIDTH = 16
+CONCURRENT_LOADS = 16
 """Loads in flight."""
-BATCH = 200
+BATCH_SIZE = 200
 """Hints in one transaction."""
-NAMED = 100
+MAX_LOGGED = 100
 """Withheld namespaces, or tables, that one record names."""
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -45,13 +45,13 @@ class SweepPorts:
     """What one sweep talks to."""
 
     catalog: Catalog
-    intake: Intake
-    roster: Roster
-    brake: Brake
+    writer: InboxWriter
+    table_index: TableIndex
+    drop_limit: DropLimit
     clock: Clock
 
 
-class Sweep:
+class CatalogSweep:
     """One sweep.
 
     What differs becomes a hint as it is found. Absences become hints only after every table was looked at, all of them
@@ -67,17 +67,17 @@ class Sweep:
     def __init__(self, subject: CatalogName, ports: SweepPorts, policy: Policy) -> None:
         self.subject, self._ports, self._policy = subject, ports, policy
         self.report = SweepReport(ports.clock.now())
-        self._hints: list[Hint] = []
-        self._absent: list[TableName] = []
-        self._came: dict[str, TableName] = {}
-        self._replaced: set[TableName] = set()
-        self._unconfirmed: set[TableName] = set()
-        self._listed: set[TableName] = set()
-        self._withheld: dict[str, str] = {}
-        self._failure = ""
-        self._told = 0
+        self._notifications: list[Notification] = []
+        self._missing: list[TableIdentifier] = []
+        self._name_by_uuid: dict[str, TableIdentifier] = {}
+        self._replaced: set[TableIdentifier] = set()
+        self._unconfirmed: set[TableIdentifier] = set()
+        self._listed: set[TableIdentifier] = set()
+        self._unlisted: dict[str, str] = {}
+        self._first_failure = ""
+        self._notified = 0
 
-    async def run(self, jitter: float) -> Swept:
+    async def run(self, jitter: float) -> SweepCompleted:
         """Do it.
 
         Args:
@@ -87,134 +87,140 @@ class Sweep:
             Trouble: the catalog or the inbox failed; no absence was told of.
             Broken: the inbox can't be trusted any more.
         """
-        began = self.report.began_at
-        known = {row.table: row async for row in self._ports.roster.known(self.subject.catalog)}
-        self.report.known = len(known)
+        began = self.report.started_at
+        known = {row.table: row async for row in self._ports.table_index.tables(self.subject.catalog)}
+        self.report.known_tables = len(known)
         try:
-            await self._look_at_all(known)
-        except Trouble:
-            await self._tell()
+            await self._check_all(known)
+        except ExternalError:
+            await self._flush()
             raise
-        await self._tell()
-        self._tell_withheld()
-        self._tell_failed()
-        calm = await self._tell_absences(known)
+        await self._flush()
+        self._log_unlisted()
+        self._log_failed()
+        within_limit = await self._report_missing(known)
         pause = self._policy.sweep_every * (0.9 + jitter / 5)
         # One that takes longer than its interval leaves the catalog in peace for a while too.
         due_at = max(began + pause, self._ports.clock.now() + pause / 10)
         found = self.report
-        return Swept(due_at, began, calm, found.tables, found.differed_count, frozenset(self._withheld))
+        return SweepCompleted(
+            due_at, began, within_limit, found.tables, found.difference_count, frozenset(self._unlisted)
+        )
 
-    async def _look_at_all(self, known: Mapping[TableName, Known]) -> None:
-        send, receive = anyio.create_memory_object_stream[TableName](WIDTH)
+    async def _check_all(self, known: Mapping[TableIdentifier, IndexedTable]) -> None:
+        send, receive = anyio.create_memory_object_stream[TableIdentifier](CONCURRENT_LOADS)
         try:
             async with anyio.create_task_group() as tasks, send:
-                for _ in range(WIDTH):
-                    tasks.start_soon(self._look_at_each, receive.clone(), known)
+                for _ in range(CONCURRENT_LOADS):
+                    tasks.start_soon(self._check_each, receive.clone(), known)
                 receive.close()
-                async for table in self._interesting():
+                async for table in self._covered_tables():
                     self._listed.add(table)
                     await send.send(table)
         except ExceptionGroup as group:
-            gravest = _gravest(group)
+            gravest = _most_severe(group)
         else:
             return
         raise gravest
 
-    async def _interesting(self) -> AsyncIterator[TableName]:
+    async def _covered_tables(self) -> AsyncIterator[TableIdentifier]:
         async for found in self._ports.catalog.tables(self._policy.table_filter.excludes_namespace):
             if isinstance(found, UnlistedNamespace):
-                if (name := ".".join(found.namespace)) not in self._withheld:
-                    self.report.withholds(name, found)
-                self._withheld[name] = found.message
+                if (name := ".".join(found.namespace)) not in self._unlisted:
+                    self.report.add_unlisted(name, found)
+                self._unlisted[name] = found.message
             elif self._policy.table_filter.covers(found):
                 yield found
 
-    async def _look_at_each(
-        self, tables: MemoryObjectReceiveStream[TableName], known: Mapping[TableName, Known]
+    async def _check_each(
+        self, tables: MemoryObjectReceiveStream[TableIdentifier], known: Mapping[TableIdentifier, IndexedTable]
     ) -> None:
         with tables:
             async for table in tables:
                 try:
-                    await self._look_at(table, known.get(table))
-                except Trouble as trouble:
-                    if trouble.scope is not Scope.TABLE:
+                    await self._check(table, known.get(table))
+                except ExternalError as trouble:
+                    if trouble.scope is not ErrorScope.TABLE:
                         raise
                     self._unconfirmed.add(table)
-                    self.report.fails(table)
-                    self._failure = self._failure or str(trouble)
+                    self.report.add_failed(table)
+                    self._first_failure = self._first_failure or str(trouble)
 
-    async def _look_at(self, table: TableName, row: Known | None) -> None:
+    async def _check(self, table: TableIdentifier, row: IndexedTable | None) -> None:
         if self._policy.is_retired and (row is None or row.live is None):
             return
         # Whether a held table is as it was published only a full answer says.
-        etag = row.etag if row is not None and row.live is not None and not row.is_held else None
+        etag = row.etag if row is not None and row.live is not None and not row.is_on_hold else None
         answer = await self._ports.catalog.load(table, etag)
         self.report.tables += 1
         if row is not None and row.live is not None and not _shows(answer, row.live):
             self._unconfirmed.add(table)
-        if isinstance(answer, Missing):
-            self._absent.append(table)
+        if isinstance(answer, NoSuchTable):
+            self._missing.append(table)
         elif isinstance(answer, Loaded) and _differs(answer, row):
-            self.report.differs(table, _difference(answer, row))
-            if answer.table.uuid is not None and answer.table.left_alone is None:
-                self._came[answer.table.uuid] = table
+            self.report.add_difference(table, _difference(answer, row))
+            if answer.table.uuid is not None and answer.table.skip_reason is None:
+                self._name_by_uuid[answer.table.uuid] = table
             if row is not None and row.live is not None and row.live.uuid != answer.table.uuid:
                 self._replaced.add(table)
-            await self._hint(Hint(table, sender="sweep", floor=answer.table.metadata_location))
-        elif row is not None and row.is_held:
+            await self._notify(
+                Notification(table, sender="sweep", min_metadata_location=answer.table.metadata_location)
+            )
+        elif row is not None and row.is_on_hold:
             if isinstance(answer, Loaded) and (_is_published(answer, row) or _was_absent(row)):
-                await self._hint(Hint(table, sender="sweep", floor=answer.table.metadata_location))
+                await self._notify(
+                    Notification(table, sender="sweep", min_metadata_location=answer.table.metadata_location)
+                )
             else:
-                self.report.differs(table, Difference.HELD)
+                self.report.add_difference(table, SweepDifference.HELD)
 
-    async def _hint(self, hint: Hint) -> None:
-        self._hints.append(hint)
-        if len(self._hints) >= BATCH:
-            await self._tell()
+    async def _notify(self, notification: Notification) -> None:
+        self._notifications.append(notification)
+        if len(self._notifications) >= BATCH_SIZE:
+            await self._flush()
 
-    async def _tell(self) -> None:
-        hints, self._hints = self._hints, []
-        for start in range(0, len(hints), BATCH):
-            batch = hints[start : start + BATCH]
-            await self._ports.intake.put(batch)
-            self._told += len(batch)
+    async def _flush(self) -> None:
+        notifications, self._notifications = self._notifications, []
+        for start in range(0, len(notifications), BATCH_SIZE):
+            batch = notifications[start : start + BATCH_SIZE]
+            await self._ports.writer.put(batch)
+            self._notified += len(batch)
 
-    async def _tell_absences(self, known: Mapping[TableName, Known]) -> bool:
+    async def _report_missing(self, known: Mapping[TableIdentifier, IndexedTable]) -> bool:
         """Whether there were few enough: what is held already counts, it waits for the same operator."""
-        gone = set(self._absent) | (set(known) - self._listed)
-        absent: list[TableName] = []
-        excluded: list[TableName] = []
+        gone = set(self._missing) | (set(known) - self._listed)
+        missing: list[TableIdentifier] = []
+        excluded: list[TableIdentifier] = []
         unseen = sorted(table for table in gone if table in known and known[table].live is not None)
         if unseen:
-            self._note_unchanged(known, gone)
+            self._record_unchanged(known, gone)
         for table in unseen:
             if not self._policy.table_filter.covers(table):
                 excluded.append(table)
-            elif self._name_now(known[table]) is not None:
-                self.report.differs(table, Difference.RENAMED)
+            elif self._current_name(known[table]) is not None:
+                self.report.add_difference(table, SweepDifference.RENAMED)
             elif self._policy.on_drop is not OnDrop.KEEP and not self._is_withheld(table):
-                absent.append(table)
-        self.report.missing = len(absent)
-        self._tell_renames(known, gone)
-        limit = await self._ports.brake.limit(self.subject.catalog)
+                missing.append(table)
+        self.report.missing_tables = len(missing)
+        self._report_renames(known, gone)
+        limit = await self._ports.drop_limit.max_missing(self.subject.catalog)
         # What is held where nothing could be listed may still be gone.
-        unknown = [table for table, row in known.items() if row.is_held and self._is_withheld(table)]
-        lost = without_old_names(_named(known[table]) for table in {*absent, *unknown})
-        calm = len(lost) <= limit
-        told = [table for table in (*absent, *excluded) if not known[table].is_stuck]
-        held = {table for table in absent if not calm or known[table].is_held}
+        unknown = [table for table, row in known.items() if row.is_on_hold and self._is_withheld(table)]
+        lost = without_old_names(_named_table(known[table]) for table in {*missing, *unknown})
+        within_limit = len(lost) <= limit
+        notified = [table for table in (*missing, *excluded) if not known[table].is_stuck]
+        held = {table for table in missing if not within_limit or known[table].is_on_hold}
         left_alone = set(excluded)
-        for table in sorted({*told, *held}):
-            kind = Difference.LEFT_ALONE if table in left_alone else Difference.ABSENT
-            self.report.differs(table, Difference.HELD if table in held else kind)
-        self._hints += [Hint(table, sender="sweep", held=table in held) for table in told]
-        await self._tell()
-        if not calm:
+        for table in sorted({*notified, *held}):
+            kind = SweepDifference.LEFT_ALONE if table in left_alone else SweepDifference.ABSENT
+            self.report.add_difference(table, SweepDifference.HELD if table in held else kind)
+        self._notifications += [Notification(table, sender="sweep", hold_drops=table in held) for table in notified]
+        await self._flush()
+        if not within_limit:
             _log.warning(
                 "drop limit reached",
                 catalog=self.subject.catalog,
-                missing=len(absent),
+                missing=len(missing),
                 known=sum(row.live is not None for row in known.values()),
                 limit=limit,
                 remedy=f"if the catalog lost tables, restore them; if they were dropped: sfn release {self.subject}",
@@ -223,98 +229,100 @@ class Sweep:
             "sweep told",
             catalog=self.subject.catalog,
             tables=len(self._listed),
-            hints=self._told,
-            absences=len(absent),
+            hints=self._notified,
+            absences=len(missing),
             limit=limit,
         )
-        return calm
+        return within_limit
 
-    def _tell_renames(self, known: Mapping[TableName, Known], gone: set[TableName]) -> None:
+    def _report_renames(self, known: Mapping[TableIdentifier, IndexedTable], gone: set[TableIdentifier]) -> None:
         """Also of a table whose name another one has by now, and of what a row has missed since before."""
         for table, row in sorted(known.items()):
-            lost = set(row.missing)
+            lost = set(row.missing_uuids)
             if row.live is not None and row.live.uuid is not None and (table in gone or table in self._replaced):
                 lost.add(row.live.uuid)
-            names = {self._came[uuid] for uuid in lost & self._came.keys()} - {table}
+            names = {self._name_by_uuid[uuid] for uuid in lost & self._name_by_uuid.keys()} - {table}
             if self._policy.table_filter.covers(table):
-                self._hints += [Hint(table, sender="sweep", renamed_to=name) for name in sorted(names)]
+                self._notifications += [Notification(table, sender="sweep", renamed_to=name) for name in sorted(names)]
 
-    def _note_unchanged(self, known: Mapping[TableName, Known], gone: set[TableName]) -> None:
+    def _record_unchanged(self, known: Mapping[TableIdentifier, IndexedTable], gone: set[TableIdentifier]) -> None:
         """Note under which names tables were found that are as they were published."""
         for table in sorted(self._listed - gone - self._unconfirmed):
             row = known.get(table)
             if row is not None and row.live is not None and row.live.uuid is not None:
-                self._came.setdefault(row.live.uuid, table)
+                self._name_by_uuid.setdefault(row.live.uuid, table)
 
-    def _name_now(self, row: Known) -> TableName | None:
+    def _current_name(self, row: IndexedTable) -> TableIdentifier | None:
         """Under which other name a row's table was found, if its own has none."""
-        return self._came.get(row.live.uuid or "") if row.live is not None else None
+        return self._name_by_uuid.get(row.live.uuid or "") if row.live is not None else None
 
-    def _is_withheld(self, table: TableName) -> bool:
+    def _is_withheld(self, table: TableIdentifier) -> bool:
         """Whether nobody can tell that a table is gone that was not listed."""
-        return table not in self._listed and lies_below(table, self._withheld)
+        return table not in self._listed and is_in_namespaces(table, self._unlisted)
 
-    def _tell_withheld(self) -> None:
-        if self._withheld:
+    def _log_unlisted(self) -> None:
+        if self._unlisted:
             _log.warning(
                 "namespaces withheld",
                 catalog=self.subject.catalog,
-                namespaces=[namespace or "(all)" for namespace in list(self._withheld)[:NAMED]],
-                number=len(self._withheld),
-                why=next(iter(self._withheld.values())),
+                namespaces=[namespace or "(all)" for namespace in list(self._unlisted)[:MAX_LOGGED]],
+                number=len(self._unlisted),
+                why=next(iter(self._unlisted.values())),
             )
 
-    def _tell_failed(self) -> None:
+    def _log_failed(self) -> None:
         """Nothing else does: the sweep goes on without them, and their rows are not claimed."""
-        if self.report.failed:
+        if self.report.failed_tables:
             _log.warning(
                 "tables not looked at",
                 catalog=self.subject.catalog,
-                tables=[table.identifier for table in self.report.failed[:NAMED]],
+                tables=[table.dotted for table in self.report.failed_tables[:MAX_LOGGED]],
                 number=self.report.failed_count,
-                error=self._failure,
+                error=self._first_failure,
             )
 
 
-def _gravest(group: ExceptionGroup[Exception]) -> Exception:
+def _most_severe(group: ExceptionGroup[Exception]) -> Exception:
     """Of what was raised at once, what says most about what to do next."""
-    return min(group.exceptions, key=lambda error: (not isinstance(error, Broken), not isinstance(error, Trouble)))
+    return min(
+        group.exceptions, key=lambda error: (not isinstance(error, FatalError), not isinstance(error, ExternalError))
+    )
 
 
-def _named(row: Known) -> NamedTable:
-    return NamedTable(row.table, row.live.uuid if row.live is not None else None, row.renamed)
+def _named_table(row: IndexedTable) -> NamedTable:
+    return NamedTable(row.table, row.live.uuid if row.live is not None else None, row.is_renamed)
 
 
-def _was_absent(row: Known) -> bool:
+def _was_absent(row: IndexedTable) -> bool:
     """Return whether a row is held as its table was missing, whatever events came meanwhile."""
-    return row.live is not None and (row.live.uuid or "") in row.missing
+    return row.live is not None and (row.live.uuid or "") in row.missing_uuids
 
 
-def _shows(answer: Answer, live: Published) -> bool:
+def _shows(answer: LoadResult, live: PublishedPointer) -> bool:
     """Return whether an answer shows the table that was published, and that it may have files."""
     if isinstance(answer, Loaded):
-        return answer.table.uuid == live.uuid and answer.table.left_alone is None
+        return answer.table.uuid == live.uuid and answer.table.skip_reason is None
     return isinstance(answer, NotModified)
 
 
-def _difference(answer: Loaded, row: Known | None) -> Difference:
-    if answer.table.left_alone is not None:
-        return Difference.LEFT_ALONE
-    return Difference.NEW if row is None or row.live is None else Difference.CHANGED
+def _difference(answer: Loaded, row: IndexedTable | None) -> SweepDifference:
+    if answer.table.skip_reason is not None:
+        return SweepDifference.LEFT_ALONE
+    return SweepDifference.NEW if row is None or row.live is None else SweepDifference.CHANGED
 
 
-def _differs(answer: Loaded, row: Known | None) -> bool:
+def _differs(answer: Loaded, row: IndexedTable | None) -> bool:
     """Whether a row should look.
 
     One that was given up looks by itself after a while, if it may heal: it is told only of what it was not told yet.
     """
-    if row is not None and row.reason is not None and row.told == answer.table.metadata_location:
+    if row is not None and row.reason is not None and row.min_metadata_location == answer.table.metadata_location:
         return False
     if row is None or row.live is None:
-        return answer.table.left_alone is None
-    return not _is_published(answer, row) or answer.table.left_alone is not None
+        return answer.table.skip_reason is None
+    return not _is_published(answer, row) or answer.table.skip_reason is not None
 
 
-def _is_published(answer: Loaded, row: Known) -> bool:
+def _is_published(answer: Loaded, row: IndexedTable) -> bool:
     pointing = answer.table.metadata_location, answer.table.uuid
-    return row.live is not None and (row.live.pointer, row.live.uuid) == pointing
+    return row.live is not None and (row.live.metadata_location, row.live.uuid) == pointing

@@ -5,23 +5,23 @@ from __future__ import annotations
 import anyio
 
 from sfn.clock import Clock
-from sfn.words import Swept
-from sfn.work.report import Course, SweepReport
-from sfn.work.sweep import Sweep
+from sfn.words import SweepCompleted
+from sfn.work.report import SweepPhase, SweepReport
+from sfn.work.sweep import CatalogSweep
 
 
-class Sweeps:
+class SweepRunner:
     """Ended by a stop at once: what they told is told, and the next process begins them anew.
 
     Args:
         clock: the wall clock.
 
     Attributes:
-        latest: by catalog, the report of the sweep that runs, or of the last one.
+        latest_reports: by catalog, the report of the sweep that runs, or of the last one.
     """
 
     def __init__(self, clock: Clock) -> None:
-        self.latest: dict[str, SweepReport] = {}
+        self.latest_reports: dict[str, SweepReport] = {}
         self._clock = clock
         self._scopes: set[anyio.CancelScope] = set()
         self._stopped = False
@@ -32,11 +32,11 @@ class Sweeps:
         for scope in self._scopes:
             scope.cancel()
 
-    async def run(self, sweep: Sweep, jitter: float) -> Swept | None:
+    async def run(self, sweep: CatalogSweep, jitter: float) -> SweepCompleted | None:
         """As `Sweep.run`; None where a stop ended it."""
         report, catalog = sweep.report, sweep.subject.catalog
-        report.before = self.latest.get(catalog)
-        self.latest[catalog] = report
+        report.previous = self.latest_reports.get(catalog)
+        self.latest_reports[catalog] = report
         with anyio.CancelScope() as scope:
             self._scopes.add(scope)
             # Its claim may have been on its way when the stop came.
@@ -45,13 +45,13 @@ class Sweeps:
             try:
                 swept = await sweep.run(jitter)
             except Exception as error:
-                report.end(Course.FAILED, self._clock.now(), str(error))
+                report.finish(SweepPhase.FAILED, self._clock.now(), str(error))
                 raise
             else:
-                report.end(Course.ENDED, self._clock.now())
+                report.finish(SweepPhase.ENDED, self._clock.now())
                 return swept
             finally:
                 self._scopes.remove(scope)
-                if report.course is Course.RUNNING:
-                    report.end(Course.STOPPED, self._clock.now())
+                if report.phase is SweepPhase.RUNNING:
+                    report.finish(SweepPhase.STOPPED, self._clock.now())
         return None

@@ -8,23 +8,31 @@ from typing import Final, NoReturn, TypeAlias, TypeVar
 
 from sfn.catalog import CredentialVendor
 from sfn.clock import Clock
-from sfn.errors import DENIED, LocationRefused, NotVended, Permanent, Scope, Transient, Unaccepted
+from sfn.errors import (
+    FORBIDDEN_ERRORS,
+    ErrorScope,
+    LocationRefused,
+    NoVendedCredentials,
+    Permanent,
+    Transient,
+    Unauthenticated,
+)
 from sfn.pointer.location import is_below, store_prefix
 from sfn.store import Deleted, Guarantees, ObjectStore, PreconditionFailed, StoreRouter
-from sfn.words import Grant, Held, Missing, TableName
+from sfn.words import NoSuchTable, StoredObject, TableIdentifier, VendedCredential
 
 T = TypeVar("T")
 
-Opened: TypeAlias = Callable[[Grant, str], ObjectStore]
+OpenStore: TypeAlias = Callable[[VendedCredential, str], ObjectStore]
 """A store with the credentials of a grant, for a location; raises `Permanent` for what they do not say."""
 
-_Place: TypeAlias = tuple[str | TableName, str, ObjectStore | None]
+_Place: TypeAlias = tuple[str | TableIdentifier, str, ObjectStore | None]
 """The prefix of a grant, or the table that it was given for; the store; and the configured one, whose settings hold."""
-KEPT: Final = 4096
+MAX_CACHED: Final = 4096
 """Grants that are known by their places, some kilobytes each; the least recently used go."""
 
 
-class Vended:
+class VendedStores:
     """The stores of one catalog's tables.
 
     What a catalog gives for a table opens no more than its prefix says. Where it gives nothing, as for a table that was
@@ -41,17 +49,23 @@ class Vended:
     """
 
     def __init__(
-        self, vendor: CredentialVendor, own: StoreRouter, opened: Opened, clock: Clock, root: str = ""
+        self, vendor: CredentialVendor, configured: StoreRouter, open_store: OpenStore, clock: Clock, root: str = ""
     ) -> None:
-        self._vendor, self._own, self._opened, self._clock, self._root = vendor, own, opened, clock, root
-        self._known: OrderedDict[str, Grant] = OrderedDict()
-        self._stores: OrderedDict[_Place, tuple[Grant, ObjectStore]] = OrderedDict()
+        self._vendor, self._configured_stores, self._open_store, self._clock, self._root = (
+            vendor,
+            configured,
+            open_store,
+            clock,
+            root,
+        )
+        self._credentials_by_prefix: OrderedDict[str, VendedCredential] = OrderedDict()
+        self._stores: OrderedDict[_Place, tuple[VendedCredential, ObjectStore]] = OrderedDict()
 
-    def of(self, table: TableName) -> StoreRouter:
+    def for_table(self, table: TableIdentifier) -> StoreRouter:
         """As the principal that the catalog makes us for one table."""
         return _TableStores(self, table)
 
-    async def do(self, table: TableName, location: str, verb: Callable[[ObjectStore], Awaitable[T]]) -> T:
+    async def call(self, table: TableIdentifier, location: str, verb: Callable[[ObjectStore], Awaitable[T]]) -> T:
         """What a verb of the store of a location gives; asked once more with new credentials where those are refused.
 
         What is denied may be permitted by newer ones: a table lies elsewhere now, or more was granted since.
@@ -62,66 +76,72 @@ class Vended:
             NotVended: the catalog has no such table, and no store is configured.
             Permanent: scope table, where it has, and vends none for that place.
         """
-        answer = self._noted(await self._vendor.vended_credentials(table))
-        grant = self._for(location, answer)
-        if grant is None and not isinstance(answer, Missing) and self._configured(location) is None:
+        answer = self._cache(await self._vendor.vended_credentials(table))
+        grant = self._credential_for(location, answer)
+        if grant is None and not isinstance(answer, NoSuchTable) and self._configured_store(location) is None:
             # The table may lie elsewhere since they were given.
-            answer = self._noted(await self._vendor.renew_credentials(table, answer))
-            grant = self._for(location, answer)
+            answer = self._cache(await self._vendor.renew_credentials(table, answer))
+            grant = self._credential_for(location, answer)
         if grant is None:
-            return await verb(self._configured(location) or _nobodys(table, location, answer))
+            return await verb(self._configured_store(location) or _raise_no_credentials(table, location, answer))
         try:
-            return await verb(self._store(table, grant, location))
-        except (Unaccepted, *DENIED) as refused:
-            if isinstance(refused, Unaccepted):
-                self._known.pop(grant.prefix, None)
-            given = () if isinstance(answer, Missing) else answer
-            newer = self._for(location, self._noted(await self._vendor.renew_credentials(table, given)))
+            return await verb(self._store_with(table, grant, location))
+        except (Unauthenticated, *FORBIDDEN_ERRORS) as refused:
+            if isinstance(refused, Unauthenticated):
+                self._credentials_by_prefix.pop(grant.prefix, None)
+            given = () if isinstance(answer, NoSuchTable) else answer
+            newer = self._credential_for(location, self._cache(await self._vendor.renew_credentials(table, given)))
             if newer is None or newer == grant:
-                if isinstance(refused, DENIED):
+                if isinstance(refused, FORBIDDEN_ERRORS):
                     raise
-                raise _unaccepted(table, refused) from refused
+                raise _credentials_refused(table, refused) from refused
         try:
-            return await verb(self._store(table, newer, location))
-        except Unaccepted as refused:
-            raise _unaccepted(table, refused) from refused
+            return await verb(self._store_with(table, newer, location))
+        except Unauthenticated as refused:
+            raise _credentials_refused(table, refused) from refused
 
-    def _noted(self, answer: tuple[Grant, ...] | Missing) -> tuple[Grant, ...] | Missing:
+    def _cache(self, answer: tuple[VendedCredential, ...] | NoSuchTable) -> tuple[VendedCredential, ...] | NoSuchTable:
         """What was given, known from now on by its places."""
-        for grant in () if isinstance(answer, Missing) else answer:
+        for grant in () if isinstance(answer, NoSuchTable) else answer:
             if grant.prefix and grant.expires_at is not None:
-                self._known.pop(grant.prefix, None)
-                self._known[grant.prefix] = grant
-        while len(self._known) > KEPT:
-            self._known.popitem(last=False)
+                self._credentials_by_prefix.pop(grant.prefix, None)
+                self._credentials_by_prefix[grant.prefix] = grant
+        while len(self._credentials_by_prefix) > MAX_CACHED:
+            self._credentials_by_prefix.popitem(last=False)
         return answer
 
-    def _for(self, location: str, answer: tuple[Grant, ...] | Missing) -> Grant | None:
+    def _credential_for(
+        self, location: str, answer: tuple[VendedCredential, ...] | NoSuchTable
+    ) -> VendedCredential | None:
         """The grant for a location, the one with the longest prefix (REST specification, "Storage Credentials")."""
-        grants = () if isinstance(answer, Missing) else answer
+        grants = () if isinstance(answer, NoSuchTable) else answer
         apart = bool(self._root) and is_below(location, self._root)
         fitting = [grant for grant in grants if (is_below(location, grant.prefix) if grant.prefix else not apart)]
         if fitting:
             return max(fitting, key=lambda grant: len(grant.prefix))
         now = self._clock.now()
-        known = (self._known[place] for place in _above(location) if place in self._known)
+        known = (
+            self._credentials_by_prefix[place]
+            for place in _parent_locations(location)
+            if place in self._credentials_by_prefix
+        )
         return next((grant for grant in known if grant.expires_at is not None and grant.expires_at > now), None)
 
-    def _store(self, table: TableName, grant: Grant, location: str) -> ObjectStore:
+    def _store_with(self, table: TableIdentifier, grant: VendedCredential, location: str) -> ObjectStore:
         """A store remembers what it was asked: the same one as long as the grant is the same, and where it answers."""
-        whose = grant.prefix or table
-        kept = whose, store_prefix(location), self._configured(location)
-        before, store = self._stores.pop(kept, (None, None))
+        owner = grant.prefix or table
+        cache_key = owner, store_prefix(location), self._configured_store(location)
+        before, store = self._stores.pop(cache_key, (None, None))
         if store is None or before != grant:
-            store = self._opened(grant, location)
-        self._stores[kept] = grant, store
-        if len(self._stores) > KEPT:
+            store = self._open_store(grant, location)
+        self._stores[cache_key] = grant, store
+        if len(self._stores) > MAX_CACHED:
             self._stores.popitem(last=False)
         return store
 
-    def _configured(self, location: str) -> ObjectStore | None:
+    def _configured_store(self, location: str) -> ObjectStore | None:
         try:
-            return self._own.store_for(location)
+            return self._configured_stores.store_for(location)
         except LocationRefused:
             return None
 
@@ -129,7 +149,7 @@ class Vended:
 class _TableStores:
     """Implements `StoreRouter` for one table."""
 
-    def __init__(self, vended: Vended, table: TableName) -> None:
+    def __init__(self, vended: VendedStores, table: TableIdentifier) -> None:
         self._vended, self._table = vended, table
 
     def store_for(self, location: str) -> ObjectStore:
@@ -139,29 +159,29 @@ class _TableStores:
 class _TableStore:
     """Implements `ObjectStore` with what the catalog gives when a verb is called."""
 
-    def __init__(self, vended: Vended, table: TableName) -> None:
+    def __init__(self, vended: VendedStores, table: TableIdentifier) -> None:
         self._vended, self._table = vended, table
 
-    async def read(self, key: str) -> Held | None:
-        return await self._vended.do(self._table, key, lambda store: store.read(key))
+    async def read(self, key: str) -> StoredObject | None:
+        return await self._vended.call(self._table, key, lambda store: store.read(key))
 
     async def read_range(self, key: str, start: int, most: int) -> bytes | None:
-        return await self._vended.do(self._table, key, lambda store: store.read_range(key, start, most))
+        return await self._vended.call(self._table, key, lambda store: store.read_range(key, start, most))
 
-    async def write(self, key: str, body: bytes, replacing: Held | None) -> Held | PreconditionFailed:
-        return await self._vended.do(self._table, key, lambda store: store.write(key, body, replacing))
+    async def write(self, key: str, body: bytes, replacing: StoredObject | None) -> StoredObject | PreconditionFailed:
+        return await self._vended.call(self._table, key, lambda store: store.write(key, body, replacing))
 
-    async def delete(self, key: str, expected: Held) -> Deleted | PreconditionFailed:
-        return await self._vended.do(self._table, key, lambda store: store.delete(key, expected))
+    async def delete(self, key: str, expected: StoredObject) -> Deleted | PreconditionFailed:
+        return await self._vended.call(self._table, key, lambda store: store.delete(key, expected))
 
     async def list(self, prefix: str, limit: int) -> list[str]:
-        return await self._vended.do(self._table, prefix, lambda store: store.list(prefix, limit))
+        return await self._vended.call(self._table, prefix, lambda store: store.list(prefix, limit))
 
     async def probe(self, key: str) -> Guarantees:
-        return await self._vended.do(self._table, key, lambda store: store.probe(key))
+        return await self._vended.call(self._table, key, lambda store: store.probe(key))
 
 
-def _above(location: str) -> Iterator[str]:
+def _parent_locations(location: str) -> Iterator[str]:
     """The places that a location lies in, the longest first."""
     scheme, _, path = location.partition("://")
     while "/" in path:
@@ -169,29 +189,31 @@ def _above(location: str) -> Iterator[str]:
         yield f"{scheme}://{path}"
 
 
-def _unaccepted(table: TableName, refused: Unaccepted) -> Transient:
+def _credentials_refused(table: TableIdentifier, refused: Unauthenticated) -> Transient:
     return Transient(
         refused.where,
-        scope=Scope.CATALOG,
+        scope=ErrorScope.CATALOG,
         expected=f"credentials that the store accepts, vended for {table}",
         found=refused.found,
         remedy="see with which role, and for how long, the catalog vends them, and whether its clock is right",
     )
 
 
-def _nobodys(table: TableName, location: str, answer: tuple[Grant, ...] | Missing) -> NoReturn:
+def _raise_no_credentials(
+    table: TableIdentifier, location: str, answer: tuple[VendedCredential, ...] | NoSuchTable
+) -> NoReturn:
     remedy = "configure a store that covers it: [stores.NAME] prefix, with keys of its own"
-    if isinstance(answer, Missing):
-        raise NotVended(
+    if isinstance(answer, NoSuchTable):
+        raise NoVendedCredentials(
             location,
-            scope=Scope.TABLE,
+            scope=ErrorScope.TABLE,
             expected="credentials for what lies there",
             found=f"none: the catalog does not have {table} any more, and vends nothing for it",
             remedy=f'{remedy}; or let the files of dropped tables be: on_drop = "keep"',
         )
     raise Permanent(
         location,
-        scope=Scope.TABLE,
+        scope=ErrorScope.TABLE,
         expected=f"credentials for what lies there, vended for {table}",
         found="none" if not answer else f"some for {', '.join(grant.prefix for grant in answer)}",
         remedy=f"let the catalog vend them to our principal; or {remedy}",

@@ -12,72 +12,72 @@ from anyio.abc import TaskGroup
 
 from sfn.catalog import Catalog
 from sfn.catalog.spelling import Spellings
-from sfn.clock import Chance, Clock
+from sfn.clock import Clock, RandomSource
 from sfn.errors import (
-    Broken,
-    DeniedHere,
+    ErrorScope,
+    ExternalError,
+    FatalError,
+    ForbiddenForTable,
     LocationRefused,
-    NamedOtherwise,
-    NotVended,
+    NoVendedCredentials,
     Permanent,
-    Scope,
     Transient,
-    Trouble,
+    UnaddressableTable,
 )
-from sfn.inbox import Brake, Intake, Roster, Worklist
-from sfn.inbox.troubles import Troubles
+from sfn.inbox import DropLimit, InboxWriter, JobQueue, TableIndex
+from sfn.inbox.troubles import InboxErrorLog
 from sfn.publish.learning import LeaseLost, Ports
 from sfn.publish.policy import OnDrop
 from sfn.publish.protocol import publish
 from sfn.store import StoreRouter
 from sfn.words import (
-    Ask,
     CatalogName,
-    Cause,
-    Claim,
-    Dead,
+    DeadLettered,
+    DeadLetterReason,
     Done,
-    Findings,
-    Hint,
+    FailureCause,
+    LeasedJob,
+    Notification,
     Outcome,
-    Reason,
-    Released,
+    PendingChange,
+    PublishResult,
     Retry,
-    TableName,
-    Wish,
+    Returned,
+    TableIdentifier,
+    Wakeup,
 )
-from sfn.work.asked import Asked
-from sfn.work.journal import Journal
-from sfn.work.lanes import BreakerState, Lanes
+from sfn.work.asked import StoreUsage
+from sfn.work.journal import OutcomeSink
+from sfn.work.lanes import CapacityTracker, CircuitBreakerState
 from sfn.work.lease import Leases
-from sfn.work.outages import Outages
+from sfn.work.outages import CircuitBreakers
 from sfn.work.report import SweepReport
-from sfn.work.retry import LONGEST_WISH, RetryPolicy, heeded
-from sfn.work.sources import Source, Sources, left_behind
-from sfn.work.sweep import Sweep, SweepPorts
-from sfn.work.sweeps import Sweeps
-from sfn.work.unforeseen import Unforeseen, kind_of
+from sfn.work.retry import MAX_RETRY_AFTER, RetryPolicy, bounded_retry_after
+from sfn.work.sources import CatalogRegistry, ConnectedCatalog, outcome_for_unconfigured
+from sfn.work.sweep import CatalogSweep, SweepPorts
+from sfn.work.sweeps import SweepRunner
+from sfn.work.unforeseen import UnexpectedErrorKind, classify_error
 
-SURPRISES = 3
+MAX_UNEXPECTED_ERRORS = 3
 """Attempts that may end in a defect."""
-LOOKED_AT_AFTER = timedelta(hours=8)
+RECHECK_UNCONFIGURED_AFTER = timedelta(hours=8)
 """When a table is looked at again whose catalog is not known: as long as `refresh_after` is where it is not set."""
-_SETTLE_AGAIN = 1.0
-_STOPPED = "the service stops"
+_INBOX_RETRY_PAUSE = 1.0
+_STOP_REASON = "the service stops"
 
 
 @dataclass(frozen=True, slots=True)
-class Inbox:
+class WorkerInbox:
     """The four faces of the inbox that a worker sees."""
 
-    worklist: Worklist
-    intake: Intake
-    roster: Roster
-    brake: Brake
+    queue: JobQueue
+    writer: InboxWriter
+    table_index: TableIndex
+    drop_limit: DropLimit
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class WorkerOptions:
     """A worker's settings.
 
     Attributes:
@@ -107,25 +107,25 @@ class Worker:
 
     def __init__(
         self,
-        inbox: Inbox,
-        sources: Sources,
+        inbox: WorkerInbox,
+        catalogs: CatalogRegistry,
         stores: StoreRouter,
         *,
         clock: Clock,
-        chance: Chance,
-        journal: Journal,
-        terms: Terms,
+        chance: RandomSource,
+        sink: OutcomeSink,
+        options: WorkerOptions,
     ) -> None:
-        self._inbox, self._sources, self._stores = inbox, sources, stores
-        self._clock, self._chance, self._journal, self._terms = clock, chance, journal, terms
-        self._lanes = Lanes(terms.concurrency)
-        self._outages = Outages(self._lanes, clock)
-        self._troubles = Troubles(clock, "worker")
-        self._leases = Leases(inbox.worklist, clock, terms.lease, self._troubles)
-        self._sweeps = Sweeps(clock)
+        self._inbox, self._catalogs, self._stores = inbox, catalogs, stores
+        self._clock, self._chance, self._sink, self._options = clock, chance, sink, options
+        self._capacity = CapacityTracker(options.concurrency)
+        self._breakers = CircuitBreakers(self._capacity, clock)
+        self._error_log = InboxErrorLog(clock, "worker")
+        self._leases = Leases(inbox.queue, clock, options.lease, self._error_log)
+        self._sweeps = SweepRunner(clock)
         self._spellings: dict[str, Spellings] = {}
         self._pause = anyio.CancelScope()
-        self._freed = False
+        self._has_freed_capacity = False
         self._stopped = anyio.Event()
 
     async def run(self, stop: anyio.Event) -> None:
@@ -136,113 +136,117 @@ class Worker:
             await stop.wait()
             self._pause.cancel()
             self._sweeps.stop()
-            with anyio.move_on_after(self._terms.drain.total_seconds()):
+            with anyio.move_on_after(self._options.drain.total_seconds()):
                 await self._stopped.wait()
-                await self._leases.all_ended()
+                await self._leases.wait_until_idle()
             tasks.cancel_scope.cancel()
 
-    def breakers(self) -> list[BreakerState]:
+    def breakers(self) -> list[CircuitBreakerState]:
         """The breakers that are not closed."""
-        return self._lanes.breakers(self._clock.now())
+        return self._capacity.unclosed_breakers(self._clock.now())
 
     def sweeps(self) -> Mapping[str, SweepReport]:
         """By catalog, the sweep that runs, or the last one of this process."""
-        return self._sweeps.latest
+        return self._sweeps.latest_reports
 
-    async def run_once(self, tasks: TaskGroup) -> datetime | None:
+    async def claim_once(self, tasks: TaskGroup) -> datetime | None:
         """Claim what is due and start it: when more may be due without the bell being rung."""
         now = self._clock.now()
         # By the same clock reading as the slots: a breaker that reopened in between would be waited for in vain.
-        reopens_at = self._lanes.reopens_at(now)
-        with self._troubles.told():
-            claimed = await self._inbox.worklist.claim(self._lanes.slots(now), self._leases.running())
-        if claimed.expired:
-            self._journal.expired(claimed.expired)
-        for letter in claimed.poisoned:
-            self._journal.poisoned(letter)
-        for claim in claimed.claims:
-            self._lanes.started(claim.lane)
+        reopens_at = self._capacity.reopens_at(now)
+        with self._error_log.log_errors():
+            claimed = await self._inbox.queue.claim(self._capacity.capacity(now), self._leases.running())
+        if claimed.expired_leases:
+            self._sink.on_leases_expired(claimed.expired_leases)
+        for letter in claimed.poison_letters:
+            self._sink.on_poisoned(letter)
+        for claim in claimed.jobs:
+            self._capacity.job_started(claim.group)
             self._leases.add(claim)
-            tasks.start_soon(self._one, claim)
+            tasks.start_soon(self._process, claim)
         return min((at for at in (claimed.next_due, reopens_at) if at is not None), default=None)
 
     async def _claim_until(self, stop: anyio.Event, tasks: TaskGroup) -> None:
         while not stop.is_set():
-            self._freed = False
+            self._has_freed_capacity = False
             try:
-                next_due = await self.run_once(tasks)
-            except Trouble as trouble:
+                next_due = await self.claim_once(tasks)
+            except ExternalError as trouble:
                 # The inbox's, and nothing was leased: a full disk must not end the process.
-                next_due = self._clock.now() + heeded(trouble.retry_after or _SETTLE_AGAIN)
-            if not self._freed and not stop.is_set():
+                next_due = self._clock.now() + bounded_retry_after(trouble.retry_after or _INBOX_RETRY_PAUSE)
+            if not self._has_freed_capacity and not stop.is_set():
                 with anyio.CancelScope() as self._pause:
-                    await self._inbox.worklist.wait(next_due)
+                    await self._inbox.queue.wait(next_due)
         self._stopped.set()
 
-    async def _one(self, claim: Claim) -> None:
+    async def _process(self, claim: LeasedJob) -> None:
         began = self._clock.now()
-        kept = settling = False
+        has_settled = settling = False
         try:
             with self._leases.scope(claim):
                 outcome = await self._attempt(claim)
                 settling = outcome is not None
-                kept = outcome is not None and await self._settled(claim, outcome, began)
+                has_settled = outcome is not None and await self._settle(claim, outcome, began)
             settling = False
-            if not kept:
-                await self._fenced(claim)
+            if not has_settled:
+                await self._requeue_after_lost_lease(claim)
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True), anyio.move_on_after(5):
-                kept = await self._settled(claim, Released(self._clock.now(), _STOPPED), began)
+                has_settled = await self._settle(claim, Returned(self._clock.now(), _STOP_REASON), began)
                 # What the stop interrupted may have settled it already: then nobody else has the row.
-                if not kept and not settling:
-                    await self._fenced(claim)
+                if not has_settled and not settling:
+                    await self._requeue_after_lost_lease(claim)
             raise
         finally:
             self._leases.remove(claim)
-            self._free(claim)
+            self._release_capacity(claim)
 
-    def _free(self, claim: Claim) -> None:
+    def _release_capacity(self, claim: LeasedJob) -> None:
         """Its slot may be what a due row waits for, however the claim ended: look again, even before the next wait."""
-        self._lanes.ended(claim.lane)
-        self._freed = True
+        self._capacity.job_ended(claim.group)
+        self._has_freed_capacity = True
         self._pause.cancel()
 
-    async def _attempt(self, claim: Claim) -> Outcome | None:
+    async def _attempt(self, claim: LeasedJob) -> Outcome | None:
         """What became of it; None where the lease turned out to be lost."""
-        source, asked = None, Asked()
+        connected, store_usage = None, StoreUsage()
         try:
-            source = await self._sources.named(claim.subject.catalog)
-            outcome = await self._publish_or_sweep(claim, source, asked)
+            connected = await self._catalogs.get(claim.subject.catalog)
+            outcome = await self._publish_or_sweep(claim, connected, store_usage)
         except LeaseLost:
             return None
-        except Broken:
+        except FatalError:
             raise
         except Exception as error:  # noqa: BLE001 - the one place where the unexpected is caught
-            return self._failed(claim, error, source)
-        self._outages.success(claim.lane, claim.subject, stored=asked.any)
+            return self._outcome_of_error(claim, error, connected)
+        self._breakers.record_success(claim.group, claim.subject, store_used=store_usage.was_used)
         return outcome
 
-    async def _fenced(self, claim: Claim) -> None:
+    async def _requeue_after_lost_lease(self, claim: LeasedJob) -> None:
         """Who lost its lease may have written after the one that has it now: have the row looked at once more."""
-        self._journal.fenced(claim)
-        with contextlib.suppress(Trouble), self._troubles.told():
-            await self._inbox.intake.put([Hint(claim.subject, sender="fenced", anew=True)])
+        self._sink.on_lease_lost(claim)
+        with contextlib.suppress(ExternalError), self._error_log.log_errors():
+            await self._inbox.writer.put([Notification(claim.subject, sender="fenced", force=True)])
 
-    async def _publish_or_sweep(self, claim: Claim, source: Source | None, asked: Asked) -> Outcome:
-        if source is None:
-            return left_behind(claim, self._clock.now(), retired=self._sources.retired(claim.subject.catalog))
+    async def _publish_or_sweep(
+        self, claim: LeasedJob, connected: ConnectedCatalog | None, store_usage: StoreUsage
+    ) -> Outcome:
+        if connected is None:
+            return outcome_for_unconfigured(
+                claim, self._clock.now(), retired=self._catalogs.is_retired(claim.subject.catalog)
+            )
         jitter = self._chance.random()
         inbox = self._inbox
         if isinstance(claim.subject, CatalogName):
-            if source.policy.event_only:
+            if connected.policy.event_only:
                 return Done(self._clock.now(), forget=True)  # nobody can list it, and nothing calms its brake
-            sweep_ports = SweepPorts(source.catalog, inbox.intake, inbox.roster, inbox.brake, self._clock)
-            swept = await self._sweeps.run(Sweep(claim.subject, sweep_ports, source.policy), jitter)
-            return swept or Released(self._clock.now(), _STOPPED)
-        stores = asked.of(source.stores(claim.subject, self._stores))
-        spellings = self._spellings_of(claim.subject.catalog, source.catalog)
-        ports = Ports(inbox.worklist, inbox.roster, source.catalog, stores, self._clock, spellings)
-        return await publish(claim, ports, source.policy, jitter=jitter)
+            sweep_ports = SweepPorts(connected.catalog, inbox.writer, inbox.table_index, inbox.drop_limit, self._clock)
+            completed = await self._sweeps.run(CatalogSweep(claim.subject, sweep_ports, connected.policy), jitter)
+            return completed or Returned(self._clock.now(), _STOP_REASON)
+        stores = store_usage.watch(connected.stores_for(claim.subject, self._stores))
+        spellings = self._spellings_of(claim.subject.catalog, connected.catalog)
+        ports = Ports(inbox.queue, inbox.table_index, connected.catalog, stores, self._clock, spellings)
+        return await publish(claim, ports, connected.policy, jitter=jitter)
 
     def _spellings_of(self, name: str, catalog: Catalog) -> Spellings:
         """Return how a catalog lists names, as far as this process remembers it."""
@@ -251,78 +255,98 @@ class Worker:
             known = self._spellings[name] = Spellings(catalog, self._clock)
         return known
 
-    def _failed(self, claim: Claim, error: Exception, source: Source | None) -> Outcome:
+    def _outcome_of_error(self, claim: LeasedJob, error: Exception, connected: ConnectedCatalog | None) -> Outcome:
         """What becomes of an attempt that raised. Nothing that is wrong with the error itself ends the process."""
         try:
-            if isinstance(error, Trouble):
-                return self._after_trouble(claim, error, source)
-            return self._after_unforeseen(claim, error, source)
+            if isinstance(error, ExternalError):
+                return self._after_external_error(claim, error, connected)
+            return self._after_unexpected(claim, error, connected)
         except Exception as defect:  # noqa: BLE001 - as in `_attempt`, of what is done about it
             with contextlib.suppress(Exception):
-                self._journal.surprised(claim, defect)
-            return Retry(self._clock.now() + LONGEST_WISH, type(error).__name__, Cause.DEFECT)
+                self._sink.on_unexpected_error(claim, defect)
+            return Retry(self._clock.now() + MAX_RETRY_AFTER, type(error).__name__, FailureCause.DEFECT)
 
-    def _after_trouble(self, claim: Claim, trouble: Trouble, source: Source | None) -> Outcome:
+    def _after_external_error(
+        self, claim: LeasedJob, error: ExternalError, connected: ConnectedCatalog | None
+    ) -> Outcome:
         now = self._clock.now()
-        if trouble.scope is Scope.INBOX:
-            return Released(now + timedelta(seconds=_SETTLE_AGAIN), str(trouble), Cause.INBOX)
-        if trouble.scope is Scope.PROCESS:
-            trouble = self._outages.shortage(claim.subject, trouble)
-        if trouble.scope is not Scope.TABLE:
-            return Released(self._outages.trouble(claim.lane, trouble), str(trouble), Cause(trouble.scope))
-        if isinstance(trouble, NotVended) and source is not None and source.policy.on_drop is OnDrop.KEEP:
+        if error.scope is ErrorScope.INBOX:
+            return Returned(now + timedelta(seconds=_INBOX_RETRY_PAUSE), str(error), FailureCause.INBOX)
+        if error.scope is ErrorScope.PROCESS:
+            error = self._breakers.narrow_shortage(claim.subject, error)
+        if error.scope is not ErrorScope.TABLE:
+            return Returned(self._breakers.record_failure(claim.group, error), str(error), FailureCause(error.scope))
+        if isinstance(error, NoVendedCredentials) and connected is not None and connected.policy.on_drop is OnDrop.KEEP:
             # What is left alone need not be seen; a name that the table has now may be told of.
-            return Done(now + source.policy.refresh_after, Findings(claim.story))
-        if isinstance(trouble, NamedOtherwise) and (handed_on := _handed_on(claim, trouble, source, now)) is not None:
-            return handed_on
-        if isinstance(trouble, Permanent) and isinstance(claim.subject, TableName):
-            reason = Reason.LOCATION_REFUSED if isinstance(trouble, LocationRefused) else Reason.PERMANENT
-            dead = self._refused(reason, str(trouble), source)
+            return Done(now + connected.policy.refresh_after, PublishResult(claim.table_state))
+        if (
+            isinstance(error, UnaddressableTable)
+            and (redirected := _redirect_to_addressed(claim, error, connected, now)) is not None
+        ):
+            return redirected
+        if isinstance(error, Permanent) and isinstance(claim.subject, TableIdentifier):
+            reason = (
+                DeadLetterReason.LOCATION_REFUSED if isinstance(error, LocationRefused) else DeadLetterReason.PERMANENT
+            )
+            dead = self._dead_letter(reason, str(error), connected)
             # A permission may come back for many tables at once, without an event for each of them.
-            return replace(dead, look_at=now + self._terms.retry.cap) if isinstance(trouble, DeniedHere) else dead
-        return self._retry(claim, str(trouble), source, trouble.retry_after, Cause.TABLE)
+            return (
+                replace(dead, recheck_at=now + self._options.retry.cap)
+                if isinstance(error, ForbiddenForTable)
+                else dead
+            )
+        return self._retry(claim, str(error), connected, error.retry_after, FailureCause.TABLE)
 
-    def _after_unforeseen(self, claim: Claim, error: Exception, source: Source | None) -> Outcome:
-        match kind_of(error):
-            case Unforeseen.SHORTAGE:
+    def _after_unexpected(self, claim: LeasedJob, error: Exception, connected: ConnectedCatalog | None) -> Outcome:
+        match classify_error(error):
+            case UnexpectedErrorKind.SHORTAGE:
                 shortage = Transient(
                     str(claim.subject),
-                    scope=Scope.PROCESS,
+                    scope=ErrorScope.PROCESS,
                     expected="free descriptors, threads and memory",
                     found=f"{type(error).__name__}: {error}",
                     remedy="raise the process's limits of open files, threads and memory",
                 )
-                return self._after_trouble(claim, shortage, source)
-            case Unforeseen.PASSING:
-                return self._retry(claim, f"{type(error).__name__}: {error}", source, None, Cause.TABLE)
-            case Unforeseen.DEFECT:
-                return self._after_surprise(claim, error, source)
+                return self._after_external_error(claim, shortage, connected)
+            case UnexpectedErrorKind.TRANSIENT:
+                return self._retry(claim, f"{type(error).__name__}: {error}", connected, None, FailureCause.TABLE)
+            case UnexpectedErrorKind.DEFECT:
+                return self._after_defect(claim, error, connected)
 
-    def _after_surprise(self, claim: Claim, error: Exception, source: Source | None) -> Outcome:
-        self._journal.surprised(claim, error)
-        if claim.attempt >= SURPRISES and isinstance(claim.subject, TableName):
-            return self._refused(Reason.POISON, f"{claim.subject}: {type(error).__name__}: {error}", source)
-        return self._retry(claim, f"{type(error).__name__}: {error}", source, None, Cause.DEFECT)
+    def _after_defect(self, claim: LeasedJob, error: Exception, connected: ConnectedCatalog | None) -> Outcome:
+        self._sink.on_unexpected_error(claim, error)
+        if claim.attempt >= MAX_UNEXPECTED_ERRORS and isinstance(claim.subject, TableIdentifier):
+            return self._dead_letter(
+                DeadLetterReason.POISON, f"{claim.subject}: {type(error).__name__}: {error}", connected
+            )
+        return self._retry(claim, f"{type(error).__name__}: {error}", connected, None, FailureCause.DEFECT)
 
-    def _retry(self, claim: Claim, error: str, source: Source | None, wish: float | None, cause: Cause) -> Retry | Dead:
+    def _retry(
+        self,
+        claim: LeasedJob,
+        error: str,
+        connected: ConnectedCatalog | None,
+        retry_after: float | None,
+        cause: FailureCause,
+    ) -> Retry | DeadLettered:
         now = self._clock.now()
-        retry, jitter = self._terms.retry, self._chance.random()
-        if isinstance(claim.subject, TableName):
-            at = retry.next_attempt(claim.attempt, claim.since, now, jitter)
+        retry, jitter = self._options.retry, self._chance.random()
+        if isinstance(claim.subject, TableIdentifier):
+            at = retry.next_attempt(claim.attempt, claim.failing_since, now, jitter)
         else:
             # Never given up: nobody would look at its tables any more.
             at = now + retry.pause(claim.attempt, jitter)
         if at is None:
-            detail = f"after {claim.attempt} attempts since {claim.since:%F %T}: {error}"
-            return self._refused(Reason.EXHAUSTED, detail, source)
-        return Retry(max(at, now + heeded(wish)), error, cause)
+            detail = f"after {claim.attempt} attempts since {claim.failing_since:%F %T}: {error}"
+            return self._dead_letter(DeadLetterReason.EXHAUSTED, detail, connected)
+        return Retry(max(at, now + bounded_retry_after(retry_after)), error, cause)
 
-    def _refused(self, reason: Reason, detail: str, source: Source | None) -> Dead:
+    def _dead_letter(self, reason: DeadLetterReason, detail: str, connected: ConnectedCatalog | None) -> DeadLettered:
         """A dead letter of a table that heals without a new event, should it have been refused by mistake."""
-        after = source.policy.refresh_after if source is not None else LOOKED_AT_AFTER
-        return Dead(reason, detail, look_at=self._clock.now() + after)
+        after = connected.policy.refresh_after if connected is not None else RECHECK_UNCONFIGURED_AFTER
+        return DeadLettered(reason, detail, recheck_at=self._clock.now() + after)
 
-    async def _settled(self, claim: Claim, outcome: Outcome, began: datetime) -> bool:
+    async def _settle(self, claim: LeasedJob, outcome: Outcome, began: datetime) -> bool:
         """Settle, however long the inbox is in trouble: a claim left leased would count as a crash.
 
         Returns:
@@ -330,28 +354,39 @@ class Worker:
         """
         while True:
             try:
-                with self._troubles.told():
-                    kept = await self._inbox.worklist.settle(claim, outcome, self._clock.now())
-            except Trouble:
-                await anyio.sleep(_SETTLE_AGAIN)
+                with self._error_log.log_errors():
+                    has_settled = await self._inbox.queue.settle(claim, outcome, self._clock.now())
+            except ExternalError:
+                await anyio.sleep(_INBOX_RETRY_PAUSE)
                 continue
-            if kept:
-                self._journal.settled(claim, outcome, (self._clock.now() - began).total_seconds())
-            return kept
+            if has_settled:
+                self._sink.on_settled(claim, outcome, (self._clock.now() - began).total_seconds())
+            return has_settled
 
 
-def _handed_on(claim: Claim, trouble: NamedOtherwise, source: Source | None, now: datetime) -> Done | None:
+def _redirect_to_addressed(
+    claim: LeasedJob, error: UnaddressableTable, connected: ConnectedCatalog | None, now: datetime
+) -> Done | None:
     """Have the table looked at that the catalog's paths name so; None where this name needs a dead letter.
 
     Of a path that can be read in two ways a gateway tells of both tables, and one of them does not exist. A sender of
     events says a name level by level: its event must not end without a trace.
     """
-    if source is None or not isinstance(claim.subject, TableName) or claim.story.live is not None or claim.locations:
+    if (
+        connected is None
+        or not isinstance(claim.subject, TableIdentifier)
+        or claim.table_state.live is not None
+        or claim.locations
+    ):
         return None
     # A gateway's intent asks without a hint.
-    if not (claim.wish.guessed or claim.wish == Wish()):
+    if not (claim.pending.is_guessed or claim.pending == PendingChange()):
         return None
-    instead = replace(claim.subject, namespace=trouble.instead)
-    if not trouble.instead or not all(trouble.instead) or not source.policy.table_filter.covers(instead):
+    instead = replace(claim.subject, namespace=error.addressed_levels)
+    if (
+        not error.addressed_levels
+        or not all(error.addressed_levels)
+        or not connected.policy.table_filter.covers(instead)
+    ):
         return None
-    return Done(now, Findings(claim.story, asks=(Ask(instead),)), forget=True)
+    return Done(now, PublishResult(claim.table_state, wakeups=(Wakeup(instead),)), forget=True)

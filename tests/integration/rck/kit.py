@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, Self
 from xml.etree import ElementTree as ET
 
-from sfn.demo.fixture import Runtime
+from sfn.demo.fixture import ServerRuntime
 from tests.integration.pages import ROOT
 from tests.servers.found import CACHES, found
 
@@ -84,7 +84,7 @@ def compatibility_kit() -> Path:
     return found("SFN_RCK", cache=CACHES / "rest-fixture-1.11.0", target="rck")
 
 
-def secluded(folder: Path, runtime: Runtime) -> Runtime:
+def secluded(folder: Path, runtime: ServerRuntime) -> ServerRuntime:
     """A Java whose `/tmp` is a folder of this one: some of the kit's tables are there, whatever it is told.
 
     Where bubblewrap makes no namespaces it is the machine's own, and keeps what the kit leaves.
@@ -110,7 +110,7 @@ def pinned() -> str:
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
-def tried(folder: Path, runtime: Runtime, kit: Path, uri: str) -> Run:
+def tried(folder: Path, runtime: ServerRuntime, kit: Path, uri: str) -> Run:
     """Try a catalog. All of the kit's tests are run, one after the other.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from sfn.demo.fixture import locate
+from sfn.demo.fixture import find_runtime
 from tests.integration.measuring import options, write_down
 from tests.integration.readers.matrix import EXPECTED, measured
 from tests.integration.readers.rendering import pages
@@ -15,7 +15,7 @@ def main() -> None:
     """Measure."""
     parser = options(__doc__)
     chosen = parser.parse_args()
-    runtime = locate(java=chosen.java, jars=chosen.jars)
+    runtime = find_runtime(java=chosen.java, jars=chosen.jars)
     with TemporaryDirectory() as folder:
         found = measured(Path(folder).resolve(), runtime)
     if chosen.only_into is not None:

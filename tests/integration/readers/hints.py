@@ -27,12 +27,12 @@ from sfn.publish.policy import Policy
 from sfn.publish.protocol import publish
 from sfn.store.local import LocalStore
 from sfn.store.router import PrefixRouter
-from sfn.words import Dead, Done, Hint, Reason, Slots, TableName
+from sfn.words import Capacity, DeadLettered, DeadLetterReason, Done, Notification, TableIdentifier
 from tests.integration.readers.readers import Rows, by_clickhouse, by_duckdb, by_python
 from tests.promises.inboxes import TERMS, HandClock
 from tests.unit.hint_names import SUFFIX, UNUSUAL, neighbours
 
-NAME = TableName("prod", ("n",), "orders")
+NAME = TableIdentifier("prod", ("n",), "orders")
 BESIDE = ("none", "with a v", "all")
 LINES: dict[str, tuple[Callable[[str], Rows], str]] = {
     "DuckDB": (by_duckdb, "SELECT id FROM iceberg_scan('{}')"),
@@ -107,14 +107,17 @@ class Lake:
         catalog, inbox = MemoryCatalog("prod"), MemoryInbox(TERMS, clock)
         catalog.create_namespace("n")
         catalog.register(NAME, read_metadata(self.current, pointer))
-        await inbox.put([Hint(NAME)])
-        (claim,) = (await inbox.claim(Slots(total=1, live=1, sweeps=0))).claims
+        await inbox.put([Notification(NAME)])
+        (claim,) = (await inbox.claim(Capacity(total=1, live=1, sweeps=0))).jobs
         root = self.directory.parent.as_uri()
         ports = Ports(inbox, inbox, catalog, PrefixRouter({root: LocalStore(root)}), clock)
         policy = Policy("c1", replica_lag=timedelta(0), is_swept=False)
         outcome = await publish(claim, ports, policy, jitter=0)
         # A location that nothing is published for has no hint either.
-        if not (isinstance(outcome, Done) or (isinstance(outcome, Dead) and outcome.reason is Reason.LOCATION_REFUSED)):
+        if not (
+            isinstance(outcome, Done)
+            or (isinstance(outcome, DeadLettered) and outcome.reason is DeadLetterReason.LOCATION_REFUSED)
+        ):
             raise TypeError(outcome)
 
 

@@ -10,9 +10,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Self
 
-from sfn.demo.fixture import RestCatalogServer, Runtime
+from sfn.demo.fixture import RestCatalogServer, ServerRuntime
 from sfn.demo.lake import NAMESPACE
-from sfn.demo.listener import listening
+from sfn.demo.listener import running_service
 from tests.integration.readers.outcome import outcome
 from tests.integration.readers.readers import READERS, Rows
 from tests.integration.readers.steps import STEPS
@@ -52,7 +52,7 @@ def installed() -> dict[str, str]:
     return {package: version(package) for reader in READERS for package in reader.packages}
 
 
-def measured(folder: Path, runtime: Runtime) -> Matrix:
+def measured(folder: Path, runtime: ServerRuntime) -> Matrix:
     """Take each step, and let each reader read.
 
     Args:
@@ -68,7 +68,7 @@ def measured(folder: Path, runtime: Runtime) -> Matrix:
     with (
         contextlib.chdir(folder),
         RestCatalogServer(folder / "catalog", runtime) as server,
-        listening(folder, server) as service,
+        running_service(folder, server) as service,
     ):
         catalog = server.client()
         catalog.create_namespace(NAMESPACE)

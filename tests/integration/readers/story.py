@@ -12,7 +12,7 @@ from pyiceberg.table import Table
 
 import sfn
 from sfn.demo.lake import NAMESPACE
-from sfn.demo.listener import Listener
+from sfn.demo.listener import RunningService
 from sfn.errors import Unreadable
 from sfn.pointer import document, hintfile
 from sfn.pointer.location import canonical
@@ -40,7 +40,7 @@ class Story:
     catalog: RestCatalog
     uri: str
     warehouse: str
-    service: Listener
+    service: RunningService
 
     def table(self, name: str) -> Table:
         loaded: Table = self.catalog.load_table((NAMESPACE, name))
@@ -70,7 +70,7 @@ class Story:
 
     def tell(self, name: str, operation: str, **more: object) -> None:
         """Post an event."""
-        self.service.tell({"namespace": [NAMESPACE], "name": name, "operation": operation, **more})
+        self.service.post_event({"namespace": [NAMESPACE], "name": name, "operation": operation, **more})
 
     def published(self, name: str, operation: str = "commit") -> Place:
         """Tell of a commit, and wait until SFN file and version hint say what the catalog says."""

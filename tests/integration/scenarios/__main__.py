@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from sfn.demo.fixture import locate
+from sfn.demo.fixture import find_runtime
 from tests.integration.measuring import options, write_down
 from tests.integration.scenarios.matrix import EXPECTED, SCENARIOS, measured
 from tests.integration.scenarios.rendering import pages
@@ -16,7 +16,7 @@ def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--only", action="append", help="the key of a scenario: what is seen in it is printed, no more")
     chosen = parser.parse_args()
-    runtime = locate(java=chosen.java, jars=chosen.jars)
+    runtime = find_runtime(java=chosen.java, jars=chosen.jars)
     scenarios = [one for one in SCENARIOS if chosen.only is None or one.key in chosen.only]
     with TemporaryDirectory() as folder:
         found = measured(Path(folder).resolve(), runtime, scenarios)

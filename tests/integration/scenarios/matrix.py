@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
 
-from sfn.demo.fixture import RestCatalogServer, Runtime
+from sfn.demo.fixture import RestCatalogServer, ServerRuntime
 from sfn.pointer.naming import NAMINGS
 from tests.integration.scenarios import (
     commits,
@@ -85,7 +85,7 @@ class _Played:
         return self.scenario.key if self.telling is None else f"{self.scenario.key}_{self.telling.name.lower()}"
 
 
-def measured(folder: Path, runtime: Runtime, scenarios: Sequence[Scenario] = SCENARIOS) -> Matrix:
+def measured(folder: Path, runtime: ServerRuntime, scenarios: Sequence[Scenario] = SCENARIOS) -> Matrix:
     """Play the scenarios.
 
     Args:

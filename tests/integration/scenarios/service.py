@@ -15,7 +15,7 @@ from urllib.parse import quote
 import httpx
 
 from sfn.clock import SystemClock
-from sfn.demo.guard import Guarded
+from sfn.demo.guard import GuardedProcess
 from tests.integration.waiting import wait_for
 
 Identifier = tuple[str, ...]
@@ -75,7 +75,7 @@ class Service:
         self._folder = folder
         self._log = folder / "service.log"
         self._client = httpx.Client(timeout=20.0, trust_env=False, limits=_NONE_KEPT)
-        self._process: Guarded | None = None
+        self._process: GuardedProcess | None = None
         self._started_at = SystemClock().now()
         self._catalogs = [followed.name for followed in catalogs]
         named = ", ".join(f'{name} = "{name}"' for name in self._catalogs)
@@ -97,7 +97,7 @@ class Service:
         self._started_at = SystemClock().now()
         command = [sys.executable, "-m", "sfn", "serve", "--config", str(self._configuration)]
         # No environment: a variable of the user's would win over the file.
-        self._process = Guarded(command, env={}, log=self._log)
+        self._process = GuardedProcess(command, env={}, log=self._log)
         self._wait(self._is_ready, f"{self._log} to tell of a ready service")
         listening = next(record for record in self._records() if record.get("event") == "listening")
         self._client.base_url = httpx.URL(str(listening["url"]))

@@ -18,5 +18,5 @@ async def main() -> None:
     page(results).write()
 
 
-telemetry.configure("error", "console")
+telemetry.configure_logging("error", "console")
 anyio.run(main)

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from sfn.catalog.memory import MemoryCatalog
 from sfn.errors import Permanent
-from sfn.words import Loaded, Table, TableName
+from sfn.words import Loaded, Table, TableIdentifier
 from tests.unit.rest_server import Server, running
 
 NAME: Final = "lake"
@@ -159,10 +159,12 @@ class QuirkServer:
         return Answer({"identifiers": [{"namespace": table.namespace, "name": table.name} for table in tables]})
 
     async def _table(self, question: Question) -> Answer:
-        name = TableName(NAME, question.namespace, question.name)
+        name = TableIdentifier(NAME, question.namespace, question.name)
         if self._any_case:
-            spellings = {one.identifier.lower(): one async for one in self.truth.tables() if isinstance(one, TableName)}
-            name = spellings.get(name.identifier.lower(), name)
+            spellings = {
+                one.dotted.lower(): one async for one in self.truth.tables() if isinstance(one, TableIdentifier)
+            }
+            name = spellings.get(name.dotted.lower(), name)
         found = await self.truth.load(name, None)
         if not isinstance(found, Loaded):
             return error("NoSuchTableException", 404)
@@ -184,7 +186,7 @@ def metadata(table: Table) -> dict[str, Any]:
         "last-updated-ms": table.last_updated_ms,
         "current-snapshot-id": -1 if table.snapshot_id is None else table.snapshot_id,
         "metadata-log": [{"metadata-file": file, "timestamp-ms": at} for file, at in times],
-        "properties": {"sfn.enabled": "false"} if table.left_alone else {},
+        "properties": {"sfn.enabled": "false"} if table.skip_reason else {},
     }
 
 

@@ -11,8 +11,8 @@ from typing import Final
 from sfn.catalog import Catalog, UnlistedNamespace
 from sfn.catalog.memory import MemoryCatalog
 from sfn.catalog.rest import RestCatalog, RestSettings
-from sfn.errors import Trouble
-from sfn.words import Loaded, Missing, TableName
+from sfn.errors import ExternalError
+from sfn.words import Loaded, NoSuchTable, TableIdentifier
 from tests.promises.catalog_quirks.quirk import Quirk
 from tests.promises.catalog_quirks.server import NAME, QuirkServer
 from tests.promises.catalogs import MemoryWorld
@@ -71,36 +71,36 @@ async def seen(quirk: Quirk, server: QuirkServer, adapter: RestCatalog) -> Seen:
     result, truth = Seen(), server.truth
     for space in ("aa", BAD, "zz"):
         truth.create_namespace(space)
-        truth.create(TableName(NAME, (space,), "t"))
-    gone = TableName(NAME, (BAD,), "gone")
+        truth.create(TableIdentifier(NAME, (space,), "t"))
+    gone = TableIdentifier(NAME, (BAD,), "gone")
     truth.create(gone)
     truth.drop(gone)
     for space in ("aa", BAD, "zz"):
-        table = TableName(NAME, (space,), "t")
+        table = TableIdentifier(NAME, (space,), "t")
         try:
             answer = await adapter.load(table, None)
             assert isinstance(answer, Loaded), answer
             assert answer.table == truth.current(table)
             if quirk.any_case:
-                other = TableName(NAME, (space.upper(),), "T")
+                other = TableIdentifier(NAME, (space.upper(),), "T")
                 assert isinstance(await adapter.load(other, None), Loaded), other
-        except Trouble as trouble:
-            result.refused[f"load {table.identifier}"] = reason(str(trouble))
+        except ExternalError as trouble:
+            result.refused[f"load {table.dotted}"] = reason(str(trouble))
     try:
-        assert await adapter.load(gone, None) == Missing()
-    except Trouble as trouble:
+        assert await adapter.load(gone, None) == NoSuchTable()
+    except ExternalError as trouble:
         result.refused["load mm.gone"] = reason(str(trouble))
     try:
         assert not await adapter.is_listed(gone)
-    except Trouble as trouble:
+    except ExternalError as trouble:
         result.refused["list mm"] = reason(str(trouble))
     try:
         async for one in adapter.tables():
             if isinstance(one, UnlistedNamespace):
                 result.withheld[".".join(one.namespace)] = reason(one.reason)
             else:
-                result.found.append(one.identifier)
-    except Trouble as trouble:
+                result.found.append(one.dotted)
+    except ExternalError as trouble:
         result.refused["list all"] = reason(str(trouble))
     return result
 

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sfn.inbox.postgres.connections import Connect, Connection
-from sfn.inbox.postgres.faults import LOST, UNREACHABLE, Fault, Gone
+from sfn.inbox.postgres.connections import Connect, PostgresConnection
+from sfn.inbox.postgres.faults import LOST, UNREACHABLE, PostgresConnectionLost, PostgresFault
 from tests.simulation.database.server import IDLE_TIMEOUT, Server
 from tests.simulation.database.session import Session
 
@@ -32,11 +32,11 @@ _TOLD = re.compile(r"NOTIFY (\w+), '(\w+)'")
 def connector(server: Server, node: Node | None) -> Connect:
     """Makes connections of a process; of None, of one that never dies."""
 
-    async def connect(prepares: bool) -> Connection:
+    async def connect(prepares: bool) -> PostgresConnection:
         if node is not None:
             await node.step("before sql connect", RISK, PACE)
         if server.is_away:
-            raise Fault(UNREACHABLE, "connection refused")
+            raise PostgresFault(UNREACHABLE, "connection refused")
         return TwinConnection(server, node, prepares=prepares)
 
     return connect
@@ -117,7 +117,7 @@ class TwinConnection:
             raise self._lost()
         try:
             result = await work(self._session)
-        except Gone:
+        except PostgresConnectionLost:
             await self._awake(call)
             self._is_noticed = True
             raise
@@ -174,9 +174,9 @@ class TwinConnection:
         self._server.count("cut")
         return True
 
-    def _lost(self) -> Gone:
+    def _lost(self) -> PostgresConnectionLost:
         self.end()
-        return Gone(LOST, "the connection was closed")
+        return PostgresConnectionLost(LOST, "the connection was closed")
 
 
 async def _nothing(_session: Session) -> None:

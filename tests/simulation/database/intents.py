@@ -6,25 +6,25 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from sfn.inbox.book import Change
-from sfn.inbox.codec import key_of
-from sfn.inbox.intents import Key, Opened, OpenIntent, Span, is_due, opened
-from sfn.inbox.postgres.notes import Looked, Sought
-from sfn.words import Subject
+from sfn.inbox.book import IntentChange
+from sfn.inbox.codec import encode_key
+from sfn.inbox.intents import DueRange, IntentKey, OpenIntent, OpenIntentStats, is_due, open_intent_stats
+from sfn.inbox.postgres.notes import FoundIntents, IntentQuery
+from sfn.words import JobKey
 from tests.simulation.database.connection import TwinConnection
 from tests.simulation.database.session import Session
 
 
 class TwinIntents:
-    """Implements `Intents`."""
+    """Implements `OpenIntentStore`."""
 
     def __init__(self, connection: TwinConnection) -> None:
         self._connection = connection
 
-    async def span(self) -> Span:
-        async def span(session: Session) -> Span:
+    async def span(self) -> DueRange:
+        async def span(session: Session) -> DueRange:
             moments = [row.due_at for row in _all(session)]
-            return Span(min(moments, default=None), max(moments, default=None))
+            return DueRange(min(moments, default=None), max(moments, default=None))
 
         return await self._connection.run("span of intents", span)
 
@@ -39,7 +39,7 @@ class TwinIntents:
     async def close(self, ids: Collection[str]) -> None:
         async def close(session: Session) -> None:
             for row in await _locked(session, ids):
-                if not row.is_left:
+                if not row.is_unresolved:
                     session.write(session.server.tables.intents, row.key, None)
 
         await self._connection.run("close intents", close)
@@ -50,17 +50,17 @@ class TwinIntents:
 
         return await self._connection.run("get intents", get)
 
-    async def look(self, sought: Sought) -> Looked:
-        async def look(session: Session) -> Looked:
-            rows, left = _all(session), dict[Subject, datetime]()
+    async def look(self, sought: IntentQuery) -> FoundIntents:
+        async def look(session: Session) -> FoundIntents:
+            rows, left = _all(session), dict[JobKey, datetime]()
             for row in rows:
-                if row.is_left and row.subject in sought.left:
+                if row.is_unresolved and row.subject in sought.unresolved:
                     left[row.subject] = max(row.opened_at, left.get(row.subject, row.opened_at))
-            return Looked(
+            return FoundIntents(
                 [row for row in rows if row.id in sought.ids],
                 {subject for subject in session.all(session.server.tables.rows) if subject in sought.known},
                 left,
-                {peer: sum(row.peer == peer and row.is_unseen for row in rows) for peer in sought.peers},
+                {peer: sum(row.peer == peer and row.is_for_unknown_table for row in rows) for peer in sought.peers},
             )
 
         return await self._connection.run("look at intents", look)
@@ -69,7 +69,7 @@ class TwinIntents:
         async def open_all(session: Session) -> None:
             table = session.server.tables.intents
             for row in sorted(rows, key=lambda row: _place(row.key)):
-                if await session.insert(table, row.key, row) or not row.is_whole:
+                if await session.insert(table, row.key, row) or not row.is_for_whole_catalog:
                     continue
                 await session.lock(table, row.key)
                 there = session.seen(table, row.key) or row
@@ -78,7 +78,7 @@ class TwinIntents:
 
         await self._connection.run("open intents", open_all)
 
-    async def save(self, changes: Sequence[Change]) -> None:
+    async def save(self, changes: Sequence[IntentChange]) -> None:
         async def save(session: Session) -> None:
             table = session.server.tables.intents
             for before, after in changes:
@@ -91,17 +91,17 @@ class TwinIntents:
 
         await self._connection.run("save intents", save)
 
-    async def counts(self) -> Mapping[str, Opened]:
-        async def counts(session: Session) -> Mapping[str, Opened]:
+    async def counts(self) -> Mapping[str, OpenIntentStats]:
+        async def counts(session: Session) -> Mapping[str, OpenIntentStats]:
             rows = _all(session)
             by_catalog = {name: [row for row in rows if row.subject.catalog == name] for name in _catalogs(rows)}
-            return {name: one for name, of in by_catalog.items() if (one := opened(of)) is not None}
+            return {name: one for name, of in by_catalog.items() if (one := open_intent_stats(of)) is not None}
 
         return await self._connection.run("count intents", counts)
 
-    async def of(self, subject: Subject) -> Opened | None:
-        async def of(session: Session) -> Opened | None:
-            return opened([row for row in _all(session) if row.subject == subject])
+    async def of(self, subject: JobKey) -> OpenIntentStats | None:
+        async def of(session: Session) -> OpenIntentStats | None:
+            return open_intent_stats([row for row in _all(session) if row.subject == subject])
 
         return await self._connection.run("intents of", of)
 
@@ -118,9 +118,9 @@ def _turn(row: OpenIntent) -> tuple[datetime, str, str]:
     return row.due_at, *_place(row.key)
 
 
-def _place(key: Key) -> tuple[str, str]:
+def _place(key: IntentKey) -> tuple[str, str]:
     number, subject = key
-    return number, key_of(subject)
+    return number, encode_key(subject)
 
 
 async def _locked(session: Session, ids: Collection[str]) -> list[OpenIntent]:

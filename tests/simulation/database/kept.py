@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Final
 from typing_extensions import override
 
 from sfn.clock import Clock
-from sfn.errors import Trouble
-from sfn.inbox.letters import DeadLetter, Order, Status
+from sfn.errors import ExternalError
+from sfn.inbox.letters import AdminCommand, DeadLetter, DeadLetterStatus
 from sfn.inbox.postgres import PostgresInbox
 from sfn.inbox.postgres.connections import Connections
-from sfn.inbox.postgres.opening import Reached
+from sfn.inbox.postgres.opening import OpenedDatabase
 from sfn.inbox.postgres.transactions import SETTLED
-from sfn.inbox.row import Row, counted_as
-from sfn.inbox.terms import Terms
-from sfn.words import Hint, Subject, TableName
+from sfn.inbox.row import Job, stat_state
+from sfn.inbox.terms import InboxConfig
+from sfn.words import JobKey, Notification, TableIdentifier
 from tests.simulation.database.connection import connector
 from tests.simulation.database.rules import SKEW, Rules
 from tests.simulation.database.server import Server
@@ -39,10 +39,10 @@ SELDOM: Final = timedelta(seconds=20)
 class Replica(PostgresInbox):
     """The inbox as one process has it: the service's own."""
 
-    def __init__(self, server: Server, node: Node | None, terms: Terms, clock: Clock) -> None:
+    def __init__(self, server: Server, node: Node | None, terms: InboxConfig, clock: Clock) -> None:
         self.connections = Connections(connector(server, node), PATIENCE, SETTLED, lambda: None)
-        there = Reached(self.connections, TwinTransactions(self.connections, "simulated"), "simulated")
-        super().__init__(there, terms, clock, figures_kept=0)
+        there = OpenedDatabase(self.connections, TwinTransactions(self.connections, "simulated"), "simulated")
+        super().__init__(there, terms, clock, stats_max_age=0)
         self._weather = server.weather
 
     @override
@@ -76,7 +76,7 @@ class SharedKept:
         terms: settings.
     """
 
-    def __init__(self, service: Service, server: Server, terms: Terms) -> None:
+    def __init__(self, service: Service, server: Server, terms: InboxConfig) -> None:
         self.server, self._terms, self._service = server, terms, service
         self._operator = Replica(server, None, terms, server.loop)
         self.rules = Rules(service, server)
@@ -99,29 +99,31 @@ class SharedKept:
         assert isinstance(node.inbox, Replica)
         await node.inbox.connections.close()
 
-    def row(self, subject: Subject) -> Row | None:
+    def row(self, subject: JobKey) -> Job | None:
         stored = self.server.row(subject)
         return stored.row if stored is not None else None
 
     def tables(self) -> Mapping[tuple[str, str], int]:
         rows = [stored.row for stored in self.server.tables.rows.committed.values()]
-        counted = [(row.subject.catalog, counted_as(row)) for row in rows if isinstance(row.subject, TableName)]
+        counted = [(row.subject.catalog, stat_state(row)) for row in rows if isinstance(row.subject, TableIdentifier)]
         return {pair: counted.count(pair) for pair in counted}
 
     def events(self) -> set[str]:
         return {str(event) for sender, event in self.server.tables.events.committed if sender == "test"}
 
-    def intents(self) -> list[tuple[str, Subject]]:
+    def intents(self) -> list[tuple[str, JobKey]]:
         return list(self.server.tables.intents.committed)
 
-    def refused(self) -> set[Subject]:
+    def refused(self) -> set[JobKey]:
         return {one.subject for one in self._open_ones() if one.subject is not None and one.reason.startswith(FOREIGN)}
 
-    def carrying(self, catalog: str, uuid: str) -> set[TableName]:
+    def carrying(self, catalog: str, uuid: str) -> set[TableIdentifier]:
         rows = [stored.row for stored in self.server.tables.rows.committed.values()]
-        live = {row.subject: row.story.live for row in rows if row.subject.catalog == catalog}
+        live = {row.subject: row.table_state.live for row in rows if row.subject.catalog == catalog}
         return {
-            name for name, one in live.items() if isinstance(name, TableName) and one is not None and one.uuid == uuid
+            name
+            for name, one in live.items()
+            if isinstance(name, TableIdentifier) and one is not None and one.uuid == uuid
         }
 
     def wrong(self) -> list[tuple[str, str]]:
@@ -137,18 +139,18 @@ class SharedKept:
     def letters(self) -> list[DeadLetter]:
         return self._open_ones()[:SEEN]
 
-    async def put(self, hint: Hint) -> None:
+    async def put(self, hint: Notification) -> None:
         await self._operator.put([hint])
 
-    async def replay(self, numbers: Sequence[int], order: Order) -> int:
+    async def replay(self, numbers: Sequence[int], order: AdminCommand) -> int:
         try:
             return await self._operator.replay(numbers, [], order)
-        except Trouble:
+        except ExternalError:
             return 0
 
-    async def release(self, catalog: str, order: Order) -> None:
+    async def release(self, catalog: str, order: AdminCommand) -> None:
         await self._operator.release(catalog, order)
 
     def _open_ones(self) -> list[DeadLetter]:
         letters = sorted(self.server.tables.letters.committed.items())
-        return [letter for _, letter in letters if letter.status is Status.OPEN]
+        return [letter for _, letter in letters if letter.status is DeadLetterStatus.OPEN]

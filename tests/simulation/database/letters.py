@@ -7,9 +7,17 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from sfn.inbox.keeping import AUDIT_KEPT
-from sfn.inbox.letters import UNDECODABLE_KEPT, Audited, DeadLetter, Letter, Order, Status, Wanted
-from sfn.words import Reason, Subject, Undecodable
+from sfn.inbox.keeping import MAX_AUDIT_ENTRIES
+from sfn.inbox.letters import (
+    MAX_UNDECODABLE_PER_SENDER,
+    AdminCommand,
+    AuditEntry,
+    DeadLetter,
+    DeadLetterFilter,
+    DeadLetterStatus,
+    NewDeadLetter,
+)
+from sfn.words import DeadLetterReason, JobKey, UndecodableRequest
 from tests.simulation.database.connection import TwinConnection
 from tests.simulation.database.session import Session
 
@@ -20,7 +28,7 @@ class TwinLetters:
     def __init__(self, connection: TwinConnection) -> None:
         self._connection = connection
 
-    async def open(self, letters: Sequence[tuple[Letter, datetime]]) -> None:
+    async def open(self, letters: Sequence[tuple[NewDeadLetter, datetime]]) -> None:
         async def open_all(session: Session) -> None:
             for letter, now in letters:
                 before = await _open_of(session, letter.subject)
@@ -31,7 +39,7 @@ class TwinLetters:
                     letter.reason,
                     letter.detail,
                     letter.attempts,
-                    Status.OPEN,
+                    DeadLetterStatus.OPEN,
                     now if before is None else before.opened_at,
                     now,
                 )
@@ -40,25 +48,27 @@ class TwinLetters:
 
         await self._connection.run("open", open_all)
 
-    async def keep(self, notes: Sequence[tuple[Undecodable, datetime]]) -> None:
+    async def keep(self, notes: Sequence[tuple[UndecodableRequest, datetime]]) -> None:
         async def keep(session: Session) -> None:
             tables = session.server.tables
             for note, now in notes:
                 number = session.server.draw_letter()
-                reason, status = Reason.UNDECODABLE, Status.OPEN
+                reason, status = DeadLetterReason.UNDECODABLE, DeadLetterStatus.OPEN
                 letter = DeadLetter(number, None, note.sender, reason, note.detail, 0, status, now, now)
                 await session.insert(tables.letters, number, letter)
                 session.write(tables.requests, number, note)
             for sender in sorted({note.sender for note, _ in notes}):
                 theirs = sorted(number for number, one in session.all(tables.letters).items() if one.sender == sender)
-                for number in theirs[:-UNDECODABLE_KEPT]:
+                for number in theirs[:-MAX_UNDECODABLE_PER_SENDER]:
                     if session.lock_now(tables.letters, number):
                         session.write(tables.letters, number, None)
                         session.write(tables.requests, number, None)
 
         await self._connection.run("keep", keep)
 
-    async def close(self, subjects: Mapping[Subject, datetime], status: Status, actor: str | None = None) -> None:
+    async def close(
+        self, subjects: Mapping[JobKey, datetime], status: DeadLetterStatus, actor: str | None = None
+    ) -> None:
         async def close(session: Session) -> None:
             for subject, now in subjects.items():
                 letter = await _open_of(session, subject)
@@ -68,9 +78,11 @@ class TwinLetters:
 
         await self._connection.run("close", close)
 
-    async def end(self, numbers: Collection[int], status: Status, now: datetime, actor: str) -> list[Subject | None]:
-        async def end(session: Session) -> list[Subject | None]:
-            table, ended = session.server.tables.letters, list[Subject | None]()
+    async def end(
+        self, numbers: Collection[int], status: DeadLetterStatus, now: datetime, actor: str
+    ) -> list[JobKey | None]:
+        async def end(session: Session) -> list[JobKey | None]:
+            table, ended = session.server.tables.letters, list[JobKey | None]()
             for number in sorted(set(numbers)):
                 letter = await _locked(session, number)
                 if letter is not None:
@@ -80,35 +92,37 @@ class TwinLetters:
 
         return await self._connection.run("end", end)
 
-    async def find(self, wanted: Wanted, after: int, limit: int) -> list[DeadLetter]:
-        return [one for one in await self._all() if wanted.covers(one) and one.id > after][:limit]
+    async def list_after(self, letter_filter: DeadLetterFilter, after: int, limit: int) -> list[DeadLetter]:
+        return [one for one in await self._all() if letter_filter.matches(one) and one.id > after][:limit]
 
-    async def newest(self, wanted: Wanted, limit: int) -> list[DeadLetter]:
-        return [one for one in reversed(await self._all()) if wanted.covers(one)][:limit]
+    async def list_newest(self, letter_filter: DeadLetterFilter, limit: int) -> list[DeadLetter]:
+        return [one for one in reversed(await self._all()) if letter_filter.matches(one)][:limit]
 
-    async def numbered(self, numbers: Collection[int]) -> list[DeadLetter]:
-        return [one for one in await self._all() if one.id in numbers]
+    async def get_many(self, ids: Collection[int]) -> list[DeadLetter]:
+        return [one for one in await self._all() if one.id in ids]
 
-    async def event(self, number: int) -> Undecodable | None:
-        async def event(session: Session) -> Undecodable | None:
-            return session.seen(session.server.tables.requests, number)
+    async def request_of(self, letter_id: int) -> UndecodableRequest | None:
+        async def event(session: Session) -> UndecodableRequest | None:
+            return session.seen(session.server.tables.requests, letter_id)
 
         return await self._connection.run("event", event)
 
     async def counts(self) -> Mapping[tuple[str, str], int]:
-        open_ones = [one for one in await self._all() if one.status is Status.OPEN]
+        open_ones = [one for one in await self._all() if one.status is DeadLetterStatus.OPEN]
         return Counter((one.subject.catalog if one.subject else "", one.reason.value) for one in open_ones)
 
     async def oldest(self) -> Mapping[str, datetime]:
         open_ones = [
-            one for one in await self._all() if one.status is Status.OPEN and one.reason is not Reason.HELD_DROP
+            one
+            for one in await self._all()
+            if one.status is DeadLetterStatus.OPEN and one.reason is not DeadLetterReason.HELD_DROP
         ]
         return {one.subject.catalog: one.opened_at for one in reversed(open_ones) if one.subject is not None}
 
     async def prune(self, before: datetime, most: int) -> int:
         async def prune(session: Session) -> int:
             table = session.server.tables.letters
-            closed = [one for one in session.all(table).values() if one.status is not Status.OPEN]
+            closed = [one for one in session.all(table).values() if one.status is not DeadLetterStatus.OPEN]
             gone = [one.id for one in closed if one.changed_at < before][:most]
             for number in gone:
                 await session.lock(table, number)
@@ -117,12 +131,12 @@ class TwinLetters:
 
         return await self._connection.run("prune", prune)
 
-    async def note(self, action: str, order: Order, count: int) -> int:
+    async def note(self, action: str, order: AdminCommand, count: int) -> int:
         async def note(session: Session) -> int:
             session.is_ordered = True
             number, table = session.server.draw_letter(), session.server.tables.audit
-            await session.insert(table, number, Audited(number, order.at, order.actor, action, order.about, count))
-            for old in [one for one in session.all(table) if one <= number - AUDIT_KEPT]:
+            await session.insert(table, number, AuditEntry(number, order.at, order.actor, action, order.target, count))
+            for old in [one for one in session.all(table) if one <= number - MAX_AUDIT_ENTRIES]:
                 session.write(table, old, None)
             return number
 
@@ -138,8 +152,8 @@ class TwinLetters:
 
         await self._connection.run("recount", recount)
 
-    async def audited(self, before: int | None, limit: int) -> list[Audited]:
-        async def audited(session: Session) -> list[Audited]:
+    async def audit_log(self, before: int | None, limit: int) -> list[AuditEntry]:
+        async def audited(session: Session) -> list[AuditEntry]:
             found = sorted(session.all(session.server.tables.audit).items(), reverse=True)
             return [one for number, one in found if before is None or number < before][:limit]
 
@@ -152,12 +166,12 @@ class TwinLetters:
         return await self._connection.run("find", find)
 
 
-async def _open_of(session: Session, subject: Subject) -> DeadLetter | None:
+async def _open_of(session: Session, subject: JobKey) -> DeadLetter | None:
     """A subject's open letter, locked: of a subject whose row is locked."""
     if not session.has_locked(session.server.tables.rows, subject):
         session.server.breaches.append(f"the letter of {subject}")
     for number, letter in session.all(session.server.tables.letters).items():
-        if letter.subject == subject and letter.status is Status.OPEN:
+        if letter.subject == subject and letter.status is DeadLetterStatus.OPEN:
             return await _locked(session, number)
     return None
 
@@ -169,4 +183,4 @@ async def _locked(session: Session, number: int) -> DeadLetter | None:
         return None
     await session.lock(table, number)
     letter = session.seen(table, number)
-    return letter if letter is not None and letter.status is Status.OPEN else None
+    return letter if letter is not None and letter.status is DeadLetterStatus.OPEN else None

@@ -7,7 +7,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterator
 from typing import Generic, TypeVar
 
-from sfn.inbox.postgres.faults import Fault
+from sfn.inbox.postgres.faults import PostgresFault
 from tests.simulation.loop import SimulatedLoop
 
 LOCK_TIMEOUT = 5.0
@@ -50,13 +50,13 @@ class Locks(Generic[O]):
         circle = list(self._circle_of(owner, what))
         if circle:
             self._circle(" waits for ".join(map(str, circle)))
-            raise Fault("40P01", "deadlock detected")
+            raise PostgresFault("40P01", "deadlock detected")
         self._count("waited")
         turn: asyncio.Future[None] = self._loop.create_future()
         place = (owner, turn)
         self._lines[what].append(place)
         self._waits[owner] = what
-        timer = self._loop.call_outside(LOCK_TIMEOUT, self._refuse, place, Fault("55P03", "lock timeout"))
+        timer = self._loop.call_outside(LOCK_TIMEOUT, self._refuse, place, PostgresFault("55P03", "lock timeout"))
         try:
             await turn
         finally:
@@ -80,7 +80,7 @@ class Locks(Generic[O]):
         for what in [what for what, holder in self._holders.items() if holder is owner]:
             self.release(owner, what)
 
-    def expel(self, owner: O, why: Fault) -> None:
+    def expel(self, owner: O, why: PostgresFault) -> None:
         """An owner that waits waits no more."""
         if owner in self._waits:
             line = self._lines[self._waits[owner]]
@@ -94,7 +94,7 @@ class Locks(Generic[O]):
         if holder is owner:
             yield from steps
 
-    def _refuse(self, place: tuple[O, asyncio.Future[None]], why: Fault) -> None:
+    def _refuse(self, place: tuple[O, asyncio.Future[None]], why: PostgresFault) -> None:
         owner, turn = place
         if owner in self._waits and not turn.done():
             self._leave(place)

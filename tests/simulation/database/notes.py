@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from sfn.inbox.names import NamedTable
-from sfn.inbox.postgres.unit import Entry
+from sfn.inbox.postgres.unit import LoggedEvent
 from sfn.inbox.row import LastSweep
 from sfn.inbox.standing import LastEvent
 from tests.simulation.database.connection import TwinConnection
@@ -22,7 +22,7 @@ class TwinEvents:
     def __init__(self, connection: TwinConnection) -> None:
         self._connection = connection
 
-    async def log(self, entries: Sequence[Entry]) -> Collection[int]:
+    async def log(self, entries: Sequence[LoggedEvent]) -> Collection[int]:
         async def log(session: Session) -> Collection[int]:
             new = set()
             for entry in sorted(entries, key=lambda one: (one.hint.sender, one.hint.event_id or "", one.seq)):
@@ -123,13 +123,13 @@ class TwinCatalogs:
     async def retire(self, catalog: str, *, retired: bool) -> None:
         await self._note(catalog, retired=retired)
 
-    async def retired(self) -> frozenset[str]:
+    async def retired_catalogs(self) -> frozenset[str]:
         return frozenset(name for name, noted in (await self._noted()).items() if noted.retired)
 
-    async def own(self, catalog: str, catalog_id: str) -> None:
+    async def record_owner(self, catalog: str, catalog_id: str) -> None:
         await self._note(catalog, catalog_id=catalog_id)
 
-    async def owner(self, catalog: str) -> str | None:
+    async def owner_id(self, catalog: str) -> str | None:
         return (await self._noted()).get(catalog, Noted()).catalog_id
 
     async def _noted(self) -> dict[str, Noted]:

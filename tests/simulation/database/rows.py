@@ -7,15 +7,15 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from sfn.inbox.codec import key_of
-from sfn.inbox.postgres.unit import Again, Change, Due, Found, Locking, Overdue, Waiting
-from sfn.inbox.row import Row, State, lane_of
-from sfn.words import Lane, Memo, Subject
+from sfn.inbox.codec import encode_key
+from sfn.inbox.postgres.unit import Due, JobChange, LoadedJobs, Locking, Overdue, RetryTransaction, Waiting
+from sfn.inbox.row import Job, JobState, group_of
+from sfn.words import ConcurrencyGroup, JobKey, PublishCache
 from tests.simulation.database.connection import TwinConnection
 from tests.simulation.database.session import Session
 from tests.simulation.database.tables import Stored
 
-_FIELDS = tuple(name for name in Row.__struct_fields__ if name not in {"subject", "memo"})
+_FIELDS = tuple(name for name in Job.__struct_fields__ if name not in {"subject", "memo"})
 
 
 class TwinRows:
@@ -29,15 +29,15 @@ class TwinRows:
     def __init__(self, connection: TwinConnection, stores: Collection[str]) -> None:
         self._connection, self._stores = connection, stores
 
-    async def get(self, subjects: Collection[Subject], locking: Locking, numbers: int = 0) -> Found:
-        async def get(session: Session) -> Found:
-            found = await _locked(session, sorted(subjects, key=key_of), locking)
-            return Found({row.subject: row for row in found}, _drawn(session, numbers))
+    async def get(self, subjects: Collection[JobKey], locking: Locking, numbers: int = 0) -> LoadedJobs:
+        async def get(session: Session) -> LoadedJobs:
+            found = await _locked(session, sorted(subjects, key=encode_key), locking)
+            return LoadedJobs({row.subject: row for row in found}, _drawn(session, numbers))
 
         return await self._connection.run("get", get)
 
-    async def memos(self, subjects: Collection[Subject]) -> dict[Subject, Memo]:
-        async def memos(session: Session) -> dict[Subject, Memo]:
+    async def memos(self, subjects: Collection[JobKey]) -> dict[JobKey, PublishCache]:
+        async def memos(session: Session) -> dict[JobKey, PublishCache]:
             there = session.all(session.server.tables.memos)
             return {subject: there[subject] for subject in subjects if subject in there}
 
@@ -45,25 +45,27 @@ class TwinRows:
 
     async def overdue(self, now: datetime, most: int, locking: Locking) -> Overdue:
         async def overdue(session: Session) -> Overdue:
-            leased = [row for row in _rows(session) if row.state is State.LEASED]
+            leased = [row for row in _rows(session) if row.state is JobState.LEASED]
             until = {row.subject: row.lease_until for row in leased if row.lease_until is not None}
-            ended = sorted((at, key_of(subject), subject) for subject, at in until.items() if at <= now)
+            ended = sorted((at, encode_key(subject), subject) for subject, at in until.items() if at <= now)
             found = await _locked(session, [subject for _, _, subject in ended], locking, most)
             return Overdue(found, min((at for at in until.values() if at > now), default=None))
 
         return await self._connection.run("overdue", overdue)
 
-    async def queues(self, most: Callable[[Lane], int]) -> dict[Lane, list[Waiting]]:
-        async def queues(session: Session) -> dict[Lane, list[Waiting]]:
+    async def queues(self, most: Callable[[ConcurrencyGroup], int]) -> dict[ConcurrencyGroup, list[Waiting]]:
+        async def queues(session: Session) -> dict[ConcurrencyGroup, list[Waiting]]:
             lanes = sorted(session.all(session.server.tables.lanes))
             queued = {lane: self._queue(session, lane)[: most(lane)] for lane in lanes}
             return {lane: [Waiting(row.subject, row.due_at) for row in rows] for lane, rows in queued.items()}
 
         return await self._connection.run("queues", queues)
 
-    async def due(self, most: Mapping[Lane, int], now: datetime, locking: Locking) -> dict[Lane, list[Due]]:
-        async def due(session: Session) -> dict[Lane, list[Due]]:
-            found: dict[Lane, list[Row]] = {}
+    async def due(
+        self, most: Mapping[ConcurrencyGroup, int], now: datetime, locking: Locking
+    ) -> dict[ConcurrencyGroup, list[Due]]:
+        async def due(session: Session) -> dict[ConcurrencyGroup, list[Due]]:
+            found: dict[ConcurrencyGroup, list[Job]] = {}
             for lane, number in most.items():
                 waiting = [row.subject for row in self._queue(session, lane) if row.due_at <= now]
                 found[lane] = await _locked(session, waiting, locking, number)
@@ -75,35 +77,37 @@ class TwinRows:
 
         return await self._connection.run("due", due)
 
-    async def save(self, changes: Sequence[Change]) -> None:
+    async def save(self, changes: Sequence[JobChange]) -> None:
         async def save(session: Session) -> None:
             new = [after for before, after in changes if before is None and after is not None]
             kept = [(before, after) for before, after in changes if before is not None and after is not None]
-            await self._insert(session, sorted(new, key=lambda row: key_of(row.subject)))
+            await self._insert(session, sorted(new, key=lambda row: encode_key(row.subject)))
             await self._update(session, kept)
             for before, after in changes:
                 if before is not None and after is None:
                     await _known_to_be_locked(session, before.subject)
                     session.write(session.server.tables.rows, before.subject, None)
                     session.write(session.server.tables.memos, before.subject, None)
-            _write_memos(session, [(Memo(), row) for row in new] + [(before.memo, after) for before, after in kept])
+            _write_memos(
+                session, [(PublishCache(), row) for row in new] + [(before.cache, after) for before, after in kept]
+            )
 
         await self._connection.run("save", save)
 
-    def _queue(self, session: Session, lane: Lane) -> list[Row]:
-        queued = [row for row in _rows(session) if row.state is State.QUEUED]
-        return sorted((row for row in queued if lane_of(row, self._stores) == lane), key=_place)
+    def _queue(self, session: Session, lane: ConcurrencyGroup) -> list[Job]:
+        queued = [row for row in _rows(session) if row.state is JobState.QUEUED]
+        return sorted((row for row in queued if group_of(row, self._stores) == lane), key=_place)
 
-    async def _insert(self, session: Session, rows: Sequence[Row]) -> None:
+    async def _insert(self, session: Session, rows: Sequence[Job]) -> None:
         inserted = 0
         for row in rows:
             self._learn(session, row)
-            stored = Stored(replace(row, memo=Memo()), session.server.draw_life())
+            stored = Stored(replace(row, cache=PublishCache()), session.server.draw_life())
             inserted += await session.insert(session.server.tables.rows, row.subject, stored)
         if inserted < len(rows):
-            raise Again
+            raise RetryTransaction
 
-    async def _update(self, session: Session, pairs: Sequence[tuple[Row, Row]]) -> None:
+    async def _update(self, session: Session, pairs: Sequence[tuple[Job, Job]]) -> None:
         """One statement writes the same columns of all rows, and no others."""
         table = session.server.tables.rows
         names = [name for name in _FIELDS if any(getattr(old, name) != getattr(new, name) for old, new in pairs)]
@@ -115,27 +119,25 @@ class TwinRows:
                 session.write(table, after.subject, Stored(row, there.life))
                 self._learn(session, row)
 
-    def _learn(self, session: Session, row: Row) -> None:
-        session.write(session.server.tables.lanes, lane_of(row, self._stores), True)
+    def _learn(self, session: Session, row: Job) -> None:
+        session.write(session.server.tables.lanes, group_of(row, self._stores), True)
 
 
-def _rows(session: Session) -> list[Row]:
+def _rows(session: Session) -> list[Job]:
     return [stored.row for stored in session.all(session.server.tables.rows).values()]
 
 
-def _place(row: Row) -> tuple[datetime, str]:
-    return row.due_at, key_of(row.subject)
+def _place(row: Job) -> tuple[datetime, str]:
+    return row.due_at, encode_key(row.subject)
 
 
 def _drawn(session: Session, numbers: int) -> list[int]:
     return [session.server.draw() for _ in range(numbers)]
 
 
-async def _locked(
-    session: Session, subjects: Iterable[Subject], locking: Locking, most: int | None = None
-) -> list[Row]:
+async def _locked(session: Session, subjects: Iterable[JobKey], locking: Locking, most: int | None = None) -> list[Job]:
     """Rows that were there when the statement began, in their order, as they are once they are locked."""
-    table, found = session.server.tables.rows, list[Row]()
+    table, found = session.server.tables.rows, list[Job]()
     then = [(subject, stored) for subject in subjects if (stored := session.seen(table, subject)) is not None]
     for subject, before in then:
         if len(found) == most:
@@ -152,7 +154,7 @@ async def _locked(
     return found
 
 
-async def _known_to_be_locked(session: Session, subject: Subject) -> None:
+async def _known_to_be_locked(session: Session, subject: JobKey) -> None:
     """The statement would lock a row by itself; but what it writes rests on what was read before."""
     table = session.server.tables.rows
     if not session.has_locked(table, subject):
@@ -160,8 +162,8 @@ async def _known_to_be_locked(session: Session, subject: Subject) -> None:
         await session.lock(table, subject)
 
 
-def _write_memos(session: Session, rows: Sequence[tuple[Memo, Row]]) -> None:
+def _write_memos(session: Session, rows: Sequence[tuple[PublishCache, Job]]) -> None:
     for before, row in rows:
-        if row.memo != before:
-            memo = row.memo if row.memo != Memo() else None
+        if row.cache != before:
+            memo = row.cache if row.cache != PublishCache() else None
             session.write(session.server.tables.memos, row.subject, memo)

@@ -7,8 +7,8 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from sfn.inbox.postgres.faults import LOST, Gone
-from sfn.words import Subject
+from sfn.inbox.postgres.faults import LOST, PostgresConnectionLost
+from sfn.words import JobKey
 from tests.simulation.database.locks import Locks
 from tests.simulation.database.session import Session
 from tests.simulation.database.tables import Stored, Tables
@@ -91,7 +91,7 @@ class Server:
         self.loop.call_outside(self.rng.expovariate(20), _end, over)
         await over
         if not session.is_open:
-            raise Gone(LOST, "the connection was closed")
+            raise PostgresConnectionLost(LOST, "the connection was closed")
 
     def draw(self) -> int:
         """The next number, which nobody else gets, whatever becomes of the transaction."""
@@ -138,7 +138,7 @@ class Server:
         if self.rng.random() >= UNNOTICED:
             self.cut(node)
 
-    def row(self, subject: Subject) -> Stored | None:
+    def row(self, subject: JobKey) -> Stored | None:
         """A row as it is committed."""
         return self.tables.rows.committed.get(subject)
 

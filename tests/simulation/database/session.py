@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from typing_extensions import override
 
-from sfn.inbox.postgres.faults import LOST, Gone
+from sfn.inbox.postgres.faults import LOST, PostgresConnectionLost
 from tests.simulation.database.tables import Changes, K, Table, V
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Session:
         await self.server.locks.take(self, (table.name, key))
         # The lock was handed on to it, and lost again, before it heard of that.
         if not self.is_open:
-            raise Gone(LOST, "the connection was closed")
+            raise PostgresConnectionLost(LOST, "the connection was closed")
 
     def lock_now(self, table: Table[K, V], key: K) -> bool:
         """Lock a key, if nobody else has it locked."""
@@ -114,7 +114,7 @@ class Session:
         """The server ends it, or saw that its other end is gone."""
         if self.is_open:
             self.is_open = False
-            self.server.locks.expel(self, Gone(LOST, "the connection was closed"))
+            self.server.locks.expel(self, PostgresConnectionLost(LOST, "the connection was closed"))
             self.rollback()
             self.server.forget(self)
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from sfn.inbox.intents import Key, OpenIntent
-from sfn.inbox.letters import Audited, DeadLetter
+from sfn.inbox.intents import IntentKey, OpenIntent
+from sfn.inbox.letters import AuditEntry, DeadLetter
 from sfn.inbox.names import NamedTable
-from sfn.inbox.postgres.unit import Entry
-from sfn.inbox.row import LastSweep, Row
-from sfn.words import Lane, Memo, Subject, Undecodable
+from sfn.inbox.postgres.unit import LoggedEvent
+from sfn.inbox.row import Job, LastSweep
+from sfn.words import ConcurrencyGroup, JobKey, PublishCache, UndecodableRequest
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -29,7 +29,7 @@ class Table(Generic[K, V]):
 class Stored(NamedTuple):
     """A row without its memo, and which of the rows it is that its subject ever had."""
 
-    row: Row
+    row: Job
     life: int
 
 
@@ -52,15 +52,15 @@ class Tables:
         permits: when a step got leave, and which table is dropped by it, by catalog and text.
     """
 
-    rows: Table[Subject, Stored] = field(default_factory=lambda: Table("row"))
-    memos: Table[Subject, Memo] = field(default_factory=lambda: Table("memo"))
-    lanes: Table[Lane, bool] = field(default_factory=lambda: Table("lane"))
-    events: Table[tuple[str, str | int], Entry] = field(default_factory=lambda: Table("event"))
+    rows: Table[JobKey, Stored] = field(default_factory=lambda: Table("row"))
+    memos: Table[JobKey, PublishCache] = field(default_factory=lambda: Table("memo"))
+    lanes: Table[ConcurrencyGroup, bool] = field(default_factory=lambda: Table("lane"))
+    events: Table[tuple[str, str | int], LoggedEvent] = field(default_factory=lambda: Table("event"))
     letters: Table[int, DeadLetter] = field(default_factory=lambda: Table("letter"))
-    requests: Table[int, Undecodable] = field(default_factory=lambda: Table("request"))
-    audit: Table[int, Audited] = field(default_factory=lambda: Table("audit"))
+    requests: Table[int, UndecodableRequest] = field(default_factory=lambda: Table("request"))
+    audit: Table[int, AuditEntry] = field(default_factory=lambda: Table("audit"))
     catalogs: Table[str, Noted] = field(default_factory=lambda: Table("catalog"))
-    intents: Table[Key, OpenIntent] = field(default_factory=lambda: Table("intent"))
+    intents: Table[IntentKey, OpenIntent] = field(default_factory=lambda: Table("intent"))
     permits: Table[tuple[str, str], tuple[datetime, NamedTable | None]] = field(default_factory=lambda: Table("permit"))
 
 

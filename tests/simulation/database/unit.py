@@ -7,8 +7,8 @@ from typing import cast
 
 from typing_extensions import override
 
-from sfn.inbox.postgres.connections import Connection, Connections
-from sfn.inbox.postgres.tables import KnownLanes, SqlUnit
+from sfn.inbox.postgres.connections import Connections, PostgresConnection
+from sfn.inbox.postgres.tables import KnownGroups, SqlTransaction
 from sfn.inbox.postgres.transactions import Transactions
 from tests.simulation.database.connection import TwinConnection
 from tests.simulation.database.intents import TwinIntents
@@ -23,7 +23,7 @@ _TENDING = Table[str, bool]("tending")
 
 
 class TwinUnit:
-    """Implements `Unit`.
+    """Implements `InboxTransaction`.
 
     Args:
         connection: where the transaction runs.
@@ -53,9 +53,9 @@ class TwinTransactions(Transactions):
     """The service's own, on a simulated database."""
 
     def __init__(self, connections: Connections, where: str) -> None:
-        super().__init__(connections, where, KnownLanes(), ())
+        super().__init__(connections, where, KnownGroups(), ())
 
     @override
-    def _unit(self, connection: Connection) -> SqlUnit:
+    def _unit(self, connection: PostgresConnection) -> SqlTransaction:
         # All that a verb sees of it is the port.
-        return cast("SqlUnit", TwinUnit(cast("TwinConnection", connection), ()))
+        return cast("SqlTransaction", TwinUnit(cast("TwinConnection", connection), ()))

@@ -6,7 +6,7 @@ from argparse import ArgumentParser
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from sfn.demo.fixture import RestCatalogServer, locate
+from sfn.demo.fixture import RestCatalogServer, find_runtime
 from tests.integration.measuring import write_down
 from tests.spark.matrix.matrix import EXPECTED, FEATURES, measured
 from tests.spark.matrix.rendering import pages
@@ -24,7 +24,7 @@ def main() -> None:
         for part in ("catalog", "spark", "matrix"):
             (folder / part).mkdir()
         with (
-            RestCatalogServer(folder / "catalog", locate()) as catalog,
+            RestCatalogServer(folder / "catalog", find_runtime()) as catalog,
             running(folder / "spark", settings(folder / "spark", catalog.uri)) as spark,
         ):
             found = measured(spark, folder / "matrix", features)

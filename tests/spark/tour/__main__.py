@@ -15,7 +15,7 @@ import pytest
 
 from sfn.demo.fixture import RestCatalogServer
 from sfn.demo.narrator import Narrator
-from sfn.errors import SfnError, nearest
+from sfn.errors import SfnError, suggest_name
 from tests.real_catalog import runtime
 from tests.spark.running import running, settings
 from tests.spark.tour.chapter import Chapter
@@ -40,7 +40,9 @@ def main() -> int:
     wanted: list[str] = parser.parse_args().chapters
     for name in wanted:
         if name not in known:
-            parser.error(f"expected a chapter, one of {', '.join(known)}; found {name!r}; {nearest(name, [*known])}")
+            parser.error(
+                f"expected a chapter, one of {', '.join(known)}; found {name!r}; {suggest_name(name, [*known])}"
+            )
     return told([known[name] for name in wanted] or CHAPTERS)
 
 

@@ -69,13 +69,13 @@ def tell(stage: Stage) -> None:
     table.run("INSERT INTO {t} VALUES (2)")
     stage.narrator.check("the table has both rows", expected=[(1,), (2,)], found=table.rows)
     stage.narrator.check("the folder's own catalog has the first", expected=[(1,)], found=folder.rows())
-    told = [line for line in stage.place.service.operate("status", table.identifier) if "version hint" in line]
+    told = [line for line in stage.place.service.run_command("status", table.identifier) if "version hint" in line]
     stage.narrator.show(f"$ sfn status {table.identifier}", *told)
     stage.narrator.check("the service says so", expected=True, found='not ours ("1")' in "".join(told))
     _left_alone(folder, hint)
     stage.narrator.step("The name goes from the catalog: so does what the SFN file leads to, and the hint stays")
     stage.run(f"DROP TABLE {GATED}.{table.identifier}")
-    waited = stage.narrator.until("a reader's refusal", lambda: _refusal(folder.directory), "Dropped")
+    waited = stage.narrator.wait_for("a reader's refusal", lambda: _refusal(folder.directory), "Dropped")
     stage.narrator.note(f"✓ {waited:.2f} s later those who go by the SFN file are refused: Dropped")
     stage.narrator.check("the folder's own catalog reads on", expected=[(1,)], found=folder.rows())
     _left_alone(folder, hint)

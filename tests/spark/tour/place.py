@@ -13,7 +13,7 @@ from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
 
 from sfn.demo.fixture import RestCatalogServer
-from sfn.demo.listener import Listener, listening
+from sfn.demo.listener import RunningService, running_service
 
 NAMESPACE: Final = "tour"
 LAKE, GATED, SFN, FOLDERS = "lake", "gated", "sfn", "folders"
@@ -41,7 +41,7 @@ class Place:
     """
 
     session: SparkSession
-    service: Listener
+    service: RunningService
     client: Catalog
     warehouse: Path
 
@@ -58,12 +58,12 @@ def place(spark: SparkSession, catalog: RestCatalogServer, folder: Path) -> Iter
     # Other tests have tables there too, whose files they write themselves.
     followed.settings = f'{catalog.settings}\ninclude = ["{NAMESPACE}.**"]'
     warehouse = Path(catalog.warehouse.removeprefix("file://"))
-    with listening(folder, followed) as service, catalog.client() as client:
+    with running_service(folder, followed) as service, catalog.client() as client:
         session = spark.newSession()
         told = {
             **_SETTINGS,
             **_catalog(GATED, type="rest", uri=f"{service.gateway}"),
-            **_catalog(SFN, type="rest", uri=service.facade, token=service.readers),
+            **_catalog(SFN, type="rest", uri=service.facade, token=service.reader_token),
             **_catalog(FOLDERS, type="hadoop", warehouse=f"{catalog.warehouse}/{FOLDERS}"),
         }
         for name, value in told.items():

@@ -94,11 +94,11 @@ class Table:
             SfnError: it does not come to it, or the facade shows other rows.
         """
         narrator, pointer = self.stage.narrator, self.pointer
-        waited = narrator.until("the SFN file", self.published, pointer)
+        waited = narrator.wait_for("the SFN file", self.published, pointer)
         narrator.note(f"✓ {waited:.2f} s later the SFN file says {name(pointer)}")
         if not self._is_shown:
             shown = partial(self.stage.place.session.catalog.tableExists, qualified(SFN, self.title))
-            narrator.until("the facade's table", shown, expected=True)
+            narrator.wait_for("the facade's table", shown, expected=True)
             self._is_shown = True
         self.rows = self.same(shown=False)
 

@@ -13,9 +13,9 @@ from sfn.catalog import SkipNamespace, UnlistedNamespace
 from sfn.catalog.library.settings import PyIcebergSettings
 from sfn.catalog.refusal import CatalogFailure, CatalogRequestFailed, combine
 from sfn.catalog.walk import walk_tables
-from sfn.errors import Permanent, Scope, Transient
-from sfn.threads import Late, Threads
-from sfn.words import Answer, TableName, Told
+from sfn.errors import ErrorScope, Permanent, Transient
+from sfn.threads import AbandonableThreads, TimedOut
+from sfn.words import EventHistory, LoadResult, TableIdentifier
 
 if TYPE_CHECKING:
     from sfn.catalog.library.desk import PyIcebergClient
@@ -45,32 +45,38 @@ class PyIcebergCatalog:
     def __init__(self, settings: PyIcebergSettings) -> None:
         self._settings = settings
         self._client = _client(settings)
-        self._threads = Threads(
-            settings.max_in_flight, settings.request_timeout, Scope.CATALOG, spare=MAX_HANGING_CALLS, only_looks=True
+        self._threads = AbandonableThreads(
+            settings.max_in_flight,
+            settings.request_timeout,
+            ErrorScope.CATALOG,
+            max_abandoned=MAX_HANGING_CALLS,
+            read_only=True,
         )
         self._checking = anyio.Lock()
         self._checked_at = -1.0
         self._last_outage: CatalogFailure | None = None
 
-    async def load(self, table: TableName, known_etag: str | None, history: Told | None = None) -> Answer:
+    async def load(
+        self, table: TableIdentifier, known_etag: str | None, history: EventHistory | None = None
+    ) -> LoadResult:
         """As the port promises.
 
         The entity tag stands for the location of the metadata file, which is not opened while it stays the same. A
         table of another kind than Iceberg's, as Hive and Glue may hold, is `Missing`: `listed` and `tables` pass over
         it too, and where an Iceberg table made way for it, that one is gone.
         """
-        return await self._call(f"load {table.identifier}", lambda: self._client.load(table, known_etag))
+        return await self._call(f"load {table.dotted}", lambda: self._client.load(table, known_etag))
 
-    async def is_listed(self, table: TableName) -> bool:
+    async def is_listed(self, table: TableIdentifier) -> bool:
         """As the port promises."""
         async with aclosing(self._tables(table.namespace)) as tables:
             async for levels, name in tables:
                 # Some catalogs list a nested namespace as one level with dots.
-                if ".".join((*levels, name)) == table.identifier:
+                if ".".join((*levels, name)) == table.dotted:
                     return True
         return False
 
-    async def tables(self, skip: SkipNamespace | None = None) -> AsyncGenerator[TableName | UnlistedNamespace]:
+    async def tables(self, skip: SkipNamespace | None = None) -> AsyncGenerator[TableIdentifier | UnlistedNamespace]:
         """As the port promises.
 
         A SQL catalog is withheld as a whole where its database holds others and nothing under its own name: PyIceberg's
@@ -91,11 +97,11 @@ class PyIcebergCatalog:
         for found in await self._listing(f"list below {'.'.join(parent)}", lambda: self._client.namespaces(parent)):
             yield found
 
-    async def tables_in(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableName]:
+    async def tables_in(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableIdentifier]:
         """As `NamespaceLister` promises."""
         async with aclosing(self._tables(namespace)) as found:
             async for levels, name in found:
-                yield TableName(self._settings.name, levels, name)
+                yield TableIdentifier(self._settings.name, levels, name)
 
     async def identity(self) -> str:
         """Whose tables these are, for `catalog_id` in our files; see `PyIcebergSettings.identity`.
@@ -105,7 +111,7 @@ class PyIcebergCatalog:
         """
         failure = await self._outage()
         if failure is not None:
-            raise self._error(failure, Scope.CATALOG)
+            raise self._error(failure, ErrorScope.CATALOG)
         return self._settings.identity()
 
     async def close(self) -> None:
@@ -126,7 +132,7 @@ class PyIcebergCatalog:
         """As `_told`, of a listing: one namespace may hang while the catalog lists others."""
         return await self._call(what, ask, scope_if_late=None)
 
-    async def _call(self, what: str, ask: Callable[[], T], scope_if_late: Scope | None = Scope.CATALOG) -> T:
+    async def _call(self, what: str, ask: Callable[[], T], scope_if_late: ErrorScope | None = ErrorScope.CATALOG) -> T:
         """What an answer gives; raises Transient or Permanent where there is none.
 
         Args:
@@ -141,23 +147,25 @@ class PyIcebergCatalog:
         scope = failure.scope
         if scope is None:
             other = await self._outage()
-            scope = Scope.TABLE if other is None else Scope.CATALOG
+            scope = ErrorScope.TABLE if other is None else ErrorScope.CATALOG
             failure = failure if other is None else combine(failure, other)
         raise self._error(failure, scope)
 
-    async def _call_in_thread(self, what: str, ask: Callable[[], T], scope_if_late: Scope | None = Scope.CATALOG) -> T:
+    async def _call_in_thread(
+        self, what: str, ask: Callable[[], T], scope_if_late: ErrorScope | None = ErrorScope.CATALOG
+    ) -> T:
         where = f"catalog {self._settings.name}: {what}"
         answer = await self._threads.run(where, lambda _: ask())
-        if not isinstance(answer, Late):
+        if not isinstance(answer, TimedOut):
             return answer
-        found = "none" if answer.begun else "no free thread: earlier calls have not returned"
+        found = "none" if answer.may_still_run else "no free thread: earlier calls have not returned"
         raise CatalogRequestFailed(
             CatalogFailure(
                 where,
                 expected=f"an answer to PyIceberg within {self._settings.request_timeout:g} s",
                 found=found,
                 remedy="look into the catalog's own log and its load, and what is between here and there",
-                scope=scope_if_late if answer.begun else Scope.CATALOG,
+                scope=scope_if_late if answer.may_still_run else ErrorScope.CATALOG,
             )
         )
 
@@ -176,7 +184,7 @@ class PyIcebergCatalog:
                 self._checked_at = anyio.current_time()
             return self._last_outage
 
-    def _error(self, failure: CatalogFailure, scope: Scope) -> Transient | Permanent:
+    def _error(self, failure: CatalogFailure, scope: ErrorScope) -> Transient | Permanent:
         return failure.to_error(scope, self._settings.secrets())
 
 

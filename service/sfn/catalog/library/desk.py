@@ -29,8 +29,8 @@ from sfn.catalog.library.refusals import failure_of
 from sfn.catalog.library.settings import PyIcebergSettings
 from sfn.catalog.metadata import TableMetadata, decode_json, to_table
 from sfn.catalog.refusal import CatalogRequestFailed
-from sfn.errors import Permanent, Scope
-from sfn.words import Answer, Loaded, Missing, NotModified, TableName, Unwritten
+from sfn.errors import ErrorScope, Permanent
+from sfn.words import Loaded, LoadResult, NoSuchTable, NotModified, StagedCreate, TableIdentifier
 
 _NOT_FOUND_TYPES: Final = frozenset({"NoSuchTableException", "NoSuchIcebergTableException", "NoSuchNamespaceException"})
 """Error types of Iceberg's REST API that say that there is no such Iceberg table."""
@@ -59,7 +59,7 @@ class PyIcebergClient:
         self._pool = CatalogPool(partial(open_catalog, settings))
         self._files = PyIcebergFiles(settings)
 
-    def load(self, table: TableName, known_etag: str | None) -> Answer:
+    def load(self, table: TableIdentifier, known_etag: str | None) -> LoadResult:
         """What the catalog says about a table.
 
         The metadata file is not opened where the catalog still names the one that the caller knows.
@@ -71,7 +71,7 @@ class PyIcebergClient:
             Refused: it gave no answer.
             Permanent: scope table; its name can't be asked for.
         """
-        with self._connection(f"load {table.identifier}", "the table, or that it does not exist", loading=True) as one:
+        with self._connection(f"load {table.dotted}", "the table, or that it does not exist", loading=True) as one:
             identifier = (*self._checked_namespace(one.catalog, table.namespace), self._checked_name(table.name))
             try:
                 found = one.catalog.load_table(identifier)
@@ -82,7 +82,7 @@ class PyIcebergClient:
             else:
                 return _loaded(found, known_etag)
             if not location:
-                return Unwritten()
+                return StagedCreate()
             etag = _etag(location)
             return NotModified() if etag == known_etag else Loaded(self._files.table(one, location), etag)
 
@@ -155,14 +155,16 @@ class PyIcebergClient:
     def _name_refused(self, found: str) -> Permanent:
         return Permanent(
             f"catalog {self._settings.name}",
-            scope=Scope.TABLE,
+            scope=ErrorScope.TABLE,
             expected="a name that can be asked for through PyIceberg",
             found=found,
             remedy=f"exclude it (catalogs.{self._settings.name}.exclude) or rename it",
         )
 
 
-def _missing_or_unwritten(catalog: Catalog, identifier: tuple[str, ...], error: Exception) -> Missing | Unwritten:
+def _missing_or_unwritten(
+    catalog: Catalog, identifier: tuple[str, ...], error: Exception
+) -> NoSuchTable | StagedCreate:
     """What it means that there is nothing to load; raises the error again where it means neither.
 
     A table of another kind, which Hive and Glue may hold, is no table for us: Iceberg's of that name is gone, and no
@@ -171,19 +173,19 @@ def _missing_or_unwritten(catalog: Catalog, identifier: tuple[str, ...], error: 
     if isinstance(error, ValueError) and type(error) is not ValueError:
         raise error
     if isinstance(error, NoSuchIcebergTableError):
-        return Missing()
+        return NoSuchTable()
     if error.__cause__ is not None:
         # Where the type of the error is none of Iceberg's, the listing must agree.
         if _is_catalog_answer(error) or (
             _is_iceberg_error(error) and identifier not in _list_tables(catalog, identifier[:-1])
         ):
-            return Missing()
+            return NoSuchTable()
         raise error
     if identifier not in _list_tables(catalog, identifier[:-1]):
-        return Missing()
+        return NoSuchTable()
     if isinstance(error, ValueError):
         raise error
-    return Unwritten()
+    return StagedCreate()
 
 
 def _list_tables(catalog: Catalog, namespace: tuple[str, ...]) -> list[tuple[str, ...]]:
@@ -228,10 +230,10 @@ def _is_catalog_answer(error: Exception) -> bool:
     return not (isinstance(cause, ValueError) and cause.__cause__ is not None)
 
 
-def _loaded(found: IcebergTable, known_etag: str | None) -> Answer:
+def _loaded(found: IcebergTable, known_etag: str | None) -> LoadResult:
     """What a catalog says that sends the metadata along with their location."""
     if not found.metadata_location:
-        return Unwritten()
+        return StagedCreate()
     etag = _etag(found.metadata_location)
     if etag == known_etag:
         return NotModified()

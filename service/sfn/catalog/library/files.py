@@ -16,7 +16,7 @@ from sfn.catalog.library.pool import OpenedCatalog
 from sfn.catalog.library.settings import PyIcebergSettings
 from sfn.catalog.metadata import TableMetadata, UnreadableDocument, decode_json, needed_members, to_table
 from sfn.catalog.refusal import CatalogFailure, CatalogRequestFailed
-from sfn.errors import Scope
+from sfn.errors import ErrorScope
 from sfn.words import Table
 
 _PART_BYTES: Final = 2**20
@@ -52,14 +52,14 @@ class PyIcebergFiles:
             table = to_table(self._metadata(self._parts(self._io(opened, location), location)), location)
         except FileNotFoundError:
             remedy = "see whether somebody deleted it, or its store is not mounted here"
-            failure = CatalogFailure(where, _EXPECTED, "no such file", remedy, scope=Scope.TABLE)
+            failure = CatalogFailure(where, _EXPECTED, "no such file", remedy, scope=ErrorScope.TABLE)
         except UnreadableDocument as error:
             remedy = "see what wrote it: no Iceberg table is described there"
-            failure = CatalogFailure(where, _EXPECTED, str(error), remedy, scope=Scope.TABLE)
+            failure = CatalogFailure(where, _EXPECTED, str(error), remedy, scope=ErrorScope.TABLE)
         except _MetadataTooLong:
             limit = f"at most {self._settings.body_limit} bytes"
             remedy = "expire the table's snapshots and shorten its metadata-log, or exclude it"
-            failure = CatalogFailure(where, limit, "a longer file", remedy, permanent=True, scope=Scope.TABLE)
+            failure = CatalogFailure(where, limit, "a longer file", remedy, permanent=True, scope=ErrorScope.TABLE)
         except Exception as error:  # noqa: BLE001 - each store's library has errors of its own
             remedy = "let PyIceberg read there, by properties such as s3.access-key-id and a library (pyarrow, s3fs)"
             failure = CatalogFailure(
@@ -70,17 +70,17 @@ class PyIcebergFiles:
             return table
         raise CatalogRequestFailed(failure)
 
-    def _scope(self, opened: OpenedCatalog) -> Scope:
+    def _scope(self, opened: OpenedCatalog) -> ErrorScope:
         """Whose trouble it is that one file can't be read: the catalog's, until another one can be read now."""
         known = self._last_readable
         if known is None:
-            return Scope.CATALOG
+            return ErrorScope.CATALOG
         try:
             with suppress(FileNotFoundError):
                 next(self._parts(self._io(opened, known), known), None)
         except Exception:  # noqa: BLE001 - as above
-            return Scope.CATALOG
-        return Scope.TABLE
+            return ErrorScope.CATALOG
+        return ErrorScope.TABLE
 
     def _io(self, opened: OpenedCatalog, location: str) -> FileIO:
         scheme = location.partition("://")[0]

@@ -12,33 +12,33 @@ from typing import Any, Final
 
 from sfn.catalog.library.settings import EXTRA
 from sfn.catalog.refusal import CatalogFailure
-from sfn.errors import Scope
+from sfn.errors import ErrorScope
 
 
 @dataclass(frozen=True, slots=True)
 class _PyIcebergErrorMeaning:
     remedy: str
-    scope: Scope | None = None
+    scope: ErrorScope | None = None
     permanent: bool = False
 
 
 _CREDENTIALS: Final = _PyIcebergErrorMeaning(
-    "give PyIceberg valid credentials for the catalog", Scope.CATALOG, permanent=True
+    "give PyIceberg valid credentials for the catalog", ErrorScope.CATALOG, permanent=True
 )
 _FORBIDDEN: Final = _PyIcebergErrorMeaning("grant our principal to load and list there, or exclude it", permanent=True)
-_BUSY: Final = _PyIcebergErrorMeaning("lower worker.concurrency, or raise the catalog's own limit", Scope.CATALOG)
-_UNREACHABLE: Final = _PyIcebergErrorMeaning("see whether the catalog is up, and reached from here", Scope.CATALOG)
+_BUSY: Final = _PyIcebergErrorMeaning("lower worker.concurrency, or raise the catalog's own limit", ErrorScope.CATALOG)
+_UNREACHABLE: Final = _PyIcebergErrorMeaning("see whether the catalog is up, and reached from here", ErrorScope.CATALOG)
 _DATABASE: Final = _PyIcebergErrorMeaning(
-    "see whether the database is up, its uri right, and nobody keeps it locked for seconds", Scope.CATALOG
+    "see whether the database is up, its uri right, and nobody keeps it locked for seconds", ErrorScope.CATALOG
 )
 _SCHEMA: Final = _PyIcebergErrorMeaning(
     "see whether it is an Iceberg catalog's database, and our user may read it", permanent=True
 )
 _NAME: Final = _PyIcebergErrorMeaning("the catalog takes no such name: exclude it or rename it", permanent=True)
 _MISSING: Final = _PyIcebergErrorMeaning(
-    "see whether the catalog's own table is there, and its name right", Scope.CATALOG
+    "see whether the catalog's own table is there, and its name right", ErrorScope.CATALOG
 )
-_INSTALL: Final = _PyIcebergErrorMeaning(EXTRA, Scope.CATALOG, permanent=True)
+_INSTALL: Final = _PyIcebergErrorMeaning(EXTRA, ErrorScope.CATALOG, permanent=True)
 _SERVER_ERROR: Final = _PyIcebergErrorMeaning("look into the catalog's own log")
 _UNKNOWN: Final = _PyIcebergErrorMeaning(
     "see whether a property is wrong: PyIceberg stumbled over it, or over an answer"

@@ -17,7 +17,7 @@ from sfn.catalog.rest.paths import CatalogPaths
 from sfn.catalog.rest.refusals import CatalogReply, failure_of_body
 from sfn.catalog.rest.settings import RestSettings
 from sfn.clock import Clock
-from sfn.errors import Permanent, Scope, Transient
+from sfn.errors import ErrorScope, Permanent, Transient
 
 T = TypeVar("T")
 
@@ -119,10 +119,10 @@ class CatalogRequests:
         if scope is None:
             try:
                 await self._route_finder.refresh()
-                scope = Scope.TABLE
+                scope = ErrorScope.TABLE
             except CatalogRequestFailed as other:
-                failure, scope = combine(failure, other.failure), Scope.CATALOG
-        if scope is Scope.CATALOG:
+                failure, scope = combine(failure, other.failure), ErrorScope.CATALOG
+        if scope is ErrorScope.CATALOG:
             self._route_finder.forget()
         return failure.to_error(scope, (*self._client.secrets(), *secrets))
 

@@ -20,8 +20,17 @@ from sfn.catalog.rest.refusals import CatalogReply, failure_of_status, is_missin
 from sfn.catalog.rest.settings import RestSettings
 from sfn.catalog.rest.vended import secrets_in
 from sfn.clock import Clock, SystemClock
-from sfn.errors import Scope, Trouble
-from sfn.words import Answer, Grant, Loaded, Missing, NotModified, TableName, Told, Unwritten
+from sfn.errors import ErrorScope, ExternalError
+from sfn.words import (
+    EventHistory,
+    Loaded,
+    LoadResult,
+    NoSuchTable,
+    NotModified,
+    StagedCreate,
+    TableIdentifier,
+    VendedCredential,
+)
 
 _EXPECTED: Final = "the table, or a 404 in Iceberg's error shape"
 
@@ -44,7 +53,9 @@ class RestCatalog:
         self._refs_parameter = OptionalParameter()
         self._credentials = CredentialCache(self._requests, self._refs_parameter, self._is_gone)
 
-    async def load(self, table: TableName, known_etag: str | None, history: Told | None = None) -> Answer:
+    async def load(
+        self, table: TableIdentifier, known_etag: str | None, history: EventHistory | None = None
+    ) -> LoadResult:
         """As the port promises.
 
         Asks for the snapshots that a branch or tag names and no others, and once more for all where that answer lacks
@@ -54,11 +65,11 @@ class RestCatalog:
         """
         return await self._requests.map_errors(self._load(table, known_etag))
 
-    async def is_listed(self, table: TableName) -> bool:
+    async def is_listed(self, table: TableIdentifier) -> bool:
         """As the port promises."""
         return await self._listings.is_listed(table)
 
-    async def tables(self, skip: SkipNamespace | None = None) -> AsyncGenerator[TableName | UnlistedNamespace]:
+    async def tables(self, skip: SkipNamespace | None = None) -> AsyncGenerator[TableIdentifier | UnlistedNamespace]:
         """As the port promises."""
         async with aclosing(self._listings.walk(skip)) as found:
             async for one in found:
@@ -70,17 +81,19 @@ class RestCatalog:
             async for one in found:
                 yield one
 
-    async def tables_in(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableName]:
+    async def tables_in(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableIdentifier]:
         """As `NamespaceLister` promises."""
         async with aclosing(self._listings.items(self._listings.tables(namespace))) as found:
             async for levels, name in found:
-                yield TableName(self._settings.name, levels, name)
+                yield TableIdentifier(self._settings.name, levels, name)
 
-    async def vended_credentials(self, table: TableName) -> tuple[Grant, ...] | Missing:
+    async def vended_credentials(self, table: TableIdentifier) -> tuple[VendedCredential, ...] | NoSuchTable:
         """As `CredentialVendor` promises."""
         return await self._requests.map_errors(self._credentials.get(table), lambda: self._credentials.secrets(table))
 
-    async def renew_credentials(self, table: TableName, rejected: Sequence[Grant]) -> tuple[Grant, ...] | Missing:
+    async def renew_credentials(
+        self, table: TableIdentifier, rejected: Sequence[VendedCredential]
+    ) -> tuple[VendedCredential, ...] | NoSuchTable:
         """As `CredentialVendor` promises."""
         secrets = secrets_in(rejected)
         return await self._requests.map_errors(
@@ -111,27 +124,27 @@ class RestCatalog:
         """Close all connections."""
         await self._requests.close()
 
-    async def _load(self, table: TableName, known_etag: str | None) -> Answer:
+    async def _load(self, table: TableIdentifier, known_etag: str | None) -> LoadResult:
         reply = await self._refs_parameter.request(
             lambda: self._reply(table, known_etag, "?snapshots=refs"), lambda: self._reply(table, known_etag, "")
         )
         answer = await self._answer(table, known_etag, reply)
-        if isinstance(answer, Unwritten):
+        if isinstance(answer, StagedCreate):
             return await self._answer(table, known_etag, await self._reply(table, known_etag, ""))
         return answer
 
-    async def _reply(self, table: TableName, known_etag: str | None, query: str) -> CatalogReply:
+    async def _reply(self, table: TableIdentifier, known_etag: str | None, query: str) -> CatalogReply:
         return await self._requests.get(lambda paths: paths.table(table) + query, known_etag, answers.extract_table)
 
-    async def _answer(self, table: TableName, known_etag: str | None, reply: CatalogReply) -> Answer:
+    async def _answer(self, table: TableIdentifier, known_etag: str | None, reply: CatalogReply) -> LoadResult:
         if reply.status == HTTPStatus.OK:
             found = await self._requests.parse(reply, answers.read_table, _EXPECTED)
-            return Unwritten() if found is None else Loaded(found, _etag(reply))
+            return StagedCreate() if found is None else Loaded(found, _etag(reply))
         if reply.status == HTTPStatus.NOT_MODIFIED and known_etag is not None:
             return NotModified()
         why = await self._why_not_gone(reply, table)
         if why is None:
-            return Missing()
+            return NoSuchTable()
         failure = failure_of_status(reply, expected=_EXPECTED)
         failure = replace(failure, found=f"{failure.found}; {why}" if why else failure.found)
         if reply.status == HTTPStatus.FORBIDDEN:
@@ -139,10 +152,10 @@ class RestCatalog:
             failure = replace(failure, permanent=False)
         raise CatalogRequestFailed(failure)
 
-    async def _is_gone(self, reply: CatalogReply, table: TableName) -> bool:
+    async def _is_gone(self, reply: CatalogReply, table: TableIdentifier) -> bool:
         return await self._why_not_gone(reply, table) is None
 
-    async def _why_not_gone(self, reply: CatalogReply, table: TableName) -> str | None:
+    async def _why_not_gone(self, reply: CatalogReply, table: TableIdentifier) -> str | None:
         """Return why a table may be there though a reply does not have it; None where it is gone.
 
         Where the type of the error does not say so, the table's namespace must not list it.
@@ -153,8 +166,8 @@ class RestCatalog:
             return ""
         try:
             is_listed = await self._listings.is_listed(table)
-        except Trouble as trouble:
-            if trouble.scope is not Scope.TABLE:
+        except ExternalError as trouble:
+            if trouble.scope is not ErrorScope.TABLE:
                 raise
             return f"and its namespace cannot be listed: {trouble.found}"
         return "and its namespace lists it" if is_listed else None

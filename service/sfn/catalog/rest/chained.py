@@ -9,7 +9,7 @@ import anyio
 
 from sfn.catalog.refusal import CatalogFailure, CatalogRequestFailed
 from sfn.catalog.rest.kept import Expiring, ExpiringCache
-from sfn.errors import Scope, SfnError
+from sfn.errors import ErrorScope, SfnError
 
 C = TypeVar("C")
 T = TypeVar("T")
@@ -64,5 +64,7 @@ class CloudCredentials(Generic[C, T]):
         except SfnError as error:
             where, problem, remedy = error.where, error.found, error.remedy
         raise CatalogRequestFailed(
-            CatalogFailure(f"catalog {self._catalog}: {where}", "credentials", problem, remedy, scope=Scope.CATALOG)
+            CatalogFailure(
+                f"catalog {self._catalog}: {where}", "credentials", problem, remedy, scope=ErrorScope.CATALOG
+            )
         )

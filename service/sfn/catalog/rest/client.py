@@ -18,7 +18,7 @@ from sfn.catalog.rest.settings import RestSettings
 from sfn.catalog.rest.trust import CatalogTrust
 from sfn.catalog.rest.unheard import failure_of_transport
 from sfn.clock import Clock
-from sfn.errors import Scope
+from sfn.errors import ErrorScope
 
 ExtractBody: TypeAlias = Callable[[bytearray, AsyncIterator[bytes]], Awaitable[bytearray]]
 """Makes a body of the beginning of a large one and of the rest of it, as it arrives; may leave the rest unread."""
@@ -188,7 +188,7 @@ class CatalogHttpClient:
             found="a longer answer",
             remedy="expire the table's snapshots and shorten its metadata-log, or exclude it",
             permanent=True,
-            scope=Scope.TABLE,
+            scope=ErrorScope.TABLE,
         )
 
 

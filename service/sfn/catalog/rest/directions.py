@@ -21,7 +21,7 @@ from sfn.catalog.rest import answers, paths
 from sfn.catalog.rest.client import CatalogHttpClient
 from sfn.catalog.rest.refusals import CatalogReply, failure_of_body, failure_of_status
 from sfn.catalog.rest.settings import RestSettings, is_valid_header
-from sfn.errors import Scope
+from sfn.errors import ErrorScope
 
 _EXPECTED: Final = "the catalog's configuration"
 
@@ -124,7 +124,7 @@ class RouteFinder:
             failure = failure_of_status(reply, expected=_EXPECTED)
             if reply.status in {HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND}:
                 failure = replace(failure, remedy=_check(settings, "uri (without /v1) and warehouse"))
-        return replace(failure, scope=Scope.CATALOG)
+        return replace(failure, scope=ErrorScope.CATALOG)
 
     def _check_unchanged(self, found: CatalogRoute, where: str) -> CatalogRoute | CatalogFailure:
         """The route, unless it leads elsewhere than the first."""
@@ -134,7 +134,7 @@ class RouteFinder:
         old, new = (f"{one.base_url} with prefix {one.prefix!r}" for one in (first, found))
         remedy = "have the catalog's configuration mended, or restart the service: it takes the new one then"
         return CatalogFailure(
-            where, f"to be led to {old}, as at first", f"{new} instead of {old}", remedy, scope=Scope.CATALOG
+            where, f"to be led to {old}, as at first", f"{new} instead of {old}", remedy, scope=ErrorScope.CATALOG
         )
 
 
@@ -149,7 +149,7 @@ def route_of(settings: RestSettings, reply: CatalogReply) -> CatalogRoute | Cata
         config = answers.read_config(reply.body)
     except UnreadableDocument as error:
         failure = failure_of_body(reply, expected=_EXPECTED, found=str(error))
-        return replace(failure, remedy=_check(settings, "uri (without /v1)"), scope=Scope.CATALOG)
+        return replace(failure, remedy=_check(settings, "uri (without /v1)"), scope=ErrorScope.CATALOG)
     uri = config.uri or settings.uri
     try:
         base_url = _wire_form(uri)
@@ -158,7 +158,7 @@ def route_of(settings: RestSettings, reply: CatalogReply) -> CatalogRoute | Cata
         base_url, found = "", "a uri override that is no http or https URI"
     if found is not None:
         remedy = "have the catalog's configuration mended: its uri must be where clients reach it over TLS"
-        return CatalogFailure(reply.where, _EXPECTED, found, remedy, permanent=True, scope=Scope.CATALOG)
+        return CatalogFailure(reply.where, _EXPECTED, found, remedy, permanent=True, scope=ErrorScope.CATALOG)
     return CatalogRoute(
         base_url=base_url,
         prefix=config.prefix,

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import ClassVar, Final, Generic, TypeVar
 
 from sfn.catalog.refusal import CatalogFailure, CatalogRequestFailed
-from sfn.errors import Scope, SfnError, Transient
-from sfn.threads import Late, Threads
-from sfn.watched import LOOK_AFTER, Watched, silent
+from sfn.errors import ErrorScope, SfnError, Transient
+from sfn.threads import AbandonableThreads, TimedOut
+from sfn.watched import CHECK_INTERVAL, WatchedFiles, describe_timeout
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ class RenewedFile(Generic[T]):
         make: as for `Watched`.
     """
 
-    check_interval: ClassVar[float] = LOOK_AFTER
+    check_interval: ClassVar[float] = CHECK_INTERVAL
     """Seconds from one look to the next."""
     read_timeout: ClassVar[float] = 5.0
     """Seconds that a request waits for a file system."""
@@ -40,8 +40,8 @@ class RenewedFile(Generic[T]):
         self._setting, self._file = f"catalogs.{catalog}.{setting}", file
         self._where = f"catalog {catalog}: {file}"
         self._what, self._make = f"{what} of catalog {catalog}", make
-        self._threads = Threads(1, self.read_timeout, Scope.CATALOG, only_looks=True)
-        self._watched: Watched[T] | None = None
+        self._threads = AbandonableThreads(1, self.read_timeout, ErrorScope.CATALOG, read_only=True)
+        self._watched: WatchedFiles[T] | None = None
         self._checked_at = _NEVER_CHECKED
 
     async def current(self) -> T:
@@ -53,42 +53,44 @@ class RenewedFile(Generic[T]):
         now = time.monotonic()
         if self._watched is None:
             return await self.refresh()
-        if now - self._checked_at >= self.check_interval and not self._threads.busy:
+        if now - self._checked_at >= self.check_interval and not self._threads.is_busy:
             self._checked_at = now
             await self._check(self._watched, force=False)
-        return self._watched.in_force
+        return self._watched.current
 
     async def refresh(self) -> T:
         """What is in force, after the file was read again, whether or not it seems to have changed; raises as above."""
         if self._watched is not None:
             await self._check(self._watched, force=True)
-            return self._watched.in_force
+            return self._watched.current
         try:
             found = await self._threads.run(f"read {self._file}", self._open)
         except SfnError as error:
             is_permanent = not isinstance(error, Transient)
             refused = self._refused(error.expected, error.found, error.remedy, permanent=is_permanent)
         else:
-            if not isinstance(found, Late):
-                return found.in_force
-            refused = self._refused("a file that can be read", silent(self.read_timeout), "see whether a mount hangs")
+            if not isinstance(found, TimedOut):
+                return found.current
+            refused = self._refused(
+                "a file that can be read", describe_timeout(self.read_timeout), "see whether a mount hangs"
+            )
         raise refused
 
-    def _open(self, _given_up: object) -> Watched[T]:
+    def _open(self, _given_up: object) -> WatchedFiles[T]:
         # Many requests may have waited for the same thread.
         if self._watched is None:
-            self._watched = Watched(self._what, (self._file,), lambda: self._make(self._file))
+            self._watched = WatchedFiles(self._what, (self._file,), lambda: self._make(self._file))
             self._checked_at = time.monotonic()
         return self._watched
 
-    async def _check(self, watched: Watched[T], *, force: bool) -> None:
+    async def _check(self, watched: WatchedFiles[T], *, force: bool) -> None:
         try:
-            outcome = await self._threads.run(f"read {self._file}", lambda _: watched.look(anew=force))
+            outcome = await self._threads.run(f"read {self._file}", lambda _: watched.reload_if_changed(force=force))
         except Transient as error:
-            watched.keep(str(error))
+            watched.log_reload_failure(str(error))
         else:
-            if isinstance(outcome, Late):
-                watched.keep(silent(self.read_timeout))
+            if isinstance(outcome, TimedOut):
+                watched.log_reload_failure(describe_timeout(self.read_timeout))
 
     def _refused(self, expected: str, found: str, remedy: str, *, permanent: bool = False) -> CatalogRequestFailed:
         return CatalogRequestFailed(
@@ -98,6 +100,6 @@ class RenewedFile(Generic[T]):
                 found=found,
                 remedy=remedy or f"mend the file that {self._setting} names",
                 permanent=permanent,
-                scope=Scope.CATALOG,
+                scope=ErrorScope.CATALOG,
             )
         )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from sfn.catalog.rest.chained import CloudCredentials
 from sfn.catalog.rest.proof import AuthRequest, bearer_header, recent_secrets
 from sfn.catalog.rest.settings import RestSettings
-from sfn.google import Chain, Identity
+from sfn.google import GoogleCredentialChain, GoogleIdentity
 
 
 class GoogleTokens:
@@ -18,9 +18,14 @@ class GoogleTokens:
     """
 
     def __init__(self, settings: RestSettings) -> None:
-        identity, limit = Identity(file=settings.google_credentials_file), settings.config_timeout
+        identity, limit = GoogleIdentity(file=settings.google_credentials_file), settings.config_timeout
         scopes = settings.scope.split()
-        self._tokens = CloudCredentials(settings.name, limit, lambda: Chain(identity, scopes, limit=limit), Chain.token)
+        self._tokens = CloudCredentials(
+            settings.name,
+            limit,
+            lambda: GoogleCredentialChain(identity, scopes, limit=limit),
+            GoogleCredentialChain.token,
+        )
         self._recent: tuple[str, ...] = ()
 
     async def headers(self, request: AuthRequest) -> Mapping[str, str]:

@@ -13,7 +13,7 @@ from sfn.catalog.rest.asking import CatalogRequests, OptionalParameter
 from sfn.catalog.rest.kept import Expiring, ExpiringCache
 from sfn.catalog.rest.refusals import CatalogReply, failure_of_status, is_missing_table, sent_at
 from sfn.catalog.rest.vended import extract_credentials, read_credentials, secrets_in
-from sfn.words import Grant, Missing, TableName
+from sfn.words import NoSuchTable, TableIdentifier, VendedCredential
 
 MAX_TABLES: Final = 4096
 """Tables whose grants are kept, some kilobytes each; the least recently used go."""
@@ -51,20 +51,22 @@ class CredentialCache:
         self,
         requests: CatalogRequests,
         refs_parameter: OptionalParameter,
-        is_gone: Callable[[CatalogReply, TableName], Awaitable[bool]],
+        is_gone: Callable[[CatalogReply, TableIdentifier], Awaitable[bool]],
     ) -> None:
         self._requests, self._refs_parameter, self._is_gone = requests, refs_parameter, is_gone
         self._by_load = False
-        self._tables: dict[TableName, ExpiringCache[tuple[Grant, ...]]] = {}
+        self._tables: dict[TableIdentifier, ExpiringCache[tuple[VendedCredential, ...]]] = {}
 
-    async def get(self, table: TableName) -> tuple[Grant, ...] | Missing:
+    async def get(self, table: TableIdentifier) -> tuple[VendedCredential, ...] | NoSuchTable:
         """As `CredentialVendor.grants` promises; raises Refused."""
         try:
             return await self._entry(table).current()
         except _NoSuchTable:
-            return Missing()
+            return NoSuchTable()
 
-    async def renew(self, table: TableName, rejected: Sequence[Grant]) -> tuple[Grant, ...] | Missing:
+    async def renew(
+        self, table: TableIdentifier, rejected: Sequence[VendedCredential]
+    ) -> tuple[VendedCredential, ...] | NoSuchTable:
         """As `CredentialVendor.renewed` promises; raises Refused."""
         entry = self._entry(table)
         current = entry.valid_value
@@ -72,21 +74,21 @@ class CredentialCache:
             return current if current not in (None, tuple(rejected)) else await entry.refresh()
         except _NoSuchTable:
             self._tables.pop(table, None)
-            return Missing()
+            return NoSuchTable()
 
-    def secrets(self, table: TableName) -> tuple[str, ...]:
+    def secrets(self, table: TableIdentifier) -> tuple[str, ...]:
         """What of those that are kept must not show in any message."""
         entry = self._tables.get(table)
         return secrets_in(entry.valid_value or ()) if entry is not None else ()
 
-    def _entry(self, table: TableName) -> ExpiringCache[tuple[Grant, ...]]:
+    def _entry(self, table: TableIdentifier) -> ExpiringCache[tuple[VendedCredential, ...]]:
         entry = self._tables.pop(table, None) or ExpiringCache(partial(self._fetch, table), DEFAULT_LIFETIME)
         self._tables[table] = entry
         if len(self._tables) > MAX_TABLES:
             del self._tables[next(iter(self._tables))]
         return entry
 
-    async def _fetch(self, table: TableName) -> Expiring[tuple[Grant, ...]]:
+    async def _fetch(self, table: TableIdentifier) -> Expiring[tuple[VendedCredential, ...]]:
         lists = (await self._requests.route()).has_credentials_endpoint
         if lists is not False and not self._by_load:
             reply = await self._requests.get(lambda paths: f"{paths.table(table)}/credentials")
@@ -102,18 +104,18 @@ class CredentialCache:
             raise await self._refused(reply, table)
         return await self._read(reply)
 
-    async def _delegated(self, table: TableName, query: str) -> CatalogReply:
+    async def _delegated(self, table: TableIdentifier, query: str) -> CatalogReply:
         return await self._requests.get(
             lambda paths: f"{paths.table(table)}{query}", headers=_DELEGATION, cut=extract_credentials
         )
 
-    async def _read(self, reply: CatalogReply) -> Expiring[tuple[Grant, ...]]:
+    async def _read(self, reply: CatalogReply) -> Expiring[tuple[VendedCredential, ...]]:
         grants = await self._requests.parse(reply, read_credentials, _EXPECTED)
         # By the clock of who says when they end, wherever ours stands.
         left = [(grant.expires_at - sent_at(reply)).total_seconds() for grant in grants if grant.expires_at is not None]
         return Expiring(grants, min(left, default=None))
 
-    async def _refused(self, reply: CatalogReply, table: TableName) -> CatalogRequestFailed:
+    async def _refused(self, reply: CatalogReply, table: TableIdentifier) -> CatalogRequestFailed:
         failure = failure_of_status(reply, expected=_EXPECTED, quoting=False)
         if await self._is_gone(reply, table):
             return _NoSuchTable(failure)

@@ -24,7 +24,7 @@ from sfn.catalog.rest.refusals import (
     may_be_missing,
 )
 from sfn.catalog.walk import walk_tables
-from sfn.words import TableName
+from sfn.words import TableIdentifier
 
 T = TypeVar("T")
 
@@ -112,16 +112,16 @@ class CatalogListings:
         if malformed:
             await self._requests.map_errors(self._incomplete(listing, malformed))
 
-    async def is_listed(self, table: TableName) -> bool:
+    async def is_listed(self, table: TableIdentifier) -> bool:
         """Return whether the namespace of a table lists it; raises as `items`."""
         async with aclosing(self.items(self.tables(table.namespace))) as tables:
             async for levels, name in tables:
                 # Some catalogs list a nested namespace as one level with dots.
-                if ".".join((*levels, name)) == table.identifier:
+                if ".".join((*levels, name)) == table.dotted:
                     return True
         return False
 
-    def walk(self, skip: SkipNamespace | None = None) -> AsyncGenerator[TableName | UnlistedNamespace]:
+    def walk(self, skip: SkipNamespace | None = None) -> AsyncGenerator[TableIdentifier | UnlistedNamespace]:
         """As `sfn.catalog.walk.walk_tables`, by these listings."""
         return walk_tables(
             self._catalog,

@@ -19,7 +19,7 @@ from sfn.catalog.rest.proof import AuthRequest, bearer_header, read_secret, rece
 from sfn.catalog.rest.refusals import CatalogReply, retry_after
 from sfn.catalog.rest.settings import RestSettings, is_valid_header
 from sfn.catalog.rest.unheard import failure_of_transport
-from sfn.errors import Scope
+from sfn.errors import ErrorScope
 
 PostForm = Callable[[str, Mapping[str, str]], Awaitable[CatalogReply]]
 """Posts a form to a URL without authorization and gives the reply, whatever its status; raises Refused for none."""
@@ -98,7 +98,7 @@ class ClientCredentials:
             form = {"grant_type": "client_credentials", "scope": self._settings.scope, "client_secret": secret}
             token = self._parse_token(await self._reply(form | ({"client_id": client} if client else {})))
         except CatalogRequestFailed as refused:
-            raise CatalogRequestFailed(replace(refused.failure, scope=Scope.CATALOG)) from None
+            raise CatalogRequestFailed(replace(refused.failure, scope=ErrorScope.CATALOG)) from None
         self._tokens, self._lifetime = recent_secrets(self._tokens, token.value), token.lifetime
         return Expiring(token.value, token.lifetime)
 
@@ -130,7 +130,7 @@ class ClientCredentials:
                 found=f"status {reply.status}, {found}",
                 remedy=f"check catalogs.{self._settings.name}.credential, oauth2_uri and scope",
                 permanent=reply.status in _PERMANENT_STATUSES,
-                scope=Scope.CATALOG,
+                scope=ErrorScope.CATALOG,
                 retry_after=retry_after(reply),
             )
         )

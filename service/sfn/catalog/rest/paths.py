@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from urllib.parse import quote, unquote, urlsplit
 
-from sfn.errors import NamedOtherwise, Permanent, Scope
-from sfn.words import TableName
+from sfn.errors import ErrorScope, Permanent, UnaddressableTable
+from sfn.words import TableIdentifier
 
 DEFAULT_SEPARATOR = "%1F"
 """Between namespace levels where the catalog names no other (REST specification, `namespace` parameter)."""
@@ -55,7 +55,7 @@ class CatalogPaths:
         self._separator = quote(separator, safe="%")
         self._plain = unquote(self._separator)
 
-    def table(self, table: TableName) -> str:
+    def table(self, table: TableIdentifier) -> str:
         """Where a table is loaded.
 
         Raises:
@@ -77,12 +77,12 @@ class CatalogPaths:
         for level in namespace:
             # With `.` as the separator `a.b` and `a`, `b` are one path: the answer might be another table's.
             if self._plain and self._plain in level:
-                raise NamedOtherwise(
+                raise UnaddressableTable(
                     f"catalog {catalog}",
                     expected=_EXPECTED,
                     found=f"namespace level {level!r}, which holds the catalog's own {self._plain!r}",
                     remedy=_remedy(catalog),
-                    instead=tuple(self._plain.join(namespace).split(self._plain)),
+                    addressed_levels=tuple(self._plain.join(namespace).split(self._plain)),
                 )
         return self._separator.join(self._segment(catalog, level) for level in namespace)
 
@@ -98,7 +98,7 @@ class CatalogPaths:
 
 def _name_refused(catalog: str, found: str) -> Permanent:
     remedy = _remedy(catalog)
-    return Permanent(f"catalog {catalog}", scope=Scope.TABLE, expected=_EXPECTED, found=found, remedy=remedy)
+    return Permanent(f"catalog {catalog}", scope=ErrorScope.TABLE, expected=_EXPECTED, found=found, remedy=remedy)
 
 
 def _remedy(catalog: str) -> str:

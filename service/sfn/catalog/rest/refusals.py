@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 
 from sfn.catalog.refusal import CatalogFailure
 from sfn.catalog.rest import answers
-from sfn.clock import lasting
-from sfn.errors import Scope
+from sfn.clock import format_duration
+from sfn.errors import ErrorScope
 
 ICEBERG_TOKEN_EXPIRED = 419
 """The REST specification's own status: credentials timed out."""
@@ -142,7 +142,7 @@ def failure_of_body(reply: CatalogReply, *, expected: str, found: str) -> Catalo
     )
 
 
-def _meaning(reply: CatalogReply) -> tuple[bool, Scope | None, str]:
+def _meaning(reply: CatalogReply) -> tuple[bool, ErrorScope | None, str]:
     """Whether it is permanent, whose trouble it is where that is known, and what can be done."""
     if _is_aws_refusal(reply) and (meaning := _aws_meaning(reply)) is not None:
         return meaning
@@ -150,7 +150,7 @@ def _meaning(reply: CatalogReply) -> tuple[bool, Scope | None, str]:
         case HTTPStatus.UNAUTHORIZED | 419:
             return (
                 True,
-                Scope.CATALOG,
+                ErrorScope.CATALOG,
                 "give the catalog a valid token or credential; a new one was tried if there was one",
             )
         case HTTPStatus.FORBIDDEN:
@@ -160,7 +160,7 @@ def _meaning(reply: CatalogReply) -> tuple[bool, Scope | None, str]:
                 "grant our principal to load and list there, or exclude it; some say 403 for what is gone",
             )
         case HTTPStatus.TOO_MANY_REQUESTS:
-            return False, Scope.CATALOG, "lower worker.concurrency, or raise the catalog's own limit"
+            return False, ErrorScope.CATALOG, "lower worker.concurrency, or raise the catalog's own limit"
         case HTTPStatus.REQUEST_TIMEOUT | HTTPStatus.TOO_EARLY:
             return False, None, ""
         case HTTPStatus.NOT_FOUND:
@@ -191,17 +191,18 @@ def _aws_code(reply: CatalogReply) -> str:
     return error.type if error is not None else ""
 
 
-def _aws_meaning(reply: CatalogReply) -> tuple[bool, Scope | None, str] | None:
+def _aws_meaning(reply: CatalogReply) -> tuple[bool, ErrorScope | None, str] | None:
     code = _aws_code(reply)
     if code in _BUSY:
-        return False, Scope.CATALOG, "lower worker.concurrency, or raise the account's limit"
+        return False, ErrorScope.CATALOG, "lower worker.concurrency, or raise the account's limit"
     if code not in _EXPIRED | _BAD_SIGNATURE:
         return None
     remedy = "check signing_region, signing_name and AWS's credentials; other ones were tried if there were any"
     ahead = reply.received_at - sent_at(reply)
     if abs(ahead) > _SKEW:
-        remedy = f"set this host's clock: it is {lasting(abs(ahead))} {'ahead of' if ahead > _NONE else 'behind'} AWS's"
-    return True, Scope.CATALOG, remedy
+        way = "ahead of" if ahead > _NONE else "behind"
+        remedy = f"set this host's clock: it is {format_duration(abs(ahead))} {way} AWS's"
+    return True, ErrorScope.CATALOG, remedy
 
 
 def _describe(reply: CatalogReply, *, quoting: bool) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sfn.aws import Chain, Identity, Keys, signed
+from sfn.aws import AwsCredentialChain, AwsIdentity, AwsKeys, sign_request
 from sfn.catalog.rest.chained import CloudCredentials
 from sfn.catalog.rest.proof import AuthRequest, recent_secrets
 from sfn.catalog.rest.settings import RestSettings
@@ -22,20 +22,22 @@ class SigV4:
 
     def __init__(self, settings: RestSettings) -> None:
         self._region, self._service = settings.signing
-        identity = Identity(
+        identity = AwsIdentity(
             profile=settings.aws_profile,
             role_arn=settings.role_arn,
             external_id=settings.external_id,
             region=self._region,
         )
-        self._keys = CloudCredentials(settings.name, settings.config_timeout, lambda: Chain(identity), Chain.keys)
+        self._keys = CloudCredentials(
+            settings.name, settings.config_timeout, lambda: AwsCredentialChain(identity), AwsCredentialChain.keys
+        )
         self._recent: tuple[str, ...] = ()
 
     async def headers(self, request: AuthRequest) -> Mapping[str, str]:
         keys = await self._keys.current()
         # A refused signature is answered with all that was signed, the token too.
         self._recent = recent_secrets(self._recent, keys.secret, *([keys.token] if keys.token else []))
-        signed_headers = signed(
+        signed_headers = sign_request(
             request.method, request.url, {}, request.body, keys=keys, region=self._region, service=self._service
         )
         return {name.lower(): value for name, value in signed_headers.items()}
@@ -50,6 +52,6 @@ class SigV4:
         return self._recent
 
 
-def _signed_by(keys: Keys, headers: Mapping[str, str]) -> bool:
+def _signed_by(keys: AwsKeys, headers: Mapping[str, str]) -> bool:
     is_same_id = f" Credential={keys.id}/" in headers["authorization"]
     return is_same_id and headers.get("x-amz-security-token") == keys.token

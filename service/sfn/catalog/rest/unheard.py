@@ -9,14 +9,14 @@ import aiohttp
 from aiohttp.http_exceptions import ContentEncodingError
 
 from sfn.catalog.refusal import CatalogFailure
-from sfn.errors import Scope
+from sfn.errors import ErrorScope
 
 
 @dataclass(frozen=True, slots=True)
 class _TransportErrorMeaning:
     found: str
     remedy: str
-    scope: Scope | None = None
+    scope: ErrorScope | None = None
     permanent: bool = False
 
 
@@ -27,25 +27,27 @@ _TRANSPORT_ERRORS: tuple[tuple[type[Exception], _TransportErrorMeaning], ...] = 
         _TransportErrorMeaning(
             "no TLS connection that can be trusted",
             "check the certificate, its names and its dates, ca_file, and whether that port speaks TLS",
-            Scope.CATALOG,
+            ErrorScope.CATALOG,
             permanent=True,
         ),
     ),
     (
         aiohttp.ClientConnectorDNSError,
-        _TransportErrorMeaning("a host that has no address", "check uri and the DNS", Scope.CATALOG),
+        _TransportErrorMeaning("a host that has no address", "check uri and the DNS", ErrorScope.CATALOG),
     ),
     (
         aiohttp.ConnectionTimeoutError,
         _TransportErrorMeaning(
-            "no connection in time", "see whether the catalog is up and no firewall swallows packets", Scope.CATALOG
+            "no connection in time",
+            "see whether the catalog is up and no firewall swallows packets",
+            ErrorScope.CATALOG,
         ),
     ),
     (
         aiohttp.ClientConnectorError,
-        _TransportErrorMeaning("no connection", "see whether the catalog is up and listens there", Scope.CATALOG),
+        _TransportErrorMeaning("no connection", "see whether the catalog is up and listens there", ErrorScope.CATALOG),
     ),
-    (aiohttp.InvalidURL, _TransportErrorMeaning("a URL that is none", "check uri", Scope.CATALOG, permanent=True)),
+    (aiohttp.InvalidURL, _TransportErrorMeaning("a URL that is none", "check uri", ErrorScope.CATALOG, permanent=True)),
     (TimeoutError, _TransportErrorMeaning("no whole answer in time", "look into the catalog's own log and its load")),
     (
         aiohttp.ClientPayloadError,

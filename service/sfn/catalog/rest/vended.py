@@ -16,7 +16,7 @@ import msgspec
 from sfn.catalog.excerpt import extract
 from sfn.catalog.metadata import LAST_MILLISECOND, decode_json, needed_members
 from sfn.pointer.location import canonical
-from sfn.words import Grant
+from sfn.words import VendedCredential
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -51,7 +51,7 @@ class _CredentialsBody(msgspec.Struct, rename="kebab"):
 _CREDENTIAL_MEMBERS: Final = needed_members(_CredentialsBody)
 
 
-def read_credentials(body: bytes | bytearray) -> tuple[Grant, ...]:
+def read_credentials(body: bytes | bytearray) -> tuple[VendedCredential, ...]:
     """The grants of a `LoadCredentialsResponse` or a `LoadTableResult`, none where no store is opened by them.
 
     The `config` of a load counts only where there are no `storage-credentials` (REST specification, "Storage
@@ -66,7 +66,9 @@ def read_credentials(body: bytes | bytearray) -> tuple[Grant, ...]:
         of_stores = {key: value for key, value in (vended.config or {}).items() if key.startswith(_STORE_PREFIXES)}
         given = [("", _texts(of_stores))]
     # Lakekeeper once sent entries that only say where the store is.
-    return tuple(Grant(prefix, config, _expires_at(config)) for prefix, config in given if _has_secret(config))
+    return tuple(
+        VendedCredential(prefix, config, _expires_at(config)) for prefix, config in given if _has_secret(config)
+    )
 
 
 async def extract_credentials(start: bytes | bytearray, parts: AsyncIterator[bytes]) -> bytearray:
@@ -74,7 +76,7 @@ async def extract_credentials(start: bytes | bytearray, parts: AsyncIterator[byt
     return await extract(start, parts, _CREDENTIAL_MEMBERS)
 
 
-def secrets_in(credentials: Iterable[Grant]) -> tuple[str, ...]:
+def secrets_in(credentials: Iterable[VendedCredential]) -> tuple[str, ...]:
     """What of grants must not show in any message."""
     return tuple(value for grant in credentials for key, value in grant.config.items() if _CREDENTIAL.fullmatch(key))
 

@@ -8,33 +8,33 @@ from contextlib import AsyncExitStack, aclosing
 
 import anyio.to_thread
 
-from sfn.admin.schemas import Status
+from sfn.admin.schemas import ServiceStatus
 from sfn.cli.checks.catalogs import CatalogCheck
-from sfn.cli.checks.facade import facade
-from sfn.cli.checks.findings import Finding, doubtful, fine, wrong
-from sfn.cli.checks.gateways import advertised, doors
-from sfn.cli.checks.parties import parties
-from sfn.cli.checks.place import files, inbox, listener
-from sfn.cli.checks.pulls import pulls
-from sfn.cli.checks.retention import Lag, assumed, observed, outlived
-from sfn.cli.checks.stores import root, store
+from sfn.cli.checks.facade import facade_findings
+from sfn.cli.checks.findings import CheckFinding, error_finding, ok_finding, warning_finding
+from sfn.cli.checks.gateways import advertised_findings, gateway_findings
+from sfn.cli.checks.parties import secret_findings
+from sfn.cli.checks.place import file_limit_findings, inbox_finding, listener_findings
+from sfn.cli.checks.pulls import pull_findings
+from sfn.cli.checks.retention import Lag, assumed_lag, observed_lag, refresh_findings
+from sfn.cli.checks.stores import root_finding, store_finding
 from sfn.clock import SystemClock
 from sfn.errors import SfnError
 from sfn.settings import Settings
-from sfn.settings.roles import ALL, Role
+from sfn.settings.roles import ALL_ROLES, Role
 from sfn.store import ObjectStore
 from sfn.store.router import PrefixRouter
 from sfn.wiring import places, sources
 from sfn.wiring.reached import vended_stores_factory
 
 
-async def findings(
+async def run_checks(
     settings: Settings,
     *,
     thorough: bool,
-    running: Callable[[], Status | None] = lambda: None,
-    roles: AbstractSet[Role] = ALL,
-) -> AsyncIterator[Finding]:
+    running: Callable[[], ServiceStatus | None] = lambda: None,
+    roles: AbstractSet[Role] = ALL_ROLES,
+) -> AsyncIterator[CheckFinding]:
     """Everything, in the order in which a start needs it.
 
     Args:
@@ -42,93 +42,101 @@ async def findings(
         running: asks the service how it is, if one runs; may block.
         roles: what the process is to do: what only others do is not looked at.
     """
-    lacking: set[str] = set()
-    for finding in parties(settings):
-        lacking.add(finding.where)
+    unreadable: set[str] = set()
+    for finding in secret_findings(settings):
+        unreadable.add(finding.where)
         yield finding
-    for finding in files():
+    for finding in file_limit_findings():
         yield finding
-    holder, finding = await inbox(settings)
+    holder, finding = await inbox_finding(settings)
     yield finding
     # Who has a database can't be told from there.
     may_run = holder is not None or settings.inbox.path is None
-    standing = await anyio.to_thread.run_sync(running) if may_run else None
-    async for finding in _served(settings, roles, is_running=holder is not None or standing is not None):
+    service_status = await anyio.to_thread.run_sync(running) if may_run else None
+    async for finding in _listener_findings(
+        settings, roles, is_running=holder is not None or service_status is not None
+    ):
         yield finding
     now = SystemClock().now()
-    lags = {one.name: observed(one, settings, now) for one in standing.catalogs} if standing is not None else {}
+    lags = (
+        {one.name: observed_lag(one, settings, now) for one in service_status.catalogs}
+        if service_status is not None
+        else {}
+    )
     if settings.lacks_stores:
         remedy = 'set one: [stores.NAME] prefix = "/…"'
-        yield wrong("stores", SfnError("stores", expected="one at least", found="none", remedy=remedy))
-    if closed := await _closed(settings):
-        for finding in _left_out(settings, closed):
+        yield error_finding("stores", SfnError("stores", expected="one at least", found="none", remedy=remedy))
+    if closed := await _unopened_stores(settings):
+        for finding in _skipped_findings(settings, closed):
             yield finding
         return
-    async with aclosing(_reached(settings, lacking, lags, thorough=thorough)) as rest:
+    async with aclosing(_catalog_findings(settings, unreadable, lags, thorough=thorough)) as rest:
         async for finding in rest:
             yield finding
 
 
-async def _served(settings: Settings, roles: AbstractSet[Role], *, is_running: bool) -> AsyncIterator[Finding]:
+async def _listener_findings(
+    settings: Settings, roles: AbstractSet[Role], *, is_running: bool
+) -> AsyncIterator[CheckFinding]:
     """Where it listens, and what comes from elsewhere."""
-    for finding in listener(settings, is_running=is_running):
+    for finding in listener_findings(settings, is_running=is_running):
         yield finding
     if Role.GATEWAY in roles:
-        for finding in doors(settings, is_running=is_running):
+        for finding in gateway_findings(settings, is_running=is_running):
             yield finding
     if Role.FACADE in roles:
-        for finding in facade(settings):
+        for finding in facade_findings(settings):
             yield finding
     if Role.RECEIVER in roles:
-        async for finding in pulls(settings):
+        async for finding in pull_findings(settings):
             yield finding
 
 
-async def _closed(settings: Settings) -> Mapping[str, Finding]:
+async def _unopened_stores(settings: Settings) -> Mapping[str, CheckFinding]:
     """The stores that can't be opened, as their packages are missing, each with why."""
-    found: dict[str, Finding] = {}
+    found: dict[str, CheckFinding] = {}
     for name, one in settings.stores.items():
         try:
             async with places.open_stores(settings.model_copy(update={"stores": {name: one}})):
                 pass
         except SfnError as error:
-            found[name] = wrong(error.where, error)
+            found[name] = error_finding(error.where, error)
     return found
 
 
-def _left_out(settings: Settings, closed: Mapping[str, Finding]) -> Iterator[Finding]:
+def _skipped_findings(settings: Settings, closed: Mapping[str, CheckFinding]) -> Iterator[CheckFinding]:
     """Why stores can't be opened; and all that is not looked at then: without each of them tables have no place."""
     yield from closed.values()
     said = "not looked at: not all of the stores can be opened"
     remedy = f"see to {', '.join(f'stores.{name}' for name in closed)} first, and check again"
-    for name in sorted(settings.catalogs.keys() - settings.told):
-        yield doubtful(f"catalogs.{name}", said, remedy)
+    for name in sorted(settings.catalogs.keys() - settings.event_only_catalogs):
+        yield warning_finding(f"catalogs.{name}", said, remedy)
     for name in sorted(settings.stores.keys() - closed.keys()):
-        yield doubtful(f"stores.{name}", said, remedy)
+        yield warning_finding(f"stores.{name}", said, remedy)
     for name, ours in settings.catalogs.items():
-        yield from outlived(name, ours)
+        yield from refresh_findings(name, ours)
 
 
-async def _reached(
-    settings: Settings, lacking: AbstractSet[str], lags: Mapping[str, Lag], *, thorough: bool
-) -> AsyncGenerator[Finding]:
+async def _catalog_findings(
+    settings: Settings, unreadable: AbstractSet[str], lags: Mapping[str, Lag], *, thorough: bool
+) -> AsyncGenerator[CheckFinding]:
     """What catalogs and stores say themselves.
 
     Args:
-        lacking: settings of files that can't be read.
+        unreadable: settings of files that can't be read.
         lags: how late the files of catalogs are, as far as a running service says it.
     """
-    clock, worst, locations = SystemClock(), assumed(settings), list[str]()
+    clock, worst, locations = SystemClock(), assumed_lag(settings), list[str]()
     async with AsyncExitStack() as stack:
-        shelf = await stack.enter_async_context(places.open_stores(settings))
-        router = PrefixRouter(shelf.stores)
-        vended = vended_stores_factory(settings, router, shelf, clock)
+        store_registry = await stack.enter_async_context(places.open_stores(settings))
+        router = PrefixRouter(store_registry.stores)
+        vended = vended_stores_factory(settings, router, store_registry, clock)
         for name, catalog in sources.build_catalogs(settings, clock, router.read_range).items():
             stack.push_async_callback(catalog.close)
-            if name in settings.told:
-                yield fine(f"catalogs.{name}", "told of by events alone: there is nothing to ask")
+            if name in settings.event_only_catalogs:
+                yield ok_finding(f"catalogs.{name}", "told of by events alone: there is nothing to ask")
                 continue
-            if any(where.rpartition(".")[0] == f"catalogs.{name}" for where in lacking):
+            if any(where.rpartition(".")[0] == f"catalogs.{name}" for where in unreadable):
                 # It would be refused for that very reason.
                 continue
             opened = vended(name, catalog)
@@ -136,21 +144,21 @@ async def _reached(
             check = CatalogCheck(name, catalog, router, settings, thorough=thorough, lag=lag, vended=opened)
             async for finding in check.findings():
                 yield finding
-            locations += check.places
-            async for finding in advertised(name, catalog, settings):
+            locations += check.table_locations
+            async for finding in advertised_findings(name, catalog, settings):
                 yield finding
-        async for finding in _kept(settings, shelf.stores, locations):
+        async for finding in _store_findings(settings, store_registry.stores, locations):
             yield finding
 
 
-async def _kept(
+async def _store_findings(
     settings: Settings, stores: Mapping[str, ObjectStore], locations: Sequence[str]
-) -> AsyncIterator[Finding]:
+) -> AsyncIterator[CheckFinding]:
     """Where files are written, and whether they stay."""
     for name, one in settings.stores.items():
-        yield await store(name, one.prefix, stores[one.prefix], locations)
+        yield await store_finding(name, one.prefix, stores[one.prefix], locations)
     for name, ours in settings.catalogs.items():
         if ours.root is not None:
-            yield await root(name, ours.root, PrefixRouter(stores))
-        for finding in outlived(name, ours):
+            yield await root_finding(name, ours.root, PrefixRouter(stores))
+        for finding in refresh_findings(name, ours):
             yield finding

@@ -17,7 +17,7 @@ class Severity(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckFinding:
     """One thing that was looked at; `remedy` is empty where nothing need be done."""
 
     where: str
@@ -26,23 +26,23 @@ class Finding:
     remedy: str = ""
 
 
-def fine(where: str, text: str) -> Finding:
+def ok_finding(where: str, text: str) -> CheckFinding:
     """All is as it should be."""
-    return Finding(where, Severity.OK, text)
+    return CheckFinding(where, Severity.OK, text)
 
 
-def doubtful(where: str, text: str, remedy: str) -> Finding:
+def warning_finding(where: str, text: str, remedy: str) -> CheckFinding:
     """It works, or the rest does; somebody should know."""
-    return Finding(where, Severity.WARNING, text, remedy)
+    return CheckFinding(where, Severity.WARNING, text, remedy)
 
 
-def wrong(where: str, error: SfnError, severity: Severity = Severity.ERROR) -> Finding:
+def error_finding(where: str, error: SfnError, severity: Severity = Severity.ERROR) -> CheckFinding:
     """It does not work."""
-    text, subject = f"expected {error.expected}, found {error.found}", _beyond(where, error.where)
-    return Finding(where, severity, f"{subject}: {text}" if subject else text, error.remedy)
+    text, subject = f"expected {error.expected}, found {error.found}", _subject_beyond(where, error.where)
+    return CheckFinding(where, severity, f"{subject}: {text}" if subject else text, error.remedy)
 
 
-def _beyond(where: str, subject: str) -> str:
+def _subject_beyond(where: str, subject: str) -> str:
     """What an error is about, less what the place of its finding says: `catalog prod` is `catalogs.prod`."""
     place = where.partition(": ")[0]
     section, _, name = place.partition(".")

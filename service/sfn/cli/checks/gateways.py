@@ -7,16 +7,16 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from urllib.parse import unquote, urlsplit
 
 from sfn.catalog import ConfigAdvertiser
-from sfn.cli.checks.findings import Finding, doubtful, fine, wrong
-from sfn.cli.checks.place import address
-from sfn.errors import Trouble
-from sfn.gateway.rewrite import is_readable, leads_to, signers
+from sfn.cli.checks.findings import CheckFinding, error_finding, ok_finding, warning_finding
+from sfn.cli.checks.place import address_finding
+from sfn.errors import ExternalError
+from sfn.gateway.rewrite import is_readable, is_same_address, signer_addresses
 from sfn.settings import Settings
 from sfn.settings.listener import is_loopback
 from sfn.wiring.sources import IdentifiedCatalog
 
 
-def doors(settings: Settings, *, is_running: bool) -> Iterator[Finding]:
+def gateway_findings(settings: Settings, *, is_running: bool) -> Iterator[CheckFinding]:
     """Where clients come in.
 
     Args:
@@ -25,53 +25,60 @@ def doors(settings: Settings, *, is_running: bool) -> Iterator[Finding]:
     for name, gateway in settings.gateway.items():
         where = f"gateway.{name}"
         if gateway.host is None:
-            yield fine(where, f"below /catalog/{name} of the listener")
+            yield ok_finding(where, f"below /catalog/{name} of the listener")
             continue
         if not is_running:
-            yield address(where, gateway.host, gateway.port)
+            yield address_finding(where, gateway.host, gateway.port)
         if settings.listener.scheme == "http" and not is_loopback(gateway.host):
             text = f"{gateway.host} is reached from elsewhere, and clients' credentials travel in clear text"
-            yield doubtful(where, text, "set listener.tls_certificate_file and tls_key_file, or put a proxy before it")
+            yield warning_finding(
+                where, text, "set listener.tls_certificate_file and tls_key_file, or put a proxy before it"
+            )
 
 
-async def advertised(catalog: str, asked: IdentifiedCatalog, settings: Settings) -> AsyncIterator[Finding]:
+async def advertised_findings(
+    catalog: str, adapter: IdentifiedCatalog, settings: Settings
+) -> AsyncIterator[CheckFinding]:
     """Where a catalog leads the clients of its gateways.
 
     Args:
         catalog: our name of it.
-        asked: the catalog.
+        adapter: the catalog.
     """
-    names = [name for name in settings.gateway if catalog in settings.behind(name).values()]
-    if not names or not isinstance(asked, ConfigAdvertiser):
+    names = [name for name in settings.gateway if catalog in settings.catalogs_behind(name).values()]
+    if not names or not isinstance(adapter, ConfigAdvertiser):
         return
     try:
-        told, coding = await asked.advertised_config(), await asked.advertised_encoding()
-    except Trouble as trouble:
+        config, coding = await adapter.advertised_config(), await adapter.advertised_encoding()
+    except ExternalError as trouble:
         # The catalog's own check says so too, and what it means.
-        yield wrong(f"gateway.{names[0]}", trouble)
+        yield error_finding(f"gateway.{names[0]}", trouble)
         return
     for name in names:
         gateway, where = settings.gateway[name], f"gateway.{name}"
-        unmapped = _unmapped(where, catalog, told.get("prefix", ""), settings.behind(name))
+        unmapped = _unmapped_finding(where, catalog, config.get("prefix", ""), settings.catalogs_behind(name))
         if unmapped is not None:
             yield unmapped
-        for key, signer in signers(told).items():
-            text = f"{key} leads to {_shown(signer)}: clients have requests to stores signed there, not here"
-            yield fine(where, text)
-        uri = told.get("uri")
+        for key, signer in signer_addresses(config).items():
+            text = f"{key} leads to {_without_secrets(signer)}: clients have requests to stores signed there, not here"
+            yield ok_finding(where, text)
+        uri = config.get("uri")
         if uri is not None and not is_readable(coding):
             text = f"{catalog} names its own address in an answer encoded with {coding}, which the gateway can't read"
             remedy = "have the catalog, or what stands before it, not compress what is asked for as it is"
-            yield doubtful(where, f"{text}: clients are led past the gateway", remedy)
-        elif uri is None or leads_to(uri, gateway.upstream):
+            yield warning_finding(where, f"{text}: clients are led past the gateway", remedy)
+        elif uri is None or is_same_address(uri, gateway.upstream):
             if unmapped is None:
-                yield fine(where, f"clients of {catalog} stay with it")
+                yield ok_finding(where, f"clients of {catalog} stay with it")
         else:
-            text = f"{catalog} leads its clients to {_shown(uri)}, past the gateway, unless it goes by X-Forwarded-Host"
-            yield doubtful(where, text, f"set {where}.upstream to that address, or have the catalog not name any")
+            address = _without_secrets(uri)
+            text = f"{catalog} leads its clients to {address}, past the gateway, unless it goes by X-Forwarded-Host"
+            yield warning_finding(
+                where, text, f"set {where}.upstream to that address, or have the catalog not name any"
+            )
 
 
-def _unmapped(where: str, catalog: str, given: str, behind: Mapping[str, str]) -> Finding | None:
+def _unmapped_finding(where: str, catalog: str, given: str, behind: Mapping[str, str]) -> CheckFinding | None:
     """Return that clients which are given the same prefix as we commit past us; None where their commits are seen."""
     by_prefix = {unquote(prefix.strip("/")): ours for prefix, ours in behind.items()}
     prefix = unquote(given.strip("/"))
@@ -83,10 +90,10 @@ def _unmapped(where: str, catalog: str, given: str, behind: Mapping[str, str]) -
     remedy = f"set {where}.catalog = {json.dumps(catalog)} in place of catalogs"
     if prefix:
         remedy = f"set {where}.catalogs = {{ {json.dumps(prefix, ensure_ascii=False)} = {json.dumps(catalog)} }}"
-    return doubtful(where, text, remedy)
+    return warning_finding(where, text, remedy)
 
 
-def _shown(uri: str) -> str:
+def _without_secrets(uri: str) -> str:
     """A URI without what may be secret in it."""
     parts = urlsplit(uri)
     return f"{parts.scheme}://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}{parts.path}"

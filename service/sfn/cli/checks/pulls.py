@@ -5,34 +5,36 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from urllib.parse import urlsplit
 
-from sfn.cli.checks.catalogs import is_local
-from sfn.cli.checks.findings import Finding, doubtful, fine, wrong
+from sfn.cli.checks.catalogs import is_local_host
+from sfn.cli.checks.findings import CheckFinding, error_finding, ok_finding, warning_finding
 from sfn.errors import SfnError
 from sfn.settings import PullSettings, Settings
-from sfn.settings.model import pulled
+from sfn.settings.model import pull_origin_name
 from sfn.wiring.pulls import build_pull_server
 
 
-async def pulls(settings: Settings) -> AsyncIterator[Finding]:
+async def pull_findings(settings: Settings) -> AsyncIterator[CheckFinding]:
     """Each source; nothing is fetched, and nothing made."""
     for name, one in settings.pull.items():
-        for finding in _of_settings(name, one, settings):
+        for finding in _settings_findings(name, one, settings):
             yield finding
         try:
-            yield fine(f"pull.{name}", await build_pull_server(name, one).proven())
+            yield ok_finding(f"pull.{name}", await build_pull_server(name, one).probe())
         except SfnError as error:
-            yield wrong(error.where, error)
+            yield error_finding(error.where, error)
 
 
-def _of_settings(name: str, pull: PullSettings, settings: Settings) -> Iterator[Finding]:
+def _settings_findings(name: str, pull: PullSettings, settings: Settings) -> Iterator[CheckFinding]:
     # What is in a file `.creds` is shown to nobody: it signs what the server makes up.
     shown = pull.token_file is not None or pull.password_file is not None
-    is_here = all(is_local(urlsplit(one).hostname or "") for one in pull.servers)
+    is_here = all(is_local_host(urlsplit(one).hostname or "") for one in pull.servers)
     if shown and not pull.is_encrypted and not is_here:
-        yield doubtful(
+        yield warning_finding(
             f"pull.{name}.servers", "a secret may be sent without TLS", "use tls:// for each, or set ca_file"
         )
-    told = sorted(settings.told.intersection(settings.catalogs_of(pulled(name)).values()))
-    if told and pull.stream is None:
-        text = f"what is published while nobody fetches it is lost, and nobody can be asked of {', '.join(told)}"
-        yield doubtful(f"pull.{name}.stream", text, "have JetStream keep it: set stream and durable")
+    event_only = sorted(
+        settings.event_only_catalogs.intersection(settings.catalogs_of(pull_origin_name(name)).values())
+    )
+    if event_only and pull.stream is None:
+        text = f"what is published while nobody fetches it is lost, and nobody can be asked of {', '.join(event_only)}"
+        yield warning_finding(f"pull.{name}.stream", text, "have JetStream keep it: set stream and durable")

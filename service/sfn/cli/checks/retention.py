@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from sfn.admin.schemas import Catalog
-from sfn.cli.checks.findings import Finding, doubtful
-from sfn.cli.pages import counted
-from sfn.clock import lasting
+from sfn.admin.schemas import CatalogModel
+from sfn.cli.checks.findings import CheckFinding, warning_finding
+from sfn.cli.pages import pluralise
+from sfn.clock import format_duration
 from sfn.pointer.retention import metadata_lifetime
 from sfn.settings import CatalogSettings, Settings
 from sfn.words import Table
 
-SELDOM: Final = timedelta(hours=12)
+MAX_REFRESH_AFTER: Final = timedelta(hours=12)
 """Half of what cleaners spare: a refresh that fails has as long again to be tried."""
 
 _CHANGED = "changed"
@@ -34,47 +34,50 @@ class Lag:
     source: str
 
 
-def assumed(settings: Settings, why: str = "where no event comes") -> Lag:
+def assumed_lag(settings: Settings, why: str = "where no event comes") -> Lag:
     """How late they are at the worst, while nothing is in trouble: the next sweep finds what no event told of."""
     every = settings.sweep.every
     return Lag(every, "sweep.every is off" if every is None else f"sweep.every, {why}")
 
 
-def observed(standing: Catalog, settings: Settings, now: datetime) -> Lag:
+def observed_lag(status: CatalogModel, settings: Settings, now: datetime) -> Lag:
     """How late they are by what the running service says of a catalog."""
-    if standing.sweep is None:
-        return assumed(settings, "as no sweep has yet looked for what no event told of")
-    if unheard := [one for one in standing.sweep.differed if one.kind == _CHANGED]:
-        return assumed(settings, f"and the last sweep found {counted(len(unheard), 'table')} that no event had told of")
-    if standing.oldest_due_at is None:
+    if status.sweep is None:
+        return assumed_lag(settings, "as no sweep has yet looked for what no event told of")
+    if unreported := [one for one in status.sweep.differences if one.kind == _CHANGED]:
+        return assumed_lag(
+            settings, f"and the last sweep found {pluralise(len(unreported), 'table')} that no event had told of"
+        )
+    if status.oldest_due_at is None:
         return Lag(timedelta(), "nothing waits in the running service")
-    return Lag(now - standing.oldest_due_at, "so long the oldest waits in the running service")
+    return Lag(now - status.oldest_due_at, "so long the oldest waits in the running service")
 
 
-def short_lived(where: str, table: Table, lag: Lag) -> Finding | None:
+def short_lived_finding(where: str, table: Table, lag: Lag) -> CheckFinding | None:
     """A warning of a table whose files may lead to nothing; None for any other."""
     lives = metadata_lifetime(table)
     if lives is None or (lag.time is not None and lives >= lag.time):
         return None
-    kept = counted(table.versions_kept or 0, "previous file")
-    late = "without bound" if lag.time is None else f"by up to {lasting(lag.time)}"
+    retained = pluralise(table.previous_versions_max or 0, "previous file")
+    late = "without bound" if lag.time is None else f"by up to {format_duration(lag.time)}"
     text = (
-        f"its metadata files are deleted {lasting(lives)} after the next commit (write.metadata.delete-after-commit"
-        f".enabled, {kept}), and ours may be late {late} ({lag.source}): readers may be led to one that is gone"
+        f"its metadata files are deleted {format_duration(lives)} after the next commit ("
+        f"write.metadata.delete-after-commit.enabled, {retained}), and ours may be late {late} ({lag.source}): "
+        "readers may be led to one that is gone"
     )
     remedy = (
         "raise the table's write.metadata.previous-versions-max, or set write.metadata.delete-after-commit.enabled to "
         "false; or be in time: send events, shorten sweep.every"
     )
-    return doubtful(where, text, remedy)
+    return warning_finding(where, text, remedy)
 
 
-def outlived(name: str, catalog: CatalogSettings) -> Iterator[Finding]:
+def refresh_findings(name: str, catalog: CatalogSettings) -> Iterator[CheckFinding]:
     """A warning of files that go unwritten for so long that cleaners may take them for orphans."""
-    if catalog.refresh_after >= SELDOM:
+    if catalog.refresh_after >= MAX_REFRESH_AFTER:
         text = (
-            f"{lasting(catalog.refresh_after)}: cleaners delete files that no metadata names once they are a day old "
-            "(Spark's remove_orphan_files refuses less than 24 h; Glue's and scripts may use one day), and a refresh "
-            "that fails needs time to be tried again"
+            f"{format_duration(catalog.refresh_after)}: cleaners delete files that no metadata names once they are a "
+            "day old (Spark's remove_orphan_files refuses less than 24 h; Glue's and scripts may use one day), and a "
+            "refresh that fails needs time to be tried again"
         )
-        yield doubtful(f"catalogs.{name}.refresh_after", text, "leave it at 8h, or below 12h at least")
+        yield warning_finding(f"catalogs.{name}.refresh_after", text, "leave it at 8h, or below 12h at least")

@@ -7,32 +7,34 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from sfn.cli.checks.findings import Finding, Severity, doubtful, fine, wrong
-from sfn.clock import lasting
-from sfn.errors import Broken
+from sfn.cli.checks.findings import CheckFinding, Severity, error_finding, ok_finding, warning_finding
+from sfn.clock import format_duration
+from sfn.errors import FatalError
 from sfn.receiver.certificate import Certificate
 
-SOON: Final = timedelta(days=14)
+RENEW_BEFORE: Final = timedelta(days=14)
 """What is valid for less should have been renewed by now."""
 
-_ROUNDS: Final = 8
+_MAX_HANDSHAKE_STEPS: Final = 8
 """Turns of a handshake; TLS takes three."""
 
 
-def certificate(chain: Path, key: Path, now: datetime) -> Finding:
+def certificate_finding(chain: Path, key: Path, now: datetime) -> CheckFinding:
     """Whether a client that trusts it would take it, now and for a while."""
     where, renew = "listener.tls_certificate_file", "renew it: both files are read again when they change"
     try:
         shown = Certificate(chain, key)
-    except Broken as error:
-        return wrong(where, error)
+    except FatalError as error:
+        return error_finding(where, error)
     try:
         until = _valid_until(shown.context, chain)
     except ssl.SSLCertVerificationError as error:
-        return Finding(where, Severity.ERROR, f"{chain}: expected a valid one, found: {error.verify_message}", renew)
-    if until - now < SOON:
-        return doubtful(where, f"{chain}: valid for {lasting(until - now)} only", renew)
-    return fine(where, f"{chain}: valid for {lasting(until - now)}, and the key is its own")
+        return CheckFinding(
+            where, Severity.ERROR, f"{chain}: expected a valid one, found: {error.verify_message}", renew
+        )
+    if until - now < RENEW_BEFORE:
+        return warning_finding(where, f"{chain}: valid for {format_duration(until - now)} only", renew)
+    return ok_finding(where, f"{chain}: valid for {format_duration(until - now)}, and the key is its own")
 
 
 def _valid_until(shown: ssl.SSLContext, chain: Path) -> datetime:
@@ -49,7 +51,7 @@ def _valid_until(shown: ssl.SSLContext, chain: Path) -> datetime:
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = trusting.wrap_bio(to_client, to_server)
     server = shown.wrap_bio(to_server, to_client, server_side=True)
-    for _ in range(_ROUNDS):
+    for _ in range(_MAX_HANDSHAKE_STEPS):
         for side in (client, server):
             try:
                 side.do_handshake()

@@ -7,17 +7,17 @@ from datetime import datetime
 from urllib.parse import urlsplit
 
 from sfn.catalog import CredentialVendor
-from sfn.cli.checks.findings import Finding, doubtful, fine
-from sfn.clock import lasting
+from sfn.cli.checks.findings import CheckFinding, ok_finding, warning_finding
+from sfn.clock import format_duration
 from sfn.errors import LocationRefused
 from sfn.publish.policy import OnDrop
 from sfn.settings import CatalogSettings
 from sfn.store import StoreRouter
 from sfn.wiring.sources import rest_settings
-from sfn.words import Grant, Missing, TableName
+from sfn.words import NoSuchTable, TableIdentifier, VendedCredential
 
 
-def shown(name: str, catalog: CatalogSettings) -> str:
+def describe_auth(name: str, catalog: CatalogSettings) -> str:
     """How a catalog is told who asks, as the rest of a sentence; nothing where it is not, or PyIceberg does it."""
     match catalog.auth:
         case "sigv4":
@@ -33,7 +33,9 @@ def shown(name: str, catalog: CatalogSettings) -> str:
             return " with a user and a password" if urlsplit(catalog.uri or "").username else ""
 
 
-async def vending(where: str, catalog: CredentialVendor, table: TableName, now: datetime) -> Finding | None:
+async def vending_finding(
+    where: str, catalog: CredentialVendor, table: TableIdentifier, now: datetime
+) -> CheckFinding | None:
     """What a catalog vends for a table, None where it has no such table; raises trouble as the catalog does.
 
     Args:
@@ -41,18 +43,22 @@ async def vending(where: str, catalog: CredentialVendor, table: TableName, now: 
         now: from which it is counted how long that is good.
     """
     grants = await catalog.vended_credentials(table)
-    if isinstance(grants, Missing):
+    if isinstance(grants, NoSuchTable):
         return None
     if not grants:
         remedy = (
             "let the catalog vend them (a role that it may assume, and a grant for our principal to write to the "
             "table's place), or set vended_credentials = false"
         )
-        return doubtful(where, "no credentials are vended", remedy)
-    return fine(where, f"credentials are vended: {', '.join(_described(grant, now) for grant in grants)}")
+        return warning_finding(where, "no credentials are vended", remedy)
+    return ok_finding(
+        where, f"credentials are vended: {', '.join(_describe_credential(grant, now) for grant in grants)}"
+    )
 
 
-def left_behind(where: str, on_drop: OnDrop, own: StoreRouter, places: Sequence[str], *, has_stores: bool) -> Finding:
+def dropped_files_finding(
+    where: str, on_drop: OnDrop, own: StoreRouter, places: Sequence[str], *, has_stores: bool
+) -> CheckFinding:
     """What becomes of the files of dropped tables, for which nothing is vended.
 
     Args:
@@ -63,17 +69,19 @@ def left_behind(where: str, on_drop: OnDrop, own: StoreRouter, places: Sequence[
     """
     where = f"{where}.on_drop"
     if on_drop is OnDrop.KEEP:
-        return fine(where, "nothing is vended for a dropped table: its files stay as they are, as on_drop says")
+        return ok_finding(where, "nothing is vended for a dropped table: its files stay as they are, as on_drop says")
     bare = [place for place in places if not _covers(own, place)]
     if has_stores and not places:
         said = "its files are reached where a store covers them; no table tells yet whether one does"
-        return fine(where, f"nothing is vended for a dropped table: {said}")
+        return ok_finding(where, f"nothing is vended for a dropped table: {said}")
     if has_stores and not bare:
-        return fine(where, "nothing is vended for a dropped table: its files are reached with its store's own keys")
+        return ok_finding(
+            where, "nothing is vended for a dropped table: its files are reached with its store's own keys"
+        )
     remedy = 'configure a store that covers them, with keys of its own: [stores.NAME] prefix; or set on_drop = "keep"'
     place = bare[0] if bare else "its place"
     text = f"nothing is vended for a dropped table, and no store covers {place}: its files there can't be ended"
-    return doubtful(where, text, remedy)
+    return warning_finding(where, text, remedy)
 
 
 def _covers(own: StoreRouter, place: str) -> bool:
@@ -84,8 +92,8 @@ def _covers(own: StoreRouter, place: str) -> bool:
     return True
 
 
-def _described(grant: Grant, now: datetime) -> str:
+def _describe_credential(grant: VendedCredential, now: datetime) -> str:
     place = grant.prefix or "wherever the table lies"
     if grant.expires_at is None:
         return f"for {place}, not saying until when"
-    return f"for {place}, good for {lasting(grant.expires_at - now)}"
+    return f"for {place}, good for {format_duration(grant.expires_at - now)}"

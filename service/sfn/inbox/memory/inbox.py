@@ -8,144 +8,155 @@ from datetime import datetime
 
 import anyio.lowlevel
 
-from sfn.inbox.figures import BrakeState, Figures, MissingTables, braking, earliest
-from sfn.inbox.intents import numbers
-from sfn.inbox.letters import RELEASED, Audited, DeadLetter, Order, Status, Wanted
-from sfn.inbox.memory.worklist import MemoryWorklist
+from sfn.inbox.figures import DropLimitState, MissingTableStats, QueueStats, catalogs_over_limit, earliest_by_catalog
+from sfn.inbox.intents import intent_stats_by_catalog
+from sfn.inbox.letters import (
+    RELEASE_BATCH_SIZE,
+    AdminCommand,
+    AuditEntry,
+    DeadLetter,
+    DeadLetterFilter,
+    DeadLetterStatus,
+)
+from sfn.inbox.memory.worklist import MemoryJobQueue
 from sfn.inbox.names import without_old_names
-from sfn.inbox.row import Row, State, counted_as, missing_since, standing_of, told_by
-from sfn.inbox.standing import LastEvent, Standing
-from sfn.inbox.transitions import released, replayed
-from sfn.words import Hint, Reason, Subject, TableName, Undecodable
+from sfn.inbox.row import Job, JobState, event_seq_of, stat_state, table_missing_since, to_table_status
+from sfn.inbox.standing import LastEvent, TableStatus
+from sfn.inbox.transitions import on_release_hold, on_replay
+from sfn.words import DeadLetterReason, JobKey, Notification, TableIdentifier, UndecodableRequest
 
 
-class MemoryInbox(MemoryWorklist):
+class MemoryInbox(MemoryJobQueue):
     """Intake, worklist, roster, brake, desk, dead letters and custody in one, for one event loop and one worker."""
 
-    async def release(self, catalog: str, order: Order) -> int:
+    async def release(self, catalog: str, command: AdminCommand) -> int:
         """See `Brake.release`."""
         self._tripped.discard(catalog)
         self._permits = {asked: permit for asked, permit in self._permits.items() if asked[0].catalog != catalog}
-        entry, count = self._letters.note("release", order, 0), 0
+        entry, count = self._letters.note("release", command, 0), 0
         held = [subject for subject, row in self._rows.items() if subject.catalog == catalog and _is_held(row)]
-        for start in range(0, len(held), RELEASED):
-            for subject in held[start : start + RELEASED]:
+        for start in range(0, len(held), RELEASE_BATCH_SIZE):
+            for subject in held[start : start + RELEASE_BATCH_SIZE]:
                 row = self._rows.get(subject)
                 if row is not None and _is_held(row):
-                    self._save(released(row, order.at))
-                    self._letters.close(subject, Status.REPLAYED, order.at, order.actor)
+                    self._save(on_release_hold(row, command.at))
+                    self._letters.close(subject, DeadLetterStatus.REPLAYED, command.at, command.actor)
                     count += 1
             self._letters.recount(entry, count)
-            self._bell.ring()
+            self._bell.notify()
             await anyio.lowlevel.checkpoint()
         return count
 
-    async def figures(self) -> Figures:
+    async def stats(self) -> QueueStats:
         """See `Desk.figures`."""
         now = self._clock.now()
-        rows = [row for row in self._rows.values() if isinstance(row.subject, TableName)]
-        told = [row for row in self._rows.values() if self._lane(row).is_told]
-        since = [(row.due_at, row) for row in told if row.state is State.QUEUED]
-        since += [(row.waits_since, row) for row in told if row.waits_since is not None]
+        rows = [row for row in self._rows.values() if isinstance(row.subject, TableIdentifier)]
+        pending_jobs = [row for row in self._rows.values() if self._lane(row).is_event_driven]
+        since = [(row.due_at, row) for row in pending_jobs if row.state is JobState.QUEUED]
+        since += [(row.pending_since, row) for row in pending_jobs if row.pending_since is not None]
         overdue = sorted(((at, row.subject.catalog) for at, row in since if at <= now), reverse=True)
-        oldest = earliest({catalog: at for at, catalog in overdue}, self._letters.oldest())
-        counts = Counter((row.subject.catalog, counted_as(row)) for row in rows)
-        tripped, intents = braking(counts, self._tripped), numbers(self._intents.counts())
-        return Figures(counts, oldest, self._letters.counts(), tripped, *intents, self._missing(rows))
+        oldest = earliest_by_catalog({catalog: at for at, catalog in overdue}, self._letters.oldest())
+        counts = Counter((row.subject.catalog, stat_state(row)) for row in rows)
+        tripped, intents = catalogs_over_limit(counts, self._tripped), intent_stats_by_catalog(self._intents.counts())
+        return QueueStats(counts, oldest, self._letters.counts(), tripped, *intents, self._missing(rows))
 
-    def _missing(self, rows: Sequence[Row]) -> dict[str, MissingTables]:
+    def _missing(self, rows: Sequence[Job]) -> dict[str, MissingTableStats]:
         """See `Figures.missing`."""
         since: dict[str, list[datetime]] = defaultdict(list)
         for row in rows:
-            if (at := missing_since(row.story)) is not None:
+            if (at := table_missing_since(row.table_state)) is not None:
                 since[row.subject.catalog].append(at)
-        return {catalog: MissingTables(len(times), min(times)) for catalog, times in since.items()}
+        return {catalog: MissingTableStats(len(times), min(times)) for catalog, times in since.items()}
 
-    async def standing(self, subject: Subject) -> Standing | None:
+    async def table_status(self, subject: JobKey) -> TableStatus | None:
         """See `Desk.standing`."""
         row = self._rows.get(subject)
         if row is None:
             return None
-        event, intents = self._logged.get(told_by(row)), self._intents.opened(subject)
+        event, intents = self._logged.get(event_seq_of(row)), self._intents.opened(subject)
         if event is None:
-            return standing_of(row, None, intents)
+            return to_table_status(row, None, intents)
         hint, received_at = event
-        return standing_of(row, LastEvent(hint.sender, hint.event_id, received_at, hint.body), intents)
+        return to_table_status(row, LastEvent(hint.sender, hint.event_id, received_at, hint.body), intents)
 
-    async def brake(self, catalog: str) -> BrakeState:
+    async def drop_limit_state(self, catalog: str) -> DropLimitState:
         """See `Desk.brake`."""
         drops = self._drops(catalog)
-        on, live = catalog in (await self.figures()).tripped, self._live_count(catalog)
+        on, live = catalog in (await self.stats()).limit_reached, self._live_count(catalog)
         gone = {drop.name for drop in without_old_names(drops)} - self._live(catalog).keys()
-        return BrakeState(on, self._steps(catalog, drops), self._terms.allowance(catalog, live, len(gone)), live)
+        return DropLimitState(
+            on, self._steps(catalog, drops), self._terms.allowed_drops(catalog, live, len(gone)), live
+        )
 
-    async def audited(self, before: int | None, limit: int) -> list[Audited]:
+    async def audit_log(self, before: int | None, limit: int) -> list[AuditEntry]:
         """See `Desk.audited`."""
         found = [entry for entry in self._letters.audited if before is None or entry.id < before]
         return found[::-1][:limit]
 
-    async def find(self, wanted: Wanted, after: int, limit: int) -> list[DeadLetter]:
+    async def list_after(self, letter_filter: DeadLetterFilter, after: int, limit: int) -> list[DeadLetter]:
         """See `DeadLetters.find`."""
-        return [letter for letter in self._letters.find(wanted) if letter.id > after][:limit]
+        return [letter for letter in self._letters.find(letter_filter) if letter.id > after][:limit]
 
-    async def newest(self, wanted: Wanted, limit: int) -> list[DeadLetter]:
+    async def list_newest(self, letter_filter: DeadLetterFilter, limit: int) -> list[DeadLetter]:
         """See `DeadLetters.newest`."""
-        return self._letters.find(wanted)[::-1][:limit]
+        return self._letters.find(letter_filter)[::-1][:limit]
 
-    async def numbered(self, numbers: Sequence[int]) -> list[DeadLetter]:
+    async def get_many(self, ids: Sequence[int]) -> list[DeadLetter]:
         """See `DeadLetters.numbered`."""
-        return self._letters.numbered(numbers)
+        return self._letters.numbered(ids)
 
-    async def event(self, number: int) -> Undecodable | None:
+    async def request_of(self, letter_id: int) -> UndecodableRequest | None:
         """See `DeadLetters.event`."""
-        return self._letters.event(number)
+        return self._letters.event(letter_id)
 
-    async def replay(self, numbers: Sequence[int], hints: Sequence[Hint], order: Order) -> int:
+    async def replay(self, ids: Sequence[int], notifications: Sequence[Notification], command: AdminCommand) -> int:
         """See `DeadLetters.replay`."""
         count = 0
-        for letter in self._letters.numbered(numbers):
-            if self._letters.end(letter.id, Status.REPLAYED, order.at, order.actor):
+        for letter in self._letters.numbered(ids):
+            if self._letters.end(letter.id, DeadLetterStatus.REPLAYED, command.at, command.actor):
                 count += 1
                 if letter.subject is not None:
-                    row = self._rows.get(letter.subject) or Row(letter.subject, order.at)
-                    self._save(replayed(row, order.at))
-        await self.put(hints)
-        self._letters.note("replay", order, count)
+                    row = self._rows.get(letter.subject) or Job(letter.subject, command.at)
+                    self._save(on_replay(row, command.at))
+        await self.put(notifications)
+        self._letters.note("replay", command, count)
         return count
 
-    async def discard(self, numbers: Sequence[int], order: Order) -> int:
+    async def discard(self, ids: Sequence[int], command: AdminCommand) -> int:
         """See `DeadLetters.discard`."""
-        count = sum(self._letters.end(number, Status.DISCARDED, order.at, order.actor) for number in set(numbers))
-        self._letters.note("discard", order, count)
+        count = sum(
+            self._letters.end(number, DeadLetterStatus.DISCARDED, command.at, command.actor) for number in set(ids)
+        )
+        self._letters.note("discard", command, count)
         return count
 
-    async def reconcile(self, hints: Sequence[Hint], order: Order) -> None:
-        """See `Custody.reconcile`."""
-        await self.put(hints)
-        self._letters.note("reconcile", order, len(hints))
+    async def reconcile(self, notifications: Sequence[Notification], command: AdminCommand) -> None:
+        """See `CatalogAdmin.reconcile`."""
+        await self.put(notifications)
+        self._letters.note("reconcile", command, len(notifications))
 
-    async def adopt(self, hints: Sequence[Hint], order: Order) -> None:
-        """See `Custody.adopt`."""
-        await self.put(hints)
-        self._letters.note("adopt", order, len(hints))
+    async def adopt(self, notifications: Sequence[Notification], command: AdminCommand) -> None:
+        """See `CatalogAdmin.adopt`."""
+        await self.put(notifications)
+        self._letters.note("adopt", command, len(notifications))
 
-    async def retire(self, catalog: str, *, retired: bool, order: Order) -> None:
-        """See `Custody.retire`."""
+    async def retire(self, catalog: str, *, retired: bool, command: AdminCommand) -> None:
+        """See `CatalogAdmin.retire`."""
         (self._retired.add if retired else self._retired.discard)(catalog)
-        self._letters.note("retire" if retired else "unretire", order, 1)
+        self._letters.note("retire" if retired else "unretire", command, 1)
 
-    async def owner(self, catalog: str) -> str | None:
-        """See `Custody.owner`."""
+    async def owner_id(self, catalog: str) -> str | None:
+        """See `CatalogAdmin.owner`."""
         return self._owners.get(catalog)
 
-    async def own(self, catalog: str, catalog_id: str) -> None:
-        """See `Custody.own`."""
+    async def record_owner(self, catalog: str, catalog_id: str) -> None:
+        """See `CatalogAdmin.own`."""
         self._owners[catalog] = catalog_id
 
-    async def retired(self) -> frozenset[str]:
-        """See `Custody.retired`."""
+    async def retired_catalogs(self) -> frozenset[str]:
+        """See `CatalogAdmin.retired`."""
         return frozenset(self._retired)
 
 
-def _is_held(row: Row) -> bool:
-    return row.reason is Reason.HELD_DROP
+def _is_held(row: Job) -> bool:
+    return row.reason is DeadLetterReason.HELD_DROP

@@ -6,42 +6,51 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 
-from sfn.inbox.book import Book, Dated, parted
-from sfn.inbox.codec import key_of
-from sfn.inbox.intents import ASKED_AT_ONCE, Key, Opened, OpenIntent, asked, hints, is_due, opened
-from sfn.words import Hint, Subject, TableName
+from sfn.inbox.book import OpenIntents, ReceivedIntent, split_messages
+from sfn.inbox.codec import encode_key
+from sfn.inbox.intents import (
+    MAX_CHECKS_PER_CLAIM,
+    IntentKey,
+    OpenIntent,
+    OpenIntentStats,
+    after_check,
+    is_due,
+    notifications_for_due,
+    open_intent_stats,
+)
+from sfn.words import JobKey, Notification, TableIdentifier
 
 
 class MemoryIntents:
     """Open intents, and the shelf of those who note more.
 
     Args:
-        has_row: whether the inbox has a row for a table.
+        has_job: whether the inbox has a row for a table.
     """
 
-    def __init__(self, has_row: Callable[[TableName], bool]) -> None:
+    def __init__(self, has_row: Callable[[TableIdentifier], bool]) -> None:
         self._has_row = has_row
-        self._rows: dict[Key, OpenIntent] = {}
+        self._rows: dict[IntentKey, OpenIntent] = {}
 
-    def take(self, notes: Sequence[Dated]) -> None:
+    def take(self, notes: Sequence[ReceivedIntent]) -> None:
         """Take notes."""
-        closed, others = parted(notes)
-        for row in [row for row in self._rows.values() if row.id in closed and not row.is_left]:
+        closed, others = split_messages(notes)
+        for row in [row for row in self._rows.values() if row.id in closed and not row.is_unresolved]:
             del self._rows[row.key]
-        book = Book(self)
+        book = OpenIntents(self)
         for note, now in others:
-            book.take(note, now)
+            book.apply(note, now)
         for before, after in book.changes():
             if after is not None:
                 self._rows[after.key] = after
             elif before is not None:
                 del self._rows[before.key]
 
-    def ask(self, now: datetime) -> tuple[list[Hint], datetime | None]:
+    def ask(self, now: datetime) -> tuple[list[Notification], datetime | None]:
         """The hints of intents that are due, which are put off to their next ask; and when the next one is due."""
-        due = sorted((row for row in self._rows.values() if is_due(row.due_at, now)), key=_turn)[:ASKED_AT_ONCE]
+        due = sorted((row for row in self._rows.values() if is_due(row.due_at, now)), key=_turn)[:MAX_CHECKS_PER_CLAIM]
         for row in due:
-            after = asked(row, now)
+            after = after_check(row, now)
             if after is not None:
                 self._rows[row.key] = after
             else:
@@ -49,36 +58,36 @@ class MemoryIntents:
         moments = [row.due_at for row in self._rows.values()]
         # More may have been due than are asked for at once.
         is_any_due = any(is_due(at, now) for at in moments)
-        return hints(due), now if is_any_due else min(moments, default=None)
+        return notifications_for_due(due), now if is_any_due else min(moments, default=None)
 
-    def counts(self) -> dict[str, Opened]:
+    def counts(self) -> dict[str, OpenIntentStats]:
         """What is open, by catalog."""
         rows = defaultdict[str, list[OpenIntent]](list)
         for row in self._rows.values():
             rows[row.subject.catalog].append(row)
-        return {catalog: one for catalog, of in rows.items() if (one := opened(of)) is not None}
+        return {catalog: one for catalog, of in rows.items() if (one := open_intent_stats(of)) is not None}
 
-    def opened(self, subject: Subject) -> Opened | None:
+    def opened(self, subject: JobKey) -> OpenIntentStats | None:
         """What is open of a subject; None for nothing."""
-        return opened([row for row in self._rows.values() if row.subject == subject])
+        return open_intent_stats([row for row in self._rows.values() if row.subject == subject])
 
-    def of(self, number: str) -> Iterable[OpenIntent]:
+    def with_id(self, number: str) -> Iterable[OpenIntent]:
         """See `Shelf.of`."""
         return [row for row in self._rows.values() if row.id == number]
 
-    def left_at(self, subject: Subject) -> datetime | None:
+    def unresolved_since(self, subject: JobKey) -> datetime | None:
         """See `Shelf.left_at`."""
-        left = [row.opened_at for row in self._rows.values() if row.subject == subject and row.is_left]
+        left = [row.opened_at for row in self._rows.values() if row.subject == subject and row.is_unresolved]
         return max(left, default=None)
 
-    def unseen(self, peer: str) -> int:
+    def count_unknown_tables(self, peer: str) -> int:
         """See `Shelf.unseen`."""
-        return sum(row.peer == peer and row.is_unseen for row in self._rows.values())
+        return sum(row.peer == peer and row.is_for_unknown_table for row in self._rows.values())
 
-    def has_row(self, table: TableName) -> bool:
+    def has_job(self, table: TableIdentifier) -> bool:
         """See `Shelf.has_row`."""
         return self._has_row(table)
 
 
 def _turn(row: OpenIntent) -> tuple[datetime, str, str]:
-    return row.due_at, row.id, key_of(row.subject)
+    return row.due_at, row.id, encode_key(row.subject)

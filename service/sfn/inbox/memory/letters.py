@@ -8,13 +8,21 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from sfn.inbox.letters import UNDECODABLE_KEPT, Audited, DeadLetter, Letter, Order, Status, Wanted
-from sfn.words import Reason, Subject, Undecodable
+from sfn.inbox.letters import (
+    MAX_UNDECODABLE_PER_SENDER,
+    AdminCommand,
+    AuditEntry,
+    DeadLetter,
+    DeadLetterFilter,
+    DeadLetterStatus,
+    NewDeadLetter,
+)
+from sfn.words import DeadLetterReason, JobKey, UndecodableRequest
 
-OPEN: Final = Status.OPEN
+OPEN: Final = DeadLetterStatus.OPEN
 
 
-class MemoryLetters:
+class MemoryDeadLetters:
     """Dead letters by id, in the order in which they were opened.
 
     Attributes:
@@ -22,12 +30,12 @@ class MemoryLetters:
     """
 
     def __init__(self) -> None:
-        self.audited: list[Audited] = []
+        self.audited: list[AuditEntry] = []
         self._letters: dict[int, DeadLetter] = {}
-        self._events: dict[int, Undecodable] = {}
+        self._events: dict[int, UndecodableRequest] = {}
         self._last = 0
 
-    def open(self, letter: Letter, now: datetime) -> None:
+    def open(self, letter: NewDeadLetter, now: datetime) -> None:
         """Open a letter, or bring the subject's open one up to date."""
         before = self._open_of(letter.subject)
         if before is None:
@@ -39,21 +47,23 @@ class MemoryLetters:
                 before, reason=letter.reason, detail=letter.detail, attempts=letter.attempts, changed_at=now
             )
 
-    def keep(self, note: Undecodable, now: datetime) -> None:
+    def keep(self, note: UndecodableRequest, now: datetime) -> None:
         """Open a letter for a request that nobody understood; the sender's oldest goes where it has too many."""
-        number = self._add(DeadLetter(0, None, note.sender, Reason.UNDECODABLE, note.detail, 0, OPEN, now, now))
+        number = self._add(
+            DeadLetter(0, None, note.sender, DeadLetterReason.UNDECODABLE, note.detail, 0, OPEN, now, now)
+        )
         self._events[number] = note
         of_sender = [letter.id for letter in self._letters.values() if letter.sender == note.sender]
-        for old in of_sender[:-UNDECODABLE_KEPT]:
+        for old in of_sender[:-MAX_UNDECODABLE_PER_SENDER]:
             del self._letters[old], self._events[old]
 
-    def close(self, subject: Subject, status: Status, now: datetime, actor: str | None = None) -> None:
+    def close(self, subject: JobKey, status: DeadLetterStatus, now: datetime, actor: str | None = None) -> None:
         """Close a subject's open letter, if it has one."""
         before = self._open_of(subject)
         if before is not None:
             self.end(before.id, status, now, actor)
 
-    def end(self, number: int, status: Status, now: datetime, actor: str | None) -> bool:
+    def end(self, number: int, status: DeadLetterStatus, now: datetime, actor: str | None) -> bool:
         """Close an open letter. False: there is none of that id."""
         letter = self._letters.get(number)
         if letter is None or letter.status is not OPEN:
@@ -61,31 +71,33 @@ class MemoryLetters:
         self._letters[number] = replace(letter, status=status, changed_at=now, actor=actor)
         return True
 
-    def find(self, wanted: Wanted) -> list[DeadLetter]:
+    def find(self, wanted: DeadLetterFilter) -> list[DeadLetter]:
         """All that are wanted, by id."""
-        return [letter for letter in self._letters.values() if wanted.covers(letter)]
+        return [letter for letter in self._letters.values() if wanted.matches(letter)]
 
     def numbered(self, numbers: Sequence[int]) -> list[DeadLetter]:
         """Those of these ids that there are, by id."""
         return [self._letters[number] for number in sorted(set(numbers)) if number in self._letters]
 
-    def event(self, number: int) -> Undecodable | None:
+    def event(self, number: int) -> UndecodableRequest | None:
         """The request that a letter is about."""
         return self._events.get(number)
 
     def counts(self) -> Counter[tuple[str, str]]:
         """How many are open, by catalog and reason."""
-        catalogs = [(letter.subject.catalog if letter.subject else "", letter) for letter in self.find(Wanted())]
+        catalogs = [
+            (letter.subject.catalog if letter.subject else "", letter) for letter in self.find(DeadLetterFilter())
+        ]
         return Counter((catalog, letter.reason.value) for catalog, letter in catalogs)
 
     def oldest(self) -> dict[str, datetime]:
         """By catalog when the oldest open letter was opened of a table that is given up; held ones wait on purpose."""
-        open_ones = [one for one in self.find(Wanted()) if one.reason is not Reason.HELD_DROP]
+        open_ones = [one for one in self.find(DeadLetterFilter()) if one.reason is not DeadLetterReason.HELD_DROP]
         return {one.subject.catalog: one.opened_at for one in reversed(open_ones) if one.subject is not None}
 
-    def note(self, action: str, order: Order, count: int) -> int:
+    def note(self, action: str, order: AdminCommand, count: int) -> int:
         """Remember an order that was carried out; the entry's id."""
-        self.audited.append(Audited(len(self.audited) + 1, order.at, order.actor, action, order.about, count))
+        self.audited.append(AuditEntry(len(self.audited) + 1, order.at, order.actor, action, order.target, count))
         return len(self.audited)
 
     def recount(self, entry: int, count: int) -> None:
@@ -97,6 +109,6 @@ class MemoryLetters:
         self._letters[self._last] = replace(letter, id=self._last)
         return self._last
 
-    def _open_of(self, subject: Subject) -> DeadLetter | None:
+    def _open_of(self, subject: JobKey) -> DeadLetter | None:
         found = [one for one in self._letters.values() if one.subject == subject and one.status is OPEN]
         return found[0] if found else None

@@ -5,17 +5,17 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Final
 
-from sfn.inbox.book import Change
-from sfn.inbox.intents import ASKED_AT_ONCE, asked, hints
-from sfn.inbox.postgres.intake import Intake
-from sfn.inbox.postgres.sheet import Sheet
-from sfn.inbox.postgres.unit import Unit
+from sfn.inbox.book import IntentChange
+from sfn.inbox.intents import MAX_CHECKS_PER_CLAIM, after_check, notifications_for_due
+from sfn.inbox.postgres.intake import PostgresWriter
+from sfn.inbox.postgres.sheet import JobBatch
+from sfn.inbox.postgres.unit import InboxTransaction
 
 SOON: Final = timedelta(milliseconds=50)
 """Until what another transaction had is looked for again: it may only have been told something of it."""
 
 
-async def ask(unit: Unit, intake: Intake, now: datetime) -> datetime | None:
+async def ask(unit: InboxTransaction, intake: PostgresWriter, now: datetime) -> datetime | None:
     """Hint the subjects of intents that are due, but not those that another transaction has; when the next one is due.
 
     What is left to another transaction stays due until one has asked for it.
@@ -23,16 +23,16 @@ async def ask(unit: Unit, intake: Intake, now: datetime) -> datetime | None:
     span = await unit.intents.span()
     if not span.is_any_due(now):
         return span.earliest
-    due = await unit.intents.due(now, ASKED_AT_ONCE)
-    wanted = hints(due)
-    sheet = Sheet(unit.rows)
+    due = await unit.intents.due(now, MAX_CHECKS_PER_CLAIM)
+    wanted = notifications_for_due(due)
+    sheet = JobBatch(unit.rows)
     busy, numbers = await sheet.lock_free({hint.subject for hint in wanted}, len(wanted))
     free = [intent for intent in due if intent.subject not in busy]
-    await intake.take(unit, sheet, [(hint, now) for hint in hints(free)], numbers)
+    await intake.take(unit, sheet, [(hint, now) for hint in notifications_for_due(free)], numbers)
     await sheet.write()
     if free:
-        await unit.intents.save([Change(intent, asked(intent, now)) for intent in free])
+        await unit.intents.save([IntentChange(intent, after_check(intent, now)) for intent in free])
     span = await unit.intents.span()
     if not span.is_any_due(now):
         return span.earliest
-    return now if len(free) == ASKED_AT_ONCE else now + SOON
+    return now if len(free) == MAX_CHECKS_PER_CLAIM else now + SOON

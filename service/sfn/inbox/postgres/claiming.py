@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from sfn.inbox import Claimed
-from sfn.inbox.letters import Letter, poisoned
+from sfn.inbox import ClaimResult
+from sfn.inbox.letters import NewDeadLetter, poison_letter
 from sfn.inbox.postgres.asking import SOON, ask
-from sfn.inbox.postgres.intake import Intake
-from sfn.inbox.postgres.sheet import Sheet
-from sfn.inbox.postgres.unit import Due, Locking, Unit, Waiting
-from sfn.inbox.row import LastSweep, claim_of, is_held_by
-from sfn.inbox.terms import Terms
-from sfn.inbox.transitions import claimed, expired, is_poison, renewed, settled
-from sfn.inbox.turns import dealt, rotated
-from sfn.words import Cause, Claim, Lane, Released, Slots, Subject
+from sfn.inbox.postgres.intake import PostgresWriter
+from sfn.inbox.postgres.sheet import JobBatch
+from sfn.inbox.postgres.unit import Due, InboxTransaction, Locking, Waiting
+from sfn.inbox.row import LastSweep, holds_lease, to_leased_job
+from sfn.inbox.terms import InboxConfig
+from sfn.inbox.transitions import is_poison, on_claim, on_lease_expired, on_renew, on_settle
+from sfn.inbox.turns import fair_order, rotate
+from sfn.words import Capacity, ConcurrencyGroup, FailureCause, JobKey, LeasedJob, Returned
 
 EXPIRED_AT_ONCE: Final = 500
 """Leases that one claim takes back at most; the next one takes the rest."""
@@ -26,7 +26,7 @@ NEVER_KNOWN: Final = "whether the claim was made never came to be known"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ClaimRequest:
     """What a worker asks for.
 
     Attributes:
@@ -35,9 +35,9 @@ class Asked:
         unsure: claims that were made for it and never came to be known: nobody works on them.
     """
 
-    slots: Slots
-    held: Sequence[Claim] = ()
-    unsure: Sequence[Claim] = ()
+    slots: Capacity
+    held: Sequence[LeasedJob] = ()
+    unsure: Sequence[LeasedJob] = ()
 
 
 class Claiming:
@@ -49,12 +49,12 @@ class Claiming:
         intake: takes the hints of intents in.
     """
 
-    def __init__(self, terms: Terms, clock: Callable[[], datetime], intake: Intake) -> None:
+    def __init__(self, terms: InboxConfig, clock: Callable[[], datetime], intake: PostgresWriter) -> None:
         self._terms, self._clock, self._intake = terms, clock, intake
         self._turn = 0
 
-    async def claim(self, unit: Unit, asked: Asked, made: list[Claim]) -> Claimed:
-        """See `Worklist.claim`.
+    async def claim(self, unit: InboxTransaction, asked: ClaimRequest, made: list[LeasedJob]) -> ClaimResult:
+        """See `JobQueue.claim`.
 
         Args:
             made: is given the claims as soon as they may come to be.
@@ -64,13 +64,13 @@ class Claiming:
         await self._give_back(unit, asked.unsure, now)
         lost, letters, expiry = await self._expire(unit, asked.held, now)
         # One more than there are slots: the first that is left.
-        queues = await unit.rows.queues(lambda lane: most + 1 if (most := slots.of(lane)) else 0)
+        queues = await unit.rows.queues(lambda lane: most + 1 if (most := slots.available_in(lane)) else 0)
         self._turn = (self._turn + 1) % max(1, len(queues))
-        order = rotated(queues, self._turn)
-        due = [(lane, [row for row in queues[lane] if row.due_at <= now][: slots.of(lane)]) for lane in order]
-        wanted = Counter(lane for lane, _ in dealt(due, slots))
+        order = rotate(queues, self._turn)
+        due = [(lane, [row for row in queues[lane] if row.due_at <= now][: slots.available_in(lane)]) for lane in order]
+        wanted = Counter(lane for lane, _ in fair_order(due, slots))
         found = await unit.rows.due(wanted, now, Locking.SKIP) if wanted else {}
-        made[:] = await self._leased(unit, dealt([(lane, found.get(lane, [])) for lane in order], slots), now)
+        made[:] = await self._leased(unit, fair_order([(lane, found.get(lane, [])) for lane in order], slots), now)
         gone = {claim.subject for claim in made}
         # A lane that gave less than it showed has rows that somebody else is at.
         busy = {lane for lane, most in wanted.items() if len(found.get(lane, ())) < most}
@@ -78,32 +78,34 @@ class Claiming:
         moments = [max(at, soon) if lane in busy else at for lane, rows in queues.items() for at in _next(rows, gone)]
         moments += [now + self._terms.lease] if made else []
         moments += [at for at in (expiry, next_ask) if at is not None]
-        return Claimed(tuple(made), min(moments, default=None), tuple(letters), lost)
+        return ClaimResult(tuple(made), min(moments, default=None), tuple(letters), lost)
 
-    async def renew(self, unit: Unit, claims: Sequence[Claim]) -> list[Claim]:
-        """See `Worklist.renew`."""
-        sheet = Sheet(unit.rows)
+    async def renew(self, unit: InboxTransaction, claims: Sequence[LeasedJob]) -> list[LeasedJob]:
+        """See `JobQueue.renew`."""
+        sheet = JobBatch(unit.rows)
         await sheet.lock({claim.subject for claim in claims})
-        kept = self._renewed(sheet, claims, self._clock())
+        renewed = self._renewed(sheet, claims, self._clock())
         await sheet.write()
-        return kept
+        return renewed
 
-    async def _give_back(self, unit: Unit, unsure: Sequence[Claim], now: datetime) -> None:
+    async def _give_back(self, unit: InboxTransaction, unsure: Sequence[LeasedJob], now: datetime) -> None:
         if not unsure:
             return
-        sheet = Sheet(unit.rows)
+        sheet = JobBatch(unit.rows)
         found = (await unit.rows.get({claim.subject for claim in unsure}, Locking.SKIP)).rows
         for claim in unsure:
             row = found.get(claim.subject)
-            if row is not None and is_held_by(row, claim):
+            if row is not None and holds_lease(row, claim):
                 await sheet.take([row], memos=True)
-                outcome = Released(now, NEVER_KNOWN, Cause.INBOX)
-                sheet.save(row.subject, settled(sheet.load(row.subject) or row, claim, outcome, now, self._terms.cap))
+                outcome = Returned(now, NEVER_KNOWN, FailureCause.INBOX)
+                sheet.save(
+                    row.subject, on_settle(sheet.load(row.subject) or row, claim, outcome, now, self._terms.retry_cap)
+                )
         await sheet.write()
 
     async def _expire(
-        self, unit: Unit, held: Sequence[Claim], now: datetime
-    ) -> tuple[int, list[Letter], datetime | None]:
+        self, unit: InboxTransaction, held: Sequence[LeasedJob], now: datetime
+    ) -> tuple[int, list[NewDeadLetter], datetime | None]:
         """Take back what ran out, but renew what the one who asks still has.
 
         Returns:
@@ -112,7 +114,7 @@ class Claiming:
         overdue, next_expiry = await unit.rows.overdue(now, EXPIRED_AT_ONCE, Locking.SKIP)
         if not overdue:
             return 0, [], next_expiry
-        sheet = Sheet(unit.rows)
+        sheet = JobBatch(unit.rows)
         lost = {row.subject: row for row in await sheet.take(overdue, memos=True)}
         others = {claim.subject for claim in held} - set(lost)
         await sheet.take((await unit.rows.get(others, Locking.SKIP)).rows.values() if others else ())
@@ -120,39 +122,41 @@ class Claiming:
             lost.pop(claim.subject, None)
         letters = []
         for subject, row in lost.items():
-            after = expired(row, now, self._terms)
+            after = on_lease_expired(row, now, self._terms)
             sheet.save(subject, after)
             if is_poison(after, self._terms):
-                letters.append(poisoned(subject, after.crashes, row.attempt))
+                letters.append(poison_letter(subject, after.crashes, row.attempt))
         await sheet.write()
         if letters:
             await unit.letters.open([(letter, now) for letter in letters])
         return len(lost), letters, (await unit.rows.overdue(now, 0, Locking.NONE)).next
 
-    def _renewed(self, sheet: Sheet, claims: Sequence[Claim], now: datetime) -> list[Claim]:
-        kept = []
+    def _renewed(self, sheet: JobBatch, claims: Sequence[LeasedJob], now: datetime) -> list[LeasedJob]:
+        prolonged = []
         for claim in claims:
             row = sheet.load(claim.subject)
-            if row is not None and is_held_by(row, claim):
-                sheet.save(claim.subject, renewed(row, now, self._terms.lease))
-                kept.append(claim)
-        return kept
+            if row is not None and holds_lease(row, claim):
+                sheet.save(claim.subject, on_renew(row, now, self._terms.lease))
+                prolonged.append(claim)
+        return prolonged
 
-    async def _leased(self, unit: Unit, chosen: Sequence[tuple[Lane, Due]], now: datetime) -> list[Claim]:
+    async def _leased(
+        self, unit: InboxTransaction, chosen: Sequence[tuple[ConcurrencyGroup, Due]], now: datetime
+    ) -> list[LeasedJob]:
         if not chosen:
             return []
-        sheet = Sheet(unit.rows)
+        sheet = JobBatch(unit.rows)
         rows = await sheet.take((due.row for _, due in chosen), memos=True)
         swept_at: Mapping[str, LastSweep] = await unit.catalogs.swept_at({row.subject.catalog for row in rows})
         claims = []
         for row, (lane, due) in zip(rows, chosen, strict=True):
-            after = claimed(row, due.number, now, self._terms.lease)
+            after = on_claim(row, due.number, now, self._terms.lease)
             sheet.save(row.subject, after)
-            claims.append(claim_of(after, lane, swept_at.get(row.subject.catalog)))
+            claims.append(to_leased_job(after, lane, swept_at.get(row.subject.catalog)))
         await sheet.write()
         return claims
 
 
-def _next(rows: Sequence[Waiting], gone: set[Subject]) -> list[datetime]:
+def _next(rows: Sequence[Waiting], gone: set[JobKey]) -> list[datetime]:
     """When the first row of a lane falls due that was not claimed, if there is one."""
     return [row.due_at for row in rows if row.subject not in gone][:1]

@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 import anyio
 
-from sfn.inbox.postgres.faults import UNREACHABLE, Fault, Gone
+from sfn.inbox.postgres.faults import UNREACHABLE, PostgresConnectionLost, PostgresFault
 
 MOST: Final = 7
 """Connections for transactions at a time."""
@@ -20,8 +20,8 @@ _FORGOTTEN: Final = frozenset({"26000", "42P05"})
 """A pooler has come between: prepared statements are not where they were made, or were made by somebody else."""
 
 
-class Connection(Protocol):
-    """One connection, see `driver`; every verb raises `Fault`."""
+class PostgresConnection(Protocol):
+    """One connection, see `driver`; every verb raises `PostgresFault`."""
 
     @property
     def is_open(self) -> bool: ...
@@ -48,7 +48,7 @@ class Connection(Protocol):
     async def close(self) -> None: ...
 
 
-Connect: TypeAlias = Callable[[bool], Awaitable[Connection]]
+Connect: TypeAlias = Callable[[bool], Awaitable[PostgresConnection]]
 """Makes a connection; whose statements stay prepared, or do not."""
 
 
@@ -64,11 +64,11 @@ class Connections:
 
     def __init__(self, connect: Connect, patience: float, settled: str, renewed: Callable[[], None]) -> None:
         self._connect, self._patience, self._settled, self._renewed = connect, patience, settled, renewed
-        self._idle: list[tuple[float, Connection]] = []
-        self._all: set[Connection] = set()
+        self._idle: list[tuple[float, PostgresConnection]] = []
+        self._all: set[PostgresConnection] = set()
         self._free = anyio.Semaphore(MOST)
         self._prepares: bool | None = None
-        self._vain: Fault | None = None
+        self._vain: PostgresFault | None = None
         self._vain_at = 0.0
         self._closed = False
 
@@ -78,17 +78,17 @@ class Connections:
         return self._prepares is False
 
     @asynccontextmanager
-    async def one(self) -> AsyncIterator[Connection]:
+    async def one(self) -> AsyncIterator[PostgresConnection]:
         """A connection for one transaction; one that is left within a transaction is ended.
 
         Raises:
             Fault: there is none to be had.
         """
         async with self._free:
-            connection = self._kept() or await self.made()
+            connection = self._take_idle() or await self.made()
             try:
                 yield connection
-            except Fault as fault:
+            except PostgresFault as fault:
                 self._judge(fault)
                 raise
             except Exception:
@@ -100,19 +100,19 @@ class Connections:
             finally:
                 self._put_back(connection)
 
-    async def made(self) -> Connection:
+    async def made(self) -> PostgresConnection:
         """A new connection, which nobody else gets.
 
         Raises:
             Fault: there is none to be had.
         """
         if self._vain is not None and anyio.current_time() < self._vain_at + PAUSE:
-            raise Fault(self._vain.code, self._vain.text)
+            raise PostgresFault(self._vain.code, self._vain.text)
         try:
             with anyio.fail_after(self._patience):
                 connection = await self._suited()
-        except (Fault, TimeoutError) as error:
-            self._vain = error if isinstance(error, Fault) else Fault(UNREACHABLE, "no answer in time")
+        except (PostgresFault, TimeoutError) as error:
+            self._vain = error if isinstance(error, PostgresFault) else PostgresFault(UNREACHABLE, "no answer in time")
             self._vain_at = anyio.current_time()
             raise self._vain from None
         self._vain = None
@@ -132,7 +132,7 @@ class Connections:
             for connection in list(self._all):
                 await connection.close()
 
-    async def _suited(self) -> Connection:
+    async def _suited(self) -> PostgresConnection:
         """A connection whose statements stay prepared where they may."""
         if self._prepares is None:
             connection = await self._connect(False)
@@ -149,32 +149,32 @@ class Connections:
             raise
         return connection
 
-    def _kept(self) -> Connection | None:
+    def _take_idle(self) -> PostgresConnection | None:
         """The one that was used last, unless that was long ago."""
         if self._idle and self._idle[-1][0] < anyio.current_time() - IDLE:
             self.forget()
         return self._idle.pop()[1] if self._idle else None
 
-    def _judge(self, fault: Fault) -> None:
+    def _judge(self, fault: PostgresFault) -> None:
         if fault.code in _FORGOTTEN:
             self._prepares = False
-        if isinstance(fault, Gone):
+        if isinstance(fault, PostgresConnectionLost):
             self.forget()
 
-    def _put_back(self, connection: Connection) -> None:
+    def _put_back(self, connection: PostgresConnection) -> None:
         is_fit = connection.is_open and not connection.is_busy and connection.prepares == self._prepares
         if is_fit and not self._closed:
             self._idle.append((anyio.current_time(), connection))
         else:
             self.drop(connection)
 
-    def drop(self, connection: Connection) -> None:
+    def drop(self, connection: PostgresConnection) -> None:
         """End a connection that nobody else has."""
         self._all.discard(connection)
         connection.end()
 
 
-async def _is_direct(connection: Connection) -> bool:
+async def _is_direct(connection: PostgresConnection) -> bool:
     """Whether it leads to a server, not to a pooler, which tells a number of its own instead of the session's."""
     await connection.command("BEGIN")
     ((session,),) = await connection.fetch("SELECT pg_backend_pid()")

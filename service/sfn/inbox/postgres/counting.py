@@ -8,7 +8,7 @@ from typing import Final
 
 import anyio
 
-from sfn.inbox.figures import Figures
+from sfn.inbox.figures import QueueStats
 
 SHARE: Final = 20
 """Of this many seconds the database counts for one at most."""
@@ -16,7 +16,7 @@ WANTED: Final = 300.0
 """Seconds from the last time that somebody asked until nobody is taken to want them any more: most scrape oftener."""
 
 
-class Counted:
+class CachedStats:
     """Figures that are a few seconds old.
 
     Args:
@@ -24,14 +24,14 @@ class Counted:
         kept: seconds; longer where counting takes long.
     """
 
-    def __init__(self, count: Callable[[], Awaitable[Figures]], kept: float) -> None:
-        self._count, self._kept = count, kept
-        self._figures: Figures | None = None
+    def __init__(self, count: Callable[[], Awaitable[QueueStats]], max_age: float) -> None:
+        self._count, self._max_age = count, max_age
+        self._figures: QueueStats | None = None
         self._begun_at = self._due_at = self._pause = 0.0
         self._asked_at = -math.inf
         self._counting = anyio.Lock()
 
-    async def __call__(self) -> Figures:
+    async def __call__(self) -> QueueStats:
         """The figures; they are counted for whoever asks first, or after nobody did for long."""
         self._asked_at = now = anyio.current_time()
         # As long again: who asks is in a hurry, and `refresh` is not.
@@ -45,13 +45,13 @@ class Counted:
         if self._due_at <= now < self._asked_at + WANTED:
             await self._counted()
 
-    async def _counted(self) -> Figures:
+    async def _counted(self) -> QueueStats:
         asked_at = anyio.current_time()
         async with self._counting:
             if self._figures is None or self._begun_at < asked_at:
                 self._begun_at = anyio.current_time()
                 self._figures = await self._count()
                 ended_at = anyio.current_time()
-                self._pause = max(self._kept, SHARE * (ended_at - self._begun_at)) if self._kept else 0.0
+                self._pause = max(self._max_age, SHARE * (ended_at - self._begun_at)) if self._max_age else 0.0
                 self._due_at = ended_at + self._pause
             return self._figures

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from sfn.inbox.figures import BrakeState, Figures, braking, earliest
-from sfn.inbox.intents import numbers
-from sfn.inbox.keeping import Batch
-from sfn.inbox.letters import RELEASED, Order, Status
+from sfn.inbox.figures import DropLimitState, QueueStats, catalogs_over_limit, earliest_by_catalog
+from sfn.inbox.intents import intent_stats_by_catalog
+from sfn.inbox.keeping import CommandProgress
+from sfn.inbox.letters import RELEASE_BATCH_SIZE, AdminCommand, DeadLetterStatus
 from sfn.inbox.names import counted_steps, without_old_names
-from sfn.inbox.postgres.intake import Intake
-from sfn.inbox.postgres.sheet import Sheet
-from sfn.inbox.postgres.unit import Locking, Unit
-from sfn.inbox.row import Row, standing_of, told_by
-from sfn.inbox.standing import Standing
-from sfn.inbox.terms import Terms
-from sfn.inbox.transitions import released, replayed
-from sfn.words import Hint, Reason, Subject
+from sfn.inbox.postgres.intake import PostgresWriter
+from sfn.inbox.postgres.sheet import JobBatch
+from sfn.inbox.postgres.unit import InboxTransaction, Locking
+from sfn.inbox.row import Job, event_seq_of, to_table_status
+from sfn.inbox.standing import TableStatus
+from sfn.inbox.terms import InboxConfig
+from sfn.inbox.transitions import on_release_hold, on_replay
+from sfn.words import DeadLetterReason, JobKey, Notification
 
 
-class Desk:
+class PostgresAdmin:
     """What operators ask, and what they tell.
 
     Args:
@@ -28,94 +28,109 @@ class Desk:
         intake: takes their hints in.
     """
 
-    def __init__(self, terms: Terms, intake: Intake) -> None:
+    def __init__(self, terms: InboxConfig, intake: PostgresWriter) -> None:
         self._terms, self._intake = terms, intake
 
-    async def figures(self, unit: Unit, now: datetime) -> Figures:
+    async def stats(self, unit: InboxTransaction, now: datetime) -> QueueStats:
         """See `Desk.figures`; every row is looked at."""
-        tables = await unit.roster.counts()
-        oldest = earliest(await unit.roster.oldest(now), await unit.letters.oldest())
+        tables = await unit.table_index.counts()
+        oldest = earliest_by_catalog(await unit.table_index.oldest(now), await unit.letters.oldest())
         letters = await unit.letters.counts()
-        tripped, intents = braking(tables, await unit.catalogs.tripped()), await unit.intents.counts()
-        return Figures(tables, oldest, letters, tripped, *numbers(intents), await unit.roster.missing())
+        tripped, intents = catalogs_over_limit(tables, await unit.catalogs.tripped()), await unit.intents.counts()
+        return QueueStats(
+            tables, oldest, letters, tripped, *intent_stats_by_catalog(intents), await unit.table_index.missing()
+        )
 
-    async def standing(self, unit: Unit, subject: Subject) -> Standing | None:
+    async def table_status(self, unit: InboxTransaction, subject: JobKey) -> TableStatus | None:
         """See `Desk.standing`."""
-        sheet = Sheet(unit.rows)
+        sheet = JobBatch(unit.rows)
         await sheet.take((await unit.rows.get({subject}, Locking.NONE)).rows.values(), memos=True)
         row = sheet.load(subject)
         if row is None:
             return None
-        return standing_of(row, await unit.events.last(told_by(row)), await unit.intents.of(subject))
+        return to_table_status(row, await unit.events.last(event_seq_of(row)), await unit.intents.of(subject))
 
-    async def brake(self, unit: Unit, catalog: str, now: datetime) -> BrakeState:
+    async def drop_limit_state(self, unit: InboxTransaction, catalog: str, now: datetime) -> DropLimitState:
         """See `Desk.brake`."""
-        on = catalog in await unit.catalogs.tripped() or await unit.roster.is_any_held(catalog)
-        since = now - self._terms.brake_window
-        steps, live = await unit.catalogs.count_steps(catalog, since), await unit.roster.live_count(catalog)
+        on = catalog in await unit.catalogs.tripped() or await unit.table_index.is_any_held(catalog)
+        since = now - self._terms.drop_limit_window
+        steps, live = await unit.catalogs.count_steps(catalog, since), await unit.table_index.live_count(catalog)
         drops = await unit.catalogs.drops(catalog, since)
-        dropped = await unit.roster.without_file({drop.name for drop in without_old_names(drops)})
-        return BrakeState(on, counted_steps(steps, drops), self._terms.allowance(catalog, live, dropped), live)
+        dropped = await unit.table_index.without_file({drop.name for drop in without_old_names(drops)})
+        return DropLimitState(on, counted_steps(steps, drops), self._terms.allowed_drops(catalog, live, dropped), live)
 
     async def replay(
-        self, unit: Unit, numbers: Sequence[int], hints: Sequence[Hint], order: Order, also: set[Subject]
+        self,
+        unit: InboxTransaction,
+        ids: Sequence[int],
+        notifications: Sequence[Notification],
+        command: AdminCommand,
+        also: set[JobKey],
     ) -> int:
         """See `DeadLetters.replay`.
 
         Args:
             also: as of `Intake.put_all`.
         """
-        letters = await unit.letters.numbered(numbers)
+        letters = await unit.letters.get_many(ids)
         named = {letter.subject for letter in letters if letter.subject is not None}
-        sheet = Sheet(unit.rows)
-        drawn = await sheet.lock(named | self._intake.subjects(hints) | also, len(hints), memos=True)
+        sheet = JobBatch(unit.rows)
+        drawn = await sheet.lock(named | self._intake.subjects(notifications) | also, len(notifications), memos=True)
         # Only now: whoever else ends one of them has its row no more.
-        ended = await unit.letters.end(numbers, Status.REPLAYED, order.at, order.actor)
+        ended = await unit.letters.end(ids, DeadLetterStatus.REPLAYED, command.at, command.actor)
         for subject in ended:
             if subject is not None:
-                sheet.save(subject, replayed(sheet.load(subject) or Row(subject, order.at), order.at))
-        await self._intake.take(unit, sheet, [(hint, order.at) for hint in hints], drawn)
+                sheet.save(subject, on_replay(sheet.load(subject) or Job(subject, command.at), command.at))
+        await self._intake.take(unit, sheet, [(hint, command.at) for hint in notifications], drawn)
         also |= sheet.lacking
         await sheet.write()
-        await unit.letters.note("replay", order, len(ended))
+        await unit.letters.note("replay", command, len(ended))
         return len(ended)
 
-    async def discard(self, unit: Unit, numbers: Sequence[int], order: Order) -> int:
+    async def discard(self, unit: InboxTransaction, ids: Sequence[int], command: AdminCommand) -> int:
         """See `DeadLetters.discard`."""
-        count = len(await unit.letters.end(numbers, Status.DISCARDED, order.at, order.actor))
-        await unit.letters.note("discard", order, count)
+        count = len(await unit.letters.end(ids, DeadLetterStatus.DISCARDED, command.at, command.actor))
+        await unit.letters.note("discard", command, count)
         return count
 
-    async def release(self, unit: Unit, catalog: str, order: Order, before: Batch | None = None) -> Batch:
+    async def release(
+        self, unit: InboxTransaction, catalog: str, command: AdminCommand, before: CommandProgress | None = None
+    ) -> CommandProgress:
         """The next batch of `Brake.release`.
 
         Args:
             before: what the one before answered; None for the first.
         """
-        after = before.last if before is not None else ""
-        held = await unit.roster.held(catalog, after, RELEASED)
-        sheet = Sheet(unit.rows)
+        after = before.last_key if before is not None else ""
+        held = await unit.table_index.held(catalog, after, RELEASE_BATCH_SIZE)
+        sheet = JobBatch(unit.rows)
         await sheet.lock([subject for _, subject in held])
-        rows = [row for row in sheet.rows() if row.reason is Reason.HELD_DROP]
+        rows = [row for row in sheet.rows() if row.reason is DeadLetterReason.HELD_DROP]
         for row in rows:
-            sheet.save(row.subject, released(row, order.at))
+            sheet.save(row.subject, on_release_hold(row, command.at))
         await sheet.write()
         if rows:
-            await unit.letters.close({row.subject: order.at for row in rows}, Status.REPLAYED, order.actor)
+            await unit.letters.close(
+                {row.subject: command.at for row in rows}, DeadLetterStatus.REPLAYED, command.actor
+            )
         if before is None:
             await unit.catalogs.trip(catalog, tripped=False)
             await unit.catalogs.forget_steps(catalog)
-            before = Batch(await unit.letters.note("release", order, 0))
+            before = CommandProgress(await unit.letters.note("release", command, 0))
         count = before.count + len(rows)
-        await unit.letters.recount(before.entry, count)
-        return Batch(before.entry, count, held[-1][0] if held else after, more=len(held) == RELEASED)
+        await unit.letters.recount(before.audit_id, count)
+        return CommandProgress(
+            before.audit_id, count, held[-1][0] if held else after, has_more=len(held) == RELEASE_BATCH_SIZE
+        )
 
-    async def tell(self, unit: Unit, action: str, hints: Sequence[Hint], order: Order, also: set[Subject]) -> None:
-        """See `Custody.reconcile` and `Custody.adopt`; `also` as of `Intake.put_all`."""
+    async def notify(
+        self, unit: InboxTransaction, action: str, hints: Sequence[Notification], order: AdminCommand, also: set[JobKey]
+    ) -> None:
+        """See `CatalogAdmin.reconcile` and `CatalogAdmin.adopt`; `also` as of `Intake.put_all`."""
         await self._intake.put_all(unit, [(hints, order.at)], also)
         await unit.letters.note(action, order, len(hints))
 
-    async def retire(self, unit: Unit, catalog: str, order: Order, *, retired: bool) -> None:
-        """See `Custody.retire`."""
+    async def retire(self, unit: InboxTransaction, catalog: str, command: AdminCommand, *, retired: bool) -> None:
+        """See `CatalogAdmin.retire`."""
         await unit.catalogs.retire(catalog, retired=retired)
-        await unit.letters.note("retire" if retired else "unretire", order, 1)
+        await unit.letters.note("retire" if retired else "unretire", command, 1)

@@ -1,4 +1,4 @@
-"""One connection, by asyncpg: the one module that knows it. What it raises becomes a `Fault`."""
+"""One connection, by asyncpg: the one module that knows it. What it raises becomes a `PostgresFault`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,18 @@ from typing import Any, Final
 import anyio.to_thread
 import asyncpg
 
-from sfn.inbox.postgres.faults import LOST, MISCONFIGURED, NO_TLS, UNREACHABLE, UNTRUSTED, Fault, Gone
-from sfn.inbox.postgres.server import Server
+from sfn.inbox.postgres.faults import (
+    LOST,
+    MISCONFIGURED,
+    NO_TLS,
+    UNREACHABLE,
+    UNTRUSTED,
+    PostgresConnectionLost,
+    PostgresFault,
+)
+from sfn.inbox.postgres.server import PostgresServer
 
-STATEMENTS_KEPT: Final = 256
+MAX_CACHED_STATEMENTS: Final = 256
 """Prepared statements of a connection: those that write rows are as many as there are sets of columns that change."""
 CLOSED_WITHIN: Final = 2.0
 """Seconds for a farewell."""
@@ -21,7 +29,7 @@ _LAST_WORDS: Final = frozenset({"FATAL", "PANIC"})
 """After an error of such a severity the server ends the connection."""
 
 
-class Connection:
+class AsyncpgConnection:
     """One connection, which is made already.
 
     Args:
@@ -50,25 +58,25 @@ class Connection:
 
     async def fetch(self, statement: str, *values: object) -> Sequence[Sequence[Any]]:
         """The rows that a statement answers."""
-        with self._told():
+        with self._map_errors():
             found: Sequence[Sequence[Any]] = await self._raw.fetch(statement, *values)
             return found
 
     async def execute(self, statement: str, *values: object) -> int:
         """Run a statement, or several without values; how many rows the last one changed."""
-        with self._told():
+        with self._map_errors():
             return _count(await self._raw.execute(statement, *values))
 
     async def command(self, statement: str) -> str:
         """Run a statement, or several, without values: the server's word for the last one, see "CommandComplete"."""
-        with self._told():
+        with self._map_errors():
             tag: str = await self._raw.execute(statement)
             return tag
 
-    async def listen(self, channel: str, heard: Callable[[str], None]) -> None:
+    async def listen(self, channel: str, on_notify: Callable[[str], None]) -> None:
         """Have notifications told: what each of them says."""
-        with self._told():
-            await self._raw.add_listener(channel, lambda *told: heard(told[-1]))
+        with self._map_errors():
+            await self._raw.add_listener(channel, lambda *payload: on_notify(payload[-1]))
 
     def end(self) -> None:
         """End it at once; the server undoes what was not committed."""
@@ -82,21 +90,21 @@ class Connection:
             self._raw.terminate()
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _map_errors(self) -> Iterator[None]:
         try:
             yield
         except asyncpg.PostgresError as error:
             code = error.sqlstate or LOST
             if error.severity_en not in _LAST_WORDS and self.is_open:
-                raise Fault(code, _text(error)) from None
+                raise PostgresFault(code, _text(error)) from None
             self._raw.terminate()
-            raise Gone(code, _text(error)) from None
+            raise PostgresConnectionLost(code, _text(error)) from None
         except (asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, EOFError) as error:
             self._raw.terminate()
-            raise Gone(LOST, _text(error)) from None
+            raise PostgresConnectionLost(LOST, _text(error)) from None
 
 
-async def connect(server: Server, *, prepares: bool) -> Connection:
+async def connect(server: PostgresServer, *, prepares: bool) -> AsyncpgConnection:
     """A new connection.
 
     Args:
@@ -109,24 +117,24 @@ async def connect(server: Server, *, prepares: bool) -> Connection:
         raw = await asyncpg.connect(
             **await anyio.to_thread.run_sync(server.arguments, abandon_on_cancel=True),
             timeout=server.patience,
-            statement_cache_size=STATEMENTS_KEPT if prepares else 0,
+            statement_cache_size=MAX_CACHED_STATEMENTS if prepares else 0,
             max_cached_statement_lifetime=0,
             server_settings={"application_name": "iceberg-sfn"},
         )
     except asyncpg.PostgresError as error:
-        raise Fault(error.sqlstate or UNREACHABLE, _text(error)) from None
+        raise PostgresFault(error.sqlstate or UNREACHABLE, _text(error)) from None
     except ssl.SSLError as error:
-        raise Fault(UNTRUSTED, error.reason or type(error).__name__) from None
+        raise PostgresFault(UNTRUSTED, error.reason or type(error).__name__) from None
     except asyncpg.TargetServerAttributeNotMatched as error:
-        raise Fault("25006", _text(error)) from None
+        raise PostgresFault("25006", _text(error)) from None
     except OSError as error:
         # The driver has no class of its own for it.
         has_no_tls = isinstance(error, ConnectionError) and "rejected SSL upgrade" in str(error)
-        raise Fault(NO_TLS if has_no_tls else UNREACHABLE, _text(error)) from None
+        raise PostgresFault(NO_TLS if has_no_tls else UNREACHABLE, _text(error)) from None
     except (asyncpg.InterfaceError, asyncpg.InternalClientError, ValueError) as error:
         # What it says may repeat what it was given.
-        raise Fault(MISCONFIGURED, type(error).__name__) from None
-    return Connection(raw, prepares=prepares)
+        raise PostgresFault(MISCONFIGURED, type(error).__name__) from None
+    return AsyncpgConnection(raw, prepares=prepares)
 
 
 def _text(error: Exception) -> str:

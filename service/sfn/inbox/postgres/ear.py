@@ -9,8 +9,8 @@ from typing import Final
 
 import anyio
 
-from sfn.inbox.postgres.connections import Connection, Connections
-from sfn.inbox.postgres.faults import Fault
+from sfn.inbox.postgres.connections import Connections, PostgresConnection
+from sfn.inbox.postgres.faults import PostgresFault
 
 CHANNEL: Final = "sfn_inbox"
 PATIENCE: Final = 2.0
@@ -20,7 +20,7 @@ LISTEN_AGAIN: Final = 5.0
 _NOTIFY: Final = "BEGIN; SET LOCAL synchronous_commit = off; SET LOCAL lock_timeout = '1s'; NOTIFY {}, '{}'; COMMIT"
 
 
-class Ear:
+class NotifyListener:
     """Tells other processes, and hears from them; through a pooler it only tells.
 
     Args:
@@ -28,12 +28,12 @@ class Ear:
         heard: called when another process told something.
     """
 
-    def __init__(self, connections: Connections, heard: Callable[[], None]) -> None:
-        self._connections, self._heard = connections, heard
+    def __init__(self, connections: Connections, on_notify: Callable[[], None]) -> None:
+        self._connections, self._on_notify = connections, on_notify
         self._name = secrets.token_hex(8)
-        self._connection: Connection | None = None
+        self._connection: PostgresConnection | None = None
         self._not_before = 0.0
-        self._is_telling = self._tells_again = False
+        self._is_notifying = self._notifies_again = False
 
     async def listen(self) -> None:
         """See to it that others are heard, as far as that can be had now."""
@@ -45,34 +45,34 @@ class Ear:
         if self._connections.is_pooled or anyio.current_time() < self._not_before:
             return
         self._not_before = anyio.current_time() + LISTEN_AGAIN
-        with suppress(Fault), anyio.move_on_after(PATIENCE):
+        with suppress(PostgresFault), anyio.move_on_after(PATIENCE):
             connection = await self._connections.made()
             try:
                 if self._connections.is_pooled:
                     return
-                await connection.listen(CHANNEL, self._hear)
+                await connection.listen(CHANNEL, self._received)
                 self._connection = connection
                 self._not_before = 0.0
             finally:
                 if self._connection is not connection:
                     self._connections.drop(connection)
 
-    async def tell(self) -> None:
+    async def notify(self) -> None:
         """Tell others. Who comes while somebody tells them leaves it to that one."""
-        self._tells_again = True
-        if self._is_telling:
+        self._notifies_again = True
+        if self._is_notifying:
             return
-        self._is_telling = True
+        self._is_notifying = True
         try:
-            while self._tells_again:
-                self._tells_again = False
+            while self._notifies_again:
+                self._notifies_again = False
                 # Beside the transaction that it is about: the server lets one such transaction commit at a time.
-                with suppress(Fault), anyio.move_on_after(PATIENCE):
+                with suppress(PostgresFault), anyio.move_on_after(PATIENCE):
                     async with self._connections.one() as connection:
                         await connection.command(_NOTIFY.format(CHANNEL, self._name))
         finally:
-            self._is_telling = False
+            self._is_notifying = False
 
-    def _hear(self, teller: str) -> None:
-        if teller != self._name:
-            self._heard()
+    def _received(self, sender: str) -> None:
+        if sender != self._name:
+            self._on_notify()

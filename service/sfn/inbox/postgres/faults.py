@@ -22,7 +22,7 @@ ABORTED: Final = "25P02"
 """SQLSTATE in_failed_sql_transaction: nothing of the transaction is done."""
 
 
-class Fault(Exception):
+class PostgresFault(Exception):
     """Something failed.
 
     Attributes:
@@ -36,5 +36,5 @@ class Fault(Exception):
         self.text = text
 
 
-class Gone(Fault):
+class PostgresConnectionLost(PostgresFault):
     """The connection can't be used any more. What was not committed is undone."""

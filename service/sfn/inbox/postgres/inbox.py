@@ -12,35 +12,35 @@ import structlog
 
 from sfn.clock import Clock
 from sfn.errors import Transient
-from sfn.inbox.commits import Commit
-from sfn.inbox.figures import BrakeState, Figures
-from sfn.inbox.keeping import CLOSED_KEPT, PRUNED, TENDED_EVERY, Batch
-from sfn.inbox.letters import Audited, DeadLetter, Order, Wanted
+from sfn.inbox.commits import CommittedTransaction
+from sfn.inbox.figures import DropLimitState, QueueStats
+from sfn.inbox.keeping import CLOSED_LETTER_RETENTION, MAINTENANCE_INTERVAL, PRUNE_BATCH_SIZE, CommandProgress
+from sfn.inbox.letters import AdminCommand, AuditEntry, DeadLetter, DeadLetterFilter
 from sfn.inbox.postgres import schema
-from sfn.inbox.postgres.counting import Counted
-from sfn.inbox.postgres.opening import Reached, prepared, reached
+from sfn.inbox.postgres.counting import CachedStats
+from sfn.inbox.postgres.opening import OpenedDatabase, prepared, reached
 from sfn.inbox.postgres.schema import MIGRATIONS, Migration
-from sfn.inbox.postgres.server import Server
-from sfn.inbox.postgres.unit import Unit
-from sfn.inbox.postgres.worklist import PostgresWorklist
-from sfn.inbox.standing import Standing
-from sfn.inbox.terms import Terms
-from sfn.inbox.troubles import Troubles
-from sfn.words import Hint, Subject, Undecodable
+from sfn.inbox.postgres.server import PostgresServer
+from sfn.inbox.postgres.unit import InboxTransaction
+from sfn.inbox.postgres.worklist import PostgresJobQueue
+from sfn.inbox.standing import TableStatus
+from sfn.inbox.terms import InboxConfig
+from sfn.inbox.troubles import InboxErrorLog
+from sfn.words import JobKey, Notification, UndecodableRequest
 
-FIGURES_KEPT: Final = 5.0
+STATS_MAX_AGE: Final = 5.0
 """Seconds."""
-LOOKED_AT_EVERY: Final = 5.0
+LISTEN_CHECK_INTERVAL: Final = 5.0
 """Seconds from one look at the schema's version to the next."""
 
 _log = structlog.stdlib.get_logger(__name__)
 
 
-def _nobody(_: Commit) -> None:
+def _ignore_commit(_: CommittedTransaction) -> None:
     pass
 
 
-class PostgresInbox(PostgresWorklist):
+class PostgresInbox(PostgresJobQueue):
     """All faces of an inbox in one, for one event loop and one worker; others may be on the same database.
 
     `opened` makes it.
@@ -48,30 +48,30 @@ class PostgresInbox(PostgresWorklist):
 
     def __init__(
         self,
-        there: Reached,
-        terms: Terms,
+        there: OpenedDatabase,
+        terms: InboxConfig,
         clock: Clock,
         *,
         queue_limit: int = 10_000,
-        observe: Callable[[Commit], None] = _nobody,
-        figures_kept: float = FIGURES_KEPT,
+        observe: Callable[[CommittedTransaction], None] = _ignore_commit,
+        stats_max_age: float = STATS_MAX_AGE,
         version: int = len(MIGRATIONS),
     ) -> None:
         super().__init__(there, terms, clock, queue_limit=queue_limit, observe=observe)
         self._version = version
-        self._figures = Counted(self._count, figures_kept)
+        self._figures = CachedStats(self._count, stats_max_age)
 
     @classmethod
     @asynccontextmanager
     async def opened(
         cls,
-        server: Server,
-        terms: Terms,
+        server: PostgresServer,
+        terms: InboxConfig,
         clock: Clock,
         *,
         queue_limit: int = 10_000,
-        observe: Callable[[Commit], None] = _nobody,
-        figures_kept: float = FIGURES_KEPT,
+        observe: Callable[[CommittedTransaction], None] = _ignore_commit,
+        stats_max_age: float = STATS_MAX_AGE,
         migrations: Sequence[Migration] = MIGRATIONS,
     ) -> AsyncIterator[PostgresInbox]:
         """The inbox in a database, whose tables are made where there are none; all connections are closed in the end.
@@ -82,7 +82,7 @@ class PostgresInbox(PostgresWorklist):
             clock: the wall clock: those of all processes must agree to a fraction of a lease.
             queue_limit: how many notes may wait.
             observe: told of every transaction.
-            figures_kept: seconds that figures may be old; 0 for those of this moment.
+            stats_max_age: seconds that figures may be old; 0 for those of this moment.
             migrations: this version's.
 
         Raises:
@@ -98,11 +98,11 @@ class PostgresInbox(PostgresWorklist):
                 clock,
                 queue_limit=queue_limit,
                 observe=observe,
-                figures_kept=figures_kept,
+                stats_max_age=stats_max_age,
                 version=len(migrations),
             )
 
-    async def run_maintenance(self, retention: timedelta, every: float = TENDED_EVERY) -> NoReturn:
+    async def run_maintenance(self, retention: timedelta, every: float = MAINTENANCE_INTERVAL) -> NoReturn:
         """Keep the tables small, for ever: a sibling of what uses the inbox. One of all processes does at a time.
 
         Args:
@@ -112,12 +112,12 @@ class PostgresInbox(PostgresWorklist):
         Raises:
             Broken: a newer version made tables of them that does not know ours.
         """
-        troubles = Troubles(self._clock, "tending")
+        troubles = InboxErrorLog(self._clock, "tending")
         tended_at = anyio.current_time()
         while True:
-            await anyio.sleep(min(every, LOOKED_AT_EVERY))
+            await anyio.sleep(min(every, LISTEN_CHECK_INTERVAL))
             # A later turn finds the same to do.
-            with suppress(Transient), troubles.told():
+            with suppress(Transient), troubles.log_errors():
                 await self.check_version()
                 await self._figures.refresh()
                 if anyio.current_time() >= tended_at + every:
@@ -127,8 +127,8 @@ class PostgresInbox(PostgresWorklist):
     async def run_maintenance_once(self, retention: timedelta) -> int:
         """Delete what is older, unless another process does so just now; how many events went."""
         now = self._clock.now()
-        total = await self._pruned(lambda unit: unit.events.prune(now - retention, PRUNED))
-        await self._pruned(lambda unit: unit.letters.prune(now - CLOSED_KEPT, PRUNED))
+        total = await self._pruned(lambda unit: unit.events.prune(now - retention, PRUNE_BATCH_SIZE))
+        await self._pruned(lambda unit: unit.letters.prune(now - CLOSED_LETTER_RETENTION, PRUNE_BATCH_SIZE))
         return total
 
     async def check_version(self) -> None:
@@ -139,101 +139,101 @@ class PostgresInbox(PostgresWorklist):
         """
         schema.check(await self._transactions.on_tables(schema.found), self._where, self._version)
 
-    async def release(self, catalog: str, order: Order) -> int:
+    async def release(self, catalog: str, command: AdminCommand) -> int:
         """See `Brake.release`."""
-        batch = await self._released(catalog, order, None)
-        while batch.more:
-            batch = await self._released(catalog, order, batch)
+        batch = await self._released(catalog, command, None)
+        while batch.has_more:
+            batch = await self._released(catalog, command, batch)
         return batch.count
 
-    async def figures(self) -> Figures:
+    async def stats(self) -> QueueStats:
         """See `Desk.figures`; they may be some seconds old."""
         return await self._figures()
 
-    async def standing(self, subject: Subject) -> Standing | None:
+    async def table_status(self, subject: JobKey) -> TableStatus | None:
         """See `Desk.standing`."""
-        return await self._unhurried(lambda unit: self._ledger.desk.standing(unit, subject))
+        return await self._unhurried(lambda unit: self._ledger.admin.table_status(unit, subject))
 
-    async def brake(self, catalog: str) -> BrakeState:
+    async def drop_limit_state(self, catalog: str) -> DropLimitState:
         """See `Desk.brake`."""
         now = self._clock.now()
-        return await self._unhurried(lambda unit: self._ledger.desk.brake(unit, catalog, now))
+        return await self._unhurried(lambda unit: self._ledger.admin.drop_limit_state(unit, catalog, now))
 
-    async def audited(self, before: int | None, limit: int) -> list[Audited]:
+    async def audit_log(self, before: int | None, limit: int) -> list[AuditEntry]:
         """See `Desk.audited`."""
-        return await self._unhurried(lambda unit: unit.letters.audited(before, limit))
+        return await self._unhurried(lambda unit: unit.letters.audit_log(before, limit))
 
-    async def find(self, wanted: Wanted, after: int, limit: int) -> list[DeadLetter]:
+    async def list_after(self, letter_filter: DeadLetterFilter, after: int, limit: int) -> list[DeadLetter]:
         """See `DeadLetters.find`."""
-        return await self._unhurried(lambda unit: unit.letters.find(wanted, after, limit))
+        return await self._unhurried(lambda unit: unit.letters.list_after(letter_filter, after, limit))
 
-    async def newest(self, wanted: Wanted, limit: int) -> list[DeadLetter]:
+    async def list_newest(self, letter_filter: DeadLetterFilter, limit: int) -> list[DeadLetter]:
         """See `DeadLetters.newest`."""
-        return await self._unhurried(lambda unit: unit.letters.newest(wanted, limit))
+        return await self._unhurried(lambda unit: unit.letters.list_newest(letter_filter, limit))
 
-    async def numbered(self, numbers: Sequence[int]) -> list[DeadLetter]:
+    async def get_many(self, ids: Sequence[int]) -> list[DeadLetter]:
         """See `DeadLetters.numbered`."""
-        return await self._unhurried(lambda unit: unit.letters.numbered(numbers))
+        return await self._unhurried(lambda unit: unit.letters.get_many(ids))
 
-    async def event(self, number: int) -> Undecodable | None:
+    async def request_of(self, letter_id: int) -> UndecodableRequest | None:
         """See `DeadLetters.event`."""
-        return await self._unhurried(lambda unit: unit.letters.event(number))
+        return await self._unhurried(lambda unit: unit.letters.request_of(letter_id))
 
-    async def replay(self, numbers: Sequence[int], hints: Sequence[Hint], order: Order) -> int:
+    async def replay(self, ids: Sequence[int], notifications: Sequence[Notification], command: AdminCommand) -> int:
         """See `DeadLetters.replay`."""
-        also = set[Subject]()
-        count = await self._unhurried(lambda unit: self._ledger.desk.replay(unit, numbers, hints, order, also))
+        also = set[JobKey]()
+        count = await self._unhurried(lambda unit: self._ledger.admin.replay(unit, ids, notifications, command, also))
         await self._stir()
         return count
 
-    async def discard(self, numbers: Sequence[int], order: Order) -> int:
+    async def discard(self, ids: Sequence[int], command: AdminCommand) -> int:
         """See `DeadLetters.discard`."""
-        return await self._unhurried(lambda unit: self._ledger.desk.discard(unit, numbers, order))
+        return await self._unhurried(lambda unit: self._ledger.admin.discard(unit, ids, command))
 
-    async def reconcile(self, hints: Sequence[Hint], order: Order) -> None:
-        """See `Custody.reconcile`."""
-        await self._told("reconcile", hints, order)
+    async def reconcile(self, notifications: Sequence[Notification], command: AdminCommand) -> None:
+        """See `CatalogAdmin.reconcile`."""
+        await self._notify_all("reconcile", notifications, command)
 
-    async def adopt(self, hints: Sequence[Hint], order: Order) -> None:
-        """See `Custody.adopt`."""
-        await self._told("adopt", hints, order)
+    async def adopt(self, notifications: Sequence[Notification], command: AdminCommand) -> None:
+        """See `CatalogAdmin.adopt`."""
+        await self._notify_all("adopt", notifications, command)
 
-    async def retire(self, catalog: str, *, retired: bool, order: Order) -> None:
-        """See `Custody.retire`."""
-        await self._unhurried(lambda unit: self._ledger.desk.retire(unit, catalog, order, retired=retired))
+    async def retire(self, catalog: str, *, retired: bool, command: AdminCommand) -> None:
+        """See `CatalogAdmin.retire`."""
+        await self._unhurried(lambda unit: self._ledger.admin.retire(unit, catalog, command, retired=retired))
 
-    async def owner(self, catalog: str) -> str | None:
-        """See `Custody.owner`."""
-        return await self._unhurried(lambda unit: unit.catalogs.owner(catalog))
+    async def owner_id(self, catalog: str) -> str | None:
+        """See `CatalogAdmin.owner`."""
+        return await self._unhurried(lambda unit: unit.catalogs.owner_id(catalog))
 
-    async def own(self, catalog: str, catalog_id: str) -> None:
-        """See `Custody.own`."""
-        await self._unhurried(lambda unit: unit.catalogs.own(catalog, catalog_id))
+    async def record_owner(self, catalog: str, catalog_id: str) -> None:
+        """See `CatalogAdmin.own`."""
+        await self._unhurried(lambda unit: unit.catalogs.record_owner(catalog, catalog_id))
 
-    async def retired(self) -> frozenset[str]:
-        """See `Custody.retired`."""
-        return await self._unhurried(lambda unit: unit.catalogs.retired())
+    async def retired_catalogs(self) -> frozenset[str]:
+        """See `CatalogAdmin.retired`."""
+        return await self._unhurried(lambda unit: unit.catalogs.retired_catalogs())
 
-    async def _count(self) -> Figures:
+    async def _count(self) -> QueueStats:
         now = self._clock.now()
-        return await self._ran(lambda unit: self._ledger.desk.figures(unit, now), wide=True)
+        return await self._ran(lambda unit: self._ledger.admin.stats(unit, now), wide=True)
 
-    async def _released(self, catalog: str, order: Order, before: Batch | None) -> Batch:
-        batch = await self._unhurried(lambda unit: self._ledger.desk.release(unit, catalog, order, before))
+    async def _released(self, catalog: str, order: AdminCommand, before: CommandProgress | None) -> CommandProgress:
+        batch = await self._unhurried(lambda unit: self._ledger.admin.release(unit, catalog, order, before))
         await self._stir()
         return batch
 
-    async def _told(self, action: str, hints: Sequence[Hint], order: Order) -> None:
-        also = set[Subject]()
-        await self._unhurried(lambda unit: self._ledger.desk.tell(unit, action, hints, order, also))
+    async def _notify_all(self, action: str, hints: Sequence[Notification], order: AdminCommand) -> None:
+        also = set[JobKey]()
+        await self._unhurried(lambda unit: self._ledger.admin.notify(unit, action, hints, order, also))
         await self._stir()
 
-    async def _pruned(self, prune: Callable[[Unit], Awaitable[int]]) -> int:
-        async def alone(unit: Unit) -> int:
+    async def _pruned(self, prune: Callable[[InboxTransaction], Awaitable[int]]) -> int:
+        async def alone(unit: InboxTransaction) -> int:
             return await prune(unit) if await unit.alone() else 0
 
-        pruned, total = PRUNED, 0
-        while pruned == PRUNED:
+        pruned, total = PRUNE_BATCH_SIZE, 0
+        while pruned == PRUNE_BATCH_SIZE:
             pruned = await self._unhurried(alone)
             total += pruned
             await anyio.sleep(0.02)

@@ -6,20 +6,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple, TypeAlias
 
-from sfn.inbox.bell import stirs
+from sfn.inbox.bell import makes_due
 from sfn.inbox.postgres import noting
-from sfn.inbox.postgres.sheet import Sheet
-from sfn.inbox.postgres.unit import Entry, Unit
-from sfn.inbox.row import has_news
-from sfn.inbox.tellings import taken
-from sfn.inbox.terms import Terms
-from sfn.words import Accepted, Answered, Hint, Intent, Note, Subject, Undecodable
+from sfn.inbox.postgres.sheet import JobBatch
+from sfn.inbox.postgres.unit import InboxTransaction, LoggedEvent
+from sfn.inbox.row import has_unprocessed
+from sfn.inbox.tellings import jobs_after_notification
+from sfn.inbox.terms import InboxConfig
+from sfn.words import InboxMessage, Intent, IntentOutcome, JobKey, Notification, PutResult, UndecodableRequest
 
-Put: TypeAlias = tuple[Sequence[Note], datetime]
+Put: TypeAlias = tuple[Sequence[InboxMessage], datetime]
 """The notes of one call, and when it came."""
 
 
-class Taken(NamedTuple):
+class AppliedNotification(NamedTuple):
     """What became of a hint.
 
     Attributes:
@@ -33,24 +33,24 @@ class Taken(NamedTuple):
     stirring: bool = False
 
 
-class PutAnswer(NamedTuple):
+class PutReply(NamedTuple):
     """What became of one put; `stirring` as of `Taken`."""
 
-    accepted: Accepted
+    accepted: PutResult
     stirring: bool
 
 
-class Intake:
+class PostgresWriter:
     """Takes notes in.
 
     Args:
         terms: settings.
     """
 
-    def __init__(self, terms: Terms) -> None:
+    def __init__(self, terms: InboxConfig) -> None:
         self._terms = terms
 
-    async def put_all(self, unit: Unit, puts: Sequence[Put], also: set[Subject]) -> list[PutAnswer]:
+    async def put_all(self, unit: InboxTransaction, puts: Sequence[Put], also: set[JobKey]) -> list[PutReply]:
         """Several puts in one transaction.
 
         Args:
@@ -59,32 +59,36 @@ class Intake:
         Raises:
             Again: it has grown, or somebody made a row meanwhile.
         """
-        noted = [(note, now) for notes, now in puts for note in notes if isinstance(note, Intent | Answered)]
+        noted = [(note, now) for notes, now in puts for note in notes if isinstance(note, Intent | IntentOutcome)]
         if noted:
             await noting.take(unit, noted)
-        sheet = Sheet(unit.rows)
-        hints = [(note, now) for notes, now in puts for note in notes if isinstance(note, Hint)]
+        sheet = JobBatch(unit.rows)
+        hints = [(note, now) for notes, now in puts for note in notes if isinstance(note, Notification)]
         numbers = await sheet.lock(self.subjects(hint for hint, _ in hints) | also, len(hints))
         answers = iter(await self.take(unit, sheet, hints, numbers))
         also |= sheet.lacking
         await sheet.write()
-        odd = [(note, now) for notes, now in puts for note in notes if isinstance(note, Undecodable)]
+        odd = [(note, now) for notes, now in puts for note in notes if isinstance(note, UndecodableRequest)]
         if odd:
             await unit.letters.keep(odd)
-        return [_summed([next(answers) for note in notes if isinstance(note, Hint)]) for notes, _ in puts]
+        return [_summed([next(answers) for note in notes if isinstance(note, Notification)]) for notes, _ in puts]
 
-    def subjects(self, hints: Iterable[Hint]) -> set[Subject]:
+    def subjects(self, hints: Iterable[Notification]) -> set[JobKey]:
         """The rows that hints may change; of catalogs that nobody can ask there may be more."""
-        subjects: set[Subject] = set()
+        subjects: set[JobKey] = set()
         for hint in hints:
             subjects.add(hint.subject)
-            if hint.subject.catalog in self._terms.told:
+            if hint.subject.catalog in self._terms.event_only_catalogs:
                 subjects.update(name for name in (hint.renamed_from, hint.renamed_to) if name is not None)
         return subjects
 
     async def take(
-        self, unit: Unit, sheet: Sheet, hints: Sequence[tuple[Hint, datetime]], numbers: Iterator[int]
-    ) -> list[Taken]:
+        self,
+        unit: InboxTransaction,
+        sheet: JobBatch,
+        hints: Sequence[tuple[Notification, datetime]],
+        numbers: Iterator[int],
+    ) -> list[AppliedNotification]:
         """Log hints and have their rows changed, which are locked but not written yet.
 
         Args:
@@ -92,20 +96,20 @@ class Intake:
         """
         if not hints:
             return []
-        entries = [Entry(next(numbers), hint, now) for hint, now in hints]
+        entries = [LoggedEvent(next(numbers), hint, now) for hint, now in hints]
         new = await unit.events.log(entries)
-        return [self._fold(sheet, entry) if entry.seq in new else Taken(new=False) for entry in entries]
+        return [self._fold(sheet, entry) if entry.seq in new else AppliedNotification(new=False) for entry in entries]
 
-    def _fold(self, sheet: Sheet, entry: Entry) -> Taken:
+    def _fold(self, sheet: JobBatch, entry: LoggedEvent) -> AppliedNotification:
         seq, hint, now = entry
-        superseded, stirring = has_news(sheet.load(hint.subject)), False
-        for subject, row in taken(hint, seq, now, self._terms, sheet.load).items():
-            stirring = stirring or stirs(sheet.load(subject), row)
+        superseded, stirring = has_unprocessed(sheet.load(hint.subject)), False
+        for subject, row in jobs_after_notification(hint, seq, now, self._terms, sheet.load).items():
+            stirring = stirring or makes_due(sheet.load(subject), row)
             sheet.save(subject, row)
-        return Taken(new=True, superseded=superseded, stirring=stirring)
+        return AppliedNotification(new=True, superseded=superseded, stirring=stirring)
 
 
-def _summed(taken: Sequence[Taken]) -> PutAnswer:
+def _summed(taken: Sequence[AppliedNotification]) -> PutReply:
     new = sum(one.new for one in taken)
-    accepted = Accepted(new, len(taken) - new, sum(one.superseded for one in taken))
-    return PutAnswer(accepted, any(one.stirring for one in taken))
+    accepted = PutResult(new, len(taken) - new, sum(one.superseded for one in taken))
+    return PutReply(accepted, any(one.stirring for one in taken))

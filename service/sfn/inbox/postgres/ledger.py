@@ -10,22 +10,22 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from sfn.inbox.codec import step_text
-from sfn.inbox.names import NamedTable, counted_steps, dropped_by, is_counted, without_old_names
+from sfn.inbox.codec import encode_step
+from sfn.inbox.names import NamedTable, counted_steps, dropped_table, is_already_counted, without_old_names
 from sfn.inbox.postgres.claiming import Claiming
-from sfn.inbox.postgres.desk import Desk
-from sfn.inbox.postgres.intake import Intake
-from sfn.inbox.postgres.settling import Ending, Settled, ask, settle_all
-from sfn.inbox.postgres.sheet import Sheet
-from sfn.inbox.postgres.unit import Locking, Place, Unit
-from sfn.inbox.row import is_held_by, is_renamed
-from sfn.inbox.tellings import told_of
-from sfn.inbox.terms import Terms
+from sfn.inbox.postgres.desk import PostgresAdmin
+from sfn.inbox.postgres.intake import PostgresWriter
+from sfn.inbox.postgres.settling import SettleRequest, SettleResult, ask, settle_all
+from sfn.inbox.postgres.sheet import JobBatch
+from sfn.inbox.postgres.unit import InboxTransaction, Locking, TableLocation
+from sfn.inbox.row import holds_lease, is_renamed
+from sfn.inbox.tellings import event_history_of
+from sfn.inbox.terms import InboxConfig
 from sfn.pointer.site import layout_location
-from sfn.words import Ask, Claim, Step, TableName, Told
+from sfn.words import BackwardStep, EventHistory, LeasedJob, TableIdentifier, Wakeup
 
 
-class Ledger:
+class PostgresOperations:
     """All verbs of an inbox for one process.
 
     Args:
@@ -36,77 +36,83 @@ class Ledger:
         intake, claiming, desk: the verbs of receivers, of a worker that asks for more, and of operators.
     """
 
-    def __init__(self, terms: Terms, clock: Callable[[], datetime]) -> None:
+    def __init__(self, terms: InboxConfig, clock: Callable[[], datetime]) -> None:
         self._terms, self._clock = terms, clock
-        self.intake = Intake(terms)
+        self.intake = PostgresWriter(terms)
         self.claiming = Claiming(terms, clock, self.intake)
-        self.desk = Desk(terms, self.intake)
+        self.admin = PostgresAdmin(terms, self.intake)
 
-    async def settle_all(self, unit: Unit, endings: Sequence[Ending]) -> list[Settled]:
+    async def settle_all(self, unit: InboxTransaction, endings: Sequence[SettleRequest]) -> list[SettleResult]:
         """See `settling.settle_all`."""
         return await settle_all(unit, endings, self._terms)
 
-    async def remember(self, unit: Unit, claim: Claim, site: str, uuid: str | None) -> frozenset[TableName] | None:
-        """See `Worklist.remember`."""
-        name, place = claim.subject, Place(claim.subject.catalog, layout_location(site))
+    async def record_location(
+        self, unit: InboxTransaction, claim: LeasedJob, site: str, uuid: str | None
+    ) -> frozenset[TableIdentifier] | None:
+        """See `JobQueue.remember`."""
+        name, place = claim.subject, TableLocation(claim.subject.catalog, layout_location(site))
         row = (await unit.rows.get({name}, Locking.NONE)).rows.get(name)
-        if row is None or not is_held_by(row, claim):
+        if row is None or not holds_lease(row, claim):
             return None
         if site in row.locations:
             return await self._others(unit, claim, place, uuid)
-        await unit.roster.hold([place])
+        await unit.table_index.lock_locations([place])
         others = await self._others(unit, claim, place, uuid)
-        sheet = Sheet(unit.rows)
+        sheet = JobBatch(unit.rows)
         numbers = await sheet.lock({name, *others}, len(others))
         row = sheet.load(name)
-        if row is None or not is_held_by(row, claim):
+        if row is None or not holds_lease(row, claim):
             return None
         sheet.save(name, replace(row, locations=row.locations | {site}))
-        ask(sheet, [Ask(other) for other in sorted(others)], numbers, self._clock(), self._terms.cap)
+        ask(sheet, [Wakeup(other) for other in sorted(others)], numbers, self._clock(), self._terms.retry_cap)
         await sheet.write()
         return others
 
-    async def permit(self, unit: Unit, claim: Claim, step: Step, now: datetime) -> bool:
-        """See `Worklist.permit`."""
+    async def allow_step(self, unit: InboxTransaction, claim: LeasedJob, step: BackwardStep, now: datetime) -> bool:
+        """See `JobQueue.permit`."""
         row = (await unit.rows.get({claim.subject}, Locking.WAIT)).rows.get(claim.subject)
-        if row is None or not is_held_by(row, claim):
+        if row is None or not holds_lease(row, claim):
             return False
-        catalog, text = claim.subject.catalog, step_text(claim.subject, step)
-        since = now - self._terms.brake_window
+        catalog, text = claim.subject.catalog, encode_step(claim.subject, step)
+        since = now - self._terms.drop_limit_window
         await unit.catalogs.lock(catalog)
         if await unit.catalogs.has_step(catalog, text, since):
             return True
-        drop = dropped_by(claim.subject, step, renamed=is_renamed(row))
+        drop = dropped_table(claim.subject, step, is_renamed=is_renamed(row))
         tripped = catalog in await unit.catalogs.tripped()
         steps = await unit.catalogs.count_steps(catalog, since)
         drops = await unit.catalogs.drops(catalog, since)
         used = counted_steps(steps, drops)
         allowed = not tripped and await self._allows(unit, catalog, used, [*drops, drop] if drop is not None else [])
-        if not allowed and not is_counted(drop, drops):
+        if not allowed and not is_already_counted(drop, drops):
             await unit.catalogs.trip(catalog, tripped=True)
             return False
         await unit.catalogs.forget_steps(catalog, since)
         await unit.catalogs.add_step(catalog, text, now, drop)
         return True
 
-    async def told(self, unit: Unit, table: TableName) -> Told | None:
+    async def event_history(self, unit: InboxTransaction, table: TableIdentifier) -> EventHistory | None:
         """See `Roster.told`."""
         row = (await unit.rows.get({table}, Locking.NONE)).rows.get(table)
-        return told_of(row) if row is not None else None
+        return event_history_of(row) if row is not None else None
 
-    async def neighbours(self, unit: Unit, table: TableName, location: str) -> frozenset[TableName]:
+    async def at_location(
+        self, unit: InboxTransaction, table: TableIdentifier, location: str
+    ) -> frozenset[TableIdentifier]:
         """See `Roster.neighbours`."""
-        return frozenset(await unit.roster.live_at(Place(table.catalog, location))) - {table}
+        return frozenset(await unit.table_index.live_at(TableLocation(table.catalog, location))) - {table}
 
-    async def limit(self, unit: Unit, catalog: str) -> int:
+    async def max_missing(self, unit: InboxTransaction, catalog: str) -> int:
         """See `Brake.limit`."""
-        return self._terms.allowance(catalog, await unit.roster.live_count(catalog))
+        return self._terms.allowed_drops(catalog, await unit.table_index.live_count(catalog))
 
-    async def _others(self, unit: Unit, claim: Claim, place: Place, uuid: str | None) -> frozenset[TableName]:
-        live = await unit.roster.live_at(place)
+    async def _others(
+        self, unit: InboxTransaction, claim: LeasedJob, place: TableLocation, uuid: str | None
+    ) -> frozenset[TableIdentifier]:
+        live = await unit.table_index.live_at(place)
         return frozenset(name for name, other in live.items() if other != uuid and name != claim.subject)
 
-    async def _allows(self, unit: Unit, catalog: str, used: int, drops: Sequence[NamedTable]) -> bool:
+    async def _allows(self, unit: InboxTransaction, catalog: str, used: int, drops: Sequence[NamedTable]) -> bool:
         """Return whether one more step is no more than may be; a table that is dropped twice disappears once.
 
         Args:
@@ -116,13 +122,13 @@ class Ledger:
             drops: the drops so far and this one; none for a step that drops no table.
         """
         # To count the live tables takes long where they are many, and more of them never allow less.
-        if used >= self._terms.most_steps(catalog, 0):
-            live = await unit.roster.live_count(catalog)
-            if used >= self._terms.most_steps(catalog, live):
+        if used >= self._terms.max_steps(catalog, 0):
+            live = await unit.table_index.live_count(catalog)
+            if used >= self._terms.max_steps(catalog, live):
                 return False
         if not drops:
             return True
         gone = {one.name for one in without_old_names(drops)}
         # Of more tables than these no more than half are gone.
-        live = await unit.roster.live_count(catalog, 2 * len(gone) + 1)
-        return len(gone) <= self._terms.most_drops(catalog, live + await unit.roster.without_file(gone))
+        live = await unit.table_index.live_count(catalog, 2 * len(gone) + 1)
+        return len(gone) <= self._terms.max_drops_of(catalog, live + await unit.table_index.without_file(gone))

@@ -7,81 +7,85 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
-from sfn.inbox.book import Change
-from sfn.inbox.intents import Opened, OpenIntent, Span
-from sfn.inbox.letters import Audited, DeadLetter, Letter, Order, Status, Wanted
+from sfn.inbox.book import IntentChange
+from sfn.inbox.intents import DueRange, OpenIntent, OpenIntentStats
+from sfn.inbox.letters import AdminCommand, AuditEntry, DeadLetter, DeadLetterFilter, DeadLetterStatus, NewDeadLetter
 from sfn.inbox.names import NamedTable
 from sfn.inbox.row import LastSweep
-from sfn.words import Subject, Undecodable
+from sfn.words import JobKey, UndecodableRequest
 
 
 @dataclass(frozen=True, slots=True)
-class Sought:
+class IntentQuery:
     """What notes of intents rest on.
 
     Attributes:
         ids: whose open intents.
         known: of which it is asked whether they have a row.
-        left: of which it is asked when one was left open.
+        unresolved: of which it is asked when one was left open.
         peers: of which it is asked how many count against them.
     """
 
     ids: Collection[str]
-    known: Collection[Subject]
-    left: Collection[Subject]
+    known: Collection[JobKey]
+    unresolved: Collection[JobKey]
     peers: Collection[str]
 
 
 @dataclass(slots=True)
-class Looked:
+class FoundIntents:
     """What there is of it; nothing of it is locked.
 
     Attributes:
         rows: open intents.
         known: subjects that have a row.
-        left_at: when the last one of a subject was left open that is there still.
-        unseen: how many of a peer count against it; missing where none does.
+        unresolved_since: when the last one of a subject was left open that is there still.
+        unknown_tables: how many of a peer count against it; missing where none does.
     """
 
     rows: list[OpenIntent] = field(default_factory=list)
-    known: set[Subject] = field(default_factory=set)
-    left_at: dict[Subject, datetime] = field(default_factory=dict)
-    unseen: dict[str, int] = field(default_factory=dict)
+    known: set[JobKey] = field(default_factory=set)
+    unresolved_since: dict[JobKey, datetime] = field(default_factory=dict)
+    unknown_tables: dict[str, int] = field(default_factory=dict)
 
 
-class Letters(Protocol):
+class DeadLetterStore(Protocol):
     """The dead letters, and the audit log."""
 
-    async def open(self, letters: Sequence[tuple[Letter, datetime]]) -> None:
+    async def open(self, letters: Sequence[tuple[NewDeadLetter, datetime]]) -> None:
         """Open letters of subjects whose rows are locked, one of each, or bring their open ones up to date."""
         ...
 
-    async def keep(self, notes: Sequence[tuple[Undecodable, datetime]]) -> None:
+    async def keep(self, notes: Sequence[tuple[UndecodableRequest, datetime]]) -> None:
         """Open letters of requests that nobody understood; the oldest go of a sender that has too many."""
         ...
 
-    async def close(self, subjects: Mapping[Subject, datetime], status: Status, actor: str | None = None) -> None:
+    async def close(
+        self, subjects: Mapping[JobKey, datetime], status: DeadLetterStatus, actor: str | None = None
+    ) -> None:
         """Close the open letters of subjects whose rows are locked, each at a moment."""
         ...
 
-    async def end(self, numbers: Collection[int], status: Status, now: datetime, actor: str) -> list[Subject | None]:
+    async def end(
+        self, numbers: Collection[int], status: DeadLetterStatus, now: datetime, actor: str
+    ) -> list[JobKey | None]:
         """Close those of these letters that are open; of each, by number, whose it was."""
         ...
 
-    async def find(self, wanted: Wanted, after: int, limit: int) -> list[DeadLetter]:
-        """See `sfn.inbox.desk.DeadLetters.find`."""
+    async def list_after(self, letter_filter: DeadLetterFilter, after: int, limit: int) -> list[DeadLetter]:
+        """See `sfn.inbox.desk.DeadLetters.list_after`."""
         ...
 
-    async def newest(self, wanted: Wanted, limit: int) -> list[DeadLetter]:
-        """See `sfn.inbox.desk.DeadLetters.newest`."""
+    async def list_newest(self, letter_filter: DeadLetterFilter, limit: int) -> list[DeadLetter]:
+        """See `sfn.inbox.desk.DeadLetters.list_newest`."""
         ...
 
-    async def numbered(self, numbers: Collection[int]) -> list[DeadLetter]:
-        """See `sfn.inbox.desk.DeadLetters.numbered`."""
+    async def get_many(self, ids: Collection[int]) -> list[DeadLetter]:
+        """See `sfn.inbox.desk.DeadLetters.get_many`."""
         ...
 
-    async def event(self, number: int) -> Undecodable | None:
-        """See `sfn.inbox.desk.DeadLetters.event`."""
+    async def request_of(self, letter_id: int) -> UndecodableRequest | None:
+        """See `sfn.inbox.desk.DeadLetters.request_of`."""
         ...
 
     async def counts(self) -> Mapping[tuple[str, str], int]:
@@ -96,7 +100,7 @@ class Letters(Protocol):
         """Delete letters that were closed before a moment, so many at most; how many."""
         ...
 
-    async def note(self, action: str, order: Order, count: int) -> int:
+    async def note(self, action: str, order: AdminCommand, count: int) -> int:
         """Remember an order that was carried out, and forget very old ones; the entry's id."""
         ...
 
@@ -104,12 +108,12 @@ class Letters(Protocol):
         """Remember how far an order is that was noted."""
         ...
 
-    async def audited(self, before: int | None, limit: int) -> list[Audited]:
-        """See `sfn.inbox.desk.Desk.audited`."""
+    async def audit_log(self, before: int | None, limit: int) -> list[AuditEntry]:
+        """See `sfn.inbox.desk.AdminQueries.audit_log`."""
         ...
 
 
-class Catalogs(Protocol):
+class CatalogStore(Protocol):
     """What is noted of whole catalogs."""
 
     async def lock(self, catalog: str) -> None:
@@ -156,23 +160,23 @@ class Catalogs(Protocol):
         """Note whether a catalog's tables get no files any more."""
         ...
 
-    async def retired(self) -> frozenset[str]:
+    async def retired_catalogs(self) -> frozenset[str]:
         """The catalogs of which that was noted."""
         ...
 
-    async def own(self, catalog: str, catalog_id: str) -> None:
+    async def record_owner(self, catalog: str, catalog_id: str) -> None:
         """Note for which `catalog_id` files are written."""
         ...
 
-    async def owner(self, catalog: str) -> str | None:
+    async def owner_id(self, catalog: str) -> str | None:
         """For which that was noted last."""
         ...
 
 
-class Intents(Protocol):
+class OpenIntentStore(Protocol):
     """The open intents: whose are locked is changed by nobody else until the transaction ends."""
 
-    async def span(self) -> Span:
+    async def span(self) -> DueRange:
         """When they are due; not locked."""
         ...
 
@@ -188,7 +192,7 @@ class Intents(Protocol):
         """All of these ids, locked; what another transaction has is waited for, and read as it left it."""
         ...
 
-    async def look(self, sought: Sought) -> Looked:
+    async def find(self, sought: IntentQuery) -> FoundIntents:
         """What notes rest on."""
         ...
 
@@ -196,14 +200,14 @@ class Intents(Protocol):
         """Add those that are not there; a catalog's own that is gets the other's times, but is put off no further."""
         ...
 
-    async def save(self, changes: Sequence[Change]) -> None:
+    async def save(self, changes: Sequence[IntentChange]) -> None:
         """Write changes of those that are locked."""
         ...
 
-    async def counts(self) -> Mapping[str, Opened]:
+    async def counts(self) -> Mapping[str, OpenIntentStats]:
         """What is open, by catalog: every one is looked at."""
         ...
 
-    async def of(self, subject: Subject) -> Opened | None:
+    async def of(self, subject: JobKey) -> OpenIntentStats | None:
         """What is open of a subject; None for nothing."""
         ...

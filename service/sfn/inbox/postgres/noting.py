@@ -5,66 +5,66 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from sfn.inbox.book import Book, Dated, parted
-from sfn.inbox.intents import WHOLE, OpenIntent
-from sfn.inbox.postgres.notes import Looked, Sought
-from sfn.inbox.postgres.unit import Unit
-from sfn.words import Answered, Intent, Subject, TableName
+from sfn.inbox.book import OpenIntents, ReceivedIntent, split_messages
+from sfn.inbox.intents import WHOLE_CATALOG_ID, OpenIntent
+from sfn.inbox.postgres.notes import FoundIntents, IntentQuery
+from sfn.inbox.postgres.unit import InboxTransaction
+from sfn.words import Intent, IntentOutcome, JobKey, TableIdentifier
 
 
-class _Shelf:
+class _LoadedIntents:
     """What was read for a book: implements `Shelf`."""
 
-    def __init__(self, rows: Iterable[OpenIntent], looked: Looked) -> None:
-        self._looked = looked
+    def __init__(self, rows: Iterable[OpenIntent], found: FoundIntents) -> None:
+        self._found = found
         self._rows: dict[str, list[OpenIntent]] = {}
         for row in rows:
             self._rows.setdefault(row.id, []).append(row)
 
-    def of(self, number: str) -> Iterable[OpenIntent]:
+    def with_id(self, number: str) -> Iterable[OpenIntent]:
         return self._rows.get(number, ())
 
-    def left_at(self, subject: Subject) -> datetime | None:
-        return self._looked.left_at.get(subject)
+    def unresolved_since(self, subject: JobKey) -> datetime | None:
+        return self._found.unresolved_since.get(subject)
 
-    def unseen(self, peer: str) -> int:
-        return self._looked.unseen.get(peer, 0)
+    def count_unknown_tables(self, peer: str) -> int:
+        return self._found.unknown_tables.get(peer, 0)
 
-    def has_row(self, table: TableName) -> bool:
-        return table in self._looked.known
+    def has_job(self, table: TableIdentifier) -> bool:
+        return table in self._found.known
 
 
-async def take(unit: Unit, notes: Sequence[Dated]) -> None:
+async def take(unit: InboxTransaction, notes: Sequence[ReceivedIntent]) -> None:
     """Take notes, before any row is locked.
 
     Others may open some of the same peer at the same time, so that it has a few more than its bound; and two that each
     leave one of the same table open may both keep theirs.
     """
-    closed, others = parted(notes)
+    closed, others = split_messages(notes)
     if closed:
         await unit.intents.close(closed)
     if not others:
         return
-    answered = {note.intent for note, _ in others if isinstance(note, Answered)}
+    answered = {note.intent_id for note, _ in others if isinstance(note, IntentOutcome)}
     locked = await unit.intents.get(answered) if answered else []
-    looked = await unit.intents.look(_sought([note for note, _ in others if isinstance(note, Intent)], locked))
+    found = await unit.intents.find(_sought([note for note, _ in others if isinstance(note, Intent)], locked))
     # Of those that are both it is the locked ones that nobody has changed since.
-    book = Book(_Shelf({row.key: row for row in (*looked.rows, *locked)}.values(), looked))
+    book = OpenIntents(_LoadedIntents({row.key: row for row in (*found.rows, *locked)}.values(), found))
     for note, now in others:
-        book.take(note, now)
+        book.apply(note, now)
     changes = book.changes()
-    made = [after for before, after in changes if after is not None and (before is None or after.is_whole)]
-    changed = [change for change in changes if change.before is not None and not change.before.is_whole]
+    made = [after for before, after in changes if after is not None and (before is None or after.is_for_whole_catalog)]
+    changed = [change for change in changes if change.before is not None and not change.before.is_for_whole_catalog]
     if changed:
         await unit.intents.save(changed)
     if made:
         await unit.intents.open(made)
 
 
-def _sought(opened: Sequence[Intent], answered: Sequence[OpenIntent]) -> Sought:
-    return Sought(
-        ids={WHOLE, *(intent.id for intent in opened)},
+def _sought(opened: Sequence[Intent], answered: Sequence[OpenIntent]) -> IntentQuery:
+    return IntentQuery(
+        ids={WHOLE_CATALOG_ID, *(intent.id for intent in opened)},
         known={subject for intent in opened for subject in intent.subjects},
-        left={row.subject for row in answered},
+        unresolved={row.subject for row in answered},
         peers={intent.peer for intent in opened},
     )

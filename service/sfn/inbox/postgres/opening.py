@@ -10,12 +10,12 @@ from typing import Final
 import anyio
 import structlog
 
-from sfn.errors import Broken, Transient
+from sfn.errors import FatalError, Transient
 from sfn.inbox.postgres import schema
-from sfn.inbox.postgres.connections import Connection, Connections
+from sfn.inbox.postgres.connections import Connections, PostgresConnection
 from sfn.inbox.postgres.schema import MIGRATIONS, Migration
-from sfn.inbox.postgres.server import Server
-from sfn.inbox.postgres.tables import KnownLanes, Sql
+from sfn.inbox.postgres.server import PostgresServer
+from sfn.inbox.postgres.tables import KnownGroups, Sql
 from sfn.inbox.postgres.transactions import SETTLED, Transactions
 
 EXTRA: Final = "pip install '.[postgres]'"
@@ -29,7 +29,7 @@ _log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class OpenedDatabase:
     """A database that answers.
 
     Attributes:
@@ -44,7 +44,7 @@ class Reached:
 
 
 @asynccontextmanager
-async def reached(server: Server, stores: Collection[str] = ()) -> AsyncIterator[Reached]:
+async def reached(server: PostgresServer, stores: Collection[str] = ()) -> AsyncIterator[OpenedDatabase]:
     """The database; nothing was asked of it yet. All connections are closed in the end.
 
     Raises:
@@ -55,23 +55,23 @@ async def reached(server: Server, stores: Collection[str] = ()) -> AsyncIterator
     except ModuleNotFoundError as error:
         if error.name != "asyncpg":
             raise
-        raise Broken(
+        raise FatalError(
             server.name, expected="the package asyncpg, which speaks to PostgreSQL", found="none", remedy=EXTRA
         ) from None
 
-    async def made(prepares: bool) -> Connection:  # noqa: FBT001 - the one thing that there is to say
+    async def made(prepares: bool) -> PostgresConnection:  # noqa: FBT001 - the one thing that there is to say
         return await connect(server, prepares=prepares)
 
-    lanes = KnownLanes()
+    lanes = KnownGroups()
     connections = Connections(made, server.patience, SETTLED, lanes.forget)
     try:
-        yield Reached(connections, Transactions(connections, server.name, lanes, stores), server.name)
+        yield OpenedDatabase(connections, Transactions(connections, server.name, lanes, stores), server.name)
     finally:
         await connections.close()
 
 
 async def prepared(
-    there: Reached, migrations: Sequence[Migration] = MIGRATIONS, patience: float = START_PATIENCE
+    there: OpenedDatabase, migrations: Sequence[Migration] = MIGRATIONS, patience: float = START_PATIENCE
 ) -> bool:
     """See to it that the database is one that the inbox can be kept in, and has its tables.
 
@@ -94,16 +94,16 @@ async def prepared(
         return found.version < len(migrations) and await schema.prepare(sql, there.where, migrations)
 
     give_up_at = anyio.current_time() + patience
-    told = ""
+    last_error = ""
     while True:
         try:
             return await there.transactions.on_tables(prepare, starting=True)
         except Transient as trouble:
             if anyio.current_time() >= give_up_at:
                 raise
-            if str(trouble) != told:
-                told = str(trouble)
-                _log.warning("the database is waited for", seconds=patience, error=told)
+            if str(trouble) != last_error:
+                last_error = str(trouble)
+                _log.warning("the database is waited for", seconds=patience, error=last_error)
             await anyio.sleep(_AGAIN)
 
 
@@ -117,7 +117,7 @@ async def suits(sql: Sql, where: str) -> None:
         "SELECT current_setting('server_version_num')::int, current_setting('server_encoding')"
     )
     if version < OLDEST:
-        raise Broken(
+        raise FatalError(
             where,
             expected=f"PostgreSQL {OLDEST // 10_000} or newer",
             found=f"version {version // 10_000}",
@@ -125,4 +125,4 @@ async def suits(sql: Sql, where: str) -> None:
         )
     if encoding != "UTF8":
         remedy = "create the database with ENCODING 'UTF8' TEMPLATE template0"
-        raise Broken(where, expected="a database with the encoding UTF8", found=encoding, remedy=remedy)
+        raise FatalError(where, expected="a database with the encoding UTF8", found=encoding, remedy=remedy)

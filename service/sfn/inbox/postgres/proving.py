@@ -8,12 +8,12 @@ from datetime import timedelta
 from typing import Final
 
 from sfn.clock import Clock
-from sfn.errors import Broken
-from sfn.inbox.codec import micros
+from sfn.errors import FatalError
+from sfn.inbox.codec import to_micros
 from sfn.inbox.postgres import schema
 from sfn.inbox.postgres.opening import reached, suits
 from sfn.inbox.postgres.schema import MIGRATIONS
-from sfn.inbox.postgres.server import Server
+from sfn.inbox.postgres.server import PostgresServer
 from sfn.inbox.postgres.tables import Sql
 
 _MAY_MAKE: Final = (
@@ -35,7 +35,7 @@ _FACTS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
+class PreflightResult:
     """What was found of a database that the inbox can be kept in.
 
     Attributes:
@@ -57,7 +57,7 @@ class Proof:
     others: int
 
 
-async def proved(server: Server, clock: Clock) -> Proof:
+async def preflight(server: PostgresServer, clock: Clock) -> PreflightResult:
     """Find out.
 
     Raises:
@@ -66,7 +66,7 @@ async def proved(server: Server, clock: Clock) -> Proof:
     """
     async with reached(server) as there:
 
-        async def prove(sql: Sql) -> Proof:
+        async def prove(sql: Sql) -> PreflightResult:
             await suits(sql, there.where)
             found = await schema.found(sql)
             schema.check(found, there.where)
@@ -74,9 +74,9 @@ async def proved(server: Server, clock: Clock) -> Proof:
             ((version, at, is_durable, is_standby, others),) = await sql.fetch(_FACTS)
             if is_standby:
                 raise _refused(there.where, "a primary", "a standby, which takes no writes")
-            ahead = timedelta(microseconds=at - micros(clock.now()))
+            ahead = timedelta(microseconds=at - to_micros(clock.now()))
             pooled = there.connections.is_pooled
-            return Proof(there.where, version, found.version, pooled, is_durable, ahead, others)
+            return PreflightResult(there.where, version, found.version, pooled, is_durable, ahead, others)
 
         return await there.transactions.on_tables(prove, starting=True)
 
@@ -93,5 +93,5 @@ async def _permitted(sql: Sql, where: str, version: int) -> None:
         raise _refused(where, "the right to read and write the schema sfn", f"none to {', '.join(lacking)}", remedy)
 
 
-def _refused(where: str, expected: str, found: str, remedy: str = "") -> Broken:
-    return Broken(where, expected=expected, found=found, remedy=remedy)
+def _refused(where: str, expected: str, found: str, remedy: str = "") -> FatalError:
+    return FatalError(where, expected=expected, found=found, remedy=remedy)

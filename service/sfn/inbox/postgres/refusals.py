@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from sfn.errors import Broken, Permanent, Scope, SfnError, Transient, Unsure
+from sfn.errors import ErrorScope, FatalError, OutcomeUnknown, Permanent, SfnError, Transient
 from sfn.inbox.commits import RETRY_AFTER
-from sfn.inbox.postgres.faults import LOGIN_FILE, LOST, MISCONFIGURED, NO_TLS, UNCERTAIN, UNREACHABLE, UNTRUSTED, Fault
+from sfn.inbox.postgres.faults import (
+    LOGIN_FILE,
+    LOST,
+    MISCONFIGURED,
+    NO_TLS,
+    UNCERTAIN,
+    UNREACHABLE,
+    UNTRUSTED,
+    PostgresFault,
+)
 
 _WAIT: Final = "it is tried again; see whether the server runs and is reached"
 _ROOM: Final = "free some room on the disk of the database's server"
@@ -53,7 +62,7 @@ _FATAL: Final = {
 }
 
 
-def refusal(fault: Fault, where: str, *, starting: bool = False) -> SfnError:
+def refusal(fault: PostgresFault, where: str, *, starting: bool = False) -> SfnError:
     """What a fault means.
 
     Args:
@@ -61,22 +70,24 @@ def refusal(fault: Fault, where: str, *, starting: bool = False) -> SfnError:
         starting: the process has not worked with it yet.
 
     Returns:
-        A `Transient` of the inbox's scope, an `Unsure` where all may have been done; a `Broken` where this process
-        can't go on, or not even begin; a `Permanent` for what the database can't store.
+        A `Transient` of the inbox's scope, an `OutcomeUnknown` where all may have been done; a `Broken` where this
+        process can't go on, or not even begin; a `Permanent` for what the database can't store.
     """
     expected = "a transaction to be stored" if not starting else "a database that the inbox can be kept in"
     found = f"{fault.text} ({fault.code})"
     remedy = _of(_AT_A_START, fault.code)
     if remedy is not None and starting:
-        return Broken(where, expected=expected, found=found, remedy=remedy)
+        return FatalError(where, expected=expected, found=found, remedy=remedy)
     remedy = remedy or _of(_PASSING, fault.code)
     if remedy is not None:
-        kind = Unsure if fault.code == UNCERTAIN else Transient
-        return kind(where, scope=Scope.INBOX, expected=expected, found=found, remedy=remedy, retry_after=RETRY_AFTER)
+        kind = OutcomeUnknown if fault.code == UNCERTAIN else Transient
+        return kind(
+            where, scope=ErrorScope.INBOX, expected=expected, found=found, remedy=remedy, retry_after=RETRY_AFTER
+        )
     remedy = _of(_FATAL, fault.code)
     if remedy is not None or starting:
-        return Broken(where, expected=expected, found=found, remedy=remedy or "")
-    return Permanent(where, scope=Scope.INBOX, expected="values that can be stored", found=found)
+        return FatalError(where, expected=expected, found=found, remedy=remedy or "")
+    return Permanent(where, scope=ErrorScope.INBOX, expected="values that can be stored", found=found)
 
 
 def _of(remedies: Mapping[str, str], code: str) -> str | None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sfn.errors import Broken
+from sfn.errors import FatalError
 from sfn.inbox.postgres.tables.values import Sql, number_of
 
 
@@ -137,7 +137,7 @@ _MIGRATING: Final = number_of("migrating")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SchemaState:
     """What there is of a schema.
 
     Attributes:
@@ -149,19 +149,19 @@ class Found:
     oldest: int = 0
 
 
-async def found(sql: Sql) -> Found:
+async def found(sql: Sql) -> SchemaState:
     """What there is."""
     # `to_regclass` may remember, within a transaction, that another one had not made it yet.
     ((there,),) = await sql.fetch(
         "SELECT EXISTS (SELECT FROM pg_tables WHERE schemaname = 'sfn' AND tablename = 'version')"
     )
     if not there:
-        return Found(0)
+        return SchemaState(0)
     versions = await sql.fetch("SELECT version, oldest FROM sfn.version")
-    return Found(*versions[0]) if versions else Found(0)
+    return SchemaState(*versions[0]) if versions else SchemaState(0)
 
 
-def check(there: Found, where: str, version: int = len(MIGRATIONS)) -> None:
+def check(there: SchemaState, where: str, version: int = len(MIGRATIONS)) -> None:
     """Refuse a schema that this version must not work on.
 
     Args:
@@ -171,7 +171,7 @@ def check(there: Found, where: str, version: int = len(MIGRATIONS)) -> None:
         Broken: a newer one made it that does not know ours.
     """
     if there.oldest > version:
-        raise Broken(
+        raise FatalError(
             where,
             expected=f"an inbox of schema version {version}, or a newer one that leaves room for it",
             found=f"version {there.version}, which takes {there.oldest} at least",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from sfn.inbox.postgres.faults import LOGIN_FILE, UNTRUSTED, Fault
+from sfn.inbox.postgres.faults import LOGIN_FILE, UNTRUSTED, PostgresFault
 
 CONNECTED_WITHIN: Final = 5.0
 """Seconds, unless the URL says `connect_timeout`."""
@@ -18,7 +18,7 @@ _SYSTEM: Final = "system"
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class PostgresServer:
     """A database of a server, or of one of several, as libpq's URLs name it (PostgreSQL manual, section 34.1.1.2).
 
     Attributes:
@@ -50,15 +50,15 @@ class Server:
         """
         options = self._options()
         options.pop("connect_timeout", None)
-        told: dict[str, Any] = {}
+        driver_arguments: dict[str, Any] = {}
         if options.get("sslrootcert") == _SYSTEM:
             del options["sslrootcert"]
-            told["ssl"] = ssl.create_default_context()
+            driver_arguments["ssl"] = ssl.create_default_context()
         if self.password_file is not None:
-            told["password"] = _read(self.password_file, LOGIN_FILE).rstrip("\r\n")
+            driver_arguments["password"] = _read(self.password_file, LOGIN_FILE).rstrip("\r\n")
         for option in sorted(_CERTIFICATES & options.keys()):
             _read(Path(options[option]), UNTRUSTED)
-        return {"dsn": urlsplit(self.url)._replace(query=urlencode(options)).geturl(), **told}
+        return {"dsn": urlsplit(self.url)._replace(query=urlencode(options)).geturl(), **driver_arguments}
 
     def _options(self) -> dict[str, str]:
         return dict(parse_qsl(urlsplit(self.url).query))
@@ -70,4 +70,4 @@ def _read(file: Path, code: str) -> str:
         return file.read_text()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise Fault(code, f"{file}: {why}") from None
+        raise PostgresFault(code, f"{file}: {why}") from None

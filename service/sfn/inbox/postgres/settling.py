@@ -8,53 +8,64 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from sfn.inbox.letters import Letter, Status, supersedes
-from sfn.inbox.postgres.sheet import Sheet
-from sfn.inbox.postgres.unit import Place, Unit
-from sfn.inbox.row import LastSweep, Row, is_held_by
-from sfn.inbox.standing import Said
-from sfn.inbox.terms import Terms
-from sfn.inbox.transitions import asked, settled
+from sfn.inbox.letters import DeadLetterStatus, NewDeadLetter, closes_dead_letter
+from sfn.inbox.postgres.sheet import JobBatch
+from sfn.inbox.postgres.unit import InboxTransaction, TableLocation
+from sfn.inbox.row import Job, LastSweep, holds_lease
+from sfn.inbox.standing import LastResult
+from sfn.inbox.terms import InboxConfig
+from sfn.inbox.transitions import on_settle, on_wakeup
 from sfn.pointer.site import layout_location
-from sfn.words import Ask, Claim, Dead, Done, Findings, Later, Outcome, Subject, Swept, TableName
+from sfn.words import (
+    DeadLettered,
+    Done,
+    JobKey,
+    LeasedJob,
+    Outcome,
+    PublishResult,
+    Rescheduled,
+    SweepCompleted,
+    TableIdentifier,
+    Wakeup,
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class SettleRequest:
     """A claim that is to be settled.
 
     Attributes:
-        claim, outcome, now: as of `Worklist.settle`.
+        claim, outcome, now: as of `JobQueue.settle`.
         tried: what earlier tries leave on the row if they were taken, which nobody knows.
     """
 
-    claim: Claim
+    claim: LeasedJob
     outcome: Outcome
     now: datetime
-    tried: tuple[Said, ...] = ()
+    tried: tuple[LastResult, ...] = ()
 
     @property
-    def findings(self) -> Findings:
+    def result(self) -> PublishResult:
         """What else there is to settle."""
-        found = self.outcome.findings if isinstance(self.outcome, Done | Later | Dead) else None
-        return found or Findings()
+        found = self.outcome.result if isinstance(self.outcome, Done | Rescheduled | DeadLettered) else None
+        return found or PublishResult()
 
     @property
-    def places(self) -> frozenset[Place]:
+    def places(self) -> frozenset[TableLocation]:
         """Where other rows are to look."""
-        return frozenset(Place(self.claim.subject.catalog, location) for location in self.findings.stirs)
+        return frozenset(TableLocation(self.claim.subject.catalog, location) for location in self.result.wake_locations)
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class SettleResult:
     """What became of it.
 
     Attributes:
-        kept: the claim had its row still, or an earlier try was taken.
+        has_settled: the claim had its row still, or an earlier try was taken.
         stirring: other rows may have fallen due by it.
     """
 
-    kept: bool
+    has_settled: bool
     stirring: bool = False
 
 
@@ -62,20 +73,22 @@ class Settled:
 class _Beside:
     """What is written beside the rows."""
 
-    opened: list[tuple[Letter, datetime]] = field(default_factory=list)
-    superseded: dict[Subject, datetime] = field(default_factory=dict)
-    swept: list[tuple[str, Swept]] = field(default_factory=list)
+    opened: list[tuple[NewDeadLetter, datetime]] = field(default_factory=list)
+    superseded: dict[JobKey, datetime] = field(default_factory=dict)
+    swept: list[tuple[str, SweepCompleted]] = field(default_factory=list)
 
 
-async def settle_all(unit: Unit, endings: Sequence[Ending], terms: Terms) -> list[Settled]:
-    """Several `Worklist.settle` in one transaction, one after the other."""
+async def settle_all(
+    unit: InboxTransaction, endings: Sequence[SettleRequest], terms: InboxConfig
+) -> list[SettleResult]:
+    """Several `JobQueue.settle` in one transaction, one after the other."""
     places = {place for ending in endings for place in ending.places}
-    visitors: list[TableName] = []
+    visitors: list[TableIdentifier] = []
     if places:
-        await unit.roster.hold(places)
-        visitors = await unit.roster.visitors(places)
-    asks = [ask for ending in endings for ask in ending.findings.asks]
-    sheet = Sheet(unit.rows)
+        await unit.table_index.lock_locations(places)
+        visitors = await unit.table_index.visitors(places)
+    asks = [ask for ending in endings for ask in ending.result.wakeups]
+    sheet = JobBatch(unit.rows)
     subjects = {ending.claim.subject for ending in endings} | {ask.table for ask in asks} | set(visitors)
     most = len(asks) + len(subjects) * sum(bool(ending.places) for ending in endings)
     numbers = await sheet.lock(subjects, most)
@@ -86,58 +99,60 @@ async def settle_all(unit: Unit, endings: Sequence[Ending], terms: Terms) -> lis
     return answers
 
 
-def ask(sheet: Sheet, asks: Sequence[Ask], numbers: Iterator[int], now: datetime, cap: timedelta) -> bool:
+def ask(sheet: JobBatch, asks: Sequence[Wakeup], numbers: Iterator[int], now: datetime, cap: timedelta) -> bool:
     """Have other rows look, which are locked; whether one of them changed."""
     changed = False
     for one in asks:
-        after = asked(sheet.load(one.table), one, next(numbers), now, cap)
+        after = on_wakeup(sheet.load(one.table), one, next(numbers), now, cap)
         if after is not None:
             sheet.save(one.table, after)
             changed = True
     return changed
 
 
-def _settle(sheet: Sheet, ending: Ending, terms: Terms, numbers: Iterator[int], beside: _Beside) -> Settled:
+def _settle(
+    sheet: JobBatch, ending: SettleRequest, terms: InboxConfig, numbers: Iterator[int], beside: _Beside
+) -> SettleResult:
     claim, outcome, now = ending.claim, ending.outcome, ending.now
     row = sheet.load(claim.subject)
-    if row is None or not is_held_by(row, claim):
-        return Settled(_was_taken(row, ending))
+    if row is None or not holds_lease(row, claim):
+        return SettleResult(_was_taken(row, ending))
     # The memo is the claim's: nothing else changes it while the claim has its row.
-    row = sheet.remind(replace(row, memo=claim.memo))
-    sheet.save(claim.subject, settled(row, claim, outcome, now, terms.cap))
-    if isinstance(outcome, Dead):
-        beside.opened.append((Letter(claim.subject, outcome.reason, outcome.detail, row.attempt), now))
-    elif supersedes(outcome):
+    row = sheet.remind(replace(row, cache=claim.cache))
+    sheet.save(claim.subject, on_settle(row, claim, outcome, now, terms.retry_cap))
+    if isinstance(outcome, DeadLettered):
+        beside.opened.append((NewDeadLetter(claim.subject, outcome.reason, outcome.detail, row.attempt), now))
+    elif closes_dead_letter(outcome):
         beside.superseded[claim.subject] = now
-    if isinstance(outcome, Swept):
+    if isinstance(outcome, SweepCompleted):
         beside.swept.append((claim.subject.catalog, outcome))
-    stirring = ask(sheet, ending.findings.asks, numbers, now, terms.cap)
+    stirring = ask(sheet, ending.result.wakeups, numbers, now, terms.retry_cap)
     stirred = {name for place in ending.places for name in _at(sheet, place)} - {claim.subject}
-    others = [Ask(name) for name in sorted(stirred)]
-    return Settled(kept=True, stirring=ask(sheet, others, numbers, now, terms.cap) or stirring)
+    others = [Wakeup(name) for name in sorted(stirred)]
+    return SettleResult(has_settled=True, stirring=ask(sheet, others, numbers, now, terms.retry_cap) or stirring)
 
 
-def _was_taken(row: Row | None, ending: Ending) -> bool:
+def _was_taken(row: Job | None, ending: SettleRequest) -> bool:
     """Whether a try was taken after all: its transaction ended well, though its answer never came."""
     if row is None:
         return bool(ending.tried) and isinstance(ending.outcome, Done) and ending.outcome.forget
-    return row.token == ending.claim.token and row.said in ending.tried
+    return row.fencing_token == ending.claim.fencing_token and row.last_result in ending.tried
 
 
-def _at(sheet: Sheet, place: Place) -> Iterator[TableName]:
+def _at(sheet: JobBatch, place: TableLocation) -> Iterator[TableIdentifier]:
     """The locked rows that may have a file at a place by now."""
     for row in sheet.rows():
         name, there = row.subject, map(layout_location, row.locations)
-        if isinstance(name, TableName) and name.catalog == place.catalog and place.location in there:
+        if isinstance(name, TableIdentifier) and name.catalog == place.catalog and place.location in there:
             yield name
 
 
-async def _write(unit: Unit, beside: _Beside) -> None:
+async def _write(unit: InboxTransaction, beside: _Beside) -> None:
     if beside.opened:
         await unit.letters.open(beside.opened)
     if beside.superseded:
-        await unit.letters.close(beside.superseded, Status.SUPERSEDED)
+        await unit.letters.close(beside.superseded, DeadLetterStatus.SUPERSEDED)
     for catalog, swept in beside.swept:
-        await unit.catalogs.note_sweep(catalog, LastSweep.ended(swept))
-        if swept.calm:
+        await unit.catalogs.note_sweep(catalog, LastSweep.from_completed(swept))
+        if swept.within_limit:
             await unit.catalogs.trip(catalog, tripped=False)

@@ -6,25 +6,25 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
-from sfn.inbox.postgres.unit import Again, Change, Locking, Rows
-from sfn.inbox.row import Row
-from sfn.words import Subject
+from sfn.inbox.postgres.unit import JobChange, JobStore, Locking, RetryTransaction
+from sfn.inbox.row import Job
+from sfn.words import JobKey
 
 
-class Sheet:
+class JobBatch:
     """Rows in memory, between their locks and the end of their transaction.
 
     Attributes:
         lacking: subjects that were asked for and not locked: what came of it must not be written.
     """
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: JobStore) -> None:
         self._rows = rows
-        self._before: dict[Subject, Row | None] = {}
-        self._after: dict[Subject, Row | None] = {}
-        self.lacking: set[Subject] = set()
+        self._before: dict[JobKey, Job | None] = {}
+        self._after: dict[JobKey, Job | None] = {}
+        self.lacking: set[JobKey] = set()
 
-    async def lock(self, subjects: Collection[Subject], numbers: int = 0, *, memos: bool = False) -> Iterator[int]:
+    async def lock(self, subjects: Collection[JobKey], numbers: int = 0, *, memos: bool = False) -> Iterator[int]:
         """Lock all rows that the transaction may need, once; and so many numbers, which no change of them has had.
 
         Args:
@@ -37,7 +37,7 @@ class Sheet:
         await self.take(found.rows.values(), memos=memos)
         return iter(found.numbers)
 
-    async def lock_free(self, subjects: Collection[Subject], numbers: int) -> tuple[set[Subject], Iterator[int]]:
+    async def lock_free(self, subjects: Collection[JobKey], numbers: int) -> tuple[set[JobKey], Iterator[int]]:
         """Lock rows as `lock` does, without waiting; those that another transaction has are left out, and told."""
         there = (await self._rows.get(subjects, Locking.NONE)).rows
         found = await self._rows.get(subjects, Locking.SKIP, numbers)
@@ -45,15 +45,15 @@ class Sheet:
         await self.take(found.rows.values())
         return there.keys() - found.rows.keys(), iter(found.numbers)
 
-    async def take(self, rows: Iterable[Row], *, memos: bool = False) -> list[Row]:
+    async def take(self, rows: Iterable[Job], *, memos: bool = False) -> list[Job]:
         """Have rows that were locked as they were found; with their memos, if wanted."""
         found = {row.subject: row for row in rows}
-        known: Mapping[Subject, object] = await self._rows.memos(found) if memos and found else {}
-        taken = [replace(row, memo=known[name]) if name in known else row for name, row in found.items()]
+        known: Mapping[JobKey, object] = await self._rows.memos(found) if memos and found else {}
+        taken = [replace(row, cache=known[name]) if name in known else row for name, row in found.items()]
         self._before |= {row.subject: row for row in taken}
         return taken
 
-    def load(self, subject: Subject) -> Row | None:
+    def load(self, subject: JobKey) -> Job | None:
         """A row as it is now; of one that was not locked, that it is not there is no more than a guess."""
         if subject in self._after:
             return self._after[subject]
@@ -62,20 +62,20 @@ class Sheet:
             return None
         return self._before[subject]
 
-    def has(self, subject: Subject) -> bool:
+    def has(self, subject: JobKey) -> bool:
         """Whether a row was locked and is there."""
         return self._before.get(subject) is not None
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[Job]:
         """All rows that were locked and are there, as they are now."""
         now = {**self._before, **self._after}
         return [row for row in now.values() if row is not None]
 
-    def save(self, subject: Subject, row: Row | None) -> None:
+    def save(self, subject: JobKey, row: Job | None) -> None:
         """Change a row; None: it goes."""
         self._after[subject] = row
 
-    def remind(self, row: Row) -> Row:
+    def remind(self, row: Job) -> Job:
         """A row with what it is known to have had before, beside what was read of it; it has not changed yet."""
         self._before[row.subject] = row
         return row
@@ -87,8 +87,8 @@ class Sheet:
             Again: more rows are needed than were locked, or one was made meanwhile.
         """
         if self.lacking:
-            raise Again
-        changes = [Change(self._before[subject], row) for subject, row in self._after.items()]
+            raise RetryTransaction
+        changes = [JobChange(self._before[subject], row) for subject, row in self._after.items()]
         self._before |= self._after
         self._after = {}
         changes = [change for change in changes if change.after is not change.before]

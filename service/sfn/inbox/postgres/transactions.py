@@ -9,14 +9,14 @@ from typing import Final, TypeAlias, TypeVar
 import anyio
 
 from sfn.errors import SfnError
-from sfn.inbox.postgres.connections import Connection, Connections
-from sfn.inbox.postgres.faults import ABORTED, UNCERTAIN, Fault, Gone
+from sfn.inbox.postgres.connections import Connections, PostgresConnection
+from sfn.inbox.postgres.faults import ABORTED, UNCERTAIN, PostgresConnectionLost, PostgresFault
 from sfn.inbox.postgres.refusals import refusal
-from sfn.inbox.postgres.tables import KnownLanes, Sql, SqlUnit
-from sfn.inbox.postgres.unit import Again, Unit
+from sfn.inbox.postgres.tables import KnownGroups, Sql, SqlTransaction
+from sfn.inbox.postgres.unit import InboxTransaction, RetryTransaction
 
 T = TypeVar("T")
-Verb: TypeAlias = Callable[[Unit], Awaitable[T]]
+Verb: TypeAlias = Callable[[InboxTransaction], Awaitable[T]]
 
 ATTEMPTS: Final = 10
 """At one transaction that another one gets in the way of."""
@@ -25,7 +25,7 @@ PATIENCE: Final = 15.0
 WIDE_PATIENCE: Final = 60.0
 """Seconds for one that looks at every row."""
 _STEP: Final = 0.01
-_ANEW: Final = frozenset({"40001", "40P01", "0A000", "26000", "42P05"})
+_RETRYABLE: Final = frozenset({"40001", "40P01", "0A000", "26000", "42P05"})
 """What begins anew: another transaction was let go on instead; or statements were prepared that are so no more, because
 the tables were changed, or a pooler came between."""
 
@@ -80,7 +80,7 @@ class Transactions:
         stores: see `Terms.stores`.
     """
 
-    def __init__(self, connections: Connections, where: str, lanes: KnownLanes, stores: Collection[str]) -> None:
+    def __init__(self, connections: Connections, where: str, lanes: KnownGroups, stores: Collection[str]) -> None:
         self._connections, self._where = connections, where
         self._lanes, self._stores = lanes, stores
 
@@ -103,68 +103,68 @@ class Transactions:
         """
         return await self._judged(lambda unit: verb(unit.sql), wide=True, starting=starting)
 
-    async def _judged(self, verb: Callable[[SqlUnit], Awaitable[T]], *, wide: bool, starting: bool) -> T:
+    async def _judged(self, verb: Callable[[SqlTransaction], Awaitable[T]], *, wide: bool, starting: bool) -> T:
         try:
             with anyio.fail_after(WIDE_PATIENCE if wide else PATIENCE):
                 return await self._repeated(verb, _BEGIN_WIDE if wide else _BEGIN)
-        except Fault as fault:
+        except PostgresFault as fault:
             raise self._refused(fault, starting=starting) from None
         except TimeoutError:
             # A firewall between that lost its memory leaves all of them silent, not one.
             self._connections.forget()
-            raise self._refused(Fault(UNCERTAIN, "no answer in time"), starting=starting) from None
+            raise self._refused(PostgresFault(UNCERTAIN, "no answer in time"), starting=starting) from None
 
-    async def _repeated(self, verb: Callable[[SqlUnit], Awaitable[T]], begin: Mapping[bool, str]) -> T:
+    async def _repeated(self, verb: Callable[[SqlTransaction], Awaitable[T]], begin: Mapping[bool, str]) -> T:
         lost = 0
-        fault = Fault("40001", "others were quicker, time and again")
+        fault = PostgresFault("40001", "others were quicker, time and again")
         for attempt in range(ATTEMPTS):
             if attempt:
                 await anyio.sleep(attempt * _STEP)
             try:
                 return await self._once(verb, begin)
-            except Again:
+            except RetryTransaction:
                 continue
-            except Gone as gone:
+            except PostgresConnectionLost as gone:
                 # An idle connection does not tell that the server was started anew; the next one is no idle one.
                 lost += 1
                 if gone.code == UNCERTAIN or lost > 1:
                     raise
-            except Fault as refused:
-                if refused.code not in _ANEW:
+            except PostgresFault as refused:
+                if refused.code not in _RETRYABLE:
                     raise
                 fault = refused
         raise fault
 
-    async def _once(self, verb: Callable[[SqlUnit], Awaitable[T]], begin: Mapping[bool, str]) -> T:
+    async def _once(self, verb: Callable[[SqlTransaction], Awaitable[T]], begin: Mapping[bool, str]) -> T:
         async with self._connections.one() as connection:
             unit = self._unit(connection)
             try:
                 await connection.command(begin[connection.prepares])
                 result = await verb(unit)
                 await _commit(connection)
-            except Gone:
+            except PostgresConnectionLost:
                 raise
             except Exception:
-                with suppress(Fault):
+                with suppress(PostgresFault):
                     await connection.command("ROLLBACK")
                 raise
             unit.committed()
             return result
 
-    def _unit(self, connection: Connection) -> SqlUnit:
-        return SqlUnit(connection, self._lanes, self._stores)
+    def _unit(self, connection: PostgresConnection) -> SqlTransaction:
+        return SqlTransaction(connection, self._lanes, self._stores)
 
-    def _refused(self, fault: Fault, *, starting: bool) -> SfnError:
+    def _refused(self, fault: PostgresFault, *, starting: bool) -> SfnError:
         return refusal(fault, self._where, starting=starting)
 
 
-async def _commit(connection: Connection) -> None:
+async def _commit(connection: PostgresConnection) -> None:
     try:
         ended = await connection.command("COMMIT")
-    except Fault as fault:
+    except PostgresFault as fault:
         # It may have been committed before the answer was lost.
         connection.end()
-        raise Gone(UNCERTAIN, fault.text) from None
+        raise PostgresConnectionLost(UNCERTAIN, fault.text) from None
     if ended != "COMMIT":
         # The server's answer for a transaction in which something had failed (PostgreSQL manual, "COMMIT").
-        raise Fault(ABORTED, f"a transaction that ended with {ended}")
+        raise PostgresFault(ABORTED, f"a transaction that ended with {ended}")

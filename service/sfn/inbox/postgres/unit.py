@@ -5,14 +5,15 @@ change between two statements is locked, or held. No transaction waits for anoth
 they wait for in one order:
 
     held places, by number    `Roster.hold`
-    intents, by id and key    `Intents.close`, `get` and `open`
+    intents, by id and key    `OpenIntentStore.close`, `get` and `open`
     rows, by key              `Rows.get` with `Locking.WAIT`, once
     events, by their ids      `Events.log`
     new rows, by key          `Rows.save`
     letters, catalogs         the rest
 
-What is taken with `Locking.SKIP` or `Intents.due` waits for nobody. So a claim, which begins with intents and takes
-rows afterwards, may wait for who makes the same row, no more; and who waits for its intents has taken no row yet.
+What is taken with `Locking.SKIP` or `OpenIntentStore.due` waits for nobody. So a claim, which begins with intents
+and takes rows afterwards, may wait for who makes the same row, no more; and who waits for its intents has taken no
+row yet.
 
 Where two turn out to wait for each other all the same, the database ends one of them, and it is begun anew.
 """
@@ -24,11 +25,11 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from sfn.inbox.figures import MissingTables
-from sfn.inbox.postgres.notes import Catalogs, Intents, Letters
-from sfn.inbox.row import Row
+from sfn.inbox.figures import MissingTableStats
+from sfn.inbox.postgres.notes import CatalogStore, DeadLetterStore, OpenIntentStore
+from sfn.inbox.row import Job
 from sfn.inbox.standing import LastEvent
-from sfn.words import Hint, Known, Lane, Memo, Subject, TableName
+from sfn.words import ConcurrencyGroup, IndexedTable, JobKey, Notification, PublishCache, TableIdentifier
 
 
 class Locking(StrEnum):
@@ -42,11 +43,11 @@ class Locking(StrEnum):
     """They are locked; those that another transaction has are left out."""
 
 
-class Again(Exception):
+class RetryTransaction(Exception):
     """The transaction is to be undone and begun anew: another one was quicker, or it needs what it did not lock."""
 
 
-class Change(NamedTuple):
+class JobChange(NamedTuple):
     """What a transaction makes of a row.
 
     Attributes:
@@ -54,11 +55,11 @@ class Change(NamedTuple):
         after: as it is to be; None: it goes.
     """
 
-    before: Row | None
-    after: Row | None
+    before: Job | None
+    after: Job | None
 
 
-class Entry(NamedTuple):
+class LoggedEvent(NamedTuple):
     """One event.
 
     Attributes:
@@ -68,11 +69,11 @@ class Entry(NamedTuple):
     """
 
     seq: int
-    hint: Hint
+    hint: Notification
     received: datetime
 
 
-class Found(NamedTuple):
+class LoadedJobs(NamedTuple):
     """Rows that were read, without their memos, and numbers that were drawn afterwards.
 
     Attributes:
@@ -80,7 +81,7 @@ class Found(NamedTuple):
         numbers: ascending, each greater than all that any transaction drew before the rows were locked.
     """
 
-    rows: dict[Subject, Row]
+    rows: dict[JobKey, Job]
     numbers: Sequence[int] = ()
 
 
@@ -92,39 +93,39 @@ class Overdue(NamedTuple):
         next: when the first of the others will.
     """
 
-    rows: list[Row]
+    rows: list[Job]
     next: datetime | None
 
 
 class Waiting(NamedTuple):
     """A queued row, from afar."""
 
-    subject: Subject
+    subject: JobKey
     due_at: datetime
 
 
 class Due(NamedTuple):
     """A queued row that is due, without its memo, and a number that was drawn for it afterwards, as of `Found`."""
 
-    row: Row
+    row: Job
     number: int
 
 
-class Place(NamedTuple):
+class TableLocation(NamedTuple):
     """A location, of a catalog's tables."""
 
     catalog: str
     location: str
 
 
-class Rows(Protocol):
+class JobStore(Protocol):
     """The rows."""
 
-    async def get(self, subjects: Collection[Subject], locking: Locking, numbers: int = 0) -> Found:
+    async def get(self, subjects: Collection[JobKey], locking: Locking, numbers: int = 0) -> LoadedJobs:
         """Those of these rows that there are, and so many numbers."""
         ...
 
-    async def memos(self, subjects: Collection[Subject]) -> dict[Subject, Memo]:
+    async def memos(self, subjects: Collection[JobKey]) -> dict[JobKey, PublishCache]:
         """The memos of rows, those that are not empty. Only of a locked row it is the one that goes with the row."""
         ...
 
@@ -132,15 +133,17 @@ class Rows(Protocol):
         """So many of the rows whose lease ended by now."""
         ...
 
-    async def queues(self, most: Callable[[Lane], int]) -> dict[Lane, list[Waiting]]:
+    async def queues(self, most: Callable[[ConcurrencyGroup], int]) -> dict[ConcurrencyGroup, list[Waiting]]:
         """Every lane that ever had a row; so many of its queued rows, those first that are due first; not locked."""
         ...
 
-    async def due(self, most: Mapping[Lane, int], now: datetime, locking: Locking) -> dict[Lane, list[Due]]:
+    async def due(
+        self, most: Mapping[ConcurrencyGroup, int], now: datetime, locking: Locking
+    ) -> dict[ConcurrencyGroup, list[Due]]:
         """So many of each lane's queued rows that are due by now, those first that are due first."""
         ...
 
-    async def save(self, changes: Sequence[Change]) -> None:
+    async def save(self, changes: Sequence[JobChange]) -> None:
         """Write changes of rows that are locked, or are not there.
 
         A row's memo is written where the two differ by it: who may drop one must have read it.
@@ -151,10 +154,10 @@ class Rows(Protocol):
         ...
 
 
-class Events(Protocol):
+class EventStore(Protocol):
     """The log of events."""
 
-    async def log(self, entries: Sequence[Entry]) -> Collection[int]:
+    async def log(self, entries: Sequence[LoggedEvent]) -> Collection[int]:
         """Log events; the numbers of those that are new: (sender, event id) was not known, nor told of before."""
         ...
 
@@ -167,10 +170,10 @@ class Events(Protocol):
         ...
 
 
-class Roster(Protocol):
+class IndexStore(Protocol):
     """What the rows say of all tables together: read, not locked."""
 
-    async def hold(self, places: Iterable[Place]) -> None:
+    async def lock_locations(self, places: Iterable[TableLocation]) -> None:
         """Keep others that do the same from these places until the transaction ends: before anything else is locked.
 
         Who adds a row to those that may have files at a place, and who tells all of them that it is free, must see
@@ -178,19 +181,19 @@ class Roster(Protocol):
         """
         ...
 
-    async def known(self, catalog: str, after: str, limit: int) -> list[tuple[str, Known]]:
+    async def known(self, catalog: str, after: str, limit: int) -> list[tuple[str, IndexedTable]]:
         """A page of a catalog's table rows; each with a mark, by which the next page begins `after` it."""
         ...
 
-    async def carrying(self, catalog: str, uuid: str) -> list[Known]:
+    async def with_uuid(self, catalog: str, uuid: str) -> list[IndexedTable]:
         """Rows whose live file carries the uuid, by name."""
         ...
 
-    async def live_at(self, place: Place) -> dict[TableName, str | None]:
+    async def live_at(self, place: TableLocation) -> dict[TableIdentifier, str | None]:
         """Rows with a live file at a place, each with its table uuid."""
         ...
 
-    async def visitors(self, places: Iterable[Place]) -> list[TableName]:
+    async def visitors(self, places: Iterable[TableLocation]) -> list[TableIdentifier]:
         """Rows that may have a file at one of these places, live or not, by name."""
         ...
 
@@ -201,15 +204,15 @@ class Roster(Protocol):
         """
         ...
 
-    async def without_file(self, subjects: Collection[Subject]) -> int:
+    async def without_file(self, subjects: Collection[JobKey]) -> int:
         """Return how many of these have no row with a live file."""
         ...
 
-    async def missing(self) -> Mapping[str, MissingTables]:
+    async def missing(self) -> Mapping[str, MissingTableStats]:
         """See `Figures.missing`."""
         ...
 
-    async def held(self, catalog: str, after: str, limit: int) -> list[tuple[str, Subject]]:
+    async def held(self, catalog: str, after: str, limit: int) -> list[tuple[str, JobKey]]:
         """A page of the rows that the brake holds, each with its mark, as of `known`."""
         ...
 
@@ -226,26 +229,26 @@ class Roster(Protocol):
         ...
 
 
-class Unit(Protocol):
+class InboxTransaction(Protocol):
     """One transaction. What is done by it is seen by others, and on disk, once it has ended well; else it is undone."""
 
     @property
-    def rows(self) -> Rows: ...
+    def rows(self) -> JobStore: ...
 
     @property
-    def events(self) -> Events: ...
+    def events(self) -> EventStore: ...
 
     @property
-    def intents(self) -> Intents: ...
+    def intents(self) -> OpenIntentStore: ...
 
     @property
-    def letters(self) -> Letters: ...
+    def letters(self) -> DeadLetterStore: ...
 
     @property
-    def catalogs(self) -> Catalogs: ...
+    def catalogs(self) -> CatalogStore: ...
 
     @property
-    def roster(self) -> Roster: ...
+    def table_index(self) -> IndexStore: ...
 
     async def alone(self) -> bool:
         """Whether nobody else tends the inbox now; then nobody does until the transaction ends."""

@@ -9,23 +9,34 @@ from typing import Final, TypeVar
 import anyio
 
 from sfn.clock import Clock
-from sfn.errors import SfnError, Unsure
-from sfn.gathering import Gathering
-from sfn.inbox import Claimed
-from sfn.inbox.bell import Bell
-from sfn.inbox.commits import Commit, overfull
-from sfn.inbox.keeping import PAGE
-from sfn.inbox.postgres.claiming import Asked
-from sfn.inbox.postgres.ear import Ear
-from sfn.inbox.postgres.intake import Put, PutAnswer
-from sfn.inbox.postgres.ledger import Ledger
-from sfn.inbox.postgres.opening import Reached
-from sfn.inbox.postgres.settling import Ending, Settled
+from sfn.errors import OutcomeUnknown, SfnError
+from sfn.gathering import Batcher
+from sfn.inbox import ClaimResult
+from sfn.inbox.bell import WorkerSignal
+from sfn.inbox.commits import CommittedTransaction, queue_full_error
+from sfn.inbox.keeping import INDEX_PAGE_SIZE
+from sfn.inbox.postgres.claiming import ClaimRequest
+from sfn.inbox.postgres.ear import NotifyListener
+from sfn.inbox.postgres.intake import Put, PutReply
+from sfn.inbox.postgres.ledger import PostgresOperations
+from sfn.inbox.postgres.opening import OpenedDatabase
+from sfn.inbox.postgres.settling import SettleRequest, SettleResult
 from sfn.inbox.postgres.transactions import Verb
-from sfn.inbox.standing import Said
-from sfn.inbox.terms import Terms
-from sfn.words import Accepted, Claim, Known, Note, Outcome, Slots, Step, Subject, TableName, Told
-from sfn.words.outcome import told
+from sfn.inbox.standing import LastResult
+from sfn.inbox.terms import InboxConfig
+from sfn.words import (
+    BackwardStep,
+    Capacity,
+    EventHistory,
+    InboxMessage,
+    IndexedTable,
+    JobKey,
+    LeasedJob,
+    Outcome,
+    PutResult,
+    TableIdentifier,
+)
+from sfn.words.outcome import describe
 
 T = TypeVar("T")
 
@@ -39,7 +50,7 @@ UNHURRIED: Final = 2
 _FASTER: Final = "raise `listener.queue_limit`, or give the database's server a faster disk"
 
 
-class PostgresWorklist:
+class PostgresJobQueue:
     """Intake, worklist, roster and the brake's limit in one, for one event loop and one worker.
 
     Args:
@@ -52,123 +63,125 @@ class PostgresWorklist:
 
     def __init__(
         self,
-        there: Reached,
-        terms: Terms,
+        there: OpenedDatabase,
+        terms: InboxConfig,
         clock: Clock,
         *,
         queue_limit: int,
-        observe: Callable[[Commit], None],
+        observe: Callable[[CommittedTransaction], None],
     ) -> None:
         self._transactions, self._where = there.transactions, there.where
         self._clock, self._terms = clock, terms
-        self._ledger = Ledger(terms, clock.now)
-        self._bell = Bell(clock)
-        self._ear = Ear(there.connections, self._bell.ring)
+        self._ledger = PostgresOperations(terms, clock.now)
+        self._bell = WorkerSignal(clock)
+        self._ear = NotifyListener(there.connections, self._bell.notify)
         self._queue_limit, self._observe = queue_limit, observe
         self._queued = 0
-        self._puts = Gathering[Put, PutAnswer](
-            self._put_all, self._tell, weight=lambda put: len(put[0]), most=NOTES_AT_ONCE
+        self._puts = Batcher[Put, PutReply](
+            self._put_all, self._notify, weight=lambda put: len(put[0]), max_weight=NOTES_AT_ONCE
         )
-        self._endings = Gathering[Ending, Settled](
-            self._settle_all, self._tell, weight=lambda _: 1, most=ENDINGS_AT_ONCE
+        self._endings = Batcher[SettleRequest, SettleResult](
+            self._settle_all, self._notify, weight=lambda _: 1, max_weight=ENDINGS_AT_ONCE
         )
         self._few = anyio.Semaphore(UNHURRIED)
         # By their tokens, claims that may have been made and settles that may have been taken.
-        self._unsure: dict[int, Claim] = {}
-        self._tried: dict[int, tuple[Said, ...]] = {}
+        self._unsure: dict[int, LeasedJob] = {}
+        self._tried: dict[int, tuple[LastResult, ...]] = {}
         self._doubtful_until: dict[int, datetime] = {}
 
-    async def put(self, notes: Sequence[Note]) -> Accepted:
+    async def put(self, messages: Sequence[InboxMessage]) -> PutResult:
         """See `Intake.put`."""
-        if self._queued and self._queued + len(notes) > self._queue_limit:
-            raise overfull(self._where, self._queue_limit, self._queued, len(notes), _FASTER)
-        self._queued += len(notes)
+        if self._queued and self._queued + len(messages) > self._queue_limit:
+            raise queue_full_error(self._where, self._queue_limit, self._queued, len(messages), _FASTER)
+        self._queued += len(messages)
         try:
-            return (await self._puts((notes, self._clock.now()))).accepted
+            return (await self._puts((messages, self._clock.now()))).accepted
         finally:
-            self._queued -= len(notes)
+            self._queued -= len(messages)
 
     async def wait(self, until: datetime | None) -> None:
-        """See `Worklist.wait`; returns after a second at the latest."""
+        """See `JobQueue.wait`; returns after a second at the latest."""
         await self._ear.listen()
         poll = self._clock.now() + POLLED
         await self._bell.wait(poll if until is None else min(until, poll))
 
-    async def claim(self, slots: Slots, held: Sequence[Claim] = ()) -> Claimed:
-        """See `Worklist.claim`."""
+    async def claim(self, capacity: Capacity, running: Sequence[LeasedJob] = ()) -> ClaimResult:
+        """See `JobQueue.claim`."""
         self._bell.clear()
         self._forget_doubts()
-        asked = Asked(slots, held, list(self._unsure.values()))
-        made: list[Claim] = []
+        asked = ClaimRequest(capacity, running, list(self._unsure.values()))
+        made: list[LeasedJob] = []
         try:
             return await self._ran(lambda unit: self._ledger.claiming.claim(unit, asked, made))
         except BaseException:
             # If they were made all the same, nobody works on them, and nobody could until their leases run out.
             for claim in made:
                 self._doubt(claim)
-                self._unsure[claim.token] = claim
+                self._unsure[claim.fencing_token] = claim
             raise
 
-    async def renew(self, claims: Sequence[Claim]) -> list[Claim]:
-        """See `Worklist.renew`."""
-        kept = await self._ran(lambda unit: self._ledger.claiming.renew(unit, claims))
-        if len(kept) < len(claims):
-            self._bell.ring()
-        return kept
+    async def renew(self, claims: Sequence[LeasedJob]) -> list[LeasedJob]:
+        """See `JobQueue.renew`."""
+        renewed = await self._ran(lambda unit: self._ledger.claiming.renew(unit, claims))
+        if len(renewed) < len(claims):
+            self._bell.notify()
+        return renewed
 
-    async def remember(self, claim: Claim, site: str, uuid: str | None) -> frozenset[TableName] | None:
-        """See `Worklist.remember`."""
-        others = await self._unhurried(lambda unit: self._ledger.remember(unit, claim, site, uuid))
+    async def record_location(
+        self, claim: LeasedJob, layout_key: str, uuid: str | None
+    ) -> frozenset[TableIdentifier] | None:
+        """See `JobQueue.remember`."""
+        others = await self._unhurried(lambda unit: self._ledger.record_location(unit, claim, layout_key, uuid))
         if others:
             await self._stir()
         return others
 
-    async def permit(self, claim: Claim, step: Step, now: datetime) -> bool:
-        """See `Worklist.permit`."""
-        return await self._unhurried(lambda unit: self._ledger.permit(unit, claim, step, now))
+    async def allow_step(self, claim: LeasedJob, step: BackwardStep, now: datetime) -> bool:
+        """See `JobQueue.permit`."""
+        return await self._unhurried(lambda unit: self._ledger.allow_step(unit, claim, step, now))
 
-    async def settle(self, claim: Claim, outcome: Outcome, now: datetime) -> bool:
-        """See `Worklist.settle`."""
-        tried = self._tried.get(claim.token, ())
+    async def settle(self, claim: LeasedJob, outcome: Outcome, now: datetime) -> bool:
+        """See `JobQueue.settle`."""
+        tried = self._tried.get(claim.fencing_token, ())
         try:
-            settled = await self._endings(Ending(claim, outcome, now, tried))
+            settled = await self._endings(SettleRequest(claim, outcome, now, tried))
         except BaseException as error:
-            if isinstance(error, Unsure) or not isinstance(error, SfnError):
+            if isinstance(error, OutcomeUnknown) or not isinstance(error, SfnError):
                 self._doubt(claim)
-                self._tried[claim.token] = (*tried, Said(*told(outcome), now))
+                self._tried[claim.fencing_token] = (*tried, LastResult(*describe(outcome), now))
             raise
-        self._tried.pop(claim.token, None)
-        return settled.kept
+        self._tried.pop(claim.fencing_token, None)
+        return settled.has_settled
 
-    async def known(self, catalog: str) -> AsyncIterator[Known]:
+    async def tables(self, catalog: str) -> AsyncIterator[IndexedTable]:
         """See `Roster.known`."""
-        page: list[tuple[str, Known]] = []
+        page: list[tuple[str, IndexedTable]] = []
         while page := await self._known_after(catalog, page[-1][0] if page else ""):
             for _, known in page:
                 yield known
 
-    async def _known_after(self, catalog: str, after: str) -> list[tuple[str, Known]]:
-        return await self._unhurried(lambda unit: unit.roster.known(catalog, after, PAGE))
+    async def _known_after(self, catalog: str, after: str) -> list[tuple[str, IndexedTable]]:
+        return await self._unhurried(lambda unit: unit.table_index.known(catalog, after, INDEX_PAGE_SIZE))
 
-    async def carrying(self, catalog: str, uuid: str) -> list[Known]:
+    async def with_uuid(self, catalog: str, uuid: str) -> list[IndexedTable]:
         """See `Roster.carrying`."""
-        return await self._unhurried(lambda unit: unit.roster.carrying(catalog, uuid))
+        return await self._unhurried(lambda unit: unit.table_index.with_uuid(catalog, uuid))
 
-    async def told(self, table: TableName) -> Told | None:
+    async def event_history(self, table: TableIdentifier) -> EventHistory | None:
         """See `Roster.told`."""
-        return await self._unhurried(lambda unit: self._ledger.told(unit, table))
+        return await self._unhurried(lambda unit: self._ledger.event_history(unit, table))
 
-    async def neighbours(self, table: TableName, location: str) -> frozenset[TableName]:
+    async def at_location(self, table: TableIdentifier, location: str) -> frozenset[TableIdentifier]:
         """See `Roster.neighbours`."""
-        return await self._unhurried(lambda unit: self._ledger.neighbours(unit, table, location))
+        return await self._unhurried(lambda unit: self._ledger.at_location(unit, table, location))
 
-    async def limit(self, catalog: str) -> int:
+    async def max_missing(self, catalog: str) -> int:
         """See `Brake.limit`."""
-        return await self._unhurried(lambda unit: self._ledger.limit(unit, catalog))
+        return await self._unhurried(lambda unit: self._ledger.max_missing(unit, catalog))
 
-    def _doubt(self, claim: Claim) -> None:
+    def _doubt(self, claim: LeasedJob) -> None:
         """What became of a claim is not known until its lease is long over."""
-        self._doubtful_until[claim.token] = self._clock.now() + 2 * self._terms.lease
+        self._doubtful_until[claim.fencing_token] = self._clock.now() + 2 * self._terms.lease
 
     def _forget_doubts(self) -> None:
         now = self._clock.now()
@@ -185,31 +198,31 @@ class PostgresWorklist:
     async def _ran(self, verb: Verb[T], *, wide: bool = False) -> T:
         began = anyio.current_time()
         result = await self._transactions.run(verb, wide=wide)
-        self._observe(Commit(1, 0, stirring=False, seconds=anyio.current_time() - began))
+        self._observe(CommittedTransaction(1, 0, may_make_due=False, seconds=anyio.current_time() - began))
         return result
 
     async def _stir(self) -> None:
         """Something may have fallen due."""
-        self._bell.ring()
-        await self._ear.tell()
+        self._bell.notify()
+        await self._ear.notify()
 
-    async def _put_all(self, puts: Sequence[Put]) -> Sequence[PutAnswer]:
-        began, also = anyio.current_time(), set[Subject]()
+    async def _put_all(self, puts: Sequence[Put]) -> Sequence[PutReply]:
+        began, also = anyio.current_time(), set[JobKey]()
         answers = await self._transactions.run(lambda unit: self._ledger.intake.put_all(unit, puts, also))
         stirring = any(answer.stirring for answer in answers)
         if stirring:
-            self._bell.ring()
+            self._bell.notify()
         notes = sum(len(notes) for notes, _ in puts)
-        self._observe(Commit(len(puts), notes, stirring, anyio.current_time() - began))
+        self._observe(CommittedTransaction(len(puts), notes, stirring, anyio.current_time() - began))
         return answers
 
-    async def _settle_all(self, endings: Sequence[Ending]) -> Sequence[Settled]:
+    async def _settle_all(self, endings: Sequence[SettleRequest]) -> Sequence[SettleResult]:
         began = anyio.current_time()
         answers = await self._transactions.run(lambda unit: self._ledger.settle_all(unit, endings))
-        self._bell.ring()
-        self._observe(Commit(len(endings), 0, stirring=True, seconds=anyio.current_time() - began))
+        self._bell.notify()
+        self._observe(CommittedTransaction(len(endings), 0, may_make_due=True, seconds=anyio.current_time() - began))
         return answers
 
-    async def _tell(self, answers: Sequence[PutAnswer | Settled]) -> None:
+    async def _notify(self, answers: Sequence[PutReply | SettleResult]) -> None:
         if any(answer.stirring for answer in answers):
-            await self._ear.tell()
+            await self._ear.notify()

@@ -6,36 +6,36 @@ import sqlite3
 from collections.abc import Sequence
 from datetime import datetime
 
-from sfn.inbox.codec import key_of, micros, step_text, subject_of, sweep_of, withheld_text
-from sfn.inbox.figures import BrakeState
-from sfn.inbox.names import NamedTable, counted_steps, dropped_by, is_counted, without_old_names
-from sfn.inbox.row import LastSweep, Row, is_renamed
-from sfn.inbox.sqlite.roster import RosterQueries
-from sfn.inbox.terms import Terms
-from sfn.words import Step
+from sfn.inbox.codec import decode_key, encode_key, encode_step, namespaces_column, parse_sweep, to_micros
+from sfn.inbox.figures import DropLimitState
+from sfn.inbox.names import NamedTable, counted_steps, dropped_table, is_already_counted, without_old_names
+from sfn.inbox.row import Job, LastSweep, is_renamed
+from sfn.inbox.sqlite.roster import IndexQueries
+from sfn.inbox.terms import InboxConfig
+from sfn.words import BackwardStep
 
 
-class BrakeTable:
+class DropLimitTable:
     """The brakes and sweeps of all catalogs on one connection; the caller owns the transaction."""
 
-    def __init__(self, db: sqlite3.Connection, terms: Terms, roster: RosterQueries) -> None:
+    def __init__(self, db: sqlite3.Connection, terms: InboxConfig, roster: IndexQueries) -> None:
         self._db, self._terms, self._roster = db, terms, roster
 
-    def permit(self, row: Row, step: Step, now: datetime) -> bool:
+    def allow_step(self, row: Job, step: BackwardStep, now: datetime) -> bool:
         """Allow a step of a row, or trip."""
-        catalog, text = row.subject.catalog, step_text(row.subject, step)
-        self._db.execute("DELETE FROM permit WHERE at <= ?", (micros(now - self._terms.brake_window),))
+        catalog, text = row.subject.catalog, encode_step(row.subject, step)
+        self._db.execute("DELETE FROM permit WHERE at <= ?", (to_micros(now - self._terms.drop_limit_window),))
         if self._db.execute("SELECT 1 FROM permit WHERE catalog = ? AND step = ?", (catalog, text)).fetchone():
             return True
-        drop, drops = dropped_by(row.subject, step, renamed=is_renamed(row)), self._drops(catalog, now)
+        drop, drops = dropped_table(row.subject, step, is_renamed=is_renamed(row)), self._drops(catalog, now)
         allowed = not self._is_tripped(catalog) and self._allows(catalog, drop, drops, now)
-        if not allowed and not is_counted(drop, drops):
+        if not allowed and not is_already_counted(drop, drops):
             self._trip(catalog, tripped=True)
             return False
-        dropped = (key_of(drop.name), drop.uuid, drop.renamed) if drop is not None else (None, None, None)
+        dropped = (encode_key(drop.name), drop.uuid, drop.is_renamed) if drop is not None else (None, None, None)
         self._db.execute(
             "INSERT INTO permit(catalog, step, at, dropped, uuid, renamed) VALUES(?, ?, ?, ?, ?, ?)",
-            (catalog, text, micros(now), *dropped),
+            (catalog, text, to_micros(now), *dropped),
         )
         return True
 
@@ -50,22 +50,22 @@ class BrakeTable:
     def swept_at(self, catalog: str) -> LastSweep | None:
         """The last complete sweep."""
         found = self._db.execute("SELECT swept_at, withheld FROM catalog WHERE name = ?", (catalog,)).fetchone()
-        return sweep_of(*found) if found is not None and found[0] is not None else None
+        return parse_sweep(*found) if found is not None and found[0] is not None else None
 
     def note_sweep(self, catalog: str, sweep: LastSweep) -> None:
         """A sweep is complete."""
         self._db.execute(
             "INSERT INTO catalog(name, swept_at, withheld) VALUES(?, ?, ?) "
             "ON CONFLICT(name) DO UPDATE SET swept_at = excluded.swept_at, withheld = excluded.withheld",
-            (catalog, micros(sweep.began), withheld_text(sweep.withheld)),
+            (catalog, to_micros(sweep.started_at), namespaces_column(sweep.unlisted_namespaces)),
         )
 
-    def state(self, catalog: str, now: datetime, *, tripped: bool) -> BrakeState:
+    def state(self, catalog: str, now: datetime, *, tripped: bool) -> DropLimitState:
         """How a catalog's brake stands, which is on or not."""
         drops = self._drops(catalog, now)
         used, live = self._steps(catalog, drops, now), self._roster.live_count(catalog)
-        dropped = self._roster.without_file({key_of(drop.name) for drop in without_old_names(drops)})
-        return BrakeState(tripped, used, self._terms.allowance(catalog, live, dropped), live)
+        dropped = self._roster.without_file({encode_key(drop.name) for drop in without_old_names(drops)})
+        return DropLimitState(tripped, used, self._terms.allowed_drops(catalog, live, dropped), live)
 
     def tripped(self) -> frozenset[str]:
         """The catalogs whose brake is on."""
@@ -79,11 +79,11 @@ class BrakeTable:
             (catalog, int(retired)),
         )
 
-    def retired(self) -> frozenset[str]:
+    def retired_catalogs(self) -> frozenset[str]:
         """The catalogs of which that was noted."""
         return self._named("SELECT name FROM catalog WHERE retired = 1")
 
-    def own(self, catalog: str, catalog_id: str) -> None:
+    def record_owner(self, catalog: str, catalog_id: str) -> None:
         """Note for which `catalog_id` files are written."""
         self._db.execute(
             "INSERT INTO catalog(name, catalog_id) VALUES(?, ?) "
@@ -91,7 +91,7 @@ class BrakeTable:
             (catalog, catalog_id),
         )
 
-    def owner(self, catalog: str) -> str | None:
+    def owner_id(self, catalog: str) -> str | None:
         """For which that was noted last."""
         found = self._db.execute("SELECT catalog_id FROM catalog WHERE name = ?", (catalog,)).fetchone()
         return found[0] if found is not None else None
@@ -100,28 +100,28 @@ class BrakeTable:
         """Whether one more step is no more than may be; a table that is dropped twice disappears once."""
         used = self._steps(catalog, drops, now)
         # To count the live tables takes long where they are many, and more of them never allow less.
-        if used >= self._terms.most_steps(catalog, 0):
+        if used >= self._terms.max_steps(catalog, 0):
             live = self._roster.live_count(catalog)
-            if used >= self._terms.most_steps(catalog, live):
+            if used >= self._terms.max_steps(catalog, live):
                 return False
         if drop is None:
             return True
-        gone = {key_of(one.name) for one in without_old_names([*drops, drop])}
+        gone = {encode_key(one.name) for one in without_old_names([*drops, drop])}
         # Of more tables than these no more than half are gone.
         live = self._roster.live_count(catalog, 2 * len(gone) + 1)
-        return len(gone) <= self._terms.most_drops(catalog, live + self._roster.without_file(gone))
+        return len(gone) <= self._terms.max_drops_of(catalog, live + self._roster.without_file(gone))
 
     def _steps(self, catalog: str, drops: Sequence[NamedTable], now: datetime) -> int:
         """Return how many steps of a catalog count; its drops within the hour are given."""
         query = "SELECT count(*) FROM permit WHERE catalog = ? AND at > ?"
-        (used,) = self._db.execute(query, (catalog, micros(now - self._terms.brake_window))).fetchone()
+        (used,) = self._db.execute(query, (catalog, to_micros(now - self._terms.drop_limit_window))).fetchone()
         return counted_steps(used, drops)
 
     def _drops(self, catalog: str, now: datetime) -> list[NamedTable]:
         """Return the drops that were allowed within the hour."""
         query = "SELECT dropped, uuid, renamed FROM permit WHERE catalog = ? AND at > ? AND dropped IS NOT NULL"
-        found = self._db.execute(query, (catalog, micros(now - self._terms.brake_window))).fetchall()
-        return [NamedTable(subject_of(key), uuid, bool(renamed)) for key, uuid, renamed in found]
+        found = self._db.execute(query, (catalog, to_micros(now - self._terms.drop_limit_window))).fetchall()
+        return [NamedTable(decode_key(key), uuid, bool(renamed)) for key, uuid, renamed in found]
 
     def _named(self, query: str) -> frozenset[str]:
         return frozenset(name for (name,) in self._db.execute(query).fetchall())

@@ -15,12 +15,12 @@ from typing import Any, TypeAlias, TypeVar
 
 import anyio
 
-from sfn.errors import Broken, SfnError
-from sfn.inbox.commits import Commit, overfull
-from sfn.inbox.sqlite.jobs import Job, PutJob, VerbJob, transact
-from sfn.inbox.sqlite.ledger import Ledger
+from sfn.errors import FatalError, SfnError
+from sfn.inbox.commits import CommittedTransaction, queue_full_error
+from sfn.inbox.sqlite.jobs import WriterCall, WriterJob, WriterPut, run_transaction
+from sfn.inbox.sqlite.ledger import SqliteOperations
 from sfn.inbox.sqlite.refusals import refusal
-from sfn.words import Accepted, Note
+from sfn.words import InboxMessage, PutResult
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ _Failure: TypeAlias = Callable[[], SfnError]
 """Makes the error, anew for each caller: one that is raised in several tasks would gather all their tracebacks."""
 
 
-class Committer:
+class GroupCommitter:
     """Runs verbs on a ledger, and answers them once what they did is on disk.
 
     A verb that raises undoes what it did itself and nothing else; a transaction that fails undoes all its verbs. After
@@ -48,17 +48,17 @@ class Committer:
 
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: SqliteOperations,
         where: str,
         *,
         missing: Callable[[], Path | None],
         queue_limit: int,
-        committed: Callable[[Commit], None],
+        committed: Callable[[CommittedTransaction], None],
     ) -> None:
         self._ledger, self._where, self._missing = ledger, where, missing
         self._queue_limit, self._committed = queue_limit, committed
         self._loop = asyncio.get_running_loop()
-        self._queue: SimpleQueue[Job[Any] | None] = SimpleQueue()
+        self._queue: SimpleQueue[WriterJob[Any] | None] = SimpleQueue()
         self._waiting = 0
         self._broken: _Failure | None = None
         self._fell_silent = anyio.Event()
@@ -67,17 +67,17 @@ class Committer:
         # A daemon: a process that ends by an error must not wait for a disk that does not answer.
         threading.Thread(target=self._work, name="inbox", daemon=True).start()
 
-    async def put(self, notes: Sequence[Note], now: datetime) -> Accepted:
+    async def put(self, notes: Sequence[InboxMessage], now: datetime) -> PutResult:
         """See `Intake.put`."""
         if self._waiting and self._waiting + len(notes) > self._queue_limit:
             remedy = "raise `listener.queue_limit`, or give the inbox a faster disk"
-            raise overfull(self._where, self._queue_limit, self._waiting, len(notes), remedy)
-        job = PutJob(notes, now, self._loop.create_future())
+            raise queue_full_error(self._where, self._queue_limit, self._waiting, len(notes), remedy)
+        job = WriterPut(notes, now, self._loop.create_future())
         self._submit(job)
         self._waiting += len(notes)
         return await job.future
 
-    async def run(self, verb: Callable[[Ledger], T], *, stirring: bool = False, alone: bool = False) -> T:
+    async def run(self, verb: Callable[[SqliteOperations], T], *, stirring: bool = False, alone: bool = False) -> T:
         """The result of a verb, once it is on disk. A verb whose caller is gone before it began is not run.
 
         Args:
@@ -90,7 +90,7 @@ class Committer:
             Broken: the inbox can't be trusted any more.
         """
         future: asyncio.Future[T] = self._loop.create_future()
-        self._submit(VerbJob(verb, future, stirring=stirring, alone=alone))
+        self._submit(WriterCall(verb, future, stirring=stirring, alone=alone))
         return await future
 
     async def broken(self) -> SfnError:
@@ -111,7 +111,7 @@ class Committer:
             await self._ended.wait()
         return self._ended.is_set() and self._broken is None
 
-    def _submit(self, job: Job[Any]) -> None:
+    def _submit(self, job: WriterJob[Any]) -> None:
         if self._broken is not None:
             raise self._broken()
         if self._closing:
@@ -130,7 +130,7 @@ class Committer:
             if last:
                 self._shut_down()
             try:
-                self._loop.call_soon_threadsafe(partial(self._tell, jobs, failure, seconds, last=last))
+                self._loop.call_soon_threadsafe(partial(self._deliver, jobs, failure, seconds, last=last))
             except RuntimeError:
                 break  # the loop is closed: nobody is left to be told
         if self._broken is not None:
@@ -144,28 +144,28 @@ class Committer:
             self._note(self._caught(self._ledger.close))
 
     def _note(self, failure: _Failure | None) -> None:
-        if failure is not None and isinstance(failure(), Broken):
+        if failure is not None and isinstance(failure(), FatalError):
             self._broken = failure
 
-    def _next(self) -> tuple[list[Job[Any]], bool]:
+    def _next(self) -> tuple[list[WriterJob[Any]], bool]:
         """What has come, at least one; and whether it is the last."""
         came = [self._queue.get()]
         came += [self._queue.get() for _ in range(self._queue.qsize())]
         jobs = [job for job in came if job is not None]
         return jobs, len(jobs) < len(came)
 
-    def _attempted(self, jobs: Sequence[Job[Any]]) -> _Failure | None:
+    def _attempted(self, jobs: Sequence[WriterJob[Any]]) -> _Failure | None:
         """Run jobs; why nothing of them was taken, None if it was."""
         wanted = [job for job in jobs if not job.future.cancelled()]
         failure = self._caught(partial(self._run, wanted))
         missing = self._missing()
         return failure or (partial(self._lost, missing) if missing is not None else None)
 
-    def _run(self, jobs: Sequence[Job[Any]]) -> None:
+    def _run(self, jobs: Sequence[WriterJob[Any]]) -> None:
         for job in jobs:
             if job.alone:
                 job.attempt(self._ledger)
-        transact(self._ledger, [job for job in jobs if not job.alone])
+        run_transaction(self._ledger, [job for job in jobs if not job.alone])
 
     def _caught(self, call: Callable[[], None]) -> _Failure | None:
         try:
@@ -176,14 +176,14 @@ class Committer:
             return partial(self._surprised, error)
         return None
 
-    def _tell(self, jobs: Sequence[Job[Any]], failure: _Failure | None, seconds: float, *, last: bool) -> None:
+    def _deliver(self, jobs: Sequence[WriterJob[Any]], failure: _Failure | None, seconds: float, *, last: bool) -> None:
         """On the event loop: answer everybody."""
-        notes = sum(len(job.notes) for job in jobs if isinstance(job, PutJob))
+        notes = sum(len(job.notes) for job in jobs if isinstance(job, WriterPut))
         self._waiting -= notes
         for job in jobs:
             job.answer(failure() if failure is not None else None)
         if failure is None and jobs:
-            self._committed(Commit(len(jobs), notes, any(job.stirring for job in jobs), seconds))
+            self._committed(CommittedTransaction(len(jobs), notes, any(job.stirring for job in jobs), seconds))
         if self._broken is not None:
             self._fell_silent.set()
         if last:
@@ -192,16 +192,16 @@ class Committer:
     def _refused(self, error: sqlite3.Error) -> SfnError:
         return refusal(error, self._where) or self._surprised(error)
 
-    def _surprised(self, error: Exception) -> Broken:
-        return Broken(self._where, expected="a sound inbox", found=f"{type(error).__name__}: {error}")
+    def _surprised(self, error: Exception) -> FatalError:
+        return FatalError(self._where, expected="a sound inbox", found=f"{type(error).__name__}: {error}")
 
-    def _lost(self, path: Path) -> Broken:
-        return Broken(
+    def _lost(self, path: Path) -> FatalError:
+        return FatalError(
             self._where,
             expected=f"{path} where it was when the service started",
             found="that it was moved, removed or replaced",
             remedy="put it back while the service is stopped",
         )
 
-    def _closed(self) -> Broken:
-        return Broken(self._where, expected="an open inbox", found="that it was closed")
+    def _closed(self) -> FatalError:
+        return FatalError(self._where, expected="an open inbox", found="that it was closed")

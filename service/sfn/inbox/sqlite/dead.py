@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from sfn.inbox.codec import key_of, micros, moment
-from sfn.inbox.lettering import COLUMNS, conditions, parse_letter
-from sfn.inbox.letters import UNDECODABLE_KEPT, DeadLetter, Letter, Status, Wanted
-from sfn.words import Reason, Undecodable
+from sfn.inbox.codec import encode_key, from_micros, to_micros
+from sfn.inbox.lettering import DEAD_LETTER_COLUMNS, dead_letter_conditions, parse_dead_letter
+from sfn.inbox.letters import MAX_UNDECODABLE_PER_SENDER, DeadLetter, DeadLetterFilter, DeadLetterStatus, NewDeadLetter
+from sfn.words import DeadLetterReason, UndecodableRequest
 
 
-class DeadLetters:
+class SqliteDeadLetters:
     """The dead letters of one connection; the caller owns the transaction.
 
     Attributes:
@@ -31,56 +31,58 @@ class DeadLetters:
         found = self._db.execute(query).fetchall()
         self.open_ones = Counter({(catalog or "", reason): count for catalog, reason, count in found})
 
-    def open(self, letter: Letter, now: datetime) -> None:
+    def open(self, letter: NewDeadLetter, now: datetime) -> None:
         """Open a letter, or bring the subject's open one up to date."""
-        key, catalog = key_of(letter.subject), letter.subject.catalog
+        key, catalog = encode_key(letter.subject), letter.subject.catalog
         found = self._db.execute("SELECT id, reason FROM dead_letter WHERE key = ? AND status = 'open'", (key,))
         before = found.fetchone()
         if before is not None:
             self.open_ones[catalog, before[1]] -= 1
             self._db.execute(
                 "UPDATE dead_letter SET reason = ?, detail = ?, attempts = ?, changed_at = ? WHERE id = ?",
-                (letter.reason.value, letter.detail, letter.attempts, micros(now), before[0]),
+                (letter.reason.value, letter.detail, letter.attempts, to_micros(now), before[0]),
             )
         else:
             self._db.execute(
                 "INSERT INTO dead_letter(key, catalog, reason, detail, attempts, status, opened_at, changed_at) "
                 "VALUES(?, ?, ?, ?, ?, 'open', ?, ?)",
-                (key, catalog, letter.reason.value, letter.detail, letter.attempts, micros(now), micros(now)),
+                (key, catalog, letter.reason.value, letter.detail, letter.attempts, to_micros(now), to_micros(now)),
             )
         self.open_ones[catalog, letter.reason.value] += 1
 
-    def keep(self, note: Undecodable, now: datetime) -> None:
+    def keep(self, note: UndecodableRequest, now: datetime) -> None:
         """Open a letter for a request that nobody understood; the sender's oldest goes where it has too many."""
         (number,) = self._db.execute(
             "INSERT INTO dead_letter(sender, reason, detail, attempts, status, opened_at, changed_at) "
             "VALUES(?, ?, ?, 0, 'open', ?, ?) RETURNING id",
-            (note.sender, Reason.UNDECODABLE.value, note.detail, micros(now), micros(now)),
+            (note.sender, DeadLetterReason.UNDECODABLE.value, note.detail, to_micros(now), to_micros(now)),
         ).fetchone()
         self._db.execute(
             "INSERT INTO undecodable(letter, path, content_type, size, body) VALUES(?, ?, ?, ?, ?)",
             (number, note.path, note.content_type, note.size, note.body),
         )
-        self.open_ones["", Reason.UNDECODABLE.value] += 1
+        self.open_ones["", DeadLetterReason.UNDECODABLE.value] += 1
         oldest = "SELECT id FROM dead_letter WHERE sender = ? ORDER BY id DESC LIMIT 1 OFFSET ?"
         gone = self._db.execute(
             f"DELETE FROM dead_letter WHERE sender = ? AND id <= ({oldest}) RETURNING status",
-            (note.sender, note.sender, UNDECODABLE_KEPT),
+            (note.sender, note.sender, MAX_UNDECODABLE_PER_SENDER),
         ).fetchall()
-        self.open_ones["", Reason.UNDECODABLE.value] -= sum(status == Status.OPEN.value for (status,) in gone)
+        self.open_ones["", DeadLetterReason.UNDECODABLE.value] -= sum(
+            status == DeadLetterStatus.OPEN.value for (status,) in gone
+        )
 
-    def close(self, key: str, status: Status, now: datetime, actor: str | None = None) -> None:
+    def close(self, key: str, status: DeadLetterStatus, now: datetime, actor: str | None = None) -> None:
         """Close a row's open letter, if it has one."""
         found = self._db.execute("SELECT id FROM dead_letter WHERE key = ? AND status = 'open'", (key,)).fetchone()
         if found is not None:
             self.end(found[0], status, now, actor)
 
-    def end(self, number: int, status: Status, now: datetime, actor: str | None) -> bool:
+    def end(self, number: int, status: DeadLetterStatus, now: datetime, actor: str | None) -> bool:
         """Close an open letter. False: there is none of that id."""
         closed = self._db.execute(
             "UPDATE dead_letter SET status = ?, changed_at = ?, actor = ? WHERE id = ? AND status = 'open' "
             "RETURNING catalog, reason",
-            (status.value, micros(now), actor, number),
+            (status.value, to_micros(now), actor, number),
         ).fetchone()
         if closed is None:
             return False
@@ -93,41 +95,41 @@ class DeadLetters:
             "SELECT opened_at FROM dead_letter WHERE status = 'open' AND catalog = ? AND reason != ? "
             "AND key IS NOT NULL ORDER BY id LIMIT 1"
         )
-        held = Reason.HELD_DROP.value
+        held = DeadLetterReason.HELD_DROP.value
         given_up = {catalog for (catalog, reason), count in self.open_ones.items() if count and reason != held}
         found = {one: self._db.execute(query, (one, held)).fetchone() for one in given_up & set(catalogs)}
-        return {catalog: moment(row[0]) for catalog, row in found.items() if row is not None}
+        return {catalog: from_micros(row[0]) for catalog, row in found.items() if row is not None}
 
-    def find(self, wanted: Wanted, after: int, limit: int) -> list[DeadLetter]:
+    def list_after(self, letter_filter: DeadLetterFilter, after: int, limit: int) -> list[DeadLetter]:
         """So many of those that are wanted, with greater ids than `after`, by id."""
-        terms = conditions(wanted)
+        terms = dead_letter_conditions(letter_filter)
         chosen = " AND ".join(["id > ?", *(f"{term} ?" for term in terms)])
-        query = f"SELECT {COLUMNS} FROM dead_letter WHERE {chosen} ORDER BY id LIMIT ?"
-        return [parse_letter(row) for row in self._db.execute(query, (after, *terms.values(), limit)).fetchall()]
+        query = f"SELECT {DEAD_LETTER_COLUMNS} FROM dead_letter WHERE {chosen} ORDER BY id LIMIT ?"
+        return [parse_dead_letter(row) for row in self._db.execute(query, (after, *terms.values(), limit)).fetchall()]
 
-    def newest(self, wanted: Wanted, limit: int) -> list[DeadLetter]:
+    def list_newest(self, letter_filter: DeadLetterFilter, limit: int) -> list[DeadLetter]:
         """So many of those that are wanted, the newest first."""
-        terms = conditions(wanted)
+        terms = dead_letter_conditions(letter_filter)
         chosen = " AND ".join(["true", *(f"{term} ?" for term in terms)])
-        query = f"SELECT {COLUMNS} FROM dead_letter WHERE {chosen} ORDER BY id DESC LIMIT ?"
-        return [parse_letter(row) for row in self._db.execute(query, (*terms.values(), limit)).fetchall()]
+        query = f"SELECT {DEAD_LETTER_COLUMNS} FROM dead_letter WHERE {chosen} ORDER BY id DESC LIMIT ?"
+        return [parse_dead_letter(row) for row in self._db.execute(query, (*terms.values(), limit)).fetchall()]
 
-    def numbered(self, numbers: Sequence[int]) -> list[DeadLetter]:
+    def get_many(self, ids: Sequence[int]) -> list[DeadLetter]:
         """Those of these ids that there are, by id."""
-        query = f"SELECT {COLUMNS} FROM dead_letter WHERE id = ?"
-        found = [self._db.execute(query, (number,)).fetchone() for number in sorted(set(numbers))]
-        return [parse_letter(row) for row in found if row is not None]
+        query = f"SELECT {DEAD_LETTER_COLUMNS} FROM dead_letter WHERE id = ?"
+        found = [self._db.execute(query, (number,)).fetchone() for number in sorted(set(ids))]
+        return [parse_dead_letter(row) for row in found if row is not None]
 
-    def event(self, number: int) -> Undecodable | None:
+    def request_of(self, letter_id: int) -> UndecodableRequest | None:
         """The request that a letter is about."""
         query = (
             "SELECT sender, path, content_type, body, size, detail FROM dead_letter JOIN undecodable ON letter = id "
             "WHERE id = ?"
         )
-        found = self._db.execute(query, (number,)).fetchone()
-        return Undecodable(*found) if found is not None else None
+        found = self._db.execute(query, (letter_id,)).fetchone()
+        return UndecodableRequest(*found) if found is not None else None
 
     def prune(self, before: datetime, most: int) -> int:
         """Delete letters that were closed before a moment, so many at most; how many."""
         chosen = "SELECT id FROM dead_letter WHERE status != 'open' AND changed_at < ? LIMIT ?"
-        return self._db.execute(f"DELETE FROM dead_letter WHERE id IN ({chosen})", (micros(before), most)).rowcount
+        return self._db.execute(f"DELETE FROM dead_letter WHERE id IN ({chosen})", (to_micros(before), most)).rowcount

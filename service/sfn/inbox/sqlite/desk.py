@@ -7,24 +7,31 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 
-from sfn.inbox.codec import key_of, micros, moment
-from sfn.inbox.figures import BrakeState, Figures, braking, earliest
-from sfn.inbox.intents import numbers
-from sfn.inbox.keeping import AUDIT_KEPT, Batch
-from sfn.inbox.letters import RELEASED, Audited, DeadLetter, Order, Status, Wanted
-from sfn.inbox.row import Row, standing_of, told_by
-from sfn.inbox.sqlite.brake import BrakeTable
-from sfn.inbox.sqlite.dead import DeadLetters
+from sfn.inbox.codec import encode_key, from_micros, to_micros
+from sfn.inbox.figures import DropLimitState, QueueStats, catalogs_over_limit, earliest_by_catalog
+from sfn.inbox.intents import intent_stats_by_catalog
+from sfn.inbox.keeping import MAX_AUDIT_ENTRIES, CommandProgress
+from sfn.inbox.letters import (
+    RELEASE_BATCH_SIZE,
+    AdminCommand,
+    AuditEntry,
+    DeadLetter,
+    DeadLetterFilter,
+    DeadLetterStatus,
+)
+from sfn.inbox.row import Job, event_seq_of, to_table_status
+from sfn.inbox.sqlite.brake import DropLimitTable
+from sfn.inbox.sqlite.dead import SqliteDeadLetters
 from sfn.inbox.sqlite.due import DueRows
-from sfn.inbox.sqlite.intents import IntentTable
-from sfn.inbox.sqlite.roster import RosterQueries
-from sfn.inbox.sqlite.rows import Rows
-from sfn.inbox.standing import LastEvent, Standing
-from sfn.inbox.transitions import released, replayed
-from sfn.words import Accepted, Hint, Reason, Subject, Undecodable
+from sfn.inbox.sqlite.intents import SqliteIntents
+from sfn.inbox.sqlite.roster import IndexQueries
+from sfn.inbox.sqlite.rows import SqliteJobs
+from sfn.inbox.standing import LastEvent, TableStatus
+from sfn.inbox.transitions import on_release_hold, on_replay
+from sfn.words import DeadLetterReason, JobKey, Notification, PutResult, UndecodableRequest
 
 
-class Desk:
+class SqliteAdmin:
     """The operators' verbs on one connection, see `sfn.inbox.desk`.
 
     Args:
@@ -35,80 +42,82 @@ class Desk:
     def __init__(
         self,
         db: sqlite3.Connection,
-        rows: Rows,
-        dead: DeadLetters,
-        brake: BrakeTable,
-        intents: IntentTable,
+        rows: SqliteJobs,
+        dead: SqliteDeadLetters,
+        brake: DropLimitTable,
+        intents: SqliteIntents,
         *,
         transaction: Callable[[], AbstractContextManager[None]],
-        put: Callable[[Sequence[Hint], datetime], Accepted],
+        put: Callable[[Sequence[Notification], datetime], PutResult],
     ) -> None:
         self._db, self._rows, self._dead, self._brake, self._intents = db, rows, dead, brake, intents
         self._transaction, self._put = transaction, put
-        self._due, self._roster = DueRows(rows), RosterQueries(rows)
+        self._due, self._roster = DueRows(rows), IndexQueries(rows)
 
-    def figures(self, now: datetime) -> Figures:
+    def stats(self, now: datetime) -> QueueStats:
         """See `Desk.figures`: the counts are kept; only open intents, which are few, are counted for it."""
         catalogs = {catalog for catalog, _ in self._rows.counts}
-        oldest = earliest(self._due.oldest(now), self._dead.oldest(catalogs))
+        oldest = earliest_by_catalog(self._due.oldest(now), self._dead.oldest(catalogs))
         tables = {pair: count for pair, count in self._rows.counts.items() if count}
         letters = {pair: count for pair, count in self._dead.open_ones.items() if count}
-        tripped = braking(tables, self._brake.tripped())
-        intents, missing = numbers(self._intents.counts()), self._roster.missing()
-        return Figures(tables, oldest, letters, tripped, *intents, missing)
+        tripped = catalogs_over_limit(tables, self._brake.tripped())
+        intents, missing = intent_stats_by_catalog(self._intents.counts()), self._roster.missing()
+        return QueueStats(tables, oldest, letters, tripped, *intents, missing)
 
-    def standing(self, subject: Subject) -> Standing | None:
+    def table_status(self, subject: JobKey) -> TableStatus | None:
         """See `Desk.standing`."""
-        row = self._rows.load(key_of(subject))
+        row = self._rows.load(encode_key(subject))
         if row is None:
             return None
-        return standing_of(row, self._last_event(row), self._intents.opened(subject))
+        return to_table_status(row, self._last_event(row), self._intents.opened(subject))
 
-    def brake(self, catalog: str, now: datetime) -> BrakeState:
+    def drop_limit_state(self, catalog: str, now: datetime) -> DropLimitState:
         """See `Desk.brake`."""
-        on = catalog in braking(self._rows.counts, self._brake.tripped())
+        on = catalog in catalogs_over_limit(self._rows.counts, self._brake.tripped())
         return self._brake.state(catalog, now, tripped=on)
 
-    def audited(self, before: int | None, limit: int) -> list[Audited]:
+    def audit_log(self, before: int | None, limit: int) -> list[AuditEntry]:
         """See `Desk.audited`."""
         query = "SELECT id, at, actor, action, about, count FROM audit WHERE id < ? ORDER BY id DESC LIMIT ?"
         found = self._db.execute(query, (2**63 - 1 if before is None else before, limit)).fetchall()
-        return [Audited(number, moment(at), *rest) for number, at, *rest in found]
+        return [AuditEntry(number, from_micros(at), *rest) for number, at, *rest in found]
 
-    def find(self, wanted: Wanted, after: int, limit: int) -> list[DeadLetter]:
+    def list_after(self, letter_filter: DeadLetterFilter, after: int, limit: int) -> list[DeadLetter]:
         """See `DeadLetters.find`."""
-        return self._dead.find(wanted, after, limit)
+        return self._dead.list_after(letter_filter, after, limit)
 
-    def newest(self, wanted: Wanted, limit: int) -> list[DeadLetter]:
+    def list_newest(self, letter_filter: DeadLetterFilter, limit: int) -> list[DeadLetter]:
         """See `DeadLetters.newest`."""
-        return self._dead.newest(wanted, limit)
+        return self._dead.list_newest(letter_filter, limit)
 
-    def numbered(self, numbers: Sequence[int]) -> list[DeadLetter]:
+    def get_many(self, ids: Sequence[int]) -> list[DeadLetter]:
         """See `DeadLetters.numbered`."""
-        return self._dead.numbered(numbers)
+        return self._dead.get_many(ids)
 
-    def event(self, number: int) -> Undecodable | None:
+    def request_of(self, letter_id: int) -> UndecodableRequest | None:
         """See `DeadLetters.event`."""
-        return self._dead.event(number)
+        return self._dead.request_of(letter_id)
 
-    def replay(self, numbers: Sequence[int], hints: Sequence[Hint], order: Order) -> int:
+    def replay(self, ids: Sequence[int], notifications: Sequence[Notification], command: AdminCommand) -> int:
         """See `DeadLetters.replay`."""
         with self._transaction():
             count = 0
-            for letter in self._dead.numbered(numbers):
-                if self._dead.end(letter.id, Status.REPLAYED, order.at, order.actor):
+            for letter in self._dead.get_many(ids):
+                if self._dead.end(letter.id, DeadLetterStatus.REPLAYED, command.at, command.actor):
                     count += 1
-                    self._requeue(letter.subject, order.at)
-            if hints:
-                self._put(hints, order.at)
-            self._note("replay", order, count)
+                    self._requeue(letter.subject, command.at)
+            if notifications:
+                self._put(notifications, command.at)
+            self._note("replay", command, count)
         return count
 
-    def discard(self, numbers: Sequence[int], order: Order) -> int:
+    def discard(self, ids: Sequence[int], command: AdminCommand) -> int:
         """See `DeadLetters.discard`."""
         with self._transaction():
-            count = sum(self._dead.end(number, Status.DISCARDED, order.at, order.actor) for number in set(numbers))
-            self._note("discard", order, count)
+            count = sum(
+                self._dead.end(number, DeadLetterStatus.DISCARDED, command.at, command.actor) for number in set(ids)
+            )
+            self._note("discard", command, count)
         return count
 
     def prune(self, before: datetime, most: int) -> int:
@@ -116,7 +125,7 @@ class Desk:
         with self._transaction():
             return self._dead.prune(before, most)
 
-    def release(self, catalog: str, order: Order, before: Batch | None = None) -> Batch:
+    def release(self, catalog: str, command: AdminCommand, before: CommandProgress | None = None) -> CommandProgress:
         """The next batch of `Brake.release`.
 
         Args:
@@ -127,65 +136,72 @@ class Desk:
             if before is None:
                 self._brake.reset(catalog)
                 self._brake.forget_steps(catalog)
-                before = Batch(self._note("release", order, 0))
-            found = self._rows.select(query, (catalog, Reason.HELD_DROP.value, before.last, RELEASED))
+                before = CommandProgress(self._note("release", command, 0))
+            found = self._rows.select(
+                query, (catalog, DeadLetterReason.HELD_DROP.value, before.last_key, RELEASE_BATCH_SIZE)
+            )
             for (key,) in found:
                 row = self._rows.load(key)
                 if row is not None:
-                    self._rows.save(key, released(row, order.at))
-                    self._dead.close(key, Status.REPLAYED, order.at, order.actor)
+                    self._rows.save(key, on_release_hold(row, command.at))
+                    self._dead.close(key, DeadLetterStatus.REPLAYED, command.at, command.actor)
             count = before.count + len(found)
-            self._db.execute("UPDATE audit SET count = ? WHERE id = ?", (count, before.entry))
-        return Batch(before.entry, count, found[-1][0] if found else before.last, more=len(found) == RELEASED)
+            self._db.execute("UPDATE audit SET count = ? WHERE id = ?", (count, before.audit_id))
+        return CommandProgress(
+            before.audit_id,
+            count,
+            found[-1][0] if found else before.last_key,
+            has_more=len(found) == RELEASE_BATCH_SIZE,
+        )
 
-    def reconcile(self, hints: Sequence[Hint], order: Order) -> None:
-        """See `Custody.reconcile`."""
-        self._told("reconcile", hints, order)
+    def reconcile(self, notifications: Sequence[Notification], command: AdminCommand) -> None:
+        """See `CatalogAdmin.reconcile`."""
+        self._notify_all("reconcile", notifications, command)
 
-    def adopt(self, hints: Sequence[Hint], order: Order) -> None:
-        """See `Custody.adopt`."""
-        self._told("adopt", hints, order)
+    def adopt(self, notifications: Sequence[Notification], command: AdminCommand) -> None:
+        """See `CatalogAdmin.adopt`."""
+        self._notify_all("adopt", notifications, command)
 
-    def retire(self, catalog: str, *, retired: bool, order: Order) -> None:
-        """See `Custody.retire`."""
+    def retire(self, catalog: str, *, retired: bool, command: AdminCommand) -> None:
+        """See `CatalogAdmin.retire`."""
         with self._transaction():
             self._brake.retire(catalog, retired=retired)
-            self._note("retire" if retired else "unretire", order, 1)
+            self._note("retire" if retired else "unretire", command, 1)
 
-    def owner(self, catalog: str) -> str | None:
-        """See `Custody.owner`."""
-        return self._brake.owner(catalog)
+    def owner_id(self, catalog: str) -> str | None:
+        """See `CatalogAdmin.owner`."""
+        return self._brake.owner_id(catalog)
 
-    def own(self, catalog: str, catalog_id: str) -> None:
-        """See `Custody.own`."""
+    def record_owner(self, catalog: str, catalog_id: str) -> None:
+        """See `CatalogAdmin.own`."""
         with self._transaction():
-            self._brake.own(catalog, catalog_id)
+            self._brake.record_owner(catalog, catalog_id)
 
-    def retired(self) -> frozenset[str]:
-        """See `Custody.retired`."""
-        return self._brake.retired()
+    def retired_catalogs(self) -> frozenset[str]:
+        """See `CatalogAdmin.retired`."""
+        return self._brake.retired_catalogs()
 
-    def _told(self, action: str, hints: Sequence[Hint], order: Order) -> None:
+    def _notify_all(self, action: str, hints: Sequence[Notification], order: AdminCommand) -> None:
         with self._transaction():
             self._put(hints, order.at)
             self._note(action, order, len(hints))
 
-    def _requeue(self, subject: Subject | None, now: datetime) -> None:
+    def _requeue(self, subject: JobKey | None, now: datetime) -> None:
         if subject is None:
             return
-        key = key_of(subject)
-        self._rows.save(key, replayed(self._rows.load(key) or Row(subject, now), now))
+        key = encode_key(subject)
+        self._rows.save(key, on_replay(self._rows.load(key) or Job(subject, now), now))
 
-    def _last_event(self, row: Row) -> LastEvent | None:
+    def _last_event(self, row: Job) -> LastEvent | None:
         query = "SELECT sender, event_id, received_at, body FROM event WHERE seq = ?"
-        found = self._db.execute(query, (told_by(row),)).fetchone()
-        return LastEvent(found[0], found[1], moment(found[2]), found[3]) if found is not None else None
+        found = self._db.execute(query, (event_seq_of(row),)).fetchone()
+        return LastEvent(found[0], found[1], from_micros(found[2]), found[3]) if found is not None else None
 
-    def _note(self, action: str, order: Order, count: int) -> int:
+    def _note(self, action: str, order: AdminCommand, count: int) -> int:
         """Remember an order; the entry's id."""
         (number,) = self._db.execute(
             "INSERT INTO audit(at, actor, action, about, count) VALUES(?, ?, ?, ?, ?) RETURNING id",
-            (micros(order.at), order.actor, action, order.about, count),
+            (to_micros(order.at), order.actor, action, order.target, count),
         ).fetchone()
-        self._db.execute("DELETE FROM audit WHERE id <= ?", (number - AUDIT_KEPT,))
+        self._db.execute("DELETE FROM audit WHERE id <= ?", (number - MAX_AUDIT_ENTRIES,))
         return int(number)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sfn.inbox.codec import micros, moment
-from sfn.inbox.sqlite.rows import Rows
-from sfn.inbox.turns import dealt, rotated
-from sfn.words import Lane, Slots
+from sfn.inbox.codec import from_micros, to_micros
+from sfn.inbox.sqlite.rows import SqliteJobs
+from sfn.inbox.turns import fair_order, rotate
+from sfn.words import Capacity, ConcurrencyGroup
 
 
 class DueRows:
     """What waits in the lanes of one connection: read only."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: SqliteJobs) -> None:
         self._rows = rows
         self._turn = 0
 
-    def due(self, slots: Slots, now: datetime) -> list[tuple[Lane, str]]:
+    def due(self, slots: Capacity, now: datetime) -> list[tuple[ConcurrencyGroup, str]]:
         """Keys of due rows, in turn over the lanes, within the slots."""
         query = (
             "SELECT key FROM subject WHERE lane = ? AND state = 'queued' AND due_at <= ? ORDER BY due_at, key LIMIT ?"
@@ -25,11 +25,11 @@ class DueRows:
         lanes = self._rows.lanes()
         self._turn = (self._turn + 1) % max(1, len(lanes))
         waiting = [
-            (lane, self._rows.select(query, (lanes[lane], micros(now), free)))
-            for lane in rotated(lanes, self._turn)
-            if (free := slots.of(lane))
+            (lane, self._rows.select(query, (lanes[lane], to_micros(now), free)))
+            for lane in rotate(lanes, self._turn)
+            if (free := slots.available_in(lane))
         ]
-        return [(lane, key) for lane, (key,) in dealt(waiting, slots)]
+        return [(lane, key) for lane, (key,) in fair_order(waiting, slots)]
 
     def oldest(self, now: datetime) -> dict[str, datetime]:
         """See `Figures.oldest_due`."""
@@ -38,12 +38,12 @@ class DueRows:
             "SELECT min(waits_since) FROM subject WHERE lane = ? AND waits_since IS NOT NULL",
         )
         oldest: dict[str, datetime] = {}
-        lanes = [(lane, number) for lane, number in self._rows.lanes().items() if lane.is_told]
+        lanes = [(lane, number) for lane, number in self._rows.lanes().items() if lane.is_event_driven]
         for query in queries:
             for lane, number in lanes:
                 ((at,),) = self._rows.select(query, (number,))
-                if at is not None and at <= micros(now):
-                    oldest[lane.catalog] = min(moment(at), oldest.get(lane.catalog, now))
+                if at is not None and at <= to_micros(now):
+                    oldest[lane.catalog] = min(from_micros(at), oldest.get(lane.catalog, now))
         return oldest
 
     def run_out(self, now: datetime | None) -> list[str]:
@@ -52,13 +52,17 @@ class DueRows:
             found = self._rows.select("SELECT key FROM subject WHERE state = 'leased'")
         else:
             query = "SELECT key FROM subject WHERE state = 'leased' AND lease_until <= ?"
-            found = self._rows.select(query, (micros(now),))
+            found = self._rows.select(query, (to_micros(now),))
         return [key for (key,) in found]
 
-    def next(self, slots: Slots) -> datetime | None:
+    def next(self, slots: Capacity) -> datetime | None:
         """When the next row falls due in a lane that has slots, or a lease runs out."""
         query = "SELECT min(due_at) FROM subject WHERE lane = ? AND state = 'queued'"
-        found = [self._rows.select(query, (number,)) for lane, number in self._rows.lanes().items() if slots.of(lane)]
+        found = [
+            self._rows.select(query, (number,))
+            for lane, number in self._rows.lanes().items()
+            if slots.available_in(lane)
+        ]
         found.append(self._rows.select("SELECT min(lease_until) FROM subject WHERE state = 'leased'"))
         moments = [at for ((at,),) in found if at is not None]
-        return moment(min(moments)) if moments else None
+        return from_micros(min(moments)) if moments else None

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sfn.inbox.codec import micros
+from sfn.inbox.codec import to_micros
 from sfn.inbox.sqlite.batches import batches
-from sfn.words import Hint
+from sfn.words import Notification
 
 
-class Entry(NamedTuple):
+class EventRow(NamedTuple):
     """One event.
 
     Attributes:
@@ -24,7 +24,7 @@ class Entry(NamedTuple):
 
     seq: int
     key: str
-    note: Hint
+    note: Notification
     received: datetime
 
 
@@ -39,7 +39,7 @@ class EventLog:
         (seq,) = self._db.execute("SELECT coalesce(max(seq), 0) FROM event").fetchone()
         return int(seq)
 
-    def write(self, entries: Sequence[Entry]) -> set[int]:
+    def write(self, entries: Sequence[EventRow]) -> set[int]:
         """Log events in order of their numbers. The numbers of those that are new: (sender, event id) was not known."""
         return {seq for some in batches(entries) for seq in self._write_at_once(some)}
 
@@ -52,14 +52,14 @@ class EventLog:
             "DELETE FROM event WHERE seq <= (SELECT max(seq) FROM (SELECT seq, received_at FROM event ORDER BY seq "
             "LIMIT ?) WHERE received_at < ?)"
         )
-        return self._db.execute(query, (most, micros(before))).rowcount
+        return self._db.execute(query, (most, to_micros(before))).rowcount
 
-    def _write_at_once(self, entries: Sequence[Entry]) -> Iterable[int]:
+    def _write_at_once(self, entries: Sequence[EventRow]) -> Iterable[int]:
         rows = ", ".join(["(?, ?, ?, ?, ?, ?)"] * len(entries))
         values: list[Any] = []
         for entry in entries:
             note = entry.note
-            values += (entry.seq, note.sender, note.event_id, entry.key, micros(entry.received), note.body)
+            values += (entry.seq, note.sender, note.event_id, entry.key, to_micros(entry.received), note.body)
         written = self._db.execute(
             f"INSERT INTO event(seq, sender, event_id, key, received_at, body) VALUES {rows} "
             "ON CONFLICT(sender, event_id) DO NOTHING",

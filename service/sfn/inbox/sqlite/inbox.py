@@ -16,33 +16,52 @@ import structlog
 
 from sfn.clock import Clock
 from sfn.errors import Transient
-from sfn.inbox import Claimed
-from sfn.inbox.bell import Bell
-from sfn.inbox.commits import Commit
-from sfn.inbox.figures import BrakeState, Figures
-from sfn.inbox.keeping import CLOSED_KEPT, PAGE, PRUNED, TENDED_EVERY, Batch
-from sfn.inbox.letters import Audited, DeadLetter, Order, Wanted
-from sfn.inbox.sqlite.committer import Committer
-from sfn.inbox.sqlite.ledger import Ledger
+from sfn.inbox import ClaimResult
+from sfn.inbox.bell import WorkerSignal
+from sfn.inbox.commits import CommittedTransaction
+from sfn.inbox.figures import DropLimitState, QueueStats
+from sfn.inbox.keeping import (
+    CLOSED_LETTER_RETENTION,
+    INDEX_PAGE_SIZE,
+    MAINTENANCE_INTERVAL,
+    PRUNE_BATCH_SIZE,
+    CommandProgress,
+)
+from sfn.inbox.letters import AdminCommand, AuditEntry, DeadLetter, DeadLetterFilter
+from sfn.inbox.sqlite.committer import GroupCommitter
+from sfn.inbox.sqlite.ledger import SqliteOperations
 from sfn.inbox.sqlite.lock import InboxLock
 from sfn.inbox.sqlite.place import placed
 from sfn.inbox.sqlite.refusals import refusal
-from sfn.inbox.standing import Standing
-from sfn.inbox.terms import Terms
-from sfn.inbox.troubles import Troubles
-from sfn.words import Accepted, Claim, Hint, Known, Note, Outcome, Slots, Step, Subject, TableName, Told, Undecodable
+from sfn.inbox.standing import TableStatus
+from sfn.inbox.terms import InboxConfig
+from sfn.inbox.troubles import InboxErrorLog
+from sfn.words import (
+    BackwardStep,
+    Capacity,
+    EventHistory,
+    InboxMessage,
+    IndexedTable,
+    JobKey,
+    LeasedJob,
+    Notification,
+    Outcome,
+    PutResult,
+    TableIdentifier,
+    UndecodableRequest,
+)
 
 _log = structlog.stdlib.get_logger(__name__)
 
 
-def _nobody(_: Commit) -> None:
+def _ignore_commit(_: CommittedTransaction) -> None:
     pass
 
 
 class SqliteInbox:
     """Intake, worklist, roster and brake in one, for one event loop and one worker. `opened` makes it."""
 
-    def __init__(self, committer: Committer, bell: Bell, clock: Clock) -> None:
+    def __init__(self, committer: GroupCommitter, bell: WorkerSignal, clock: Clock) -> None:
         self._committer, self._bell, self._clock = committer, bell, clock
 
     @classmethod
@@ -50,11 +69,11 @@ class SqliteInbox:
     async def opened(
         cls,
         path: Path,
-        terms: Terms,
+        terms: InboxConfig,
         clock: Clock,
         *,
         queue_limit: int = 10_000,
-        observe: Callable[[Commit], None] = _nobody,
+        observe: Callable[[CommittedTransaction], None] = _ignore_commit,
     ) -> AsyncIterator[SqliteInbox]:
         """The inbox in a file, made where there is none, locked against other processes; closed in the end.
 
@@ -73,21 +92,23 @@ class SqliteInbox:
             Transient: scope inbox: the disk is full.
         """
         lock, ledger = await _locked(path, terms, clock.now())
-        bell = Bell(clock)
+        bell = WorkerSignal(clock)
 
-        def committed(commit: Commit) -> None:
-            if commit.stirring:
-                bell.ring()
+        def committed(commit: CommittedTransaction) -> None:
+            if commit.may_make_due:
+                bell.notify()
             observe(commit)
 
-        committer = Committer(ledger, str(path), missing=lock.missing, queue_limit=queue_limit, committed=committed)
+        committer = GroupCommitter(
+            ledger, str(path), missing=lock.missing, queue_limit=queue_limit, committed=committed
+        )
         try:
             yield cls(committer, bell, clock)
         finally:
             if await committer.close():
                 lock.release()
 
-    async def run_maintenance(self, retention: timedelta, every: float = TENDED_EVERY) -> NoReturn:
+    async def run_maintenance(self, retention: timedelta, every: float = MAINTENANCE_INTERVAL) -> NoReturn:
         """Keep the files small, for ever: a sibling of what uses the inbox.
 
         Args:
@@ -97,170 +118,172 @@ class SqliteInbox:
         Raises:
             Broken: as soon as the inbox can't be trusted any more.
         """
-        troubles = Troubles(self._clock, "tending")
+        troubles = InboxErrorLog(self._clock, "tending")
         while True:
             with anyio.move_on_after(every):
                 raise await self._committer.broken()
             # A later turn finds the same to do.
-            with suppress(Transient), troubles.told():
+            with suppress(Transient), troubles.log_errors():
                 await self.run_maintenance_once(retention)
 
     async def run_maintenance_once(self, retention: timedelta) -> int:
         """Delete what is older, and bring what was written into the database; how many events went."""
         now = self._clock.now()
-        total = await self._pruned(lambda ledger: ledger.prune(now - retention, PRUNED))
-        await self._pruned(lambda ledger: ledger.desk.prune(now - CLOSED_KEPT, PRUNED))
-        await self._committer.run(Ledger.checkpoint, alone=True)
+        total = await self._pruned(lambda ledger: ledger.prune(now - retention, PRUNE_BATCH_SIZE))
+        await self._pruned(lambda ledger: ledger.admin.prune(now - CLOSED_LETTER_RETENTION, PRUNE_BATCH_SIZE))
+        await self._committer.run(SqliteOperations.checkpoint, alone=True)
         return total
 
-    async def _pruned(self, prune: Callable[[Ledger], int]) -> int:
-        pruned, total = PRUNED, 0
-        while pruned == PRUNED:
+    async def _pruned(self, prune: Callable[[SqliteOperations], int]) -> int:
+        pruned, total = PRUNE_BATCH_SIZE, 0
+        while pruned == PRUNE_BATCH_SIZE:
             pruned = await self._committer.run(prune)
             total += pruned
             await anyio.sleep(0.02)
         return total
 
-    async def put(self, notes: Sequence[Note]) -> Accepted:
+    async def put(self, messages: Sequence[InboxMessage]) -> PutResult:
         """See `Intake.put`."""
-        return await self._committer.put(notes, self._clock.now())
+        return await self._committer.put(messages, self._clock.now())
 
     async def wait(self, until: datetime | None) -> None:
-        """See `Worklist.wait`."""
+        """See `JobQueue.wait`."""
         await self._bell.wait(until)
 
-    async def claim(self, slots: Slots, held: Sequence[Claim] = ()) -> Claimed:
-        """See `Worklist.claim`."""
+    async def claim(self, capacity: Capacity, running: Sequence[LeasedJob] = ()) -> ClaimResult:
+        """See `JobQueue.claim`."""
         self._bell.clear()
-        return await self._committer.run(lambda ledger: ledger.claim(slots, self._clock.now(), held))
+        return await self._committer.run(lambda ledger: ledger.claim(capacity, self._clock.now(), running))
 
-    async def renew(self, claims: Sequence[Claim]) -> list[Claim]:
-        """See `Worklist.renew`."""
-        kept = await self._committer.run(lambda ledger: ledger.renew(claims, self._clock.now()))
-        if len(kept) < len(claims):
-            self._bell.ring()
-        return kept
+    async def renew(self, claims: Sequence[LeasedJob]) -> list[LeasedJob]:
+        """See `JobQueue.renew`."""
+        renewed = await self._committer.run(lambda ledger: ledger.renew(claims, self._clock.now()))
+        if len(renewed) < len(claims):
+            self._bell.notify()
+        return renewed
 
-    async def remember(self, claim: Claim, site: str, uuid: str | None) -> frozenset[TableName] | None:
-        """See `Worklist.remember`."""
+    async def record_location(
+        self, claim: LeasedJob, layout_key: str, uuid: str | None
+    ) -> frozenset[TableIdentifier] | None:
+        """See `JobQueue.remember`."""
         now = self._clock.now()
-        others = await self._committer.run(lambda ledger: ledger.remember(claim, site, uuid, now))
+        others = await self._committer.run(lambda ledger: ledger.record_location(claim, layout_key, uuid, now))
         if others:
-            self._bell.ring()
+            self._bell.notify()
         return others
 
-    async def permit(self, claim: Claim, step: Step, now: datetime) -> bool:
-        """See `Worklist.permit`."""
-        return await self._committer.run(lambda ledger: ledger.permit(claim, step, now))
+    async def allow_step(self, claim: LeasedJob, step: BackwardStep, now: datetime) -> bool:
+        """See `JobQueue.permit`."""
+        return await self._committer.run(lambda ledger: ledger.allow_step(claim, step, now))
 
-    async def settle(self, claim: Claim, outcome: Outcome, now: datetime) -> bool:
-        """See `Worklist.settle`."""
+    async def settle(self, claim: LeasedJob, outcome: Outcome, now: datetime) -> bool:
+        """See `JobQueue.settle`."""
         return await self._committer.run(lambda ledger: ledger.settle(claim, outcome, now), stirring=True)
 
-    async def known(self, catalog: str) -> AsyncIterator[Known]:
+    async def tables(self, catalog: str) -> AsyncIterator[IndexedTable]:
         """See `Roster.known`."""
-        page: list[tuple[str, Known]] = []
+        page: list[tuple[str, IndexedTable]] = []
         while page := await self._known_after(catalog, page[-1][0] if page else ""):
             for _, known in page:
                 yield known
 
-    async def _known_after(self, catalog: str, after: str) -> list[tuple[str, Known]]:
-        return await self._committer.run(lambda ledger: ledger.roster.known(catalog, after, PAGE))
+    async def _known_after(self, catalog: str, after: str) -> list[tuple[str, IndexedTable]]:
+        return await self._committer.run(lambda ledger: ledger.roster.known(catalog, after, INDEX_PAGE_SIZE))
 
-    async def carrying(self, catalog: str, uuid: str) -> list[Known]:
+    async def with_uuid(self, catalog: str, uuid: str) -> list[IndexedTable]:
         """See `Roster.carrying`."""
-        return await self._committer.run(lambda ledger: ledger.roster.carrying(catalog, uuid))
+        return await self._committer.run(lambda ledger: ledger.roster.with_uuid(catalog, uuid))
 
-    async def told(self, table: TableName) -> Told | None:
+    async def event_history(self, table: TableIdentifier) -> EventHistory | None:
         """See `Roster.told`."""
-        return await self._committer.run(lambda ledger: ledger.told(table))
+        return await self._committer.run(lambda ledger: ledger.event_history(table))
 
-    async def neighbours(self, table: TableName, location: str) -> frozenset[TableName]:
+    async def at_location(self, table: TableIdentifier, location: str) -> frozenset[TableIdentifier]:
         """See `Roster.neighbours`."""
-        return await self._committer.run(lambda ledger: ledger.neighbours(table, location))
+        return await self._committer.run(lambda ledger: ledger.at_location(table, location))
 
-    async def limit(self, catalog: str) -> int:
+    async def max_missing(self, catalog: str) -> int:
         """See `Brake.limit`."""
-        return await self._committer.run(lambda ledger: ledger.limit(catalog))
+        return await self._committer.run(lambda ledger: ledger.max_missing(catalog))
 
-    async def release(self, catalog: str, order: Order) -> int:
+    async def release(self, catalog: str, command: AdminCommand) -> int:
         """See `Brake.release`."""
-        batch = await self._released(catalog, order, None)
-        while batch.more:
-            batch = await self._released(catalog, order, batch)
+        batch = await self._released(catalog, command, None)
+        while batch.has_more:
+            batch = await self._released(catalog, command, batch)
         return batch.count
 
-    async def _released(self, catalog: str, order: Order, before: Batch | None) -> Batch:
-        return await self._committer.run(lambda ledger: ledger.desk.release(catalog, order, before), stirring=True)
+    async def _released(self, catalog: str, order: AdminCommand, before: CommandProgress | None) -> CommandProgress:
+        return await self._committer.run(lambda ledger: ledger.admin.release(catalog, order, before), stirring=True)
 
-    async def figures(self) -> Figures:
+    async def stats(self) -> QueueStats:
         """See `Desk.figures`."""
         now = self._clock.now()
-        return await self._committer.run(lambda ledger: ledger.desk.figures(now))
+        return await self._committer.run(lambda ledger: ledger.admin.stats(now))
 
-    async def standing(self, subject: Subject) -> Standing | None:
+    async def table_status(self, subject: JobKey) -> TableStatus | None:
         """See `Desk.standing`."""
-        return await self._committer.run(lambda ledger: ledger.desk.standing(subject))
+        return await self._committer.run(lambda ledger: ledger.admin.table_status(subject))
 
-    async def brake(self, catalog: str) -> BrakeState:
+    async def drop_limit_state(self, catalog: str) -> DropLimitState:
         """See `Desk.brake`."""
         now = self._clock.now()
-        return await self._committer.run(lambda ledger: ledger.desk.brake(catalog, now))
+        return await self._committer.run(lambda ledger: ledger.admin.drop_limit_state(catalog, now))
 
-    async def audited(self, before: int | None, limit: int) -> list[Audited]:
+    async def audit_log(self, before: int | None, limit: int) -> list[AuditEntry]:
         """See `Desk.audited`."""
-        return await self._committer.run(lambda ledger: ledger.desk.audited(before, limit))
+        return await self._committer.run(lambda ledger: ledger.admin.audit_log(before, limit))
 
-    async def find(self, wanted: Wanted, after: int, limit: int) -> list[DeadLetter]:
+    async def list_after(self, letter_filter: DeadLetterFilter, after: int, limit: int) -> list[DeadLetter]:
         """See `DeadLetters.find`."""
-        return await self._committer.run(lambda ledger: ledger.desk.find(wanted, after, limit))
+        return await self._committer.run(lambda ledger: ledger.admin.list_after(letter_filter, after, limit))
 
-    async def newest(self, wanted: Wanted, limit: int) -> list[DeadLetter]:
+    async def list_newest(self, letter_filter: DeadLetterFilter, limit: int) -> list[DeadLetter]:
         """See `DeadLetters.newest`."""
-        return await self._committer.run(lambda ledger: ledger.desk.newest(wanted, limit))
+        return await self._committer.run(lambda ledger: ledger.admin.list_newest(letter_filter, limit))
 
-    async def numbered(self, numbers: Sequence[int]) -> list[DeadLetter]:
+    async def get_many(self, ids: Sequence[int]) -> list[DeadLetter]:
         """See `DeadLetters.numbered`."""
-        return await self._committer.run(lambda ledger: ledger.desk.numbered(numbers))
+        return await self._committer.run(lambda ledger: ledger.admin.get_many(ids))
 
-    async def event(self, number: int) -> Undecodable | None:
+    async def request_of(self, letter_id: int) -> UndecodableRequest | None:
         """See `DeadLetters.event`."""
-        return await self._committer.run(lambda ledger: ledger.desk.event(number))
+        return await self._committer.run(lambda ledger: ledger.admin.request_of(letter_id))
 
-    async def replay(self, numbers: Sequence[int], hints: Sequence[Hint], order: Order) -> int:
+    async def replay(self, ids: Sequence[int], notifications: Sequence[Notification], command: AdminCommand) -> int:
         """See `DeadLetters.replay`."""
-        return await self._committer.run(lambda ledger: ledger.desk.replay(numbers, hints, order), stirring=True)
+        return await self._committer.run(lambda ledger: ledger.admin.replay(ids, notifications, command), stirring=True)
 
-    async def discard(self, numbers: Sequence[int], order: Order) -> int:
+    async def discard(self, ids: Sequence[int], command: AdminCommand) -> int:
         """See `DeadLetters.discard`."""
-        return await self._committer.run(lambda ledger: ledger.desk.discard(numbers, order))
+        return await self._committer.run(lambda ledger: ledger.admin.discard(ids, command))
 
-    async def reconcile(self, hints: Sequence[Hint], order: Order) -> None:
-        """See `Custody.reconcile`."""
-        await self._committer.run(lambda ledger: ledger.desk.reconcile(hints, order), stirring=True)
+    async def reconcile(self, notifications: Sequence[Notification], command: AdminCommand) -> None:
+        """See `CatalogAdmin.reconcile`."""
+        await self._committer.run(lambda ledger: ledger.admin.reconcile(notifications, command), stirring=True)
 
-    async def adopt(self, hints: Sequence[Hint], order: Order) -> None:
-        """See `Custody.adopt`."""
-        await self._committer.run(lambda ledger: ledger.desk.adopt(hints, order), stirring=True)
+    async def adopt(self, notifications: Sequence[Notification], command: AdminCommand) -> None:
+        """See `CatalogAdmin.adopt`."""
+        await self._committer.run(lambda ledger: ledger.admin.adopt(notifications, command), stirring=True)
 
-    async def retire(self, catalog: str, *, retired: bool, order: Order) -> None:
-        """See `Custody.retire`."""
-        await self._committer.run(lambda ledger: ledger.desk.retire(catalog, retired=retired, order=order))
+    async def retire(self, catalog: str, *, retired: bool, command: AdminCommand) -> None:
+        """See `CatalogAdmin.retire`."""
+        await self._committer.run(lambda ledger: ledger.admin.retire(catalog, retired=retired, command=command))
 
-    async def owner(self, catalog: str) -> str | None:
-        """See `Custody.owner`."""
-        return await self._committer.run(lambda ledger: ledger.desk.owner(catalog))
+    async def owner_id(self, catalog: str) -> str | None:
+        """See `CatalogAdmin.owner`."""
+        return await self._committer.run(lambda ledger: ledger.admin.owner_id(catalog))
 
-    async def own(self, catalog: str, catalog_id: str) -> None:
-        """See `Custody.own`."""
-        await self._committer.run(lambda ledger: ledger.desk.own(catalog, catalog_id))
+    async def record_owner(self, catalog: str, catalog_id: str) -> None:
+        """See `CatalogAdmin.own`."""
+        await self._committer.run(lambda ledger: ledger.admin.record_owner(catalog, catalog_id))
 
-    async def retired(self) -> frozenset[str]:
-        """See `Custody.retired`."""
-        return await self._committer.run(lambda ledger: ledger.desk.retired())
+    async def retired_catalogs(self) -> frozenset[str]:
+        """See `CatalogAdmin.retired`."""
+        return await self._committer.run(lambda ledger: ledger.admin.retired_catalogs())
 
 
-async def _locked(named: Path, terms: Terms, now: datetime) -> tuple[InboxLock, Ledger]:
+async def _locked(named: Path, terms: InboxConfig, now: datetime) -> tuple[InboxLock, SqliteOperations]:
     """The right to a file, and what is in it."""
     # SQLite too puts its log beside the file that a link leads to.
     path = Path(await anyio.to_thread.run_sync(os.path.realpath, named))
@@ -277,11 +300,11 @@ async def _locked(named: Path, terms: Terms, now: datetime) -> tuple[InboxLock, 
     return lock, ledger
 
 
-def _opened(path: Path, terms: Terms, now: datetime) -> Ledger:
+def _opened(path: Path, terms: InboxConfig, now: datetime) -> SqliteOperations:
     try:
         # Whoever lost the inbox, or mounted another disk in its place, sees it by this.
         new = not path.exists() or path.stat().st_size == 0
-        ledger = Ledger(str(path), terms)
+        ledger = SqliteOperations(str(path), terms)
         taken_back = ledger.recover(now)
     except sqlite3.Error as error:
         refused = refusal(error, str(path))

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 
-from sfn.inbox.bell import stirs
-from sfn.inbox.book import Dated
-from sfn.inbox.codec import key_of
-from sfn.inbox.row import Row, has_news
-from sfn.inbox.sqlite.dead import DeadLetters
-from sfn.inbox.sqlite.events import Entry, EventLog
-from sfn.inbox.sqlite.intents import IntentTable
-from sfn.inbox.sqlite.rows import Rows
-from sfn.inbox.tellings import taken
-from sfn.inbox.terms import Terms
-from sfn.words import Accepted, Answered, Hint, Intent, Note, Subject, Undecodable
+from sfn.inbox.bell import makes_due
+from sfn.inbox.book import ReceivedIntent
+from sfn.inbox.codec import encode_key
+from sfn.inbox.row import Job, has_unprocessed
+from sfn.inbox.sqlite.dead import SqliteDeadLetters
+from sfn.inbox.sqlite.events import EventLog, EventRow
+from sfn.inbox.sqlite.intents import SqliteIntents
+from sfn.inbox.sqlite.rows import SqliteJobs
+from sfn.inbox.tellings import jobs_after_notification
+from sfn.inbox.terms import InboxConfig
+from sfn.words import InboxMessage, Intent, IntentOutcome, JobKey, Notification, PutResult, UndecodableRequest
 
 
-class Intake:
+class SqliteWriter:
     """Takes notes in.
 
     Args:
@@ -29,21 +29,21 @@ class Intake:
 
     def __init__(
         self,
-        rows: Rows,
+        rows: SqliteJobs,
         events: EventLog,
-        dead: DeadLetters,
-        intents: IntentTable,
-        terms: Terms,
+        dead: SqliteDeadLetters,
+        intents: SqliteIntents,
+        terms: InboxConfig,
         draw: Callable[[], int],
     ) -> None:
         self._rows, self._events, self._dead, self._intents = rows, events, dead, intents
         self._terms, self._draw = terms, draw
 
-    def put_all(self, puts: Sequence[tuple[Sequence[Note], datetime]]) -> list[tuple[Accepted, bool]]:
+    def put_all(self, puts: Sequence[tuple[Sequence[InboxMessage], datetime]]) -> list[tuple[PutResult, bool]]:
         """See `Ledger.put_all`."""
-        entries: list[list[Entry]] = []
+        entries: list[list[EventRow]] = []
         for notes, now in puts:
-            hints = [note for note in notes if isinstance(note, Hint)]
+            hints = [note for note in notes if isinstance(note, Notification)]
             entries.append([self._entry(hint, now) for hint in hints])
             # Most that is put is hints alone.
             if len(hints) < len(notes):
@@ -59,31 +59,33 @@ class Intake:
             self._taken(entries, self._events.write(entries))
         return next_ask
 
-    def _entry(self, hint: Hint, now: datetime) -> Entry:
-        return Entry(self._draw(), key_of(hint.subject), hint, now)
+    def _entry(self, hint: Notification, now: datetime) -> EventRow:
+        return EventRow(self._draw(), encode_key(hint.subject), hint, now)
 
-    def _take_others(self, notes: Sequence[Note], now: datetime) -> None:
+    def _take_others(self, notes: Sequence[InboxMessage], now: datetime) -> None:
         """What is no hint."""
         for note in notes:
-            if isinstance(note, Undecodable):
+            if isinstance(note, UndecodableRequest):
                 self._dead.keep(note, now)
-        intents: list[Dated] = [(note, now) for note in notes if isinstance(note, Intent | Answered)]
+        intents: list[ReceivedIntent] = [(note, now) for note in notes if isinstance(note, Intent | IntentOutcome)]
         if intents:
             self._intents.take(intents)
 
-    def _taken(self, entries: Sequence[Entry], new: Collection[int]) -> tuple[Accepted, bool]:
+    def _taken(self, entries: Sequence[EventRow], new: Collection[int]) -> tuple[PutResult, bool]:
         fresh = superseded = 0
         stirring = False
         for entry in entries:
             if entry.seq not in new:
                 continue
             fresh += 1
-            superseded += has_news(self._rows.load(entry.key))
-            for subject, row in taken(entry.note, entry.seq, entry.received, self._terms, self._load).items():
-                key = key_of(subject)
-                stirring = stirring or stirs(self._rows.load(key), row)
+            superseded += has_unprocessed(self._rows.load(entry.key))
+            for subject, row in jobs_after_notification(
+                entry.note, entry.seq, entry.received, self._terms, self._load
+            ).items():
+                key = encode_key(subject)
+                stirring = stirring or makes_due(self._rows.load(key), row)
                 self._rows.save(key, row)
-        return Accepted(fresh, len(entries) - fresh, superseded), stirring
+        return PutResult(fresh, len(entries) - fresh, superseded), stirring
 
-    def _load(self, subject: Subject) -> Row | None:
-        return self._rows.load(key_of(subject))
+    def _load(self, subject: JobKey) -> Job | None:
+        return self._rows.load(encode_key(subject))

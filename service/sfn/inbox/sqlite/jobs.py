@@ -10,14 +10,14 @@ from typing import Any, Generic, TypeVar, cast
 
 from typing_extensions import override
 
-from sfn.inbox.sqlite.ledger import Ledger
+from sfn.inbox.sqlite.ledger import SqliteOperations
 from sfn.inbox.sqlite.refusals import refusal
-from sfn.words import Accepted, Note
+from sfn.words import InboxMessage, PutResult
 
 T = TypeVar("T")
 
 
-class Job(Generic[T]):
+class WriterJob(Generic[T]):
     """Something to be done in the writer thread, and who waits for it.
 
     Args:
@@ -33,7 +33,7 @@ class Job(Generic[T]):
         self._result: T | None = None
         self._error: Exception | None = None
 
-    def attempt(self, ledger: Ledger) -> None:
+    def attempt(self, ledger: SqliteOperations) -> None:
         """Do it; again if its transaction was undone."""
         raise NotImplementedError
 
@@ -60,38 +60,38 @@ class Job(Generic[T]):
             self.future.set_exception(error)
 
 
-class VerbJob(Job[T]):
+class WriterCall(WriterJob[T]):
     """Any verb of the ledger."""
 
     __slots__ = ("_verb",)
 
     def __init__(
-        self, verb: Callable[[Ledger], T], future: asyncio.Future[T], *, stirring: bool, alone: bool = False
+        self, verb: Callable[[SqliteOperations], T], future: asyncio.Future[T], *, stirring: bool, alone: bool = False
     ) -> None:
         super().__init__(future, stirring=stirring, alone=alone)
         self._verb = verb
 
     @override
-    def attempt(self, ledger: Ledger) -> None:
+    def attempt(self, ledger: SqliteOperations) -> None:
         self.succeed(self._verb(ledger))
 
 
-class PutJob(Job[Accepted]):
+class WriterPut(WriterJob[PutResult]):
     """A `put`: several of them are one verb of the ledger. Whether it is stirring turns out as it is run."""
 
     __slots__ = ("notes", "now")
 
-    def __init__(self, notes: Sequence[Note], now: datetime, future: asyncio.Future[Accepted]) -> None:
+    def __init__(self, notes: Sequence[InboxMessage], now: datetime, future: asyncio.Future[PutResult]) -> None:
         super().__init__(future)
         self.notes, self.now = notes, now
 
     @override
-    def attempt(self, ledger: Ledger) -> None:
+    def attempt(self, ledger: SqliteOperations) -> None:
         [(accepted, self.stirring)] = ledger.put_all([(self.notes, self.now)])
         self.succeed(accepted)
 
 
-def transact(ledger: Ledger, jobs: Sequence[Job[Any]]) -> None:
+def run_transaction(ledger: SqliteOperations, jobs: Sequence[WriterJob[Any]]) -> None:
     """Run jobs in one transaction, which is on disk afterwards. A job whose verb raises has failed alone.
 
     Raises:
@@ -109,18 +109,18 @@ def transact(ledger: Ledger, jobs: Sequence[Job[Any]]) -> None:
                 _run_apart(ledger, job)
 
 
-def _run_together(ledger: Ledger, jobs: Sequence[Job[Any]]) -> None:
-    puts = [job for job in jobs if isinstance(job, PutJob)]
+def _run_together(ledger: SqliteOperations, jobs: Sequence[WriterJob[Any]]) -> None:
+    puts = [job for job in jobs if isinstance(job, WriterPut)]
     taken = ledger.put_all([(put.notes, put.now) for put in puts])
     for put, (accepted, stirring) in zip(puts, taken, strict=True):
         put.stirring = stirring
         put.succeed(accepted)
     for job in jobs:
-        if not isinstance(job, PutJob):
+        if not isinstance(job, WriterPut):
             job.attempt(ledger)
 
 
-def _run_apart(ledger: Ledger, job: Job[Any]) -> None:
+def _run_apart(ledger: SqliteOperations, job: WriterJob[Any]) -> None:
     try:
         with ledger.savepoint():
             job.attempt(ledger)

@@ -12,72 +12,72 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from sfn.inbox import Claimed
-from sfn.inbox.codec import key_of
-from sfn.inbox.letters import Letter, Status, poisoned, supersedes
-from sfn.inbox.row import LastSweep, Row, claim_of, is_held_by
-from sfn.inbox.sqlite.brake import BrakeTable
-from sfn.inbox.sqlite.dead import DeadLetters
-from sfn.inbox.sqlite.desk import Desk
+from sfn.inbox import ClaimResult
+from sfn.inbox.codec import encode_key
+from sfn.inbox.letters import DeadLetterStatus, NewDeadLetter, closes_dead_letter, poison_letter
+from sfn.inbox.row import Job, LastSweep, holds_lease, to_leased_job
+from sfn.inbox.sqlite.brake import DropLimitTable
+from sfn.inbox.sqlite.dead import SqliteDeadLetters
+from sfn.inbox.sqlite.desk import SqliteAdmin
 from sfn.inbox.sqlite.due import DueRows
 from sfn.inbox.sqlite.events import EventLog
-from sfn.inbox.sqlite.intake import Intake
-from sfn.inbox.sqlite.intents import IntentTable
-from sfn.inbox.sqlite.roster import RosterQueries
-from sfn.inbox.sqlite.rows import Rows
+from sfn.inbox.sqlite.intake import SqliteWriter
+from sfn.inbox.sqlite.intents import SqliteIntents
+from sfn.inbox.sqlite.roster import IndexQueries
+from sfn.inbox.sqlite.rows import SqliteJobs
 from sfn.inbox.sqlite.schema import prepare
-from sfn.inbox.tellings import told_of
-from sfn.inbox.terms import Terms
-from sfn.inbox.transitions import asked, claimed, expired, is_poison, renewed, settled
+from sfn.inbox.tellings import event_history_of
+from sfn.inbox.terms import InboxConfig
+from sfn.inbox.transitions import is_poison, on_claim, on_lease_expired, on_renew, on_settle, on_wakeup
 from sfn.words import (
-    Accepted,
-    Ask,
-    Claim,
-    Dead,
+    BackwardStep,
+    Capacity,
+    ConcurrencyGroup,
+    DeadLettered,
     Done,
-    Lane,
-    Later,
-    Note,
+    EventHistory,
+    InboxMessage,
+    JobKey,
+    LeasedJob,
     Outcome,
-    Slots,
-    Step,
-    Subject,
-    Swept,
-    TableName,
-    Told,
+    PutResult,
+    Rescheduled,
+    SweepCompleted,
+    TableIdentifier,
+    Wakeup,
 )
 
-__all__ = ["Ledger", "Terms"]
+__all__ = ["InboxConfig", "SqliteOperations"]
 
 _PATIENCE = 2.0
 """Seconds that another program may keep the database locked: everybody waits for it."""
 
 
-class Ledger:
+class SqliteOperations:
     """All verbs of the inbox on one SQLite connection.
 
     A verb that raises has changed nothing, unless it is called within `transaction`: then that is undone as a whole.
     """
 
-    def __init__(self, path: str, terms: Terms) -> None:
+    def __init__(self, path: str, terms: InboxConfig) -> None:
         self._db = sqlite3.connect(
             path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False, cached_statements=128
         )
         prepare(self._db, path)
         self._terms = terms
-        self._rows = Rows(self._db, terms.stores)
+        self._rows = SqliteJobs(self._db, terms.stores)
         self._events = EventLog(self._db)
-        self._dead = DeadLetters(self._db)
+        self._dead = SqliteDeadLetters(self._db)
         self._due = DueRows(self._rows)
-        self.roster = RosterQueries(self._rows)
-        self.brake = BrakeTable(self._db, terms, self.roster)
-        intents = IntentTable(self._db, lambda key: self._rows.load(key) is not None)
-        self._intake = Intake(self._rows, self._events, self._dead, intents, terms, self._next)
-        self.desk = Desk(
+        self.roster = IndexQueries(self._rows)
+        self.brake = DropLimitTable(self._db, terms, self.roster)
+        intents = SqliteIntents(self._db, lambda key: self._rows.load(key) is not None)
+        self._intake = SqliteWriter(self._rows, self._events, self._dead, intents, terms, self._next)
+        self.admin = SqliteAdmin(
             self._db, self._rows, self._dead, self.brake, intents, transaction=self.transaction, put=self.put
         )
         self._seq = max(self._events.last(), self._rows.last())
-        self._poisoned: list[Letter] = []
+        self._poisoned: list[NewDeadLetter] = []
         self._taken_back = 0
 
     def close(self) -> None:
@@ -138,37 +138,37 @@ class Ledger:
 
         return undo
 
-    def put(self, notes: Sequence[Note], now: datetime) -> Accepted:
+    def put(self, messages: Sequence[InboxMessage], now: datetime) -> PutResult:
         """See `Intake.put`."""
-        return self.put_all([(notes, now)])[0][0]
+        return self.put_all([(messages, now)])[0][0]
 
-    def put_all(self, puts: Sequence[tuple[Sequence[Note], datetime]]) -> list[tuple[Accepted, bool]]:
+    def put_all(self, puts: Sequence[tuple[Sequence[InboxMessage], datetime]]) -> list[tuple[PutResult, bool]]:
         """Several `put` at once, each with its moment; and whether something may have fallen due by each."""
         with self.transaction():
             return self._intake.put_all(puts)
 
-    def claim(self, slots: Slots, now: datetime, held: Sequence[Claim] = ()) -> Claimed:
-        """See `Worklist.claim`."""
+    def claim(self, capacity: Capacity, now: datetime, running: Sequence[LeasedJob] = ()) -> ClaimResult:
+        """See `JobQueue.claim`."""
         with self.transaction():
             next_ask = self._intake.ask(now)
             if self._due.run_out(now):
-                self.renew(held, now)
+                self.renew(running, now)
             expired = self._expire(now)
-            claims = tuple(self._leased(key, lane, now) for lane, key in self._due.due(slots, now))
-            next_due = min((at for at in (self._due.next(slots), next_ask) if at is not None), default=None)
+            claims = tuple(self._leased(key, lane, now) for lane, key in self._due.due(capacity, now))
+            next_due = min((at for at in (self._due.next(capacity), next_ask) if at is not None), default=None)
         letters, self._poisoned = tuple(self._poisoned), []
         expired, self._taken_back = expired + self._taken_back, 0
-        return Claimed(claims, next_due, letters, expired)
+        return ClaimResult(claims, next_due, letters, expired)
 
-    def renew(self, claims: Sequence[Claim], now: datetime) -> list[Claim]:
-        """See `Worklist.renew`."""
-        kept = []
+    def renew(self, claims: Sequence[LeasedJob], now: datetime) -> list[LeasedJob]:
+        """See `JobQueue.renew`."""
+        prolonged = []
         with self.transaction():
             for claim, row in [(claim, self._load(claim.subject)) for claim in claims]:
-                if row is not None and is_held_by(row, claim):
-                    self._rows.save(key_of(claim.subject), renewed(row, now, self._terms.lease))
-                    kept.append(claim)
-        return kept
+                if row is not None and holds_lease(row, claim):
+                    self._rows.save(encode_key(claim.subject), on_renew(row, now, self._terms.lease))
+                    prolonged.append(claim)
+        return prolonged
 
     def recover(self, now: datetime) -> int:
         """Take back every lease, at the start of the only process; how many."""
@@ -176,57 +176,59 @@ class Ledger:
             self._taken_back = self._expire(now, every=True)
         return self._taken_back
 
-    def remember(self, claim: Claim, site: str, uuid: str | None, now: datetime) -> frozenset[TableName] | None:
-        """See `Worklist.remember`."""
-        key = key_of(claim.subject)
+    def record_location(
+        self, claim: LeasedJob, layout_key: str, uuid: str | None, now: datetime
+    ) -> frozenset[TableIdentifier] | None:
+        """See `JobQueue.remember`."""
+        key = encode_key(claim.subject)
         with self.transaction():
             row = self._rows.load(key)
-            if row is None or not is_held_by(row, claim):
+            if row is None or not holds_lease(row, claim):
                 return None
-            live = self.roster.live_at(claim.subject.catalog, site)
+            live = self.roster.live_at(claim.subject.catalog, layout_key)
             others = frozenset(name for name, other in live if other != uuid and name != claim.subject)
-            if site not in row.locations:
-                self._rows.save(key, replace(row, locations=row.locations | {site}))
-                self._ask([Ask(name) for name in sorted(others)], now)
+            if layout_key not in row.locations:
+                self._rows.save(key, replace(row, locations=row.locations | {layout_key}))
+                self._ask([Wakeup(name) for name in sorted(others)], now)
         return others
 
-    def permit(self, claim: Claim, step: Step, now: datetime) -> bool:
-        """See `Worklist.permit`."""
+    def allow_step(self, claim: LeasedJob, step: BackwardStep, now: datetime) -> bool:
+        """See `JobQueue.permit`."""
         with self.transaction():
-            row = self._rows.load(key_of(claim.subject))
-            return row is not None and is_held_by(row, claim) and self.brake.permit(row, step, now)
+            row = self._rows.load(encode_key(claim.subject))
+            return row is not None and holds_lease(row, claim) and self.brake.allow_step(row, step, now)
 
-    def settle(self, claim: Claim, outcome: Outcome, now: datetime) -> bool:
-        """See `Worklist.settle`."""
-        key = key_of(claim.subject)
+    def settle(self, claim: LeasedJob, outcome: Outcome, now: datetime) -> bool:
+        """See `JobQueue.settle`."""
+        key = encode_key(claim.subject)
         with self.transaction():
             before = self._rows.load(key)
-            if before is None or not is_held_by(before, claim):
+            if before is None or not holds_lease(before, claim):
                 return False
-            self._rows.save(key, settled(before, claim, outcome, now, self._terms.cap))
+            self._rows.save(key, on_settle(before, claim, outcome, now, self._terms.retry_cap))
             self._note(claim, key, outcome, before.attempt, now)
         return True
 
-    def told(self, table: TableName) -> Told | None:
+    def event_history(self, table: TableIdentifier) -> EventHistory | None:
         """See `Roster.told`."""
         row = self._load(table)
-        return told_of(row) if row is not None else None
+        return event_history_of(row) if row is not None else None
 
-    def neighbours(self, table: TableName, location: str) -> frozenset[TableName]:
+    def at_location(self, table: TableIdentifier, location: str) -> frozenset[TableIdentifier]:
         """See `Roster.neighbours`."""
         return frozenset(name for name, _ in self.roster.live_at(table.catalog, location)) - {table}
 
-    def limit(self, catalog: str) -> int:
+    def max_missing(self, catalog: str) -> int:
         """How many absences one sweep may find before they are held."""
-        return self._terms.allowance(catalog, self.roster.live_count(catalog))
+        return self._terms.allowed_drops(catalog, self.roster.live_count(catalog))
 
     def prune(self, before: datetime, most: int = 10_000) -> int:
         """Delete the oldest events received before a moment, so many at most; how many."""
         with self.transaction():
             return self._events.prune(before, most)
 
-    def _load(self, subject: Subject) -> Row | None:
-        return self._rows.load(key_of(subject))
+    def _load(self, subject: JobKey) -> Job | None:
+        return self._rows.load(encode_key(subject))
 
     def _next(self) -> int:
         """A number greater than all before; one whose transaction is undone is skipped."""
@@ -239,41 +241,41 @@ class Ledger:
             row = self._rows.load(key)
             if row is None:
                 continue
-            after = expired(row, now, self._terms)
+            after = on_lease_expired(row, now, self._terms)
             self._rows.save(key, after)
             if is_poison(after, self._terms):
-                letter = poisoned(row.subject, after.crashes, row.attempt)
+                letter = poison_letter(row.subject, after.crashes, row.attempt)
                 self._dead.open(letter, now)
                 self._poisoned.append(letter)
         return len(keys)
 
-    def _leased(self, key: str, lane: Lane, now: datetime) -> Claim:
+    def _leased(self, key: str, lane: ConcurrencyGroup, now: datetime) -> LeasedJob:
         row = self._rows.load(key)
         if row is None:
             raise KeyError(key)
-        after = claimed(row, self._next(), now, self._terms.lease)
+        after = on_claim(row, self._next(), now, self._terms.lease)
         self._rows.save(key, after)
-        return claim_of(after, lane, self.brake.swept_at(row.subject.catalog))
+        return to_leased_job(after, lane, self.brake.swept_at(row.subject.catalog))
 
-    def _note(self, claim: Claim, key: str, outcome: Outcome, attempts: int, now: datetime) -> None:
+    def _note(self, claim: LeasedJob, key: str, outcome: Outcome, attempts: int, now: datetime) -> None:
         """What an outcome means for other rows, the dead letters and the brake."""
         catalog = claim.subject.catalog
-        if isinstance(outcome, Dead):
-            self._dead.open(Letter(claim.subject, outcome.reason, outcome.detail, attempts), now)
-        elif supersedes(outcome):
-            self._dead.close(key, Status.SUPERSEDED, now)
-        if isinstance(outcome, Swept):
-            self.brake.note_sweep(catalog, LastSweep.ended(outcome))
-            if outcome.calm:
+        if isinstance(outcome, DeadLettered):
+            self._dead.open(NewDeadLetter(claim.subject, outcome.reason, outcome.detail, attempts), now)
+        elif closes_dead_letter(outcome):
+            self._dead.close(key, DeadLetterStatus.SUPERSEDED, now)
+        if isinstance(outcome, SweepCompleted):
+            self.brake.note_sweep(catalog, LastSweep.from_completed(outcome))
+            if outcome.within_limit:
                 self.brake.reset(catalog)
-        if isinstance(outcome, Done | Later | Dead) and outcome.findings is not None:
-            self._ask(outcome.findings.asks, now)
-            stirred = {name for place in outcome.findings.stirs for name in self.roster.visitors(catalog, place)}
-            self._ask([Ask(name) for name in sorted(stirred) if name != claim.subject], now)
+        if isinstance(outcome, Done | Rescheduled | DeadLettered) and outcome.result is not None:
+            self._ask(outcome.result.wakeups, now)
+            stirred = {name for place in outcome.result.wake_locations for name in self.roster.visitors(catalog, place)}
+            self._ask([Wakeup(name) for name in sorted(stirred) if name != claim.subject], now)
 
-    def _ask(self, asks: Sequence[Ask], now: datetime) -> None:
+    def _ask(self, asks: Sequence[Wakeup], now: datetime) -> None:
         for ask in asks:
-            key = key_of(ask.table)
-            after = asked(self._rows.load(key), ask, self._next(), now, self._terms.cap)
+            key = encode_key(ask.table)
+            after = on_wakeup(self._rows.load(key), ask, self._next(), now, self._terms.retry_cap)
             if after is not None:
                 self._rows.save(key, after)

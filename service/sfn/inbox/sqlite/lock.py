@@ -7,7 +7,7 @@ import fcntl
 import os
 from pathlib import Path
 
-from sfn.errors import Broken
+from sfn.errors import FatalError
 
 _SUFFIX = ".lock"
 
@@ -67,10 +67,10 @@ class InboxLock:
         """Let another process have the inbox."""
         os.close(self._descriptor)
 
-    def _taken(self) -> Broken:
+    def _taken(self) -> FatalError:
         holder = _holder(self._descriptor)
         os.close(self._descriptor)
-        return Broken(
+        return FatalError(
             str(self._database),
             expected="an inbox that no other process uses",
             found=f"that process {holder} holds {self._path}",
@@ -137,9 +137,9 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _unusable(path: Path, error: OSError) -> Broken:
+def _unusable(path: Path, error: OSError) -> FatalError:
     name = errno.errorcode.get(error.errno or 0, "an error")
-    return Broken(
+    return FatalError(
         str(path),
         expected="a file that the service may make and lock",
         found=f"{name} ({error.strerror}) at {error.filename or path}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from sfn.errors import Broken
+from sfn.errors import FatalError
 from sfn.mounts import MOUNTS, mount_of, mounts
 
 
@@ -37,7 +37,7 @@ def placed(database: Path, table: Path = MOUNTS) -> Doubt | None:
     """
     known = mounts(table)
     if any(mount.point == str(database) for mount in known):
-        raise Broken(
+        raise FatalError(
             str(database),
             expected="an inbox whose folder is mounted",
             found="a file that is mounted alone: SQLite's log beside it would go with the container",

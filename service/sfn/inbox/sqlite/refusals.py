@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from sfn.errors import Broken, Scope, Transient
+from sfn.errors import ErrorScope, FatalError, Transient
 from sfn.inbox.commits import RETRY_AFTER
 
 _PRIMARY = 0xFF
@@ -28,7 +28,7 @@ _FATAL = {
 }
 
 
-def refusal(error: sqlite3.Error, where: str) -> Transient | Broken | None:
+def refusal(error: sqlite3.Error, where: str) -> Transient | FatalError | None:
     """What an error of SQLite means for the inbox; None: it is a defect of the statement, not of the file.
 
     Args:
@@ -40,11 +40,11 @@ def refusal(error: sqlite3.Error, where: str) -> Transient | Broken | None:
     if passing is not None:
         return Transient(
             where,
-            scope=Scope.INBOX,
+            scope=ErrorScope.INBOX,
             expected="a transaction to be stored",
             found=found,
             remedy=passing,
             retry_after=RETRY_AFTER,
         )
     fatal = _FATAL.get(code & _PRIMARY)
-    return Broken(where, expected="a sound inbox", found=found, remedy=fatal) if fatal is not None else None
+    return FatalError(where, expected="a sound inbox", found=found, remedy=fatal) if fatal is not None else None

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from sfn.inbox.codec import keys_of_tables, moment, parse_known, subject_of
-from sfn.inbox.figures import MissingTables
-from sfn.inbox.sqlite.rows import Rows
+from sfn.inbox.codec import decode_key, from_micros, parse_indexed_table, table_key_range
+from sfn.inbox.figures import MissingTableStats
+from sfn.inbox.sqlite.rows import SqliteJobs
 from sfn.pointer.site import encoded_range, layout_location
-from sfn.words import Known, TableName
+from sfn.words import IndexedTable, TableIdentifier
 
 _KNOWN = "SELECT key, reason, wish, story, (SELECT memo FROM memo WHERE memo.key = subject.key) AS memo FROM subject"
 
@@ -21,34 +21,34 @@ _OLD_NAMES = (
 """How many live files are of old names of renamed tables: the rule of `sfn.inbox.names.without_old_names`."""
 
 
-class RosterQueries:
-    """Queries on one connection, see `sfn.inbox.Roster`."""
+class IndexQueries:
+    """Queries on one connection, see `sfn.inbox.TableIndex`."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: SqliteJobs) -> None:
         self._rows = rows
 
-    def known(self, catalog: str, after: str, limit: int) -> list[tuple[str, Known]]:
+    def known(self, catalog: str, after: str, limit: int) -> list[tuple[str, IndexedTable]]:
         """A page of a catalog's table rows with keys greater than `after`, in order, each with its key."""
         query = f"{_KNOWN} WHERE key > ? AND key < ? ORDER BY key LIMIT ?"
-        start, end = keys_of_tables(catalog)
+        start, end = table_key_range(catalog)
         return _known(self._rows.select(query, (max(start, after), end, limit)))
 
-    def carrying(self, catalog: str, uuid: str) -> list[Known]:
+    def with_uuid(self, catalog: str, uuid: str) -> list[IndexedTable]:
         """Rows whose live file carries the uuid, by name."""
         query = f"{_KNOWN} WHERE catalog = ? AND live_uuid = ?"
         found = [known for _, known in _known(self._rows.select(query, (catalog, uuid)))]
         return sorted(found, key=lambda known: known.table)
 
-    def live_at(self, catalog: str, site: str) -> list[tuple[TableName, str | None]]:
+    def live_at(self, catalog: str, site: str) -> list[tuple[TableIdentifier, str | None]]:
         """Rows with a live file at the location of a site, each with its table uuid."""
         query = "SELECT key, live_uuid FROM subject WHERE catalog = ? AND live_location = ? ORDER BY key"
         return [
             (subject, uuid)
             for key, uuid in self._rows.select(query, (catalog, layout_location(site)))
-            if isinstance(subject := subject_of(key), TableName)
+            if isinstance(subject := decode_key(key), TableIdentifier)
         ]
 
-    def visitors(self, catalog: str, location: str) -> list[TableName]:
+    def visitors(self, catalog: str, location: str) -> list[TableIdentifier]:
         """Rows that may have a file at a location, live or not."""
         query = (
             "SELECT DISTINCT l.key FROM location l JOIN subject s ON s.key = l.key "
@@ -70,18 +70,22 @@ class RosterQueries:
         ((count,),) = self._rows.select(query, tuple(keys))
         return len(keys) - int(count)
 
-    def missing(self) -> dict[str, MissingTables]:
+    def missing(self) -> dict[str, MissingTableStats]:
         """See `Figures.missing`."""
         query = (
             "SELECT catalog, count(*), min(missing_since) FROM subject WHERE missing_since IS NOT NULL GROUP BY catalog"
         )
-        return {catalog: MissingTables(count, moment(since)) for catalog, count, since in self._rows.select(query)}
+        return {
+            catalog: MissingTableStats(count, from_micros(since)) for catalog, count, since in self._rows.select(query)
+        }
 
 
-def _known(found: Iterable[tuple[Any, ...]]) -> list[tuple[str, Known]]:
-    pairs = [(key, subject_of(key), rest) for key, *rest in found]
-    return [(key, parse_known(table, *rest)) for key, table, rest in pairs if isinstance(table, TableName)]
+def _known(found: Iterable[tuple[Any, ...]]) -> list[tuple[str, IndexedTable]]:
+    pairs = [(key, decode_key(key), rest) for key, *rest in found]
+    return [
+        (key, parse_indexed_table(table, *rest)) for key, table, rest in pairs if isinstance(table, TableIdentifier)
+    ]
 
 
-def _names(keys: Iterable[tuple[Any, ...]]) -> list[TableName]:
-    return [subject for (key,) in keys if isinstance(subject := subject_of(key), TableName)]
+def _names(keys: Iterable[tuple[Any, ...]]) -> list[TableIdentifier]:
+    return [subject for (key,) in keys if isinstance(subject := decode_key(key), TableIdentifier)]

@@ -9,19 +9,19 @@ from functools import cache
 from itertools import islice
 from typing import Any, NamedTuple
 
-from sfn.inbox.codec import COUNTED_AS, FIELDS, columns, key_of, memo_column, parse_row, subject_of
-from sfn.inbox.row import Row, counted_as, lane_of
+from sfn.inbox.codec import JOB_COLUMNS, STAT_STATE_SQL, decode_key, encode_cache, encode_changes, encode_key, parse_job
+from sfn.inbox.row import Job, group_of, stat_state
 from sfn.inbox.sqlite.batches import batches
-from sfn.words import Lane, Memo, TableName, Urgency
+from sfn.words import ConcurrencyGroup, Priority, PublishCache, TableIdentifier
 
-__all__ = ["KEPT", "Rows", "key_of", "subject_of"]
+__all__ = ["MAX_CACHED_JOBS", "SqliteJobs", "decode_key", "encode_key"]
 
-KEPT = 4096
+MAX_CACHED_JOBS = 4096
 """Rows that stay known from one transaction to the next."""
 
-_ROW = f"{FIELDS}, (SELECT memo FROM memo WHERE memo.key = subject.key)"
+_ROW = f"{JOB_COLUMNS}, (SELECT memo FROM memo WHERE memo.key = subject.key)"
 _COUNTED = (
-    f"SELECT catalog, {COUNTED_AS} AS counted, count(*) FROM subject "
+    f"SELECT catalog, {STAT_STATE_SQL} AS counted, count(*) FROM subject "
     "WHERE lane NOT IN (SELECT id FROM lane WHERE urgency = 'sweep') GROUP BY catalog, counted"
 )
 
@@ -29,11 +29,11 @@ _COUNTED = (
 class _Stored(NamedTuple):
     """A row as the database has it, with the number of its lane."""
 
-    row: Row
+    row: Job
     lane: int
 
 
-class Rows:
+class SqliteJobs:
     """Rows are read once, changed in memory, and written when somebody queries them or the transaction ends.
 
     What was read stays known until a transaction is undone or another connection has written. The caller owns the
@@ -50,8 +50,8 @@ class Rows:
     def __init__(self, db: sqlite3.Connection, stores: Collection[str] = ()) -> None:
         self._db, self._stores = db, stores
         self._stored: dict[str, _Stored] = {}
-        self._changed: dict[str, Row | None] = {}
-        self._lanes: dict[Lane, int] = {}
+        self._changed: dict[str, Job | None] = {}
+        self._lanes: dict[ConcurrencyGroup, int] = {}
         self._version = -1
         self.counts: Counter[tuple[str, str]] = Counter()
         self.begin()
@@ -69,7 +69,7 @@ class Rows:
             self.counts = Counter({(catalog, state): count for catalog, state, count in self._db.execute(_COUNTED)})
             self._version = version
         # At once: a dict that is asked for its first key after each deletion walks over all that were deleted.
-        for key in list(islice(self._stored, max(0, len(self._stored) - KEPT))):
+        for key in list(islice(self._stored, max(0, len(self._stored) - MAX_CACHED_JOBS))):
             del self._stored[key]
         return bool(changed)
 
@@ -78,14 +78,16 @@ class Rows:
         self._stored.clear()
         self._changed.clear()
         found = self._db.execute("SELECT id, catalog, store, urgency FROM lane").fetchall()
-        self._lanes = {Lane(catalog, store, Urgency(urgency)): number for number, catalog, store, urgency in found}
+        self._lanes = {
+            ConcurrencyGroup(catalog, store, Priority(urgency)): number for number, catalog, store, urgency in found
+        }
 
     def last(self) -> int:
         """The greatest number of a hint or a claim, 0 for none."""
         ((seq, token),) = self.select("SELECT coalesce(max(seq), 0), coalesce(max(token), 0) FROM subject")
         return int(max(seq, token))
 
-    def lanes(self) -> dict[Lane, int]:
+    def lanes(self) -> dict[ConcurrencyGroup, int]:
         """Every lane that ever had a row, with its number."""
         self.flush()
         return self._lanes
@@ -95,7 +97,7 @@ class Rows:
         self.flush()
         return self._db.execute(query, values).fetchall()
 
-    def load(self, key: str) -> Row | None:
+    def load(self, key: str) -> Job | None:
         """The row of a key."""
         if key in self._changed:
             return self._changed[key]
@@ -105,11 +107,11 @@ class Rows:
             if found is None:
                 return None
             places = self._db.execute("SELECT location FROM location WHERE key = ?", (key,)).fetchall()
-            row = parse_row(key, found[1:], frozenset(place for (place,) in places))
+            row = parse_job(key, found[1:], frozenset(place for (place,) in places))
             stored = self._stored[key] = _Stored(row, found[0])
         return stored.row
 
-    def save(self, key: str, row: Row | None) -> None:
+    def save(self, key: str, row: Job | None) -> None:
         """Change the row of a key that was loaded in this transaction; None: it goes."""
         self._changed[key] = row
 
@@ -133,27 +135,27 @@ class Rows:
             for some in batches(rows):
                 self._db.execute(_update(names, len(some)), [value for row in some for value in row])
 
-    def _count(self, before: Row | None, after: Row | None) -> None:
+    def _count(self, before: Job | None, after: Job | None) -> None:
         for row, change in ((before, -1), (after, 1)):
-            if row is not None and isinstance(row.subject, TableName):
-                self.counts[row.subject.catalog, counted_as(row)] += change
+            if row is not None and isinstance(row.subject, TableIdentifier):
+                self.counts[row.subject.catalog, stat_state(row)] += change
 
-    def _insert(self, key: str, row: Row, lane: int) -> None:
-        values = {"key": key, "catalog": row.subject.catalog, "lane": lane, **columns(row, None)}
+    def _insert(self, key: str, row: Job, lane: int) -> None:
+        values = {"key": key, "catalog": row.subject.catalog, "lane": lane, **encode_changes(row, None)}
         places = ", ".join("?" * len(values))
         self._db.execute(f"INSERT INTO subject({', '.join(values)}) VALUES({places})", list(values.values()))
-        if row.memo != Memo():
+        if row.cache != PublishCache():
             self._write_memo(key, row)
         self._write_locations(key, row.locations, frozenset())
 
-    def _changes(self, key: str, row: Row, lane: int, before: _Stored) -> dict[str, Any]:
+    def _changes(self, key: str, row: Job, lane: int, before: _Stored) -> dict[str, Any]:
         """What differs, by column: most changes touch no index. Memo and locations, which few touch, are written."""
         old = before.row
-        if row.memo is not old.memo and row.memo != old.memo:
+        if row.cache is not old.cache and row.cache != old.cache:
             self._write_memo(key, row)
         if row.locations is not old.locations:
             self._write_locations(key, row.locations, old.locations)
-        values = columns(row, old)
+        values = encode_changes(row, old)
         if lane != before.lane:
             values["lane"] = lane
         return values
@@ -162,8 +164,8 @@ class Rows:
         for table in ("subject", "memo", "location"):
             self._db.execute(f"DELETE FROM {table} WHERE key = ?", (key,))
 
-    def _write_memo(self, key: str, row: Row) -> None:
-        memo = memo_column(row.memo)
+    def _write_memo(self, key: str, row: Job) -> None:
+        memo = encode_cache(row.cache)
         if memo is None:
             self._db.execute("DELETE FROM memo WHERE key = ?", (key,))
         else:
@@ -175,16 +177,16 @@ class Rows:
         for location in before - now:
             self._db.execute("DELETE FROM location WHERE location = ? AND key = ?", (location, key))
 
-    def _lane_of(self, row: Row, before: _Stored | None) -> int:
+    def _lane_of(self, row: Job, before: _Stored | None) -> int:
         if before is not None:
             was = before.row
-            alike = row.story is was.story and row.locations is was.locations
-            if alike and (row.seq > row.done_seq) == (was.seq > was.done_seq):
+            alike = row.table_state is was.table_state and row.locations is was.locations
+            if alike and (row.notified_seq > row.processed_seq) == (was.notified_seq > was.processed_seq):
                 return before.lane
-        lane = lane_of(row, self._stores)
+        lane = group_of(row, self._stores)
         number = self._lanes.get(lane)
         if number is None:
-            values = (lane.catalog, lane.store, lane.urgency.value)
+            values = (lane.catalog, lane.store, lane.priority.value)
             made = self._db.execute("INSERT INTO lane(catalog, store, urgency) VALUES(?, ?, ?) RETURNING id", values)
             number = self._lanes[lane] = int(made.fetchone()[0])
         return number

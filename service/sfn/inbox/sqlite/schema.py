@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from sfn.errors import Broken
+from sfn.errors import FatalError
 
 MIGRATIONS = (
     """
@@ -124,7 +124,7 @@ def prepare(db: sqlite3.Connection, where: str) -> None:
     """
     (mode,) = db.execute("PRAGMA journal_mode=WAL").fetchone()
     if mode not in _LOGGED:
-        raise Broken(
+        raise FatalError(
             where,
             expected="a file system on which SQLite can keep a write-ahead log",
             found=f"journal_mode {mode}",
@@ -136,7 +136,7 @@ def prepare(db: sqlite3.Connection, where: str) -> None:
     db.execute("PRAGMA foreign_keys=ON")
     (found,) = db.execute("PRAGMA user_version").fetchone()
     if found > VERSION:
-        raise Broken(
+        raise FatalError(
             where,
             expected=f"an inbox of schema version {VERSION} or lower",
             found=f"version {found}",

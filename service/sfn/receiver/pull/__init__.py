@@ -13,7 +13,7 @@ from sfn.dialects import Headers
 from sfn.errors import SfnError
 
 
-class Away(SfnError):
+class SourceUnavailable(SfnError):
     """A source's server does not answer, or does not let us have what we ask for: it is asked again for ever."""
 
 
@@ -30,7 +30,7 @@ class Message(Protocol):
         """All of it."""
         ...
 
-    async def taken(self) -> None:
+    async def acknowledge(self) -> None:
         """Tell the server that it need not be delivered again; where that gets lost it is.
 
         Raises:
@@ -38,7 +38,7 @@ class Message(Protocol):
         """
         ...
 
-    async def again(self, after: float) -> bool:
+    async def redeliver(self, after: float) -> bool:
         """Have it delivered again; False where the server keeps nothing that it delivered.
 
         Args:
@@ -50,23 +50,23 @@ class Message(Protocol):
         ...
 
 
-class Last(NamedTuple):
+class FinalBatch(NamedTuple):
     """What is left in the end.
 
     Attributes:
         messages: that were delivered and nobody keeps, in the order of arrival.
-        is_all: none was on its way that did not come here.
+        is_complete: none was on its way that did not come here.
     """
 
     messages: Sequence[Message]
-    is_all: bool
+    is_complete: bool
 
 
-class Feed(Protocol):
+class MessageFeed(Protocol):
     """A connection that messages arrive on."""
 
     @property
-    def lost(self) -> int:
+    def dropped(self) -> int:
         """Messages that there was no room for since it was opened, and that will not be delivered again."""
         ...
 
@@ -78,20 +78,20 @@ class Feed(Protocol):
         """
         ...
 
-    async def end(self) -> Last:
+    async def drain(self) -> FinalBatch:
         """Have nothing more delivered, and hand on what was and nobody keeps. What is kept comes again by itself."""
         ...
 
 
-class Server(Protocol):
+class PullServer(Protocol):
     """One source's server, or several of which one is enough."""
 
     @property
-    def keeps(self) -> bool:
+    def is_durable(self) -> bool:
         """Whether it keeps what is published while nobody is connected, and what was not acknowledged."""
         ...
 
-    def opened(self) -> AbstractAsyncContextManager[Feed]:
+    def connect(self) -> AbstractAsyncContextManager[MessageFeed]:
         """A new connection; closed in the end, what was delivered on it and not looked at given back.
 
         Raises:

@@ -7,8 +7,8 @@ from datetime import datetime
 import structlog
 
 from sfn.clock import Clock
-from sfn.receiver.pull import Away
-from sfn.work.outages import TOLD_EVERY
+from sfn.receiver.pull import SourceUnavailable
+from sfn.work.outages import LOG_INTERVAL
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -24,30 +24,30 @@ class Outage:
     def __init__(self, source: str, clock: Clock) -> None:
         self._source, self._clock = source, clock
         self._since: datetime | None = None
-        self._told_at: datetime | None = None
-        self._left_out = 0
+        self._logged_at: datetime | None = None
+        self._suppressed = 0
         self._lasts = False
         self._is_known = False
 
-    def trouble(self, away: Away) -> None:
+    def on_unavailable(self, error: SourceUnavailable) -> None:
         """It is away, or still is."""
         now = self._clock.now()
         self._since = self._since or now
         # A clock that was set back must not silence anything for longer.
-        if self._told_at is not None and self._told_at <= now < self._told_at + TOLD_EVERY:
-            self._left_out += 1
+        if self._logged_at is not None and self._logged_at <= now < self._logged_at + LOG_INTERVAL:
+            self._suppressed += 1
             return
-        since, left_out = self._since.isoformat(), self._left_out
-        self._told_at, self._left_out, self._lasts = now, 0, True
-        _log.warning("pull source away", name=self._source, since=since, error=str(away), left_out=left_out)
+        since, suppressed = self._since.isoformat(), self._suppressed
+        self._logged_at, self._suppressed, self._lasts = now, 0, True
+        _log.warning("pull source away", name=self._source, since=since, error=str(error), left_out=suppressed)
 
-    def reached(self) -> None:
+    def on_connected(self) -> None:
         """It lets us in; whether it delivers is not known yet."""
         if not self._is_known:
             self._is_known = True
             _log.info("pull source connected", name=self._source)
 
-    def over(self) -> None:
+    def on_recovered(self) -> None:
         """It delivers."""
         since, self._since = self._since, None
         if since is not None and self._lasts:

@@ -13,82 +13,82 @@ import anyio
 import structlog
 
 from sfn.clock import Clock
-from sfn.dialects import Arrived, Headers, Sender
-from sfn.errors import Broken, Rejected, Transient
-from sfn.receiver.ingest import PATH
-from sfn.receiver.pull import Away, Feed, Message, Server
+from sfn.dialects import EventRequest, Headers, Sender
+from sfn.errors import FatalError, Rejected, Transient
+from sfn.receiver.ingest import EVENTS_PATH
+from sfn.receiver.pull import Message, MessageFeed, PullServer, SourceUnavailable
 from sfn.receiver.pull.outage import Outage
-from sfn.receiver.taking import Taking, tell
-from sfn.telemetry.metrics import Events
-from sfn.telemetry.pulls import Pulls
-from sfn.telemetry.refusals import Seldom
+from sfn.receiver.taking import IngestService, log_rejected
+from sfn.telemetry.metrics import EventMetrics
+from sfn.telemetry.pulls import PullMetrics
+from sfn.telemetry.refusals import LogThrottle
 
 FIRST_PAUSE: Final = 0.5
 """Seconds until a server that is away is asked again; doubled with each time, up to the longest."""
 LONGEST_PAUSE: Final = 15.0
 RETRY_AFTER: Final = 1.0
 """Seconds until the inbox is asked again, where it does not say."""
-LAST_LOOK: Final = 2.0
+FINAL_RECHECK_TIMEOUT: Final = 2.0
 """Most seconds after a drain until the inbox knows that catalogs have to be looked at for what was given up."""
 AFTER_DEFECT: Final = 60.0
 """Seconds until a message comes again of which an error of our own made nothing."""
 
 _JSON: Final = (b"content-type", b"application/json")
-_RAISE: Final = "have smaller messages published, or raise pull.{}.body_limit; and have these events told again"
-_TELL_AGAIN: Final = "have the events of that time told again, or fetch them from a stream of JetStream"
+_RAISE_LIMIT: Final = "have smaller messages published, or raise pull.{}.body_limit; and have these events told again"
+_RESEND: Final = "have the events of that time told again, or fetch them from a stream of JetStream"
 
 _log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class PullOptions:
     """What is configured of a source.
 
     Attributes:
         name: in the settings.
         sender: whom its events count as.
-        size: most bytes of a message.
+        max_size: most bytes of a message.
         drain: how long a stop waits for what is in hand.
     """
 
     name: str
     sender: Sender
-    size: int
+    max_size: int
     drain: timedelta
 
 
-class Source:
+class PullSource:
     """One source.
 
     Args:
-        terms: what is configured of it.
+        options: what is configured of it.
         server: where it is.
-        taking: takes its events.
+        service: takes its events.
         clock: the wall clock.
-        counted: told of what was not taken.
-        seen: told how the source is.
+        event_metrics: told of what was not taken.
+        pull_metrics: told how the source is.
     """
 
     def __init__(
         self,
-        terms: Terms,
-        server: Server,
-        taking: Taking,
+        options: PullOptions,
+        server: PullServer,
+        service: IngestService,
         *,
         clock: Clock,
-        counted: Events,
-        seen: Pulls,
+        event_metrics: EventMetrics,
+        pull_metrics: PullMetrics,
     ) -> None:
-        self._terms, self._server, self._taking = terms, server, taking
-        self._name, self._sender = terms.name, terms.sender
-        self._counted, self._seen = counted, seen
-        self._outage, self._seldom = Outage(terms.name, clock), Seldom()
+        self._options, self._server, self._service = options, server, service
+        self._name, self._sender = options.name, options.sender
+        self._event_metrics, self._pull_metrics = event_metrics, pull_metrics
+        self._outage, self._throttle = Outage(options.name, clock), LogThrottle()
         self._idle = anyio.CancelScope()
         """Around every wait that a stop ends at once."""
         self._pause = FIRST_PAUSE
         self._hold = 0.0
         """Seconds for which nothing more is fetched, as the inbox took nothing."""
-        self._owes_a_look = not server.keeps
+        self._needs_recheck = not server.is_durable
         """Something may have been published that never came here, so the catalogs have to be looked at: at first what
         was while nobody ran."""
 
@@ -99,101 +99,101 @@ class Source:
             Broken: in a group; the inbox can't be trusted any more.
         """
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._heed, stop, tasks.cancel_scope)
+            tasks.start_soon(self._stop_after_drain, stop, tasks.cancel_scope)
             while not stop.is_set():
                 try:
-                    await self._connected(stop)
-                except Away as away:
+                    await self._run_connection(stop)
+                except SourceUnavailable as away:
                     # What is published until there is a connection may never come here.
-                    self._owes_a_look = self._owes_a_look or not self._server.keeps
-                    self._outage.trouble(away)
-                    await self._rest(stop, self._pause)
+                    self._needs_recheck = self._needs_recheck or not self._server.is_durable
+                    self._outage.on_unavailable(away)
+                    await self._pause_for(stop, self._pause)
                     self._pause = min(2 * self._pause, LONGEST_PAUSE)
             tasks.cancel_scope.cancel()
 
-    async def _heed(self, stop: anyio.Event, everything: anyio.CancelScope) -> None:
+    async def _stop_after_drain(self, stop: anyio.Event, everything: anyio.CancelScope) -> None:
         await stop.wait()
         self._idle.cancel()
-        await anyio.sleep(self._terms.drain.total_seconds())
+        await anyio.sleep(self._options.drain.total_seconds())
         _log.warning("pulled messages given up", name=self._name)
-        if not self._server.keeps:
-            self._owes_a_look = True
-            with anyio.move_on_after(LAST_LOOK):
-                await self._make_up()
+        if not self._server.is_durable:
+            self._needs_recheck = True
+            with anyio.move_on_after(FINAL_RECHECK_TIMEOUT):
+                await self._recheck_if_needed()
         everything.cancel()
 
-    async def _connected(self, stop: anyio.Event) -> None:
+    async def _run_connection(self, stop: anyio.Event) -> None:
         """Fetch by one connection until it is lost, or until a stop."""
         async with AsyncExitStack() as stack:
-            feed: Feed | None = None
+            feed: MessageFeed | None = None
             with anyio.CancelScope() as self._idle:
-                feed = await stack.enter_async_context(self._server.opened())
+                feed = await stack.enter_async_context(self._server.connect())
             if feed is None:
                 return
-            self._outage.reached()
-            self._seen.connected(self._name, is_connected=True)
-            stack.callback(self._seen.connected, self._name, is_connected=False)
+            self._outage.on_connected()
+            self._pull_metrics.set_connected(self._name, is_connected=True)
+            stack.callback(self._pull_metrics.set_connected, self._name, is_connected=False)
             await self._fetch(feed, stop)
 
-    async def _fetch(self, feed: Feed, stop: anyio.Event) -> None:
+    async def _fetch(self, feed: MessageFeed, stop: anyio.Event) -> None:
         lost, handled = 0, False
         while not stop.is_set():
-            lost = self._counted_lost(feed, lost)
-            await self._make_up()
+            lost = self._count_dropped(feed, lost)
+            await self._recheck_if_needed()
             messages = await self._next(feed)
             if (handled or not messages) and not stop.is_set():
                 # Who may fetch, and may not acknowledge, learns of it only after the first ones.
-                self._works()
+                self._mark_recovered()
             handled = True
             await self._handle_all(messages)
             hold, self._hold = self._hold, 0.0
-            await self._rest(stop, hold)
+            await self._pause_for(stop, hold)
         await self._finish(feed, lost)
 
-    async def _finish(self, feed: Feed, lost: int) -> None:
+    async def _finish(self, feed: MessageFeed, lost: int) -> None:
         """Take what was delivered here and nobody else will ever have."""
-        last = await feed.end()
-        self._counted_lost(feed, lost)
-        self._owes_a_look = self._owes_a_look or not last.is_all
+        last = await feed.drain()
+        self._count_dropped(feed, lost)
+        self._needs_recheck = self._needs_recheck or not last.is_complete
         await self._handle_all(last.messages)
-        await self._make_up()
+        await self._recheck_if_needed()
 
-    def _works(self) -> None:
-        self._outage.over()
+    def _mark_recovered(self) -> None:
+        self._outage.on_recovered()
         self._pause = FIRST_PAUSE
 
-    def _counted_lost(self, feed: Feed, before: int) -> int:
-        lost = feed.lost
+    def _count_dropped(self, feed: MessageFeed, before: int) -> int:
+        lost = feed.dropped
         if lost > before:
-            self._owes_a_look = True
-            self._seen.dropped(self._name, lost - before)
+            self._needs_recheck = True
+            self._pull_metrics.count_dropped(self._name, lost - before)
             _log.warning("pulled messages dropped", name=self._name, count=lost - before)
         return lost
 
-    async def _next(self, feed: Feed) -> list[Message]:
+    async def _next(self, feed: MessageFeed) -> list[Message]:
         messages: list[Message] = []
         with anyio.CancelScope() as self._idle:
             messages += await feed.next()
         return messages
 
-    async def _rest(self, stop: anyio.Event, seconds: float) -> None:
+    async def _pause_for(self, stop: anyio.Event, seconds: float) -> None:
         if not stop.is_set():
             with anyio.CancelScope() as self._idle:
                 await anyio.sleep(seconds)
 
-    async def _make_up(self) -> None:
+    async def _recheck_if_needed(self) -> None:
         """Have looked at what never came here, once the inbox takes it."""
-        if self._owes_a_look:
+        if self._needs_recheck:
             try:
-                await self._taking.make_up(PATH, self._sender, _TELL_AGAIN)
+                await self._service.schedule_recheck(EVENTS_PATH, self._sender, _RESEND)
             except Transient as trouble:
-                self._tell_not_taken(trouble)
-            except Broken:
+                self._log_not_stored(trouble)
+            except FatalError:
                 raise
             except Exception:  # noqa: BLE001 - as below
                 _log.exception("catalogs not looked at", name=self._name)
             else:
-                self._owes_a_look = False
+                self._needs_recheck = False
 
     async def _handle_all(self, messages: Sequence[Message]) -> None:
         async with anyio.create_task_group() as tasks:
@@ -202,47 +202,47 @@ class Source:
 
     async def _handle(self, message: Message) -> None:
         # Who can't be told that a message is taken delivers it again, and the connection is lost anyway.
-        with suppress(Away):
-            if await self._is_done(message):
-                await message.taken()
+        with suppress(SourceUnavailable):
+            if await self._ingest_with_retries(message):
+                await message.acknowledge()
 
-    async def _is_done(self, message: Message) -> bool:
+    async def _ingest_with_retries(self, message: Message) -> bool:
         """Whether a message need not come again; where nobody keeps it, it is kept in hand until the inbox takes it."""
         while True:
             try:
-                await self._take(message)
+                await self._ingest(message)
             except Rejected as refusal:
-                self._counted.turned_down(refusal.status)
+                self._event_metrics.count_rejected(refusal.status)
             except Transient as trouble:
-                self._tell_not_taken(trouble)
-                self._counted.turned_down(HTTPStatus.SERVICE_UNAVAILABLE)
+                self._log_not_stored(trouble)
+                self._event_metrics.count_rejected(HTTPStatus.SERVICE_UNAVAILABLE)
                 after = trouble.retry_after or RETRY_AFTER
-                if await message.again(after):
+                if await message.redeliver(after):
                     self._hold = max(self._hold, after)
                     return False
                 await anyio.sleep(after)
                 continue
-            except Broken:
+            except FatalError:
                 raise
             except Exception:  # noqa: BLE001 - the edge of the process: logged with its traceback
                 _log.exception("pulled message failed", name=self._name)
-                self._owes_a_look = self._owes_a_look or not await message.again(AFTER_DEFECT)
+                self._needs_recheck = self._needs_recheck or not await message.redeliver(AFTER_DEFECT)
                 return False
             return True
 
-    async def _take(self, message: Message) -> None:
+    async def _ingest(self, message: Message) -> None:
         size = len(message.body)
-        if size > self._terms.size:
-            expected = f"at most {self._terms.size} bytes"
+        if size > self._options.max_size:
+            expected = f"at most {self._options.max_size} bytes"
             refusal = Rejected("#", status=413, expected=expected, found=f"{size}")
-            tell(refusal, self._sender)
-            await self._taking.make_up(PATH, self._sender, _RAISE.format(self._name))
+            log_rejected(refusal, self._sender)
+            await self._service.schedule_recheck(EVENTS_PATH, self._sender, _RAISE_LIMIT.format(self._name))
             raise refusal
-        await self._taking.take(Arrived(PATH, _with_type(message.headers), message.body, self._sender))
+        await self._service.ingest(EventRequest(EVENTS_PATH, _with_type(message.headers), message.body, self._sender))
 
-    def _tell_not_taken(self, trouble: Transient) -> None:
-        if (left_out := self._seldom.passing("not taken")) is not None:
-            _log.warning("events not taken", source=self._name, error=str(trouble), left_out=left_out)
+    def _log_not_stored(self, trouble: Transient) -> None:
+        if (suppressed := self._throttle.allow("not taken")) is not None:
+            _log.warning("events not taken", source=self._name, error=str(trouble), left_out=suppressed)
 
 
 def _with_type(headers: Headers) -> Headers:

@@ -8,7 +8,7 @@ _ONE: Final = "*"
 _REST: Final = ">"
 
 
-def overlap(one: str, other: str) -> bool:
+def subjects_overlap(one: str, other: str) -> bool:
     """Whether there is a subject that both of these mean."""
     left, right = one.split("."), other.split(".")
     for mine, theirs in zip(left, right, strict=False):

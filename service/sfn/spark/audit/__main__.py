@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from sfn.cli import options
-from sfn.cli.exits import FAILED, INTERRUPTED, reported
+from sfn.cli.exits import FAILED, INTERRUPTED, exit_on_error
 from sfn.spark.environment import check_packages
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="markdown")
@@ -25,7 +25,7 @@ def audit(
         typer.Option("--catalog", metavar="NAME", help="Only that catalog; may be repeated.", show_default=False),
     ] = None,
     deep: Annotated[bool, typer.Option("--deep", help="Also: do all files of current snapshots exist?")] = False,
-    hints: Annotated[bool, typer.Option("--hints/--no-hints", help="Tell the service of what differs.")] = True,
+    notify: Annotated[bool, typer.Option("--hints/--no-hints", help="Tell the service of what differs.")] = True,
     rate: Annotated[
         float | None,
         typer.Option(
@@ -42,7 +42,7 @@ def audit(
     patience: Annotated[
         timedelta,
         typer.Option(
-            "--patience", parser=options.age, metavar="TIME", help="How long to wait for a catalog that is away."
+            "--patience", parser=options.parse_age, metavar="TIME", help="How long to wait for a catalog that is away."
         ),
     ] = timedelta(seconds=60),
     report_option: options.ReportOptions = None,
@@ -75,38 +75,38 @@ def audit(
 
     Ends with 1 where something could not be looked at, or not be told of.
     """
-    with reported():
+    with exit_on_error():
         check_packages()
-        from sfn.cli.printing import show, show_json
-        from sfn.spark.audit.command import Asked, run
-        from sfn.spark.audit.page import outcome
+        from sfn.cli.printing import print_json, print_page
+        from sfn.spark.audit.command import AuditArguments, run_from_arguments
+        from sfn.spark.audit.page import render_summary
 
-        asked = Asked(
+        arguments = AuditArguments(
             report=report,
             catalogs=tuple(catalog or ()),
             deep=deep,
-            hints=hints,
+            notify=notify,
             rate=rate,
             slices=slices,
             fresh=fresh,
             keep=keep,
             patience=patience.total_seconds(),
-            report_options=options.pairs("--report-option", report_option),
-            storage_options=options.pairs("--storage-option", storage_option),
+            report_options=options.parse_pairs("--report-option", report_option),
+            storage_options=options.parse_pairs("--storage-option", storage_option),
             master=master,
             sender=sender,
-            flags=options.Flags(config, url, token_file, ca_file),
+            flags=options.ServiceOptions(config, url, token_file, ca_file),
         )
         try:
-            told = run(asked)
+            summary = run_from_arguments(arguments)
         except KeyboardInterrupt:
             typer.echo("what is in the report stays there: the next run goes on with it", err=True)
             raise typer.Exit(INTERRUPTED) from None
     if as_json:
-        show_json(told)
+        print_json(summary)
     else:
-        show(outcome(told))
-    if not told.is_whole:
+        print_page(render_summary(summary))
+    if not summary.is_whole:
         raise typer.Exit(FAILED)
 
 

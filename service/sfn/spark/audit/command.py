@@ -11,29 +11,29 @@ from msgspec import Struct
 from pyspark.sql import SparkSession
 
 from sfn import telemetry
-from sfn.cli.options import Flags
+from sfn.cli.options import ServiceOptions
 from sfn.cli.printing import progress
-from sfn.cli.sweeping import check_named
+from sfn.cli.sweeping import check_sweepable
 from sfn.errors import SfnError
-from sfn.report.opening import place
-from sfn.report.slices import MOST, is_number
-from sfn.settings import Misconfigured, Settings, load
+from sfn.report.opening import parse_report_location
+from sfn.report.slices import MAX_SLICES, is_valid_count
+from sfn.settings import ConfigurationError, Settings, load
 from sfn.settings.java import java_home
-from sfn.spark.audit.job import Found, Order, audit
-from sfn.spark.audit.jobs import said
-from sfn.spark.audit.telling import Teller, voices
+from sfn.spark.audit.job import AuditFindings, AuditRequest, run_audit
+from sfn.spark.audit.jobs import spark_error_text
+from sfn.spark.audit.telling import EventPoster, event_senders
 from sfn.spark.environment import check_java
 from sfn.wiring import sources
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class AuditArguments:
     """What was typed."""
 
     report: str
     catalogs: tuple[str, ...]
     deep: bool
-    hints: bool
+    notify: bool
     rate: float | None
     slices: int
     fresh: bool
@@ -43,17 +43,17 @@ class Asked:
     storage_options: Mapping[str, str]
     master: str | None
     sender: str | None
-    flags: Flags
+    flags: ServiceOptions
 
 
-class Refused(Struct, frozen=True):
+class AuditFailure(Struct, frozen=True):
     """A table, or a namespace, that could not be looked at."""
 
     name: str
     why: str
 
 
-class Told(Struct, frozen=True):
+class AuditSummary(Struct, frozen=True):
     """What came of a run; of one that was gone on with, all that is missing, refused or not told of is counted."""
 
     run: str
@@ -61,63 +61,63 @@ class Told(Struct, frozen=True):
     tables: int
     states: dict[str, int]
     unchanged: int
-    slices_before: int
-    hints: int
-    hints_ignored: int
-    hints_failed: int
-    hints_error: str
+    slices_resumed: int
+    notified: int
+    notifications_ignored: int
+    notifications_failed: int
+    notifications_error: str
     missing_files: int
-    refused: list[Refused]
-    refused_total: int
+    failures: list[AuditFailure]
+    failures_total: int
     slices_failed: dict[int, str]
     slices_unread: dict[int, str]
-    runs_forgotten: int
+    runs_removed: int
 
     @property
     def is_whole(self) -> bool:
         """Whether everything could be looked at and told of."""
-        return not (self.refused_total or self.slices_failed or self.hints_failed)
+        return not (self.failures_total or self.slices_failed or self.notifications_failed)
 
 
-def run(asked: Asked) -> Told:
+def run_from_arguments(arguments: AuditArguments) -> AuditSummary:
     """Do it.
 
     Raises:
         Misconfigured: something that was typed, or the configuration, is wrong.
         SfnError: the report can't be written.
     """
-    if not is_number(asked.slices):
-        raise _wrong("--slices", f"a power of two up to {MOST}", f"{asked.slices}")
-    settings = load(asked.flags.config)
+    if not is_valid_count(arguments.slices):
+        raise _option_error("--slices", f"a power of two up to {MAX_SLICES}", f"{arguments.slices}")
+    settings = load(arguments.flags.config)
     sources.check_adapters(settings)
-    catalogs = _catalogs(settings, asked.catalogs)
-    order = Order(
+    catalogs = _choose_catalogs(settings, arguments.catalogs)
+    request = AuditRequest(
         settings=settings,
         catalogs=catalogs,
-        report=place(asked.report, settings, asked.report_options),
-        slices=asked.slices,
-        rate=asked.rate,
-        patience=asked.patience,
-        deep=asked.deep,
-        options=asked.storage_options,
-        fresh=asked.fresh,
-        keep=asked.keep,
+        report=parse_report_location(arguments.report, settings, arguments.report_options),
+        slices=arguments.slices,
+        rate=arguments.rate,
+        patience=arguments.patience,
+        deep=arguments.deep,
+        options=arguments.storage_options,
+        fresh=arguments.fresh,
+        keep=arguments.keep,
     )
-    teller = Teller(voices(asked.flags, catalogs, asked.sender)) if asked.hints else None
+    poster = EventPoster(event_senders(arguments.flags, catalogs, arguments.sender)) if arguments.notify else None
     # What the adapters log would stand among what the command prints.
-    telemetry.configure("error", "console")
-    with _session(asked.master) as spark, progress("slices", None) as moved:
-        found = audit(spark, order, teller, moved)
-    return _told(found, order, teller or Teller({}))
+    telemetry.configure_logging("error", "console")
+    with _session(arguments.master) as spark, progress("slices", None) as on_progress:
+        found = run_audit(spark, request, poster, on_progress)
+    return _to_summary(found, request, poster or EventPoster({}))
 
 
-def _catalogs(settings: Settings, named: tuple[str, ...]) -> tuple[str, ...]:
-    askable = [name for name in settings.catalogs if name not in settings.told]
+def _choose_catalogs(settings: Settings, named: tuple[str, ...]) -> tuple[str, ...]:
+    askable = [name for name in settings.catalogs if name not in settings.event_only_catalogs]
     for name in named:
-        check_named(name, askable, settings.told)
+        check_sweepable(name, askable, settings.event_only_catalogs)
     chosen = tuple(name for name in askable if not named or name in named)
     if not chosen:
-        raise _wrong("catalogs", "a catalog that can be asked", "none")
+        raise _option_error("catalogs", "a catalog that can be asked", "none")
     return chosen
 
 
@@ -135,34 +135,36 @@ def _session(master: str | None) -> Iterator[SparkSession]:
     try:
         spark = (builder if master is None else builder.master(master)).getOrCreate()
     except Exception as error:
-        raise SfnError("Spark", expected="a session", found=said(error), remedy="see Spark's log") from error
+        raise SfnError(
+            "Spark", expected="a session", found=spark_error_text(error), remedy="see Spark's log"
+        ) from error
     try:
         yield spark
     finally:
         spark.stop()
 
 
-def _told(found: Found, order: Order, teller: Teller) -> Told:
-    refused = [Refused(name, why) for name, why in found.refused]
-    return Told(
+def _to_summary(found: AuditFindings, request: AuditRequest, poster: EventPoster) -> AuditSummary:
+    failures = [AuditFailure(name, why) for name, why in found.failures]
+    return AuditSummary(
         run=found.run,
-        report=str(order.report),
+        report=str(request.report),
         tables=sum(found.states.values()),
         states=dict(sorted(found.states.items())),
         unchanged=found.unchanged,
-        slices_before=found.went_on,
-        hints=teller.told,
-        hints_ignored=teller.ignored,
-        hints_failed=found.whole.untold,
-        hints_error=teller.error,
-        missing_files=found.whole.lacking,
-        refused=refused,
-        refused_total=found.whole.unseen,
+        slices_resumed=found.resumed_slices,
+        notified=poster.accepted,
+        notifications_ignored=poster.ignored,
+        notifications_failed=found.run_totals.unnotified,
+        notifications_error=poster.error,
+        missing_files=found.run_totals.with_missing_files,
+        failures=failures,
+        failures_total=found.run_totals.unchecked,
         slices_failed=dict(sorted(found.failed.items())),
         slices_unread=dict(sorted(found.unread.items())),
-        runs_forgotten=found.forgotten,
+        runs_removed=found.removed_runs,
     )
 
 
-def _wrong(where: str, expected: str, found: str) -> Misconfigured:
-    return Misconfigured([SfnError(where, expected=expected, found=found)])
+def _option_error(where: str, expected: str, found: str) -> ConfigurationError:
+    return ConfigurationError([SfnError(where, expected=expected, found=found)])

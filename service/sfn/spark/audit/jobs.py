@@ -11,9 +11,9 @@ from typing import Final
 from pyspark import RDD
 from pyspark.sql import Row, SparkSession
 
-from sfn.report.runs import Written
-from sfn.spark.audit.outcome import Outcome
-from sfn.spark.audit.sparing import rows
+from sfn.report.runs import RunProgress
+from sfn.spark.audit.outcome import SliceOutcome
+from sfn.spark.audit.sparing import collect_partition
 
 _APART, _FURTHEST = 1.0, 60.0
 """Seconds at least, and at most, from the end of a commit to the next one."""
@@ -22,7 +22,7 @@ _PAUSES: Final = 10
 _SHOWN: Final = 500
 
 
-def outcomes(spark: SparkSession, shared_out: RDD[Row], run: Written, wide: int) -> Generator[list[Outcome]]:
+def run_slices(spark: SparkSession, shared_out: RDD[Row], run: RunProgress, wide: int) -> Generator[list[SliceOutcome]]:
     """What slices come to, some at a time: so many as come while the last ones are seen to, and for a while after.
 
     Args:
@@ -32,21 +32,21 @@ def outcomes(spark: SparkSession, shared_out: RDD[Row], run: Written, wide: int)
     """
     context, name = spark.sparkContext, run.run.name
 
-    def one(number: int) -> Outcome | None:
+    def one(number: int) -> SliceOutcome | None:
         if number in run.done:
             return None
         context.addJobTag(name)
         context.setJobDescription(f"sfn audit {name}: slice {number}")
         try:
-            (row,) = context.runJob(shared_out, rows, [number])
-            outcome: Outcome = pickle.loads(row.outcome)  # noqa: S301 - of our own processes
+            (row,) = context.runJob(shared_out, collect_partition, [number])
+            outcome: SliceOutcome = pickle.loads(row.outcome)  # noqa: S301 - of our own processes
         except Exception as error:  # noqa: BLE001 - whatever Spark raises: the other slices go on
-            return Outcome(number, error=said(error))
+            return SliceOutcome(number, error=spark_error_text(error))
         return outcome
 
     threads = ThreadPoolExecutor(wide, "sfn-audit")
     left = [number for number in range(run.run.slices) if number not in run.done]
-    waiting: set[Future[Outcome | None]] = {threads.submit(one, number) for number in left}
+    waiting: set[Future[SliceOutcome | None]] = {threads.submit(one, number) for number in left}
     next_at = 0.0
     try:
         while waiting:
@@ -64,7 +64,7 @@ def outcomes(spark: SparkSession, shared_out: RDD[Row], run: Written, wide: int)
         threads.shutdown()
 
 
-def said(error: Exception) -> str:
+def spark_error_text(error: Exception) -> str:
     """What Spark says, without the stacks: of those of Python the last line, which is the error."""
     lines = []
     for line in str(error).splitlines():

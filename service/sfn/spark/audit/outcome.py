@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 from pyiceberg.manifest import DataFile
 
-from sfn.report.totals import Totals
+from sfn.report.totals import RunTotals
 
 
 @dataclass(frozen=True, slots=True)
-class Hinted:
+class AuditNotification:
     """A table that the service is to be told of."""
 
     catalog: str
@@ -21,7 +21,7 @@ class Hinted:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SliceOutcome:
     """One slice.
 
     Attributes:
@@ -29,8 +29,8 @@ class Outcome:
         states: rows by state.
         totals: of the rows.
         file: the rows, in a data file that is in no snapshot yet; None where there are none.
-        hints: of whom the service is to be told.
-        refused: the first tables and namespaces that could not be looked at, and why.
+        notifications: of whom the service is to be told.
+        failures: the first tables and namespaces that could not be looked at, and why.
         error: why there are no rows; empty where there are.
         unread: why what an earlier run said could not be read, so that nothing is known of tables that are gone since;
             empty where it could.
@@ -38,9 +38,9 @@ class Outcome:
 
     number: int
     states: Mapping[str, int] = field(default_factory=dict)
-    totals: Totals = Totals()
+    totals: RunTotals = RunTotals()
     file: DataFile | None = None
-    hints: tuple[Hinted, ...] = ()
-    refused: tuple[tuple[str, str], ...] = ()
+    notifications: tuple[AuditNotification, ...] = ()
+    failures: tuple[tuple[str, str], ...] = ()
     error: str = ""
     unread: str = ""

@@ -16,30 +16,32 @@ from pyspark import TaskContext
 from sfn import telemetry
 from sfn.errors import SfnError
 from sfn.report import earlier
-from sfn.report.columns import Entry
-from sfn.report.entries import shown, states
-from sfn.report.listing import Part, tables
-from sfn.report.pace import Pace, Paced
-from sfn.report.part import audited
+from sfn.report.columns import ReportRow
+from sfn.report.entries import count_states, error_text
+from sfn.report.listing import NamespacePart, list_tables
+from sfn.report.pace import CatalogRateLimiter, RateLimitedCatalog
+from sfn.report.part import audit_slice
 from sfn.report.slices import slice_of
-from sfn.report.terms import Terms
-from sfn.report.totals import Totals
-from sfn.report.trials import Trials
-from sfn.report.writing import written
-from sfn.spark.audit.outcome import Hinted, Outcome
-from sfn.spark.audit.sparing import spare
+from sfn.report.terms import AuditOptions
+from sfn.report.totals import RunTotals
+from sfn.report.trials import CatalogRetries
+from sfn.report.writing import write_data_file
+from sfn.spark.audit.outcome import AuditNotification, SliceOutcome
+from sfn.spark.audit.sparing import warm_up_process
 from sfn.wiring.looking import open_read_only
 from sfn.wiring.terms import table_filter
-from sfn.words import TableName
-from sfn.words.table import levels, spelled
+from sfn.words import TableIdentifier
+from sfn.words.table import decode_identifier, encode_identifier
 
-REFUSED_NAMED: Final = 20
+MAX_FAILURES_NAMED: Final = 20
 """Tables of a slice that are named of those that could not be looked at."""
 
 _UVLOOP: Final = {"use_uvloop": True}
-LISTED: Final = "catalog string, namespace array<string>, name string, refused string, withheld boolean, slice int"
-OUTCOME: Final = "outcome binary"
-_LISTED: Final = pa.schema(
+LISTED_SCHEMA: Final = (
+    "catalog string, namespace array<string>, name string, refused string, withheld boolean, slice int"
+)
+OUTCOME_SCHEMA: Final = "outcome binary"
+_LISTED_ARROW: Final = pa.schema(
     [
         ("catalog", pa.string()),
         ("namespace", pa.list_(pa.string())),
@@ -49,110 +51,116 @@ _LISTED: Final = pa.schema(
         ("slice", pa.int32()),
     ]
 )
-_OUTCOME: Final = pa.schema([("outcome", pa.binary())])
+_OUTCOME_ARROW: Final = pa.schema([("outcome", pa.binary())])
 
 Batches = Iterable[pa.RecordBatch]
 
 
-def listing(terms: Terms) -> Callable[[Batches], Batches]:
+def list_tables_task(options: AuditOptions) -> Callable[[Batches], Batches]:
     """From namespaces to their tables, each with its slice."""
 
     def listed(batches: Batches) -> Batches:
-        telemetry.configure("error", "console")
-        spare()
+        telemetry.configure_logging("error", "console")
+        warm_up_process()
         for batch in batches:
             rows = batch.to_pylist()
             given = [
-                Part(row["catalog"], tuple(row["namespace"]), row["refused"] or "", bool(row["withheld"]))
+                NamespacePart(row["catalog"], tuple(row["namespace"]), row["refused"] or "", bool(row["withheld"]))
                 for row in rows
             ]
-            yield pa.RecordBatch.from_pylist(anyio.run(_listed, terms, given, backend_options=_UVLOOP), _LISTED)
+            yield pa.RecordBatch.from_pylist(
+                anyio.run(_list_tables, options, given, backend_options=_UVLOOP), _LISTED_ARROW
+            )
 
     return listed
 
 
-async def _listed(terms: Terms, given: Sequence[Part]) -> list[dict[str, Any]]:
-    found = [_refused(terms, part) for part in given if part.refused]
-    async with open_read_only(terms.settings) as parts:
-        for name in terms.catalogs:
+async def _list_tables(options: AuditOptions, given: Sequence[NamespacePart]) -> list[dict[str, Any]]:
+    found = [_refused_row(options, part) for part in given if part.refused]
+    async with open_read_only(options.settings) as parts:
+        for name in options.catalogs:
             of = [part for part in given if part.catalog == name and not part.refused]
             if not of:
                 continue
-            catalog = Paced(parts.catalogs[name], Pace(terms.rate))
-            its, refused = await tables(
-                of, catalog, table_filter(terms.settings.catalogs[name]), Trials(terms.patience)
+            catalog = RateLimitedCatalog(parts.catalogs[name], CatalogRateLimiter(options.rate))
+            its, refused = await list_tables(
+                of, catalog, table_filter(options.settings.catalogs[name]), CatalogRetries(options.patience)
             )
-            found += [_row(terms, name, table.namespace, table.name) for table in its]
-            found += [_refused(terms, part) for part in refused]
+            found += [_listed_row(options, name, table.namespace, table.name) for table in its]
+            found += [_refused_row(options, part) for part in refused]
     return found
 
 
-def _row(terms: Terms, catalog: str, namespace: tuple[str, ...], name: str) -> dict[str, Any]:
-    number = slice_of(catalog, spelled(namespace, name), terms.run.slices)
+def _listed_row(options: AuditOptions, catalog: str, namespace: tuple[str, ...], name: str) -> dict[str, Any]:
+    number = slice_of(catalog, encode_identifier(namespace, name), options.run.slices)
     return {"catalog": catalog, "namespace": namespace, "name": name, "slice": number}
 
 
-def _refused(terms: Terms, part: Part) -> dict[str, Any]:
-    identifier = spelled(part.namespace[:-1], part.namespace[-1]) if part.namespace else ""
-    number = slice_of(part.catalog, identifier, terms.run.slices)
+def _refused_row(options: AuditOptions, part: NamespacePart) -> dict[str, Any]:
+    identifier = encode_identifier(part.namespace[:-1], part.namespace[-1]) if part.namespace else ""
+    number = slice_of(part.catalog, identifier, options.run.slices)
     said = {"refused": part.refused, "withheld": part.withheld}
     return {"catalog": part.catalog, "namespace": part.namespace, "name": "", "slice": number, **said}
 
 
-def auditing(terms: Terms) -> Callable[[Batches], Batches]:
+def audit_slice_task(options: AuditOptions) -> Callable[[Batches], Batches]:
     """From the tables of a slice to its outcome. It raises nothing: of a slice that fails the driver is told."""
 
     def looked(batches: Batches) -> Batches:
-        telemetry.configure("error", "console")
-        spare()
+        telemetry.configure_logging("error", "console")
+        warm_up_process()
         context = TaskContext.get()
         number = 0 if context is None else context.partitionId()
         try:
-            outcome = _slice(terms, number, batches)
+            outcome = _audit_slice(options, number, batches)
         except Exception as error:  # noqa: BLE001 - the driver says it
             said = str(error) if isinstance(error, SfnError) else f"{type(error).__name__}: {error}"
-            outcome = Outcome(number, error=said)
-        yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(outcome)])], schema=_OUTCOME)
+            outcome = SliceOutcome(number, error=said)
+        yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(outcome)])], schema=_OUTCOME_ARROW)
 
     return looked
 
 
-def _slice(terms: Terms, number: int, batches: Batches) -> Outcome:
-    names: list[TableName] = []
-    refused: list[Part] = []
+def _audit_slice(options: AuditOptions, number: int, batches: Batches) -> SliceOutcome:
+    names: list[TableIdentifier] = []
+    refused: list[NamespacePart] = []
     for batch in batches:
         for row in batch.to_pylist():
             if row["name"]:
-                names.append(TableName(row["catalog"], tuple(row["namespace"]), row["name"]))
+                names.append(TableIdentifier(row["catalog"], tuple(row["namespace"]), row["name"]))
             else:
-                refused.append(Part(row["catalog"], tuple(row["namespace"]), row["refused"], bool(row["withheld"])))
-    files = load_file_io(dict(terms.files), terms.report_location)
+                refused.append(
+                    NamespacePart(row["catalog"], tuple(row["namespace"]), row["refused"], bool(row["withheld"]))
+                )
+    files = load_file_io(dict(options.files), options.report_location)
     before, unread = {}, ""
     try:
-        before = earlier.read(files, terms.before.get(number, ()), partial(_is_ours, terms, number))
+        before = earlier.read_previous_rows(
+            files, options.previous_files.get(number, ()), partial(_is_of_slice, options, number)
+        )
     except Exception as error:  # noqa: BLE001 - whatever a driver raises: one run must not fail by another's files
-        unread = shown(error)
-    entries = anyio.run(partial(audited, terms, names, refused, before), backend_options=_UVLOOP)
-    return replace(_outcome(terms, number, entries), unread=unread)
+        unread = error_text(error)
+    entries = anyio.run(partial(audit_slice, options, names, refused, before), backend_options=_UVLOOP)
+    return replace(_to_outcome(options, number, entries), unread=unread)
 
 
-def _is_ours(terms: Terms, number: int, catalog: str, identifier: str) -> bool:
+def _is_of_slice(options: AuditOptions, number: int, catalog: str, identifier: str) -> bool:
     """Whether a row of an earlier run, which may have had other slices, is of a table of this one."""
-    return catalog in terms.catalogs and slice_of(catalog, identifier, terms.run.slices) == number
+    return catalog in options.catalogs and slice_of(catalog, identifier, options.run.slices) == number
 
 
-def _outcome(terms: Terms, number: int, entries: list[Entry]) -> Outcome:
+def _to_outcome(options: AuditOptions, number: int, entries: list[ReportRow]) -> SliceOutcome:
     failed = [entry for entry in entries if entry.error is not None]
-    return Outcome(
+    return SliceOutcome(
         number,
-        states(entries),
-        Totals.of(entries),
-        written(terms.report, terms.files, number, entries),
-        tuple(map(_hint, (entry for entry in entries if entry.hinted))),
-        tuple((f"{one.catalog}:{one.identifier}", one.error or "") for one in failed[:REFUSED_NAMED]),
+        count_states(entries),
+        RunTotals.of_rows(entries),
+        write_data_file(options.report, options.files, number, entries),
+        tuple(map(_to_notification, (entry for entry in entries if entry.notified))),
+        tuple((f"{one.catalog}:{one.identifier}", one.error or "") for one in failed[:MAX_FAILURES_NAMED]),
     )
 
 
-def _hint(entry: Entry) -> Hinted:
-    *namespace, name = levels(entry.identifier)
-    return Hinted(entry.catalog, tuple(namespace), name, entry.metadata_location)
+def _to_notification(entry: ReportRow) -> AuditNotification:
+    *namespace, name = decode_identifier(entry.identifier)
+    return AuditNotification(entry.catalog, tuple(namespace), name, entry.metadata_location)

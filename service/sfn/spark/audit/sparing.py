@@ -8,18 +8,18 @@ from functools import cache
 
 from pyspark.sql import Row
 
-from sfn.spark.finders import forget_archives
+from sfn.spark.finders import forget_archive_finders
 
 
-def spare() -> None:
+def warm_up_process() -> None:
     """Have what is only there to be imported not be looked through again before and after every task."""
-    forget_archives()
+    forget_archive_finders()
     _leave_imported()
 
 
-def rows(partition: Iterable[Row]) -> list[Row]:
+def collect_partition(partition: Iterable[Row]) -> list[Row]:
     """All of a partition, in the process that hands it to the driver."""
-    spare()
+    warm_up_process()
     return list(partition)
 
 

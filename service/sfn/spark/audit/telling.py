@@ -6,19 +6,19 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from sfn.cli.access import Voice, senders
-from sfn.cli.options import Flags
-from sfn.cli.service import Service
+from sfn.cli.access import EventAccess, event_access
+from sfn.cli.options import ServiceOptions
+from sfn.cli.service import ServiceClient
 from sfn.errors import SfnError
-from sfn.spark.audit.outcome import Hinted
+from sfn.spark.audit.outcome import AuditNotification
 
-BATCH: Final = 1_000
+EVENTS_PER_REQUEST: Final = 1_000
 """Events in one request, as many as the service takes."""
-TRIES: Final = 3
+MAX_FAILURES_IN_A_ROW: Final = 3
 """Requests in a row that the service does not take until it is asked no more."""
 
 
-class Teller:
+class EventPoster:
     """Posts hints as events, as a configured sender.
 
     Where the service takes none again and again it is asked no more: what is not told of is in the report all the same,
@@ -28,55 +28,55 @@ class Teller:
         voices: by catalog.
 
     Attributes:
-        told: hints that were taken, or that were known already.
+        accepted: hints that were taken, or that were known already.
         ignored: those that the service passes over: its configuration leaves the tables out, or their catalog retired.
         error: why the first of those were not taken that were not.
     """
 
-    def __init__(self, voices: Mapping[str, Voice]) -> None:
-        self._voices = voices
-        self._refused = 0
-        self.told = self.ignored = 0
+    def __init__(self, senders: Mapping[str, EventAccess]) -> None:
+        self._senders = senders
+        self._failures_in_a_row = 0
+        self.accepted = self.ignored = 0
         self.error = ""
 
-    def tell(self, hints: Iterable[Hinted]) -> int:
+    def post(self, notifications: Iterable[AuditNotification]) -> int:
         """Tell of some tables; how many of these the service was not told of. It raises nothing."""
-        by_catalog = defaultdict[str, list[Hinted]](list)
-        for hint in hints:
-            by_catalog[hint.catalog].append(hint)
+        by_catalog = defaultdict[str, list[AuditNotification]](list)
+        for notification in notifications:
+            by_catalog[notification.catalog].append(notification)
         return sum(
-            self._post(self._voices[catalog], its[start : start + BATCH])
+            self._post_batch(self._senders[catalog], its[start : start + EVENTS_PER_REQUEST])
             for catalog, its in by_catalog.items()
-            for start in range(0, len(its), BATCH)
+            for start in range(0, len(its), EVENTS_PER_REQUEST)
         )
 
-    def _post(self, voice: Voice, hints: Sequence[Hinted]) -> int:
-        if self._refused >= TRIES:
-            return len(hints)
-        events = [_event(voice, hint) for hint in hints]
+    def _post_batch(self, sender: EventAccess, notifications: Sequence[AuditNotification]) -> int:
+        if self._failures_in_a_row >= MAX_FAILURES_IN_A_ROW:
+            return len(notifications)
+        events = [_event(sender, notification) for notification in notifications]
         try:
-            with Service(voice.access) as service:
-                taken = service.tell(events)
+            with ServiceClient(sender.access) as service:
+                taken = service.post_events(events)
         except SfnError as error:
-            self._refused += 1
+            self._failures_in_a_row += 1
             self.error = self.error or str(error)
-            return len(hints)
-        self._refused = 0
-        self.told += taken.accepted + taken.duplicates
+            return len(notifications)
+        self._failures_in_a_row = 0
+        self.accepted += taken.accepted + taken.duplicates
         self.ignored += taken.ignored
         return 0
 
 
-def voices(flags: Flags, catalogs: Iterable[str], sender: str | None) -> dict[str, Voice]:
+def event_senders(flags: ServiceOptions, catalogs: Iterable[str], sender: str | None) -> dict[str, EventAccess]:
     """How the service is told of each catalog's tables.
 
     Raises:
         Misconfigured: no sender may.
     """
-    return {catalog: senders(flags, catalog, sender) for catalog in catalogs}
+    return {catalog: event_access(flags, catalog, sender) for catalog in catalogs}
 
 
-def _event(voice: Voice, hint: Hinted) -> Mapping[str, object]:
-    event: dict[str, object] = {"namespace": hint.namespace, "name": hint.name}
-    said = {"catalog": voice.theirs, "metadata_location": hint.metadata_location}
+def _event(sender: EventAccess, notification: AuditNotification) -> Mapping[str, object]:
+    event: dict[str, object] = {"namespace": notification.namespace, "name": notification.name}
+    said = {"catalog": sender.sender_catalog, "metadata_location": notification.metadata_location}
     return event | {key: text for key, text in said.items() if text is not None}

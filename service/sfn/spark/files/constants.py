@@ -12,20 +12,20 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
-from sfn.reader.conform import conformed
-from sfn.reader.project import physical
-from sfn.spark.files.deletes import FILE
-from sfn.spark.files.names import OWN
-from sfn.spark.files.plan import File
-from sfn.spark.files.schema import as_read
+from sfn.reader.conform import cast_array
+from sfn.reader.project import to_scalar
+from sfn.spark.files.deletes import FILE_COLUMN
+from sfn.spark.files.names import COLUMN_PREFIX
+from sfn.spark.files.plan import PlannedFile
+from sfn.spark.files.schema import read_field
 
-_OF: Final = f"{OWN}of"
+_FILE_OF_VALUES: Final = f"{COLUMN_PREFIX}of"
 
 
-def filled(
+def fill_partition_values(
     spark: SparkSession,
     rows: DataFrame,
-    files: Sequence[File],
+    files: Sequence[PlannedFile],
     fields: Sequence[NestedField],
     names: Mapping[int, str],
     uris: Mapping[str, str],
@@ -35,7 +35,7 @@ def filled(
     A file that has the column has no NULL there, so this file lacks it.
 
     Args:
-        rows: as of `sfn.spark.files.deletes.placed`.
+        rows: as of `sfn.spark.files.deletes.with_positions`.
         files: in which they are.
         fields: the table's columns.
         names: by which these were read, by their ids.
@@ -43,26 +43,31 @@ def filled(
     """
     lacking = [field for field in fields if any(field.field_id in file.constants for file in files)]
     values = StructType(
-        [StructField(_OF, StringType()), *(as_read(field, f"{OWN}value_{field.field_id}") for field in lacking)]
+        [
+            StructField(_FILE_OF_VALUES, StringType()),
+            *(read_field(field, f"{COLUMN_PREFIX}value_{field.field_id}") for field in lacking),
+        ]
     )
     for one in values:
         one.metadata, one.nullable = {}, True
     types = to_arrow_schema(values)
     columns = [pa.array([uris[file.path] for file in files], pa.string())]
     for field, kind in zip(lacking, list(types)[1:], strict=True):
-        cells = [physical(file.constants.get(field.field_id), field.field_type) for file in files]
+        cells = [to_scalar(file.constants.get(field.field_id), field.field_type) for file in files]
         columns.append(pa.concat_arrays([_cell(cell, kind.type) for cell in cells]))
     known = f.broadcast(spark.createDataFrame(pa.Table.from_arrays(columns, schema=types), values))
-    joined = rows.join(known, rows[FILE] == known[_OF], "left")
+    joined = rows.join(known, rows[FILE_COLUMN] == known[_FILE_OF_VALUES], "left")
     found = {
-        names[field.field_id]: f.coalesce(rows[_quoted(names[field.field_id])], known[f"{OWN}value_{field.field_id}"])
+        names[field.field_id]: f.coalesce(
+            rows[_quoted(names[field.field_id])], known[f"{COLUMN_PREFIX}value_{field.field_id}"]
+        )
         for field in lacking
     }
     return joined.withColumns(found)
 
 
 def _cell(value: pa.Scalar, kind: pa.DataType) -> pa.Array:
-    return conformed(pa.repeat(value, 1), kind) if value.is_valid else pa.nulls(1, kind)
+    return cast_array(pa.repeat(value, 1), kind) if value.is_valid else pa.nulls(1, kind)
 
 
 def _quoted(name: str) -> str:

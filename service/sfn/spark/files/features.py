@@ -9,14 +9,14 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema, index_by_id
 
 from sfn.errors import NotSupported
-from sfn.reader.datafile import in_files
-from sfn.spark.files.history import History
-from sfn.spark.files.manifests import is_data
-from sfn.spark.files.nested import Extent, extent
-from sfn.spark.files.schema import unmappable
+from sfn.reader.datafile import describe_file
+from sfn.spark.files.history import SchemaHistory
+from sfn.spark.files.manifests import is_data_file
+from sfn.spark.files.nested import ColumnScope, column_scope
+from sfn.spark.files.schema import first_unmappable_type
 
 
-def refused(where: str, found: str) -> NotSupported:
+def not_supported_error(where: str, found: str) -> NotSupported:
     """The refusal of a table.
 
     Args:
@@ -31,25 +31,27 @@ def refused(where: str, found: str) -> NotSupported:
     )
 
 
-def check_schema(where: str, schema: Schema, past: History, *, case_sensitive: bool) -> None:
+def check_schema(where: str, schema: Schema, past: SchemaHistory, *, case_sensitive: bool) -> None:
     """Refuse columns that can't be read right.
 
     Raises:
         NotSupported: there is one.
     """
     for field in schema.fields:
-        if kind := unmappable(field.field_type):
-            raise refused(where, f"{kind}, of column {field.name!r}")
-        if extent(field, past) is Extent.NOTHING:
-            raise refused(where, f"files that may have nothing of a part of column {field.name!r}, which was added")
+        if kind := first_unmappable_type(field.field_type):
+            raise not_supported_error(where, f"{kind}, of column {field.name!r}")
+        if column_scope(field, past) is ColumnScope.NOTHING:
+            raise not_supported_error(
+                where, f"files that may have nothing of a part of column {field.name!r}, which was added"
+            )
     for field in index_by_id(schema).values():
         # Files that lack the column can't be told from those with a null in it, once they are read.
         if field.initial_default is not None:
-            raise refused(where, f"an initial default, of column {field.name!r}")
+            raise not_supported_error(where, f"an initial default, of column {field.name!r}")
     if not case_sensitive:
         counted = Counter(name.lower() for name in schema.column_names)
         if alike := [name for name, times in counted.items() if times > 1]:
-            raise refused(where, f"columns that differ in case alone: {alike[0]!r}")
+            raise not_supported_error(where, f"columns that differ in case alone: {alike[0]!r}")
 
 
 def check_files(where: str, files: Iterable[DataFile]) -> None:
@@ -59,24 +61,24 @@ def check_files(where: str, files: Iterable[DataFile]) -> None:
         NotSupported: there is one.
     """
     for file in files:
-        if found := _odd(file):
-            raise refused(where, found)
+        if found := _unsupported_property(file):
+            raise not_supported_error(where, found)
 
 
-def _odd(file: DataFile) -> str:
+def _unsupported_property(file: DataFile) -> str:
     if file.key_metadata is not None:
         return "an encrypted file"
-    if file.file_format is not FileFormat.PUFFIN and _is_passed_over(file):
+    if file.file_format is not FileFormat.PUFFIN and _is_hidden(file):
         return f"a file that Spark passes over in silence, by its name or its size: {file.file_path}"
-    if is_data(file):
-        return "" if file.file_format is FileFormat.PARQUET else in_files("data", file)
+    if is_data_file(file):
+        return "" if file.file_format is FileFormat.PARQUET else describe_file("data", file)
     if file.content is DataFileContent.EQUALITY_DELETES:
         return "equality deletes"
     known = (FileFormat.PARQUET, FileFormat.PUFFIN)
-    return "" if file.file_format in known else in_files("position deletes", file)
+    return "" if file.file_format in known else describe_file("position deletes", file)
 
 
-def _is_passed_over(file: DataFile) -> bool:
+def _is_hidden(file: DataFile) -> bool:
     """Whether Spark takes a file for none of data (`PartitioningAwareFileIndex`)."""
     name = file.file_path.rpartition("/")[2]
     return name.startswith(".") or (name.startswith("_") and "=" not in name) or file.file_size_in_bytes <= 0

@@ -13,9 +13,9 @@ from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadata
 
 from sfn.errors import SfnError
-from sfn.reader.table import unread
-from sfn.spark.files.features import refused
-from sfn.spark.files.manifests import is_data
+from sfn.reader.table import to_unreadable
+from sfn.spark.files.features import not_supported_error
+from sfn.spark.files.manifests import is_data_file
 
 _MOST: Final = 1_000
 """Footers that are read of a table."""
@@ -23,7 +23,7 @@ _WIDTH: Final = 16
 _FIELD_ID: Final = b"PARQUET:field_id"
 
 
-def in_doubt(entries: Iterable[ManifestEntry], whole: TableMetadata) -> list[str]:
+def files_to_check(entries: Iterable[ManifestEntry], whole: TableMetadata) -> list[str]:
     """Return the data files whose footers are to be checked.
 
     A table with a name mapping may have files without ids, which were imported. Its other files may be of the same
@@ -31,10 +31,10 @@ def in_doubt(entries: Iterable[ManifestEntry], whole: TableMetadata) -> list[str
     """
     if TableProperties.DEFAULT_NAME_MAPPING not in whole.properties:
         return []
-    return [entry.data_file.file_path for entry in entries if is_data(entry.data_file)]
+    return [entry.data_file.file_path for entry in entries if is_data_file(entry.data_file)]
 
 
-def check(io: FileIO, files: Sequence[str], where: str) -> None:
+def check_field_ids(io: FileIO, files: Sequence[str], where: str) -> None:
     """Refuse a table with files that lack ids.
 
     Args:
@@ -48,7 +48,7 @@ def check(io: FileIO, files: Sequence[str], where: str) -> None:
     if not files:
         return
     if len(files) > _MOST:
-        raise refused(where, f"a name mapping, and more than {_MOST:,} files")
+        raise not_supported_error(where, f"a name mapping, and more than {_MOST:,} files")
 
     def has_ids(path: str) -> bool:
         with io.new_input(path).open() as stream:
@@ -61,7 +61,7 @@ def check(io: FileIO, files: Sequence[str], where: str) -> None:
         raise
     except Exception as error:
         # PyArrow and the drivers let through whatever they stumble over.
-        raise unread(where, error) from error
+        raise to_unreadable(where, error) from error
     for path, is_found in zip(files, found, strict=True):
         if not is_found:
-            raise refused(path, "a file without field ids, which a name mapping is for")
+            raise not_supported_error(path, "a file without field ids, which a name mapping is for")

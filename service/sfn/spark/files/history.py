@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pyiceberg.schema import Schema, make_compatible_name
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
-Path = tuple[str, ...]
+FieldPath = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class SchemaHistory:
     """The columns of a table, now and then.
 
     Attributes:
@@ -23,48 +23,48 @@ class History:
     """
 
     is_whole: bool
-    ids: Mapping[Path, set[int]]
+    ids: Mapping[FieldPath, set[int]]
     leaves: Mapping[int, Sequence[set[int]]]
 
 
-def history(every: Sequence[Schema], last_column_id: int) -> History:
+def schema_history(every: Sequence[Schema], last_column_id: int) -> SchemaHistory:
     """What the schemas of a table tell.
 
     Args:
         every: schemas that it had, and has.
         last_column_id: the highest id that was given to a column.
     """
-    ids: dict[Path, set[int]] = {}
+    ids: dict[FieldPath, set[int]] = {}
     leaves: dict[int, list[set[int]]] = {}
     for schema in every:
         for field in schema.fields:
-            for path, one in walked(field):
+            for path, one in walk_fields(field):
                 in_files = tuple(make_compatible_name(name) for name in path)
-                for spelled in {folded(path), folded(in_files)}:
+                for spelled in {lower_case(path), lower_case(in_files)}:
                     ids.setdefault(spelled, set()).add(one.field_id)
                 if not one.field_type.is_primitive:
-                    leaves.setdefault(one.field_id, []).append(innermost(one))
+                    leaves.setdefault(one.field_id, []).append(leaf_ids(one))
     numbers = {schema.schema_id for schema in every}
     columns = {number for numbers in ids.values() for number in numbers}
-    return History(numbers == set(range(len(numbers))) and len(columns) == last_column_id, ids, leaves)
+    return SchemaHistory(numbers == set(range(len(numbers))) and len(columns) == last_column_id, ids, leaves)
 
 
-def walked(field: NestedField, above: Path = ()) -> Iterator[tuple[Path, NestedField]]:
+def walk_fields(field: NestedField, above: FieldPath = ()) -> Iterator[tuple[FieldPath, NestedField]]:
     """A column and all within it, with their paths."""
     path = (*above, field.name)
     yield path, field
     for inner in _inner(field.field_type):
-        yield from walked(inner, path)
+        yield from walk_fields(inner, path)
 
 
-def folded(path: Path) -> Path:
+def lower_case(path: FieldPath) -> FieldPath:
     """The path in lower case."""
     return tuple(name.lower() for name in path)
 
 
-def innermost(field: NestedField) -> set[int]:
+def leaf_ids(field: NestedField) -> set[int]:
     """The ids of the columns within it that have none in them."""
-    return {one.field_id for _, one in walked(field) if one.field_type.is_primitive}
+    return {one.field_id for _, one in walk_fields(field) if one.field_type.is_primitive}
 
 
 def _inner(kind: IcebergType) -> Sequence[NestedField]:

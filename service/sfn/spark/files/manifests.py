@@ -10,18 +10,18 @@ from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntry, Manifes
 from pyiceberg.table.snapshots import Snapshot
 
 from sfn.errors import SfnError
-from sfn.reader.table import unread
+from sfn.reader.table import to_unreadable
 
 _WIDTH: Final = 16
 """Manifests that are read at a time."""
 
 
-def is_data(file: DataFile) -> bool:
+def is_data_file(file: DataFile) -> bool:
     """Whether it holds rows; files of version 1, which had no deletes, tell no content."""
     return file.content not in {DataFileContent.POSITION_DELETES, DataFileContent.EQUALITY_DELETES}
 
 
-def live(io: FileIO, snapshot: Snapshot, where: str) -> list[ManifestEntry]:
+def list_live_files(io: FileIO, snapshot: Snapshot, where: str) -> list[ManifestEntry]:
     """All of its data files and delete files.
 
     Args:
@@ -45,4 +45,4 @@ def live(io: FileIO, snapshot: Snapshot, where: str) -> list[ManifestEntry]:
         raise
     except Exception as error:
         # PyIceberg and the drivers let through whatever they stumble over.
-        raise unread(where, error) from error
+        raise to_unreadable(where, error) from error

@@ -12,21 +12,21 @@ from typing import Final
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField
 
-from sfn.spark.files.history import History, folded, walked
+from sfn.spark.files.history import SchemaHistory, lower_case, walk_fields
 
-OWN: Final = "_sfn_"
+COLUMN_PREFIX: Final = "_sfn_"
 """What names begin with that are no column's."""
 
 
-def read_by(schema: Schema, past: History) -> dict[int, str]:
+def column_names(schema: Schema, past: SchemaHistory) -> dict[int, str]:
     """Names of the columns, by their ids."""
     return {
-        field.field_id: field.name if _is_unmistakable(field, past) else f"{OWN}{field.field_id}"
+        field.field_id: field.name if _is_unambiguous(field, past) else f"{COLUMN_PREFIX}{field.field_id}"
         for field in schema.fields
     }
 
 
-def _is_unmistakable(field: NestedField, past: History) -> bool:
-    if not past.is_whole or field.name.lower().startswith(OWN):
+def _is_unambiguous(field: NestedField, past: SchemaHistory) -> bool:
+    if not past.is_whole or field.name.lower().startswith(COLUMN_PREFIX):
         return False
-    return all(past.ids.get(folded(path)) == {one.field_id} for path, one in walked(field))
+    return all(past.ids.get(lower_case(path)) == {one.field_id} for path, one in walk_fields(field))

@@ -12,25 +12,25 @@ from enum import Enum, auto
 
 from pyiceberg.types import NestedField
 
-from sfn.spark.files.history import History, innermost, walked
+from sfn.spark.files.history import SchemaHistory, leaf_ids, walk_fields
 
 
-class Extent(Enum):
+class ColumnScope(Enum):
     """How much of a column is read."""
 
-    AS_ASKED = auto()
+    AS_REQUESTED = auto()
     WHOLE = auto()
     NOTHING = auto()
 
 
-def extent(field: NestedField, past: History) -> Extent:
+def column_scope(field: NestedField, past: SchemaHistory) -> ColumnScope:
     """How much of a column is to be read, whatever is asked for."""
-    parts = [one for _, one in walked(field) if not one.field_type.is_primitive]
+    parts = [one for _, one in walk_fields(field) if not one.field_type.is_primitive]
     if not parts:
-        return Extent.AS_ASKED
+        return ColumnScope.AS_REQUESTED
     if not past.is_whole:
-        return Extent.NOTHING
-    pairs = [(innermost(part), then) for part in parts for then in past.leaves[part.field_id]]
+        return ColumnScope.NOTHING
+    pairs = [(leaf_ids(part), then) for part in parts for then in past.leaves[part.field_id]]
     if all(now == then for now, then in pairs):
-        return Extent.AS_ASKED
-    return Extent.WHOLE if all(now & then for now, then in pairs) else Extent.NOTHING
+        return ColumnScope.AS_REQUESTED
+    return ColumnScope.WHOLE if all(now & then for now, then in pairs) else ColumnScope.NOTHING

@@ -11,12 +11,12 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table.delete_file_index import DeleteFileIndex
 from pyiceberg.transforms import IdentityTransform
 
-from sfn.spark.files.manifests import is_data
-from sfn.spark.files.vectors import Vector
+from sfn.spark.files.manifests import is_data_file
+from sfn.spark.files.vectors import DeletionVector
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class PlannedFile:
     """A file.
 
     Attributes:
@@ -35,27 +35,29 @@ class File:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ReadPlan:
     """What is read.
 
     Attributes:
         plain: data files none of whose rows are deleted.
-        touched: those with deleted rows, as far as anybody can tell who has not read the deletes.
+        with_deletes: those with deleted rows, as far as anybody can tell who has not read the deletes.
         deletes: files of position deletes.
         vectors: by the path of a data file.
-        twice: a data file that is listed more than once; empty where there is none.
+        listed_twice: a data file that is listed more than once; empty where there is none.
     """
 
-    plain: Sequence[File]
-    touched: Sequence[File]
-    deletes: Sequence[File]
-    vectors: Mapping[str, Vector]
-    twice: str
+    plain: Sequence[PlannedFile]
+    with_deletes: Sequence[PlannedFile]
+    deletes: Sequence[PlannedFile]
+    vectors: Mapping[str, DeletionVector]
+    listed_twice: str
 
 
-def planned(
-    entries: Iterable[ManifestEntry], vectors: Mapping[str, Vector], specs: Mapping[int, PartitionSpec] | None = None
-) -> Plan:
+def plan_read(
+    entries: Iterable[ManifestEntry],
+    vectors: Mapping[str, DeletionVector],
+    specs: Mapping[int, PartitionSpec] | None = None,
+) -> ReadPlan:
     """The plan for live files.
 
     Args:
@@ -64,33 +66,35 @@ def planned(
         specs: the table's, by their ids; None where it has no partitions.
     """
     data: dict[str, ManifestEntry] = {}
-    deletes: dict[str, File] = {}
+    deletes: dict[str, PlannedFile] = {}
     index, twice = DeleteFileIndex(), ""
     for entry in entries:
         file = entry.data_file
-        if is_data(file):
+        if is_data_file(file):
             twice = file.file_path if file.file_path in data else twice
             data[file.file_path] = entry
         elif file.file_format is FileFormat.PARQUET:
             index.add_delete_file(entry, file.partition)
-            deletes[file.file_path] = _file(entry)
-    plain: list[File] = []
-    touched: list[File] = []
+            deletes[file.file_path] = _to_planned_file(entry)
+    plain: list[PlannedFile] = []
+    touched: list[PlannedFile] = []
     needed: set[str] = set()
     for path, entry in data.items():
-        one = _file(entry, (specs or {}).get(entry.data_file.spec_id))
+        one = _to_planned_file(entry, (specs or {}).get(entry.data_file.spec_id))
         found = index.for_data_file(one.sequence, entry.data_file, entry.data_file.partition)
         vector = vectors.get(path)
         is_touched = found or (vector is not None and vector.sequence >= one.sequence)
         (touched if is_touched else plain).append(one)
         needed.update(delete.file_path for delete in found)
-    return Plan(plain, touched, [deletes[path] for path in sorted(needed)], vectors, twice)
+    return ReadPlan(plain, touched, [deletes[path] for path in sorted(needed)], vectors, twice)
 
 
-def _file(entry: ManifestEntry, spec: PartitionSpec | None = None) -> File:
+def _to_planned_file(entry: ManifestEntry, spec: PartitionSpec | None = None) -> PlannedFile:
     file = entry.data_file
     constants = {} if spec is None else _constants(file, spec)
-    return File(file.file_path, file.file_size_in_bytes, entry.sequence_number or 0, file.record_count, constants)
+    return PlannedFile(
+        file.file_path, file.file_size_in_bytes, entry.sequence_number or 0, file.record_count, constants
+    )
 
 
 def _constants(file: DataFile, spec: PartitionSpec) -> dict[int, Any]:

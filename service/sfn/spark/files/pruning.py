@@ -34,25 +34,25 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import BooleanType, DateType, IcebergType, IntegerType, LongType, StringType
 from typing_extensions import override
 
-from sfn.spark.files.manifests import is_data
+from sfn.spark.files.manifests import is_data_file
 
 _SAME: Final[dict[type[IcebergType], type]] = {StringType: str, BooleanType: bool}
 _INTEGERS: Final[dict[type[IcebergType], int]] = {IntegerType: 1 << 31, LongType: 1 << 63}
 
 
-def pruned(entries: Sequence[ManifestEntry], which: BooleanExpression, schema: Schema) -> list[ManifestEntry]:
+def prune_files(entries: Sequence[ManifestEntry], which: BooleanExpression, schema: Schema) -> list[ManifestEntry]:
     """The files that may have such rows, and all delete files.
 
     Raises:
         ValueError: the filter names a column that there is not.
     """
-    sure = visit(rewrite_not(which), _Sure(schema))
+    sure = visit(rewrite_not(which), _PruningFilter(schema))
     # PyIceberg's public scans plan with it too, but can't be asked for files and deletes by themselves.
     evaluator = _InclusiveMetricsEvaluator(schema, sure, case_sensitive=True)
-    return [one for one in entries if not is_data(one.data_file) or evaluator.eval(one.data_file)]
+    return [one for one in entries if not is_data_file(one.data_file) or evaluator.eval(one.data_file)]
 
 
-class _Sure(BooleanExpressionVisitor[BooleanExpression]):
+class _PruningFilter(BooleanExpressionVisitor[BooleanExpression]):
     """A filter, with what can't rule a file out left to be true; it has no `not`."""
 
     def __init__(self, schema: Schema) -> None:

@@ -35,7 +35,7 @@ _LEAST: Final = 16 << 20
 """Bytes of a task, as Iceberg's own library has it."""
 
 
-class Reader:
+class ParquetReader:
     """Reads files with settings of its own, which hold whenever a DataFrame is evaluated.
 
     Spark looks at the settings when it evaluates, and at those of the session that a file relation was made in. So it

@@ -8,16 +8,19 @@ from typing import Final
 from pyiceberg import types as iceberg
 from pyspark.sql import types as spark
 
-from sfn.spark.kinds import PLAIN
+from sfn.spark.kinds import PRIMITIVE_TYPES
 
 FIELD_ID: Final = "parquet.field.id"
 """Where Spark looks for the id of a field, in its metadata."""
 
 # Sixteen bytes, which are spelled out once they are read.
-_PRIMITIVES: Final[Mapping[type[iceberg.IcebergType], spark.DataType]] = {**PLAIN, iceberg.UUIDType: spark.BinaryType()}
+_PRIMITIVES: Final[Mapping[type[iceberg.IcebergType], spark.DataType]] = {
+    **PRIMITIVE_TYPES,
+    iceberg.UUIDType: spark.BinaryType(),
+}
 
 
-def as_read(field: iceberg.NestedField, name: str) -> spark.StructField:
+def read_field(field: iceberg.NestedField, name: str) -> spark.StructField:
     """A column as it is read.
 
     Args:
@@ -29,7 +32,7 @@ def as_read(field: iceberg.NestedField, name: str) -> spark.StructField:
     return _field(field, name, with_ids=True)
 
 
-def as_seen(field: iceberg.NestedField) -> spark.StructField:
+def result_field(field: iceberg.NestedField) -> spark.StructField:
     """A column as its reader sees it.
 
     Raises:
@@ -40,7 +43,7 @@ def as_seen(field: iceberg.NestedField) -> spark.StructField:
     return _field(field, field.name, with_ids=False)
 
 
-def unmappable(kind: iceberg.IcebergType, *, nested: bool = False) -> str:
+def first_unmappable_type(kind: iceberg.IcebergType, *, nested: bool = False) -> str:
     """The first type in it that is not read, in words; empty where there is none."""
     match kind:
         case iceberg.StructType(fields=fields):
@@ -55,7 +58,7 @@ def unmappable(kind: iceberg.IcebergType, *, nested: bool = False) -> str:
             return ""
         case _:
             return "" if type(kind) in _PRIMITIVES else f"the type {kind}"
-    return next(filter(None, (unmappable(one, nested=True) for one in inner)), "")
+    return next(filter(None, (first_unmappable_type(one, nested=True) for one in inner)), "")
 
 
 def _field(field: iceberg.NestedField, name: str, *, with_ids: bool) -> spark.StructField:

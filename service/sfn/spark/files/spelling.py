@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from sfn.errors import NotInstalled
 from sfn.pointer.location import scheme_of
-from sfn.reader.trust import Trust
-from sfn.spark.files.features import refused
+from sfn.reader.trust import AllowedLocations
+from sfn.spark.files.features import not_supported_error
 
 _DRIVERS: Final = {"s3": ("s3", "s3a"), "gs": ("gs",), "abfss": ("abfss", "abfs")}
 """What Hadoop may have a driver registered as for a scheme, the first one first."""
@@ -25,25 +25,25 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9._/:=+,-]*")
 """Spelled alike in a path and in a URI."""
 
 
-def place_of(path: str, trust: Trust, where: str) -> str:
+def check_file_location(path: str, allowed_locations: AllowedLocations, where: str) -> str:
     """Return the canonical location of a data or delete file, which Hadoop opens as it is.
 
     Args:
         path: as metadata names it.
-        trust: where it may lie.
+        allowed_locations: where it may lie.
         where: the metadata file.
 
     Raises:
         Unsafe: it lies where a reader is not led.
         NotSupported: Hadoop would open another file: it leaves out the empty segments of a name.
     """
-    place = trust.file(path, where)
+    place = allowed_locations.check_file(path, where)
     if scheme_of(place) != "file" and "//" in place.partition("://")[2]:
-        raise refused(where, f"a file with an empty segment in its name, which Hadoop leaves out: {path}")
+        raise not_supported_error(where, f"a file with an empty segment in its name, which Hadoop leaves out: {path}")
     return place
 
 
-class Spelling:
+class HadoopUris:
     """How the session opens canonical locations.
 
     Percent signs of a location stand for themselves, as Iceberg has it. Each URI is spelled as `_metadata.file_path`

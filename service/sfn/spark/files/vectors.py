@@ -14,14 +14,14 @@ from pyiceberg.table.puffin import PuffinFile
 from pyroaring import BitMap64
 
 from sfn.errors import SfnError
-from sfn.reader.table import unread
+from sfn.reader.table import to_unreadable
 
 _KIND: Final = "deletion-vector-v1"
 _MAGIC: Final = b"\xd1\xd3\x39\x64"
 
 
 @dataclass(frozen=True, slots=True)
-class Vector:
+class DeletionVector:
     """Which rows of a data file are deleted.
 
     Attributes:
@@ -33,7 +33,7 @@ class Vector:
     sequence: int
 
 
-def read(io: FileIO, entries: Iterable[ManifestEntry], where: str) -> Mapping[str, Vector]:
+def read_deletion_vectors(io: FileIO, entries: Iterable[ManifestEntry], where: str) -> Mapping[str, DeletionVector]:
     """The vectors, by the data file that each is of.
 
     PyIceberg does not tell which vector of a file an entry is for, so each of a file that is live at all is taken: one
@@ -50,17 +50,17 @@ def read(io: FileIO, entries: Iterable[ManifestEntry], where: str) -> Mapping[st
         file = entry.data_file
         if file.content is DataFileContent.POSITION_DELETES and file.file_format is FileFormat.PUFFIN:
             sequences[file.file_path] = max(entry.sequence_number or 0, sequences.get(file.file_path, 0))
-    vectors: dict[str, Vector] = {}
+    vectors: dict[str, DeletionVector] = {}
     try:
         for path, sequence in sequences.items():
             for data_file, positions in _in_file(io, path):
-                known = vectors.get(data_file, Vector(BitMap64(), 0))
-                vectors[data_file] = Vector(positions | known.positions, max(sequence, known.sequence))
+                known = vectors.get(data_file, DeletionVector(BitMap64(), 0))
+                vectors[data_file] = DeletionVector(positions | known.positions, max(sequence, known.sequence))
     except (SfnError, MemoryError):
         raise
     except Exception as error:
         # PyIceberg and the drivers let through whatever they stumble over.
-        raise unread(where, error) from error
+        raise to_unreadable(where, error) from error
     return vectors
 
 
@@ -69,10 +69,10 @@ def _in_file(io: FileIO, path: str) -> Iterable[tuple[str, BitMap64]]:
         puffin = PuffinFile(stream.read())
     for blob in puffin.footer.blobs:
         if blob.type == _KIND:
-            yield blob.properties[PROPERTY_REFERENCED_DATA_FILE], decoded(puffin.get_blob_payload(blob))
+            yield blob.properties[PROPERTY_REFERENCED_DATA_FILE], decode_bitmap(puffin.get_blob_payload(blob))
 
 
-def decoded(blob: bytes) -> BitMap64:
+def decode_bitmap(blob: bytes) -> BitMap64:
     """The positions in a blob `deletion-vector-v1`: length, magic, a 64-bit Roaring bitmap in the portable format, CRC.
 
     Raises:

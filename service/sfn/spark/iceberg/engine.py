@@ -9,13 +9,13 @@ from pyspark.errors import IllegalArgumentException, UnsupportedOperationExcepti
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 from sfn.errors import MalformedMetadata, NotSupported
-from sfn.facade.directories import NAMESPACE
-from sfn.spark.asked import Asked
+from sfn.facade.directories import DIRECTORY_NAMESPACE
+from sfn.spark.asked import ReadRequest
 from sfn.spark.iceberg import driver, runtime
-from sfn.spark.iceberg.remote import Remote
-from sfn.spark.iceberg.settled import settled
+from sfn.spark.iceberg.remote import RemoteFacade
+from sfn.spark.iceberg.settled import pin_pointer
 
-PINNED, FACADE = "sfn_pinned", "sfn_facade"
+PINNED_CATALOG, FACADE_CATALOG = "sfn_pinned", "sfn_facade"
 """What Spark calls the catalog in the driver, and one elsewhere."""
 OPTIONS: Final = "spark.sfn.iceberg."
 """What follows it in a session's configuration is a property of these catalogs, such as `s3.endpoint`."""
@@ -35,29 +35,31 @@ class IcebergEngine:
 
     name: Final = "iceberg"
 
-    def why_not(self, spark: SparkSession) -> str:
-        return runtime.missing(spark)
+    def missing_requirement(self, spark: SparkSession) -> str:
+        return runtime.missing_runtime(spark)
 
-    def read(self, spark: SparkSession, asked: Asked) -> DataFrame:
-        runtime.check(spark)
+    def read(self, spark: SparkSession, request: ReadRequest) -> DataFrame:
+        runtime.check_runtime(spark)
         uri = spark.conf.get(URI, "")
         if uri:
-            remote = Remote(uri, spark.conf.get(TOKEN, "") or "")
-            shown = remote.shown(asked)
-            catalog = _configured(spark, FACADE, remote)
-            return _table(_at(spark, shown.version), asked.directory, catalog, *NAMESPACE, shown.name)
-        state = settled(asked)
-        own = driver.driver()
-        catalog = _configured(spark, PINNED, Remote(own.facade.url, own.facade.token))
-        name = own.pins.add(asked, state)
-        return _table(_at(spark, state.version), state.pointer.key, catalog, *driver.NAMESPACE, name)
+            remote = RemoteFacade(uri, spark.conf.get(TOKEN, "") or "")
+            shown = remote.find_table(request)
+            catalog = _register_catalog(spark, FACADE_CATALOG, remote)
+            return _read_table(
+                _reader_at(spark, shown.version), request.directory, catalog, *DIRECTORY_NAMESPACE, shown.name
+            )
+        state = pin_pointer(request)
+        own = driver.driver_facade()
+        catalog = _register_catalog(spark, PINNED_CATALOG, RemoteFacade(own.facade.url, own.facade.token))
+        name = own.pinned_tables.add(request, state)
+        return _read_table(_reader_at(spark, state.version), state.pointer.key, catalog, *driver.PINNED_NAMESPACE, name)
 
 
-def _at(spark: SparkSession, version: str | None) -> DataFrameReader:
+def _reader_at(spark: SparkSession, version: str | None) -> DataFrameReader:
     return spark.read if version is None else spark.read.option("versionAsOf", version)
 
 
-def _table(reader: DataFrameReader, where: str, *names: str) -> DataFrame:
+def _read_table(reader: DataFrameReader, where: str, *names: str) -> DataFrame:
     """The rows of a table.
 
     Args:
@@ -77,14 +79,14 @@ def _table(reader: DataFrameReader, where: str, *names: str) -> DataFrame:
         raise MalformedMetadata(where, expected="metadata that Iceberg can read", found=found, remedy=remedy) from error
 
 
-def _configured(spark: SparkSession, name: str, facade: Remote) -> str:
+def _register_catalog(spark: SparkSession, name: str, facade: RemoteFacade) -> str:
     """Tell the session of a catalog, which has another name with other properties: Spark opens one but once."""
     properties = _CATALOG | {".uri": facade.uri} | ({".token": facade.token} if facade.token else {})
     own = {
         f".{key.removeprefix(OPTIONS)}": value for key, value in spark.conf.getAll.items() if key.startswith(OPTIONS)
     }
-    told = properties | own
-    catalog = f"{name}_{sha256(repr(sorted(told.items())).encode()).hexdigest()[:_DIGITS]}"
-    for key, value in told.items():
+    settings = properties | own
+    catalog = f"{name}_{sha256(repr(sorted(settings.items())).encode()).hexdigest()[:_DIGITS]}"
+    for key, value in settings.items():
         spark.conf.set(f"{_KEY}{catalog}{key}", value)
     return catalog

@@ -11,53 +11,55 @@ import httpx
 import msgspec
 
 from sfn.errors import NotFound, NotPermitted, NotSupported, Unreachable, Unreadable
-from sfn.facade.directories import NAMESPACE
-from sfn.reader.metadata import Metadata
-from sfn.spark.asked import Asked, Ordinal, Ref
-from sfn.spark.iceberg.settled import version
+from sfn.facade.directories import DIRECTORY_NAMESPACE
+from sfn.reader.metadata import PartialMetadata
+from sfn.spark.asked import AsOfOrdinal, AsOfRef, ReadRequest
+from sfn.spark.iceberg.settled import version_as_of
 
 _CONFIG: Final = "config"
 _PATIENCE: Final = 30.0
-_SET: Final = "set spark.sfn.facade.uri and spark.sfn.facade.token, or unset them: then the driver has a facade itself"
-_REFUSALS: Final[dict[int, type[Unreadable]]] = {
+_REMEDY: Final = (
+    "set spark.sfn.facade.uri and spark.sfn.facade.token, or unset them: then the driver has a facade itself"
+)
+_ERROR_BY_STATUS: Final[dict[int, type[Unreadable]]] = {
     HTTPStatus.NOT_FOUND: NotFound,
     HTTPStatus.UNAUTHORIZED: NotPermitted,
     HTTPStatus.FORBIDDEN: NotPermitted,
 }
-_OTHER: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_DECODE_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What msgspec raises of another answer than a catalog's."""
 
 
-class _Error(msgspec.Struct):
+class _FacadeError(msgspec.Struct):
     message: str
 
 
-class _Refusal(msgspec.Struct):
-    error: _Error
+class _FacadeErrorBody(msgspec.Struct):
+    error: _FacadeError
 
 
-class _Overrides(msgspec.Struct):
+class _FacadeOverrides(msgspec.Struct):
     prefix: str = ""
 
 
-class _Configuration(msgspec.Struct):
-    overrides: _Overrides = msgspec.field(default_factory=_Overrides)
+class _FacadeConfig(msgspec.Struct):
+    overrides: _FacadeOverrides = msgspec.field(default_factory=_FacadeOverrides)
 
 
-class _Table(msgspec.Struct, rename="kebab"):
+class _LoadTableResult(msgspec.Struct, rename="kebab"):
     """A `LoadTableResult` (Iceberg's REST specification)."""
 
     metadata_location: str
-    metadata: Metadata
+    metadata: PartialMetadata
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class RemoteTable:
     """A table of a facade.
 
     Attributes:
         name: in its namespace of directories.
-        version: as of `sfn.spark.iceberg.settled.version`.
+        version: as of `sfn.spark.iceberg.settled.version_as_of`.
     """
 
     name: str
@@ -65,7 +67,7 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True)
-class Remote:
+class RemoteFacade:
     """Where a facade is.
 
     Attributes:
@@ -76,7 +78,7 @@ class Remote:
     uri: str
     token: str = field(default="", repr=False)
 
-    def shown(self, asked: Asked) -> Shown:
+    def find_table(self, request: ReadRequest) -> RemoteTable:
         """The table, as it is shown there.
 
         Raises:
@@ -84,58 +86,58 @@ class Remote:
             NotFound, NotPermitted, Unreachable: the facade says so, or does not answer.
             RefNotFound, CommitNotFound: the table has no such branch, tag or snapshot.
         """
-        if isinstance(asked.state, Ordinal) or asked.uuid is not None or asked.options or asked.allowed:
+        if isinstance(request.as_of, AsOfOrdinal) or request.uuid is not None or request.options or request.allowed:
             raise NotSupported(
                 self.uri,
                 expected="what a facade elsewhere can be asked: a directory, a table, a snapshot, a time or a ref",
                 found="an Ordinal, a uuid, storage_options or allowed",
                 remedy="unset spark.sfn.facade.uri: the driver's own facade can; or use engine='sfn'",
             )
-        name = asked.directory + (f"#{'.'.join(asked.table)}" if asked.table else "")
+        name = request.directory + (f"#{'.'.join(request.table)}" if request.table else "")
         fields = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         with httpx.Client(headers=fields, timeout=_PATIENCE) as client:
-            prefix = _configured(self._asked(client, _CONFIG)).overrides.prefix
-            path = f"{quote(prefix, safe='')}/namespaces/{NAMESPACE[0]}/tables/{quote(name, safe='')}"
+            prefix = _decode_config(self._get(client, _CONFIG)).overrides.prefix
+            path = f"{quote(prefix, safe='')}/namespaces/{DIRECTORY_NAMESPACE[0]}/tables/{quote(name, safe='')}"
             # All of them may be megabytes.
-            snapshots = "refs" if isinstance(asked.state, Ref) else "all"
-            table = self._table(self._asked(client, f"{path}?snapshots={snapshots}"))
-        return Shown(name, version(asked.state, table.metadata, table.metadata_location))
+            snapshots = "refs" if isinstance(request.as_of, AsOfRef) else "all"
+            table = self._decode_table(self._get(client, f"{path}?snapshots={snapshots}"))
+        return RemoteTable(name, version_as_of(request.as_of, table.metadata, table.metadata_location))
 
-    def _table(self, content: bytes) -> _Table:
+    def _decode_table(self, content: bytes) -> _LoadTableResult:
         try:
-            return msgspec.json.decode(content, type=_Table)
-        except _OTHER as error:
+            return msgspec.json.decode(content, type=_LoadTableResult)
+        except _DECODE_ERRORS as error:
             found = f"another answer: {error}"
-            raise Unreachable(self.uri, expected="a facade's table", found=found, remedy=_SET) from None
+            raise Unreachable(self.uri, expected="a facade's table", found=found, remedy=_REMEDY) from None
 
-    def _asked(self, client: httpx.Client, path: str) -> bytes:
+    def _get(self, client: httpx.Client, path: str) -> bytes:
         url = f"{self.uri.rstrip('/')}/v1/{path}"
         try:
             answer = client.get(url)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             said = f"{type(error).__name__}: {error}"
-            raise Unreachable(self.uri, expected="a facade that answers", found=said, remedy=_SET) from error
+            raise Unreachable(self.uri, expected="a facade that answers", found=said, remedy=_REMEDY) from error
         if answer.status_code == HTTPStatus.OK:
             return answer.content
-        said = _said(answer)
-        kind = _REFUSALS.get(answer.status_code, Unreachable) if said else Unreachable
+        said = _error_message(answer)
+        kind = _ERROR_BY_STATUS.get(answer.status_code, Unreachable) if said else Unreachable
         found = f"{answer.status_code}: {said or answer.reason_phrase}"
         if not said or path == _CONFIG:
-            raise kind(self.uri, expected="a facade that answers", found=found, remedy=_SET)
+            raise kind(self.uri, expected="a facade that answers", found=found, remedy=_REMEDY)
         # What a facade says of a table has a remedy.
         raise kind(self.uri, expected="the table", found=found)
 
 
-def _configured(content: bytes) -> _Configuration:
+def _decode_config(content: bytes) -> _FacadeConfig:
     try:
-        return msgspec.json.decode(content, type=_Configuration)
-    except _OTHER:
-        return _Configuration()
+        return msgspec.json.decode(content, type=_FacadeConfig)
+    except _DECODE_ERRORS:
+        return _FacadeConfig()
 
 
-def _said(answer: httpx.Response) -> str:
+def _error_message(answer: httpx.Response) -> str:
     """What a catalog says; empty where something else answers."""
     try:
-        return msgspec.json.decode(answer.content, type=_Refusal).error.message
-    except _OTHER:
+        return msgspec.json.decode(answer.content, type=_FacadeErrorBody).error.message
+    except _DECODE_ERRORS:
         return ""

@@ -11,14 +11,14 @@ from pyspark.sql import SparkSession
 
 from sfn.errors import NotInstalled
 
-VERSION: Final = "1.11.0"
+ICEBERG_VERSION: Final = "1.11.0"
 """Of Iceberg, that this is tested with."""
 _CLASS: Final = "org.apache.iceberg.spark.SparkCatalog"
 _JAR: Final = re.compile(r"iceberg-spark-runtime-(\d+\.\d+)_(\d+\.\d+)-[^/]*\.jar$")
 
 
 @dataclass(frozen=True, slots=True)
-class Platform:
+class RuntimePlatform:
     """What a runtime is made for: the first two numbers of each version."""
 
     spark: str
@@ -27,19 +27,19 @@ class Platform:
     @property
     def coordinate(self) -> str:
         """The runtime's, for `spark.jars.packages`."""
-        return f"org.apache.iceberg:iceberg-spark-runtime-{self.spark}_{self.scala}:{VERSION}"
+        return f"org.apache.iceberg:iceberg-spark-runtime-{self.spark}_{self.scala}:{ICEBERG_VERSION}"
 
 
-def missing(spark: SparkSession) -> str:
+def missing_runtime(spark: SparkSession) -> str:
     """What keeps Iceberg's runtime from being used, for people; empty where nothing does."""
     try:
-        check(spark)
+        check_runtime(spark)
     except NotInstalled as refusal:
         return refusal.found
     return ""
 
 
-def check(spark: SparkSession, otherwise: str = ", or engine='sfn'") -> None:
+def check_runtime(spark: SparkSession, otherwise: str = ", or engine='sfn'") -> None:
     """Refuse a session without the runtime that was made for it.
 
     Args:
@@ -52,7 +52,9 @@ def check(spark: SparkSession, otherwise: str = ", or engine='sfn'") -> None:
     if jvm is None:
         remedy = f"use a classic session{otherwise}"
         raise NotInstalled("Spark", expected="a session with its JVM", found="Spark Connect", remedy=remedy)
-    platform = Platform(*(_short(text) for text in (spark.version, jvm.scala.util.Properties.versionNumberString())))
+    platform = RuntimePlatform(
+        *(_short_version(text) for text in (spark.version, jvm.scala.util.Properties.versionNumberString()))
+    )
     remedy = f"start the session with spark.jars.packages={platform.coordinate}, or spark.jars=<its file>"
     expected = f"Iceberg's runtime for Spark {platform.spark} and Scala {platform.scala}"
     try:
@@ -63,9 +65,9 @@ def check(spark: SparkSession, otherwise: str = ", or engine='sfn'") -> None:
     jar = found.getProtectionDomain().getCodeSource().getLocation().toString()
     made_for = _JAR.search(jar)
     # A jar that somebody built themselves is called as they like.
-    if made_for is not None and Platform(*made_for.groups()) != platform:
+    if made_for is not None and RuntimePlatform(*made_for.groups()) != platform:
         raise NotInstalled("Spark", expected=expected, found=jar.rpartition("/")[2], remedy=remedy)
 
 
-def _short(version: str) -> str:
+def _short_version(version: str) -> str:
     return ".".join(version.split(".")[:2])

@@ -14,20 +14,20 @@ from sfn.pointer.location import canonical
 from sfn.pointer.naming import MAIN_BRANCH
 from sfn.reader import metadata
 from sfn.reader import resolve as reading
-from sfn.reader.documents import Found
-from sfn.reader.files import finish
-from sfn.reader.metadata import Metadata
-from sfn.reader.resolve import Pointer, Resolved
-from sfn.reader.timeline import Then
-from sfn.spark.asked import Asked, Moment, Ordinal, Ref, SnapshotId, State
-from sfn.spark.moments import check_known, current_at
+from sfn.reader.documents import FoundDocument
+from sfn.reader.files import run_synchronously
+from sfn.reader.metadata import PartialMetadata
+from sfn.reader.resolve import MetadataPointer, Resolved
+from sfn.reader.timeline import DocumentVersion
+from sfn.spark.asked import AsOf, AsOfOrdinal, AsOfRef, AsOfSnapshot, AsOfTime, ReadRequest
+from sfn.spark.moments import check_snapshot_id, snapshot_at
 
 _NUMBER: Final = re.compile(r"[+-]?\d+")
 """What Java's `Long.parseLong` may take, which Iceberg asks first."""
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class PinnedPointer:
     """A table in one state.
 
     Attributes:
@@ -36,34 +36,34 @@ class Settled:
         version: a snapshot's id, a branch or a tag, as Iceberg's option `versionAsOf` takes it; None: as it is there.
     """
 
-    pointer: Pointer
+    pointer: MetadataPointer
     name: str
     version: str | None
 
 
-def settled(asked: Asked) -> Settled:
+def pin_pointer(request: ReadRequest) -> PinnedPointer:
     """The state that is asked for, looked up now.
 
     Raises:
         Unreadable: see `sfn.errors` for its kinds.
         NotSupported: a branch that Iceberg would take for a snapshot's id.
     """
-    storage = asked.opening.storage()
-    found = finish(reading.answer(storage, asked.question, asked.opening))
+    storage = request.file_system_options.open_file_system()
+    found = run_synchronously(reading.resolve_question(storage, request.question, request.file_system_options))
     key = canonical(found.metadata_location)
-    if isinstance(asked.state, Ordinal) or asked.state == Ref(MAIN_BRANCH):
-        return _settled(found, key, None)
-    contents = finish(metadata.contents(storage, key))
+    if isinstance(request.as_of, AsOfOrdinal) or request.as_of == AsOfRef(MAIN_BRANCH):
+        return _to_pinned_pointer(found, key, None)
+    contents = run_synchronously(metadata.read_metadata(storage, key))
     if contents is None:
-        raise metadata.gone(key, found.document, found.sfn_file, found.document.written_at + found.age)
-    return _settled(found, key, version(asked.state, contents, found.metadata_location))
+        raise metadata.metadata_gone_error(key, found.document, found.sfn_file, found.document.written_at + found.age)
+    return _to_pinned_pointer(found, key, version_as_of(request.as_of, contents, found.metadata_location))
 
 
-def version(state: State, contents: Metadata, where: str) -> str | None:
+def version_as_of(as_of: AsOf, contents: PartialMetadata, where: str) -> str | None:
     """What Iceberg's option `versionAsOf` is given for a state of a table: a snapshot's id, a branch or a tag.
 
     Args:
-        state: as which it is read, of its own history.
+        as_of: as which it is read, of its own history.
         contents: what stands in its metadata file, with all snapshots that a state is looked for among.
         where: that file.
 
@@ -75,21 +75,21 @@ def version(state: State, contents: Metadata, where: str) -> str | None:
         NotSupported: a branch that Iceberg would take for a snapshot's id.
     """
     known = contents.snapshot_ids
-    match state:
-        case Ref(name) if name != MAIN_BRANCH:
-            return _named(name, contents, where)
-        case Ref() | Ordinal():
+    match as_of:
+        case AsOfRef(name) if name != MAIN_BRANCH:
+            return _version_of_ref(name, contents, where)
+        case AsOfRef() | AsOfOrdinal():
             return None
-        case SnapshotId(number):
-            check_known(number, known, where)
+        case AsOfSnapshot(number):
+            check_snapshot_id(number, known, where)
             return f"{number}"
-        case Moment(milliseconds):
-            number = current_at(contents.became(where), milliseconds, where)
-            check_known(number, known, where)
+        case AsOfTime(milliseconds):
+            number = snapshot_at(contents.snapshot_log_entries(where), milliseconds, where)
+            check_snapshot_id(number, known, where)
             return f"{number}"
 
 
-def _named(name: str, contents: Metadata, where: str) -> str:
+def _version_of_ref(name: str, contents: PartialMetadata, where: str) -> str:
     """A branch has the table's schema, a tag that of its snapshot: Iceberg tells them by the name."""
     contents.head(name, where)
     ref = (contents.refs or {})[name]
@@ -106,6 +106,8 @@ def _named(name: str, contents: Metadata, where: str) -> str:
     return f"{ref.snapshot_id}"
 
 
-def _settled(found: Resolved, key: str, version: str | None) -> Settled:
+def _to_pinned_pointer(found: Resolved, key: str, version: str | None) -> PinnedPointer:
     name = ".".join((*found.document.namespace, found.document.name))
-    return Settled(Pointer(key, Then(Found(found.sfn_file, found.document))), name, version)
+    return PinnedPointer(
+        MetadataPointer(key, DocumentVersion(FoundDocument(found.sfn_file, found.document))), name, version
+    )

@@ -7,25 +7,25 @@ from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
-from sfn.spark.managing.existing import Existing, existing, exists
-from sfn.spark.managing.managed import Managed, managed
-from sfn.spark.managing.mapping import Field, Told, Unfit, fields
-from sfn.spark.managing.refusals import FOREIGN, HalfManaged, Unmanageable, told
+from sfn.spark.managing.existing import SourceTable, describe_source_table, table_exists
+from sfn.spark.managing.managed import ManagedTable, describe_managed_table
+from sfn.spark.managing.mapping import InvalidMappings, MappingField, PartitionMappings, parse_partition_fields
+from sfn.spark.managing.refusals import SPARK_ERRORS, HalfManaged, Unmanageable, error_summary
 from sfn.spark.managing.surroundings import check_session
-from sfn.spark.managing.target import Target, in_place, snapshot
+from sfn.spark.managing.target import TargetTable, target_in_place, target_of_snapshot
 
 
 def manage(
     spark: SparkSession,
     table: str,
-    partition_value_mappings: Told = "",
+    partition_value_mappings: PartitionMappings = "",
     *,
     snapshot_as: str | None = None,
     location: str | None = None,
     properties: Mapping[str, str] | None = None,
     rewrite: bool = False,
     drop_backup: bool = False,
-) -> Managed:
+) -> ManagedTable:
     """Make a table of Iceberg's of one of Spark's, from the files that it has.
 
     These stay where and as they are. What is written from then on is partitioned by the mappings, beside what the table
@@ -55,23 +55,23 @@ def manage(
     if snapshot_as is not None and drop_backup:
         raise ValueError("either snapshot_as or drop_backup, not both: a snapshot takes no table's name")
     check_session(spark)
-    found = existing(spark, table)
+    found = describe_source_table(spark, table)
     if snapshot_as is None:
-        target = in_place(spark, table, found)
+        target = target_in_place(spark, table, found)
     else:
-        target = snapshot(spark, table, found, snapshot_as, location)
+        target = target_of_snapshot(spark, table, found, snapshot_as, location)
     try:
-        added = fields(partition_value_mappings, found.columns, found.partitioned)
-    except Unfit as unfit:
+        added = parse_partition_fields(partition_value_mappings, found.columns, found.partitioned)
+    except InvalidMappings as unfit:
         expected = "partition_value_mappings that fit its columns"
         raise Unmanageable(table, expected=expected, found=str(unfit), remedy="correct them all") from unfit
-    files = _made(spark, target, properties or {})
+    files = _create_target(spark, target, properties or {})
     _check_files(target, found, files)
-    finish(spark, target, added, rewrite=rewrite, drop_backup=drop_backup)
-    return managed(spark, target.name, files, None if drop_backup else target.backup)
+    finish_management(spark, target, added, rewrite=rewrite, drop_backup=drop_backup)
+    return describe_managed_table(spark, target.name, files, None if drop_backup else target.backup)
 
 
-def _made(spark: SparkSession, target: Target, properties: Mapping[str, str]) -> int:
+def _create_target(spark: SparkSession, target: TargetTable, properties: Mapping[str, str]) -> int:
     """Have Iceberg make it; from how many files.
 
     Raises:
@@ -79,19 +79,21 @@ def _made(spark: SparkSession, target: Target, properties: Mapping[str, str]) ->
         HalfManaged: it did not, and that is not known.
     """
     try:
-        (row,) = spark.sql(target.making(properties)).collect()
-    except FOREIGN as error:
+        (row,) = spark.sql(target.create_statement(properties)).collect()
+    except SPARK_ERRORS as error:
         expected = f"Iceberg's {target.procedure} to take it over"
-        if target.backup is None or not exists(spark, target.backup):
+        if target.backup is None or not table_exists(spark, target.backup):
             remedy = "it is as it was: see to that, then again"
-            raise Unmanageable(target.asked, expected=expected, found=told(error), remedy=remedy) from error
-        remedy = f"look into the catalog; to go back: {target.back}"
-        found = f"{told(error)}, and Spark has it as {target.backup}"
-        raise HalfManaged(target.asked, expected=expected, found=found, remedy=remedy) from error
+            raise Unmanageable(
+                target.source_name, expected=expected, found=error_summary(error), remedy=remedy
+            ) from error
+        remedy = f"look into the catalog; to go back: {target.undo}"
+        found = f"{error_summary(error)}, and Spark has it as {target.backup}"
+        raise HalfManaged(target.source_name, expected=expected, found=found, remedy=remedy) from error
     return int(row[0])
 
 
-def _check_files(target: Target, found: Existing, files: int) -> None:
+def _check_files(target: TargetTable, found: SourceTable, files: int) -> None:
     """Refuse to go on where Iceberg sees other files than Spark, such as those of folders within.
 
     Raises:
@@ -100,34 +102,36 @@ def _check_files(target: Target, found: Existing, files: int) -> None:
     if files != found.files:
         expected = f"the {found.files} files that Spark reads of it taken over"
         at_hand = f"{files}, and {target.name} made of them: Iceberg does not look into folders within {found.location}"
-        remedy = f"go back: {target.back}; then move the files there, or make their folders partitions"
-        raise HalfManaged(target.asked, expected=expected, found=at_hand, remedy=remedy)
+        remedy = f"go back: {target.undo}; then move the files there, or make their folders partitions"
+        raise HalfManaged(target.source_name, expected=expected, found=at_hand, remedy=remedy)
 
 
-def finish(spark: SparkSession, target: Target, added: Sequence[Field], *, rewrite: bool, drop_backup: bool) -> None:
+def finish_management(
+    spark: SparkSession, target: TargetTable, added: Sequence[MappingField], *, rewrite: bool, drop_backup: bool
+) -> None:
     """Do what Iceberg's procedure does not.
 
     Raises:
         HalfManaged: not all of it could be done.
     """
-    steps = [target.adding(field) for field in added]
+    steps = [target.add_field_statement(field) for field in added]
     if rewrite:
-        steps.append(target.rewriting)
+        steps.append(target.rewrite_statement)
     if drop_backup:
         steps.append(f"DROP TABLE {target.backup}")
     for number, step in enumerate(steps):
-        with _half(target, steps[number:]):
+        with _map_half_managed(target, steps[number:]):
             spark.sql(step).collect()
 
 
 @contextmanager
-def _half(target: Target, left: Sequence[str]) -> Iterator[None]:
+def _map_half_managed(target: TargetTable, left: Sequence[str]) -> Iterator[None]:
     try:
         yield
-    except FOREIGN as error:
+    except SPARK_ERRORS as error:
         raise HalfManaged(
-            target.asked,
+            target.source_name,
             expected=f"to get {left[0]} done",
-            found=f"{told(error)}; {target.name} is Iceberg's by now, with all rows",
-            remedy=f"run {', '.join(left)}; or go back: {target.back}",
+            found=f"{error_summary(error)}; {target.name} is Iceberg's by now, with all rows",
+            remedy=f"run {', '.join(left)}; or go back: {target.undo}",
         ) from error

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.catalog import Table
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
-from sfn.spark.managing.mapping import Path, quoted
-from sfn.spark.managing.refusals import FOREIGN, Unmanageable, unmanageable
+from sfn.spark.managing.mapping import ColumnPath, quote_name
+from sfn.spark.managing.refusals import SPARK_ERRORS, Unmanageable, map_unmanageable
 
 SESSION_CATALOG: Final = "spark_catalog"
 
@@ -26,7 +26,7 @@ _COPY: Final = "copy it: CREATE TABLE … USING iceberg AS SELECT …"
 
 
 @dataclass(frozen=True, slots=True)
-class Existing:
+class SourceTable:
     """A table of Spark's session catalog, in files that Iceberg can take over.
 
     Attributes:
@@ -42,44 +42,44 @@ class Existing:
     table: str
     location: str
     is_managed: bool
-    columns: Mapping[Path, str]
+    columns: Mapping[ColumnPath, str]
     partitioned: Collection[str]
     files: int
 
     @property
     def name(self) -> str:
         """With its catalog, in Spark's SQL."""
-        return quoted(SESSION_CATALOG, self.database, self.table)
+        return quote_name(SESSION_CATALOG, self.database, self.table)
 
 
-def existing(spark: SparkSession, table: str) -> Existing:
+def describe_source_table(spark: SparkSession, table: str) -> SourceTable:
     """What there is to know of a table.
 
     Raises:
         Unmanageable: there is no such table, or Iceberg can't take it over.
     """
-    found = _found(spark, table)
+    found = _find_table(spark, table)
     database, name = [*(found.namespace or []), found.name][-2:]
-    full = quoted(SESSION_CATALOG, database, name)
-    with unmanageable(table, expected="a table that Spark can read", remedy="see to that first"):
+    full = quote_name(SESSION_CATALOG, database, name)
+    with map_unmanageable(table, expected="a table that Spark can read", remedy="see to that first"):
         rows = spark.table(full)
         files = len(rows._jdf.inputFiles())  # noqa: SLF001 - there they are counted: a list of them would come over here
         partitioned = [column.name for column in spark.catalog.listColumns(full) if column.isPartition]
         details = _details(spark, full)
     _check_times(table, details["Provider"].lower(), rows.schema)
     is_managed = details["Type"] == "MANAGED"
-    return Existing(database, name, details["Location"], is_managed, dict(_columns(rows.schema)), partitioned, files)
+    return SourceTable(database, name, details["Location"], is_managed, dict(_columns(rows.schema)), partitioned, files)
 
 
-def exists(spark: SparkSession, name: str) -> bool:
+def table_exists(spark: SparkSession, name: str) -> bool:
     """Whether the session has a table of a name."""
     try:
         return spark.catalog.tableExists(name)
-    except FOREIGN:
+    except SPARK_ERRORS:
         return False
 
 
-def _found(spark: SparkSession, table: str) -> Table:
+def _find_table(spark: SparkSession, table: str) -> Table:
     """What a name is of.
 
     Raises:
@@ -88,15 +88,15 @@ def _found(spark: SparkSession, table: str) -> Table:
     catalog = spark.catalog
     here = f"{catalog.currentCatalog()}.{catalog.currentDatabase()}"
     remedy = f"take one that SHOW TABLES has; what is not said of a name is {here}"
-    with unmanageable(table, expected="a table of this session", remedy=remedy):
+    with map_unmanageable(table, expected="a table of this session", remedy=remedy):
         found = catalog.getTable(table)
     if found.isTemporary or found.tableType == "VIEW":
         kind = "a temporary view" if found.isTemporary else "a view"
         remedy = "take the table that it reads"
         raise Unmanageable(table, expected="a table with files of its own", found=kind, remedy=remedy)
     names = [found.catalog or "", *(found.namespace or []), found.name]
-    with unmanageable(table, expected="a table that Spark can describe", remedy="see to that first"):
-        provider = _details(spark, quoted(*names)).get("Provider", "nothing").lower()
+    with map_unmanageable(table, expected="a table that Spark can describe", remedy="see to that first"):
+        provider = _details(spark, quote_name(*names)).get("Provider", "nothing").lower()
     if provider == _ICEBERG:
         remedy = "add partition fields with ALTER TABLE … ADD PARTITION FIELD"
         raise Unmanageable(table, expected="a table that is not Iceberg's yet", found="one that is", remedy=remedy)
@@ -114,7 +114,7 @@ def _details(spark: SparkSession, name: str) -> Mapping[str, str]:
     return dict(rows[heading + 1 :])
 
 
-def _columns(kind: StructType, above: Path = ()) -> Iterator[tuple[Path, str]]:
+def _columns(kind: StructType, above: ColumnPath = ()) -> Iterator[tuple[ColumnPath, str]]:
     for field in kind.fields:
         path = (*above, field.name)
         yield path, field.dataType.simpleString()
@@ -129,12 +129,12 @@ def _check_times(table: str, provider: str, schema: StructType) -> None:
         Unmanageable: a column is one, or holds one.
     """
     unreadable = _UNREADABLE.get(provider, frozenset())
-    if times := [field.name for field in schema.fields if not unreadable.isdisjoint(_kinds(field.dataType))]:
+    if times := [field.name for field in schema.fields if not unreadable.isdisjoint(_type_names(field.dataType))]:
         found = f"{', '.join(times)} in {provider}, where Iceberg can't read such times as Spark writes them"
         raise Unmanageable(table, expected="columns that Iceberg can read from its files", found=found, remedy=_COPY)
 
 
-def _kinds(kind: DataType) -> Iterator[str]:
+def _type_names(kind: DataType) -> Iterator[str]:
     """A type's name, and those of all types in it."""
     yield kind.typeName()
     match kind:
@@ -147,4 +147,4 @@ def _kinds(kind: DataType) -> Iterator[str]:
         case _:
             inner = []
     for one in inner:
-        yield from _kinds(one)
+        yield from _type_names(one)

@@ -14,7 +14,7 @@ _NEEDLESS: Final = re.compile(r"(?<![^.])`([A-Za-z]\w*)`(?![^.])", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Managed:
+class ManagedTable:
     """A table under Iceberg's management.
 
     Attributes:
@@ -40,19 +40,19 @@ class Managed:
         return f"<table>{''.join(lines)}</table>"
 
 
-def managed(spark: SparkSession, name: str, data_files: int, backup: str | None) -> Managed:
+def describe_managed_table(spark: SparkSession, name: str, data_files: int, backup: str | None) -> ManagedTable:
     """The table of a name, as it is now.
 
     Args:
         name: with its catalog, in Spark's SQL.
-        data_files, backup: as of `Managed`.
+        data_files, backup: as of `ManagedTable`.
     """
     # By way of a plan: the JVM's loader asks the session that is active there, which may be another one.
     plan: Any = spark.table(name)._jdf.queryExecution().analyzed()  # noqa: SLF001 - there is no other way to it
     table = plan.collectLeaves().head().table().table()
     location = str(table.operations().current().metadataFileLocation())
-    kept = None if backup is None else _plain(backup)
-    return Managed(_plain(name), str(table.location()), location, data_files, tuple(_fields(table)), kept)
+    backup_name = None if backup is None else _plain(backup)
+    return ManagedTable(_plain(name), str(table.location()), location, data_files, tuple(_fields(table)), backup_name)
 
 
 def _plain(name: str) -> str:

@@ -16,18 +16,18 @@ from typing import Final, TypeAlias
 
 from typing_extensions import override
 
-from sfn.errors import nearest
-from sfn.spark.managing.transforms import TIMES, Transform, choices, fitting, parsed
+from sfn.errors import suggest_name
+from sfn.spark.managing.transforms import TIME_TRANSFORMS, Transform, fitting_transforms, list_choices, parse_transform
 
-Told: TypeAlias = str | Mapping[str, str | Sequence[str]]
-Path: TypeAlias = tuple[str, ...]
+PartitionMappings: TypeAlias = str | Mapping[str, str | Sequence[str]]
+ColumnPath: TypeAlias = tuple[str, ...]
 """A column's name, below those of the structs that it is in."""
 
 _PIECE: Final = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^=`]+?))\s*=\s*(.*?)\s*", re.DOTALL)
 _OPENING, _CLOSING = "[(", "])"
 
 
-class Unfit(ValueError):
+class InvalidMappings(ValueError):
     """Mappings that no partition fields can be made of.
 
     Attributes:
@@ -40,7 +40,7 @@ class Unfit(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class MappingField:
     """A partition field.
 
     Attributes:
@@ -49,7 +49,7 @@ class Field:
         name: its own, where Iceberg would call it as another column is called.
     """
 
-    path: Path
+    path: ColumnPath
     transform: Transform
     name: str = ""
 
@@ -60,15 +60,17 @@ class Field:
     @property
     def sql(self) -> str:
         """The field as `ALTER TABLE … ADD PARTITION FIELD` takes it."""
-        added = self.transform.of(quoted(*self.path))
-        return f"{added} AS {quoted(self.name)}" if self.name else added
+        added = self.transform.applied_to(quote_name(*self.path))
+        return f"{added} AS {quote_name(self.name)}" if self.name else added
 
 
-def fields(told: Told, columns: Mapping[Path, str], partitioned: Collection[str] = ()) -> tuple[Field, ...]:
+def parse_partition_fields(
+    mappings: PartitionMappings, columns: Mapping[ColumnPath, str], partitioned: Collection[str] = ()
+) -> tuple[MappingField, ...]:
     """The fields to add, checked all together.
 
     Args:
-        told: the mappings, a text or of each column.
+        mappings: the mappings, a text or of each column.
         columns: each with its type, as Spark calls it.
         partitioned: the columns that the table's partitions are made of already.
 
@@ -76,30 +78,30 @@ def fields(told: Told, columns: Mapping[Path, str], partitioned: Collection[str]
         Unfit: some of the mappings are none, or do not fit their columns or each other.
     """
     problems: list[str] = []
-    found: list[Field] = []
-    for column, text in _pairs(told, problems):
+    found: list[MappingField] = []
+    for column, text in _pairs(mappings, problems):
         try:
             found.append(_field(column, text, columns, partitioned))
         except ValueError as problem:
             problems.append(f"{column}={text}: {problem}")
     problems.extend(_clashes(found))
     if problems:
-        raise Unfit(problems)
+        raise InvalidMappings(problems)
     return tuple(found)
 
 
-def quoted(*names: str) -> str:
+def quote_name(*names: str) -> str:
     """A name of several parts, in Spark's SQL."""
     return ".".join(f"`{name.replace('`', '``')}`" for name in names)
 
 
-def _pairs(told: Told, problems: list[str]) -> Iterator[tuple[str, str]]:
-    if not isinstance(told, str):
-        for column, texts in told.items():
+def _pairs(mappings: PartitionMappings, problems: list[str]) -> Iterator[tuple[str, str]]:
+    if not isinstance(mappings, str):
+        for column, texts in mappings.items():
             for text in [texts] if isinstance(texts, str) else texts:
                 yield column, text
         return
-    for piece in _pieces(told) if told.strip() else ():
+    for piece in _pieces(mappings) if mappings.strip() else ():
         if found := _PIECE.fullmatch(piece):
             yield found[1].replace("``", "`") if found[1] else found[2], found[3]
         else:
@@ -120,7 +122,7 @@ def _pieces(text: str) -> Sequence[str]:
     return pieces
 
 
-def _field(column: str, text: str, columns: Mapping[Path, str], partitioned: Collection[str]) -> Field:
+def _field(column: str, text: str, columns: Mapping[ColumnPath, str], partitioned: Collection[str]) -> MappingField:
     """A field by itself.
 
     Raises:
@@ -129,20 +131,24 @@ def _field(column: str, text: str, columns: Mapping[Path, str], partitioned: Col
     path = _path(column, columns)
     already = {(name,) for name in partitioned}
     if path in already:
-        others = [_dotted(other) for other, kind in columns.items() if fitting(kind) and other not in already]
+        others = [
+            _dotted(other) for other, kind in columns.items() if fitting_transforms(kind) and other not in already
+        ]
         instead = f" or take {', '.join(others)}" if others else ""
         raise ValueError(f"the table is partitioned by this column already, leave it out{instead}")
-    transform = parsed(text)
-    names = fitting(columns[path])
+    transform = parse_transform(text)
+    names = fitting_transforms(columns[path])
     if transform.name not in names:
-        raise ValueError(f"{columns[path]} takes {choices(names)}" if names else f"no transform fits {columns[path]}")
+        raise ValueError(
+            f"{columns[path]} takes {list_choices(names)}" if names else f"no transform fits {columns[path]}"
+        )
     taken = {_dotted(other) for other in columns if other != path}
     usual = f"{_dotted(path)}{transform.suffix()}"
     name = next(name for name in chain([usual], (f"{usual}_{number}" for number in count(1))) if name not in taken)
-    return Field(path, transform, "" if name == usual else name)
+    return MappingField(path, transform, "" if name == usual else name)
 
 
-def _path(column: str, columns: Mapping[Path, str]) -> Path:
+def _path(column: str, columns: Mapping[ColumnPath, str]) -> ColumnPath:
     names = {_dotted(path): path for path in columns}
     if column in names:
         return names[column]
@@ -150,20 +156,20 @@ def _path(column: str, columns: Mapping[Path, str]) -> Path:
     if len(alike) == 1:
         # Spark does not care, and Iceberg does.
         return alike[0]
-    raise ValueError(f"no such column, {nearest(column, list(names))}")
+    raise ValueError(f"no such column, {suggest_name(column, list(names))}")
 
 
-def _dotted(path: Path) -> str:
+def _dotted(path: ColumnPath) -> str:
     return ".".join(path)
 
 
-def _clashes(found: Sequence[Field]) -> Iterator[str]:
+def _clashes(found: Sequence[MappingField]) -> Iterator[str]:
     """Where a field says nothing that another one does not: Iceberg's `PartitionSpec` refuses it."""
     for one, other in combinations(found, 2):
         if one.path != other.path:
             continue
         if one.transform == other.transform:
             yield f"{one}: told twice, leave one out"
-        elif one.transform.name in TIMES and other.transform.name in TIMES:
-            coarse, fine = sorted((one, other), key=lambda field: TIMES.index(field.transform.name))
+        elif one.transform.name in TIME_TRANSFORMS and other.transform.name in TIME_TRANSFORMS:
+            coarse, fine = sorted((one, other), key=lambda field: TIME_TRANSFORMS.index(field.transform.name))
             yield f"{fine}: each {fine.transform} lies in one {coarse.transform}, keep it or {coarse}"

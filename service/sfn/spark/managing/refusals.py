@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 
 from sfn.errors import SfnError
 
-FOREIGN = (PySparkException, Py4JJavaError)
+SPARK_ERRORS = (PySparkException, Py4JJavaError)
 """What a statement fails with."""
 
 
@@ -23,15 +23,15 @@ class HalfManaged(SfnError):
 
 
 @contextmanager
-def unmanageable(where: str, *, expected: str, remedy: str = "") -> Iterator[None]:
+def map_unmanageable(where: str, *, expected: str, remedy: str = "") -> Iterator[None]:
     """Refuse a table by what Spark says of it, before anything is changed."""
     try:
         yield
-    except FOREIGN as error:
-        raise Unmanageable(where, expected=expected, found=told(error), remedy=remedy) from error
+    except SPARK_ERRORS as error:
+        raise Unmanageable(where, expected=expected, found=error_summary(error), remedy=remedy) from error
 
 
-def told(error: Exception) -> str:
+def error_summary(error: Exception) -> str:
     """What an error says, without the stack of the JVM and the query's plan."""
     if isinstance(error, Py4JJavaError):
         kind, _, text = str(error.java_exception.toString()).partition(": ")

@@ -6,11 +6,11 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from sfn.errors import NotInstalled, nearest
+from sfn.errors import NotInstalled, suggest_name
 from sfn.spark.iceberg import runtime
 from sfn.spark.managing.existing import SESSION_CATALOG
 from sfn.spark.managing.refusals import Unmanageable
-from sfn.spark.starting import EXTENSIONS
+from sfn.spark.starting import ICEBERG_EXTENSIONS
 
 _KEY: Final = "spark.sql.catalog."
 _CATALOG: Final = "org.apache.iceberg.spark.SparkCatalog"
@@ -23,7 +23,7 @@ def check_session(spark: SparkSession) -> None:
     Raises:
         NotInstalled: it has no runtime of Iceberg's, or not its extensions of SQL.
     """
-    runtime.check(spark, otherwise="")
+    runtime.check_runtime(spark, otherwise="")
     check_extensions(spark.conf.get("spark.sql.extensions", "") or "")
 
 
@@ -33,12 +33,12 @@ def check_extensions(found: str) -> None:
     Raises:
         NotInstalled: they do.
     """
-    if EXTENSIONS not in [name.strip() for name in found.split(",")]:
+    if ICEBERG_EXTENSIONS not in [name.strip() for name in found.split(",")]:
         raise NotInstalled(
             "Spark",
             expected="Iceberg's extensions of SQL",
             found=f"spark.sql.extensions={found}" if found else "no spark.sql.extensions",
-            remedy=f"start the session with spark.sql.extensions={EXTENSIONS}, which it takes only then",
+            remedy=f"start the session with spark.sql.extensions={ICEBERG_EXTENSIONS}, which it takes only then",
         )
 
 
@@ -66,12 +66,12 @@ def check_catalog(spark: SparkSession, table: str, catalog: str) -> None:
     Raises:
         Unmanageable: the session has none of that name.
     """
-    told = spark.conf.getAll
+    conf = spark.conf.getAll
     known = sorted(
         key.removeprefix(_KEY)
-        for key, value in told.items()
+        for key, value in conf.items()
         if key.startswith(_KEY) and "." not in key.removeprefix(_KEY) and value in (_CATALOG, _IN_PLACE)
     )
     if catalog not in known:
-        remedy = nearest(catalog, known) or f"set {_KEY}{catalog}={_CATALOG}, {_KEY}{catalog}.type=rest and ….uri"
+        remedy = suggest_name(catalog, known) or f"set {_KEY}{catalog}={_CATALOG}, {_KEY}{catalog}.type=rest and ….uri"
         raise Unmanageable(table, expected="a snapshot in a catalog of Iceberg's", found=catalog, remedy=remedy)

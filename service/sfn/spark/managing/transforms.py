@@ -11,19 +11,19 @@ from typing import Final
 from typing_extensions import override
 
 IDENTITY: Final = "identity"
-TIMES: Final = ("year", "month", "day", "hour")
+TIME_TRANSFORMS: Final = ("year", "month", "day", "hour")
 """Each contains the next: Iceberg has one of them for a column."""
 
-WIDEST: Final = 2**31 - 1
+MAX_WIDTH: Final = 2**31 - 1
 
 _LETTERS: Final[Mapping[str, str]] = MappingProxyType({"bucket": "N", "truncate": "W"})
-_NAMES: Final = (IDENTITY, *_LETTERS, *TIMES)
+_NAMES: Final = (IDENTITY, *_LETTERS, *TIME_TRANSFORMS)
 _SHORT: Final[Mapping[str, str]] = MappingProxyType({"truncate": "trunc"})
 
 _WRITTEN: Final = re.compile(r"(\w+)\s*(?:\[\s*(.*?)\s*\])?")
 _CUT: Final = (IDENTITY, "truncate", "bucket")
-_CLOCK: Final = (IDENTITY, "bucket", *TIMES)
-FITTING: Final[Mapping[str, Sequence[str]]] = MappingProxyType(
+_CLOCK: Final = (IDENTITY, "bucket", *TIME_TRANSFORMS)
+TRANSFORMS_BY_TYPE: Final[Mapping[str, Sequence[str]]] = MappingProxyType(
     {
         "boolean": (IDENTITY,),
         "tinyint": _CUT,
@@ -66,26 +66,26 @@ class Transform:
         short = _SHORT.get(self.name, self.name)
         return f"_{short}" if self.width is None else f"_{short}_{self.width}"
 
-    def of(self, column: str) -> str:
+    def applied_to(self, column: str) -> str:
         """The transform of a column, in Spark's SQL."""
         if self.name == IDENTITY:
             return column
         return f"{self.name}s({column})" if self.width is None else f"{self.name}({self.width}, {column})"
 
 
-def fitting(kind: str) -> Sequence[str]:
+def fitting_transforms(kind: str) -> Sequence[str]:
     """The names of those that fit a type, such as `decimal(9,2)`."""
     found = re.match(r"\w+", kind)
-    return () if found is None else FITTING.get(found[0], ())
+    return () if found is None else TRANSFORMS_BY_TYPE.get(found[0], ())
 
 
-def choices(names: Sequence[str] = _NAMES) -> str:
+def list_choices(names: Sequence[str] = _NAMES) -> str:
     """Transforms, as they are written."""
     *others, last = (f"{name}[{_LETTERS[name]}]" if name in _LETTERS else name for name in names)
     return f"{', '.join(others)} or {last}" if others else last
 
 
-def parsed(text: str) -> Transform:
+def parse_transform(text: str) -> Transform:
     """A transform from `day`, `days`, `bucket[8]`.
 
     Raises:
@@ -93,10 +93,10 @@ def parsed(text: str) -> Transform:
     """
     found = _WRITTEN.fullmatch(text.strip())
     word = "" if found is None else found[1].lower()
-    name = word.removesuffix("s") if word.removesuffix("s") in TIMES else word
+    name = word.removesuffix("s") if word.removesuffix("s") in TIME_TRANSFORMS else word
     if found is None or name not in _NAMES:
         # Iceberg's metadata has a transform of one column for each field, and these alone.
-        one_to_one, many_to_one = choices(_NAMES[:1]), choices(_NAMES[1:])
+        one_to_one, many_to_one = list_choices(_NAMES[:1]), list_choices(_NAMES[1:])
         raise ValueError(f"a mapping is 1-1, {one_to_one}, or n-1, {many_to_one}, which {text.strip()!r} is not")
     number = found[2]
     if name not in _LETTERS:
@@ -104,7 +104,9 @@ def parsed(text: str) -> Transform:
             raise ValueError(f"{name} takes no number")
         return Transform(name)
     if number is None:
-        raise ValueError(f"{choices([name])} says how {'many' if name == 'bucket' else 'wide'}")
-    if not re.fullmatch(r"[0-9]{1,10}", number) or not 1 <= int(number) <= WIDEST:
-        raise ValueError(f"{_LETTERS[name]} of {choices([name])} is a number from 1 to {WIDEST}, not {number!r}")
+        raise ValueError(f"{list_choices([name])} says how {'many' if name == 'bucket' else 'wide'}")
+    if not re.fullmatch(r"[0-9]{1,10}", number) or not 1 <= int(number) <= MAX_WIDTH:
+        raise ValueError(
+            f"{_LETTERS[name]} of {list_choices([name])} is a number from 1 to {MAX_WIDTH}, not {number!r}"
+        )
     return Transform(name, int(number))

@@ -6,29 +6,29 @@ from importlib.util import find_spec
 
 from pyspark.sql import DataFrame, SparkSession
 
-from sfn.spark.asked import Asked
-from sfn.spark.pinned import pin
-from sfn.spark.source.rows import NAME, SETTLED
-from sfn.spark.source.scan import planned
-from sfn.spark.source.settled import Settled, settled
+from sfn.spark.asked import ReadRequest
+from sfn.spark.pinned import pin_table
+from sfn.spark.source.rows import PINNED_OPTION, SFN_SOURCE
+from sfn.spark.source.scan import plan_scan
+from sfn.spark.source.settled import PinnedScan, pin_scan
 from sfn.spark.source.types import spark_schema
 
 
 class SfnEngine:
     """Reads with PyIceberg in Spark's Python workers: no jar, no catalog, every store that fsspec has a driver for."""
 
-    name: str = NAME
+    name: str = SFN_SOURCE
 
-    def why_not(self, spark: SparkSession) -> str:
+    def missing_requirement(self, spark: SparkSession) -> str:
         if find_spec("pyspark.sql.datasource") is None:
             return f"PySpark 4.0 or newer for Python data sources, not {spark.version}"
         return ""
 
-    def read(self, spark: SparkSession, asked: Asked) -> DataFrame:
-        return frame(spark, settled(asked, pin(asked)))
+    def read(self, spark: SparkSession, request: ReadRequest) -> DataFrame:
+        return to_dataframe(spark, pin_scan(request, pin_table(request)))
 
 
-def frame(spark: SparkSession, state: Settled) -> DataFrame:
+def to_dataframe(spark: SparkSession, scan: PinnedScan) -> DataFrame:
     """The rows of a settled state.
 
     Raises:
@@ -36,6 +36,6 @@ def frame(spark: SparkSession, state: Settled) -> DataFrame:
         Unreadable: see `sfn.errors` for its other kinds.
     """
     # Spark's own processes do both again; what they raise comes with pages of traces.
-    spark_schema(state.schema, state.location)
-    planned(state)
-    return spark.read.format(NAME).option(SETTLED, state.text()).load(state.directory)
+    spark_schema(scan.schema, scan.location)
+    plan_scan(scan)
+    return spark.read.format(SFN_SOURCE).option(PINNED_OPTION, scan.text()).load(scan.directory)

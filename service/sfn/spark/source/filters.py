@@ -42,7 +42,7 @@ _Value: TypeAlias = Any
 """Whatever Spark compares a column with."""
 
 
-def expression(filters: Iterable[spark.Filter], schema: Schema) -> iceberg.BooleanExpression:
+def to_iceberg_filter(filters: Iterable[spark.Filter], schema: Schema) -> iceberg.BooleanExpression:
     """What holds for every row that passes all filters."""
     which: iceberg.BooleanExpression = iceberg.AlwaysTrue()
     for one in filters:

@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from sfn.errors import nearest
-from sfn.spark.asked import Asked, asked
+from sfn.errors import suggest_name
+from sfn.spark.asked import ReadRequest, make_read_request
 
 PATH: Final = "path"
 """What Spark calls the argument of `load`."""
@@ -22,7 +22,7 @@ _TABLE: Final = ("table", "uuid", "allowed", STORAGE)
 _SNAPSHOT_ID: Final = re.compile(r"\d+")
 
 
-class Options:
+class SourceOptions:
     """The options of one read, by their names.
 
     Args:
@@ -40,7 +40,7 @@ class Options:
         self._values: dict[str, str] = {}
         for name, value in given.items():
             if name.lower() not in names:
-                near = nearest(name, list(names))
+                near = suggest_name(name, list(names))
                 raise ValueError(f"an option of format({source!r}): {name!r} is none; {_cased(near, names)}")
             self._values[names[name.lower()]] = value
 
@@ -86,7 +86,7 @@ class Options:
         return text.lower() == "true"
 
     @property
-    def asked(self) -> Asked:
+    def request(self) -> ReadRequest:
         """What of which table they ask for.
 
         Raises:
@@ -94,7 +94,7 @@ class Options:
         """
         as_of = self.get("asOf")
         storage = self.get(STORAGE)
-        return asked(
+        return make_read_request(
             self.directory,
             self.get("table"),
             self.get("uuid"),

@@ -13,21 +13,21 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 from typing_extensions import override
 
-from sfn.spark.finders import forget_archives
-from sfn.spark.source.filters import expression
-from sfn.spark.source.scan import grouped, planned, rows
-from sfn.spark.source.settled import Settled
-from sfn.spark.source.types import chosen, spark_schema
+from sfn.spark.finders import forget_archive_finders
+from sfn.spark.source.filters import to_iceberg_filter
+from sfn.spark.source.scan import group_tasks, plan_scan, read_rows
+from sfn.spark.source.settled import PinnedScan
+from sfn.spark.source.types import select_columns, spark_schema
 
 
 @dataclass(frozen=True, slots=True)
-class Files(InputPartition):
+class PartitionFiles(InputPartition):
     """The data files, with their delete files, that one task reads."""
 
     tasks: Sequence[FileScanTask]
 
 
-class Reader(DataSourceReader):
+class SfnDataSourceReader(DataSourceReader):
     """One read.
 
     Args:
@@ -40,32 +40,32 @@ class Reader(DataSourceReader):
         NotSupported: a column has a type that is not read.
     """
 
-    def __init__(self, settled: Settled, schema: StructType, *, is_pushed: bool) -> None:
-        self._settled, self._schema = settled, schema
-        self._columns = chosen(settled.schema, schema.names)
-        _check(spark_schema(self._columns, settled.location), schema)
+    def __init__(self, scan: PinnedScan, schema: StructType, *, is_pushed: bool) -> None:
+        self._scan, self._schema = scan, schema
+        self._columns = select_columns(scan.schema, schema.names)
+        _check(spark_schema(self._columns, scan.location), schema)
         self._which: BooleanExpression = AlwaysTrue()
         if is_pushed:
-            self.__dict__["pushFilters"] = _Pushed(self)
+            self.__dict__["pushFilters"] = _PushFilters(self)
 
     @override
     def partitions(self) -> Sequence[InputPartition]:
-        return [Files(group) for group in grouped(planned(self._settled, self._which))]
+        return [PartitionFiles(group) for group in group_tasks(plan_scan(self._scan, self._which))]
 
     @override
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        forget_archives()
+        forget_archive_finders()
         # Where there are no partitions Spark asks for the rows of none.
-        tasks = partition.tasks if isinstance(partition, Files) else ()
+        tasks = partition.tasks if isinstance(partition, PartitionFiles) else ()
         schema = to_arrow_schema(self._schema)
-        yield from rows(self._settled, self._columns, schema, self._which, tasks)
+        yield from read_rows(self._scan, self._columns, schema, self._which, tasks)
 
-    def take(self, filters: Sequence[Filter]) -> None:
+    def push_filters(self, filters: Sequence[Filter]) -> None:
         """Leave out rows for which these do not hold, as far as that can be seen here."""
-        self._which = expression(filters, self._settled.schema)
+        self._which = to_iceberg_filter(filters, self._scan.schema)
 
 
-class _Pushed:
+class _PushFilters:
     """A reader's `pushFilters`, as an attribute of the reader itself.
 
     While `spark.sql.python.filterPushdown.enabled` is off Spark refuses every reader whose method is not the base
@@ -73,12 +73,12 @@ class _Pushed:
     the base class's: Spark calls it where the setting is on, and reads without it where it is off.
     """
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: SfnDataSourceReader) -> None:
         self._reader = reader
         self.__func__ = DataSourceReader.pushFilters
 
     def __call__(self, filters: Sequence[Filter]) -> Sequence[Filter]:
-        self._reader.take(filters)
+        self._reader.push_filters(filters)
         # All are left to Spark as well: it is Spark's comparison that counts.
         return filters
 

@@ -8,21 +8,21 @@ from typing import Final
 from pyspark.sql.datasource import DataSourceReader
 from pyspark.sql.types import StructType
 
-from sfn.spark.finders import forget_archives
-from sfn.spark.pinned import pin
-from sfn.spark.source.options import Options
-from sfn.spark.source.settled import Settled, settled
-from sfn.spark.source.types import chosen, spark_schema
+from sfn.spark.finders import forget_archive_finders
+from sfn.spark.pinned import pin_table
+from sfn.spark.source.options import SourceOptions
+from sfn.spark.source.settled import PinnedScan, pin_scan
+from sfn.spark.source.types import select_columns, spark_schema
 
-NAME: Final = "sfn"
-SETTLED: Final = "settledtoken"
+SFN_SOURCE: Final = "sfn"
+PINNED_OPTION: Final = "settledtoken"
 """The option by which this package's own engine names a state that it settled itself; nobody else has one. It may hold
 credentials of a store: Spark shows no option that is called a token."""
 
 _KNOWN: Final = ("ref", "asOf", "columns", "filterPushdown")
 
 
-class Rows:
+class SfnLoad:
     """One `load`. The state is settled as it is made; what goes to other processes says which it is.
 
     Args:
@@ -34,11 +34,13 @@ class Rows:
     """
 
     def __init__(self, given: Mapping[str, str]) -> None:
-        options = Options({name: value for name, value in given.items() if name != SETTLED}, _KNOWN, NAME)
+        options = SourceOptions(
+            {name: value for name, value in given.items() if name != PINNED_OPTION}, _KNOWN, SFN_SOURCE
+        )
         self._is_pushed = options.flag("filterPushdown", default=True)
-        if (text := given.get(SETTLED)) is None:
-            asked = options.asked
-            text = settled(asked, pin(asked)).text()
+        if (text := given.get(PINNED_OPTION)) is None:
+            request = options.request
+            text = pin_scan(request, pin_table(request)).text()
         # What Spark pickles between its processes: PyIceberg's own objects are larger.
         self._text = text
         self._names = options.names("columns") if options.get("columns") is not None else None
@@ -50,14 +52,14 @@ class Rows:
             NotSupported: one has a type that is not read.
             ValueError: `columns` names one that there is not.
         """
-        forget_archives()
-        state = Settled.of(self._text)
-        return spark_schema(chosen(state.schema, self._names), state.location)
+        forget_archive_finders()
+        scan = PinnedScan.of(self._text)
+        return spark_schema(select_columns(scan.schema, self._names), scan.location)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """What reads the columns of a schema."""
         # It needs a second more of imports than a schema.
-        from sfn.spark.source.reader import Reader
+        from sfn.spark.source.reader import SfnDataSourceReader
 
-        forget_archives()
-        return Reader(Settled.of(self._text), schema, is_pushed=self._is_pushed)
+        forget_archive_finders()
+        return SfnDataSourceReader(PinnedScan.of(self._text), schema, is_pushed=self._is_pushed)

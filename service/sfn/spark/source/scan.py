@@ -14,10 +14,10 @@ from pyiceberg.table import FileScanTask, IncrementalAppendScan
 
 from sfn.errors import SfnError
 from sfn.reader import planning as reading
-from sfn.reader.conform import parts
-from sfn.reader.datafile import batches
-from sfn.reader.table import unread
-from sfn.spark.source.settled import Settled
+from sfn.reader.conform import split_batch
+from sfn.reader.datafile import read_batches
+from sfn.reader.table import to_unreadable
+from sfn.spark.source.settled import PinnedScan
 
 _GROUP: Final = 128 << 20
 """Bytes of data files that one task of Spark's reads, where they are small (Iceberg's `read.split.target-size`)."""
@@ -26,7 +26,7 @@ _OPENING: Final = 2 << 20
 costs more where Python reads."""
 
 
-def planned(settled: Settled, which: BooleanExpression = AlwaysTrue()) -> list[FileScanTask]:  # noqa: B008 - frozen
+def plan_scan(scan: PinnedScan, which: BooleanExpression = AlwaysTrue()) -> list[FileScanTask]:  # noqa: B008 - frozen
     """The files that have the rows.
 
     Args:
@@ -34,14 +34,14 @@ def planned(settled: Settled, which: BooleanExpression = AlwaysTrue()) -> list[F
 
     Raises:
         NotSupported: there is something that PyIceberg does not read.
-        Unreadable: see `sfn.reader.table.rows` for its kinds.
+        Unreadable: see `sfn.reader.table.read_rows` for its kinds.
     """
     remedy = "read it with engine='iceberg'"
-    plan = partial(_plan, settled)
-    return reading.planned(settled.metadata, settled.location, plan, which, remedy)
+    plan = partial(_plan, scan)
+    return reading.plan_files(scan.metadata, scan.location, plan, which, remedy)
 
 
-def grouped(tasks: Sequence[FileScanTask]) -> list[list[FileScanTask]]:
+def group_tasks(tasks: Sequence[FileScanTask]) -> list[list[FileScanTask]]:
     """The files, small ones together: in as many groups as there must be, each of about the same size."""
     sizes = [max(task.file.file_size_in_bytes, _OPENING) for task in tasks]
     groups: list[list[FileScanTask]] = [[] for _ in range(min(len(tasks), -(-sum(sizes) // _GROUP)))]
@@ -53,8 +53,8 @@ def grouped(tasks: Sequence[FileScanTask]) -> list[list[FileScanTask]]:
     return groups
 
 
-def rows(
-    settled: Settled, columns: Schema, schema: pa.Schema, which: BooleanExpression, tasks: Sequence[FileScanTask]
+def read_rows(
+    scan: PinnedScan, columns: Schema, schema: pa.Schema, which: BooleanExpression, tasks: Sequence[FileScanTask]
 ) -> Iterator[pa.RecordBatch]:
     """The rows of some files, one file after another.
 
@@ -64,30 +64,30 @@ def rows(
         which: rows that it does not hold for may be left out.
 
     Raises:
-        Unreadable: see `sfn.reader.table.rows` for its kinds.
+        Unreadable: see `sfn.reader.table.read_rows` for its kinds.
     """
-    io = settled.io
+    io = scan.io
     try:
         for task in tasks:
-            for batch in batches(task, settled.metadata, io, columns, schema, which):
-                yield from parts(batch)
+            for batch in read_batches(task, scan.metadata, io, columns, schema, which):
+                yield from split_batch(batch)
     except (SfnError, MemoryError):
         raise
     except Exception as error:
-        raise unread(settled.location, error) from error
+        raise to_unreadable(scan.location, error) from error
 
 
-def _plan(settled: Settled, which: BooleanExpression) -> Iterable[FileScanTask]:
-    planner = reading.Planner(settled.metadata, settled.io, which)
-    if not settled.is_appended:
-        return planner.of_current_snapshot()
-    if settled.snapshot is None or settled.snapshot.snapshot_id == settled.after:
+def _plan(scan: PinnedScan, which: BooleanExpression) -> Iterable[FileScanTask]:
+    planner = reading.FilePlanner(scan.metadata, scan.io, which)
+    if not scan.is_appended:
+        return planner.plan_current_snapshot()
+    if scan.snapshot is None or scan.snapshot.snapshot_id == scan.after:
         return ()
     # PyIceberg's scan has a planner of its own, so it is given no filter.
     appended = IncrementalAppendScan(
-        settled.metadata,
-        settled.io,
-        from_snapshot_id=settled.after,
-        to_snapshot_id=settled.snapshot.snapshot_id,
+        scan.metadata,
+        scan.io,
+        from_snapshot_id=scan.after,
+        to_snapshot_id=scan.snapshot.snapshot_id,
     )
-    return planner.matching(appended.plan_files())
+    return planner.filter_tasks(appended.plan_files())

@@ -14,18 +14,18 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import IcebergBaseModel
 
 from sfn.errors import NotSupported
-from sfn.reader.opening import Opening
-from sfn.reader.table import bounded
-from sfn.reader.trust import Trust
-from sfn.spark.asked import Asked
-from sfn.spark.pinned import Pinned
+from sfn.reader.opening import FileSystemOptions
+from sfn.reader.table import open_allowed_io
+from sfn.reader.trust import AllowedLocations
+from sfn.spark.asked import ReadRequest
+from sfn.spark.pinned import PinnedTable
 
-_MAPPING: Final = "schema.name-mapping.default"
+_NAME_MAPPING: Final = "schema.name-mapping.default"
 """The property that says which columns of files without field ids are which."""
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class PinnedScan:
     """Which rows of a table.
 
     Attributes:
@@ -59,8 +59,8 @@ class Settled:
     @property
     def io(self) -> FileIO:
         """What opens the table's files."""
-        opening = Opening(self.directory, self.options, self.allowed)
-        return bounded(self.location, Trust(self.directory, self.allowed), opening)
+        opening = FileSystemOptions(self.directory, self.options, self.allowed)
+        return open_allowed_io(self.location, AllowedLocations(self.directory, self.allowed), opening)
 
     def text(self) -> str:
         """It, for an option of Spark's.
@@ -74,13 +74,13 @@ class Settled:
             "metadata": IcebergBaseModel.model_dump_json(self.metadata, exclude_none=True),
             "directory": self.directory,
             "allowed": self.allowed,
-            "options": {name: self._told(name, value) for name, value in self.options.items()},
+            "options": {name: self._checked_option(name, value) for name, value in self.options.items()},
             "after": self.after,
             "is_appended": self.is_appended,
         }
         return json.dumps(body)
 
-    def _told(self, name: str, value: object) -> object:
+    def _checked_option(self, name: str, value: object) -> object:
         try:
             json.dumps(value)
         except (TypeError, ValueError, RecursionError):
@@ -101,32 +101,41 @@ class Settled:
         return cls(metadata=metadata, allowed=allowed, **body)
 
 
-def settled(asked: Asked, pinned: Pinned) -> Settled:
+def pin_scan(request: ReadRequest, pinned: PinnedTable) -> PinnedScan:
     """The rows of a pinned state."""
-    kept = () if pinned.snapshot is None else (pinned.snapshot,)
-    return _settled(asked, pinned, kept)
+    snapshots = () if pinned.snapshot is None else (pinned.snapshot,)
+    return _to_pinned_scan(request, pinned, snapshots)
 
 
-def appended(asked: Asked, pinned: Pinned, after: int | None, since: Sequence[Snapshot]) -> Settled:
+def pin_appended_scan(
+    request: ReadRequest, pinned: PinnedTable, after: int | None, since: Sequence[Snapshot]
+) -> PinnedScan:
     """The rows that were appended in some of a table's snapshots, of which the last is the pinned one.
 
     Args:
         after: the snapshot before the first of them; None where they begin with the table.
         since: they, in any order.
     """
-    return _settled(asked, pinned, since, after, is_appended=True)
+    return _to_pinned_scan(request, pinned, since, after, is_appended=True)
 
 
-def _settled(
-    asked: Asked, pinned: Pinned, kept: Sequence[Snapshot], after: int | None = None, *, is_appended: bool = False
-) -> Settled:
-    whole = pinned.whole
+def _to_pinned_scan(
+    request: ReadRequest,
+    pinned: PinnedTable,
+    snapshots: Sequence[Snapshot],
+    after: int | None = None,
+    *,
+    is_appended: bool = False,
+) -> PinnedScan:
+    metadata_file = pinned.metadata
     needed = {
         "schemas": [pinned.schema],
         "current_schema_id": pinned.schema.schema_id,
-        "snapshots": list(kept),
+        "snapshots": list(snapshots),
         "current_snapshot_id": None if pinned.snapshot is None else pinned.snapshot.snapshot_id,
-        "properties": {_MAPPING: whole.properties[_MAPPING]} if _MAPPING in whole.properties else {},
+        "properties": {_NAME_MAPPING: metadata_file.properties[_NAME_MAPPING]}
+        if _NAME_MAPPING in metadata_file.properties
+        else {},
         "refs": {},
         "snapshot_log": [],
         "metadata_log": [],
@@ -136,5 +145,5 @@ def _settled(
         "default_sort_order_id": 0,
     }
     location = pinned.found.metadata_location
-    metadata = whole.model_copy(update=needed)
-    return Settled(location, metadata, asked.directory, asked.allowed, dict(asked.options), after, is_appended)
+    metadata = metadata_file.model_copy(update=needed)
+    return PinnedScan(location, metadata, request.directory, request.allowed, dict(request.options), after, is_appended)

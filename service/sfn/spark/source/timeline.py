@@ -8,19 +8,19 @@ from typing import Final, TypeAlias
 
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
-from sfn.errors import nearest
+from sfn.errors import suggest_name
 from sfn.pointer.document import parse_ordinal, render_ordinal
 from sfn.reader.blocking import history
-from sfn.reader.lookup import LISTED
-from sfn.reader.timeline import Entry
-from sfn.spark.asked import Asked
-from sfn.spark.source.options import Options
+from sfn.reader.lookup import MAX_LISTED
+from sfn.reader.timeline import HistoryEntry
+from sfn.spark.asked import ReadRequest
+from sfn.spark.source.options import SourceOptions
 
-NAME: Final = "sfn-log"
+TIMELINE_SOURCE: Final = "sfn-log"
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 
-SCHEMA: Final = StructType(
+TIMELINE_SCHEMA: Final = StructType(
     [
         StructField("ordinal", StringType(), nullable=False),
         StructField("committed_at", TimestampType(), nullable=False),
@@ -34,12 +34,12 @@ SCHEMA: Final = StructType(
 )
 """`ordinal` is `YYYYMMDDTHHMMSSmmm`, and `committed_at` the same as a time; the others are as of `sfn.Entry`."""
 
-Row: TypeAlias = tuple[str | int | datetime | None, ...]
+TimelineRow: TypeAlias = tuple[str | int | datetime | None, ...]
 
 _KNOWN: Final = ("startingOrdinal", "failOnDataLoss")
 
 
-class Timeline:
+class TimelineLoad:
     """One `load`.
 
     Args:
@@ -54,34 +54,34 @@ class Timeline:
     """
 
     def __init__(self, given: Mapping[str, str]) -> None:
-        options = Options(given, _KNOWN, NAME)
-        self._asked = options.asked
+        options = SourceOptions(given, _KNOWN, TIMELINE_SOURCE)
+        self._request = options.request
         self.start = _start(options.get("startingOrdinal"))
         self.is_strict = options.flag("failOnDataLoss", default=True)
 
     @property
-    def asked(self) -> Asked:
+    def request(self) -> ReadRequest:
         """Of which table."""
-        return self._asked
+        return self._request
 
-    def newest(self, limit: int = LISTED) -> list[Entry]:
+    def newest(self, limit: int = MAX_LISTED) -> list[HistoryEntry]:
         """The newest commits, the oldest of them first.
 
         Raises:
             Unreadable: see `sfn.errors` for its kinds.
         """
-        asked = self._asked
+        request = self._request
         return history(
-            asked.directory,
-            asked.table,
-            asked.uuid,
+            request.directory,
+            request.table,
+            request.uuid,
             limit=limit,
-            allowed=asked.allowed,
-            storage_options=asked.options,
+            allowed=request.allowed,
+            storage_options=request.options,
         )
 
 
-def rendered(entry: Entry, names: tuple[str, ...]) -> Row:
+def to_timeline_row(entry: HistoryEntry, names: tuple[str, ...]) -> TimelineRow:
     """A commit as a row of some columns."""
     row: dict[str, str | int | datetime | None] = {
         "ordinal": render_ordinal(entry.ordinal),
@@ -96,16 +96,18 @@ def rendered(entry: Entry, names: tuple[str, ...]) -> Row:
     return tuple(row[name] for name in names)
 
 
-def checked(schema: StructType) -> tuple[str, ...]:
+def check_columns(schema: StructType) -> tuple[str, ...]:
     """The columns of a schema.
 
     Raises:
         ValueError: one is none of the timeline's, or of another type.
     """
-    own = {field.name: field.dataType for field in SCHEMA}
+    own = {field.name: field.dataType for field in TIMELINE_SCHEMA}
     for field in schema:
         if field.name not in own:
-            raise ValueError(f"a column of {NAME}: {field.name!r} is none; {nearest(field.name, list(own))}")
+            raise ValueError(
+                f"a column of {TIMELINE_SOURCE}: {field.name!r} is none; {suggest_name(field.name, list(own))}"
+            )
         if field.dataType != own[field.name]:
             types = f"{own[field.name].simpleString()}, not {field.dataType.simpleString()}"
             raise ValueError(f"a schema that only chooses columns: {field.name} is of type {types}")

@@ -19,23 +19,23 @@ from typing_extensions import override
 
 from sfn.errors import CommitNotFound
 from sfn.pointer.document import parse_ordinal, render_ordinal
-from sfn.reader.lookup import LISTED
-from sfn.reader.timeline import Entry, Source
-from sfn.spark.finders import forget_archives
-from sfn.spark.source.timeline import LATEST, Row, Timeline, rendered
+from sfn.reader.lookup import MAX_LISTED
+from sfn.reader.timeline import CommitSource, HistoryEntry
+from sfn.spark.finders import forget_archive_finders
+from sfn.spark.source.timeline import LATEST, TimelineLoad, TimelineRow, to_timeline_row
 
 Offset: TypeAlias = dict[str, str | bool]
 """`ordinal`, `metadata_location`, and `is_read`: whether that commit itself is behind."""
 
-_TRIED: Final = (32, 1_024, LISTED)
+_TRIED: Final = (32, 1_024, MAX_LISTED)
 """How many of the newest commits are looked at for one that was read before, most often a moment ago."""
 
 
 @dataclass(frozen=True, slots=True)
-class Told(InputPartition):
+class TimelineRows(InputPartition):
     """Rows, which are few: what reads them needs no access to the table."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[TimelineRow, ...]
 
 
 class TimelineReader(DataSourceReader):
@@ -45,7 +45,7 @@ class TimelineReader(DataSourceReader):
         names: of the columns.
     """
 
-    def __init__(self, timeline: Timeline, names: tuple[str, ...]) -> None:
+    def __init__(self, timeline: TimelineLoad, names: tuple[str, ...]) -> None:
         if timeline.start == LATEST:
             raise ValueError("startingOrdinal=latest is for streams: a batch has no later commits")
         self._timeline, self._names = timeline, names
@@ -54,17 +54,17 @@ class TimelineReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         first = self._timeline.start if isinstance(self._timeline.start, int) else 0
         entries = [entry for entry in self._timeline.newest() if entry.ordinal >= first]
-        return [Told(tuple(rendered(entry, self._names) for entry in entries))]
+        return [TimelineRows(tuple(to_timeline_row(entry, self._names) for entry in entries))]
 
     @override
-    def read(self, partition: InputPartition) -> Iterator[Row]:
+    def read(self, partition: InputPartition) -> Iterator[TimelineRow]:
         return _read(partition)
 
 
 class TimelineStream(DataSourceStreamReader):
     """The commits, each once: which of them a batch has is told by its two offsets alone."""
 
-    def __init__(self, timeline: Timeline, names: tuple[str, ...]) -> None:
+    def __init__(self, timeline: TimelineLoad, names: tuple[str, ...]) -> None:
         self._timeline, self._names = timeline, names
 
     @override
@@ -87,26 +87,26 @@ class TimelineStream(DataSourceStreamReader):
         first = self._timeline.start if isinstance(self._timeline.start, int) else 0
         between = self._between(start, end) if start != end else ()
         entries = [entry for entry in between if entry.ordinal >= first]
-        return [Told(tuple(rendered(entry, self._names) for entry in entries))] if entries else []
+        return [TimelineRows(tuple(to_timeline_row(entry, self._names) for entry in entries))] if entries else []
 
     @override
-    def read(self, partition: InputPartition) -> Iterator[Row]:
+    def read(self, partition: InputPartition) -> Iterator[TimelineRow]:
         return _read(partition)
 
-    def _between(self, start: Offset, end: Offset) -> Sequence[Entry]:
+    def _between(self, start: Offset, end: Offset) -> Sequence[HistoryEntry]:
         """The commits after one offset, up to another.
 
         Raises:
             CommitNotFound: one of them is not there any more, so that others may be gone that were not read.
         """
-        entries: Sequence[Entry] = ()
+        entries: Sequence[HistoryEntry] = ()
         for limit in _TRIED:
             entries = self._timeline.newest(limit)
             if _position(entries, start) is not None or len(entries) < limit:
                 break
         return entries[self._place(entries, start) : self._place(entries, end)]
 
-    def _place(self, entries: Sequence[Entry], offset: Offset) -> int:
+    def _place(self, entries: Sequence[HistoryEntry], offset: Offset) -> int:
         """How many commits are behind an offset."""
         position = _position(entries, offset)
         if position is not None:
@@ -114,7 +114,7 @@ class TimelineStream(DataSourceStreamReader):
         ordinal = str(offset["ordinal"])
         if self._timeline.is_strict:
             raise CommitNotFound(
-                self._timeline.asked.directory,
+                self._timeline.request.directory,
                 expected=f"the commit of {ordinal}, which the stream got to ({offset['metadata_location']})",
                 found=f"that it was removed; the first that is known is {render_ordinal(entries[0].ordinal)}",
                 remedy="begin anew, or go on without what may be lost with failOnDataLoss=false; see `keep` "
@@ -123,20 +123,20 @@ class TimelineStream(DataSourceStreamReader):
         return sum(entry.ordinal <= parse_ordinal(ordinal) for entry in entries)
 
 
-def _offset(entry: Entry, *, is_read: bool) -> Offset:
+def _offset(entry: HistoryEntry, *, is_read: bool) -> Offset:
     ordinal = render_ordinal(entry.ordinal)
     return {"ordinal": ordinal, "metadata_location": entry.metadata_location, "is_read": is_read}
 
 
-def _position(entries: Sequence[Entry], offset: Offset) -> int | None:
+def _position(entries: Sequence[HistoryEntry], offset: Offset) -> int | None:
     """Where the commit of an offset is among others."""
     files = [number for number, entry in enumerate(entries) if entry.metadata_location == offset["metadata_location"]]
     for number in files:
         if render_ordinal(entries[number].ordinal) == offset["ordinal"]:
             return number
-    return next((number for number in files if entries[number].source is not Source.COMMIT), None)
+    return next((number for number in files if entries[number].source is not CommitSource.COMMIT), None)
 
 
-def _read(partition: InputPartition) -> Iterator[Row]:
-    forget_archives()
-    return iter(partition.rows if isinstance(partition, Told) else ())
+def _read(partition: InputPartition) -> Iterator[TimelineRow]:
+    forget_archive_finders()
+    return iter(partition.rows if isinstance(partition, TimelineRows) else ())

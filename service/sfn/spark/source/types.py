@@ -9,10 +9,10 @@ from pyiceberg import types as iceberg
 from pyiceberg.schema import Schema
 from pyspark.sql import types as spark
 
-from sfn.errors import NotSupported, nearest
-from sfn.spark.kinds import PLAIN, of_type
+from sfn.errors import NotSupported, suggest_name
+from sfn.spark.kinds import PRIMITIVE_TYPES, describe_column
 
-_NOWHERE: Final = (iceberg.TimeType, iceberg.TimestampNanoType, iceberg.TimestamptzNanoType)
+_UNSUPPORTED_TYPES: Final = (iceberg.TimeType, iceberg.TimestampNanoType, iceberg.TimestamptzNanoType)
 """Types that Iceberg's own library refuses as well."""
 
 
@@ -28,7 +28,7 @@ def spark_schema(schema: Schema, where: str) -> spark.StructType:
     return spark.StructType([_field(field, field.name, where) for field in schema.fields])
 
 
-def chosen(schema: Schema, names: Sequence[str] | None) -> Schema:
+def select_columns(schema: Schema, names: Sequence[str] | None) -> Schema:
     """Some of the columns, in the order that they are named in; all without.
 
     A name is looked for as it is written, and then without regard to case, as Spark does.
@@ -50,7 +50,7 @@ def _named(schema: Schema, name: str) -> iceberg.NestedField:
     if len(found) == 1:
         return found[0]
     names = [field.name for field in schema.fields]
-    reason = "is the name of several but for case" if found else f"is none; {nearest(name, names)}"
+    reason = "is the name of several but for case" if found else f"is none; {suggest_name(name, names)}"
     raise ValueError(f"a column of the table: {name!r} {reason}")
 
 
@@ -69,16 +69,19 @@ def _type(kind: iceberg.IcebergType, path: str, where: str) -> spark.DataType:
             return spark.MapType(key, _type(kind.value_type, f"{path}.value", where), not kind.value_required)
         case iceberg.DecimalType():
             return spark.DecimalType(kind.precision, kind.scale)
-        case _ if type(kind) in PLAIN:
-            return PLAIN[type(kind)]
+        case _ if type(kind) in PRIMITIVE_TYPES:
+            return PRIMITIVE_TYPES[type(kind)]
         case _:
             raise _unknown(kind, path, where)
 
 
 def _unknown(kind: iceberg.IcebergType, path: str, where: str) -> NotSupported:
     remedy = "leave the column out with the option `columns`"
-    if not isinstance(kind, _NOWHERE):
+    if not isinstance(kind, _UNSUPPORTED_TYPES):
         remedy = f"read it with engine='iceberg', or {remedy}"
     return NotSupported(
-        where, expected="columns of types that PySpark's data source has", found=of_type(kind, path), remedy=remedy
+        where,
+        expected="columns of types that PySpark's data source has",
+        found=describe_column(kind, path),
+        remedy=remedy,
     )

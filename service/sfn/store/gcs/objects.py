@@ -19,7 +19,7 @@ import anyio
 import msgspec
 
 from sfn.errors import NoCredentials
-from sfn.google import Chain
+from sfn.google import GoogleCredentialChain
 from sfn.store.content import media_type
 from sfn.store.gcs import answers
 from sfn.store.gcs.terms import GcsOptions
@@ -54,7 +54,7 @@ class GcsClient:
     def __init__(self, options: GcsOptions, pool: HttpPool, *, pauses: Sequence[float] = RETRY_PAUSES) -> None:
         self._pool, self._pauses = pool, pauses
         self._endpoint = (options.endpoint or _GOOGLE_ENDPOINT).rstrip("/")
-        self._chain = Chain(options.identity, _SCOPES) if options.identity is not None else None
+        self._chain = GoogleCredentialChain(options.identity, _SCOPES) if options.identity is not None else None
         self._billing_headers = (
             {} if options.billing_project is None else {"x-goog-user-project": options.billing_project}
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sfn.google import Identity
+from sfn.google import GoogleIdentity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +17,6 @@ class GcsOptions:
         billing_project: that pays for the requests; None for the bucket's own.
     """
 
-    identity: Identity | None = Identity()
+    identity: GoogleIdentity | None = GoogleIdentity()
     endpoint: str | None = None
     billing_project: str | None = None

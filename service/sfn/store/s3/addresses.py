@@ -29,7 +29,7 @@ def _loader() -> Loader:
 
 @dataclass(frozen=True, slots=True)
 class EndpointOptions:
-    """What an endpoint depends on, as of `S3Options`; `profile` as of `sfn.aws.Identity`."""
+    """What an endpoint depends on, as of `S3Options`; `profile` as of `sfn.aws.AwsIdentity`."""
 
     endpoint: str | None
     region: str | None

@@ -15,7 +15,7 @@ from http import HTTPStatus
 from typing import Final
 from urllib.parse import quote, urlencode
 
-from sfn.aws import Chain, signed
+from sfn.aws import AwsCredentialChain, sign_request
 from sfn.errors import NoCredentials
 from sfn.store.content import media_type
 from sfn.store.objects import ErrorKind, FetchedObject, ObjectPage, RequestFailed
@@ -42,7 +42,7 @@ class S3Client:
 
     def __init__(self, options: S3Options, pool: HttpPool, endpoints: BucketEndpoints) -> None:
         self._endpoint, self._pool, self._endpoints = EndpointOptions.from_options(options), pool, endpoints
-        self._chain = Chain(options.identity) if options.identity is not None else None
+        self._chain = AwsCredentialChain(options.identity) if options.identity is not None else None
         self._buckets: dict[str, tuple[str, str]] = {}
 
     async def get(self, key: str, limit: int) -> FetchedObject:
@@ -124,7 +124,7 @@ class S3Client:
                 raise RequestFailed(
                     ErrorKind.UNAUTHENTICATED, f"no credentials: {error.found}", error.remedy
                 ) from error
-            headers = signed(method, url, headers, body, keys=keys, region=region, service="s3")
+            headers = sign_request(method, url, headers, body, keys=keys, region=region, service="s3")
         return await self._pool.exchange(method, url, headers, body, limit)
 
     async def _locate(self, bucket: str, region: str | None) -> tuple[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sfn.aws import Identity
+from sfn.aws import AwsIdentity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +18,7 @@ class S3Options:
         path_style: whether buckets are named in the path, not in the host; None: with an endpoint of its own they are.
     """
 
-    identity: Identity | None = Identity()
+    identity: AwsIdentity | None = AwsIdentity()
     endpoint: str | None = None
     region: str | None = None
     path_style: bool | None = None

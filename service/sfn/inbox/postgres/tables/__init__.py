@@ -7,20 +7,20 @@ from typing import Final
 
 from sfn.inbox.postgres.tables.catalogs import CatalogTable
 from sfn.inbox.postgres.tables.events import EventTable
-from sfn.inbox.postgres.tables.intents import IntentTable
-from sfn.inbox.postgres.tables.lanes import KnownLanes, Lanes
-from sfn.inbox.postgres.tables.letters import LetterTable
-from sfn.inbox.postgres.tables.roster import RosterTable
-from sfn.inbox.postgres.tables.rows import RowTable
+from sfn.inbox.postgres.tables.intents import PostgresIntents
+from sfn.inbox.postgres.tables.lanes import GroupNumbers, KnownGroups
+from sfn.inbox.postgres.tables.letters import DeadLetterTable
+from sfn.inbox.postgres.tables.roster import IndexTable
+from sfn.inbox.postgres.tables.rows import JobTable
 from sfn.inbox.postgres.tables.values import Sql, number_of
 
-__all__ = ["KnownLanes", "Sql", "SqlUnit"]
+__all__ = ["KnownGroups", "Sql", "SqlTransaction"]
 
 _TENDING: Final = number_of("tending")
 
 
-class SqlUnit:
-    """Implements `Unit`.
+class SqlTransaction:
+    """Implements `InboxTransaction`.
 
     Args:
         sql: the transaction.
@@ -31,14 +31,14 @@ class SqlUnit:
         sql: the same transaction, for those who know that it is one of SQL.
     """
 
-    def __init__(self, sql: Sql, known: KnownLanes, stores: Collection[str]) -> None:
-        self.sql, self._lanes = sql, Lanes(known)
-        self.rows = RowTable(sql, self._lanes, stores)
+    def __init__(self, sql: Sql, known: KnownGroups, stores: Collection[str]) -> None:
+        self.sql, self._lanes = sql, GroupNumbers(known)
+        self.rows = JobTable(sql, self._lanes, stores)
         self.events = EventTable(sql)
-        self.intents = IntentTable(sql)
-        self.letters = LetterTable(sql)
+        self.intents = PostgresIntents(sql)
+        self.letters = DeadLetterTable(sql)
         self.catalogs = CatalogTable(sql)
-        self.roster = RosterTable(sql)
+        self.table_index = IndexTable(sql)
 
     async def alone(self) -> bool:
         ((alone,),) = await self.sql.fetch("SELECT pg_try_advisory_xact_lock($1::bigint)", _TENDING)

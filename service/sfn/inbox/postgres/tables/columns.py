@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
-from sfn.inbox.codec import FIELDS, column, columns, micros_or_none, texts_column
+from sfn.inbox.codec import JOB_COLUMNS, encode_changes, encode_column, encode_strings, to_micros_or_none
 from sfn.inbox.postgres.tables.values import address, text, text_or_none
-from sfn.inbox.row import Row, is_renamed, missing_since
-from sfn.words import Subject
+from sfn.inbox.row import Job, is_renamed, table_missing_since
+from sfn.words import JobKey
 
 LOCATIONS: Final = "locations"
 TYPES: Final = {
-    **dict.fromkeys(FIELDS.split(", "), "bigint"),
+    **dict.fromkeys(JOB_COLUMNS.split(", "), "bigint"),
     **dict.fromkeys(("state", "reason", "live_uuid", "live_location"), "text"),
     **dict.fromkeys(("said", "wish", "story", LOCATIONS), "bytea"),
     **dict.fromkeys(("attempt", "crashes", "lane"), "int"),
@@ -42,7 +42,7 @@ def update(names: tuple[str, ...]) -> str:
     )
 
 
-def whole(rows: Sequence[Row], lanes: Mapping[Subject, int]) -> list[Sequence[object]]:
+def whole(rows: Sequence[Job], lanes: Mapping[JobKey, int]) -> list[Sequence[object]]:
     """The values of new rows, column by column."""
     named = [address(row.subject) for row in rows]
     keys, names = [key for key, _ in named], [name for _, name in named]
@@ -55,7 +55,7 @@ def whole(rows: Sequence[Row], lanes: Mapping[Subject, int]) -> list[Sequence[ob
 
 
 def changed(
-    pairs: Sequence[tuple[Row, Row]], lanes: Mapping[Subject, int]
+    pairs: Sequence[tuple[Job, Job]], lanes: Mapping[JobKey, int]
 ) -> tuple[tuple[str, ...], list[Sequence[object]]]:
     """In which columns rows differ from what they were; and the rows' addresses, and their values column by column.
 
@@ -72,26 +72,26 @@ def changed(
     return names, [[address(row.subject)[0] for row, _ in differing], *columns]
 
 
-def _differences(before: Row, after: Row, lanes: Mapping[Subject, int]) -> dict[str, Any]:
-    values = columns(after, before)
+def _differences(before: Job, after: Job, lanes: Mapping[JobKey, int]) -> dict[str, Any]:
+    values = encode_changes(after, before)
     if "live_uuid" in values:
         values |= {name: text_or_none(values[name]) for name in ("live_uuid", "live_location")}
     if after.locations is not before.locations:
-        values[LOCATIONS] = texts_column(after.locations)
+        values[LOCATIONS] = encode_strings(after.locations)
     if after.subject in lanes:
         values["lane"] = lanes[after.subject]
     return values
 
 
-def _value(row: Row, name: str, lanes: Mapping[Subject, int]) -> object:
-    live = row.story.live
+def _value(row: Job, name: str, lanes: Mapping[JobKey, int]) -> object:
+    live = row.table_state.live
     match name:
         case "lane":
             return lanes.get(row.subject)
         case "locations":
-            return texts_column(row.locations)
+            return encode_strings(row.locations)
         case "missing_since":
-            return micros_or_none(missing_since(row.story))
+            return to_micros_or_none(table_missing_since(row.table_state))
         case "renamed":
             return is_renamed(row) or None
         case "live_uuid":
@@ -99,7 +99,7 @@ def _value(row: Row, name: str, lanes: Mapping[Subject, int]) -> object:
         case "live_location":
             return text(live.location) if live is not None else None
         case _:
-            return column(row, name)
+            return encode_column(row, name)
 
 
 def _assigned(name: str) -> str:

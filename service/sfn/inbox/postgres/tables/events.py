@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from sfn.inbox.codec import micros, moment
+from sfn.inbox.codec import from_micros, to_micros
 from sfn.inbox.postgres.tables.values import Sql, address, text, text_or_none
-from sfn.inbox.postgres.unit import Entry
+from sfn.inbox.postgres.unit import LoggedEvent
 from sfn.inbox.standing import LastEvent
 
 
@@ -17,7 +17,7 @@ class EventTable:
     def __init__(self, sql: Sql) -> None:
         self._sql = sql
 
-    async def log(self, entries: Sequence[Entry]) -> Collection[int]:
+    async def log(self, entries: Sequence[LoggedEvent]) -> Collection[int]:
         found = await self._sql.fetch(
             "INSERT INTO sfn.event(seq, sender, event_id, key, received_at, body) SELECT * FROM unnest("
             "$1::bigint[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bytea[]) "
@@ -28,14 +28,14 @@ class EventTable:
             [text(entry.hint.sender) for entry in entries],
             [text_or_none(entry.hint.event_id) for entry in entries],
             [address(entry.hint.subject)[0] for entry in entries],
-            [micros(entry.received) for entry in entries],
+            [to_micros(entry.received) for entry in entries],
             [entry.hint.body for entry in entries],
         )
         return {seq for (seq,) in found}
 
     async def last(self, seq: int) -> LastEvent | None:
         found = await self._sql.fetch("SELECT sender, event_id, received_at, body FROM sfn.event WHERE seq = $1", seq)
-        return next((LastEvent(sender, event_id, moment(at), body) for sender, event_id, at, body in found), None)
+        return next((LastEvent(sender, event_id, from_micros(at), body) for sender, event_id, at, body in found), None)
 
     async def prune(self, before: datetime, most: int) -> int:
         # Older is what has the lower number: a wall clock may have been set back in between.
@@ -43,5 +43,5 @@ class EventTable:
             "DELETE FROM sfn.event WHERE seq <= (SELECT max(seq) FROM (SELECT seq, received_at FROM sfn.event "
             "ORDER BY seq LIMIT $1) AS oldest WHERE received_at < $2)",
             most,
-            micros(before),
+            to_micros(before),
         )

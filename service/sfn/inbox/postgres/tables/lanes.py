@@ -5,33 +5,33 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from sfn.inbox.postgres.tables.values import Sql
-from sfn.words import Lane, Urgency
+from sfn.words import ConcurrencyGroup, Priority
 
 
-class KnownLanes:
+class KnownGroups:
     """What all transactions of a process have learnt of the lanes: what is committed, no more."""
 
     def __init__(self) -> None:
-        self.numbers: dict[Lane, int] = {}
+        self.numbers: dict[ConcurrencyGroup, int] = {}
 
     def forget(self) -> None:
         """Learn them anew: another server may answer now, which has less."""
         self.numbers = {}
 
 
-class Lanes:
+class GroupNumbers:
     """The lanes as one transaction sees them.
 
     Args:
         common: what is known; `keep` adds to it.
     """
 
-    def __init__(self, common: KnownLanes) -> None:
+    def __init__(self, common: KnownGroups) -> None:
         self._common = common.numbers
-        self.known: dict[Lane, int] = dict(common.numbers)
-        self._names: dict[int, Lane] = {}
+        self.known: dict[ConcurrencyGroup, int] = dict(common.numbers)
+        self._names: dict[int, ConcurrencyGroup] = {}
 
-    def of(self, number: int) -> Lane:
+    def of(self, number: int) -> ConcurrencyGroup:
         """The lane of a number."""
         if number not in self._names:
             self._names = {number: lane for lane, number in self.known.items()}
@@ -39,11 +39,13 @@ class Lanes:
 
     def learn(self, found: Iterable[tuple[int, str, str, str]]) -> bool:
         """Learn lanes by their numbers; whether there were any."""
-        learnt = {Lane(catalog, store, Urgency(urgency)): number for number, catalog, store, urgency in found}
+        learnt = {
+            ConcurrencyGroup(catalog, store, Priority(urgency)): number for number, catalog, store, urgency in found
+        }
         self.known |= learnt
         return bool(learnt)
 
-    async def numbered(self, sql: Sql, lanes: Collection[Lane]) -> dict[Lane, int]:
+    async def numbered(self, sql: Sql, lanes: Collection[ConcurrencyGroup]) -> dict[ConcurrencyGroup, int]:
         """The numbers of lanes, which are made where they are missing."""
         missing = sorted(lane for lane in lanes if lane not in self.known)
         if missing:
@@ -53,7 +55,7 @@ class Lanes:
                 "ON CONFLICT DO NOTHING",
                 [lane.catalog for lane in missing],
                 [lane.store for lane in missing],
-                [lane.urgency.value for lane in missing],
+                [lane.priority.value for lane in missing],
             )
             found = await sql.fetch(
                 "SELECT id, catalog, store, urgency FROM sfn.lane WHERE NOT id = ANY($1)", list(self.known.values())

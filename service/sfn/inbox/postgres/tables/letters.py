@@ -7,25 +7,33 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from sfn.inbox.codec import micros, moment
-from sfn.inbox.keeping import AUDIT_KEPT
-from sfn.inbox.lettering import conditions, parse_letter
-from sfn.inbox.letters import UNDECODABLE_KEPT, Audited, DeadLetter, Letter, Order, Status, Wanted
+from sfn.inbox.codec import from_micros, to_micros
+from sfn.inbox.keeping import MAX_AUDIT_ENTRIES
+from sfn.inbox.lettering import dead_letter_conditions, parse_dead_letter
+from sfn.inbox.letters import (
+    MAX_UNDECODABLE_PER_SENDER,
+    AdminCommand,
+    AuditEntry,
+    DeadLetter,
+    DeadLetterFilter,
+    DeadLetterStatus,
+    NewDeadLetter,
+)
 from sfn.inbox.postgres.tables.values import Sql, address, addressed, text, text_or_none
-from sfn.words import Reason, Subject, Undecodable
+from sfn.words import DeadLetterReason, JobKey, UndecodableRequest
 
 _COLUMNS: Final = (
     "id, coalesce(name, key) AS whole, sender, reason, detail, attempts, status, opened_at, changed_at, actor"
 )
 
 
-class LetterTable:
+class DeadLetterTable:
     """Implements `Letters`."""
 
     def __init__(self, sql: Sql) -> None:
         self._sql = sql
 
-    async def open(self, letters: Sequence[tuple[Letter, datetime]]) -> None:
+    async def open(self, letters: Sequence[tuple[NewDeadLetter, datetime]]) -> None:
         # No number is drawn for one that is open already.
         await self._sql.execute(
             "WITH new AS (SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::int[], "
@@ -39,15 +47,15 @@ class LetterTable:
             *map(list, zip(*(_opened(letter, now) for letter, now in letters), strict=True)),
         )
 
-    async def keep(self, notes: Sequence[tuple[Undecodable, datetime]]) -> None:
+    async def keep(self, notes: Sequence[tuple[UndecodableRequest, datetime]]) -> None:
         found = await self._sql.fetch(
             "INSERT INTO sfn.dead_letter(sender, reason, detail, attempts, status, opened_at, changed_at) "
             "SELECT sender, $4, detail, 0, 'open', at, at FROM unnest($1::text[], $2::text[], $3::bigint[]) "
             "WITH ORDINALITY AS new(sender, detail, at, place) ORDER BY place RETURNING id",
             [note.sender for note, _ in notes],
             [text(note.detail) for note, _ in notes],
-            [micros(now) for _, now in notes],
-            Reason.UNDECODABLE.value,
+            [to_micros(now) for _, now in notes],
+            DeadLetterReason.UNDECODABLE.value,
         )
         await self._sql.execute(
             "INSERT INTO sfn.undecodable(letter, path, content_type, size, body) SELECT * FROM unnest("
@@ -65,28 +73,32 @@ class LetterTable:
                 "(SELECT id FROM sfn.dead_letter WHERE sender = $1 ORDER BY id DESC LIMIT 1 OFFSET $2) "
                 "FOR UPDATE SKIP LOCKED)",
                 sender,
-                UNDECODABLE_KEPT,
+                MAX_UNDECODABLE_PER_SENDER,
             )
 
-    async def close(self, subjects: Mapping[Subject, datetime], status: Status, actor: str | None = None) -> None:
+    async def close(
+        self, subjects: Mapping[JobKey, datetime], status: DeadLetterStatus, actor: str | None = None
+    ) -> None:
         await self._sql.execute(
             "UPDATE sfn.dead_letter AS old SET status = $3, changed_at = closed.at, actor = $4 "
             "FROM unnest($1::text[], $2::bigint[]) AS closed(key, at) "
             "WHERE old.key = closed.key AND old.status = 'open'",
             [address(subject)[0] for subject in subjects],
-            [micros(now) for now in subjects.values()],
+            [to_micros(now) for now in subjects.values()],
             status.value,
             text_or_none(actor),
         )
 
-    async def end(self, numbers: Collection[int], status: Status, now: datetime, actor: str) -> list[Subject | None]:
+    async def end(
+        self, numbers: Collection[int], status: DeadLetterStatus, now: datetime, actor: str
+    ) -> list[JobKey | None]:
         found = await self._sql.fetch(
             "WITH chosen AS (SELECT id FROM sfn.dead_letter WHERE id = ANY($1) AND status = 'open' ORDER BY id "
             "FOR UPDATE) UPDATE sfn.dead_letter AS old SET status = $2, changed_at = $3, actor = $4 FROM chosen "
             "WHERE old.id = chosen.id RETURNING old.id, old.key, old.name",
             list(set(numbers)),
             status.value,
-            micros(now),
+            to_micros(now),
             text(actor),
         )
         return [
@@ -94,27 +106,27 @@ class LetterTable:
             for _, key, name in sorted(found, key=lambda row: int(row[0]))
         ]
 
-    async def find(self, wanted: Wanted, after: int, limit: int) -> list[DeadLetter]:
-        chosen, values = _chosen(wanted)
+    async def list_after(self, letter_filter: DeadLetterFilter, after: int, limit: int) -> list[DeadLetter]:
+        chosen, values = _chosen(letter_filter)
         query = f"SELECT {_COLUMNS} FROM sfn.dead_letter WHERE {chosen} AND id > $1 ORDER BY id LIMIT $2"
-        return [parse_letter(tuple(row)) for row in await self._sql.fetch(query, after, limit, *values)]
+        return [parse_dead_letter(tuple(row)) for row in await self._sql.fetch(query, after, limit, *values)]
 
-    async def newest(self, wanted: Wanted, limit: int) -> list[DeadLetter]:
-        chosen, values = _chosen(wanted)
+    async def list_newest(self, letter_filter: DeadLetterFilter, limit: int) -> list[DeadLetter]:
+        chosen, values = _chosen(letter_filter)
         query = f"SELECT {_COLUMNS} FROM sfn.dead_letter WHERE {chosen} AND id > $1 ORDER BY id DESC LIMIT $2"
-        return [parse_letter(tuple(row)) for row in await self._sql.fetch(query, 0, limit, *values)]
+        return [parse_dead_letter(tuple(row)) for row in await self._sql.fetch(query, 0, limit, *values)]
 
-    async def numbered(self, numbers: Collection[int]) -> list[DeadLetter]:
+    async def get_many(self, ids: Collection[int]) -> list[DeadLetter]:
         query = f"SELECT {_COLUMNS} FROM sfn.dead_letter WHERE id = ANY($1) ORDER BY id"
-        return [parse_letter(tuple(row)) for row in await self._sql.fetch(query, list(set(numbers)))]
+        return [parse_dead_letter(tuple(row)) for row in await self._sql.fetch(query, list(set(ids)))]
 
-    async def event(self, number: int) -> Undecodable | None:
+    async def request_of(self, letter_id: int) -> UndecodableRequest | None:
         found = await self._sql.fetch(
             "SELECT sender, path, content_type, body, size, detail FROM sfn.dead_letter JOIN sfn.undecodable "
             "ON letter = id WHERE id = $1",
-            number,
+            letter_id,
         )
-        return next((Undecodable(*row) for row in found), None)
+        return next((UndecodableRequest(*row) for row in found), None)
 
     async def counts(self) -> Mapping[tuple[str, str], int]:
         found = await self._sql.fetch(
@@ -126,51 +138,51 @@ class LetterTable:
         found = await self._sql.fetch(
             "SELECT catalog, min(opened_at) FROM sfn.dead_letter WHERE status = 'open' AND key IS NOT NULL "
             "AND reason <> $1 GROUP BY catalog",
-            Reason.HELD_DROP.value,
+            DeadLetterReason.HELD_DROP.value,
         )
-        return {catalog: moment(at) for catalog, at in found}
+        return {catalog: from_micros(at) for catalog, at in found}
 
     async def prune(self, before: datetime, most: int) -> int:
         return await self._sql.execute(
             "DELETE FROM sfn.dead_letter WHERE id IN "
             "(SELECT id FROM sfn.dead_letter WHERE status <> 'open' AND changed_at < $1 LIMIT $2)",
-            micros(before),
+            to_micros(before),
             most,
         )
 
-    async def note(self, action: str, order: Order, count: int) -> int:
+    async def note(self, action: str, order: AdminCommand, count: int) -> int:
         ((number,),) = await self._sql.fetch(
             "INSERT INTO sfn.audit(at, actor, action, about, count) VALUES($1, $2, $3, $4, $5) RETURNING id",
-            micros(order.at),
+            to_micros(order.at),
             text(order.actor),
             action,
-            text(order.about),
+            text(order.target),
             count,
         )
-        await self._sql.execute("DELETE FROM sfn.audit WHERE id <= $1", number - AUDIT_KEPT)
+        await self._sql.execute("DELETE FROM sfn.audit WHERE id <= $1", number - MAX_AUDIT_ENTRIES)
         return int(number)
 
     async def recount(self, entry: int, count: int) -> None:
         await self._sql.execute("UPDATE sfn.audit SET count = $2 WHERE id = $1", entry, count)
 
-    async def audited(self, before: int | None, limit: int) -> list[Audited]:
+    async def audit_log(self, before: int | None, limit: int) -> list[AuditEntry]:
         found = await self._sql.fetch(
             "SELECT id, at, actor, action, about, count FROM sfn.audit WHERE id < $1 ORDER BY id DESC LIMIT $2",
             2**63 - 1 if before is None else before,
             limit,
         )
-        return [Audited(number, moment(at), *rest) for number, at, *rest in found]
+        return [AuditEntry(number, from_micros(at), *rest) for number, at, *rest in found]
 
 
-def _opened(letter: Letter, now: datetime) -> tuple[Any, ...]:
+def _opened(letter: NewDeadLetter, now: datetime) -> tuple[Any, ...]:
     key, name = address(letter.subject)
     catalog, detail = letter.subject.catalog, text(letter.detail)
-    return key, name, catalog, letter.reason.value, detail, letter.attempts, micros(now)
+    return key, name, catalog, letter.reason.value, detail, letter.attempts, to_micros(now)
 
 
-def _chosen(wanted: Wanted) -> tuple[str, list[Any]]:
+def _chosen(wanted: DeadLetterFilter) -> tuple[str, list[Any]]:
     """Which letters are wanted, as a condition whose values come third and later."""
-    terms = conditions(wanted)
+    terms = dead_letter_conditions(wanted)
     if wanted.table is not None:
         terms["key ="] = address(wanted.table)[0]
     return " AND ".join(["true", *(f"{term} ${number}" for number, term in enumerate(terms, start=3))]), [

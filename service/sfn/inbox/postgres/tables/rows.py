@@ -6,17 +6,26 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sfn.inbox.codec import FIELDS, memo_column, micros, moment, moment_or_none, parse_memo, parse_row, parse_texts
+from sfn.inbox.codec import (
+    JOB_COLUMNS,
+    encode_cache,
+    from_micros,
+    from_micros_or_none,
+    parse_cache,
+    parse_job,
+    parse_strings,
+    to_micros,
+)
 from sfn.inbox.postgres.tables import columns
 from sfn.inbox.postgres.tables.columns import LOCATIONS, TYPES
-from sfn.inbox.postgres.tables.lanes import Lanes
+from sfn.inbox.postgres.tables.lanes import GroupNumbers
 from sfn.inbox.postgres.tables.values import Sql, address, addressed, addresses, text
-from sfn.inbox.postgres.unit import Again, Change, Due, Found, Locking, Overdue, Waiting
-from sfn.inbox.row import Row, lane_of
+from sfn.inbox.postgres.unit import Due, JobChange, LoadedJobs, Locking, Overdue, RetryTransaction, Waiting
+from sfn.inbox.row import Job, group_of
 from sfn.pointer.site import layout_location
-from sfn.words import Lane, Memo, Subject
+from sfn.words import ConcurrencyGroup, JobKey, PublishCache
 
-_ROW = f"key, name, {LOCATIONS}, {FIELDS}"
+_ROW = f"key, name, {LOCATIONS}, {JOB_COLUMNS}"
 _WANTED = "FROM unnest($1::int[], $2::int[]) AS wanted(lane, most)"
 _QUEUED = "FROM sfn.subject WHERE lane = wanted.lane AND state = 'queued'"
 _QUEUES = (
@@ -25,11 +34,11 @@ _QUEUES = (
     "UNION ALL SELECT id, NULL, NULL, NULL, catalog, store, urgency FROM sfn.lane WHERE NOT id = ANY($3)"
 )
 _NOTHING = ", ".join(
-    f"NULL::{kind}" for kind in ("text", "text", "bytea", *(TYPES[name] for name in FIELDS.split(", ")))
+    f"NULL::{kind}" for kind in ("text", "text", "bytea", *(TYPES[name] for name in JOB_COLUMNS.split(", ")))
 )
 
 
-class RowTable:
+class JobTable:
     """Implements `Rows`.
 
     Args:
@@ -38,14 +47,14 @@ class RowTable:
         stores: see `Terms.stores`.
     """
 
-    def __init__(self, sql: Sql, lanes: Lanes, stores: Collection[str]) -> None:
+    def __init__(self, sql: Sql, lanes: GroupNumbers, stores: Collection[str]) -> None:
         self._sql, self._lanes, self._stores = sql, lanes, stores
 
-    async def get(self, subjects: Collection[Subject], locking: Locking, numbers: int = 0) -> Found:
+    async def get(self, subjects: Collection[JobKey], locking: Locking, numbers: int = 0) -> LoadedJobs:
         query = f"SELECT {_ROW} FROM sfn.subject WHERE key = ANY($1) ORDER BY key {locking}"
         keys = addresses(list(subjects))
         if not numbers:
-            return Found({row.subject: row for row in map(_row, await self._sql.fetch(query, keys))})
+            return LoadedJobs({row.subject: row for row in map(_row, await self._sql.fetch(query, keys))})
         # Counted first: numbers that are drawn before the rows are locked may be lower than what others leave on them.
         *found, drawn = await self._sql.fetch(
             f"WITH found AS MATERIALIZED ({query}) SELECT NULL::bigint[] AS drawn, * FROM found UNION ALL "
@@ -54,12 +63,12 @@ class RowTable:
             keys,
             numbers,
         )
-        return Found({row.subject: row for row in (_row(row[1:]) for row in found)}, drawn[0])
+        return LoadedJobs({row.subject: row for row in (_row(row[1:]) for row in found)}, drawn[0])
 
-    async def memos(self, subjects: Collection[Subject]) -> dict[Subject, Memo]:
+    async def memos(self, subjects: Collection[JobKey]) -> dict[JobKey, PublishCache]:
         by_address = {address(subject)[0]: subject for subject in subjects}
         found = await self._sql.fetch("SELECT key, memo FROM sfn.memo WHERE key = ANY($1)", list(by_address))
-        return {by_address[key]: parse_memo(memo) for key, memo in found}
+        return {by_address[key]: parse_cache(memo) for key, memo in found}
 
     async def overdue(self, now: datetime, most: int, locking: Locking) -> Overdue:
         found = await self._sql.fetch(
@@ -67,13 +76,13 @@ class RowTable:
             "(SELECT min(lease_until) AS at FROM sfn.subject WHERE state = 'leased' AND lease_until > $1) AS next "
             f"LEFT JOIN LATERAL (SELECT {_ROW} FROM sfn.subject WHERE state = 'leased' AND lease_until <= $1 "
             f"ORDER BY lease_until LIMIT $2 {locking}) AS overdue ON true",
-            micros(now),
+            to_micros(now),
             most,
         )
-        return Overdue([_row(row[1:]) for row in found if row[1] is not None], moment_or_none(found[0][0]))
+        return Overdue([_row(row[1:]) for row in found if row[1] is not None], from_micros_or_none(found[0][0]))
 
-    async def queues(self, most: Callable[[Lane], int]) -> dict[Lane, list[Waiting]]:
-        queues: dict[Lane, list[Waiting]] = {}
+    async def queues(self, most: Callable[[ConcurrencyGroup], int]) -> dict[ConcurrencyGroup, list[Waiting]]:
+        queues: dict[ConcurrencyGroup, list[Waiting]] = {}
         while True:
             asked = {lane: most(lane) for lane in self._lanes.known if lane not in queues}
             queues |= {lane: [] for lane in asked}
@@ -81,64 +90,68 @@ class RowTable:
             found = await self._sql.fetch(_QUEUES, *self._wanted(asked), known)
             waiting = [row for row in found if row[1] is not None]
             for number, key, name, due_at, *_ in sorted(waiting, key=lambda row: (row[3], row[1])):
-                queues[self._lanes.of(number)].append(Waiting(addressed(key, name), moment(due_at)))
+                queues[self._lanes.of(number)].append(Waiting(addressed(key, name), from_micros(due_at)))
             # Others may have made lanes meanwhile.
             if not self._lanes.learn([(number, *lane) for number, key, _, _, *lane in found if key is None]):
                 return queues
 
-    async def due(self, most: Mapping[Lane, int], now: datetime, locking: Locking) -> dict[Lane, list[Due]]:
+    async def due(
+        self, most: Mapping[ConcurrencyGroup, int], now: datetime, locking: Locking
+    ) -> dict[ConcurrencyGroup, list[Due]]:
         found = await self._sql.fetch(
             f"WITH due AS MATERIALIZED (SELECT wanted.lane AS place, due.* {_WANTED} CROSS JOIN LATERAL "
             f"(SELECT {_ROW} {_QUEUED} AND due_at <= $3 ORDER BY due_at, key LIMIT wanted.most {locking}) AS due) "
             "SELECT due.due_at, nextval('sfn.number'), due.* FROM due",
             *self._wanted(most),
-            micros(now),
+            to_micros(now),
         )
-        rows: dict[Lane, list[Due]] = {}
+        rows: dict[ConcurrencyGroup, list[Due]] = {}
         for _, number, place, *row in sorted(found, key=lambda row: (row[0], row[3])):
             rows.setdefault(self._lanes.of(place), []).append(Due(_row(row), number))
         return rows
 
-    async def save(self, changes: Sequence[Change]) -> None:
+    async def save(self, changes: Sequence[JobChange]) -> None:
         new = [after for before, after in changes if before is None and after is not None]
-        kept = [(before, after) for before, after in changes if before is not None and after is not None]
+        remaining = [(before, after) for before, after in changes if before is not None and after is not None]
         gone = [before.subject for before, after in changes if before is not None and after is None]
-        moved = [after for before, after in kept if self._moves(before, after)]
-        lanes = {row.subject: lane_of(row, self._stores) for row in (*new, *moved)}
+        moved = [after for before, after in remaining if self._moves(before, after)]
+        lanes = {row.subject: group_of(row, self._stores) for row in (*new, *moved)}
         numbers = await self._lanes.numbered(self._sql, set(lanes.values())) if lanes else {}
         placed = {subject: numbers[lane] for subject, lane in lanes.items()}
         if new:
             await self._insert(new, placed)
-        if kept:
-            await self._update(kept, placed)
+        if remaining:
+            await self._update(remaining, placed)
         for table in ("subject", "memo", "place") if gone else ():
             await self._sql.execute(f"DELETE FROM sfn.{table} WHERE key = ANY($1)", addresses(gone))
-        await self._write_memos([(Memo(), row) for row in new] + [(before.memo, after) for before, after in kept])
-        await self._write_places([(frozenset(), row) for row in new] + [(one.locations, row) for one, row in kept])
+        await self._write_memos(
+            [(PublishCache(), row) for row in new] + [(before.cache, after) for before, after in remaining]
+        )
+        await self._write_places([(frozenset(), row) for row in new] + [(one.locations, row) for one, row in remaining])
 
-    def _wanted(self, most: Mapping[Lane, int]) -> tuple[list[int], list[int]]:
+    def _wanted(self, most: Mapping[ConcurrencyGroup, int]) -> tuple[list[int], list[int]]:
         return [self._lanes.known[lane] for lane in most], list(most.values())
 
-    def _moves(self, before: Row, after: Row) -> bool:
+    def _moves(self, before: Job, after: Job) -> bool:
         """Whether a row goes into another lane; most that change do not by the look of it."""
-        alike = after.story is before.story and after.locations is before.locations
-        if alike and (after.seq > after.done_seq) == (before.seq > before.done_seq):
+        alike = after.table_state is before.table_state and after.locations is before.locations
+        if alike and (after.notified_seq > after.processed_seq) == (before.notified_seq > before.processed_seq):
             return False
-        return lane_of(before, self._stores) != lane_of(after, self._stores)
+        return group_of(before, self._stores) != group_of(after, self._stores)
 
-    async def _insert(self, rows: Sequence[Row], placed: Mapping[Subject, int]) -> None:
+    async def _insert(self, rows: Sequence[Job], placed: Mapping[JobKey, int]) -> None:
         inserted = await self._sql.execute(columns.INSERT, *columns.whole(rows, placed))
         if inserted < len(rows):
-            raise Again
+            raise RetryTransaction
 
-    async def _update(self, pairs: Sequence[tuple[Row, Row]], placed: Mapping[Subject, int]) -> None:
+    async def _update(self, pairs: Sequence[tuple[Job, Job]], placed: Mapping[JobKey, int]) -> None:
         names, values = columns.changed(pairs, placed)
         if names:
             await self._sql.execute(columns.update(names), *values)
 
-    async def _write_memos(self, rows: Sequence[tuple[Memo, Row]]) -> None:
-        changed = [row for before, row in rows if row.memo is not before and row.memo != before]
-        encoded = {address(row.subject)[0]: memo_column(row.memo) for row in changed}
+    async def _write_memos(self, rows: Sequence[tuple[PublishCache, Job]]) -> None:
+        changed = [row for before, row in rows if row.cache is not before and row.cache != before]
+        encoded = {address(row.subject)[0]: encode_cache(row.cache) for row in changed}
         written = {key: memo for key, memo in encoded.items() if memo is not None}
         if written:
             await self._sql.execute(
@@ -151,7 +164,7 @@ class RowTable:
             emptied = [key for key in encoded if key not in written]
             await self._sql.execute("DELETE FROM sfn.memo WHERE key = ANY($1)", emptied)
 
-    async def _write_places(self, rows: Sequence[tuple[frozenset[str], Row]]) -> None:
+    async def _write_places(self, rows: Sequence[tuple[frozenset[str], Job]]) -> None:
         """Keep what is looked up by a location."""
         changed = [
             (set(map(layout_location, before)), set(map(layout_location, row.locations)), row.subject)
@@ -177,6 +190,6 @@ class RowTable:
             )
 
 
-def _row(found: Sequence[Any]) -> Row:
+def _row(found: Sequence[Any]) -> Job:
     key, name, locations, *rest = found
-    return parse_row(key if name is None else name, (*rest, None), parse_texts(locations))
+    return parse_job(key if name is None else name, (*rest, None), parse_strings(locations))

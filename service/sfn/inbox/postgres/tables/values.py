@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from hashlib import blake2b, sha256
 from typing import Any, Final, Protocol
 
-from sfn.inbox.codec import key_of, subject_of
-from sfn.inbox.postgres.unit import Place
-from sfn.words import Subject
+from sfn.inbox.codec import decode_key, encode_key
+from sfn.inbox.postgres.unit import TableLocation
+from sfn.words import JobKey
 
 LONGEST: Final = 2000
 """Bytes of a key that goes into an index: a page of a B-tree takes a third of its 8192 at most, with what is beside."""
@@ -27,22 +27,22 @@ class Sql(Protocol):
         ...
 
 
-def address(subject: Subject) -> tuple[str, str | None]:
+def address(subject: JobKey) -> tuple[str, str | None]:
     """A subject's key, and None; of one that no index takes a beginning with a digest, which is no key, and the key."""
-    key = key_of(subject)
+    key = encode_key(subject)
     if len(key) * 4 <= LONGEST or len(key.encode()) <= LONGEST:
         return key, None
     return f"{key[:_BEGINNING]}…{sha256(key.encode()).hexdigest()}", key
 
 
-def addresses(subjects: Sequence[Subject]) -> list[str]:
+def addresses(subjects: Sequence[JobKey]) -> list[str]:
     """The addresses of subjects, without the rest."""
     return [address(subject)[0] for subject in subjects]
 
 
-def addressed(key: str, name: str | None) -> Subject:
+def addressed(key: str, name: str | None) -> JobKey:
     """The subject of an address."""
-    return subject_of(key if name is None else name)
+    return decode_key(key if name is None else name)
 
 
 def text(value: str) -> str:
@@ -57,7 +57,7 @@ def text_or_none(value: str | None) -> str | None:
     return None if value is None else text(value)
 
 
-def lock_number(place: Place) -> int:
+def lock_number(place: TableLocation) -> int:
     """Which advisory lock stands for a place."""
     return number_of(f"place\0{place.catalog}\0{place.location}")
 

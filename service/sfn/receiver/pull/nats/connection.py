@@ -24,15 +24,15 @@ from nats.protocol.parser import AUTHORIZATION_VIOLATION, PERMISSIONS_ERR
 from typing_extensions import override
 
 from sfn.errors import SfnError
-from sfn.receiver.pull import Away
+from sfn.receiver.pull import SourceUnavailable
 from sfn.receiver.pull.nats.login import Login
-from sfn.receiver.pull.nats.terms import Terms
+from sfn.receiver.pull.nats.terms import NatsOptions
 
-PATIENCE: Final = 5
+STEP_TIMEOUT: Final = 5
 """Seconds for each step of making a connection, and for each answer."""
-CLOSED_WITHIN: Final = 2.0
+CLOSE_TIMEOUT: Final = 2.0
 """Seconds for a farewell."""
-PING_EVERY: Final = 20
+PING_INTERVAL: Final = 20
 """Seconds: a server that has been silent for three times as long is away."""
 
 
@@ -58,7 +58,7 @@ class _Client(Client):
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class PendingLimits:
     """For what waits to be told.
 
     Attributes:
@@ -70,22 +70,22 @@ class Room:
     size: int = 0
 
 
-class Connection:
+class NatsConnection:
     """One connection.
 
     Args:
-        terms: of the source.
+        options: of the source.
 
     Attributes:
         lost: it is, or nobody lets us have what was asked for.
         dropped: messages that there was no room for.
     """
 
-    def __init__(self, terms: Terms) -> None:
+    def __init__(self, options: NatsOptions) -> None:
         self.lost = anyio.Event()
         self.dropped = 0
-        self._terms = terms
-        self._client = _Client(encrypted=terms.ca_file is not None)
+        self._options = options
+        self._client = _Client(encrypted=options.ca_file is not None)
         self._error: Exception | None = None
         self._subscribed: dict[str, Subscription] = {}
         self._on_lost: list[Callable[[], object]] = []
@@ -101,34 +101,34 @@ class Connection:
         found = self._client.connected_url
         return "" if found is None else found.geturl()
 
-    def when_lost(self, act: Callable[[], object]) -> None:
+    def add_lost_callback(self, act: Callable[[], object]) -> None:
         """Have something done once the connection is lost."""
         self._on_lost.append(act)
 
-    async def open(self, known: Login) -> None:
+    async def open(self, login: Login) -> None:
         """Connect to one of the servers.
 
         Raises:
             Away: none answers, or lets us in.
         """
-        options: dict[str, Any] = {"tls": known.trust, "token": known.token}
-        if known.credentials is not None:
-            shown = known.credentials
-            options |= {"user_jwt_cb": lambda: shown.jwt, "signature_cb": shown.signed}
-        if known.password is not None:
-            options |= {"user": self._terms.user, "password": known.password}
-        with self.told():
+        options: dict[str, Any] = {"tls": login.ssl_context, "token": login.token}
+        if login.credentials is not None:
+            shown = login.credentials
+            options |= {"user_jwt_cb": lambda: shown.jwt, "signature_cb": shown.sign}
+        if login.password is not None:
+            options |= {"user": self._options.user, "password": login.password}
+        with self.map_errors():
             await self._client.connect(
-                list(self._terms.servers),
+                list(self._options.servers),
                 name="iceberg-sfn",
                 allow_reconnect=False,
-                connect_timeout=PATIENCE,
+                connect_timeout=STEP_TIMEOUT,
                 # nats-py's 0 stands for an endless number.
                 max_reconnect_attempts=1,
                 reconnect_time_wait=0,
-                ping_interval=PING_EVERY,
-                error_cb=self._hear,
-                closed_cb=self._end,
+                ping_interval=PING_INTERVAL,
+                error_cb=self._on_error,
+                closed_cb=self._on_closed,
                 **options,
             )
         # Of a server before the one that answered.
@@ -136,25 +136,27 @@ class Connection:
 
     async def close(self) -> None:
         """Send what is still to be sent, and end it."""
-        with anyio.move_on_after(CLOSED_WITHIN, shield=True), suppress(Away), self.told():
+        with anyio.move_on_after(CLOSE_TIMEOUT, shield=True), suppress(SourceUnavailable), self.map_errors():
             await self._client.close()
 
-    async def subscribe(self, subject: str, group: str, act: Callable[[Msg], Awaitable[None]], room: Room) -> None:
+    async def subscribe(
+        self, subject: str, group: str, act: Callable[[Msg], Awaitable[None]], limits: PendingLimits
+    ) -> None:
         """Have messages told.
 
         Args:
             group: shares them; empty for none.
             act: is told of one at a time.
-            room: for those that wait for it.
+            limits: for those that wait for it.
 
         Raises:
             Away: we may not have them, or the connection is lost.
         """
-        with self.told():
+        with self.map_errors():
             self._subscribed[subject] = await self._client.subscribe(
-                subject, group, act, pending_msgs_limit=room.messages, pending_bytes_limit=room.size
+                subject, group, act, pending_msgs_limit=limits.messages, pending_bytes_limit=limits.size
             )
-            await self._settle()
+            await self._flush_and_check()
 
     async def unsubscribe(self, subject: str) -> None:
         """Have no more of them; those that are here stay.
@@ -162,9 +164,9 @@ class Connection:
         Raises:
             Away: the connection is lost.
         """
-        with self.told():
+        with self.map_errors():
             await self._subscribed.pop(subject).unsubscribe()
-            await self._settle()
+            await self._flush_and_check()
 
     async def drain(self, subject: str) -> None:
         """Have no more of them, and wait until those that are here were told.
@@ -172,13 +174,13 @@ class Connection:
         Raises:
             Away: the connection is lost.
         """
-        with self.told():
+        with self.map_errors():
             await self._subscribed.pop(subject).drain()  # type: ignore[no-untyped-call]
 
-    async def _settle(self) -> None:
+    async def _flush_and_check(self) -> None:
         # A refusal comes before the answer to what is asked after it, and nats-py's first question may overtake.
-        await self._client.flush(PATIENCE)
-        await self._client.flush(PATIENCE)
+        await self._client.flush(STEP_TIMEOUT)
+        await self._client.flush(STEP_TIMEOUT)
         self.check()
 
     def check(self) -> None:
@@ -188,12 +190,12 @@ class Connection:
             Away: the connection is lost, or something was not permitted.
         """
         if self._error is not None and self.lost.is_set():
-            raise self.away(self._error)
+            raise self.to_unavailable(self._error)
         if self.lost.is_set() or self._client.is_closed:
-            raise self.away(self._client.last_error or nats.errors.ConnectionClosedError())
+            raise self.to_unavailable(self._client.last_error or nats.errors.ConnectionClosedError())
 
     @contextmanager
-    def told(self) -> Iterator[None]:
+    def map_errors(self) -> Iterator[None]:
         """What nats-py raises, as ours."""
         try:
             yield
@@ -201,72 +203,74 @@ class Connection:
             raise
         except Exception as error:  # noqa: BLE001 - whatever it does not understand is no reason for us to end
             # A refusal tells more than that there was no answer.
-            raise self.away(self._error or error) from None
+            raise self.to_unavailable(self._error or error) from None
 
-    def away(self, error: Exception) -> Away:
+    def to_unavailable(self, error: Exception) -> SourceUnavailable:
         """What an error means."""
-        where, servers = self._terms.where, " or ".join(self._terms.servers)
-        said = _said(error)
+        where, servers = self._options.where, " or ".join(self._options.servers)
+        found = _describe_error(error)
         match error:
             case nats.errors.AuthorizationError():
-                return _not_let_in(where, servers, said)
+                return _access_denied(where, servers, found)
             case nats.errors.SecureConnWantedError():
                 remedy = f"set up TLS there; to do without set {where}.servers to nats: URLs, and no ca_file"
-                return Away(where, expected=f"TLS from {servers}", found="a server without", remedy=remedy)
+                return SourceUnavailable(where, expected=f"TLS from {servers}", found="a server without", remedy=remedy)
             case ssl.SSLError():
                 remedy = f"see whether {where}.ca_file has who signed its certificate, and the host is in that"
-                return Away(where, expected=f"a certificate of {servers} that we trust", found=said, remedy=remedy)
-            case nats.errors.Error() if AUTHORIZATION_VIOLATION in said.lower():
-                return _not_let_in(where, servers, said)
-            case nats.errors.Error() if PERMISSIONS_ERR in said.lower():
+                return SourceUnavailable(
+                    where, expected=f"a certificate of {servers} that we trust", found=found, remedy=remedy
+                )
+            case nats.errors.Error() if AUTHORIZATION_VIOLATION in found.lower():
+                return _access_denied(where, servers, found)
+            case nats.errors.Error() if PERMISSIONS_ERR in found.lower():
                 remedy = "have it permitted to our user there, or set another subject"
-                return Away(where, expected="leave to do what is asked for", found=said, remedy=remedy)
+                return SourceUnavailable(where, expected="leave to do what is asked for", found=found, remedy=remedy)
             case _:
                 remedy = f"see whether it runs there, or correct {where}.servers"
-                return Away(where, expected=f"an answer from {servers}", found=said, remedy=remedy)
+                return SourceUnavailable(where, expected=f"an answer from {servers}", found=found, remedy=remedy)
 
-    async def _hear(self, error: Exception) -> None:
+    async def _on_error(self, error: Exception) -> None:
         if isinstance(error, nats.errors.SlowConsumerError):
             self.dropped += 1
             return
         self._error = error
         if self._client.is_connected and PERMISSIONS_ERR in str(error).lower():
-            await self._end()
+            await self._on_closed()
 
-    async def _end(self) -> None:
+    async def _on_closed(self) -> None:
         self.lost.set()
         for act in self._on_lost:
             act()
 
 
 @asynccontextmanager
-async def connected(terms: Terms, known: Login) -> AsyncIterator[Connection]:
+async def connect_nats(options: NatsOptions, login: Login) -> AsyncIterator[NatsConnection]:
     """A new connection; closed in the end.
 
     Args:
-        known: who asks.
+        login: who asks.
 
     Raises:
         Away: none is to be had, or it is lost.
     """
-    connection = Connection(terms)
+    connection = NatsConnection(options)
     try:
-        await connection.open(known)
+        await connection.open(login)
         yield connection
     finally:
         await connection.close()
 
 
-def _not_let_in(where: str, servers: str, said: str) -> Away:
+def _access_denied(where: str, servers: str, said: str) -> SourceUnavailable:
     remedy = f"see whether {where}.credentials_file, token_file, or user and password_file are those of a user there"
-    return Away(where, expected=f"to be let in by {servers}", found=said, remedy=remedy)
+    return SourceUnavailable(where, expected=f"to be let in by {servers}", found=said, remedy=remedy)
 
 
-def _said(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     """An error in a few words."""
     match error:
         case asyncio.TimeoutError():
-            return f"none within {PATIENCE} s"
+            return f"none within {STEP_TIMEOUT} s"
         case ssl.SSLCertVerificationError():
             return error.verify_message
         case ssl.SSLError():

@@ -9,14 +9,14 @@ from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 from nats.js.errors import APIError, NotFoundError, ServiceUnavailableError
 
-from sfn.receiver.pull import Away
-from sfn.receiver.pull.nats.connection import PATIENCE, Connection
-from sfn.receiver.pull.nats.terms import Durable
-from sfn.receiver.pull.subjects import overlap
+from sfn.receiver.pull import SourceUnavailable
+from sfn.receiver.pull.nats.connection import STEP_TIMEOUT, NatsConnection
+from sfn.receiver.pull.nats.terms import DurableConsumer
+from sfn.receiver.pull.subjects import subjects_overlap
 
 ACK_WAIT: Final = 60.0
 """Seconds after which a message that was delivered comes again: longer than the slowest disk takes."""
-IN_HAND: Final = 1_000
+MAX_UNACKNOWLEDGED: Final = 1_000
 """Messages that all replicas together may have in hand."""
 
 _ENDLESS: Final = "that delivers for as long as nobody acknowledges"
@@ -24,7 +24,7 @@ _NO_STREAM: Final = 10_059
 """JetStream's error code."""
 
 
-class Consumer:
+class JetStreamConsumer:
     """One consumer of one stream.
 
     Args:
@@ -34,17 +34,17 @@ class Consumer:
         where: the section of the settings, for messages.
     """
 
-    def __init__(self, connection: Connection, durable: Durable, subject: str, where: str) -> None:
+    def __init__(self, connection: NatsConnection, durable: DurableConsumer, subject: str, where: str) -> None:
         self._connection, self._durable, self._subject, self._where = connection, durable, subject, where
-        self._api = JetStreamContext(connection.client, timeout=PATIENCE)
+        self._api = JetStreamContext(connection.client, timeout=STEP_TIMEOUT)
 
-    async def proven(self) -> bool:
+    async def probe(self) -> bool:
         """Whether the consumer is there; nothing is made.
 
         Raises:
             Away: there is no such stream, or the subject is none of its, or the consumer is another one than is needed.
         """
-        with self._connection.told():
+        with self._connection.map_errors():
             try:
                 stream = await self._api.stream_info(self._durable.stream)
                 self._check_subjects(stream.config.subjects or ())
@@ -58,7 +58,7 @@ class Consumer:
         self._check(found.config)
         return True
 
-    async def ensured(self) -> None:
+    async def ensure(self) -> None:
         """Make it where there is none.
 
         It begins with all that the stream holds: of what was published before anybody listened, a commit that is known
@@ -67,7 +67,7 @@ class Consumer:
         Raises:
             Away: as `proven`, or it can't be made.
         """
-        if await self.proven():
+        if await self.probe():
             return
         wanted = ConsumerConfig(
             durable_name=self._durable.name,
@@ -76,10 +76,10 @@ class Consumer:
             deliver_policy=DeliverPolicy.ALL,
             ack_policy=AckPolicy.EXPLICIT,
             ack_wait=ACK_WAIT,
-            max_ack_pending=IN_HAND,
+            max_ack_pending=MAX_UNACKNOWLEDGED,
             filter_subject=self._subject,
         )
-        with self._connection.told():
+        with self._connection.map_errors():
             try:
                 await self._api.add_consumer(self._durable.stream, wanted)
             except APIError as error:
@@ -87,8 +87,8 @@ class Consumer:
 
     def _check_subjects(self, subjects: Sequence[str]) -> None:
         # One that is fed by other streams has none of its own.
-        if subjects and not any(overlap(self._subject, subject) for subject in subjects):
-            raise Away(
+        if subjects and not any(subjects_overlap(self._subject, subject) for subject in subjects):
+            raise SourceUnavailable(
                 f"{self._where}.subject",
                 expected=f"one that the stream {self._durable.stream} keeps: {', '.join(subjects)}",
                 found=self._subject,
@@ -105,7 +105,7 @@ class Consumer:
             (f"of the subject {self._subject}", ", ".join(subjects), self._subject in subjects),
         ):
             if not is_right:
-                raise Away(
+                raise SourceUnavailable(
                     f"{self._where}.durable",
                     expected=f"a consumer {self._durable.name} {expected}",
                     found=found,
@@ -114,16 +114,18 @@ class Consumer:
 
     def _lacks_stream(self) -> NoReturn:
         name = self._durable.stream
-        raise Away(
+        raise SourceUnavailable(
             f"{self._where}.stream",
             expected=f"a stream {name}",
             found="none",
             remedy=f"make it: nats stream add {name} --subjects '{self._subject}' --defaults; or correct the name",
         )
 
-    def _refused(self, error: APIError) -> Away:
+    def _refused(self, error: APIError) -> SourceUnavailable:
         if isinstance(error, ServiceUnavailableError):
             remedy = f"set up JetStream there; for core NATS remove {self._where}.stream and durable"
-            return Away(self._where, expected="a server with JetStream", found="one without", remedy=remedy)
+            return SourceUnavailable(
+                self._where, expected="a server with JetStream", found="one without", remedy=remedy
+            )
         expected = f"the consumer {self._durable.name} of the stream {self._durable.stream}"
-        return Away(self._where, expected=expected, found=f"{error.description} ({error.err_code})")
+        return SourceUnavailable(self._where, expected=expected, found=f"{error.description} ({error.err_code})")

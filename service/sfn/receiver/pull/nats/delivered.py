@@ -9,7 +9,7 @@ import anyio
 from nats.aio.msg import Msg
 
 from sfn.dialects import Headers
-from sfn.receiver.pull.nats.connection import Connection
+from sfn.receiver.pull.nats.connection import NatsConnection
 
 BATCH: Final = 64
 """Most messages that are handed on, and so in hand, at a time."""
@@ -17,7 +17,7 @@ IDLE: Final = 5.0
 """Seconds after which there are none."""
 
 
-class Delivered:
+class DeliveredMessages:
     """The messages of one subscription. While there is no room, nats-py keeps as many as it was told to.
 
     Args:
@@ -25,10 +25,10 @@ class Delivered:
         room: for so many messages.
     """
 
-    def __init__(self, connection: Connection, room: int) -> None:
+    def __init__(self, connection: NatsConnection, room: int) -> None:
         self._connection = connection
         self._put, self._got = anyio.create_memory_object_stream[Msg](room)
-        connection.when_lost(self._put.close)
+        connection.add_lost_callback(self._put.close)
 
     async def put(self, message: Msg) -> None:
         """What nats-py calls; it waits where there is no room."""
@@ -46,9 +46,9 @@ class Delivered:
                 found.append(await self._got.receive())
             except anyio.EndOfStream:
                 self._connection.check()
-        return [*found, *self.rest(BATCH - 1)] if found else found
+        return [*found, *self.take_available(BATCH - 1)] if found else found
 
-    def rest(self, count: int) -> Sequence[Msg]:
+    def take_available(self, count: int) -> Sequence[Msg]:
         """So many of those that are here, without waiting."""
         found: list[Msg] = []
         while len(found) < count:
@@ -62,7 +62,7 @@ class Delivered:
         """Nothing more will come."""
         self._put.close()
 
-    async def last(self) -> Sequence[Msg]:
+    async def drain(self) -> Sequence[Msg]:
         """All until nothing more will come."""
         return [message async for message in self._got]
 

@@ -17,10 +17,10 @@ import msgspec
 from nats.aio.msg import Msg
 
 from sfn.dialects import Headers
-from sfn.receiver.pull import Away, Last, Message
-from sfn.receiver.pull.nats.connection import CLOSED_WITHIN, Connection, Room
-from sfn.receiver.pull.nats.delivered import BATCH, Delivered, headers_of
-from sfn.receiver.pull.nats.terms import Durable
+from sfn.receiver.pull import FinalBatch, Message, SourceUnavailable
+from sfn.receiver.pull.nats.connection import CLOSE_TIMEOUT, NatsConnection, PendingLimits
+from sfn.receiver.pull.nats.delivered import BATCH, DeliveredMessages, headers_of
+from sfn.receiver.pull.nats.terms import DurableConsumer
 
 EXPIRES: Final = 30
 """Seconds that a request is open."""
@@ -33,14 +33,14 @@ _NANOSECONDS: Final = 1_000_000_000
 _ALIVE: Final = "100"
 _ENDED: Final = frozenset({"404", "408"})
 """Statuses of a request that let through what there was."""
-_NOBODY: Final = "503"
+_NO_RESPONDERS: Final = "503"
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _JetStreamMessage:
     """A message that is kept until it is acknowledged."""
 
-    connection: Connection
+    connection: NatsConnection
     raw: Msg
 
     @property
@@ -51,80 +51,82 @@ class _Kept:
     def body(self) -> bytes:
         return self.raw.data
 
-    async def taken(self) -> None:
-        with self.connection.told():
+    async def acknowledge(self) -> None:
+        with self.connection.map_errors():
             await self.raw.ack()
 
-    async def again(self, after: float) -> bool:
-        with self.connection.told():
+    async def redeliver(self, after: float) -> bool:
+        with self.connection.map_errors():
             await self.raw.nak(after)
         return True
 
 
-class _Consumed:
+class _JetStreamFeed:
     """Implements `Feed`."""
 
-    lost = 0
+    dropped = 0
 
-    def __init__(self, connection: Connection, delivered: Delivered, durable: Durable, where: str, inbox: str) -> None:
+    def __init__(
+        self, connection: NatsConnection, delivered: DeliveredMessages, durable: DurableConsumer, where: str, inbox: str
+    ) -> None:
         self._connection, self._delivered, self._where = connection, delivered, where
         self._durable, self._inbox = durable, inbox
         self._open = 0
         """Messages that the open request still lets through; 0 where none is open."""
-        self._ended: Away | None = None
+        self._ended: SourceUnavailable | None = None
         """How a request ended, if badly: raised once what came before that is handed on."""
-        self._heard_at = anyio.current_time()
+        self._last_message_at = anyio.current_time()
 
     async def next(self) -> Sequence[Message]:
         if self._ended is not None:
             raise self._ended
         if self._open <= 0:
-            await self._ask()
+            await self._request_messages()
         arrived = await self._delivered.next()
         if arrived:
-            self._heard_at = anyio.current_time()
-        elif anyio.current_time() - self._heard_at > SILENT:
-            raise Away(
+            self._last_message_at = anyio.current_time()
+        elif anyio.current_time() - self._last_message_at > SILENT:
+            raise SourceUnavailable(
                 self._where,
                 expected=f"a sign of life of the consumer {self._durable.name} every {HEARTBEAT} s",
                 found="none",
             )
         # What is of a stream is answered to it; a status is not, whatever its header says.
-        messages = [_Kept(self._connection, message) for message in arrived if message.reply]
+        messages = [_JetStreamMessage(self._connection, message) for message in arrived if message.reply]
         self._open -= len(messages)
         for message in arrived:
             if not message.reply:
-                self._note(message)
+                self._handle_status(message)
         if self._ended is not None and not messages:
             raise self._ended
         return messages
 
-    async def end(self) -> Last:
-        return Last((), is_all=True)
+    async def drain(self) -> FinalBatch:
+        return FinalBatch((), is_complete=True)
 
     async def give_back(self) -> None:
         """Have delivered at once to somebody else what was delivered here and not looked at."""
-        for message in self._delivered.rest(BATCH):
+        for message in self._delivered.take_available(BATCH):
             if message.reply:
-                with self._connection.told():
+                with self._connection.map_errors():
                     await message.nak()
 
-    async def _ask(self) -> None:
-        asked = {"batch": BATCH, "expires": EXPIRES * _NANOSECONDS, "idle_heartbeat": HEARTBEAT * _NANOSECONDS}
-        self._open, self._heard_at = BATCH, anyio.current_time()
+    async def _request_messages(self) -> None:
+        request = {"batch": BATCH, "expires": EXPIRES * _NANOSECONDS, "idle_heartbeat": HEARTBEAT * _NANOSECONDS}
+        self._open, self._last_message_at = BATCH, anyio.current_time()
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._durable.stream}.{self._durable.name}"
-        with self._connection.told():
-            await self._connection.client.publish(subject, msgspec.json.encode(asked), self._inbox)
+        with self._connection.map_errors():
+            await self._connection.client.publish(subject, msgspec.json.encode(request), self._inbox)
 
-    def _note(self, message: Msg) -> None:
+    def _handle_status(self, message: Msg) -> None:
         headers = message.headers or {}
         status, said = headers.get("Status", ""), headers.get("Description", "").partition("\n")[0]
         if status == _ALIVE:
             return
         self._open = 0
         if status not in _ENDED:
-            found = "nobody who answers" if status == _NOBODY else f"{status} {said}".strip()
-            self._ended = Away(
+            found = "nobody who answers" if status == _NO_RESPONDERS else f"{status} {said}".strip()
+            self._ended = SourceUnavailable(
                 self._where,
                 expected=f"messages of the consumer {self._durable.name} of the stream {self._durable.stream}",
                 found=found,
@@ -133,21 +135,21 @@ class _Consumed:
 
 
 @asynccontextmanager
-async def consumed(connection: Connection, durable: Durable, where: str) -> AsyncIterator[_Consumed]:
+async def consume(connection: NatsConnection, durable: DurableConsumer, where: str) -> AsyncIterator[_JetStreamFeed]:
     """What a consumer has; what was delivered and not looked at is given back in the end.
 
     Raises:
         Away: we may not have it.
     """
     # Heartbeats come beside the messages, and nobody waits for room.
-    delivered, client = Delivered(connection, 2 * BATCH), connection.client
+    delivered, client = DeliveredMessages(connection, 2 * BATCH), connection.client
     inbox = client.new_inbox()
-    feed = _Consumed(connection, delivered, durable, where, inbox)
+    feed = _JetStreamFeed(connection, delivered, durable, where, inbox)
     try:
-        await connection.subscribe(inbox, "", delivered.put, Room(4 * BATCH))
+        await connection.subscribe(inbox, "", delivered.put, PendingLimits(4 * BATCH))
         yield feed
     finally:
-        with anyio.move_on_after(CLOSED_WITHIN, shield=True), suppress(Away):
+        with anyio.move_on_after(CLOSE_TIMEOUT, shield=True), suppress(SourceUnavailable):
             await connection.unsubscribe(inbox)
             await feed.give_back()
         delivered.close()

@@ -12,11 +12,11 @@ from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from sfn.errors import Scope, Transient
-from sfn.receiver.pull import Away
-from sfn.receiver.pull.nats.terms import Terms
-from sfn.threads import Late, Threads
-from sfn.watched import silent
+from sfn.errors import ErrorScope, Transient
+from sfn.receiver.pull import SourceUnavailable
+from sfn.receiver.pull.nats.terms import NatsOptions
+from sfn.threads import AbandonableThreads, TimedOut
+from sfn.watched import describe_timeout
 
 MAX_FILE: Final = 65_536
 """Most bytes of a file with a secret."""
@@ -31,7 +31,7 @@ _CHECKSUM: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Credentials:
+class NatsCredentials:
     """What a file `.creds` has: whom we are, as somebody has signed it, and the key that proves it.
 
     Attributes:
@@ -42,7 +42,7 @@ class Credentials:
     jwt: bytes = field(repr=False)
     key: Ed25519PrivateKey = field(repr=False)
 
-    def signed(self, nonce: str) -> bytes:
+    def sign(self, nonce: str) -> bytes:
         """What the server made up, with our signature, as it wants it."""
         return base64.b64encode(self.key.sign(nonce.encode()))
 
@@ -52,30 +52,30 @@ class Login:
     """What the files of a source hold.
 
     Attributes:
-        trust: whose certificates are trusted.
+        ssl_context: whose certificates are trusted.
         credentials: who asks, or
         token: that, or
         password: of the configured user.
     """
 
-    trust: ssl.SSLContext
-    credentials: Credentials | None = None
+    ssl_context: ssl.SSLContext
+    credentials: NatsCredentials | None = None
     token: str | None = field(default=None, repr=False)
     password: str | None = field(default=None, repr=False)
 
 
-class Files:
+class LoginFiles:
     """The files of a source. A mount that hangs has one thread hang, however often they are read.
 
     Args:
-        terms: of the source.
-        patience: seconds for all of them.
+        options: of the source.
+        timeout: seconds for all of them.
     """
 
-    def __init__(self, terms: Terms, patience: float) -> None:
-        self._terms, self._patience = terms, patience
+    def __init__(self, options: NatsOptions, timeout: float) -> None:
+        self._options, self._timeout = options, timeout
         # Nothing but looks: the end of a process need not wait for them, as it does for those of stores.
-        self._threads = Threads(1, patience, Scope.INBOX, only_looks=True)
+        self._threads = AbandonableThreads(1, timeout, ErrorScope.INBOX, read_only=True)
 
     async def read(self) -> Login:
         """What they hold now.
@@ -83,20 +83,24 @@ class Files:
         Raises:
             Away: one can't be read in time, or makes no sense.
         """
-        terms = self._terms
+        terms = self._options
         try:
             found = await self._threads.run(f"read the files of {terms.where}", lambda _: _read(terms))
         except Transient as error:
-            raise Away(terms.where, expected=error.expected, found=error.found, remedy=error.remedy) from None
-        if isinstance(found, Late):
+            raise SourceUnavailable(
+                terms.where, expected=error.expected, found=error.found, remedy=error.remedy
+            ) from None
+        if isinstance(found, TimedOut):
             named = (terms.credentials_file, terms.token_file, terms.password_file, terms.ca_file)
             files = ", ".join(str(file) for file in named if file is not None) or "the system's certificates"
-            found_instead, remedy = silent(self._patience), "see whether a mount hangs"
-            raise Away(f"{terms.where}: {files}", expected="files that can be read", found=found_instead, remedy=remedy)
+            found_instead, remedy = describe_timeout(self._timeout), "see whether a mount hangs"
+            raise SourceUnavailable(
+                f"{terms.where}: {files}", expected="files that can be read", found=found_instead, remedy=remedy
+            )
         return found
 
 
-def _read(terms: Terms) -> Login:
+def _read(terms: NatsOptions) -> Login:
     """Read all of them; blocks.
 
     Raises:
@@ -122,13 +126,13 @@ def _trust(where: str, file: Path | None) -> ssl.SSLContext:
     raise _unusable(where, file, "a file of PEM certificates", found)
 
 
-def _credentials(where: str, file: Path) -> Credentials:
+def _credentials(where: str, file: Path) -> NatsCredentials:
     text = _text(where, file)
     jwt, seed = _JWT.search(text), _SEED.search(text)
     if jwt is None or seed is None:
         missing = "no user's JWT" if jwt is None else "no user's seed"
         raise _unusable(where, file, "what `nsc generate creds` writes", missing)
-    return Credentials(jwt[1].encode(), _key(where, file, seed[1]))
+    return NatsCredentials(jwt[1].encode(), _key(where, file, seed[1]))
 
 
 def _key(where: str, file: Path, seed: str) -> Ed25519PrivateKey:
@@ -159,6 +163,6 @@ def _text(where: str, file: Path) -> str:
         raise _unusable(where, file, "a text", "bytes that are not UTF-8") from None
 
 
-def _unusable(where: str, file: Path | None, expected: str, found: str) -> Away:
+def _unusable(where: str, file: Path | None, expected: str, found: str) -> SourceUnavailable:
     remedy = f"put it there for the service's user to read, or set {where}"
-    return Away(f"{where}: {file}", expected=expected, found=found, remedy=remedy)
+    return SourceUnavailable(f"{where}: {file}", expected=expected, found=found, remedy=remedy)

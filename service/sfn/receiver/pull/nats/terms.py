@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
-class Durable:
+class DurableConsumer:
     """Of JetStream.
 
     Attributes:
@@ -20,7 +20,7 @@ class Durable:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class NatsOptions:
     """One source.
 
     Attributes:
@@ -39,7 +39,7 @@ class Terms:
     servers: tuple[str, ...]
     subject: str
     group: str
-    durable: Durable | None = None
+    durable: DurableConsumer | None = None
     ca_file: Path | None = None
     credentials_file: Path | None = None
     token_file: Path | None = None
