@@ -18,7 +18,7 @@ from typing import Any, Final
 import anyio
 import structlog
 
-from sfn import descriptors, telemetry
+from sfn import limits, telemetry
 from sfn.daemon import leaf_errors
 from sfn.errors import SfnError
 from sfn.facade.app import FACADE_PATH, FacadeApplication, mount_facade
@@ -77,7 +77,7 @@ def run(folders: FacadeFolders, listener: StandaloneListener, level: Level) -> i
         The exit code: 0 after a signal, 1 after a failure, which was logged.
     """
     telemetry.configure_logging(level)
-    descriptors.raise_limit()
+    limits.raise_limit()
     try:
         anyio.run(_serve, folders, listener, backend_options={"use_uvloop": True})
     except Exception as error:  # noqa: BLE001 - the end of the process: whatever it was is logged

@@ -30,7 +30,8 @@ from typing import Final
 import anyio
 import structlog
 
-from sfn import descriptors, telemetry
+from sfn import limits, telemetry
+from sfn.concurrency import unfinished_calls
 from sfn.errors import ExternalError, FatalError, SfnError
 from sfn.receiver.app import AsgiApplication
 from sfn.receiver.listening import listening_socket
@@ -38,7 +39,6 @@ from sfn.receiver.secret import AuthScheme
 from sfn.receiver.server import HttpServer
 from sfn.settings import Settings
 from sfn.settings.roles import ALL_ROLES, Role
-from sfn.threads import unfinished_calls
 from sfn.wiring import assembly
 
 ENDED, FAILED = 0, 1
@@ -66,8 +66,8 @@ def run(settings: Settings, wrap_store: assembly.StoreWrapper | None = None, rol
         The exit code: 0 after a drain, 1 after a failure, which was logged, or where a call hangs.
     """
     telemetry.configure_logging(settings.telemetry.level, settings.telemetry.format)
-    files = descriptors.raise_limit()
-    if files < descriptors.LOW_LIMIT:
+    files = limits.raise_limit()
+    if files < limits.LOW_LIMIT:
         _log.warning("low limit of open files", files=files, remedy="raise it (ulimit -n, LimitNOFILE=)")
     code = ENDED
     try:
@@ -187,7 +187,7 @@ class ServiceRunner:
         self._service, self._drain, self._failure = service, drain, failure
         self._stop = anyio.Event()
         self._give_up_at = math.inf
-        most = descriptors.connections_per_listener(len(listeners))
+        most = limits.connections_per_listener(len(listeners))
         self._servers = [
             (HttpServer(listener.application, service.certificate, most), listener.bound_socket)
             for listener in listeners

@@ -54,7 +54,10 @@ from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any, Final
 
+import msgspec
 from typing_extensions import override
+
+# ── errors: Every error of this project
 
 
 class SfnError(Exception):
@@ -296,3 +299,39 @@ def suggest_name(word: str, known: Sequence[str]) -> str:
 
 def _rebuild(kind: type[SfnError], *args: str) -> SfnError:
     return kind.__new__(kind, *args)
+
+
+# ── iceberg_errors: Errors as clients of an Iceberg catalog know them
+
+ICEBERG_ERROR_MEDIA_TYPE: Final = b"application/json"
+
+ICEBERG_ERROR_TYPES: Final = {
+    400: "BadRequestException",
+    401: "NotAuthorizedException",
+    403: "ForbiddenException",
+    404: "NotFoundException",
+    405: "NotAllowedException",
+    408: "ClientErrorException",
+    413: "ClientErrorException",
+    415: "NotSupportedException",
+    429: "ClientErrorException",
+    500: "InternalServerError",
+    502: "ServiceFailureException",
+    503: "ServiceUnavailableException",
+    504: "ServiceFailureException",
+}
+"""By status: the examples of Iceberg's REST specification where it has one, else the names that Polaris answers with,
+which are those of Iceberg's and Jakarta's exceptions."""
+
+
+def iceberg_error_body(status: int, message: str, kind: str | None = None) -> bytes:
+    """The body of an error.
+
+    Args:
+        status: HTTP status code, one of `REPORT_TYPES`.
+        message: what is wrong, for people.
+        kind: the exception that a client makes of it; None for the one of the status.
+    """
+    return msgspec.json.encode(
+        {"error": {"message": message, "type": kind or ICEBERG_ERROR_TYPES[status], "code": status}}
+    )

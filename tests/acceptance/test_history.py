@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sfn.pointer.document import DocumentState
-from sfn.pointer.naming import ORDINAL
+from sfn.sfnfile.document import DocumentState
+from sfn.sfnfile.naming import ORDINAL
 from tests.acceptance.command import on_terminal, sfn
 from tests.unit.directory import FIRST_ORDINAL, Directory
 

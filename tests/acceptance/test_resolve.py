@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from sfn.pointer import document
-from sfn.pointer.document import DocumentState
-from sfn.pointer.naming import ORDINAL
+from sfn.sfnfile import document
+from sfn.sfnfile.document import DocumentState
+from sfn.sfnfile.naming import ORDINAL
 from tests.acceptance.command import forked
 from tests.unit.directory import FIRST_ORDINAL, OTHER_UUID, UUID, Directory
 

@@ -13,9 +13,11 @@ from statistics import median, quantiles
 from typing import Final
 
 from sfn.clock import SystemClock
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import TableIdentifier
+from sfn.domain.jobs import Capacity, DeadLettered, DeadLetterReason
 from sfn.inbox.sqlite.ledger import SqliteOperations
 from sfn.inbox.terms import InboxConfig
-from sfn.words import Capacity, DeadLettered, DeadLetterReason, Notification, TableIdentifier
 from tests.bench import catalog
 from tests.bench.events import create, event, telling
 from tests.bench.record import Figure, Run, Unmeasured

@@ -11,8 +11,7 @@ from uuid import uuid4
 
 import msgspec
 
-from sfn.pointer.naming import FileOwner
-from sfn.pointer.site import FileLayout
+from sfn.sfnfile.naming import FileLayout, FileOwner
 from tests.bench.servers import NAMESPACE, PATH
 from tests.bench.wire import Wire, wire
 from tests.bench.wrk import TOKEN

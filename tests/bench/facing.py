@@ -12,7 +12,7 @@ from typing import Final
 
 import httpx
 
-from sfn.pointer import document
+from sfn.sfnfile import document
 from tests.bench.record import Figure, Goal, Run, Unmeasured
 from tests.bench.servers import NAMESPACE, facade, uvicorn
 from tests.bench.wrk import CONNECTIONS, reads

@@ -9,7 +9,7 @@ from typing import Final
 
 import anyio
 
-from sfn.pointer.naming import EXTENSION, ORDINAL
+from sfn.sfnfile.naming import EXTENSION, ORDINAL
 from tests.bench.publishing import Line
 from tests.bench.record import Figure, Goal, Run
 

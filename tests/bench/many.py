@@ -24,8 +24,8 @@ from uuid import NAMESPACE_URL, uuid5
 import uvloop
 from typing_extensions import override
 
-from sfn.pointer import document, hintfile
-from sfn.pointer.document import Document
+from sfn.sfnfile import document, version_hint
+from sfn.sfnfile.document import Document
 from tests.bench.servers import launched, started_at
 from tests.bench.wire import wire
 from tests.servers.process import free_port
@@ -92,7 +92,7 @@ class Many:
         file.parent.mkdir(parents=True, exist_ok=True)
         if doc is not None:
             file.write_bytes(document.render(doc))
-            (metadata / "version-hint.text").write_text(hintfile.text_for(doc.metadata_file_path) or "")
+            (metadata / "version-hint.text").write_text(version_hint.text_for(doc.metadata_file_path) or "")
         return file
 
     @property

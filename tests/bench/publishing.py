@@ -15,14 +15,16 @@ from typing import Final
 import anyio
 
 from sfn.catalog.memory import MemoryCatalog
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import TableIdentifier
+from sfn.domain.jobs import Capacity, StoredObject
 from sfn.inbox.memory import MemoryInbox
-from sfn.pointer.naming import IDENTIFIER, ORDINAL, Naming
 from sfn.publish.learning import Ports
 from sfn.publish.policy import Policy
 from sfn.publish.protocol import publish
+from sfn.sfnfile.naming import IDENTIFIER, ORDINAL, Naming
 from sfn.store import Deleted, Guarantees, ObjectStore, PreconditionFailed
 from sfn.store.local import LocalStore
-from sfn.words import Capacity, Notification, StoredObject, TableIdentifier
 from tests.bench.record import Figure, Run, Unmeasured
 from tests.promises.inboxes import TERMS, HandClock
 

@@ -18,13 +18,15 @@ from aiobotocore.session import get_session
 
 from sfn.catalog.memory import MemoryCatalog
 from sfn.clock import SystemClock, SystemRandomSource
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import TableIdentifier
+from sfn.domain.jobs import Done, LeasedJob, Outcome
 from sfn.inbox.letters import NewDeadLetter
 from sfn.inbox.sqlite import SqliteInbox
 from sfn.inbox.terms import InboxConfig as InboxTerms
 from sfn.publish.policy import Policy
 from sfn.store.remote import RemoteStore
 from sfn.store.router import PrefixRouter
-from sfn.words import Done, LeasedJob, Notification, Outcome, TableIdentifier
 from sfn.work.sources import ConnectedCatalog
 from sfn.work.worker import Worker, WorkerInbox, WorkerOptions
 from tests.bench.record import Figure, Goal, Run, Unmeasured

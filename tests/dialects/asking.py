@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from sfn.dialects import MAX_STORED_EVENT, DecodedRequest, EventRequest, Headers, Sender, decode
-from sfn.dialects.fields import MAX_LEVELS, MAX_LOCATION, MAX_NAME
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import CatalogName, TableIdentifier
 from sfn.errors import Rejected
-from sfn.words import CatalogName, Notification, TableIdentifier
+from sfn.formats import MAX_STORED_EVENT, DecodedRequest, decode
+from sfn.formats.event import MAX_LEVELS, MAX_LOCATION, MAX_NAME, EventRequest, Headers, Sender
 
 GOLDEN: Final = Path(__file__).parent / "golden"
 STRUCTURED: Final = ((b"content-type", b"application/cloudevents+json; charset=utf-8"),)
@@ -102,4 +103,4 @@ def assert_well_formed(hint: Notification, catalogs: Mapping[str, str]) -> None:
 
 
 _CONTROLS = [chr(code) for code in (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029)]
-"""As `sfn.dialects.fields.CONTROL_CHARACTERS` says it to a regular expression."""
+"""As `sfn.formats.event.CONTROL_CHARACTERS` says it to a regular expression."""

@@ -7,8 +7,10 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Final
 
-from sfn.dialects import FORMAT_NAMES, DecodedRequest, EventRequest, decode
-from sfn.words import CatalogName, Notification, TableOrigin
+from sfn.domain.events import Notification, TableOrigin
+from sfn.domain.identifiers import CatalogName
+from sfn.formats import FORMAT_NAMES, DecodedRequest, decode
+from sfn.formats.event import EventRequest
 from tests.dialects.samples import Sample, by_dialect
 from tests.integration.pages import Shown
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from sfn.dialects import Headers, Sender
+from sfn.formats.event import Headers, Sender
 from tests.dialects import samples_polaris
 from tests.dialects.asking import ONE, SENDER, UUID, document
 

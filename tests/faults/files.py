@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from sfn.pointer import hintfile
-from sfn.pointer.document import Document, parse
-from sfn.pointer.naming import FileOwner
-from sfn.pointer.site import FileLayout
+from sfn.sfnfile import version_hint
+from sfn.sfnfile.document import Document, parse
+from sfn.sfnfile.naming import FileLayout, FileOwner
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +27,7 @@ class Pointed:
         document = self.document
         if document is None or not document.is_live:
             return False
-        return document.metadata_file_path == pointer and self.hint == hintfile.text_for(pointer)
+        return document.metadata_file_path == pointer and self.hint == version_hint.text_for(pointer)
 
 
 def pointed(directory: Path, namespace: str, name: str) -> Pointed:

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 import anyio
 
-from sfn.pointer import hintfile
+from sfn.sfnfile import version_hint
 from tests.faults.files import Pointed
 
 LOOKS_EVERY = 0.015
@@ -74,6 +74,6 @@ def _numbers(read: Pointed) -> dict[str, int]:
         assert read.document.is_live, read.document
         numbers["file"] = int(read.document.metadata_file_path.rsplit("/", 1)[-1].partition("-")[0])
     # One that names nothing is what a hint begins as.
-    if read.hint is not None and not hintfile.is_cleared(read.hint.encode()):
+    if read.hint is not None and not version_hint.is_cleared(read.hint.encode()):
         numbers["hint"] = int(read.hint.partition("-")[0])
     return numbers

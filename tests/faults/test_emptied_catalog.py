@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 
 from sfn.demo.fixture import RestCatalogServer
-from sfn.pointer.document import DocumentState
+from sfn.sfnfile.document import DocumentState
 from tests.faults import inboxes
 from tests.faults.files import contents, pointed
 from tests.faults.lake import NAMESPACE

@@ -22,6 +22,7 @@ import uvicorn
 from typing_extensions import override
 from uvicorn.server import ServerState
 
+from sfn.domain.events import PutResult
 from sfn.gateway import upstream
 from sfn.gateway.app import mount_gateways, standalone_gateway
 from sfn.gateway.body import Receive
@@ -33,7 +34,6 @@ from sfn.gateway.proxy import GatewayOptions, Proxy
 from sfn.gateway.reach import CatalogMapping
 from sfn.inbox import InboxWriter
 from sfn.receiver.server import ServerConnection
-from sfn.words import PutResult
 
 HOST: Final = "192.0.2.1"
 PORT: Final = 8181

@@ -53,7 +53,7 @@ class Loaded:
 
 
 TARGETS: Final[Mapping[str, Target]] = {
-    "decode": Target("tests.fuzz.decoding", ("sfn.dialects",), longest=65_536),
+    "decode": Target("tests.fuzz.decoding", ("sfn.formats",), longest=65_536),
     "recognise": Target("tests.fuzz.recognising", ("sfn.gateway",), longest=65_536),
     "targets": Target("tests.fuzz.targeting", ("sfn.gateway", "sfn.receiver.server"), longest=4_096),
 }

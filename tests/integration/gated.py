@@ -19,8 +19,8 @@ from sfn.demo.direct import DirectCatalog
 from sfn.demo.fixture import RestCatalogServer, ServerRuntime
 from sfn.demo.guard import GuardedProcess
 from sfn.errors import Unreadable
-from sfn.pointer import document
-from sfn.pointer.location import canonical
+from sfn.sfnfile import document
+from sfn.sfnfile.locations import canonical
 from tests.integration.pages import ROOT
 from tests.integration.waiting import wait_for
 

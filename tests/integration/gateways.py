@@ -11,7 +11,6 @@ import anyio
 from anyio.abc import ByteStream, SocketAttribute
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from sfn.body_memory import BodyMemory
 from sfn.gateway.app import mount_gateways, standalone_gateway
 from sfn.gateway.commits import CommitRecorder, IntentOptions, OnInboxFailure
 from sfn.gateway.debts import OwedSweeps
@@ -19,6 +18,7 @@ from sfn.gateway.proxy import GatewayOptions, Proxy
 from sfn.gateway.reach import CatalogMapping
 from sfn.gateway.upstream import UpstreamOptions as UpstreamTerms
 from sfn.gateway.upstream import UpstreamPool
+from sfn.limits import BodyMemory
 from sfn.telemetry.metrics import Metrics
 from tests.integration.listening import Inbox, Open, Service, listening
 

@@ -13,9 +13,9 @@ import anyio
 from typing_extensions import override
 
 from sfn import daemon
+from sfn.domain.jobs import StoredObject
 from sfn.settings import load
 from sfn.store import ObjectStore
-from sfn.words import StoredObject
 from tests.faults.stores import SlowStore
 from tests.promises.kernel import Hang, Step
 

@@ -9,10 +9,11 @@ import anyio
 import anyio.lowlevel
 
 from sfn.clock import SystemClock
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import SfnError
 from sfn.inbox.sqlite import SqliteInbox
 from sfn.inbox.terms import InboxConfig
-from sfn.words import Notification, TableIdentifier
 
 CLIENTS = 8
 

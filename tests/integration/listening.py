@@ -16,9 +16,11 @@ from anyio.abc import ByteStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 from anyio.streams.tls import TLSAttribute, TLSStream
 
-from sfn.body_memory import BodyMemory
-from sfn.dialects import Sender
+from sfn.domain.events import InboxMessage, Notification, PutResult, UndecodableRequest
+from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import FatalError
+from sfn.formats.event import Sender
+from sfn.limits import BodyMemory
 from sfn.receiver.app import AsgiApplication, build_app
 from sfn.receiver.body import BodyLimits
 from sfn.receiver.certificate import Certificate
@@ -31,7 +33,6 @@ from sfn.receiver.senders import Senders
 from sfn.receiver.server import HttpServer
 from sfn.receiver.tokens import PartyTokens
 from sfn.telemetry.metrics import Metrics
-from sfn.words import InboxMessage, Notification, PutResult, TableIdentifier, UndecodableRequest
 
 LIMIT = 4_096
 DEADLINE = 0.4

@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from sfn.admin.app import routes
 from sfn.admin.operators import AdminContext, AdminInbox, ConfiguredCatalog, ProcessInfo
+from sfn.domain.events import Notification, UndecodableRequest
 from sfn.errors import Rejected
 from sfn.inbox.letters import AdminCommand
 from sfn.inbox.memory import MemoryInbox
@@ -22,7 +23,6 @@ from sfn.receiver.keyring import Keyring
 from sfn.receiver.operators import OPERATORS_PARTY, OperatorAuth
 from sfn.receiver.tokens import PartyTokens
 from sfn.telemetry.refusals import RejectionLog
-from sfn.words import Notification, UndecodableRequest
 from sfn.work.lanes import CircuitBreakerState
 from sfn.work.report import SweepReport
 from tests.integration.listening import Service

@@ -16,7 +16,8 @@ from nats.js import JetStreamContext
 from nats.js.api import ConsumerConfig, ConsumerInfo
 
 from sfn.clock import SystemClock
-from sfn.dialects import Sender
+from sfn.domain.identifiers import TableIdentifier
+from sfn.formats.event import Sender
 from sfn.inbox import InboxWriter
 from sfn.receiver.concern import EventFilter
 from sfn.receiver.pull.nats import DurableConsumer, NatsOptions, NatsServer
@@ -24,7 +25,6 @@ from sfn.receiver.pull.source import PullOptions as SourceTerms
 from sfn.receiver.pull.source import PullSource
 from sfn.receiver.taking import IngestService
 from sfn.telemetry.metrics import Metrics
-from sfn.words import TableIdentifier
 from tests.integration.listening import Inbox, covers_all_but_scratch
 from tests.integration.waiting import until
 

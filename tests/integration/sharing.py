@@ -12,9 +12,11 @@ import anyio
 import asyncpg
 
 from sfn.clock import Clock, SystemClock
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import TableIdentifier
+from sfn.domain.jobs import Capacity, Done, LeasedJob
 from sfn.inbox.postgres import PostgresInbox, PostgresServer
 from sfn.inbox.terms import InboxConfig
-from sfn.words import Capacity, Done, LeasedJob, Notification, TableIdentifier
 from tests.promises.inboxes import PLENTY
 
 ANY = InboxConfig()

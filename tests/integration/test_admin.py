@@ -8,8 +8,10 @@ from datetime import timedelta
 import httpx
 import pytest
 
+from sfn.domain.events import Notification, UndecodableRequest
+from sfn.domain.identifiers import TableIdentifier
+from sfn.domain.jobs import DeadLettered, DeadLetterReason, Retry
 from sfn.errors import ErrorScope
-from sfn.words import DeadLettered, DeadLetterReason, Notification, Retry, TableIdentifier, UndecodableRequest
 from sfn.work.lanes import CircuitBreakerState
 from sfn.work.report import SweepDifference, SweepPhase, SweepReport
 from tests.integration.operating import Office, got, operating, posted, table

@@ -8,7 +8,8 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from sfn.words import CatalogName, DeadLettered, DeadLetterReason, Done, PublishResult, TableState
+from sfn.domain.identifiers import CatalogName
+from sfn.domain.jobs import DeadLettered, DeadLetterReason, Done, PublishResult, TableState
 from tests.integration.operating import Office, got, operating, posted, table
 
 ORDERS = table("orders")

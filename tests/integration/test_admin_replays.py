@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from sfn.words import Notification, UndecodableRequest
+from sfn.domain.events import Notification, UndecodableRequest
 from tests.integration.operating import Office, got, operating, posted, table
 
 REPLAY = "/admin/v1/dead-letters:replay"

@@ -8,7 +8,8 @@ import httpx
 import pytest
 from structlog.testing import capture_logs
 
-from sfn.words import DeadLettered, DeadLetterReason, TableIdentifier
+from sfn.domain.identifiers import TableIdentifier
+from sfn.domain.jobs import DeadLettered, DeadLetterReason
 from tests.integration.listening import Service
 from tests.integration.operating import Office, client, got, operating, posted, table
 

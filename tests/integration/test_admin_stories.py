@@ -9,23 +9,20 @@ import httpx
 import pytest
 
 from sfn.admin.schemas import UnpublishedReason
-from sfn.inbox.letters import DeadLetterFilter
-from sfn.publish.policy import TableFilter
-from sfn.words import (
+from sfn.domain.events import Intent, IntentOutcome, Notification
+from sfn.domain.identifiers import Table, TableIdentifier
+from sfn.domain.jobs import (
     DeadLettered,
     DeadLetterReason,
     Done,
-    Intent,
-    IntentOutcome,
     LeasedJob,
-    Notification,
     PublishCache,
     PublishResult,
     Rescheduled,
-    Table,
-    TableIdentifier,
     TableState,
 )
+from sfn.inbox.letters import DeadLetterFilter
+from sfn.publish.policy import TableFilter
 from tests.integration.operating import Office, got, operating, table
 from tests.promises.inboxes import AT, pointer
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from sfn.pointer.document import DocumentState
+from sfn.sfnfile.document import DocumentState
 from tests.faults import inboxes
 from tests.faults.files import contents
 from tests.faults.lake import Lake, Mood, serving

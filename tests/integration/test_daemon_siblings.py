@@ -18,6 +18,9 @@ from typing_extensions import override
 
 from sfn.clock import SystemClock, SystemRandomSource
 from sfn.daemon import FatalErrorReport, HttpListener, ServiceRunner, leaf_errors
+from sfn.domain.events import InboxMessage, Notification, PutResult
+from sfn.domain.identifiers import CatalogName
+from sfn.domain.jobs import Capacity, LeasedJob
 from sfn.errors import ErrorScope, FatalError, Transient
 from sfn.inbox import ClaimResult
 from sfn.inbox.memory import MemoryInbox
@@ -32,7 +35,6 @@ from sfn.receiver.senders import anonymous_senders
 from sfn.store.router import PrefixRouter
 from sfn.telemetry.metrics import Metrics
 from sfn.wiring.assembly import STARTING, AssembledService
-from sfn.words import Capacity, CatalogName, InboxMessage, LeasedJob, Notification, PutResult
 from sfn.work.logbook import OutcomeLog
 from sfn.work.sources import ConnectedCatalog
 from sfn.work.worker import Worker, WorkerInbox, WorkerOptions

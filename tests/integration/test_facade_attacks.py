@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from sfn.pointer.document import DocumentState, Link
+from sfn.sfnfile.document import DocumentState, Link
 from tests.integration.attacked import MIB, World, interpreter, opens, planted, weigh
 from tests.integration.facing import facing
 from tests.servers.found import installed

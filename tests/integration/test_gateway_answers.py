@@ -10,7 +10,7 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from sfn.words import CatalogName, JobKey, TableIdentifier
+from sfn.domain.identifiers import CatalogName, JobKey, TableIdentifier
 from tests.integration.gateways import Ended, Line, Message, asked, gate, saying, sized
 from tests.integration.listening import chunk
 from tests.integration.waiting import until

@@ -27,7 +27,7 @@ from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import LongType, NestedField, StringType
 from pyiceberg.view.metadata import ViewVersion
 
-from sfn.pointer.location import canonical
+from sfn.sfnfile.locations import canonical
 from tests.integration.gated import Gated, gated
 from tests.integration.pages import ROOT
 from tests.integration.waiting import wait_for

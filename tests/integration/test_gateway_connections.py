@@ -13,10 +13,10 @@ import anyio
 import pytest
 from anyio.streams.tls import TLSListener
 
-from sfn.body_memory import BodyMemory
 from sfn.errors import OutcomeUnknown, Transient
 from sfn.gateway import upstream
 from sfn.gateway.upstream import UpstreamOptions, UpstreamPool, UpstreamRequest
+from sfn.limits import BodyMemory
 from tests.integration.gateways import OK, Catalog, Ended, Line, Message, asked, catalog, gate, saying, sized
 from tests.integration.listening import chunk
 from tests.integration.waiting import until

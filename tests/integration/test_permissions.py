@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sfn.aws import AwsIdentity, AwsKeys
+from sfn.aws_auth import AwsIdentity, AwsKeys
 from sfn.cli.checks.findings import Severity
 from sfn.cli.checks.stores import store_finding as checked
 from sfn.store.router import PrefixRouter

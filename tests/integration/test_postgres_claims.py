@@ -10,11 +10,13 @@ import anyio
 import pytest
 
 from sfn.clock import SystemClock
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import CatalogName
+from sfn.domain.jobs import Done, LeasedJob, Retry
 from sfn.inbox.letters import NewDeadLetter
 from sfn.inbox.postgres import PostgresInbox, PostgresServer
 from sfn.inbox.postgres.asking import SOON
 from sfn.inbox.terms import InboxConfig
-from sfn.words import CatalogName, Done, LeasedJob, Notification, Retry
 from tests.integration import sharing
 from tests.integration.sharing import claims, fill, named, replicas, session, stored
 from tests.promises.inboxes import PLENTY, HandClock

@@ -8,8 +8,9 @@ import anyio
 import pytest
 
 from sfn.clock import SystemClock
+from sfn.domain.events import Notification
+from sfn.domain.jobs import LeasedJob
 from sfn.inbox.postgres import PostgresInbox, PostgresServer, preflight
-from sfn.words import LeasedJob, Notification
 from tests.integration.sharing import claims, done, fill, named, replicas
 from tests.promises.inboxes import PLENTY
 from tests.servers.pgbouncer import PgBouncer

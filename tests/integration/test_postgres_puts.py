@@ -10,11 +10,13 @@ import anyio
 import pytest
 
 from sfn.clock import SystemClock
+from sfn.domain.events import Notification, PutResult, TableOrigin, UndecodableRequest
+from sfn.domain.identifiers import TableIdentifier
+from sfn.domain.jobs import Done, LeasedJob
 from sfn.errors import Permanent, Transient
 from sfn.inbox.commits import CommittedTransaction
 from sfn.inbox.postgres import PostgresInbox, PostgresServer
 from sfn.inbox.terms import InboxConfig
-from sfn.words import Done, LeasedJob, Notification, PutResult, TableIdentifier, TableOrigin, UndecodableRequest
 from tests.integration.sharing import claims, done, named, replicas, session, stored
 from tests.promises.inboxes import PLENTY, TERMS, TOLD, HandClock
 from tests.servers.postgres import Postgres

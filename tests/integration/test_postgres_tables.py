@@ -9,6 +9,18 @@ import anyio
 import pytest
 
 from sfn.clock import SystemClock
+from sfn.domain.events import Intent, IntentOutcome, Notification
+from sfn.domain.identifiers import TableIdentifier
+from sfn.domain.jobs import (
+    Capacity,
+    ConcurrencyGroup,
+    DeadLettered,
+    DeadLetterReason,
+    Done,
+    Priority,
+    PublishCache,
+    PublishResult,
+)
 from sfn.errors import FatalError, Transient
 from sfn.inbox.keeping import CLOSED_LETTER_RETENTION, PRUNE_BATCH_SIZE
 from sfn.inbox.letters import AdminCommand, DeadLetterFilter
@@ -20,20 +32,6 @@ from sfn.inbox.postgres.tables.lanes import GroupNumbers, KnownGroups
 from sfn.inbox.postgres.tables.rows import JobTable
 from sfn.inbox.postgres.tables.values import number_of
 from sfn.inbox.terms import InboxConfig
-from sfn.words import (
-    Capacity,
-    ConcurrencyGroup,
-    DeadLettered,
-    DeadLetterReason,
-    Done,
-    Intent,
-    IntentOutcome,
-    Notification,
-    Priority,
-    PublishCache,
-    PublishResult,
-    TableIdentifier,
-)
 from tests.integration.sharing import claims, fill, named, replicas, session, stored
 from tests.promises.inboxes import TERMS, HandClock
 from tests.servers.postgres import Postgres

@@ -7,20 +7,20 @@ from collections import Counter
 import anyio
 import pytest
 
-from sfn.inbox.letters import AdminCommand, DeadLetterFilter, DeadLetterStatus
-from sfn.inbox.postgres import PostgresInbox
-from sfn.words import (
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import TableIdentifier
+from sfn.domain.jobs import (
     BackwardStep,
     DeadLettered,
     DeadLetterReason,
     Done,
     LeasedJob,
-    Notification,
     PublishResult,
     StepKind,
-    TableIdentifier,
     TableState,
 )
+from sfn.inbox.letters import AdminCommand, DeadLetterFilter, DeadLetterStatus
+from sfn.inbox.postgres import PostgresInbox
 from tests.integration.sharing import claims, fill, named, replicas, session, stored
 from tests.promises.inboxes import PLENTY, TERMS, Ground, HandClock, pointer, table
 from tests.servers.postgres import Postgres

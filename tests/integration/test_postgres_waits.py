@@ -8,8 +8,9 @@ import anyio
 import pytest
 
 from sfn.clock import SystemClock
+from sfn.domain.events import Intent, Notification
+from sfn.domain.jobs import PublishResult, Rescheduled, Wakeup
 from sfn.inbox.postgres import PostgresInbox, worklist
-from sfn.words import Intent, Notification, PublishResult, Rescheduled, Wakeup
 from tests.integration.sharing import claims, done, fill, named, replicas, session, stored
 from tests.promises.inboxes import PLENTY
 from tests.servers.postgres import Postgres

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import anyio
 import pytest
 
+from sfn.domain.events import Notification, PutResult
+from sfn.domain.jobs import Done, LeasedJob, Retry
 from sfn.errors import OutcomeUnknown, Transient
 from sfn.inbox.postgres import PostgresInbox, PostgresServer, connections, transactions
 from sfn.inbox.postgres.connections import PAUSE
-from sfn.words import Done, LeasedJob, Notification, PutResult, Retry
 from tests.integration.sharing import claims, fill, named, replicas, stored
 from tests.integration.wire import Cut, Wire, wire_to
 from tests.promises.inboxes import PLENTY, TERMS, HandClock

@@ -10,12 +10,14 @@ from datetime import timedelta
 import pytest
 
 from sfn.catalog.memory import MemoryCatalog
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import TableIdentifier
+from sfn.domain.jobs import Capacity, Done, Rescheduled
 from sfn.inbox.memory import MemoryInbox
 from sfn.publish.learning import Ports
 from sfn.publish.policy import Policy
 from sfn.publish.protocol import publish
 from sfn.store.router import PrefixRouter
-from sfn.words import Capacity, Done, Notification, Rescheduled, TableIdentifier
 from tests.faults.proxy import Asked, Fault, Pass, Proxy
 from tests.promises.grounds import s3_store
 from tests.promises.inboxes import TERMS, HandClock

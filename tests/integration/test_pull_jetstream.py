@@ -12,10 +12,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from sfn.clock import SystemClock
+from sfn.domain.events import InboxMessage, Notification, PutResult
+from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, Transient
 from sfn.inbox.sqlite import SqliteInbox
 from sfn.inbox.terms import InboxConfig
-from sfn.words import InboxMessage, Notification, PutResult, TableIdentifier
 from tests.integration.listening import Inbox
 from tests.integration.pulling import LIMIT, Place, event, names, subjects
 from tests.integration.waiting import until

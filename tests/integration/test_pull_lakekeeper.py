@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sfn.words import TableIdentifier
+from sfn.domain.identifiers import TableIdentifier
 from tests.integration.listening import Inbox
 from tests.integration.pulling import Place
 from tests.integration.waiting import until

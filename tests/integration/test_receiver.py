@@ -10,10 +10,11 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, FatalError, Transient
 from sfn.receiver.senders import anonymous_senders
 from sfn.receiver.tokens import PartyTokens, WatchedTokenFile
-from sfn.words import Notification, TableIdentifier
 from tests.integration.listening import (
     CHUNKED,
     EVENT,

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from sfn.dialects import Sender
+from sfn.domain.identifiers import CatalogName, TableIdentifier
+from sfn.formats.event import Sender
 from sfn.receiver.keyring import Keyring
 from sfn.receiver.senders import Senders
 from sfn.receiver.tokens import PartyTokens
-from sfn.words import CatalogName, TableIdentifier
 from tests.integration.listening import LIMIT, TOKEN, Open, Reply, Service, answer, assert_problem, listening, request
 from tests.integration.signing import HMAC, MANNERS, STANDARD, TEXT, WEBHOOK, Clock, fields, said
 

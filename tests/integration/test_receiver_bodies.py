@@ -9,8 +9,9 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import CatalogName
 from sfn.errors import ErrorScope, Transient
-from sfn.words import CatalogName, Notification
 from tests.integration.listening import (
     CHUNKED,
     DEADLINE,

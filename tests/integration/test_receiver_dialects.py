@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from sfn.dialects import Sender
+from sfn.domain.identifiers import CatalogName, TableIdentifier
+from sfn.formats.event import Sender
 from sfn.receiver.keyring import Keyring
 from sfn.receiver.senders import Senders
 from sfn.receiver.tokens import PartyTokens
-from sfn.words import CatalogName, TableIdentifier
 from tests.dialects.asking import SENDER, WAREHOUSE, document, golden
 from tests.dialects.samples import lakekeeper
 from tests.integration.listening import TOKEN, Open, Service, answer, assert_problem, listening, request

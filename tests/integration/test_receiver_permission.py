@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 import pytest
 from structlog.testing import capture_logs
 
-from sfn.dialects import Sender
+from sfn.formats.event import Sender
 from sfn.receiver.keyring import Keyring
 from sfn.receiver.senders import Senders, anonymous_senders
 from tests.integration.listening import EVENT, Open, Reply, Service, answer, assert_problem, listening, request

@@ -9,9 +9,9 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from sfn.errors import ErrorScope, FatalError, Transient
-from sfn.iceberg_errors import ICEBERG_ERROR_TYPES
-from sfn.words import Notification, TableIdentifier, TableOrigin
+from sfn.domain.events import Notification, TableOrigin
+from sfn.domain.identifiers import TableIdentifier
+from sfn.errors import ICEBERG_ERROR_TYPES, ErrorScope, FatalError, Transient
 from tests.integration.listening import (
     CHUNKED,
     DEADLINE,

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import pytest
 from structlog.testing import capture_logs
 
-from sfn.dialects import Sender
-from sfn.iceberg_errors import ICEBERG_ERROR_TYPES
+from sfn.errors import ICEBERG_ERROR_TYPES
+from sfn.formats.event import Sender
 from sfn.receiver.keyring import Keyring
 from sfn.receiver.senders import Senders
 from tests.integration.listening import CHUNKED, EVENT, LIMIT, Open, Service, answer, assert_problem, listening, request

@@ -10,11 +10,12 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from sfn.dialects import Sender
+from sfn.domain.events import Notification, UndecodableRequest
+from sfn.domain.identifiers import TableIdentifier
+from sfn.formats.event import Sender
 from sfn.receiver.keyring import Keyring
 from sfn.receiver.senders import Senders, anonymous_senders
 from sfn.receiver.tokens import PartyTokens, WatchedTokenFile
-from sfn.words import Notification, TableIdentifier, UndecodableRequest
 from tests.integration.listening import (
     EVENT,
     LIMIT,

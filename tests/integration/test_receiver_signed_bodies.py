@@ -9,8 +9,8 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
+from sfn.domain.identifiers import TableIdentifier
 from sfn.receiver.server import ServerConnection
-from sfn.words import TableIdentifier
 from tests.integration.listening import (
     CHUNKED,
     DEADLINE,

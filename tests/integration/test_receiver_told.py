@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from sfn.words import TableIdentifier, TableOrigin
+from sfn.domain.events import TableOrigin
+from sfn.domain.identifiers import TableIdentifier
 from tests.integration.listening import Open, Service, answer, assert_problem, listening, request
 
 NAMED = {"namespace": ["sales"], "name": "orders", "catalog": "theirs"}

@@ -7,10 +7,11 @@ from collections.abc import AsyncIterator
 import anyio
 import pytest
 
-from sfn.dialects import EventRequest, Sender, decode
+from sfn.domain.events import MAX_STORED_BODY, UndecodableRequest
 from sfn.errors import ErrorScope, FatalError, Rejected, Transient
+from sfn.formats import decode
+from sfn.formats.event import EventRequest, Sender
 from sfn.receiver.senders import anonymous_senders
-from sfn.words import MAX_STORED_BODY, UndecodableRequest
 from tests.integration.listening import (
     CHUNKED,
     DEADLINE,

@@ -15,13 +15,15 @@ import pytest
 
 from sfn.catalog.rest import RestCatalog, RestSettings
 from sfn.clock import SystemClock, SystemRandomSource
+from sfn.domain.events import Notification, PutResult
+from sfn.domain.identifiers import TableIdentifier
+from sfn.domain.jobs import LeasedJob, Outcome
 from sfn.inbox.letters import NewDeadLetter
 from sfn.inbox.sqlite import SqliteInbox
 from sfn.inbox.terms import InboxConfig as InboxTerms
 from sfn.publish.policy import Policy
 from sfn.store.local import LocalStore
 from sfn.store.router import PrefixRouter
-from sfn.words import LeasedJob, Notification, Outcome, PutResult, TableIdentifier
 from sfn.work.sources import ConnectedCatalog
 from sfn.work.worker import Worker, WorkerInbox, WorkerOptions
 from tests.faults import inboxes

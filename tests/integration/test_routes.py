@@ -12,10 +12,10 @@ from fastapi import APIRouter
 from fastapi.openapi.models import OpenAPI
 from structlog.testing import capture_logs
 
+from sfn.domain.jobs import DeadLettered, DeadLetterReason
 from sfn.errors import ErrorScope, FatalError, Transient
 from sfn.receiver.problem import PROBLEM_MEDIA_TYPE
 from sfn.receiver.senders import anonymous_senders
-from sfn.words import DeadLettered, DeadLetterReason
 from tests.integration.listening import Service
 from tests.integration.operating import OPERATOR, Office, client, table
 

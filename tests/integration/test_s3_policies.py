@@ -9,11 +9,11 @@ from contextlib import AbstractAsyncContextManager
 import anyio
 import pytest
 
-from sfn.aws import AwsIdentity, AwsKeys
+from sfn.aws_auth import AwsIdentity, AwsKeys
+from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, Forbidden, Permanent, Transient
 from sfn.store import Deleted, PreconditionFailed
 from sfn.store.remote import RemoteStore
-from sfn.words import StoredObject
 from tests.faults.proxy import Answer, Instead, Proxy
 from tests.promises.grounds import s3_store
 from tests.servers.s3 import S3

@@ -15,11 +15,13 @@ import anyio.to_thread
 import pytest
 from anyio.abc import TaskGroup
 
+from sfn.domain.events import Notification, PutResult
+from sfn.domain.identifiers import CatalogName, TableIdentifier
+from sfn.domain.jobs import Capacity
 from sfn.errors import ErrorScope, FatalError, SfnError, Transient
 from sfn.inbox.commits import CommittedTransaction
 from sfn.inbox.sqlite.committer import GroupCommitter
 from sfn.inbox.sqlite.ledger import SqliteOperations
-from sfn.words import Capacity, CatalogName, Notification, PutResult, TableIdentifier
 from tests.promises.inboxes import PLENTY, TERMS, HandClock, table
 from tests.promises.kernel import Step, refuse
 

@@ -16,23 +16,22 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from sfn.errors import FatalError
-from sfn.inbox.keeping import PRUNE_BATCH_SIZE
-from sfn.inbox.sqlite import SqliteInbox
-from sfn.inbox.sqlite.schema import VERSION
-from sfn.words import (
-    CatalogName,
+from sfn.domain.events import Notification, PutResult
+from sfn.domain.identifiers import CatalogName
+from sfn.domain.jobs import (
     DeadLettered,
     DeadLetterReason,
     Done,
-    Notification,
     PublishCache,
     PublishResult,
-    PutResult,
     StoredObject,
     SweepCompleted,
     Wakeup,
 )
+from sfn.errors import FatalError
+from sfn.inbox.keeping import PRUNE_BATCH_SIZE
+from sfn.inbox.sqlite import SqliteInbox
+from sfn.inbox.sqlite.schema import VERSION
 from tests.integration.inbox_processes import hold, open_it, put_for_ever
 from tests.integration.waiting import until
 from tests.promises.inboxes import AT, PLENTY, TERMS, Ground, HandClock, pointer, table

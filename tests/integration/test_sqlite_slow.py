@@ -12,8 +12,8 @@ import anyio.to_thread
 from anyio.abc import TaskGroup
 from typing_extensions import override
 
+from sfn.domain.jobs import Capacity, ConcurrencyGroup
 from sfn.inbox.sqlite import SqliteInbox
-from sfn.words import Capacity, ConcurrencyGroup
 from tests.promises.inboxes import PLENTY, TERMS, Ground, HandClock, table
 
 ORDERS, RETURNS = table("orders"), table("returns")

@@ -14,11 +14,11 @@ import httpx
 import pytest
 from structlog.testing import capture_logs
 
+from sfn.concurrency import WatchedFiles
 from sfn.receiver.certificate import Certificate
 from sfn.receiver.handshakes import LoggedHandshake
 from sfn.receiver.server import HEAD_LIMIT, HttpServer, ServerConnection
 from sfn.telemetry.refusals import LogThrottle
-from sfn.watched import WatchedFiles
 from tests.integration.listening import EVENT, TOKEN, Open, Service, assert_problem, connected, listening, request
 from tests.integration.waiting import until
 from tests.unit.certificates import Authority, Files, Pair, replace

@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from sfn.pointer import hintfile
+from sfn.sfnfile import version_hint
 from tests.faults import inboxes
 from tests.faults.files import Pointed
 from tests.faults.lake import Lake, Table, serving
@@ -81,7 +81,7 @@ async def test_the_files_follow_their_owner_only(name: str, tmp_path: Path, reco
     record_property(name, figures)
     print(f"{name}:", figures)
     assert _is_within(poller.pointers, table.history)
-    assert _is_within(poller.hints, [hintfile.text_for(pointer) for pointer in table.history])
+    assert _is_within(poller.hints, [version_hint.text_for(pointer) for pointer in table.history])
     assert len(poller.pointers) > COMMITS / 3
     assert letters == ({"foreign-catalog": 1} if name == "orders" else {})
 

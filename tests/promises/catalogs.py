@@ -23,7 +23,7 @@ from sfn.catalog.library import PyIcebergCatalog, PyIcebergSettings
 from sfn.catalog.memory import MemoryCatalog
 from sfn.catalog.rest import RestCatalog, RestSettings
 from sfn.demo.fixture import RestCatalogServer
-from sfn.words import TableIdentifier
+from sfn.domain.identifiers import TableIdentifier
 from tests.promises.sql_world import sql_world
 from tests.promises.told_world import ToldWorld
 from tests.real_catalog import runtime

@@ -5,8 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final
 
+from sfn.domain.events import Intent
+from sfn.domain.identifiers import CatalogName, JobKey, TableIdentifier
+from sfn.domain.jobs import Done, LeasedJob, SweepCompleted
 from sfn.inbox.intents import CHECK_DELAYS
-from sfn.words import CatalogName, Done, Intent, JobKey, LeasedJob, SweepCompleted, TableIdentifier
 from tests.promises.inboxes import PLENTY, Ground, subjects, table
 
 ORDERS, RETURNS, STOCK = table("orders"), table("returns"), table("stock")

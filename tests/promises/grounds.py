@@ -13,7 +13,7 @@ import anyio
 import pytest
 from azure.storage.blob import ContainerClient
 
-from sfn.aws import AwsIdentity, AwsKeys
+from sfn.aws_auth import AwsIdentity, AwsKeys
 from sfn.store import ObjectStore
 from sfn.store.azure import IMPOSSIBLE_ETAG as NO_BLOB
 from sfn.store.azure import AccountKey, AzureClient, AzureOptions

@@ -11,6 +11,18 @@ from typing import Protocol
 
 import asyncpg
 
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import TableIdentifier
+from sfn.domain.jobs import (
+    Capacity,
+    Done,
+    IndexedTable,
+    LeasedJob,
+    Outcome,
+    PublishedPointer,
+    PublishResult,
+    TableState,
+)
 from sfn.inbox import DropLimit, InboxWriter, JobQueue, TableIndex
 from sfn.inbox.desk import AdminQueries, CatalogAdmin, DeadLetters
 from sfn.inbox.letters import AdminCommand, DeadLetter, DeadLetterFilter
@@ -18,18 +30,6 @@ from sfn.inbox.memory import MemoryInbox
 from sfn.inbox.postgres import PostgresInbox, PostgresServer
 from sfn.inbox.sqlite import SqliteInbox
 from sfn.inbox.terms import InboxConfig
-from sfn.words import (
-    Capacity,
-    Done,
-    IndexedTable,
-    LeasedJob,
-    Notification,
-    Outcome,
-    PublishedPointer,
-    PublishResult,
-    TableIdentifier,
-    TableState,
-)
 from tests.servers.postgres import Postgres
 
 PLENTY = Capacity(total=100, live=90, sweeps=10)

@@ -16,7 +16,7 @@ from sqlalchemy import text
 
 from sfn.catalog import Catalog
 from sfn.catalog.library import PyIcebergCatalog, PyIcebergSettings
-from sfn.words import TableIdentifier
+from sfn.domain.identifiers import TableIdentifier
 
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=False))
 _spaces = count(1)

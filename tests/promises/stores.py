@@ -14,11 +14,11 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, ExternalError
 from sfn.store.folder import TEMPORARY_NAME, LockableFolder
 from sfn.store.local import BlockingLocalStore, LockBusy
 from sfn.store.unsynced import PendingFsyncs
-from sfn.words import StoredObject
 from tests.promises.kernel import Step, kill_at
 
 NOBODY = 65534

@@ -6,8 +6,9 @@ import anyio
 import pytest
 
 from sfn.catalog import SkipNamespace, UnlistedNamespace
+from sfn.domain.catalog_answer import Loaded, NoSuchTable, NotModified
+from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, Permanent
-from sfn.words import Loaded, NoSuchTable, NotModified, TableIdentifier
 from tests.promises import catalogs
 from tests.promises.catalogs import World, listable, named
 

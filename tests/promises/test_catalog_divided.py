@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sfn.catalog import NamespaceLister
+from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, Permanent
-from sfn.words import TableIdentifier
 from tests.promises import catalogs
 from tests.promises.catalogs import World, listable, named
 

@@ -10,8 +10,9 @@ from typing import TypeAlias
 
 import pytest
 
+from sfn.domain.identifiers import CatalogName, TableIdentifier
+from sfn.domain.jobs import Done, PublishedPointer, PublishResult, TableState
 from sfn.errors import ExternalError
-from sfn.words import CatalogName, Done, PublishedPointer, PublishResult, TableIdentifier, TableState
 from sfn.work.sweep import CatalogSweep, SweepPorts
 from tests.promises import test_catalog as suite
 from tests.promises.catalog_quirks.page import measured, outcome, page

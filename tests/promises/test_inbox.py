@@ -7,16 +7,15 @@ from datetime import timedelta
 import anyio
 import pytest
 
-from sfn.words import (
+from sfn.domain.events import Notification, PutResult
+from sfn.domain.identifiers import CatalogName
+from sfn.domain.jobs import (
     Capacity,
-    CatalogName,
     DeadLettered,
     DeadLetterReason,
     Done,
-    Notification,
     PendingChange,
     PublishResult,
-    PutResult,
     Rescheduled,
     Retry,
     Returned,

@@ -18,35 +18,30 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from typing_extensions import override
 
-from sfn.inbox.letters import AdminCommand, DeadLetter
-from sfn.words import (
+from sfn.domain.events import InboxMessage, Intent, IntentOutcome, Notification, PutResult
+from sfn.domain.identifiers import CatalogName, TableIdentifier
+from sfn.domain.jobs import (
     BackwardStep,
     Capacity,
-    CatalogName,
     DeadLettered,
     DeadLetterReason,
     Done,
-    InboxMessage,
     IndexedTable,
-    Intent,
-    IntentOutcome,
     LeasedJob,
-    Notification,
     Outcome,
     PendingChange,
     PublishCache,
     PublishedPointer,
     PublishResult,
-    PutResult,
     Rescheduled,
     Retry,
     Returned,
     StepKind,
     SweepCompleted,
-    TableIdentifier,
     TableState,
     Wakeup,
 )
+from sfn.inbox.letters import AdminCommand, DeadLetter
 from tests.promises.inboxes import ADAPTERS, AnyInbox, Ground, HandClock, Site, pointer, table
 from tests.servers.postgres import Postgres
 

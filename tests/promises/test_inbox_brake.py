@@ -6,23 +6,22 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from sfn.inbox.figures import MissingTableStats
-from sfn.inbox.letters import RELEASE_BATCH_SIZE
-from sfn.words import (
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import CatalogName, TableIdentifier
+from sfn.domain.jobs import (
     BackwardStep,
     Capacity,
-    CatalogName,
     DeadLettered,
     DeadLetterReason,
     Done,
     LeasedJob,
-    Notification,
     PublishResult,
     StepKind,
     SweepCompleted,
-    TableIdentifier,
     TableState,
 )
+from sfn.inbox.figures import MissingTableStats
+from sfn.inbox.letters import RELEASE_BATCH_SIZE
 from tests.promises.inboxes import Ground, pointer, table
 
 FEW = "few"

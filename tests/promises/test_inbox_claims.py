@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from sfn.words import (
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import CatalogName
+from sfn.domain.jobs import (
     BackwardStep,
     Capacity,
-    CatalogName,
     ConcurrencyGroup,
     Done,
     LeasedJob,
-    Notification,
     PendingChange,
     Priority,
     PublishCache,

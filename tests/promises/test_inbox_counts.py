@@ -6,19 +6,9 @@ from __future__ import annotations
 
 import pytest
 
-from sfn.words import (
-    CatalogName,
-    DeadLettered,
-    DeadLetterReason,
-    Done,
-    Notification,
-    Outcome,
-    PutResult,
-    Rescheduled,
-    Retry,
-    Returned,
-    SweepCompleted,
-)
+from sfn.domain.events import Notification, PutResult
+from sfn.domain.identifiers import CatalogName
+from sfn.domain.jobs import DeadLettered, DeadLetterReason, Done, Outcome, Rescheduled, Retry, Returned, SweepCompleted
 from tests.promises.inboxes import PLENTY, TERMS, Ground, table
 
 ORDERS, RETURNS = table("orders"), table("returns")

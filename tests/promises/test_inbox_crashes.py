@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import CatalogName
+from sfn.domain.jobs import ConcurrencyGroup, DeadLettered, DeadLetterReason, Done, Priority, Retry
 from sfn.inbox.letters import NewDeadLetter
-from sfn.words import CatalogName, ConcurrencyGroup, DeadLettered, DeadLetterReason, Done, Notification, Priority, Retry
 from tests.promises.inboxes import PLENTY, TERMS, Ground, pointer, table
 
 ORDERS, RETURNS = table("orders"), table("returns")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from sfn.domain.events import Notification
+from sfn.domain.jobs import DeadLettered, DeadLetterReason, Done, PublishResult, TableState
 from sfn.inbox.whose import recorded_owner
-from sfn.words import DeadLettered, DeadLetterReason, Done, Notification, PublishResult, TableState
 from tests.promises.inboxes import Ground, table
 
 ORDERS, STOCK = table("orders"), table("stock")

@@ -7,9 +7,11 @@ from datetime import timedelta
 import anyio
 import pytest
 
+from sfn.domain.events import IntentOutcome, Notification, PutResult
+from sfn.domain.identifiers import CatalogName
+from sfn.domain.jobs import Done, Retry
 from sfn.inbox import intents
 from sfn.inbox.intents import CHECK_DELAYS, WHOLE_CATALOG_ID, OpenIntentStats
-from sfn.words import CatalogName, Done, IntentOutcome, Notification, PutResult, Retry
 from tests.promises.commits import (
     DAY,
     FIRST,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import anyio
 
+from sfn.domain.events import IntentOutcome
+from sfn.domain.identifiers import CatalogName, TableIdentifier
 from sfn.inbox.intents import CHECK_DELAYS, MAX_CHECKS_PER_CLAIM, MAX_UNKNOWN_TABLES, MERGE_WINDOW, WHOLE_CATALOG_ID
-from sfn.words import CatalogName, IntentOutcome, TableIdentifier
 from tests.promises.commits import (
     FIRST,
     LAST,

@@ -7,15 +7,14 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from sfn.inbox.row import MAX_UNLISTED_NAMESPACES
-from sfn.words import (
-    CatalogName,
+from sfn.domain.catalog_answer import Loaded
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import CatalogName, Table, TableIdentifier
+from sfn.domain.jobs import (
     DeadLettered,
     DeadLetterReason,
     Done,
     IndexedTable,
-    Loaded,
-    Notification,
     PendingChange,
     PublishCache,
     PublishedPointer,
@@ -24,11 +23,10 @@ from sfn.words import (
     Retry,
     StoredObject,
     SweepCompleted,
-    Table,
-    TableIdentifier,
     TableState,
     Wakeup,
 )
+from sfn.inbox.row import MAX_UNLISTED_NAMESPACES
 from tests.promises.inboxes import AT, Ground, pointer, subjects, table
 
 ORDERS, RETURNS, STOCK = table("orders"), table("returns"), table("stock")

@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import CatalogName, TableIdentifier
+from sfn.domain.jobs import DeadLettered, DeadLetterReason, Done, PendingChange, PublishResult, Retry, Wakeup
 from sfn.inbox.standing import LastEvent
-from sfn.words import (
-    CatalogName,
-    DeadLettered,
-    DeadLetterReason,
-    Done,
-    Notification,
-    PendingChange,
-    PublishResult,
-    Retry,
-    TableIdentifier,
-    Wakeup,
-)
 from tests.promises.inboxes import Ground, pointer, table
 
 ORDERS, RETURNS, STOCK = table("orders"), table("returns"), table("stock")

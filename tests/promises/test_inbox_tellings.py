@@ -7,24 +7,20 @@ from itertools import pairwise
 
 import pytest
 
-from sfn.inbox.tellings import MAX_REPORTED_CHANGES
-from sfn.words import (
+from sfn.domain.events import EventHistory, Notification, ReportedChange, TableHistory, TableOrigin
+from sfn.domain.identifiers import TableIdentifier
+from sfn.domain.jobs import (
     DeadLettered,
     DeadLetterReason,
     Done,
-    EventHistory,
-    Notification,
     PendingChange,
     PublishResult,
-    ReportedChange,
     Rescheduled,
     Retry,
     Returned,
-    TableHistory,
-    TableIdentifier,
-    TableOrigin,
     TableState,
 )
+from sfn.inbox.tellings import MAX_REPORTED_CHANGES
 from tests.promises.inboxes import TOLD, Ground, pointer, table
 
 ORDERS, RETURNS, LATER = (table(name, TOLD) for name in ("orders", "returns", "later"))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sfn.inbox.letters import DeadLetterFilter
-from sfn.words import (
+from sfn.domain.jobs import (
     DeadLettered,
     DeadLetterReason,
     Outcome,
@@ -16,6 +15,7 @@ from sfn.words import (
     Returned,
     Wakeup,
 )
+from sfn.inbox.letters import DeadLetterFilter
 from tests.promises.inboxes import Ground, table
 
 ORDERS, STOCK = table("orders"), table("stock")

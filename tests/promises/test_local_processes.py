@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from sfn.domain.jobs import StoredObject
 from sfn.store.content import content_etag
 from sfn.store.folder import LOCK_NAME, TEMPORARY_NAME, LockableFolder
 from sfn.store.local import BlockingLocalStore, LockBusy
 from sfn.store.unsynced import PendingFsyncs
-from sfn.words import StoredObject
 from tests.promises.kernel import Step
 from tests.promises.stores import (
     alternate,

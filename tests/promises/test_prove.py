@@ -12,13 +12,13 @@ import anyio
 import pytest
 from typing_extensions import override
 
+from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, Forbidden, OutcomeUnknown, Transient
 from sfn.store import Deleted, Guarantees, PreconditionFailed, prove
 from sfn.store.content import media_type
 from sfn.store.memory import MemoryStore
 from sfn.store.objects import ErrorKind, RequestFailed
 from sfn.store.prove import PROBE_PREFIX, StoreProbes, StoreUnfit, as_strong, without_quotes
-from sfn.words import StoredObject
 from tests.promises.grounds import ADAPTERS, MADE_UP, Ground
 
 FOLDER = "s3://lake/orders/metadata/_sfn"

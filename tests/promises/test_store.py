@@ -8,10 +8,10 @@ from pathlib import Path
 import anyio
 import pytest
 
+from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, Permanent
-from sfn.pointer.document import MAX_DOCUMENT_BYTES
+from sfn.sfnfile.document import MAX_DOCUMENT_BYTES
 from sfn.store import Deleted, PreconditionFailed
-from sfn.words import StoredObject
 from tests.promises.grounds import ADAPTERS, Ground
 
 

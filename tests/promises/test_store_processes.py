@@ -10,7 +10,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from sfn.words import StoredObject
+from sfn.domain.jobs import StoredObject
 from tests.promises.grounds import ADAPTERS, Ground, Opened
 from tests.promises.stores import ended
 

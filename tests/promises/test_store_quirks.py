@@ -17,11 +17,11 @@ import pytest
 
 from sfn.cli.checks.findings import Severity
 from sfn.cli.checks.stores import store_finding as checked
+from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, Permanent, Transient
 from sfn.store import Deleted, Guarantees
 from sfn.store.prove import PROBE_PREFIX
 from sfn.store.remote import RemoteStore
-from sfn.words import StoredObject
 from tests.promises import test_store
 from tests.promises.grounds import Ground
 from tests.promises.store_quirks import FOLDER, OTHERS, QUIRKS, S3, Verdict, azure_with, gcs_with, named, page, s3_with

@@ -9,11 +9,13 @@ from sfn.catalog import Catalog, SkipNamespace, UnlistedNamespace
 from sfn.catalog.memory import MemoryCatalog
 from sfn.catalog.told import EventCatalog
 from sfn.clock import SystemClock
+from sfn.domain.catalog_answer import LoadResult
+from sfn.domain.events import EventHistory, Notification, TableOrigin
+from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.inbox import TableIndex
 from sfn.inbox.memory import MemoryInbox
 from sfn.inbox.terms import InboxConfig
 from sfn.store.memory import MemoryStore
-from sfn.words import EventHistory, LoadResult, Notification, Table, TableIdentifier, TableOrigin
 from tests.unit.told_line import metadata
 
 

@@ -9,16 +9,15 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.errors import MalformedDocument, Stale, Unreadable
-from sfn.pointer import hintfile
-from sfn.pointer.naming import MAIN_BRANCH
-from sfn.pointer.site import FileLayout
 from sfn.publish.inventory import pointer_files
 from sfn.publish.policy import Policy
 from sfn.reader.files import run_synchronously
 from sfn.reader.opening import FileSystemOptions
 from sfn.reader.resolve import Question, Resolved, resolve_question
-from sfn.words import Table, TableIdentifier
+from sfn.sfnfile import version_hint
+from sfn.sfnfile.naming import MAIN_BRANCH, FileLayout
 from tests.simulation.refusals import REPLICA_LAG, Cause, check_refusal, is_stated
 from tests.simulation.snapshot import Snapshot
 from tests.simulation.truth import Files, Ranks
@@ -111,7 +110,7 @@ class Checker:
         here = key.rpartition("/")[0] + "/"
         for place in sorted(self.places):
             folders = [site.folder for site in self._sites_at(place)]
-            if here in folders or key == hintfile.key_of(place) or self._points_to(place, here):
+            if here in folders or key == version_hint.key_of(place) or self._points_to(place, here):
                 self.look(place, Cause(asked, (*doc["namespace"], doc["name"]) if doc else None))
 
     def look(self, place: str, cause: Cause = NOTHING) -> None:
@@ -170,7 +169,7 @@ class Checker:
 
     def hint(self, place: str) -> str | None:
         """What the version hint names, as a metadata location; None for one that is somebody else's."""
-        key = hintfile.key_of(place)
+        key = version_hint.key_of(place)
         said = self.files.bodies.get(key, b"").decode()
         if key in self.theirs or not said or said.startswith("sfn-withdrawn-"):
             return None
@@ -185,10 +184,10 @@ class Checker:
         pointer = self.hint(place)
         if pointer is None:
             return
-        said = hintfile.text_for(pointer) or ""
+        said = version_hint.text_for(pointer) or ""
         docs = [doc for _, doc in self.documents(place) if doc["state"] == "current"]
         if len(self.catalogs) == 1 and not any(
-            said in {hintfile.text_for(doc["metadata_file_path"]), *doc.get("hint_was", ())} for doc in docs
+            said in {version_hint.text_for(doc["metadata_file_path"]), *doc.get("hint_was", ())} for doc in docs
         ):
             if self._is_left_over_hint(place, said):
                 self.stated += 1

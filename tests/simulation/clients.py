@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from sfn.words import Table, TableIdentifier
+from sfn.domain.identifiers import Table, TableIdentifier
 from tests.simulation.life import Life
 from tests.simulation.requests import (
     committed,

@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import Table
+from sfn.domain.jobs import DeadLetterReason
 from sfn.inbox.letters import AdminCommand
-from sfn.words import DeadLetterReason, Notification, Table
 from tests.simulation.cleaners import CLEANERS
 from tests.simulation.database.kept import SharedKept
 from tests.simulation.life import Life

@@ -16,8 +16,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sfn.errors import NameTaken
-from sfn.pointer.naming import MAIN_BRANCH
 from sfn.reader.resolve import Resolved
+from sfn.sfnfile.naming import MAIN_BRANCH
 
 if TYPE_CHECKING:
     from tests.simulation.rest import Resting, _Rest

@@ -9,8 +9,9 @@ from typing import Any, Final
 
 from typing_extensions import override
 
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import CatalogName, JobKey, Table
 from sfn.inbox.intents import CHECK_DELAYS
-from sfn.words import CatalogName, JobKey, Notification, Table
 from tests.simulation.fates import Fate
 from tests.simulation.gateway import Gateway
 from tests.simulation.node import Node

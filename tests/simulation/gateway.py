@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
+from sfn.domain.events import InboxMessage, PutResult
 from sfn.errors import ErrorScope, FatalError, OutcomeUnknown
 from sfn.gateway.commits import CommitRecorder, IntentOptions, OnInboxFailure
 from sfn.gateway.debts import OwedSweeps
 from sfn.gateway.proxy import GatewayOptions, Proxy, UpstreamResponse
 from sfn.gateway.reach import CatalogMapping
 from sfn.gateway.upstream import UpstreamRequest
-from sfn.words import InboxMessage, PutResult
 from tests.simulation.fates import CUT
 from tests.simulation.loop import PROCESS
 from tests.simulation.served import CatalogServer, Reply, Request

@@ -8,8 +8,7 @@ from dataclasses import replace
 
 from structlog.testing import capture_logs
 
-from sfn.pointer.naming import ORDINAL, UUID
-from sfn.pointer.site import Placement
+from sfn.sfnfile.naming import ORDINAL, UUID, Placement
 from tests.simulation.clients import PASSING
 from tests.simulation.life import BRANCHES, OPERATIONS, RETURNS, SWITCHES
 from tests.simulation.setting import Files, Report, Setting

@@ -7,13 +7,14 @@ from contextvars import Context
 from typing import TYPE_CHECKING, Protocol
 
 from sfn.clock import Clock
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import JobKey, TableIdentifier
 from sfn.inbox import DropLimit, InboxWriter, JobQueue, TableIndex
 from sfn.inbox.codec import decode_key, encode_key
 from sfn.inbox.letters import AdminCommand, DeadLetter, DeadLetterFilter
 from sfn.inbox.row import Job
 from sfn.inbox.sqlite.ledger import SqliteOperations
 from sfn.inbox.sqlite.rows import SqliteJobs
-from sfn.words import JobKey, Notification, TableIdentifier
 from tests.simulation.ports import SimulatedInbox
 
 if TYPE_CHECKING:

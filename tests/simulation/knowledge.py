@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from sfn.words import JobKey, Table, TableIdentifier
+from sfn.domain.identifiers import JobKey, Table, TableIdentifier
 from tests.simulation.loop import EPOCH
 
 if TYPE_CHECKING:

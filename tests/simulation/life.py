@@ -8,7 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from sfn.words import NoSuchTable, Notification, StagedCreate, Table, TableIdentifier
+from sfn.domain.catalog_answer import NoSuchTable, StagedCreate
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import Table, TableIdentifier
 from tests.simulation.truth import first_version, next_version
 
 if TYPE_CHECKING:

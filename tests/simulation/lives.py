@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sfn.words import TableIdentifier
+from sfn.domain.identifiers import TableIdentifier
 from tests.simulation.clients import Passing
 from tests.simulation.life import Life
 from tests.simulation.setting import Setting

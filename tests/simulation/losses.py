@@ -7,10 +7,12 @@ import json
 import math
 from typing import TYPE_CHECKING
 
+from sfn.domain.catalog_answer import NoSuchTable
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import TableIdentifier
 from sfn.inbox.letters import AdminCommand
-from sfn.pointer.naming import MAIN_BRANCH
 from sfn.publish.inventory import pointer_files
-from sfn.words import NoSuchTable, Notification, TableIdentifier
+from sfn.sfnfile.naming import MAIN_BRANCH
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

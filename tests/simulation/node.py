@@ -11,10 +11,11 @@ from typing import TypeVar
 import anyio
 
 from sfn.catalog.told import EventCatalog
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import CatalogName
 from sfn.errors import ErrorScope, ExternalError, Transient
 from sfn.inbox.bell import WorkerSignal
 from sfn.publish.policy import Policy
-from sfn.words import CatalogName, Notification
 from sfn.work.sources import ConnectedCatalog
 from sfn.work.worker import Worker, WorkerInbox, WorkerOptions
 from tests.simulation.gateway import Gateway

@@ -9,28 +9,16 @@ from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from sfn.catalog import SkipNamespace, UnlistedNamespace
+from sfn.domain.catalog_answer import Loaded, LoadResult, NotModified
+from sfn.domain.events import EventHistory, InboxMessage, PutResult
+from sfn.domain.identifiers import Table, TableIdentifier
+from sfn.domain.jobs import BackwardStep, Capacity, IndexedTable, LeasedJob, Outcome, StoredObject
 from sfn.errors import ErrorScope, ExternalError, OutcomeUnknown, Permanent, Transient
 from sfn.inbox import ClaimResult
 from sfn.inbox.letters import RELEASE_BATCH_SIZE, AdminCommand
 from sfn.inbox.sqlite.ledger import SqliteOperations
 from sfn.store import Deleted, Guarantees, PreconditionFailed
 from sfn.store.denials import ERROR_BY_REACH, PermissionTracker
-from sfn.words import (
-    BackwardStep,
-    Capacity,
-    EventHistory,
-    InboxMessage,
-    IndexedTable,
-    LeasedJob,
-    Loaded,
-    LoadResult,
-    NotModified,
-    Outcome,
-    PutResult,
-    StoredObject,
-    Table,
-    TableIdentifier,
-)
 
 if TYPE_CHECKING:
     from tests.simulation.node import Node

@@ -7,8 +7,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, Final
 
+from sfn.domain.events import InboxMessage, Notification, PutResult
+from sfn.domain.identifiers import JobKey
+from sfn.domain.jobs import Done, LeasedJob, PublishResult, Wakeup
 from sfn.inbox.row import group_of, to_leased_job
-from sfn.words import Done, InboxMessage, JobKey, LeasedJob, Notification, PublishResult, PutResult, Wakeup
 from sfn.work.report import SweepPhase
 from tests.simulation.database.kept import SharedKept
 from tests.simulation.database.rules import Granted

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
-from sfn.words import Table, TableIdentifier
+from sfn.domain.identifiers import Table, TableIdentifier
 from tests.simulation.served import Request
 
 ROOT = "/v1/main"

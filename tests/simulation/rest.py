@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.errors import Ambiguous
-from sfn.pointer import hintfile
 from sfn.reader.resolve import Resolved
-from sfn.words import Table, TableIdentifier
+from sfn.sfnfile import version_hint
 from tests.simulation.checker import Checker
 from tests.simulation.forwarding import check_forwarding
 from tests.simulation.truth import version_of
@@ -160,7 +160,7 @@ class _Rest:
         unheard = pointer is None and not self.one_catalog and self.when == "rest"
         if foreign or unheard:
             return
-        is_theirs = hintfile.key_of(place) in self.checker.theirs
+        is_theirs = version_hint.key_of(place) in self.checker.theirs
         has_hint = self.checker.policies[-1].layout(one.name, place).has_version_hint and not is_theirs
         if inside and has_hint and pointer != one.table.metadata_location:
             self.blame("hint stale", f"{place} {pointer} not {one.table.metadata_location}")

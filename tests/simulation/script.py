@@ -9,9 +9,11 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import Any
 
+from sfn.domain.catalog_answer import NoSuchTable
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.inbox.row import Job
-from sfn.pointer import hintfile
-from sfn.words import NoSuchTable, Notification, Table, TableIdentifier
+from sfn.sfnfile import version_hint
 from tests.simulation.node import Node, Service
 from tests.simulation.setting import Setting
 from tests.simulation.truth import first_version, next_version
@@ -99,7 +101,7 @@ class Stage:
         begun = first_version(self.world.rng, place, self.world.time)
         pointers = [f"{place}/metadata/v{number}.metadata.json" for number in range(1, version + 1)]
         table = replace(begun, metadata_location=pointers[-1], metadata_log=tuple(pointers[:-1]))
-        key = hintfile.key_of(place)
+        key = version_hint.key_of(place)
         self.world.checker.theirs[key] = str(version).encode()
         self.world.files.lay(key, self.world.checker.theirs[key])
         self.world.set(0, named(name), table)

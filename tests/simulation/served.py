@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from sfn.words import NoSuchTable, Table, TableIdentifier
+from sfn.domain.catalog_answer import NoSuchTable
+from sfn.domain.identifiers import Table, TableIdentifier
 from tests.simulation.fates import SILENT, Fate, drawn
 from tests.simulation.truth import first_version, next_version
 

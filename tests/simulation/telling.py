@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
+from sfn.domain.catalog_answer import NoSuchTable
+from sfn.domain.events import Notification, TableOrigin
+from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.errors import ExternalError
-from sfn.words import NoSuchTable, Notification, Table, TableIdentifier, TableOrigin
 from tests.simulation.database.rules import SKEW
 from tests.simulation.life import OPERATIONS, Life
 from tests.simulation.truth import first_version

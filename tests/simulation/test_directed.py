@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 
-from sfn.words import DeadLetterReason, Notification
+from sfn.domain.events import Notification
+from sfn.domain.jobs import DeadLetterReason
 from tests.simulation.life import REFUSED
 from tests.simulation.script import ELSEWHERE, PLACE, Stage, named
 from tests.simulation.setting import Setting

@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from sfn.pointer import hintfile
+from sfn.sfnfile import version_hint
 from tests.simulation.script import PLACE, Stage
 from tests.simulation.setting import Setting
 
-HINT = hintfile.key_of(PLACE)
+HINT = version_hint.key_of(PLACE)
 
 
 @pytest.mark.parametrize("setting", [Setting(), Setting(conditional_delete=False)])
@@ -54,6 +54,6 @@ def test_a_hint_that_is_a_number_is_ours_where_we_made_it() -> None:
         table = stage.commit("a")
         await stage.hint("a")
         await asyncio.sleep(20)
-        assert stage.world.files.bodies[HINT].decode() == hintfile.text_for(table.metadata_location)
+        assert stage.world.files.bodies[HINT].decode() == version_hint.text_for(table.metadata_location)
 
     assert stage.run(act) == []

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from sfn.pointer.naming import ORDINAL, UUID
+from sfn.sfnfile.naming import ORDINAL, UUID
 from tests.simulation.script import ELSEWHERE, PLACE, Stage
 from tests.simulation.setting import Files, Setting
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 
+from sfn.domain.events import Intent, IntentOutcome, Notification
 from sfn.inbox.intents import CHECK_DELAYS
-from sfn.words import Intent, IntentOutcome, Notification
 from tests.simulation.replicated import Replicated
 from tests.simulation.script import Held, named
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from sfn.pointer.naming import ORDINAL, UUID
-from sfn.words import Table
+from sfn.domain.identifiers import Table
+from sfn.sfnfile.naming import ORDINAL, UUID
 from tests.simulation.script import ELSEWHERE, PLACE, KilledAt, Stage, named
 from tests.simulation.setting import Files, Setting
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 import asyncio
 import json
 
-from sfn.pointer.naming import ORDINAL, UUID, FileOwner
-from sfn.pointer.site import FileLayout, Placement
-from sfn.words import TableIdentifier
+from sfn.domain.identifiers import TableIdentifier
+from sfn.sfnfile.naming import ORDINAL, UUID, FileLayout, FileOwner, Placement
 from tests.simulation.script import PLACE, Asleep, Stage, named
 from tests.simulation.setting import Setting
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from sfn.pointer.naming import ORDINAL, UUID
-from sfn.pointer.site import Placement
+from sfn.sfnfile.naming import ORDINAL, UUID, Placement
 from tests.simulation.disasters import Disasters
 from tests.simulation.script import ELSEWHERE, Stage
 from tests.simulation.setting import Setting

@@ -7,8 +7,7 @@ import json
 
 import pytest
 
-from sfn.pointer.naming import ORDINAL, FileOwner
-from sfn.pointer.site import FileLayout
+from sfn.sfnfile.naming import ORDINAL, FileLayout, FileOwner
 from tests.simulation.script import ELSEWHERE, PLACE, Asleep, Stage, named
 from tests.simulation.setting import Setting
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from sfn.words import Table, TableOrigin
+from sfn.domain.events import TableOrigin
+from sfn.domain.identifiers import Table
 from tests.simulation.script import ELSEWHERE, PLACE, KilledAt, Stage, named
 from tests.simulation.setting import Setting
 from tests.simulation.telling import BY_UUID

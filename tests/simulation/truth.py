@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sfn.words import NoSuchTable, StagedCreate, Table, TableIdentifier
+from sfn.domain.catalog_answer import NoSuchTable, StagedCreate
+from sfn.domain.identifiers import Table, TableIdentifier
 
 
 @dataclass(slots=True)

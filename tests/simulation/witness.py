@@ -7,8 +7,9 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from sfn.domain.identifiers import JobKey
+from sfn.domain.jobs import DeadLettered, DeadLetterReason, LeasedJob, Outcome
 from sfn.inbox.letters import NewDeadLetter
-from sfn.words import DeadLettered, DeadLetterReason, JobKey, LeasedJob, Outcome
 
 
 @dataclass(frozen=True, slots=True)

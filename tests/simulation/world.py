@@ -12,13 +12,15 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+from sfn.domain.catalog_answer import NoSuchTable, StagedCreate
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import CatalogName, JobKey, Table, TableIdentifier
 from sfn.gateway.commits import OnInboxFailure
 from sfn.inbox.intents import CHECK_DELAYS
 from sfn.inbox.letters import AdminCommand
 from sfn.inbox.sqlite.ledger import SqliteOperations
 from sfn.inbox.terms import InboxConfig as LedgerTerms
 from sfn.publish.policy import Policy
-from sfn.words import CatalogName, JobKey, NoSuchTable, Notification, StagedCreate, Table, TableIdentifier
 from tests.simulation.checker import Checker
 from tests.simulation.database.kept import SharedKept
 from tests.simulation.database.server import Server

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from sfn.pointer.naming import MAIN_BRANCH, commit_ordinal
+from sfn.sfnfile.naming import MAIN_BRANCH, commit_ordinal
 
 if TYPE_CHECKING:
     from tests.simulation.checker import Checker

@@ -8,9 +8,9 @@ from pathlib import Path
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from sfn.pointer.document import Document, DocumentState, render
-from sfn.pointer.location import canonical
-from sfn.pointer.naming import IDENTIFIER, ORDINAL, FileOwner, Naming
+from sfn.sfnfile.document import Document, DocumentState, render
+from sfn.sfnfile.locations import canonical
+from sfn.sfnfile.naming import IDENTIFIER, ORDINAL, FileOwner, Naming
 from tests.unit.directory import Directory
 
 

@@ -15,14 +15,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 import sfn.spark
-from sfn.errors import (
-    CommitNotFound,
-    NotFound,
-    NotInstalled,
-    NotSupported,
-    Stale,
-    WrongTable,
-)
+from sfn.errors import CommitNotFound, NotFound, NotInstalled, NotSupported, Stale, WrongTable
 from sfn.reader.blocking import InvalidTime
 from sfn.spark import starting
 from sfn.spark.iceberg import runtime

@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 import sfn.spark
 from sfn.demo.fixture import RestCatalogServer
 from sfn.errors import CommitNotFound, NotSupported
-from sfn.pointer.document import render_ordinal
-from sfn.pointer.naming import ORDINAL
+from sfn.sfnfile.document import render_ordinal
+from sfn.sfnfile.naming import ORDINAL
 from sfn.spark.asked import make_read_request
 from sfn.spark.changing import snapshots_between
 from sfn.spark.pinned import pin_table

@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 import sfn.spark
 from sfn.demo.fixture import RestCatalogServer
 from sfn.errors import Ambiguous, NotSupported, Rejected
-from sfn.pointer.document import render, render_ordinal
-from sfn.pointer.naming import ORDINAL
+from sfn.sfnfile.document import render, render_ordinal
+from sfn.sfnfile.naming import ORDINAL
 from sfn.spark.asked import make_read_request
 from sfn.spark.iceberg import driver as driving
 from sfn.spark.iceberg.driver import driver_facade

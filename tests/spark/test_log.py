@@ -17,8 +17,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from pyspark_sfn_log import DefaultSource
 from sfn.errors import CommitNotFound
-from sfn.pointer.document import render_ordinal
-from sfn.pointer.naming import IDENTIFIER, ORDINAL, Naming
+from sfn.sfnfile.document import render_ordinal
+from sfn.sfnfile.naming import IDENTIFIER, ORDINAL, Naming
 from sfn.spark.source.options import STORAGE
 from sfn.spark.source.timeline import TIMELINE_SCHEMA, TimelineLoad, TimelineRow
 from sfn.spark.source.timeline_readers import Offset, TimelineStream

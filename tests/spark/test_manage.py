@@ -15,7 +15,7 @@ from pyspark.sql import Row, SparkSession
 import sfn.spark
 from sfn.demo.fixture import RestCatalogServer
 from sfn.errors import NotInstalled, NotSupported
-from sfn.pointer.location import canonical
+from sfn.sfnfile.locations import canonical
 from sfn.spark.managing.bringing import finish_management
 from sfn.spark.managing.managed import ManagedTable
 from sfn.spark.managing.mapping import MappingField

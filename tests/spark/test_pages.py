@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sfn import history
 from sfn.demo.fixture import RestCatalogServer
-from sfn.pointer.document import render_ordinal
-from sfn.pointer.naming import ORDINAL
+from sfn.sfnfile.document import render_ordinal
+from sfn.sfnfile.naming import ORDINAL
 from sfn.spark import starting
 from tests.spark.beside import beside
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from typing_extensions import override
 
+from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, Transient
-from sfn.pointer.location import is_below
+from sfn.sfnfile.locations import is_below
 from sfn.store import Deleted, Guarantees, ObjectStore, PreconditionFailed
-from sfn.words import StoredObject
 from tests.unit.publishing import CountingStore
 
 

@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from sfn.pointer import document
-from sfn.pointer.document import Document, DocumentState, Link
-from sfn.pointer.naming import IDENTIFIER, ORDINAL, FileOwner, Naming
+from sfn.sfnfile import document
+from sfn.sfnfile.document import Document, DocumentState, Link
+from sfn.sfnfile.naming import IDENTIFIER, ORDINAL, FileOwner, Naming
 
 UUID = "9c12d441-03fe-4693-9a96-a0705ddf69c1"
 OTHER_UUID = "00000000-03fe-4693-9a96-a0705ddf69c1"

@@ -13,8 +13,8 @@ import anyio
 from sfn.facade import Namespace, TablePlace
 from sfn.facade.app import FacadeApplication
 from sfn.facade.trees import open_tree
-from sfn.pointer.document import render
 from sfn.reader.resolve import Question
+from sfn.sfnfile.document import render
 from tests.unit.directory import Directory
 
 HOME = "/v1/sfn/namespaces"

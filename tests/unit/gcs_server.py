@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 from multidict import CIMultiDictProxy
 
-from sfn.google import GoogleIdentity
+from sfn.google_auth import GoogleIdentity
 from sfn.store.gcs import GcsClient, GcsOptions
 from sfn.store.objects import RequestFailed
 from sfn.store.pool import HttpPool

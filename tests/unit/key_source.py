@@ -10,7 +10,7 @@ import anyio
 from botocore.credentials import RefreshableCredentials
 from botocore.exceptions import CredentialRetrievalError
 
-from sfn.aws import AwsCredentialChain
+from sfn.aws_auth import AwsCredentialChain
 from sfn.errors import NoCredentials
 
 LIMIT = 1.0

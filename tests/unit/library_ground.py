@@ -16,8 +16,8 @@ from pyiceberg.typedef import Identifier
 from typing_extensions import override
 
 from sfn.catalog.library import PyIcebergCatalog, PyIcebergSettings
+from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ExternalError
-from sfn.words import TableIdentifier
 from tests.promises.sql_world import SCHEMA, identifier
 
 ORDERS = TableIdentifier("lake", ("sales",), "orders")

@@ -14,9 +14,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.typedef import Record
 
-from sfn.pointer.document import Document, render
-from sfn.pointer.naming import FileOwner
-from sfn.pointer.site import FileLayout
+from sfn.sfnfile.document import Document, render
+from sfn.sfnfile.naming import FileLayout, FileOwner
 from tests.unit.directory import FIRST_ORDINAL, WRITTEN_AT
 
 ODD: Final = (

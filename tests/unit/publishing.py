@@ -12,27 +12,19 @@ from typing_extensions import override
 
 from sfn.catalog.memory import MemoryCatalog
 from sfn.catalog.spelling import Spellings
+from sfn.domain.catalog_answer import LoadResult, NoSuchTable
+from sfn.domain.events import EventHistory, Notification
+from sfn.domain.identifiers import TableIdentifier
+from sfn.domain.jobs import Capacity, LeasedJob, Outcome, StoredObject
 from sfn.errors import ErrorScope, Transient
 from sfn.inbox.memory import MemoryInbox
-from sfn.pointer import hintfile
-from sfn.pointer.naming import FileOwner
-from sfn.pointer.site import FileLayout
 from sfn.publish.learning import Ports
 from sfn.publish.policy import Policy
 from sfn.publish.protocol import publish
+from sfn.sfnfile import version_hint
+from sfn.sfnfile.naming import FileLayout, FileOwner
 from sfn.store import PreconditionFailed
 from sfn.store.memory import MemoryStore
-from sfn.words import (
-    Capacity,
-    EventHistory,
-    LeasedJob,
-    LoadResult,
-    NoSuchTable,
-    Notification,
-    Outcome,
-    StoredObject,
-    TableIdentifier,
-)
 from tests.promises.inboxes import TERMS, HandClock
 
 AT = "file:///warehouse/n/a"
@@ -147,7 +139,7 @@ class HintsNoted(CountingStore):
 
     @override
     async def write(self, key: str, body: bytes, replacing: StoredObject | None) -> StoredObject | PreconditionFailed:
-        self.hints[key] = self.files.get(hintfile.key_of(AT))
+        self.hints[key] = self.files.get(version_hint.key_of(AT))
         return await super().write(key, body, replacing)
 
 
@@ -207,4 +199,4 @@ class Line:
 
     def hint(self, location: str = AT) -> bytes | None:
         """What the version hint says."""
-        return self.store.files.get(hintfile.key_of(location))
+        return self.store.files.get(version_hint.key_of(location))

@@ -13,14 +13,15 @@ import anyio.lowlevel
 from typing_extensions import override
 
 from sfn.clock import SystemClock
-from sfn.dialects import Headers
+from sfn.domain.events import InboxMessage, Notification, PutResult
+from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, Transient
+from sfn.formats.event import Headers
 from sfn.receiver.concern import EventFilter
 from sfn.receiver.pull import FinalBatch, SourceUnavailable
 from sfn.receiver.pull.source import PullOptions, PullSource
 from sfn.receiver.taking import IngestService
 from sfn.telemetry.metrics import Metrics
-from sfn.words import InboxMessage, Notification, PutResult, TableIdentifier
 from tests.integration.listening import Inbox
 from tests.integration.pulling import LIMIT, SENDER
 

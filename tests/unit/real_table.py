@@ -15,7 +15,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Properties
 from pyiceberg.types import StringType
 
-from sfn.pointer.document import render
+from sfn.sfnfile.document import render
 from tests.unit.directory import Directory
 
 IDENTIFIER = "sales.orders"

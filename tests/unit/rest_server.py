@@ -15,7 +15,7 @@ import pytest
 from aiohttp import web
 
 from sfn.catalog.rest import RestCatalog, RestSettings
-from sfn.words import TableIdentifier
+from sfn.domain.identifiers import TableIdentifier
 
 PRIVATE = "s3cret-of-ours"
 ORDERS = TableIdentifier("lake", ("sales",), "orders")

@@ -6,7 +6,7 @@ from base64 import b64encode
 from dataclasses import dataclass
 from datetime import datetime
 
-from sfn.dialects import Sender
+from sfn.formats.event import Sender
 from sfn.receiver.keyring import Keyring
 from sfn.receiver.secret import AuthScheme
 from sfn.receiver.senders import Senders

@@ -10,28 +10,22 @@ from typing_extensions import override
 
 from sfn.catalog import SkipNamespace, UnlistedNamespace
 from sfn.catalog.memory import MemoryCatalog
+from sfn.domain.catalog_answer import LoadResult, NoSuchTable
+from sfn.domain.events import EventHistory, InboxMessage, Notification, PutResult
+from sfn.domain.identifiers import CatalogName, Table, TableIdentifier
+from sfn.domain.jobs import (
+    DeadLettered,
+    DeadLetterReason,
+    Done,
+    PublishedPointer,
+    PublishResult,
+    SweepCompleted,
+    TableState,
+)
 from sfn.errors import ErrorScope, Transient
 from sfn.inbox.memory import MemoryInbox
 from sfn.inbox.terms import InboxConfig
 from sfn.publish.policy import Policy
-from sfn.words import (
-    CatalogName,
-    DeadLettered,
-    DeadLetterReason,
-    Done,
-    EventHistory,
-    InboxMessage,
-    LoadResult,
-    NoSuchTable,
-    Notification,
-    PublishedPointer,
-    PublishResult,
-    PutResult,
-    SweepCompleted,
-    Table,
-    TableIdentifier,
-    TableState,
-)
 from sfn.work.sweep import CatalogSweep, SweepPorts
 from tests.promises.inboxes import Ground, HandClock
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 
-from sfn.dialects import EventRequest, Sender, decode
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import Rejected
-from sfn.words import Notification, TableIdentifier
+from sfn.formats import decode
+from sfn.formats.event import EventRequest, Sender
 
 ONE = Sender("etl", {"prod": "prod"})
 ORDERS = TableIdentifier("prod", ("sales",), "orders")

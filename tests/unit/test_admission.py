@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from sfn.clock import SystemClock
-from sfn.dialects import Sender
 from sfn.errors import FatalError
+from sfn.formats.event import Sender
 from sfn.wiring.admission import build_access_control
 from tests.unit.settings_ground import CATALOG, Ground
 

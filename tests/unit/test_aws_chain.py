@@ -12,7 +12,7 @@ from botocore.credentials import Credentials
 from botocore.parsers import ResponseParserError
 from botocore.session import Session
 
-from sfn.aws import RETRY_AFTER, AwsCredentialChain, AwsIdentity
+from sfn.aws_auth import RETRY_AFTER, AwsCredentialChain, AwsIdentity
 from sfn.errors import NoCredentials
 from tests.unit.key_source import LIMIT, Source, ends, used
 from tests.unit.rest_server import pass_by

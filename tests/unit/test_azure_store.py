@@ -10,6 +10,7 @@ import anyio
 import pytest
 from azure.storage.blob import ContainerClient, ContainerSasPermissions, generate_container_sas
 
+from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, OutcomeUnknown, Permanent, Transient
 from sfn.store import Deleted, PreconditionFailed
 from sfn.store.azure import (
@@ -23,7 +24,6 @@ from sfn.store.azure import (
 )
 from sfn.store.pool import HttpPool
 from sfn.store.remote import RemoteStore, StoreService
-from sfn.words import StoredObject
 from tests.faults.proxy import Asked, Cut, Fault, Lose, Pass, Proxy
 from tests.servers.azure import ACCOUNT, Azure
 from tests.servers.azure import KEY as ACCOUNT_KEY

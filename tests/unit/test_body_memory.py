@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfn.body_memory import BodyMemory, BodyMemoryExhausted, BodyReservation, ClientTimeout, with_timeout
+from sfn.limits import BodyMemory, BodyMemoryExhausted, BodyReservation, ClientTimeout, with_timeout
 
 
 def test_bodies_are_held_up_to_the_limit_and_released() -> None:

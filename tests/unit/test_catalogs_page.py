@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from sfn.dialects import FORMAT_NAMES
+from sfn.formats import FORMAT_NAMES
 from sfn.settings import load
 from tests.dialects.page import TITLES, page
 from tests.dialects.samples import by_dialect

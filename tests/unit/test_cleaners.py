@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from sfn.pointer.naming import ORDINAL, UUID
-from sfn.pointer.site import Placement
+from sfn.domain.events import Notification
+from sfn.domain.jobs import StoredObject
 from sfn.publish.inventory import pointer_files
 from sfn.publish.policy import Policy
+from sfn.sfnfile.naming import ORDINAL, UUID, Placement
 from sfn.store import PreconditionFailed
-from sfn.words import Notification, StoredObject
 from tests.promises.inboxes import HandClock
 from tests.simulation.cleaners import CLEANERS, Cleaner
 from tests.unit.publishing import AT, LAG, A, B, CountingStore, Line, named

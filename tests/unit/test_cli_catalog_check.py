@@ -14,14 +14,15 @@ from sfn.cli.checks import catalogs
 from sfn.cli.checks.catalogs import CatalogCheck, is_local_host
 from sfn.cli.checks.findings import CheckFinding, Severity
 from sfn.cli.checks.retention import Lag, assumed_lag
+from sfn.domain.catalog_answer import LoadResult
+from sfn.domain.events import EventHistory
+from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
-from sfn.pointer import document
-from sfn.pointer.document import Document
-from sfn.pointer.naming import FileOwner
-from sfn.pointer.site import FileLayout
+from sfn.sfnfile import document
+from sfn.sfnfile.document import Document
+from sfn.sfnfile.naming import FileLayout, FileOwner
 from sfn.store.memory import MemoryStore
 from sfn.store.router import PrefixRouter
-from sfn.words import EventHistory, LoadResult, TableIdentifier
 from tests.unit.operators import NOON
 from tests.unit.settings_ground import Ground
 

@@ -12,13 +12,13 @@ from sfn.cli.checks import run_checks
 from sfn.cli.checks.findings import CheckFinding, Severity, error_finding
 from sfn.cli.checks.parties import secret_findings
 from sfn.cli.checks.stores import root_finding, store_finding
+from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, Permanent, SfnError, Transient
 from sfn.settings import Settings
 from sfn.store import Deleted, Guarantees, PreconditionFailed
 from sfn.store.local import LocalStore
 from sfn.store.memory import MemoryStore
 from sfn.store.router import PrefixRouter
-from sfn.words import StoredObject
 from tests.unit.settings_ground import CATALOG, Ground
 
 OK, WARNING, ERROR = Severity.OK, Severity.WARNING, Severity.ERROR

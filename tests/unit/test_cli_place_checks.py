@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from sfn import descriptors
+from sfn import limits
 from sfn.cli.checks.findings import CheckFinding, Severity
 from sfn.cli.checks.place import file_limit_findings, inbox_finding, listener_findings
 from sfn.cli.checks.tls import certificate_finding
@@ -149,5 +149,5 @@ async def test_an_inbox_in_memory_is_a_warning(ground: Ground) -> None:
 
 def test_few_files_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(file_limit_findings()) == []
-    monkeypatch.setattr(descriptors, "MAX_RAISED_LIMIT", 1000)
+    monkeypatch.setattr(limits, "MAX_RAISED_LIMIT", 1000)
     assert severities(list(file_limit_findings())) == [("open files", WARNING)]

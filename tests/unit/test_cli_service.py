@@ -19,10 +19,10 @@ from sfn.cli.options import ServiceOptions
 from sfn.cli.service import MAX_ATTEMPTS, MAX_WAIT, ServiceClient, UnknownToService, actor_name
 from sfn.cli.signing import EventSigner
 from sfn.clock import SystemClock
+from sfn.domain.jobs import DeadLetterReason
 from sfn.errors import SfnError
 from sfn.receiver.signature import StandardWebhooks
 from sfn.settings import ConfigurationError
-from sfn.words import DeadLetterReason
 from tests.unit.admin_server import AdminServer, Asked, Reply, admin_server
 from tests.unit.operators import LETTER, NOON, ORDERS, PROD, WELL, copied
 from tests.unit.webhooks import GITHUB, KEY, signer

@@ -10,7 +10,7 @@ from sfn.admin.schemas import DeadLetterModel, LastEventModel, LastResultModel, 
 from sfn.cli.pages import Tone, to_plain_text
 from sfn.cli.remedies import remedy_for
 from sfn.cli.story import TableVerdict, describe_key, table_page, table_verdict
-from sfn.words import DeadLetterReason
+from sfn.domain.jobs import DeadLetterReason
 from tests.unit.operators import LETTER, NOON, ORDERS, copied
 
 NEWS = PendingChangeModel(

@@ -14,11 +14,12 @@ from sfn.cli.checks.findings import CheckFinding, Severity
 from sfn.cli.checks.retention import assumed_lag
 from sfn.cli.checks.vending import dropped_files_finding
 from sfn.clock import SystemClock
+from sfn.domain.catalog_answer import NoSuchTable, VendedCredential
+from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
 from sfn.publish.policy import OnDrop
 from sfn.store.memory import MemoryStore
 from sfn.store.router import PrefixRouter
-from sfn.words import NoSuchTable, TableIdentifier, VendedCredential
 from sfn.work.vended import VendedStores
 from tests.unit.settings_ground import Ground
 from tests.unit.test_cli_catalog_check import LOCAL, ORDERS, Known

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfn.dialects import DecodedRequest, Headers
-from sfn.dialects.fields import MAX_NAME
-from sfn.words import Notification, TableIdentifier
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import TableIdentifier
+from sfn.formats import DecodedRequest
+from sfn.formats.event import MAX_NAME, Headers
 from tests.dialects.asking import BATCH, ONE, SENDER, STRUCTURED, decoded, hints, outcome, refusal_of, refused
 from tests.dialects.drawing import anything, identifiers, names
 from tests.dialects.samples import ORDERS, cloudevent

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from sfn.dialects import EventRequest, Sender
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import Rejected
+from sfn.formats.event import EventRequest, Sender
 from sfn.receiver.covered import signed_parts, with_message_id
-from sfn.words import Notification, TableIdentifier
 
 SENDER = Sender("hook", {"theirs": "prod", "other": "dev"})
 HEADERS = [

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sfn import descriptors
+from sfn import limits
 
 
 @pytest.fixture(autouse=True)
@@ -21,18 +21,18 @@ def restored() -> Iterator[None]:
 def test_the_soft_limit_is_raised_to_the_hard_one(soft: int) -> None:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert descriptors.raise_limit() == descriptors.hard_limit() == descriptors.limit()
+    assert limits.raise_limit() == limits.hard_limit() == limits.limit()
     assert resource.getrlimit(resource.RLIMIT_NOFILE)[1] == hard
 
 
 def test_a_limit_that_is_higher_already_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(descriptors, "MAX_RAISED_LIMIT", 64)
+    monkeypatch.setattr(limits, "MAX_RAISED_LIMIT", 64)
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    assert descriptors.raise_limit() == before[0]
+    assert limits.raise_limit() == before[0]
     assert resource.getrlimit(resource.RLIMIT_NOFILE) == before
 
 
 @pytest.mark.parametrize(("soft", "listeners", "each"), [(1024, 1, 512), (1024, 4, 128), (1024, 0, 512), (256, 99, 8)])
 def test_listeners_share_half_of_all_files(soft: int, listeners: int, each: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-    assert descriptors.connections_per_listener(listeners) == each
+    assert limits.connections_per_listener(listeners) == each

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfn.dialects import EVENT_FORMATS, MAX_EVENTS
+from sfn.formats import EVENT_FORMATS, MAX_EVENTS
 from tests.dialects.drawing import anything
 from tests.unit.telling import orders, refusal_of, refused, said
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sfn.errors import MalformedDocument
-from sfn.pointer.document import (
+from sfn.sfnfile.document import (
     MAX_DOCUMENT_BYTES,
     MAX_HINT_WAS,
     CommitEntry,

@@ -12,7 +12,7 @@ from sfn.facade.app import mount_facade
 from sfn.facade.index import ScannedTables
 from sfn.facade.trees import open_tree
 from sfn.facade.walk import folder_scans
-from sfn.pointer.document import DocumentState
+from sfn.sfnfile.document import DocumentState
 from tests.unit.answering import ground
 from tests.unit.faced import HOME, Tables, commit, placed, shown
 from tests.unit.test_facade_routes import WRITES

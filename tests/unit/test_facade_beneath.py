@@ -14,7 +14,7 @@ import pytest
 from sfn.errors import SfnError, TooManyFiles, Unreachable, Unsafe
 from sfn.facade import beneath
 from sfn.facade.beneath import LocalTree
-from sfn.openat2 import open_without_links
+from sfn.safe_open import open_without_links
 from tests.promises.stores import NOBODY, told
 
 SECRET = b"secret of the machine"

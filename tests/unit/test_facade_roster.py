@@ -10,6 +10,8 @@ import anyio
 import pytest
 from typing_extensions import override
 
+from sfn.domain.identifiers import JobKey, TableIdentifier
+from sfn.domain.jobs import IndexedTable, PendingChange, PublishedPointer, TableState
 from sfn.errors import ErrorScope, Transient
 from sfn.facade import roster
 from sfn.facade.roster import PublishedTables
@@ -17,7 +19,6 @@ from sfn.facade.trees import open_tree
 from sfn.inbox.memory import MemoryInbox
 from sfn.inbox.standing import TableStatus
 from sfn.reader.resolve import Question
-from sfn.words import IndexedTable, JobKey, PendingChange, PublishedPointer, TableIdentifier, TableState
 
 TREES = {root: open_tree(root, {}) for root in ("file:///w", "file:///w/inner", "file:///v")}
 AT = datetime(2026, 1, 1, tzinfo=UTC)

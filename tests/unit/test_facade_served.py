@@ -9,8 +9,8 @@ import pytest
 
 from sfn.errors import MalformedMetadata, Unsafe, WrongTable
 from sfn.facade.served import READ_ONLY_PROPERTIES, SnapshotMode, load_table_result
-from sfn.pointer.document import Document
 from sfn.reader.trust import AllowedLocations
+from sfn.sfnfile.document import Document
 from tests.unit.directory import FIRST_ORDINAL, OTHER_UUID, UUID, WRITTEN_AT
 
 KEY = "file:///w/t/metadata/1.metadata.json"

@@ -12,6 +12,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from typing_extensions import override
 
+from sfn.concurrency import unfinished_calls
 from sfn.errors import (
     ErrorScope,
     ExternalError,
@@ -29,7 +30,6 @@ from sfn.facade.trees import StoreFiles, ThreadedTree, open_tree
 from sfn.reader.files import FileReader, FolderEntries
 from sfn.store.memory import MemoryStore
 from sfn.store.router import PrefixRouter
-from sfn.threads import unfinished_calls
 from tests.promises.stores import plant_file
 
 Plant = Callable[[str, bytes], Awaitable[None]]

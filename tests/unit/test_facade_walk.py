@@ -14,9 +14,9 @@ from sfn.errors import NotPermitted, TooManyFiles, Unreachable, Unreadable
 from sfn.facade import FileTree, TablePlace, walk
 from sfn.facade.trees import open_tree
 from sfn.facade.walk import MAX_DEPTH, folder_scans
-from sfn.pointer.document import DocumentState
-from sfn.pointer.naming import ORDINAL, UUID
 from sfn.reader.files import FolderEntries
+from sfn.sfnfile.document import DocumentState
+from sfn.sfnfile.naming import ORDINAL, UUID
 from tests.unit.directory import Directory
 from tests.unit.faced import shown
 

@@ -12,22 +12,25 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from sfn.pointer.document import LAST_ORDINAL
-from sfn.pointer.location import canonical
-from sfn.pointer.naming import (
+from sfn.sfnfile.document import LAST_ORDINAL
+from sfn.sfnfile.locations import canonical
+from sfn.sfnfile.naming import (
     EXTENSION,
     IDENTIFIER,
     NAMINGS,
     ORDINAL,
     UUID,
+    FileLayout,
     FileOwner,
     Naming,
+    Placement,
     commit_ordinal,
     dotted_name,
+    folder_below_root,
+    layout_location,
     owner_prefix,
     table_folders,
 )
-from sfn.pointer.site import FileLayout, Placement, folder_below_root, layout_location
 
 PLACE = "s3://lake/sales/orders"
 LONGEST, KEPT, DIGEST = 200, 100, 33

@@ -9,6 +9,8 @@ import anyio
 import pytest
 from typing_extensions import override
 
+from sfn.domain.events import InboxMessage, Intent, IntentOutcome, Notification, PutResult
+from sfn.domain.identifiers import CatalogName, TableIdentifier
 from sfn.errors import ErrorScope, FatalError, Transient
 from sfn.gateway import commits as module
 from sfn.gateway.commits import CommitRecorder, IntentOptions, OnInboxFailure, PendingCommit
@@ -16,8 +18,6 @@ from sfn.gateway.debts import OwedSweeps
 from sfn.gateway.recognise import CatalogChange, ChangeKind
 from sfn.inbox.memory import MemoryInbox
 from sfn.inbox.terms import InboxConfig
-from sfn.words import CatalogName, Intent, IntentOutcome, Notification, PutResult, TableIdentifier
-from sfn.words.note import InboxMessage
 from tests.integration.waiting import until
 from tests.promises.inboxes import HandClock
 

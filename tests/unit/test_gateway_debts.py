@@ -8,9 +8,10 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
+from sfn.domain.events import InboxMessage, Intent, Notification, PutResult
+from sfn.domain.identifiers import CatalogName
 from sfn.errors import ErrorScope, FatalError, OutcomeUnknown
 from sfn.gateway.debts import OwedSweeps
-from sfn.words import CatalogName, InboxMessage, Intent, Notification, PutResult
 
 PROD, LAB = CatalogName("prod"), CatalogName("lab")
 

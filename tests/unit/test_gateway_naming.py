@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sfn.domain.identifiers import TableIdentifier
 from sfn.gateway.naming import (
     MAX_TABLES_PER_TRANSACTION,
     NamespaceSeparators,
@@ -16,7 +17,6 @@ from sfn.gateway.naming import (
     tables_of_change,
 )
 from sfn.gateway.recognise import CatalogChange, ChangeKind
-from sfn.words import TableIdentifier
 
 COMMIT = CatalogChange(ChangeKind.COMMIT, "", "a%1Fb", "t")
 CREATE = CatalogChange(ChangeKind.CREATE, "", "n")

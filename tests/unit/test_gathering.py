@@ -9,8 +9,8 @@ from itertools import chain
 import anyio
 import pytest
 
+from sfn.concurrency import Batcher
 from sfn.errors import ErrorScope, Permanent, Transient
-from sfn.gathering import Batcher
 
 
 @dataclass

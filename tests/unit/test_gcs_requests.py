@@ -11,7 +11,7 @@ from email.message import Message
 import pytest
 from typing_extensions import override
 
-from sfn.google import GoogleIdentity
+from sfn.google_auth import GoogleIdentity
 from sfn.store.gcs import IMPOSSIBLE_GENERATION, GcsClient, GcsOptions
 from sfn.store.objects import ErrorKind, FetchedObject, ObjectPage
 from sfn.store.pool import BODY_LIMIT, HttpPool, HttpReply

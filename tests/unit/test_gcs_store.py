@@ -9,12 +9,12 @@ import anyio
 import httpx
 import pytest
 
+from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, OutcomeUnknown, Permanent
 from sfn.store import Deleted, PreconditionFailed
 from sfn.store.gcs import IMPOSSIBLE_GENERATION, GcsClient, GcsOptions
 from sfn.store.pool import HttpPool
 from sfn.store.remote import RemoteStore, StoreService
-from sfn.words import StoredObject
 from tests.faults.proxy import Answer, Asked, Fault, Instead, Lose, Pass, Proxy
 from tests.servers.gcs import GCS
 

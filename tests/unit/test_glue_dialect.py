@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfn.dialects import MAX_NOTIFICATIONS, DecodedRequest
-from sfn.dialects.glue import MAX_TABLES
-from sfn.words import Notification, TableIdentifier, TableOrigin
+from sfn.domain.events import Notification, TableOrigin
+from sfn.domain.identifiers import TableIdentifier
+from sfn.formats import MAX_NOTIFICATIONS, DecodedRequest
+from sfn.formats.glue import MAX_TABLES
 from tests.dialects.asking import decoded, document, golden, hints, outcome, refused
 from tests.dialects.drawing import names
 from tests.dialects.samples import OF_DATABASE, OF_TABLE, glue

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from sfn.errors import NoCredentials
-from sfn.google import RETRY_AFTER, GoogleCredentialChain, GoogleIdentity
+from sfn.google_auth import RETRY_AFTER, GoogleCredentialChain, GoogleIdentity
 from tests.unit.gcs_server import Asked, Server, running
 from tests.unit.rest_server import pass_by
 from tests.unit.token_endpoint import EARLY, REFUSED, SCOPES, Mint, account, late, none_of, put

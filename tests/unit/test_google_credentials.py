@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from sfn.google import RETRY_AFTER, GoogleCredentialChain, GoogleIdentity
+from sfn.google_auth import RETRY_AFTER, GoogleCredentialChain, GoogleIdentity
 from sfn.store.objects import ErrorKind
 from tests.unit.gcs_server import KEY, PRIVATE, Asked, Server, asking, found, refusal, reply, running
 from tests.unit.rest_server import pass_by

@@ -9,10 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfn.pointer import hearsay
-from sfn.pointer.hearsay import MAX_TABLES, apply_end, apply_known, apply_location, current, history_of, in_event_order
-from sfn.pointer.lineage import MetadataOrder
-from sfn.words import EventHistory, ReportedChange, TableHistory, TableIdentifier, TableOrigin
+from sfn.domain.events import EventHistory, ReportedChange, TableHistory, TableOrigin
+from sfn.domain.identifiers import TableIdentifier
+from sfn.sfnfile import event_history
+from sfn.sfnfile.event_history import (
+    MAX_TABLES,
+    apply_end,
+    apply_known,
+    apply_location,
+    current,
+    history_of,
+    in_event_order,
+)
+from sfn.sfnfile.ordering import MetadataOrder
 
 ELSEWHERE = TableIdentifier("prod", ("n",), "elsewhere")
 
@@ -171,4 +180,4 @@ def test_what_says_no_uuid_is_left_to_be_heard() -> None:
 
 
 def test_what_was_given_up_is_doubtful() -> None:
-    assert [one.is_doubtful for one in hearsay.mark_doubtful([commit(1, 1), end(2)])] == [True, True]
+    assert [one.is_doubtful for one in event_history.mark_doubtful([commit(1, 1), end(2)])] == [True, True]

@@ -14,11 +14,11 @@ from pathlib import Path
 import anyio
 import pytest
 
+from sfn.concurrency import unfinished_calls
+from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, ExternalError, OutcomeUnknown, Transient
 from sfn.store import PreconditionFailed
 from sfn.store.local import FILE_SYSTEM_TIMEOUT, BlockingLocalStore, LocalStore
-from sfn.threads import unfinished_calls
-from sfn.words import StoredObject
 from tests.promises.kernel import Hang, Step, hanging, refused
 from tests.promises.stores import names_in
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from sfn.pointer.inflate import decompress
+from sfn.sfnfile.locations import decompress
 
 PART = 1 << 20
 SMALL = gzip.compress(b'{"a": [1]')

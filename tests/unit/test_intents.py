@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sfn.domain.events import Intent, IntentOutcome, Notification
+from sfn.domain.identifiers import CatalogName, JobKey, TableIdentifier
 from sfn.inbox.book import IntentChange, OpenIntents, split_messages
 from sfn.inbox.intents import (
     CHECK_DELAYS,
@@ -27,7 +29,6 @@ from sfn.inbox.intents import (
     notifications_for_due,
     whole_catalog_intent,
 )
-from sfn.words import CatalogName, Intent, IntentOutcome, JobKey, Notification, TableIdentifier
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ORDERS, RETURNS, PROD = (

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfn.dialects import DecodedRequest, Headers
-from sfn.dialects.fields import MAX_LEVELS
-from sfn.dialects.lakekeeper import TYPES
-from sfn.words import CatalogName, Notification, TableIdentifier, TableOrigin
+from sfn.domain.events import Notification, TableOrigin
+from sfn.domain.identifiers import CatalogName, TableIdentifier
+from sfn.formats import DecodedRequest
+from sfn.formats.event import MAX_LEVELS, Headers
+from sfn.formats.lakekeeper import TYPES
 from tests.dialects.asking import BATCH, STRUCTURED, UUID, WAREHOUSE, decoded, document, golden, hints, outcome, refused
 from tests.dialects.drawing import identifiers, levels, names
 from tests.dialects.samples import ORDERS, RENAMED, lakekeeper

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from sfn.domain.jobs import ConcurrencyGroup, Priority
 from sfn.errors import ErrorScope
-from sfn.words import ConcurrencyGroup, Priority
 from sfn.work.lanes import FIRST_PAUSE, MAX_PAUSE, CapacityTracker
 
 NOW = datetime(2026, 8, 21, 12, tzinfo=UTC)

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfn.dialects import DecodedRequest, EventRequest, Headers, Sender, decode
 from sfn.errors import Rejected
+from sfn.formats import DecodedRequest, decode
+from sfn.formats.event import EventRequest, Headers, Sender
 from sfn.receiver.letter import to_request, to_undecodable
 from tests.dialects.drawing import anything
 

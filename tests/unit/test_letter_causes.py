@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from sfn.domain.jobs import DeadLetterReason
 from sfn.errors import ErrorScope, ForbiddenForTable, LocationRefused, Permanent, SfnError
 from sfn.inbox.letters import cause_of
-from sfn.words import DeadLetterReason
 
 
 def denied(place: str) -> SfnError:

@@ -19,8 +19,8 @@ from thrift.transport.TTransport import TTransportException
 
 from sfn.catalog import UnlistedNamespace
 from sfn.catalog.library import refusals
+from sfn.domain.catalog_answer import NoSuchTable
 from sfn.errors import ErrorScope, Permanent, Transient
-from sfn.words import NoSuchTable
 from tests.unit.library_ground import ORDERS, PRIVATE, planned, trouble_of
 
 LOCKED = sqlalchemy.exc.OperationalError("SELECT 1", {}, sqlite3.OperationalError("database is locked"))

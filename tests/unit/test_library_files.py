@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from sfn.catalog.library import PyIcebergCatalog
+from sfn.domain.catalog_answer import Loaded
 from sfn.errors import ErrorScope, Permanent, Transient
-from sfn.words import Loaded
 from tests.unit.library_ground import ORDERS, Database, opening, trouble_of
 
 OTHER = replace(ORDERS, name="other")

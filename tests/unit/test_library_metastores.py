@@ -21,8 +21,9 @@ from thrift.transport.TTransport import TBufferedTransport, TTransportException
 from typing_extensions import override
 
 from sfn.catalog.library import PyIcebergCatalog
+from sfn.domain.catalog_answer import Loaded, NoSuchTable, NotModified, StagedCreate
+from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, Permanent, Transient
-from sfn.words import Loaded, NoSuchTable, NotModified, StagedCreate, TableIdentifier
 from tests.unit.library_ground import ORDERS, PRIVATE, Database, opening, trouble_of
 
 REGION = {"glue.region": "us-east-1", "glue.access-key-id": "ours", "glue.secret-access-key": PRIVATE}

@@ -9,8 +9,9 @@ from aiohttp import web
 
 from sfn.catalog import UnlistedNamespace
 from sfn.catalog.library import PyIcebergCatalog
+from sfn.domain.catalog_answer import Loaded, NoSuchTable, NotModified, StagedCreate
+from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
-from sfn.words import Loaded, NoSuchTable, NotModified, StagedCreate, TableIdentifier
 from tests.unit.library_ground import ORDERS, PRIVATE, opening, trouble_of
 from tests.unit.rest_server import Responder, Server, complaint, reply, table
 

@@ -11,8 +11,9 @@ import pytest
 
 from sfn.catalog import UnlistedNamespace
 from sfn.catalog.library import PyIcebergCatalog
+from sfn.domain.catalog_answer import Loaded, NoSuchTable, NotModified, StagedCreate
+from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, Permanent, Transient
-from sfn.words import Loaded, NoSuchTable, NotModified, StagedCreate, TableIdentifier
 from tests.unit.library_ground import ORDERS, Database, opening, trouble_of
 
 

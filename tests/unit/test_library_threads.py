@@ -13,9 +13,9 @@ from pyiceberg.exceptions import NoSuchTableError
 
 from sfn.catalog.library import PyIcebergCatalog
 from sfn.catalog.library import catalog as adapter
+from sfn.concurrency import unfinished_calls
+from sfn.domain.catalog_answer import LoadResult, NoSuchTable
 from sfn.errors import ErrorScope, Transient
-from sfn.threads import unfinished_calls
-from sfn.words import LoadResult, NoSuchTable
 from tests.unit.library_ground import ORDERS, planned, trouble_of
 
 SHORT = 0.1

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 import sfn
+from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, Permanent, Unsafe
-from sfn.pointer.site import depth_below_table
 from sfn.reader import local as reader
 from sfn.reader.files import run_synchronously
 from sfn.reader.verify import verify
+from sfn.sfnfile.naming import depth_below_table
 from sfn.store.folder import LOCK_NAME
 from sfn.store.local import BlockingLocalStore
-from sfn.words import StoredObject
 from tests.promises.stores import names_in
 from tests.unit.directory import Directory
 from tests.unit.real_table import real_table

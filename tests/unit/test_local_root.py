@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, ExternalError, Forbidden, ForbiddenForTable, Transient
 from sfn.store.local import BlockingLocalStore
 from sfn.store.root import PROPAGATION_SECONDS
-from sfn.words import StoredObject
 from tests.promises.kernel import Step, refused
 from tests.promises.stores import NOBODY, told, touch_as_nobody
 

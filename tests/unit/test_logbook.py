@@ -7,15 +7,13 @@ from datetime import UTC, datetime
 import pytest
 from structlog.testing import capture_logs
 
-from sfn.inbox.letters import poison_letter
-from sfn.words import (
-    CatalogName,
+from sfn.domain.identifiers import CatalogName, JobKey, TableIdentifier
+from sfn.domain.jobs import (
     ConcurrencyGroup,
     DeadLettered,
     DeadLetterReason,
     Done,
     FailureCause,
-    JobKey,
     LeasedJob,
     Outcome,
     Priority,
@@ -24,9 +22,9 @@ from sfn.words import (
     Retry,
     Returned,
     SweepCompleted,
-    TableIdentifier,
     TableState,
 )
+from sfn.inbox.letters import poison_letter
 from sfn.work.logbook import OutcomeLog
 
 NOON = datetime(2026, 8, 21, 12, tzinfo=UTC)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from sfn.catalog.memory import MemoryCatalog
+from sfn.domain.catalog_answer import Loaded, NoSuchTable, StagedCreate
+from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, Transient
-from sfn.words import Loaded, NoSuchTable, StagedCreate, TableIdentifier
 
 ORDERS = TableIdentifier("lake", ("sales",), "orders")
 

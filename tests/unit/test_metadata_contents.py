@@ -11,8 +11,8 @@ import pytest
 
 from sfn.catalog.contents import PART_BYTES, read_metadata_at
 from sfn.catalog.metadata import UnreadableDocument
+from sfn.domain.identifiers import Table
 from sfn.store.memory import MemoryStore
-from sfn.words import Table
 
 AT = "s3://lake/t/metadata/00100-x.metadata.json"
 SIZE = 200 * 2**20

@@ -9,26 +9,24 @@ from datetime import datetime, timedelta
 import pytest
 from typing_extensions import override
 
-from sfn.errors import ErrorScope, LocationRefused, Permanent, Transient
-from sfn.inbox.letters import poison_letter
-from sfn.telemetry.gauges import LabelNames
-from sfn.telemetry.scrape import Scrape, ScrapeSources
-from sfn.words import (
-    CatalogName,
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import CatalogName, Table, TableIdentifier
+from sfn.domain.jobs import (
     ConcurrencyGroup,
     Done,
     LeasedJob,
-    Notification,
     Outcome,
     Priority,
     PublishCache,
     PublishedPointer,
     PublishResult,
     Returned,
-    Table,
-    TableIdentifier,
     TableState,
 )
+from sfn.errors import ErrorScope, LocationRefused, Permanent, Transient
+from sfn.inbox.letters import poison_letter
+from sfn.telemetry.gauges import LabelNames
+from sfn.telemetry.scrape import Scrape, ScrapeSources
 from sfn.work.meter import OutcomeMetrics
 from sfn.work.worker import MAX_UNEXPECTED_ERRORS
 from tests.promises.inboxes import PLENTY, TERMS, HandClock

@@ -7,7 +7,8 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfn.dialects import FORMAT_NAMES, Headers, Sender
+from sfn.formats import FORMAT_NAMES
+from sfn.formats.event import Headers, Sender
 from tests.dialects.asking import BATCH, ONE, SENDER, STRUCTURED, refusal_of
 from tests.dialects.drawing import anything, nearly
 from tests.dialects.samples import SAMPLES

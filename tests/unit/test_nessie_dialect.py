@@ -7,9 +7,10 @@ import json
 import pytest
 from hypothesis import given
 
-from sfn.dialects import DecodedRequest, Sender
-from sfn.dialects.fields import MAX_LEVELS, MAX_LOCATION
-from sfn.words import CatalogName, Notification, TableIdentifier
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import CatalogName, TableIdentifier
+from sfn.formats import DecodedRequest
+from sfn.formats.event import MAX_LEVELS, MAX_LOCATION, Sender
 from tests.dialects.asking import decoded, golden, hints, outcome, refused
 from tests.dialects.drawing import levels, names
 from tests.dialects.samples import ICEBERG_TABLE, KEY, nessie

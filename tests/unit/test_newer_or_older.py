@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfn.pointer.lineage import MetadataOrder, compare_metadata, is_at_or_after, metadata_version, newer_floor
+from sfn.sfnfile.ordering import MetadataOrder, compare_metadata, is_at_or_after, metadata_version, newer_floor
 
 MIRRORED = {
     MetadataOrder.SAME: MetadataOrder.SAME,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
+from sfn.domain.identifiers import TableIdentifier
+from sfn.domain.jobs import ConcurrencyGroup, Priority
 from sfn.errors import ErrorScope, Transient
-from sfn.words import ConcurrencyGroup, Priority, TableIdentifier
 from sfn.work.lanes import CapacityTracker
 from sfn.work.outages import CircuitBreakers
 from tests.promises.inboxes import HandClock

@@ -7,13 +7,11 @@ from datetime import datetime
 import pytest
 from msgspec.structs import replace
 
-from sfn.inbox.row import JobState, group_of
-from sfn.inbox.transitions import on_notification, on_settle
-from sfn.words import (
+from sfn.domain.events import Notification
+from sfn.domain.jobs import (
     DeadLettered,
     DeadLetterReason,
     Done,
-    Notification,
     Outcome,
     PendingChange,
     Priority,
@@ -25,6 +23,8 @@ from sfn.words import (
     SweepCompleted,
     TableState,
 )
+from sfn.inbox.row import JobState, group_of
+from sfn.inbox.transitions import on_notification, on_settle
 from tests.unit.rows import CAP, LEASED, LIVE, NOW, ORDERS, PROD, at, claim_on, ended
 
 FOUND = PublishResult(

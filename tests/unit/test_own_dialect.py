@@ -9,10 +9,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sfn.dialects import Sender
-from sfn.dialects.fields import MAX_LEVELS, MAX_LOCATION, MAX_NAME
-from sfn.dialects.own import OPERATIONS
-from sfn.words import Notification, TableIdentifier, TableOrigin
+from sfn.domain.events import Notification, TableOrigin
+from sfn.domain.identifiers import TableIdentifier
+from sfn.formats.event import MAX_LEVELS, MAX_LOCATION, MAX_NAME, Sender
+from sfn.formats.native import OPERATIONS
 from tests.dialects.drawing import anything, names
 from tests.unit.telling import ORDERS, orders, refusal_of, refused, said
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sfn.errors import ErrorScope, LocationRefused
-from sfn.pointer.location import canonical, check_location, is_below, longest_prefix, store_prefix
+from sfn.sfnfile.locations import canonical, check_location, is_below, longest_prefix, store_prefix
 
 FAMILIES = {
     "file": ("file",),

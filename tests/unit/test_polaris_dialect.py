@@ -11,11 +11,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sfn.dialects import MAX_STORED_EVENT, DecodedRequest, EventRequest, Sender, decode, notifications_for_unread
-from sfn.dialects.fields import MAX_LEVELS, MAX_LOCATION, MAX_NAME
-from sfn.dialects.polaris import NOTIFICATION_TYPES, parse_notification_path
+from sfn.domain.events import Notification, TableOrigin
+from sfn.domain.identifiers import CatalogName, TableIdentifier
 from sfn.errors import Rejected
-from sfn.words import CatalogName, Notification, TableIdentifier, TableOrigin
+from sfn.formats import MAX_STORED_EVENT, DecodedRequest, decode, notifications_for_unread
+from sfn.formats.event import MAX_LEVELS, MAX_LOCATION, MAX_NAME, EventRequest, Sender
+from sfn.formats.polaris import NOTIFICATION_TYPES, parse_notification_path
 from tests.dialects.drawing import anything
 
 SNOWFLAKE = Sender("snowflake", {"theirs": "prod", "a/b c": "dev"})

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfn.dialects import DecodedRequest, Sender
-from sfn.dialects.fields import MAX_LEVELS
-from sfn.dialects.polaris_events import EVENT_TYPES
-from sfn.words import CatalogName, Notification, TableIdentifier, TableOrigin
+from sfn.domain.events import Notification, TableOrigin
+from sfn.domain.identifiers import CatalogName, TableIdentifier
+from sfn.formats import DecodedRequest
+from sfn.formats.event import MAX_LEVELS, Sender
+from sfn.formats.polaris import EVENT_TYPES
 from tests.dialects.asking import ONE, STRUCTURED, decoded, document, golden, hints, outcome, refused
 from tests.dialects.drawing import levels, names
 from tests.dialects.samples_polaris import event, webhook

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 from aiohttp import web
 
-from sfn.aws import AwsIdentity, AwsKeys
+from sfn.aws_auth import AwsIdentity, AwsKeys
 from sfn.store.objects import ErrorKind, RequestFailed
 from sfn.store.pool import BODY_LIMIT, HttpPool, HttpReply
 from sfn.store.s3 import BucketEndpoints, S3Client, S3Options

@@ -17,20 +17,21 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 from typing_extensions import override
 
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import JobKey, Table, TableIdentifier
+from sfn.domain.jobs import LeasedJob, StoredObject
 from sfn.errors import Transient
-from sfn.pointer import hintfile
-from sfn.pointer.location import canonical
-from sfn.pointer.naming import NAMINGS, FileOwner, Naming
-from sfn.pointer.site import FileLayout, Placement
 from sfn.publish.comparison import DifferenceKind, compare
 from sfn.publish.facts import NeedsQuery, Observations, ObservedFile, ReadFiles
 from sfn.publish.policy import OnDrop, Policy
+from sfn.sfnfile import version_hint
+from sfn.sfnfile.locations import canonical
+from sfn.sfnfile.naming import NAMINGS, FileLayout, FileOwner, Naming, Placement
 from sfn.store import ObjectStore, PreconditionFailed
 from sfn.store.azure import IMPOSSIBLE_ETAG, AccountKey, AzureClient, AzureOptions
 from sfn.store.local import LocalStore
 from sfn.store.pool import HttpPool
 from sfn.store.remote import RemoteStore, StoreService
-from sfn.words import JobKey, LeasedJob, Notification, StoredObject, Table, TableIdentifier
 from tests.servers.azure import ACCOUNT, Azure
 from tests.servers.azure import KEY as ACCOUNT_KEY
 from tests.unit.aliased import AliasedStore, Guarded, Names
@@ -120,15 +121,15 @@ class Aliased(Line):
             assert mine["metadata_file_path"] == table.metadata_location
             if site.has_version_hint:
                 beside = [one for one in live.values() if self.names.are_one(one.location, table.location)]
-                hint = await self.inner.read(hintfile.key_of(table.location))
-                said = None if hint is None or hintfile.is_cleared(hint.body) else hint.body
-                wanted = hintfile.content(table) if len(beside) == 1 else None
+                hint = await self.inner.read(version_hint.key_of(table.location))
+                said = None if hint is None or version_hint.is_cleared(hint.body) else hint.body
+                wanted = version_hint.content(table) if len(beside) == 1 else None
                 # What a dropped table leaves behind may be kept, and then the table is not alone.
                 assert said == wanted or (said is None and self.policy.on_drop is OnDrop.KEEP)
         for location in self.places if self.policy.on_drop is not OnDrop.KEEP else ():
             if not any(self.names.are_one(table.location, location) for table in live.values()):
-                left = await self.inner.read(hintfile.key_of(location))
-                assert left is None or hintfile.is_cleared(left.body)
+                left = await self.inner.read(version_hint.key_of(location))
+                assert left is None or version_hint.is_cleared(left.body)
 
 
 def policy_of(naming: Naming = NAMINGS["identifier"], placement: Placement = Placement.INSIDE) -> Policy:
@@ -169,7 +170,7 @@ async def test_a_directory_that_says_it_moved_to_itself_is_repaired_without_a_co
         line.teaches = FileLayout(LINK, naming).encoded
     await line.hear(Notification(A), seconds=60)
     key = line.site(A, table).keys(FileOwner(A.namespace, A.name, table.uuid))[0]
-    held, hint = await line.inner.read(key), await line.inner.read(hintfile.key_of(REAL))
+    held, hint = await line.inner.read(key), await line.inner.read(version_hint.key_of(REAL))
     assert held is not None
     assert hint is not None
     assert compared(line, table, key, held) is None
@@ -178,7 +179,7 @@ async def test_a_directory_that_says_it_moved_to_itself_is_repaired_without_a_co
     damaged = await line.inner.write(key, json.dumps(json.loads(held.body) | damage).encode(), held)
     assert isinstance(damaged, StoredObject)
     assert compared(line, table, key, damaged) is DifferenceKind.BEHIND
-    await line.inner.delete(hintfile.key_of(REAL), hint)
+    await line.inner.delete(version_hint.key_of(REAL), hint)
     # An event that tells of nothing new, as one that is sent again.
     await line.hear(Notification(A), seconds=60)
     await line.check()
@@ -204,7 +205,7 @@ async def test_a_copy_of_the_directory_is_no_other_name_of_it() -> None:
     line = Aliased(policy_of(), Names({}))
     table = await line.lay(line.catalog.create(A, REAL))
     await line.hear(Notification(A), seconds=60)
-    names = (hintfile.key_of(""), "/metadata/_sfn/n_a_main.ver", table.metadata_location.removeprefix(REAL))
+    names = (version_hint.key_of(""), "/metadata/_sfn/n_a_main.ver", table.metadata_location.removeprefix(REAL))
     for name in names:
         held = await line.inner.read(REAL + name)
         assert held is not None
@@ -217,7 +218,7 @@ async def test_a_copy_of_the_directory_is_no_other_name_of_it() -> None:
     await line.check()
     left = await line.document_at(REAL + names[1])
     assert left.get("moved_to", {}).get("sfn_file_path") == ELSEWHERE + names[1]
-    assert await line.inner.read(hintfile.key_of(REAL)) is None
+    assert await line.inner.read(version_hint.key_of(REAL)) is None
 
 
 @pytest.mark.anyio
@@ -240,7 +241,7 @@ async def test_a_copied_table_keeps_its_file_names_when_its_refresh_is_due(
     await line.check()
     if location == ELSEWHERE:
         assert (await line.document_at(key))["state"] == "moved"
-        assert await line.inner.read(hintfile.key_of(REAL)) is None
+        assert await line.inner.read(version_hint.key_of(REAL)) is None
 
 
 @pytest.mark.anyio
@@ -251,7 +252,7 @@ async def test_two_tables_in_one_directory_by_two_names_have_no_hint(naming: Nam
     await line.lay(line.catalog.create(B, LINK))
     await line.hear(Notification(A), Notification(B), seconds=60)
     await line.check()
-    assert await line.inner.read(hintfile.key_of(REAL)) is None
+    assert await line.inner.read(version_hint.key_of(REAL)) is None
     for name in (A, B, A):
         await line.lay(line.catalog.commit(name))
         await line.hear(Notification(name), seconds=60)
@@ -276,7 +277,7 @@ async def test_a_hint_that_is_made_while_a_second_table_comes_does_not_stay() ->
             self, key: str, body: bytes, replacing: StoredObject | None
         ) -> StoredObject | PreconditionFailed:
             if key == key_of(B, LINK) and self.hint:
-                self.files[hintfile.key_of(REAL)], self.hint = self.hint, b""
+                self.files[version_hint.key_of(REAL)], self.hint = self.hint, b""
             return await super().write(key, body, replacing)
 
     names = Names(ALIASES)
@@ -284,12 +285,12 @@ async def test_a_hint_that_is_made_while_a_second_table_comes_does_not_stay() ->
     line = Aliased(policy_of(), names, store)
     await line.lay(line.catalog.create(A, REAL))
     await line.hear(Notification(A), seconds=60)
-    store.hint = store.files.pop(hintfile.key_of(REAL))
+    store.hint = store.files.pop(version_hint.key_of(REAL))
     await line.lay(line.catalog.create(B, LINK))
     await line.hear(Notification(B), seconds=60)
     assert not store.hint
     await line.check()
-    assert hintfile.key_of(REAL) not in store.files
+    assert version_hint.key_of(REAL) not in store.files
 
 
 @pytest.mark.anyio
@@ -327,12 +328,12 @@ async def test_a_container_that_a_second_host_leads_to_is_one_place(azure: Azure
         await line.hear(Notification(A), seconds=60)
         assert line.guarded.harm == []
         held = await line.inner.read(key_of(A, canonical(location)))
-        hint = await line.inner.read(hintfile.key_of(canonical(location)))
+        hint = await line.inner.read(version_hint.key_of(canonical(location)))
         assert held is not None
         assert hint is not None
         document = json.loads(held.body)
         assert (document["state"], document["metadata_file_path"]) == ("current", table.metadata_location)
-        assert hint.body == hintfile.content(table)
+        assert hint.body == version_hint.content(table)
     await pool.close()
 
 

@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
+from sfn.domain.events import Notification
 from sfn.errors import Transient
-from sfn.pointer import hintfile
-from sfn.pointer.naming import IDENTIFIER, ORDINAL, UUID, FileOwner, Naming
-from sfn.pointer.site import FileLayout
 from sfn.publish.inventory import pointer_files
 from sfn.publish.policy import Policy
-from sfn.words import Notification
+from sfn.sfnfile import version_hint
+from sfn.sfnfile.naming import IDENTIFIER, ORDINAL, UUID, FileLayout, FileOwner, Naming
 from tests.promises.inboxes import TERMS
 from tests.unit.publishing import AT, LAG, A, B, FailingStore, Line, key_of, named
 
@@ -155,9 +154,9 @@ async def test_what_lies_at_a_new_place_is_seen_though_whoever_wrote_there_never
     table = line.catalog.commit(A, ELSEWHERE)
     lay(line, key_of(B, ELSEWHERE), line.document(A), name="b", guid="gone long ago")
     lay(line, key_of(A, ELSEWHERE), line.document(A), metadata_file_path=table.metadata_location)
-    hint = hintfile.content(table)
+    hint = version_hint.content(table)
     assert hint is not None
-    line.store.files[hintfile.key_of(ELSEWHERE)] = hint
+    line.store.files[version_hint.key_of(ELSEWHERE)] = hint
     await line.hear(Notification(A), seconds=HOUR)
     assert line.document(A, ELSEWHERE)["state"] == "current"
     assert line.document(B, ELSEWHERE).get("state") != "current"

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from sfn.pointer.naming import UUID, FileOwner
-from sfn.pointer.site import FileLayout
+from sfn.domain.events import Notification
+from sfn.domain.jobs import DeadLettered, DeadLetterReason
 from sfn.publish.policy import Policy
-from sfn.words import DeadLettered, DeadLetterReason, Notification
+from sfn.sfnfile.naming import UUID, FileLayout, FileOwner
 from tests.unit.publishing import AT, LAG, A, B, Line
 
 pytestmark = pytest.mark.anyio

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import Table, TableIdentifier
+from sfn.domain.jobs import DeadLettered, DeadLetterReason
 from sfn.inbox.memory import MemoryInbox
-from sfn.pointer import hintfile
-from sfn.pointer.naming import UUID, FileOwner
-from sfn.pointer.site import FileLayout
 from sfn.publish.policy import Policy
-from sfn.words import DeadLettered, DeadLetterReason, Notification, Table, TableIdentifier
+from sfn.sfnfile import version_hint
+from sfn.sfnfile.naming import UUID, FileLayout, FileOwner
 from tests.promises.inboxes import TERMS
 from tests.unit.publishing import AT, LAG, A, B, Line
 
@@ -59,7 +60,7 @@ async def test_a_rename_keeps_the_file() -> None:
     after = line.laid(line.catalog.commit(B))
     await line.hear(Notification(B), seconds=60)
     line.says(table, B, after)
-    assert line.hint() == hintfile.content(after)
+    assert line.hint() == version_hint.content(after)
 
 
 @pytest.mark.parametrize("told", [A, B])
@@ -97,7 +98,7 @@ async def test_a_table_that_takes_the_name_and_the_place_of_another_has_its_own_
     await line.hear(Notification(A), seconds=60)
     line.says(second, A, second)
     assert line.of(first)["state"] == "dropped"
-    assert line.hint() == hintfile.content(second)
+    assert line.hint() == version_hint.content(second)
     await line.work(line.policy.expire_after.total_seconds() + line.policy.refresh_after.total_seconds())
     assert line.files == [HERE.keys(FileOwner((), "", second.uuid))[0]]
 

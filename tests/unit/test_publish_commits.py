@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from sfn.domain.events import Notification
+from sfn.domain.jobs import Rescheduled, StoredObject
 from sfn.errors import Transient
-from sfn.pointer.document import render_ordinal
-from sfn.pointer.naming import ORDINAL, FileOwner, commit_ordinal
-from sfn.pointer.site import FileLayout
 from sfn.publish.decide import Decision, decide
 from sfn.publish.policy import MAX_COMMIT_FILES, OnDrop
+from sfn.sfnfile.document import render_ordinal
+from sfn.sfnfile.naming import ORDINAL, FileLayout, FileOwner, commit_ordinal
 from sfn.store import PreconditionFailed
-from sfn.words import Notification, Rescheduled, StoredObject
 from tests.promises.inboxes import TERMS
 from tests.unit.publishing import AT, EVERYTHING, A, FailingStore, TornStore
 from tests.unit.timeline import HEAD, SITE, Timeline

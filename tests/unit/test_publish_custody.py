@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from sfn.domain.events import Notification
+from sfn.domain.jobs import DeadLettered, DeadLetterReason, Done
 from sfn.inbox.letters import AdminCommand, DeadLetterFilter, DeadLetterStatus
-from sfn.words import DeadLettered, DeadLetterReason, Done, Notification
 from tests.unit.publishing import AT, LAG, A, B, Line, key_of
 
 HOUR = 3600.0

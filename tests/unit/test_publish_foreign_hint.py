@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from sfn.pointer import hintfile
+from sfn.domain.events import Notification
+from sfn.domain.jobs import Outcome, PublishResult
 from sfn.publish.pointing import MAX_FOREIGN_HINT_BYTES
-from sfn.words import Notification, Outcome
-from sfn.words.outcome import PublishResult
+from sfn.sfnfile import version_hint
 from tests.unit.publishing import AT, A, Line, key_of
 
 pytestmark = pytest.mark.anyio
-HINT_AT = hintfile.key_of(AT)
+HINT_AT = version_hint.key_of(AT)
 
 
 def findings_of(outcome: Outcome) -> PublishResult:
@@ -62,7 +62,7 @@ async def test_of_a_long_hint_its_beginning_is_enough(line: Line) -> None:
 
 async def test_a_hint_that_somebody_else_wrote_as_ours_would_be_is_right() -> None:
     line = Line()
-    line.store.files[HINT_AT] = hintfile.content(line.catalog.create(A)) or b""
+    line.store.files[HINT_AT] = version_hint.content(line.catalog.create(A)) or b""
     await line.hear(Notification(A), seconds=20)
     assert {findings_of(outcome).table_state.foreign_version_hint for outcome in line.outcomes} == {None}
 

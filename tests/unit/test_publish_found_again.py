@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from sfn.pointer.naming import NAMINGS, FileOwner, Naming
-from sfn.pointer.site import FileLayout
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import Table
+from sfn.domain.jobs import Rescheduled
 from sfn.publish.policy import Policy
-from sfn.words import Notification, Rescheduled, Table
+from sfn.sfnfile.naming import NAMINGS, FileLayout, FileOwner, Naming
 from tests.unit.publishing import AT, LAG, A, B, Line, named
 
 pytestmark = pytest.mark.anyio

@@ -6,14 +6,15 @@ from dataclasses import replace
 
 import pytest
 
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import Table
 from sfn.inbox.memory import MemoryInbox
-from sfn.pointer import hintfile
-from sfn.words import Notification, Table
+from sfn.sfnfile import version_hint
 from tests.promises.inboxes import TERMS
 from tests.unit.publishing import AT, A, Line
 
 pytestmark = pytest.mark.anyio
-HINT_AT = hintfile.key_of(AT)
+HINT_AT = version_hint.key_of(AT)
 STEM = "00002-9c12d441-03fe-4693-9a96-a0705ddf69c1"
 REFRESH = 9 * 3600
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import Table
 from sfn.inbox.memory import MemoryInbox
-from sfn.pointer import hintfile
-from sfn.words import Notification, Table
+from sfn.sfnfile import version_hint
 from tests.promises.inboxes import TERMS
 from tests.unit.publishing import AT, A, Line
 
 pytestmark = pytest.mark.anyio
-HINT_AT = hintfile.key_of(AT)
+HINT_AT = version_hint.key_of(AT)
 SECOND, THIRD = (
     Table(
         uuid="00000000-0000-0000-0000-00000000000a",

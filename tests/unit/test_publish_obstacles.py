@@ -7,11 +7,12 @@ import json
 import pytest
 from typing_extensions import override
 
-from sfn.pointer.naming import NAMINGS, FileOwner, Naming
-from sfn.pointer.site import FileLayout, Placement
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import TableIdentifier
+from sfn.domain.jobs import DeadLettered, DeadLetterReason, StoredObject
 from sfn.publish.policy import Policy
+from sfn.sfnfile.naming import NAMINGS, FileLayout, FileOwner, Naming, Placement
 from sfn.store import Deleted, PreconditionFailed
-from sfn.words import DeadLettered, DeadLetterReason, Notification, StoredObject, TableIdentifier
 from tests.unit.publishing import AT, LAG, A, CountingStore, Line, key_of
 
 pytestmark = pytest.mark.anyio

@@ -8,11 +8,12 @@ from datetime import timedelta
 import pytest
 from typing_extensions import override
 
+from sfn.domain.events import Notification
+from sfn.domain.jobs import DeadLettered, DeadLetterReason, Returned, StoredObject
 from sfn.errors import Transient
-from sfn.pointer import hintfile
 from sfn.publish.policy import OnDrop, Policy
+from sfn.sfnfile import version_hint
 from sfn.store import PreconditionFailed
-from sfn.words import DeadLettered, DeadLetterReason, Notification, Returned, StoredObject
 from tests.promises.inboxes import TERMS
 from tests.unit.publishing import AT, EVERYTHING, LAG, A, B, Line, TornStore, key_of
 
@@ -27,7 +28,7 @@ async def test_memory_skips_nothing_for_an_event_that_says_no_more_than_look() -
     await line.hear(Notification(A), seconds=60)
     line.store.files.clear()
     await line.hear(Notification(A))
-    assert sorted(line.store.files) == [key_of(A), hintfile.key_of(AT)]
+    assert sorted(line.store.files) == [key_of(A), version_hint.key_of(AT)]
 
 
 async def test_such_an_event_gets_one_more_look() -> None:

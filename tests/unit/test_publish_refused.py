@@ -8,12 +8,13 @@ from datetime import timedelta
 import pytest
 from typing_extensions import override
 
+from sfn.domain.events import Notification
+from sfn.domain.jobs import DeadLettered, DeadLetterReason, Done, StoredObject
 from sfn.errors import ErrorScope, Permanent
-from sfn.pointer import hintfile
-from sfn.pointer.site import Placement
 from sfn.publish.policy import Policy
+from sfn.sfnfile import version_hint
+from sfn.sfnfile.naming import Placement
 from sfn.store import Guarantees, PreconditionFailed
-from sfn.words import DeadLettered, DeadLetterReason, Done, Notification, StoredObject
 from tests.unit.publishing import AT, EVERYTHING, LAG, A, B, CountingStore, Line, key_of
 
 pytestmark = pytest.mark.anyio
@@ -139,10 +140,10 @@ async def test_a_store_is_proven_where_files_of_ours_may_lie(placement: Placemen
     line.catalog.create(A)
     store = provable(line)
     await line.hear(Notification(A), seconds=20)
-    assert hintfile.key_of(AT) in store.written
-    del store.files[hintfile.key_of(AT)]
+    assert version_hint.key_of(AT) in store.written
+    del store.files[version_hint.key_of(AT)]
     store.proved.clear()
     store.written.clear()
     await line.work(line.policy.refresh_after.total_seconds() + 3600)
-    assert hintfile.key_of(AT) in store.written
+    assert version_hint.key_of(AT) in store.written
     assert {key.rpartition("/")[0] for key in store.proved} == {f"{AT}/{folder}"}

@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import TableIdentifier
 from sfn.inbox.standing import TableStatus
-from sfn.pointer import hintfile
-from sfn.pointer.naming import UUID
 from sfn.publish.policy import OnDrop
-from sfn.words import Notification, TableIdentifier
+from sfn.sfnfile import version_hint
+from sfn.sfnfile.naming import UUID
 from tests.promises.inboxes import TERMS
 from tests.unit.publishing import AT, A, B, HintsNoted, Line, key_of
 
@@ -98,7 +99,7 @@ async def test_no_hint_says_what_only_the_old_names_file_said() -> None:
     second = line.catalog.commit(B)
     await line.inbox.put([Notification(B)])
     await line.work(only=lambda table: table == B)
-    assert line.hint() == hintfile.content(second)
+    assert line.hint() == version_hint.content(second)
     line.catalog.drop(B)
     line.catalog.register(A, first)
     line.clock.turn(TERMS.lease.total_seconds())
@@ -106,5 +107,5 @@ async def test_no_hint_says_what_only_the_old_names_file_said() -> None:
     await line.work(only=lambda table: table == A)
     await line.hear(Notification(B, renamed_to=A), seconds=3600)
     assert line.document(B)["state"] == "renamed"
-    assert store.hints[key_of(B)] in {None, hintfile.content(first)}
-    assert line.hint() == hintfile.content(first)
+    assert store.hints[key_of(B)] in {None, version_hint.content(first)}
+    assert line.hint() == version_hint.content(first)

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from sfn.words import Capacity, Notification, Priority
+from sfn.domain.events import Notification
+from sfn.domain.jobs import Capacity, Priority
 from tests.unit.publishing import A, Line, named
 
 pytestmark = pytest.mark.anyio

@@ -10,13 +10,24 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import Table
+from sfn.domain.jobs import StoredObject
 from sfn.errors import Transient
-from sfn.pointer import hintfile
-from sfn.pointer.naming import IDENTIFIER, NAMINGS, ORDINAL, UUID, FileOwner, Naming
-from sfn.pointer.site import FileLayout, Placement, folder_below_root
 from sfn.publish.policy import OnDrop, Policy
+from sfn.sfnfile import version_hint
+from sfn.sfnfile.naming import (
+    IDENTIFIER,
+    NAMINGS,
+    ORDINAL,
+    UUID,
+    FileLayout,
+    FileOwner,
+    Naming,
+    Placement,
+    folder_below_root,
+)
 from sfn.store import Deleted, PreconditionFailed
-from sfn.words import Notification, StoredObject, Table
 from tests.promises.inboxes import TERMS
 from tests.unit.publishing import AT, LAG, A, B, HintsNoted, Line, TornStore
 
@@ -59,7 +70,7 @@ async def test_each_naming_goes_with_each_placement(naming: Naming, placement: P
         await line.hear(Notification(A), seconds=20)
         body = document(line, site_of(line, table), table)
         assert (body["state"], body["metadata_file_path"]) == ("current", table.metadata_location)
-    assert line.hint() == (hintfile.content(table) if placement is not Placement.ROOT else None)
+    assert line.hint() == (version_hint.content(table) if placement is not Placement.ROOT else None)
     before = site_of(line, table)
     table = laid(line, line.catalog.commit(A, location="file:///warehouse/n/elsewhere"))
     await line.hear(Notification(A), seconds=20)
@@ -89,7 +100,7 @@ async def test_another_naming_leads_on_from_the_files_of_the_old_one(before: Nam
     await line.hear(Notification(A), seconds=20)
     new = document(line, FileLayout(AT, after), table)
     assert (new["state"], new["metadata_file_path"]) == ("current", table.metadata_location)
-    assert line.hint() == hintfile.content(table)
+    assert line.hint() == version_hint.content(table)
     if before != after:
         old = document(line, FileLayout(AT, before), table)
         assert old["state"] == "moved"
@@ -102,7 +113,7 @@ async def test_another_naming_leads_on_from_the_files_of_the_old_one(before: Nam
     kept = {key for key in line.store.files if key.endswith(".ver")}
     assert stays <= kept
     assert all(json.loads(line.store.files[key])["state"] == "current" for key in kept)
-    assert line.hint() == hintfile.content(table)
+    assert line.hint() == version_hint.content(table)
 
 
 class Watched(TornStore):
@@ -166,7 +177,7 @@ async def test_another_placement_leads_on_from_the_files_at_the_old_one(after: P
     await line.hear(Notification(A), seconds=20)
     assert document(line, FileLayout(AT), table)["state"] == "moved"
     assert document(line, site_of(line, table), table)["state"] == "current"
-    assert line.hint() == (None if after is Placement.ROOT else hintfile.content(table))
+    assert line.hint() == (None if after is Placement.ROOT else version_hint.content(table))
 
 
 async def test_where_a_metadata_file_is_seen_from_its_document() -> None:
@@ -191,7 +202,7 @@ async def test_tables_that_share_a_directory_are_told_apart_and_have_no_hint(nam
     assert line.hint() is None
     line.catalog.drop(B)
     await line.hear(Notification(B, drop=True), seconds=60)
-    assert line.hint() == hintfile.content(tables[A])
+    assert line.hint() == version_hint.content(tables[A])
 
 
 async def test_a_hint_beside_a_file_by_uuid_goes_once_the_table_has_its_file_by_another_naming() -> None:
@@ -199,7 +210,7 @@ async def test_a_hint_beside_a_file_by_uuid_goes_once_the_table_has_its_file_by_
     line = line_of(UUID, Placement.ALONGSIDE)
     table = laid(line, line.catalog.create(A))
     await line.hear(Notification(A), seconds=20)
-    assert line.hint() == hintfile.content(table)
+    assert line.hint() == version_hint.content(table)
     line.policy = line_of(ORDINAL, Placement.INSIDE).policy
     line.catalog.rename(A, B)
     after = laid(line, line.catalog.commit(B))
@@ -209,4 +220,4 @@ async def test_a_hint_beside_a_file_by_uuid_goes_once_the_table_has_its_file_by_
     assert json.loads(line.store.files[key])["state"] == "renamed"
     assert store.hints[key] is None
     await line.hear(Notification(B), seconds=60)
-    assert line.hint() == hintfile.content(after)
+    assert line.hint() == version_hint.content(after)

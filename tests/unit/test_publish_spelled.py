@@ -13,13 +13,15 @@ import pytest
 from typing_extensions import override
 
 from sfn.catalog.spelling import CACHE_LIFETIME, Spellings, fold_name
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import TableIdentifier
+from sfn.domain.jobs import DeadLettered, DeadLetterReason, StoredObject
 from sfn.errors import ErrorScope, Transient
 from sfn.inbox.memory import MemoryInbox
-from sfn.pointer import hintfile
-from sfn.pointer.naming import UUID
 from sfn.publish.policy import Policy, TableFilter
+from sfn.sfnfile import version_hint
+from sfn.sfnfile.naming import UUID
 from sfn.store import PreconditionFailed
-from sfn.words import DeadLettered, DeadLetterReason, Notification, StoredObject, TableIdentifier
 from tests.promises.inboxes import TERMS
 from tests.unit.publishing import EVERYTHING, LAG, CountingCatalog, CountingStore, Line, key_of
 
@@ -367,7 +369,7 @@ async def test_two_spellings_that_are_published_at_once_do_not_give_way_to_each_
         table = line.catalog.commit(LISTED)
     await line.hear(Notification(LISTED), seconds=600)
     assert sorted(line.files().values()) == [("current", "00004"), ("renamed", "00000")]
-    assert line.hint(AT) == hintfile.content(table)
+    assert line.hint(AT) == version_hint.content(table)
 
 
 @pytest.mark.parametrize("failures", [1, 1000])

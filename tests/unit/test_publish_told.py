@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from sfn.domain.events import Notification, TableOrigin
+from sfn.domain.jobs import DeadLettered, DeadLetterReason, Done, Rescheduled
 from sfn.publish.policy import OnDrop
-from sfn.words import DeadLettered, DeadLetterReason, Done, Notification, Rescheduled, TableOrigin
 from tests.unit.publishing import EVERYTHING, LAG, A, B
 from tests.unit.told_line import DAY, ToldLine
 

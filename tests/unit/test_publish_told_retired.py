@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from sfn.domain.events import Notification, TableOrigin
+from sfn.domain.jobs import DeadLettered
 from sfn.publish.policy import Policy, TableFilter
-from sfn.words import DeadLettered, Notification, TableOrigin
 from tests.unit.publishing import A
 from tests.unit.told_line import DAY, ToldLine
 

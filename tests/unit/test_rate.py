@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfn.dialects import Sender
+from sfn.formats.event import Sender
 from sfn.receiver.keyring import Keyring
 from sfn.receiver.rate import RateLimit
 from sfn.receiver.senders import Senders

@@ -19,11 +19,11 @@ from pyiceberg.transforms import IdentityTransform
 
 import sfn
 from sfn.errors import Unsafe
-from sfn.pointer.document import render
 from sfn.reader import verify
 from sfn.reader.table import load_metadata
 from sfn.reader.trust import AllowedLocations
 from sfn.reader.walk import MetadataWalk, WalkLimits
+from sfn.sfnfile.document import render
 from tests.unit.directory import Directory
 from tests.unit.real_table import IDENTIFIER, MemoryIO, RealTable, real_table
 

@@ -8,7 +8,7 @@ import pytest
 
 import sfn
 from sfn.errors import Dropped, MalformedDocument, Unreadable
-from sfn.pointer.document import DocumentState, Link
+from sfn.sfnfile.document import DocumentState, Link
 from tests.unit.directory import OTHER_UUID, Directory
 
 

@@ -16,9 +16,9 @@ import sfn
 from sfn.catalog.metadata import read_metadata
 from sfn.cli import app
 from sfn.errors import MalformedMetadata, RefNotFound, Unreadable, WrongTable
-from sfn.pointer.document import parse, render
 from sfn.reader import verify
 from sfn.reader.metadata import head_of
+from sfn.sfnfile.document import parse, render
 from tests.unit.real_table import IDENTIFIER, RealTable, real_table
 
 Change = Callable[[dict[str, Any]], object]

@@ -10,10 +10,10 @@ import pytest
 
 import sfn
 from sfn.errors import CommitNotFound, Dropped, MalformedDocument, Stale, TooManyFiles
-from sfn.pointer.document import CommitEntry, DocumentState, render_ordinal
-from sfn.pointer.naming import IDENTIFIER, ORDINAL, UUID, Naming
 from sfn.reader import timeline
 from sfn.reader.timeline import CommitSource
+from sfn.sfnfile.document import CommitEntry, DocumentState, render_ordinal
+from sfn.sfnfile.naming import IDENTIFIER, ORDINAL, UUID, Naming
 from tests.unit.directory import FIRST_ORDINAL, OTHER_UUID, WRITTEN_AT, Directory
 from tests.unit.directory import UUID as GUID
 

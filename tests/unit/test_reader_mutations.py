@@ -18,10 +18,10 @@ import pytest
 import sfn
 from sfn.catalog.metadata import UnreadableDocument, read_metadata
 from sfn.errors import SfnError
-from sfn.pointer.document import parse, render
 from sfn.reader import verify
 from sfn.reader.table import load_metadata, metadata_at_ref
 from sfn.reader.walk import MetadataWalk, WalkLimits
+from sfn.sfnfile.document import parse, render
 from tests.unit.real_table import IDENTIFIER, RealTable, real_table
 
 Way: TypeAlias = tuple[str | int, ...]

@@ -20,14 +20,14 @@ from sfn.errors import (
     Unreachable,
     Unreadable,
 )
-from sfn.pointer import document
-from sfn.pointer.document import CommitEntry, DocumentState, Link
-from sfn.pointer.naming import IDENTIFIER, ORDINAL, UUID, FileOwner, Naming
 from sfn.reader import lookup
 from sfn.reader.files import directory_url, run_synchronously
 from sfn.reader.local import LocalFileSystem
 from sfn.reader.opening import FileSystemOptions
 from sfn.reader.resolve import Question, resolve_question
+from sfn.sfnfile import document
+from sfn.sfnfile.document import CommitEntry, DocumentState, Link
+from sfn.sfnfile.naming import IDENTIFIER, ORDINAL, UUID, FileOwner, Naming
 from tests.unit.directory import FIRST_ORDINAL, OTHER_UUID, Directory
 from tests.unit.directory import UUID as GUID
 

@@ -9,9 +9,9 @@ import pytest
 
 import sfn
 from sfn.errors import Ambiguous, DirectoryNotFound, Dropped, NameTaken, NotFound, TooManyFiles
-from sfn.pointer.document import DocumentState
-from sfn.pointer.naming import IDENTIFIER, ORDINAL, UUID, Naming
 from sfn.reader import lookup
+from sfn.sfnfile.document import DocumentState
+from sfn.sfnfile.naming import IDENTIFIER, ORDINAL, UUID, Naming
 from tests.unit.directory import OTHER_UUID, Directory
 from tests.unit.directory import UUID as GUID
 

@@ -11,8 +11,8 @@ from fsspec.implementations.memory import MemoryFileSystem
 from typing_extensions import override
 
 import sfn
-from sfn.pointer.naming import IDENTIFIER, ORDINAL, UUID, Naming
 from sfn.reader.files import RequestCounts
+from sfn.sfnfile.naming import IDENTIFIER, ORDINAL, UUID, Naming
 from tests.unit.directory import FIRST_ORDINAL, Directory
 from tests.unit.directory import UUID as GUID
 

@@ -11,12 +11,12 @@ from typing_extensions import override
 
 import sfn
 from sfn.errors import Ambiguous
-from sfn.pointer import document
-from sfn.pointer.document import Document
 from sfn.reader.files import directory_url, run_synchronously
 from sfn.reader.local import LocalFileSystem
 from sfn.reader.opening import FileSystemOptions
 from sfn.reader.resolve import Question, resolve_question
+from sfn.sfnfile import document
+from sfn.sfnfile.document import Document
 from tests.unit.directory import OTHER_UUID, Directory
 
 

@@ -7,17 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from sfn.dialects import (
-    EVENT_FORMATS,
-    FORMAT_NAMES,
-    NATIVE,
-    POLARIS_NOTIFICATIONS,
-    EventFormat,
-    EventRequest,
-    Headers,
-    decode,
-)
 from sfn.errors import Rejected
+from sfn.formats import EVENT_FORMATS, FORMAT_NAMES, NATIVE, POLARIS_NOTIFICATIONS, EventFormat, decode
+from sfn.formats.event import EventRequest, Headers
 from tests.dialects.asking import BATCH, ONE, SENDER, STRUCTURED, decoded, document, golden, outcome, refused
 from tests.dialects.samples import (
     ICEBERG_TABLE,

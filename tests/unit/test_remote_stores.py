@@ -6,12 +6,13 @@ import sys
 
 import pytest
 
+from sfn.domain.catalog_answer import VendedCredential
+from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, Forbidden, Permanent
 from sfn.store.content import content_etag
 from sfn.store.objects import ErrorKind, FetchedObject, ObjectPage, RequestFailed
 from sfn.store.remote import RemoteStore, StoreService
 from sfn.wiring.remote import RemoteStores
-from sfn.words import StoredObject, VendedCredential
 
 MADE_UP = f'"{"0" * 32}"'
 

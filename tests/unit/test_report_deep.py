@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.report import deep
-from sfn.words import Table, TableIdentifier
 
 NAME = TableIdentifier("prod", ("ns",), "orders")
 

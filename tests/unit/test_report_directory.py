@@ -15,8 +15,8 @@ from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
 
 import sfn
+from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import SfnError
-from sfn.pointer import document
 from sfn.publish.comparison import DifferenceKind
 from sfn.report import earlier, keeping, opening, reading, runs
 from sfn.report.columns import PARTITIONS, SCHEMA, AuditState, ReportRow
@@ -26,7 +26,7 @@ from sfn.report.opening import ReportLocation
 from sfn.report.totals import RunTotals
 from sfn.report.writing import write_data_file
 from sfn.settings import Settings
-from sfn.words import TableIdentifier
+from sfn.sfnfile import document
 
 AT = datetime(2026, 11, 22, 12, tzinfo=UTC)
 

@@ -10,11 +10,11 @@ from typing_extensions import override
 
 from sfn.catalog.health import MAX_CONSECUTIVE_FAILURES, MAX_PROBES
 from sfn.catalog.memory import MemoryCatalog
+from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, Transient
 from sfn.publish.policy import TableFilter
 from sfn.report.listing import NamespacePart, list_namespaces, list_tables
 from sfn.report.trials import MAX_TRIES, CatalogRetries
-from sfn.words import TableIdentifier
 
 
 class Failing(MemoryCatalog):

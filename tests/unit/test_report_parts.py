@@ -9,9 +9,10 @@ from typing import Any
 import anyio
 import pytest
 
+from sfn.domain.catalog_answer import Loaded, NoSuchTable, NotModified, StagedCreate
+from sfn.domain.identifiers import Table, TableIdentifier
+from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, Permanent, SfnError, Transient
-from sfn.pointer.document import Document, DocumentState
-from sfn.pointer.site import FileLayout
 from sfn.publish.comparison import ComparisonResult, DifferenceKind, TableDifference
 from sfn.publish.own import OurFile, TableFiles
 from sfn.report import theirs
@@ -21,7 +22,8 @@ from sfn.report.entries import AuditRun
 from sfn.report.pace import CatalogRateLimiter
 from sfn.report.slices import is_valid_count, matching_slices, slice_of
 from sfn.report.trials import MAX_TRIES, CatalogRetries
-from sfn.words import Loaded, NoSuchTable, NotModified, StagedCreate, StoredObject, Table, TableIdentifier
+from sfn.sfnfile.document import Document, DocumentState
+from sfn.sfnfile.naming import FileLayout
 from sfn.work.examination import CachedAnswer, TableComparison
 from sfn.work.feed import BoundedQueue
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sfn.catalog.metadata import LAST_MILLISECOND, UnreadableDocument
 from sfn.catalog.rest import answers
 from sfn.catalog.rest.answers import CatalogConfig, ListingPage
-from sfn.words import Table
+from sfn.domain.identifiers import Table
 from tests.unit.rest_server import table
 
 Read = Callable[[bytes], object]

@@ -9,8 +9,8 @@ import pytest
 from aiohttp import web
 
 from sfn.catalog.rest import RestSettings
+from sfn.domain.catalog_answer import Loaded
 from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
-from sfn.words import Loaded
 from tests.unit.rest_server import (
     ORDERS,
     PRIVATE,

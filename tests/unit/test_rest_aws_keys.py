@@ -13,8 +13,8 @@ from aiohttp import web
 
 from sfn.catalog.rest import RestCatalog
 from sfn.clock import SystemClock
+from sfn.domain.catalog_answer import Loaded
 from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
-from sfn.words import Loaded
 from tests.unit.rest_server import ORDERS, Open, Server, pass_by, running
 from tests.unit.signatures import KEY_ID, SECRET, Aws, alone
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
+from sfn.domain.catalog_answer import Loaded
 from sfn.errors import ErrorScope, Transient
-from sfn.words import Loaded
 from tests.unit.rest_server import ORDERS, Open, Responder, Server, reply, running, table
 
 FIRST = {"prefix": "first"}

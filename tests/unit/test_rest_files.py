@@ -10,8 +10,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from sfn.catalog.rest.files import RenewedFile
+from sfn.domain.catalog_answer import Loaded
 from sfn.errors import ErrorScope, Permanent, Transient
-from sfn.words import Loaded
 from tests.unit.certificates import replace
 from tests.unit.rest_server import ORDERS, Mint, Open, Server, bearers, believing
 

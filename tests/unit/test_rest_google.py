@@ -16,8 +16,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from sfn.catalog.rest import RestSettings
+from sfn.domain.catalog_answer import Loaded
+from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, ExternalError, Transient
-from sfn.words import Loaded, TableIdentifier
 from tests.unit.rest_server import (
     ORDERS,
     PRIVATE,

@@ -9,7 +9,8 @@ import pytest
 
 from sfn.catalog import CredentialVendor
 from sfn.catalog.rest import RestCatalog
-from sfn.words import Loaded, NoSuchTable, TableIdentifier, VendedCredential
+from sfn.domain.catalog_answer import Loaded, NoSuchTable, VendedCredential
+from sfn.domain.identifiers import TableIdentifier
 from tests.unit.rest_server import ORDERS, Open, Responder, Server, complaint, pass_by, reply
 from tests.unit.vending_server import CREDENTIALS, GONE, LOAD, PATH, Vending, listing
 

@@ -10,8 +10,9 @@ from aiohttp import web
 from structlog.testing import capture_logs
 
 from sfn.catalog.rest import RestCatalog
+from sfn.domain.catalog_answer import NoSuchTable
+from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
-from sfn.words import NoSuchTable, TableIdentifier
 from tests.unit.rest_server import ORDERS, PRIVATE, Open, Responder, Server, complaint, pass_by, reply, table
 from tests.unit.vending_server import CREDENTIALS, LOAD, Vending, listing
 

@@ -13,7 +13,8 @@ import psutil
 import pytest
 from aiohttp import web
 
-from sfn.words import Loaded, TableIdentifier
+from sfn.domain.catalog_answer import Loaded
+from sfn.domain.identifiers import TableIdentifier
 from tests.unit.rest_server import ORDERS, Open, Responder, Server, reply, table
 
 SIZE = 250 * 2**20

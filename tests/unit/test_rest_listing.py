@@ -16,8 +16,8 @@ from sfn.catalog.health import MAX_CONSECUTIVE_FAILURES, MAX_PROBES, REDUCED_TIM
 from sfn.catalog.rest import RestCatalog
 from sfn.catalog.rest import listing as listing_module
 from sfn.catalog.rest.asking import REMEMBER_SECONDS
+from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
-from sfn.words import TableIdentifier
 from tests.unit.rest_server import ORDERS, Open, Responder, Server, complaint, pass_by, reply
 
 Namespaces = Mapping[str, list[list[str]]]

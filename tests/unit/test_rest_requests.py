@@ -14,8 +14,9 @@ from sfn.catalog.refusal import CatalogFailure
 from sfn.catalog.rest import RestSettings, paths
 from sfn.catalog.rest.directions import route_of
 from sfn.catalog.rest.refusals import CatalogReply
+from sfn.domain.catalog_answer import Loaded, NotModified, StagedCreate
+from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, ExternalError, Permanent, UnaddressableTable
-from sfn.words import Loaded, NotModified, StagedCreate, TableIdentifier
 from tests.unit.rest_server import ORDERS, PRIVATE, Open, Responder, Server, reply, running, table
 
 

@@ -13,8 +13,9 @@ from aiohttp import web
 
 from sfn.catalog.rest import RestSettings
 from sfn.clock import SystemClock
+from sfn.domain.catalog_answer import Loaded
+from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
-from sfn.words import Loaded, TableIdentifier
 from tests.unit.rest_server import ORDERS, PRIVATE, Open, Server, complaint, reply, table
 from tests.unit.signatures import KEY_ID, SECRET, Aws, alone, canonical, signature
 

@@ -11,8 +11,9 @@ import pytest
 from aiohttp import web
 
 from sfn.catalog.rest import RestCatalog
+from sfn.domain.catalog_answer import Loaded, NoSuchTable
+from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
-from sfn.words import Loaded, NoSuchTable, TableIdentifier
 from tests.unit.rest_server import ORDERS, PRIVATE, Open, Responder, Server, complaint, reply, running, table
 
 OK = reply({"defaults": {}, "overrides": {}})

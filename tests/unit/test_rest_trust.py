@@ -12,8 +12,8 @@ from structlog.testing import capture_logs
 
 from sfn.catalog.rest import RestCatalog
 from sfn.catalog.rest.files import RenewedFile
+from sfn.domain.catalog_answer import Loaded
 from sfn.errors import ErrorScope, Permanent
-from sfn.words import Loaded
 from tests.unit.certificates import Authority, Files, replace
 from tests.unit.rest_server import ORDERS, Open, Server, reply, running, table
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sfn.catalog.metadata import UnreadableDocument
 from sfn.catalog.rest.vended import extract_credentials, read_credentials, secrets_in
-from sfn.words import VendedCredential
+from sfn.domain.catalog_answer import VendedCredential
 from tests.unit.rest_server import table
 
 KEYS = {"s3.access-key-id": "ASIA1", "s3.secret-access-key": "s3cret-of-theirs", "s3.session-token": "t0ken-of-theirs"}

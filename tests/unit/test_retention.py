@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from sfn.pointer.retention import SHORT_LIFETIME, is_short_lived, metadata_lifetime
-from sfn.words import Table
+from sfn.domain.identifiers import Table
+from sfn.sfnfile.version_hint import SHORT_LIFETIME, is_short_lived, metadata_lifetime
 
 NOW = 1_700_000_000_000
 MINUTE = 60_000

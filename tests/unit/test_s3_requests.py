@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Mapping
 import pytest
 from typing_extensions import override
 
+from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, Forbidden, OutcomeUnknown, Transient
 from sfn.store import Deleted, PreconditionFailed
 from sfn.store.objects import ErrorKind, FetchedObject, RequestFailed
 from sfn.store.pool import BODY_LIMIT, HttpPool, HttpReply
 from sfn.store.remote import RemoteStore, StoreService
 from sfn.store.s3 import IMPOSSIBLE_ETAG, BucketEndpoints, S3Client, S3Options
-from sfn.words import StoredObject
 
 KEY = "s3://lake/sales/metadata/_sfn/orders.ver"
 TAG = '"d41d8cd98f00b204e9800998ecf8427e"'

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sfn.dialects import Sender
+from sfn.formats.event import Sender
 from sfn.receiver.keyring import Keyring
 from sfn.receiver.senders import Senders
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from sfn.dialects import Sender
+from sfn.formats.event import Sender
 from sfn.receiver.keyring import Keyring
 from sfn.receiver.operators import OPERATORS_PARTY, OperatorAuth
 from sfn.receiver.senders import Senders, anonymous_senders

@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio.lowlevel
 import pytest
 
-from sfn.dialects import Sender
+from sfn.formats.event import Sender
 from sfn.receiver.keyring import Keyring
 from sfn.receiver.operators import OPERATORS_PARTY
 from sfn.receiver.senders import Senders, VerifiedSigner

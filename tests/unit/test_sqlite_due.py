@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import TableIdentifier
+from sfn.domain.jobs import Capacity, ConcurrencyGroup, Priority, Returned
 from sfn.inbox.sqlite.due import DueRows
 from sfn.inbox.sqlite.ledger import SqliteOperations
 from sfn.inbox.sqlite.rows import SqliteJobs
 from sfn.inbox.terms import InboxConfig
-from sfn.words import Capacity, ConcurrencyGroup, Notification, Priority, Returned, TableIdentifier
 
 ORDERS = TableIdentifier("prod", ("sales",), "orders")
 NOW = datetime(2026, 8, 21, 12, tzinfo=UTC)

@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from sfn.domain.events import Notification, PutResult, UndecodableRequest
+from sfn.domain.identifiers import TableIdentifier
+from sfn.domain.jobs import Capacity, DeadLettered, DeadLetterReason, Done
 from sfn.inbox.letters import AdminCommand, DeadLetterFilter, DeadLetterStatus
 from sfn.inbox.sqlite.brake import DropLimitTable
 from sfn.inbox.sqlite.dead import SqliteDeadLetters
@@ -20,16 +23,6 @@ from sfn.inbox.sqlite.roster import IndexQueries
 from sfn.inbox.sqlite.rows import SqliteJobs
 from sfn.inbox.sqlite.schema import MIGRATIONS, VERSION
 from sfn.inbox.terms import InboxConfig
-from sfn.words import (
-    Capacity,
-    DeadLettered,
-    DeadLetterReason,
-    Done,
-    Notification,
-    PutResult,
-    TableIdentifier,
-    UndecodableRequest,
-)
 
 ORDERS = TableIdentifier("prod", ("sales",), "orders")
 NOW = datetime(2026, 8, 21, 12, tzinfo=UTC)

@@ -7,10 +7,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import TableIdentifier
+from sfn.domain.jobs import Capacity
 from sfn.inbox.letters import DeadLetterFilter
 from sfn.inbox.sqlite.ledger import SqliteOperations
 from sfn.inbox.terms import InboxConfig
-from sfn.words import Capacity, Notification, TableIdentifier
 
 ORDERS = TableIdentifier("prod", ("sales",), "orders")
 NOW = datetime(2026, 8, 21, 12, tzinfo=UTC)

@@ -10,26 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from sfn.domain.events import EventHistory, ReportedChange, TableHistory, TableOrigin
+from sfn.domain.identifiers import CatalogName, JobKey, Table, TableIdentifier
+from sfn.domain.jobs import DeadLetterReason, PendingChange, PublishCache, PublishedPointer, StoredObject, TableState
 from sfn.inbox.codec import decode_key, encode_key, from_micros, parse_pending, parse_table_state, table_key_range
 from sfn.inbox.row import Job, JobState, group_of
 from sfn.inbox.sqlite.rows import MAX_CACHED_JOBS, SqliteJobs
 from sfn.inbox.sqlite.schema import prepare
-from sfn.words import (
-    CatalogName,
-    DeadLetterReason,
-    EventHistory,
-    JobKey,
-    PendingChange,
-    PublishCache,
-    PublishedPointer,
-    ReportedChange,
-    StoredObject,
-    Table,
-    TableHistory,
-    TableIdentifier,
-    TableOrigin,
-    TableState,
-)
 
 PLACES = st.sampled_from(["s3://lake/1", "s3://lake/2", "gs://pond/3"])
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)

@@ -10,14 +10,16 @@ import pytest
 from typing_extensions import override
 
 from sfn.catalog import SkipNamespace, UnlistedNamespace
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import TableIdentifier
+from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
-from sfn.pointer import document, hintfile
-from sfn.pointer.document import DocumentState
-from sfn.pointer.naming import UUID
 from sfn.publish.comparison import DifferenceKind, TableDifference
 from sfn.publish.facts import IsListed, NeedsQuery
 from sfn.publish.policy import Policy, TableFilter
-from sfn.words import Notification, StoredObject, TableIdentifier
+from sfn.sfnfile import document, version_hint
+from sfn.sfnfile.document import DocumentState
+from sfn.sfnfile.naming import UUID
 from sfn.work.examination import decide_with_queries
 from sfn.work.sources import ConnectedCatalog
 from sfn.work.survey import DryRunResult, DryRunSweep
@@ -148,7 +150,7 @@ async def test_a_hint_of_ours_that_is_behind_is_told() -> None:
     world.catalog.commit(A)
     await world.hear(Notification(A), seconds=1)
     assert before is not None
-    world.store.files[hintfile.key_of(AT)] = before
+    world.store.files[version_hint.key_of(AT)] = before
     assert (await difference(world)).kind is DifferenceKind.HINT_BEHIND
     world.policy = replace(world.policy, version_hint=False)
     assert (await walked(world)).differences == []
@@ -162,7 +164,7 @@ async def test_a_hint_of_ours_where_there_should_be_none_is_told() -> None:
     world.catalog.amend(A, replace(before, metadata_location=f"{AT}/metadata/3.metadata.json", metadata_log=log))
     await world.hear(Notification(A), seconds=1)
     rewrite(world, hint_was=("3",))
-    world.store.files[hintfile.key_of(AT)] = b"3"
+    world.store.files[version_hint.key_of(AT)] = b"3"
     found = await difference(world)
     assert (found.kind, found.detail[-20:]) == (DifferenceKind.HINT_BEHIND, "there should be none")
 
@@ -170,9 +172,9 @@ async def test_a_hint_of_ours_where_there_should_be_none_is_told() -> None:
 @pytest.mark.parametrize("body", [None, b"somebody-elses"])
 async def test_a_hint_that_is_not_ours_to_write_is_none_of_our_business(body: bytes | None) -> None:
     world = await line(A)
-    del world.store.files[hintfile.key_of(AT)]
+    del world.store.files[version_hint.key_of(AT)]
     if body is not None:
-        world.store.files[hintfile.key_of(AT)] = body
+        world.store.files[version_hint.key_of(AT)] = body
     assert (await walked(world)).differences == []
 
 

@@ -7,8 +7,10 @@ from datetime import timedelta
 
 import pytest
 
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import CatalogName
+from sfn.domain.jobs import DeadLettered, DeadLetterReason, PublishResult, Retry
 from sfn.publish.policy import OnDrop, TableFilter
-from sfn.words import CatalogName, DeadLettered, DeadLetterReason, Notification, PublishResult, Retry
 from sfn.work.report import SweepReport
 from sfn.work.sweep import CatalogSweep, SweepPorts
 from sfn.work.sweeps import SweepRunner

@@ -11,10 +11,12 @@ from typing_extensions import override
 
 from sfn.catalog import SkipNamespace, UnlistedNamespace
 from sfn.catalog.memory import MemoryCatalog
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import CatalogName, TableIdentifier
+from sfn.domain.jobs import Capacity, Done, LeasedJob, Returned
 from sfn.inbox import ClaimResult
 from sfn.publish.policy import Policy
 from sfn.store.memory import MemoryStore
-from sfn.words import Capacity, CatalogName, Done, LeasedJob, Notification, Returned, TableIdentifier
 from sfn.work.sources import ConnectedCatalog
 from sfn.work.worker import WorkerOptions
 from tests.promises.inboxes import HandClock

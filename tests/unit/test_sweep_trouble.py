@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from sfn.domain.jobs import SweepCompleted
 from sfn.errors import ErrorScope, FatalError, Transient
-from sfn.words import SweepCompleted
 from sfn.work.sweep import BATCH_SIZE, CONCURRENT_LOADS
 from tests.unit.sweeping import World, trouble
 

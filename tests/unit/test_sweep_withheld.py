@@ -9,8 +9,8 @@ import pytest
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
+from sfn.domain.jobs import DeadLettered, DeadLetterReason, PublishResult
 from sfn.publish.policy import Policy, TableFilter
-from sfn.words import DeadLettered, DeadLetterReason, PublishResult
 from sfn.work.sweep import MAX_LOGGED
 from tests.unit.sweeping import World
 

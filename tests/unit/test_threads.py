@@ -9,8 +9,8 @@ from functools import partial
 import anyio
 import pytest
 
+from sfn.concurrency import AbandonableThreads, IsAbandoned, TimedOut, unfinished_calls
 from sfn.errors import ErrorScope
-from sfn.threads import AbandonableThreads, IsAbandoned, TimedOut, unfinished_calls
 
 SHORT = 0.1
 SOON = 5.0

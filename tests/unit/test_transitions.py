@@ -11,6 +11,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import CatalogName, TableIdentifier
+from sfn.domain.jobs import (
+    DeadLettered,
+    DeadLetterReason,
+    Done,
+    Outcome,
+    PendingChange,
+    PublishCache,
+    PublishResult,
+    Rescheduled,
+    Retry,
+    Returned,
+    TableState,
+    Wakeup,
+)
 from sfn.inbox import transitions
 from sfn.inbox.bell import makes_due
 from sfn.inbox.row import Job, JobState, group_of, holds_lease
@@ -22,23 +38,6 @@ from sfn.inbox.transitions import (
     on_release_hold,
     on_settle,
     on_wakeup,
-)
-from sfn.words import (
-    CatalogName,
-    DeadLettered,
-    DeadLetterReason,
-    Done,
-    Notification,
-    Outcome,
-    PendingChange,
-    PublishCache,
-    PublishResult,
-    Rescheduled,
-    Retry,
-    Returned,
-    TableIdentifier,
-    TableState,
-    Wakeup,
 )
 from tests.unit.rows import (
     CAP,

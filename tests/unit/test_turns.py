@@ -7,8 +7,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sfn.domain.jobs import Capacity, ConcurrencyGroup, Priority
 from sfn.inbox.turns import fair_order, rotate
-from sfn.words import Capacity, ConcurrencyGroup, Priority
 
 A, B, C = (ConcurrencyGroup(name, "", Priority.LIVE) for name in "abc")
 FIRST = ConcurrencyGroup("a", "", Priority.SHORT_LIVED)

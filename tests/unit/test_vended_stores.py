@@ -8,6 +8,9 @@ from datetime import timedelta
 import pytest
 from typing_extensions import override
 
+from sfn.domain.catalog_answer import NoSuchTable, VendedCredential
+from sfn.domain.identifiers import TableIdentifier
+from sfn.domain.jobs import StoredObject
 from sfn.errors import (
     FORBIDDEN_ERRORS,
     ErrorScope,
@@ -20,7 +23,6 @@ from sfn.errors import (
 from sfn.store import ObjectStore
 from sfn.store.memory import MemoryStore
 from sfn.store.router import PrefixRouter
-from sfn.words import NoSuchTable, StoredObject, TableIdentifier, VendedCredential
 from sfn.work.vended import VendedStores
 from tests.promises.inboxes import HandClock
 

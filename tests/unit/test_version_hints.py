@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfn.pointer import hintfile
-from sfn.words import Table
+from sfn.domain.identifiers import Table
+from sfn.sfnfile import version_hint
 from tests.unit.hint_names import NEIGHBOURS, SUFFIX, UNUSUAL, neighbours
 
 LOCATION = "s3://lake/orders"
@@ -103,8 +103,8 @@ def _is_uuid(text: str) -> bool:
 def hint(current: str, folder: set[str]) -> str | None:
     """What the service writes, where these files lie beside the current one."""
     text, rival = (
-        hintfile.content(table(f"{METADATA}/{current}")),
-        hintfile.shadowing_file(table(f"{METADATA}/{current}")),
+        version_hint.content(table(f"{METADATA}/{current}")),
+        version_hint.shadowing_file(table(f"{METADATA}/{current}")),
     )
     is_rivalled = rival is not None and rival.removeprefix(f"{METADATA}/") in folder
     return None if text is None or is_rivalled else text.decode()
@@ -164,23 +164,25 @@ def test_a_hint_never_leads_a_reader_of_folders_further_astray_than_no_hint(
 @pytest.mark.parametrize("reader", READERS)
 @given(folder=st.sets(names, max_size=8), nonce=st.from_regex(r"[0-9T]{1,24}-[0-9]{1,6}", fullmatch=True))
 def test_a_withdrawn_hint_leads_nowhere(reader: Reader, folder: set[str], nonce: str) -> None:
-    text = hintfile.cleared_content(nonce)
-    assert hintfile.is_cleared(text)
-    assert text != hintfile.cleared_content(f"{nonce}0")
+    text = version_hint.cleared_content(nonce)
+    assert version_hint.is_cleared(text)
+    assert text != version_hint.cleared_content(f"{nonce}0")
     assert reader(text.decode(), folder) is None
 
 
 @given(names)
 def test_a_hint_that_speaks_is_not_withdrawn(name: str) -> None:
-    text = hintfile.content(table(f"{METADATA}/{name}"))
+    text = version_hint.content(table(f"{METADATA}/{name}"))
     assert text is not None
-    assert not hintfile.is_cleared(text)
-    assert hintfile.is_cleared(b"")
+    assert not version_hint.is_cleared(text)
+    assert version_hint.is_cleared(b"")
 
 
 @given(names, names)
 def test_two_files_have_two_hints(name: str, other: str) -> None:
-    assert (hintfile.text_for(f"{METADATA}/{name}") == hintfile.text_for(f"{METADATA}/{other}")) == (name == other)
+    assert (version_hint.text_for(f"{METADATA}/{name}") == version_hint.text_for(f"{METADATA}/{other}")) == (
+        name == other
+    )
 
 
 @pytest.mark.parametrize(
@@ -216,8 +218,8 @@ def test_two_files_have_two_hints(name: str, other: str) -> None:
     ],
 )
 def test_the_hint_of_a_name(name: str, text: str | None) -> None:
-    assert hintfile.text_for(f"{METADATA}/{name}") == text
-    written = hintfile.content(table(f"{METADATA}/{name}"))
+    assert version_hint.text_for(f"{METADATA}/{name}") == text
+    written = version_hint.content(table(f"{METADATA}/{name}"))
     assert written == (None if text is None else text.encode())
 
 
@@ -226,7 +228,7 @@ def test_the_hint_of_a_name(name: str, text: str | None) -> None:
     [("v3", {"3"}), ("3", {"3"}), ("v03", {"v03", "03"}), ("a b", {"a b"}), ("00003-a", {"00003-a"}), ("", set())],
 )
 def test_what_an_earlier_version_wrote_for_a_name_is_recognised(stem: str, texts: set[str]) -> None:
-    assert set(hintfile.known_texts(f"{METADATA}/{stem}{SUFFIX}")) == texts
+    assert set(version_hint.known_texts(f"{METADATA}/{stem}{SUFFIX}")) == texts
 
 
 @pytest.mark.parametrize(
@@ -241,10 +243,10 @@ def test_what_an_earlier_version_wrote_for_a_name_is_recognised(stem: str, texts
     ],
 )
 def test_metadata_that_lies_elsewhere_has_no_hint(location: str, folder: str) -> None:
-    assert hintfile.content(table(f"{folder}/v3.metadata.json", location)) is None
+    assert version_hint.content(table(f"{folder}/v3.metadata.json", location)) is None
 
 
 @pytest.mark.parametrize("location", ["/w/orders", "file:/w/orders", "file:///w/orders"])
 @pytest.mark.parametrize("folder", ["/w/orders/metadata", "file:/w/orders/metadata", "file:///w/orders/metadata"])
 def test_it_may_be_spelled_otherwise_than_its_table(location: str, folder: str) -> None:
-    assert hintfile.content(table(f"{folder}/v3.metadata.json", location)) == b"3"
+    assert version_hint.content(table(f"{folder}/v3.metadata.json", location)) == b"3"

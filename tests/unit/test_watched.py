@@ -11,9 +11,9 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
+from sfn.concurrency import WatchedFiles
 from sfn.receiver.keyring import Keyring
 from sfn.receiver.tokens import PartyTokens, WatchedTokenFile
-from sfn.watched import WatchedFiles
 from tests.integration.waiting import until
 from tests.unit.certificates import replace
 

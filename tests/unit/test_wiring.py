@@ -14,6 +14,8 @@ from sfn.catalog.library import PyIcebergCatalog, PyIcebergSettings
 from sfn.catalog.rest import RestCatalog, RestSettings
 from sfn.catalog.told import EventCatalog
 from sfn.clock import SystemClock
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import CatalogName
 from sfn.errors import FatalError
 from sfn.inbox.terms import InboxConfig as InboxTerms
 from sfn.publish.policy import OnDrop, Policy, TableFilter
@@ -22,7 +24,6 @@ from sfn.store.router import PrefixRouter
 from sfn.wiring.assembly import build_service
 from sfn.wiring.sources import build_catalogs, check_adapters, pyiceberg_settings, rest_settings
 from sfn.wiring.terms import inbox_config, publish_policy, worker_options
-from sfn.words import CatalogName, Notification
 from sfn.work.retry import RetryPolicy
 from sfn.work.worker import WorkerOptions
 from tests.unit import rest_server

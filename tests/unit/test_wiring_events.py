@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from sfn.admin.operators import RetiredCatalogs
+from sfn.domain.events import Notification, UndecodableRequest
+from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import Rejected
 from sfn.settings import Settings
 from sfn.wiring.events import build_event_filter, decode_undecodable
-from sfn.words import Notification, TableIdentifier, UndecodableRequest
 from tests.unit.settings_ground import CATALOG, Ground
 
 SETTINGS = f"""

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from sfn.admin.operators import RetiredCatalogs
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import CatalogName
 from sfn.errors import FatalError
 from sfn.inbox.memory import MemoryInbox
 from sfn.wiring.assembly import build_service
@@ -15,7 +17,6 @@ from sfn.wiring.metering import metric_bounds
 from sfn.wiring.reached import LazyCatalogRegistry
 from sfn.wiring.sources import check_adapters
 from sfn.wiring.terms import inbox_config, publish_policy
-from sfn.words import CatalogName, Notification
 from tests.promises.inboxes import TERMS, HandClock
 from tests.promises.told_world import ToldWorld
 from tests.unit.settings_ground import CATALOG, Ground

@@ -11,10 +11,11 @@ from structlog.testing import capture_logs
 from structlog.typing import EventDict
 from typing_extensions import override
 
+from sfn.domain.events import InboxMessage, Notification, PutResult
+from sfn.domain.jobs import Capacity, LeasedJob, Outcome
 from sfn.errors import ErrorScope, Transient
 from sfn.inbox import ClaimResult
 from sfn.inbox.troubles import InboxErrorLog
-from sfn.words import Capacity, InboxMessage, LeasedJob, Notification, Outcome, PutResult
 from sfn.work import lease
 from sfn.work.lease import Leases
 from tests.promises.inboxes import PLENTY, HandClock

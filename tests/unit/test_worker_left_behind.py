@@ -6,9 +6,10 @@ from datetime import timedelta
 
 from structlog.testing import capture_logs
 
+from sfn.domain.identifiers import CatalogName, JobKey
+from sfn.domain.jobs import DeadLettered, DeadLetterReason, Done, Outcome
 from sfn.inbox.letters import AdminCommand, DeadLetterFilter
 from sfn.publish.policy import Policy
-from sfn.words import CatalogName, DeadLettered, DeadLetterReason, Done, JobKey, Outcome
 from sfn.work.sources import ConnectedCatalog
 from tests.unit.working import REFRESH, TABLE, Desk
 

@@ -9,9 +9,10 @@ from datetime import datetime, timedelta
 import anyio
 from typing_extensions import override
 
+from sfn.domain.events import Notification
+from sfn.domain.jobs import Capacity, Done, LeasedJob, Outcome, Returned
 from sfn.inbox import ClaimResult
 from sfn.store.memory import MemoryStore
-from sfn.words import Capacity, Done, LeasedJob, Notification, Outcome, Returned
 from sfn.work.worker import WorkerOptions
 from tests.promises.inboxes import HandClock
 from tests.unit.working import TABLE, Desk, WatchedInbox

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sfn.words import CatalogName, Done
+from sfn.domain.identifiers import CatalogName
+from sfn.domain.jobs import Done
 from sfn.work.sources import ConnectedCatalog
 from tests.unit.working import Desk
 

@@ -10,28 +10,27 @@ from datetime import timedelta
 import pytest
 from typing_extensions import override
 
-from sfn.errors import ErrorScope, ForbiddenForTable, Permanent, Transient, UnaddressableTable
-from sfn.inbox.letters import DeadLetterFilter
-from sfn.publish.policy import TableFilter
-from sfn.store import PreconditionFailed
-from sfn.store.denials import ERROR_BY_REACH, PROPAGATION_SECONDS, PermissionTracker
-from sfn.store.memory import MemoryStore
-from sfn.words import (
-    CatalogName,
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import CatalogName, TableIdentifier
+from sfn.domain.jobs import (
     ConcurrencyGroup,
     DeadLettered,
     DeadLetterReason,
     Done,
     FailureCause,
-    Notification,
     Outcome,
     Priority,
     Rescheduled,
     Retry,
     Returned,
     StoredObject,
-    TableIdentifier,
 )
+from sfn.errors import ErrorScope, ForbiddenForTable, Permanent, Transient, UnaddressableTable
+from sfn.inbox.letters import DeadLetterFilter
+from sfn.publish.policy import TableFilter
+from sfn.store import PreconditionFailed
+from sfn.store.denials import ERROR_BY_REACH, PROPAGATION_SECONDS, PermissionTracker
+from sfn.store.memory import MemoryStore
 from sfn.work.lanes import MAX_PAUSE
 from sfn.work.retry import MAX_RETRY_AFTER, RetryPolicy
 from sfn.work.worker import MAX_UNEXPECTED_ERRORS, WorkerOptions

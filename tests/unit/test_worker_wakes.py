@@ -10,13 +10,15 @@ import anyio
 import pytest
 from typing_extensions import override
 
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import TableIdentifier
+from sfn.domain.jobs import Capacity, Done, LeasedJob, Outcome
 from sfn.errors import ErrorScope, Transient
 from sfn.inbox import ClaimResult
 from sfn.inbox.letters import NewDeadLetter
 from sfn.inbox.memory import MemoryInbox
 from sfn.inbox.terms import InboxConfig as InboxTerms
 from sfn.store.router import PrefixRouter
-from sfn.words import Capacity, Done, LeasedJob, Notification, Outcome, TableIdentifier
 from sfn.work.lanes import FIRST_PAUSE
 from sfn.work.sources import ConnectedCatalog
 from sfn.work.worker import Worker, WorkerInbox, WorkerOptions

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from sfn.pointer.naming import ORDINAL, FileOwner, commit_ordinal
-from sfn.pointer.site import FileLayout
+from sfn.domain.identifiers import Table
 from sfn.publish.policy import Policy
-from sfn.words import Table
+from sfn.sfnfile.naming import ORDINAL, FileLayout, FileOwner, commit_ordinal
 from tests.unit.publishing import AT, LAG, A, Line
 
 SITE = FileLayout(AT, ORDINAL)

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from sfn.errors import NoCredentials
-from sfn.google import GoogleCredentialChain
+from sfn.google_auth import GoogleCredentialChain
 from tests.unit.gcs_server import PRIVATE, Asked, Responder, Server, reply
 
 SCOPES: Final = ("https://www.googleapis.com/auth/one", "https://www.googleapis.com/auth/two")

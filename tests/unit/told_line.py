@@ -10,11 +10,13 @@ from typing import Any
 from typing_extensions import override
 
 from sfn.catalog.told import EventCatalog
+from sfn.domain.events import Notification, TableOrigin
+from sfn.domain.identifiers import Table, TableIdentifier
+from sfn.domain.jobs import LeasedJob
 from sfn.inbox.memory import MemoryInbox
 from sfn.publish.learning import Ports
 from sfn.publish.policy import Policy
 from sfn.publish.protocol import publish
-from sfn.words import LeasedJob, Notification, Table, TableIdentifier, TableOrigin
 from tests.promises.inboxes import TERMS
 from tests.unit.publishing import LAG, Line
 

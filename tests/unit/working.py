@@ -10,6 +10,9 @@ import anyio
 from typing_extensions import override
 
 from sfn.catalog.memory import MemoryCatalog
+from sfn.domain.events import InboxMessage, Notification, PutResult
+from sfn.domain.identifiers import JobKey, TableIdentifier
+from sfn.domain.jobs import Capacity, LeasedJob, Outcome
 from sfn.inbox import ClaimResult
 from sfn.inbox.letters import NewDeadLetter
 from sfn.inbox.memory import MemoryInbox
@@ -17,7 +20,6 @@ from sfn.publish.policy import Policy
 from sfn.store import ObjectStore
 from sfn.store.memory import MemoryStore
 from sfn.telemetry.metrics import Metrics
-from sfn.words import Capacity, InboxMessage, JobKey, LeasedJob, Notification, Outcome, PutResult, TableIdentifier
 from sfn.work.journal import OutcomeSinks
 from sfn.work.meter import OutcomeMetrics
 from sfn.work.sources import ConnectedCatalog

@@ -13,7 +13,9 @@ from starlette.exceptions import HTTPException
 
 from sfn.admin.operators import SECURITY_EXTRA, AdminContext
 from sfn.admin.schemas import AdoptRequest, AffectedTables, ReleasedTables, RetireRequest, SweepAccepted, SweepRequest
-from sfn.words import CatalogName, IndexedTable, Notification
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import CatalogName
+from sfn.domain.jobs import IndexedTable
 
 SENDER: Final = "operator"
 """Of hints that an order makes."""

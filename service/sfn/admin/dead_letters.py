@@ -24,9 +24,10 @@ from sfn.admin.schemas import (
     FailedReplay,
     ReplayResult,
 )
+from sfn.domain.events import Notification, UndecodableRequest
+from sfn.domain.jobs import DeadLetterReason
 from sfn.errors import Rejected
 from sfn.inbox.letters import DeadLetter, DeadLetterFilter, DeadLetterStatus
-from sfn.words import DeadLetterReason, Notification, UndecodableRequest
 
 MAX_NOTIFICATIONS: Final = 1_000
 """After so many hints a transaction takes no further letter: puts wait for it."""

@@ -13,12 +13,13 @@ from fastapi import Request
 from starlette.exceptions import HTTPException
 
 from sfn.clock import Clock
+from sfn.domain.events import Notification, UndecodableRequest
+from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import suggest_name
 from sfn.inbox import DropLimit, InboxWriter, TableIndex
 from sfn.inbox.desk import AdminQueries, CatalogAdmin, DeadLetters
 from sfn.inbox.letters import AdminCommand
 from sfn.publish.policy import TableFilter
-from sfn.words import Notification, TableIdentifier, UndecodableRequest
 from sfn.work.lanes import CircuitBreakerState
 from sfn.work.report import SweepReport
 

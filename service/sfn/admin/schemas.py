@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
+from sfn.domain.identifiers import JobKey, TableIdentifier, encode_identifier
+from sfn.domain.jobs import DeadLetterReason
 from sfn.inbox.letters import DeadLetterStatus as LetterStatus
-from sfn.pointer.site import layout_location
-from sfn.words import DeadLetterReason, JobKey, TableIdentifier
-from sfn.words.table import encode_identifier
+from sfn.sfnfile.naming import layout_location
 
 if TYPE_CHECKING:
+    from sfn.domain.events import UndecodableRequest
+    from sfn.domain.jobs import TableState
     from sfn.inbox.figures import DropLimitState
     from sfn.inbox.letters import AuditEntry, DeadLetter
     from sfn.inbox.standing import LastEvent as Event
     from sfn.inbox.standing import TableStatus
-    from sfn.words import TableState, UndecodableRequest
     from sfn.work.lanes import CircuitBreakerState
     from sfn.work.report import SweepReport
 

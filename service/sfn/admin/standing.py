@@ -22,10 +22,10 @@ from sfn.admin.schemas import (
     TableModel,
     UnpublishedReason,
 )
+from sfn.domain.identifiers import TableIdentifier
 from sfn.inbox.figures import STAT_STATES, QueueStats
 from sfn.inbox.letters import DeadLetterFilter
 from sfn.inbox.whose import recorded_owner
-from sfn.words import TableIdentifier
 
 LEVEL_SEPARATOR: Final = "\x1f"
 """Between the levels of a namespace in a path, as in Iceberg's REST catalog specification."""

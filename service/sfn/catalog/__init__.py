@@ -6,7 +6,9 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, runtime_checkable
 
-from sfn.words import EventHistory, LoadResult, NoSuchTable, TableIdentifier, VendedCredential
+from sfn.domain.catalog_answer import LoadResult, NoSuchTable, VendedCredential
+from sfn.domain.events import EventHistory
+from sfn.domain.identifiers import TableIdentifier
 
 SkipNamespace: TypeAlias = Callable[[tuple[str, ...]], bool]
 """Whether a namespace, and all that lies below it, is left out."""

@@ -10,8 +10,8 @@ from typing import Final, TypeAlias
 from anyio import to_thread
 
 from sfn.catalog.metadata import UnreadableDocument, extract_metadata, read_metadata
-from sfn.pointer.inflate import decompress, is_compressed
-from sfn.words import Table
+from sfn.domain.identifiers import Table
+from sfn.sfnfile.locations import decompress, is_compressed
 
 ReadRange: TypeAlias = Callable[[str, int, int], Awaitable[bytes | None]]
 """As `sfn.store.ObjectStore.read_range`: of a canonical location the bytes from one place on, so many at most."""

@@ -9,18 +9,10 @@ from itertools import count
 from uuid import UUID
 
 from sfn.catalog import SkipNamespace, UnlistedNamespace
+from sfn.domain.catalog_answer import Loaded, LoadResult, NoSuchTable, NotModified, StagedCreate, VendedCredential
+from sfn.domain.events import EventHistory
+from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.errors import ErrorScope, ExternalError, Permanent
-from sfn.words import (
-    EventHistory,
-    Loaded,
-    LoadResult,
-    NoSuchTable,
-    NotModified,
-    StagedCreate,
-    Table,
-    TableIdentifier,
-    VendedCredential,
-)
 
 _EPOCH_MS = 1_700_000_000_000
 

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta, inspect
 
 from sfn.catalog.excerpt import WantedMembers, extract
-from sfn.words import Table
+from sfn.domain.identifiers import Table
 
 LAST_MILLISECOND: Final = 253_402_300_799_999
 """9999-12-31T23:59:59.999Z: past it no date of ours can be written."""

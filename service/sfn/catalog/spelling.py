@@ -20,8 +20,8 @@ import structlog
 
 from sfn.catalog import NamespaceLister
 from sfn.clock import Clock
+from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ExternalError, Transient
-from sfn.words import TableIdentifier
 
 T = TypeVar("T")
 

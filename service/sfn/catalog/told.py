@@ -11,24 +11,14 @@ from typing import Final
 from sfn.catalog import SkipNamespace, UnlistedNamespace
 from sfn.catalog.contents import ReadRange, read_metadata_at
 from sfn.catalog.metadata import UnreadableDocument
+from sfn.domain.catalog_answer import AppliedChanges, Loaded, LoadResult, NoSuchTable, NotModified, UnappliedChange
+from sfn.domain.events import EventHistory, ReportedChange, TableOrigin
+from sfn.domain.identifiers import Table, TableIdentifier
+from sfn.domain.jobs import DeadLetterReason
 from sfn.errors import ErrorScope, LocationRefused, Permanent, SfnError, Transient
-from sfn.pointer import hearsay
-from sfn.pointer.lineage import MetadataOrder, metadata_version
-from sfn.pointer.location import canonical, check_location
-from sfn.words import (
-    AppliedChanges,
-    DeadLetterReason,
-    EventHistory,
-    Loaded,
-    LoadResult,
-    NoSuchTable,
-    NotModified,
-    ReportedChange,
-    Table,
-    TableIdentifier,
-    TableOrigin,
-    UnappliedChange,
-)
+from sfn.sfnfile import event_history
+from sfn.sfnfile.locations import canonical, check_location
+from sfn.sfnfile.ordering import MetadataOrder, metadata_version
 
 MAX_CACHED_FILES: Final = 64
 """Metadata files of which is remembered what they say: one publish asks for the same a few times."""
@@ -42,8 +32,8 @@ class EventCatalog:
     """A catalog that is only told of.
 
     An answer is what the newest of all told metadata files says, by metadata-log or number; which table has the name is
-    said by births and ends alone (`sfn.pointer.hearsay`). What can't be read keeps nothing else from being heard, and
-    neither does a commit of a table that nobody told to be there.
+    said by births and ends alone (`sfn.sfnfile.event_history`). What can't be read keeps nothing else from being
+    heard, and neither does a commit of a table that nobody told to be there.
 
     Args:
         name: the name that the configuration gives it.
@@ -66,7 +56,7 @@ class EventCatalog:
     ) -> LoadResult:
         """As the port promises, by what was told; nothing told is a table that is missing."""
         applied = await self._apply(history or EventHistory())
-        current = hearsay.current(applied.history)
+        current = event_history.current(applied.history)
         if current is None or current.metadata_location is None:
             return NoSuchTable(applied)
         etag = _etag(current.metadata_location)
@@ -97,14 +87,14 @@ class EventCatalog:
         """All that can be heard, in the order in which it was told."""
         examined = await self._examine(history)
         applied = replace(history, reported_changes=())
-        for change in hearsay.in_event_order(history.reported_changes):
+        for change in event_history.in_event_order(history.reported_changes):
             if change.is_end:
-                applied = hearsay.apply_end(applied, change)
+                applied = event_history.apply_end(applied, change)
             elif (
                 file := examined.by_location.get(change.metadata_location or "")
             ) is not None and change.metadata_location is not None:
                 order = await self._order(applied, file, change.metadata_location)
-                applied = hearsay.apply_location(applied, change, file.uuid, order)
+                applied = event_history.apply_location(applied, change, file.uuid, order)
         unapplied = {
             change: why
             for change in history.reported_changes
@@ -127,7 +117,7 @@ class EventCatalog:
         for known in list(examined.by_location):
             if (metadata := self._cached.get(known)) is not None:
                 examined.add_log(metadata)
-        foreseen = hearsay.apply_known(history)
+        foreseen = event_history.apply_known(history)
         for change in sorted(history.reported_changes, key=_newest_first):
             location = change.metadata_location
             if location is None or location in examined.by_location or location in examined.errors:
@@ -153,11 +143,11 @@ class EventCatalog:
 
     async def _order(self, history: EventHistory, file: _FileOwnership, location: str) -> MetadataOrder:
         """What a location is to the one that is known of its table."""
-        known = hearsay.history_of(history, file.uuid)
+        known = event_history.history_of(history, file.uuid)
         if known.metadata_location is not None and canonical(known.metadata_location) == canonical(location):
             return MetadataOrder.SAME
         log = file.table.metadata_log if file.table is not None else ()
-        order = hearsay.order_of(known, location, log)
+        order = event_history.order_of(known, location, log)
         if order is not MetadataOrder.UNKNOWN or known.metadata_location is None:
             return order
         if file.has_ended:
@@ -168,7 +158,7 @@ class EventCatalog:
             if trouble.scope is not ErrorScope.TABLE:
                 raise
             return order
-        return hearsay.order_of(known, location, log, metadata.metadata_log)
+        return event_history.order_of(known, location, log, metadata.metadata_log)
 
     async def _metadata(self, location: str) -> Table:
         """What a metadata file says; it never changes."""
@@ -264,7 +254,7 @@ class _ExaminedFiles:
             )
             return UnappliedChange(change, reason, str(trouble))
         file = self.by_location.get(change.metadata_location or "")
-        is_orphan = file is not None and change.origin is None and hearsay.is_orphan(history, file.uuid)
+        is_orphan = file is not None and change.origin is None and event_history.is_orphan(history, file.uuid)
         return UnappliedChange(change, None, str(_orphan_error(change))) if is_orphan else None
 
 
@@ -281,7 +271,7 @@ def _is_not_awaited(history: EventHistory, change: ReportedChange) -> bool:
     """Whether a file that is not there is not waited for: most likely it was deleted with its table, or as too old."""
     if change.origin is not None:
         return change.seq < history.ended_seq
-    now = hearsay.current(history)
+    now = event_history.current(history)
     if now is None:
         return history != EventHistory()
     current_version, version_of_change = (
@@ -293,8 +283,12 @@ def _is_not_awaited(history: EventHistory, change: ReportedChange) -> bool:
 
 def _has_ended(history: EventHistory, change: ReportedChange) -> bool:
     """Whether nothing that a file says could bring its table back: it was dropped or renamed, so is not opened."""
-    table = hearsay.history_of(history, change.uuid)
-    return change.origin is not TableOrigin.REGISTER and table.ended_seq >= 0 and not hearsay.is_alive(history, table)
+    table = event_history.history_of(history, change.uuid)
+    return (
+        change.origin is not TableOrigin.REGISTER
+        and table.ended_seq >= 0
+        and not event_history.is_alive(history, table)
+    )
 
 
 def _newest_first(change: ReportedChange) -> tuple[int, int]:

@@ -17,8 +17,8 @@ import anyio
 
 from sfn.catalog import SkipNamespace, UnlistedNamespace
 from sfn.catalog.health import SLOW_SECONDS, CatalogHealth, Levels
+from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
-from sfn.words import TableIdentifier
 
 T = TypeVar("T")
 

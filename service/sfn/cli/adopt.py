@@ -41,7 +41,7 @@ def adopt(
     from sfn.cli.printing import confirm, print_error, print_json
     from sfn.cli.service import ConflictingState, ServiceClient
     from sfn.cli.tables import parse_table_name
-    from sfn.words.table import encode_identifier
+    from sfn.domain.identifiers import encode_identifier
 
     named = [encode_identifier(*parse_table_name(table)) for table in tables or []] or None
     which = "all tables" if named is None else pluralise(len(named), "table")

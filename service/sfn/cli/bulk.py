@@ -21,7 +21,7 @@ from sfn.cli.printing import progress
 from sfn.cli.remedies import remedy_for
 from sfn.cli.service import ServiceClient, UnknownToService
 from sfn.cli.story import describe_key
-from sfn.words.table import encode_identifier
+from sfn.domain.identifiers import encode_identifier
 
 MAX_IDS: Final = 100
 """Letters that are named at once: each may be a request of many events, and one answer is waited for."""

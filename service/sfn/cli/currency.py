@@ -14,16 +14,17 @@ from sfn import telemetry
 from sfn.cli.pages import pluralise
 from sfn.cli.sweeping import check_sweepable
 from sfn.clock import SystemClock
+from sfn.domain.catalog_answer import Loaded, NoSuchTable, NotModified, StagedCreate
+from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.errors import ExternalError
-from sfn.pointer.location import canonical
 from sfn.reader.documents import identifier_text
 from sfn.reader.resolve import Resolved
 from sfn.reader.verify import VerifyFinding
 from sfn.settings import Settings, load
+from sfn.sfnfile.locations import canonical
 from sfn.store.router import PrefixRouter
 from sfn.wiring import places, sources
 from sfn.wiring.sources import IdentifiedCatalog
-from sfn.words import Loaded, NoSuchTable, NotModified, StagedCreate, Table, TableIdentifier
 
 _WHAT: Final = "catalog"
 

@@ -248,8 +248,8 @@ def _criteria(
     from sfn.admin.schemas import DeadLetterCriteria
     from sfn.cli.tables import parse_table_name
     from sfn.clock import SystemClock
-    from sfn.words import DeadLetterReason
-    from sfn.words.table import encode_identifier
+    from sfn.domain.identifiers import encode_identifier
+    from sfn.domain.jobs import DeadLetterReason
 
     dotted, now = None if table is None else encode_identifier(*parse_table_name(table, "--table")), SystemClock().now()
     before = None if older_than is None else now - older_than

@@ -90,8 +90,8 @@ def canonical_root(text: str) -> str:
         SfnError: it is none, or no folder of this machine.
     """
     from sfn.errors import DirectoryNotFound, LocationRefused, SfnError
-    from sfn.pointer.location import check_any_scheme, scheme_of
     from sfn.reader.files import directory_url
+    from sfn.sfnfile.locations import check_any_scheme, scheme_of
 
     try:
         url = directory_url(text)

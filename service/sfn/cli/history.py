@@ -44,7 +44,7 @@ def history(
 
 
 def _entry_fields(entry: HistoryEntry) -> dict[str, Any]:
-    from sfn.pointer.document import format_time, render_ordinal
+    from sfn.sfnfile.document import format_time, render_ordinal
 
     return {
         "Ordinal": render_ordinal(entry.ordinal),
@@ -77,7 +77,7 @@ def _page(entries: list[HistoryEntry], limit: int) -> list[Line | Grid]:
 
 def _row(entry: HistoryEntry) -> tuple[str, ...]:
     from sfn.cli.pages import escape
-    from sfn.pointer.document import render_ordinal
+    from sfn.sfnfile.document import render_ordinal
 
     snapshot = "?" if entry.snapshot_id is None else str(entry.snapshot_id)
     location = escape(entry.metadata_location)

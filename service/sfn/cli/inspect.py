@@ -148,7 +148,7 @@ def _manifest(above: TreeNode, one: tree.ManifestNode, location: str) -> None:
 def _short(path: str, location: str) -> str:
     """A file's path from the table's location on, if it lies there."""
     from sfn.cli.pages import escape
-    from sfn.pointer.location import canonical
+    from sfn.sfnfile.locations import canonical
 
     return escape(canonical(path).removeprefix(canonical(location) + "/"))
 

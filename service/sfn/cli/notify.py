@@ -177,8 +177,8 @@ def _describe_accepted(accepted: AcceptedEvents, table: str) -> str:
 def _explain_ignored(access: EventAccess, tables: list[str]) -> str:
     """Why the service ignores tables, as far as the configuration tells."""
     from sfn.cli.tables import parse_table_name
+    from sfn.domain.identifiers import TableIdentifier
     from sfn.publish.policy import TableFilter
-    from sfn.words import TableIdentifier
 
     if access.settings is None or access.catalog is None:
         return "ignored: include and exclude leave the table out, or its catalog is retired"

@@ -45,7 +45,7 @@ def _parse_reason(text: str) -> str:
 
 
 def _reasons() -> list[str]:
-    from sfn.words import DeadLetterReason
+    from sfn.domain.jobs import DeadLetterReason
 
     return [reason.value for reason in DeadLetterReason]
 

@@ -11,7 +11,7 @@ from sfn.admin.schemas import CatalogModel, CircuitBreakerModel, ServiceStatus, 
 from sfn.cli.pages import Grid, Line, Page, Tone, escape, format_ago, pluralise
 from sfn.cli.remedies import adopt_command
 from sfn.clock import format_duration
-from sfn.words import DeadLetterReason
+from sfn.domain.jobs import DeadLetterReason
 
 LATE_AFTER: Final = timedelta(minutes=5)
 """A table that was due so long ago is waited for: nothing in a sound service takes as long."""

@@ -13,10 +13,10 @@ from sfn import telemetry
 from sfn.cli.pages import Grid, Line, Page, Tone, escape, pluralise
 from sfn.cli.printing import progress
 from sfn.cli.sweeping import check_sweepable
+from sfn.domain.identifiers import encode_identifier
 from sfn.settings import load
 from sfn.wiring import sources
 from sfn.wiring.looking import open_read_only
-from sfn.words.table import encode_identifier
 from sfn.work.survey import DryRunResult, DryRunSweep
 
 MAX_SHOWN: Final = 1_000

@@ -6,8 +6,8 @@ from shlex import quote
 
 from sfn.admin.schemas import DeadLetterModel
 from sfn.cli.pages import escape
-from sfn.words import DeadLetterReason
-from sfn.words.table import encode_identifier
+from sfn.domain.identifiers import encode_identifier
+from sfn.domain.jobs import DeadLetterReason
 
 
 def adopt_command(catalog: str | None, foreign_id: str | None, table: str = "") -> str:

@@ -49,7 +49,7 @@ def resolve(
 
 def resolved_fields(found: Resolved) -> dict[str, Any]:
     """What was resolved, as JSON has it."""
-    from sfn.pointer.document import format_time, render_ordinal
+    from sfn.sfnfile.document import format_time, render_ordinal
 
     document = found.document
     return {

@@ -11,8 +11,8 @@ from sfn.admin.schemas import DeadLetterModel, PendingChangeModel, TableModel
 from sfn.cli.pages import Grid, Line, Page, Tone, escape, format_ago, pluralise
 from sfn.cli.remedies import adopt_command, remedy_for
 from sfn.clock import format_duration
-from sfn.words import DeadLettered, DeadLetterReason, Rescheduled, Retry, Returned
-from sfn.words.table import encode_identifier
+from sfn.domain.identifiers import encode_identifier
+from sfn.domain.jobs import DeadLettered, DeadLetterReason, Rescheduled, Retry, Returned
 
 _OUTCOME_TEXTS: Final = {
     Rescheduled.label: "right as far as could be told,",

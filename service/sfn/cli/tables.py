@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from sfn.words.table import decode_identifier
+from sfn.domain.identifiers import decode_identifier
 
 
 def parse_identifier(text: str, hint: str) -> tuple[str, ...]:

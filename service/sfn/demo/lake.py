@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sfn.errors import SfnError
-from sfn.pointer.location import canonical
 from sfn.reader.blocking import resolve
+from sfn.sfnfile.locations import canonical
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

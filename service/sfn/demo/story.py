@@ -15,10 +15,9 @@ from sfn.demo.listener import RunningService, running_service
 from sfn.demo.narrator import Narrator
 from sfn.demo.sql import SqlCatalogFile
 from sfn.errors import Dropped, Unreadable
-from sfn.pointer import document, hintfile
-from sfn.pointer.naming import FileOwner
-from sfn.pointer.site import FileLayout
 from sfn.reader.blocking import resolve
+from sfn.sfnfile import document, version_hint
+from sfn.sfnfile.naming import FileLayout, FileOwner
 
 _COMMITS: tuple[tuple[ItemRow, ...], ...] = (
     ((1, "anvil", 19.5), (2, "rope", 4.25)),
@@ -227,14 +226,14 @@ class _TableUsers:
         waited = self.narrator.wait_for(what, lambda: resolve(directory, (NAMESPACE, name)).metadata_location, pointer)
         self.narrator.note(f"✓ {waited:.2f} s later the file beside the table says {pointer.rsplit('/', 1)[-1]}")
         hint = self._version_hint_file(directory)
-        stem = hintfile.text_for(pointer)
+        stem = version_hint.text_for(pointer)
         waited = self.narrator.wait_for("the version hint", lambda: hint.read_text() if hint.exists() else None, stem)
         self.narrator.note(f"✓ {waited:.2f} s after that the version hint says so too, for readers that know only that")
         self.narrator.check("that is the catalog's pointer", expected=pointer, found=self.lake.pointer(name))
 
     @staticmethod
     def _version_hint_file(directory: Path) -> Path:
-        return Path(hintfile.key_of(str(directory)))
+        return Path(version_hint.key_of(str(directory)))
 
     @staticmethod
     def _sfn_file(directory: Path, name: str) -> Path:

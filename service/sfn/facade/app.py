@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias, TypeVar, assert_never
 import msgspec
 import structlog
 
-from sfn import iceberg_errors
+from sfn import errors
 from sfn.errors import Ambiguous, FatalError, Rejected, SfnError, Unsafe
 from sfn.facade import Namespace, TablePlace, TableSource, directories, routes
 from sfn.facade.exchange import AsgiResponse, Receive, Scope, Send, send_response
@@ -226,7 +226,7 @@ def _json_response(document: dict[str, Any]) -> AsgiResponse:
 def _error_response(
     status: int, message: str, fields: Sequence[tuple[bytes, bytes]] = (), kind: str | None = None
 ) -> AsgiResponse:
-    return AsgiResponse(status, iceberg_errors.iceberg_error_body(status, message, kind), (_JSON, *fields))
+    return AsgiResponse(status, errors.iceberg_error_body(status, message, kind), (_JSON, *fields))
 
 
 def _value(fields: Sequence[tuple[bytes, bytes]], name: bytes) -> bytes | None:

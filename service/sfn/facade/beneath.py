@@ -1,6 +1,6 @@
 """Files below one folder of this machine. Nothing outside of it is ever opened, whatever is planted inside.
 
-Links that stay inside are followed, see `sfn.beneath`.
+Links that stay inside are followed, see `sfn.safe_open`.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Final
 
-from sfn.beneath import DIRECTORY_FLAGS, MAX_LINKS, LinkRefused, open_below
 from sfn.errors import TooManyFiles, Unsafe
-from sfn.pointer.location import is_below
 from sfn.reader.files import FolderEntries
 from sfn.reader.local import NOT_FOUND_ERRORS, OPEN_FLAGS, read_descriptor, to_reader_error
+from sfn.safe_open import DIRECTORY_FLAGS, MAX_LINKS, LinkRefused, open_below
+from sfn.sfnfile.locations import is_below
 
 MAX_LISTED_FILES: Final = 100_000
 """Files of a folder whose names are looked at."""

@@ -7,10 +7,10 @@ from typing import Final
 
 from sfn.errors import LocationRefused, Unsafe
 from sfn.facade import Namespace, TablePlace
-from sfn.pointer.location import check_any_scheme, longest_prefix
 from sfn.reader.blocking import parse_identifier
 from sfn.reader.files import FileReader
 from sfn.reader.resolve import Question
+from sfn.sfnfile.locations import check_any_scheme, longest_prefix
 
 DIRECTORY_NAMESPACE: Final[Namespace] = ("dir",)
 MAX_DIRECTORY_NAME: Final = 4_096

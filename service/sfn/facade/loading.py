@@ -16,11 +16,11 @@ from sfn.clock import Clock
 from sfn.errors import Stale, Unreachable
 from sfn.facade import TablePlace
 from sfn.facade.served import SnapshotMode, load_table_result
-from sfn.pointer.document import Document
 from sfn.reader import metadata
 from sfn.reader.files import FileReader
 from sfn.reader.resolve import MetadataPointer, resolve_pointer
 from sfn.reader.trust import AllowedLocations
+from sfn.sfnfile.document import Document
 
 MAX_CACHED_BYTES: Final = 64 << 20
 """Bytes of answers that are kept: a metadata file never changes."""

@@ -10,7 +10,7 @@ import anyio
 import structlog
 from prometheus_client import CollectorRegistry, Gauge
 
-from sfn import iceberg_errors
+from sfn import errors
 from sfn.facade.exchange import AsgiResponse, Receive, Scope, Send, send_response
 from sfn.facade.routes import READ_METHODS
 from sfn.telemetry.scrape import negotiate_format
@@ -71,4 +71,4 @@ class StandaloneProbes:
 
 
 def _probe_error(status: HTTPStatus, message: str, *fields: tuple[bytes, bytes]) -> AsgiResponse:
-    return AsgiResponse(status, iceberg_errors.iceberg_error_body(status, message), [_JSON, *fields])
+    return AsgiResponse(status, errors.iceberg_error_body(status, message), [_JSON, *fields])

@@ -8,15 +8,16 @@ from typing import Final, Protocol, TypeAlias
 
 import anyio
 
+from sfn.domain.identifiers import TableIdentifier
+from sfn.domain.jobs import PublishedPointer
 from sfn.errors import ExternalError
 from sfn.facade import Namespace, TablePlace
 from sfn.facade.index import ScannedTables
 from sfn.inbox import TableIndex
 from sfn.inbox.desk import AdminQueries
-from sfn.pointer.location import longest_prefix
 from sfn.reader.files import FileReader
 from sfn.reader.resolve import Question
-from sfn.words import PublishedPointer, TableIdentifier
+from sfn.sfnfile.locations import longest_prefix
 
 LISTING_MAX_AGE: Final = 2.0
 """Seconds for which a listing of all rows is kept."""

@@ -9,9 +9,9 @@ import msgspec
 from msgspec import Raw
 
 from sfn.errors import Unsafe
-from sfn.pointer.document import Document
 from sfn.reader.metadata import check_table_uuid, malformed_metadata_error
 from sfn.reader.trust import AllowedLocations
+from sfn.sfnfile.document import Document
 
 _NONE: Final = "none: this catalog is read only"
 READ_ONLY_PROPERTIES: Final = {

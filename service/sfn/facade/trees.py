@@ -8,14 +8,14 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
+from sfn.concurrency import AbandonableThreads, TimedOut
 from sfn.errors import FORBIDDEN_ERRORS, ExternalError, NotPermitted, SfnError, Unauthenticated, Unreachable, Unsafe
 from sfn.facade import FileTree
 from sfn.facade.beneath import LocalTree
-from sfn.pointer.location import is_below, scheme_of
 from sfn.reader.files import FolderEntries, run_synchronously
 from sfn.reader.remote import FsspecFileSystem
+from sfn.sfnfile.locations import is_below, scheme_of
 from sfn.store import StoreRouter
-from sfn.threads import AbandonableThreads, TimedOut
 
 T = TypeVar("T")
 

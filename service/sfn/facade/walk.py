@@ -10,12 +10,12 @@ import structlog
 
 from sfn.errors import TooManyFiles, Unreachable, Unreadable
 from sfn.facade import FileTree, Namespace, Scan, TablePlace
-from sfn.pointer.document import Document
-from sfn.pointer.location import longest_prefix
-from sfn.pointer.naming import EXTENSION, HEAD, MAIN_BRANCH
 from sfn.reader.documents import read_document
 from sfn.reader.files import FolderEntries
 from sfn.reader.resolve import Question
+from sfn.sfnfile.document import Document
+from sfn.sfnfile.locations import longest_prefix
+from sfn.sfnfile.naming import EXTENSION, HEAD, MAIN_BRANCH
 
 MAX_DEPTH: Final = 12
 """Folders between a root and a table."""

@@ -9,8 +9,8 @@ from typing import Any, Final, TypeAlias
 
 import anyio
 
-from sfn.body_memory import BodyReservation, ClientTimeout, with_timeout
 from sfn.gateway.connection import MAX_WRITE, slices
+from sfn.limits import BodyReservation, ClientTimeout, with_timeout
 
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 

@@ -10,11 +10,11 @@ from typing import Any, Final, TypeAlias
 
 import anyio.lowlevel
 
-from sfn import iceberg_errors
-from sfn.body_memory import BodyReservation
+from sfn import errors
 from sfn.errors import Rejected
 from sfn.gateway.body import ClientPace, Receive, RequestBody
 from sfn.gateway.fields import ORIGIN_FORM, HeaderFields, PublicAddress, first_value, list_values, public_address
+from sfn.limits import BodyReservation
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -146,5 +146,5 @@ class ResponseWriter:
 
     async def send_error(self, status: int, message: str, fields: Iterable[tuple[bytes, bytes]] = ()) -> None:
         """Send an error of our own."""
-        kind = (b"content-type", iceberg_errors.ICEBERG_ERROR_MEDIA_TYPE)
-        await self.send_whole(status, iceberg_errors.iceberg_error_body(status, message), [*fields, kind])
+        kind = (b"content-type", errors.ICEBERG_ERROR_MEDIA_TYPE)
+        await self.send_whole(status, errors.iceberg_error_body(status, message), [*fields, kind])

@@ -16,12 +16,13 @@ from typing import Final, Protocol
 import anyio
 import structlog
 
+from sfn.domain.events import Intent, IntentOutcome, Notification
+from sfn.domain.identifiers import CatalogName, JobKey, TableIdentifier
 from sfn.errors import ErrorScope, FatalError, Transient
 from sfn.gateway import outcome
 from sfn.gateway.debts import OwedSweeps
 from sfn.gateway.recognise import CatalogChange
 from sfn.inbox import InboxWriter
-from sfn.words import CatalogName, Intent, IntentOutcome, JobKey, Notification, TableIdentifier
 
 INBOX_TIMEOUT: Final = 5.0
 """Seconds that a commit waits for the inbox. Once PostgreSQL has its transaction it waits for the end of that, however

@@ -8,9 +8,10 @@ from typing import Final
 import anyio
 import structlog
 
+from sfn.domain.events import InboxMessage, Intent, Notification
+from sfn.domain.identifiers import CatalogName
 from sfn.errors import FatalError, Transient
 from sfn.inbox import InboxWriter
-from sfn.words import CatalogName, InboxMessage, Intent, Notification
 
 RETRY_INTERVAL: Final = 1.0
 """Seconds from one try to the next."""

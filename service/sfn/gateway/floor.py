@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from sfn.dialects.fields import MAX_LOCATION
+from sfn.formats.event import MAX_LOCATION
 
 MAX_SCANNED: Final = 1 << 20
 """Bytes of an answer that are looked at."""

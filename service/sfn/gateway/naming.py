@@ -12,10 +12,10 @@ from urllib.parse import unquote, unquote_to_bytes
 
 import msgspec
 
-from sfn.dialects.fields import MAX_LEVELS, require_text
+from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import Rejected
+from sfn.formats.event import MAX_LEVELS, require_text
 from sfn.gateway.recognise import CatalogChange, ChangeKind
-from sfn.words import TableIdentifier
 
 DEFAULT_SEPARATOR: Final = "%1F"
 """Between namespace levels where the catalog names no other (REST specification, `namespace` parameter)."""

@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import assert_never
 
+from sfn.domain.events import Notification, TableOrigin
+from sfn.domain.identifiers import CatalogName, TableIdentifier
 from sfn.gateway.recognise import CatalogChange, ChangeKind
-from sfn.words import CatalogName, Notification, TableIdentifier, TableOrigin
 
 _REFUSED = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 

@@ -12,9 +12,8 @@ from urllib.parse import unquote
 import anyio
 import structlog
 
-from sfn.body_memory import EXHAUSTED_MESSAGE, RETRY_AFTER, BodyMemory, BodyMemoryExhausted
-from sfn.dialects import MAX_STORED_EVENT
 from sfn.errors import OutcomeUnknown, Rejected, Transient
+from sfn.formats import MAX_STORED_EVENT
 from sfn.gateway import fields, naming, outcome, rewrite
 from sfn.gateway.body import MIN_RATE, STALL_LIMIT, ClientGone, ClientStalled, Receive
 from sfn.gateway.client import BODILESS, ForwardedRequest, ResponseWriter, Scope, Send, parse_request
@@ -24,6 +23,7 @@ from sfn.gateway.floor import ResponseObserver
 from sfn.gateway.reach import CatalogMapping, MissingTableLimit, UnmappedPrefixes
 from sfn.gateway.recognise import NAMED_IN_BODY, CatalogChange, recognise_change
 from sfn.gateway.upstream import UpstreamRequest
+from sfn.limits import EXHAUSTED_MESSAGE, RETRY_AFTER, BodyMemory, BodyMemoryExhausted
 from sfn.telemetry.refusals import LogThrottle
 
 CONFIG: Final = "/v1/config"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote
 
-from sfn.words import TableIdentifier
+from sfn.domain.identifiers import TableIdentifier
 
 MAX_MISSING_PER_SECOND: Final = 20
 """Tables a second that do not exist, and that are looked at because a client asked for a change of them."""

@@ -14,18 +14,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from sfn.domain.events import EventHistory, InboxMessage, PutResult
+from sfn.domain.identifiers import TableIdentifier
+from sfn.domain.jobs import BackwardStep, Capacity, IndexedTable, LeasedJob, Outcome
 from sfn.inbox.letters import AdminCommand, NewDeadLetter
-from sfn.words import (
-    BackwardStep,
-    Capacity,
-    EventHistory,
-    InboxMessage,
-    IndexedTable,
-    LeasedJob,
-    Outcome,
-    PutResult,
-    TableIdentifier,
-)
 
 
 class InboxWriter(Protocol):
@@ -97,7 +89,7 @@ class JobQueue(Protocol):
     async def record_location(
         self, claim: LeasedJob, layout_key: str, uuid: str | None
     ) -> frozenset[TableIdentifier] | None:
-        """Durably add the text of a site (`sfn.pointer.site`) to the row before anything is written there.
+        """Durably add the text of a site (`sfn.sfnfile.naming`) to the row before anything is written there.
 
         Returns:
             Other rows with a live table of another uuid than `uuid` at that site's location (they are hinted when the

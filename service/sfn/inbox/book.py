@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple, Protocol, TypeAlias, assert_never
 
+from sfn.domain.events import Intent, IntentOutcome
+from sfn.domain.identifiers import CatalogName, JobKey, TableIdentifier
 from sfn.inbox.intents import (
     MAX_UNKNOWN_TABLES,
     MERGE_WINDOW,
@@ -16,7 +18,6 @@ from sfn.inbox.intents import (
     mark_unresolved,
     whole_catalog_intent,
 )
-from sfn.words import CatalogName, Intent, IntentOutcome, JobKey, TableIdentifier
 
 ReceivedIntent: TypeAlias = tuple[Intent | IntentOutcome, datetime]
 """A note, and when it came."""

@@ -13,19 +13,10 @@ from typing import Any
 import msgspec
 from msgspec.structs import astuple
 
+from sfn.domain.identifiers import CatalogName, JobKey, TableIdentifier
+from sfn.domain.jobs import BackwardStep, DeadLetterReason, IndexedTable, PendingChange, PublishCache, TableState
 from sfn.inbox.row import Job, JobState, LastSweep, is_renamed, table_missing_since
 from sfn.inbox.standing import LastResult
-from sfn.words import (
-    BackwardStep,
-    CatalogName,
-    DeadLetterReason,
-    IndexedTable,
-    JobKey,
-    PendingChange,
-    PublishCache,
-    TableIdentifier,
-    TableState,
-)
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from sfn.domain.events import Notification, UndecodableRequest
+from sfn.domain.identifiers import JobKey
 from sfn.inbox.figures import DropLimitState, QueueStats
 from sfn.inbox.letters import AdminCommand, AuditEntry, DeadLetter, DeadLetterFilter
 from sfn.inbox.standing import TableStatus
-from sfn.words import JobKey, Notification, UndecodableRequest
 
 
 class AdminQueries(Protocol):

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple, TypeAlias
 
-from sfn.words import CatalogName, JobKey, Notification
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import CatalogName, JobKey
 
 CHECK_DELAYS: Final = (timedelta(seconds=30), timedelta(minutes=2), timedelta(minutes=10), timedelta(minutes=35))
 """After an intent was opened, or left open. Iceberg's own REST server tries a commit again for up to 30 minutes."""
@@ -36,7 +37,7 @@ class OpenIntent:
     Attributes:
         id: the intent's; `WHOLE_CATALOG_ID` for the one that nobody closes.
         subject: for which the catalog is asked.
-        sender, peer: see `sfn.words.Intent`.
+        sender, peer: see `sfn.domain.Intent`.
         opened_at: from when its asks are counted.
         due_at: when the catalog is asked next.
         is_for_unknown_table: its subject is a table that had no row when it was opened: it counts against its peer.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from sfn.domain.jobs import DeadLetterReason
 from sfn.inbox.codec import decode_key, encode_key, from_micros, to_micros
 from sfn.inbox.letters import DeadLetter, DeadLetterFilter, DeadLetterStatus
-from sfn.words import DeadLetterReason
 
 DEAD_LETTER_COLUMNS = "id, key, sender, reason, detail, attempts, status, opened_at, changed_at, actor"
 """The columns of `parse_letter`."""

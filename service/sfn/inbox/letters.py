@@ -8,7 +8,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-from sfn.words import DeadLetterReason, Done, JobKey, Outcome, Rescheduled, SweepCompleted, TableIdentifier
+from sfn.domain.identifiers import JobKey, TableIdentifier
+from sfn.domain.jobs import DeadLetterReason, Done, Outcome, Rescheduled, SweepCompleted
 
 MAX_UNDECODABLE_PER_SENDER = 1_000
 """Requests of one sender that nobody understood which are kept; the oldest goes."""

@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from sfn.words import BackwardStep, JobKey, StepKind, normal_uuid
+from sfn.domain.identifiers import JobKey, normal_uuid
+from sfn.domain.jobs import BackwardStep, StepKind
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,23 +10,21 @@ from typing import Final
 
 import msgspec
 
-from sfn.inbox.intents import OpenIntentStats
-from sfn.inbox.standing import LastEvent, LastResult, TableStatus
-from sfn.pointer.location import store_prefix
-from sfn.pointer.site import layout_location
-from sfn.words import (
+from sfn.domain.identifiers import JobKey, TableIdentifier, is_in_namespaces
+from sfn.domain.jobs import (
     ConcurrencyGroup,
     DeadLetterReason,
-    JobKey,
     LeasedJob,
     PendingChange,
     Priority,
     PublishCache,
     SweepCompleted,
-    TableIdentifier,
     TableState,
-    is_in_namespaces,
 )
+from sfn.inbox.intents import OpenIntentStats
+from sfn.inbox.standing import LastEvent, LastResult, TableStatus
+from sfn.sfnfile.locations import store_prefix
+from sfn.sfnfile.naming import layout_location
 
 MAX_UNLISTED_NAMESPACES: Final = 1_000
 """Namespaces of one sweep that are noted: each claim compares its table with them."""
@@ -85,7 +83,7 @@ class Job(msgspec.Struct, frozen=True):
             through; else None, and it is since `due_at`.
         reason: why it is dead.
         last_result: how its last claim ended.
-        pending, locations, story, memo: see `sfn.words.Claim`.
+        pending, locations, story, memo: see `sfn.domain.Claim`.
     """
 
     subject: JobKey

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from sfn.domain.jobs import DeadLetterReason, PendingChange, TableState
 from sfn.inbox.intents import OpenIntentStats
-from sfn.words import DeadLetterReason, PendingChange, TableState
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,21 +12,13 @@ from datetime import datetime
 
 from msgspec import structs
 
+from sfn.domain.events import EventHistory, Notification, ReportedChange, TableHistory, TableOrigin
+from sfn.domain.identifiers import JobKey, TableIdentifier, normal_uuid
 from sfn.inbox.row import Job
 from sfn.inbox.terms import InboxConfig
 from sfn.inbox.transitions import on_notification
-from sfn.pointer import hearsay
-from sfn.pointer.lineage import metadata_version
-from sfn.words import (
-    EventHistory,
-    JobKey,
-    Notification,
-    ReportedChange,
-    TableHistory,
-    TableIdentifier,
-    TableOrigin,
-    normal_uuid,
-)
+from sfn.sfnfile import event_history
+from sfn.sfnfile.ordering import metadata_version
 
 MAX_REPORTED_CHANGES = 16
 """Tellings of a row that wait to be heard."""
@@ -100,8 +92,12 @@ def _changes_moved_by_rename(
     if history.reported_changes and history.reported_changes[-1].renamed_to == notification.subject:
         # The rename itself, under the old name.
         history = replace(history, reported_changes=history.reported_changes[:-1])
-    known = hearsay.apply_known(history)
-    table = hearsay.current(known) if notification.uuid is None else hearsay.history_of(known, notification.uuid)
+    known = event_history.apply_known(history)
+    table = (
+        event_history.current(known)
+        if notification.uuid is None
+        else event_history.history_of(known, notification.uuid)
+    )
     for location, uuid in _known_locations(history, known, table):
         yield ReportedChange(seq, location, uuid, origin)
         origin = None
@@ -111,7 +107,7 @@ def _known_locations(
     history: EventHistory, known: EventHistory, table: TableHistory | None
 ) -> Iterator[tuple[str, str | None]]:
     """Where a table's metadata lies, or may lie, with its uuid as far as it was told; what is sure first."""
-    before = hearsay.history_of(history, table.uuid) if table is not None else None
+    before = event_history.history_of(history, table.uuid) if table is not None else None
     if before is not None and before.metadata_location is not None:
         yield before.metadata_location, before.uuid
     unplaced = [change for change in known.reported_changes if change.seq > known.ended_seq]
@@ -134,12 +130,12 @@ def _address_change(
         return
     for _ in range(_HOPS):
         job = job_of(name)
-        before = hearsay.apply_known((event_history_of(job) if job is not None else None) or EventHistory())
+        before = event_history.apply_known((event_history_of(job) if job is not None else None) or EventHistory())
         yield name, change
-        table = hearsay.history_of(before, change.uuid)
+        table = event_history.history_of(before, change.uuid)
         # A birth after an end that has its own birth is a return.
         returns = change.origin is not None and table.created_seq >= 0
-        if table.renamed_to is None or hearsay.is_alive(before, table) or returns:
+        if table.renamed_to is None or event_history.is_alive(before, table) or returns:
             return
         name = table.renamed_to
         change = replace(change, origin=TableOrigin.REGISTER if change.origin is not None else None)

@@ -27,17 +27,13 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from sfn.inbox.row import Job, JobState, event_seq_of
-from sfn.inbox.standing import LastResult
-from sfn.inbox.terms import InboxConfig
-from sfn.pointer.hearsay import mark_doubtful
-from sfn.pointer.lineage import newer_floor
-from sfn.words import (
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import TableIdentifier
+from sfn.domain.jobs import (
     DeadLettered,
     DeadLetterReason,
     Done,
     LeasedJob,
-    Notification,
     Outcome,
     PendingChange,
     PublishCache,
@@ -46,11 +42,15 @@ from sfn.words import (
     Retry,
     Returned,
     SweepCompleted,
-    TableIdentifier,
     TableState,
     Wakeup,
+    describe,
 )
-from sfn.words.outcome import describe
+from sfn.inbox.row import Job, JobState, event_seq_of
+from sfn.inbox.standing import LastResult
+from sfn.inbox.terms import InboxConfig
+from sfn.sfnfile.event_history import mark_doubtful
+from sfn.sfnfile.ordering import newer_floor
 
 _IMMEDIATE_REASONS = frozenset(
     {

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from sfn.words import Capacity, ConcurrencyGroup, Priority
+from sfn.domain.jobs import Capacity, ConcurrencyGroup, Priority
 
 T = TypeVar("T")
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from sfn.domain.jobs import IndexedTable
 from sfn.inbox import TableIndex
 from sfn.inbox.desk import CatalogAdmin
-from sfn.words import IndexedTable
 
 
 async def recorded_owner(catalog: str, catalog_id: str, catalog_admin: CatalogAdmin, table_index: TableIndex) -> str:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from sfn.pointer import hintfile
-from sfn.pointer.location import canonical
-from sfn.pointer.naming import MAIN_BRANCH
+from sfn.domain.identifiers import Table, TableIdentifier
+from sfn.domain.jobs import BackwardStep, DeadLettered, DeadLetterReason, StepKind, Wakeup
 from sfn.publish.changes import PlanBuilder
 from sfn.publish.elsewhere import drop_files
 from sfn.publish.facts import IsListed, IsStepAllowed
@@ -16,7 +15,9 @@ from sfn.publish.older import last_written_at, recheck_after_older, rows_with_ol
 from sfn.publish.own import TableFiles
 from sfn.publish.policy import OnDrop
 from sfn.publish.scene import PublishContext
-from sfn.words import BackwardStep, DeadLettered, DeadLetterReason, StepKind, Table, TableIdentifier, Wakeup
+from sfn.sfnfile import version_hint
+from sfn.sfnfile.locations import canonical
+from sfn.sfnfile.naming import MAIN_BRANCH
 
 
 def drop_missing_tables(context: PublishContext, nowhere: Mapping[str, list[TableFiles]], builder: PlanBuilder) -> None:
@@ -141,7 +142,7 @@ def _is_purged(context: PublishContext, table_files: TableFiles) -> bool:
         # Where the metadata lies in another folder nothing can be told from this one, and the event is believed.
         return context.is_purged
     # Else it is not: a late one may be of a table that had the name before. Where files are left a tombstone is too.
-    return set(context.observations.folder(f"{location}/metadata/")) <= {hintfile.key_of(location)}
+    return set(context.observations.folder(f"{location}/metadata/")) <= {version_hint.key_of(location)}
 
 
 def _on_hold(context: PublishContext, absent: Mapping[str, datetime]) -> DeadLettered:

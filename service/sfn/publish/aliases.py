@@ -13,11 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
-from sfn.pointer.site import FileLayout
+from sfn.domain.jobs import LeasedJob
 from sfn.publish.changes import FileChange, Put
 from sfn.publish.facts import Observations
 from sfn.publish.own import TableFiles
-from sfn.words import LeasedJob
+from sfn.sfnfile.naming import FileLayout
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sfn.pointer.document import Document, DocumentState, render
+from sfn.domain.identifiers import Table
 from sfn.publish.changes import PlanBuilder, Stage
 from sfn.publish.documents import tombstone_document
 from sfn.publish.obstacles import conflict_letter
 from sfn.publish.own import OurFile, TableFiles
 from sfn.publish.scene import PublishContext
-from sfn.words import Table
+from sfn.sfnfile.document import Document, DocumentState, render
 
 
 def write_branch_files(

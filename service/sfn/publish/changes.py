@@ -14,8 +14,9 @@ from datetime import datetime
 from enum import IntEnum
 from typing import TypeAlias
 
-from sfn.pointer.site import FileLayout
-from sfn.words import DeadLettered, Done, ReportedChange, Rescheduled, StoredObject, Wakeup
+from sfn.domain.events import ReportedChange
+from sfn.domain.jobs import DeadLettered, Done, Rescheduled, StoredObject, Wakeup
+from sfn.sfnfile.naming import FileLayout
 
 
 class Stage(IntEnum):

@@ -13,12 +13,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain, repeat
 
+from sfn.domain.identifiers import Table
+from sfn.domain.jobs import StoredObject
 from sfn.errors import LocationRefused
-from sfn.pointer import naming
-from sfn.pointer.document import LAST_ORDINAL, CommitEntry, Document, render
-from sfn.pointer.lineage import MetadataOrder, compare_metadata, metadata_version
-from sfn.pointer.location import canonical, check_location
-from sfn.pointer.naming import FileOwner
 from sfn.publish.changes import PlanBuilder, Stage
 from sfn.publish.documents import is_up_to_date, relative_path
 from sfn.publish.facts import MAX_LISTED_FILES
@@ -26,7 +23,11 @@ from sfn.publish.inventory import is_ours, parse_or_none
 from sfn.publish.own import TableFiles
 from sfn.publish.policy import MAX_COMMIT_FILES
 from sfn.publish.scene import PublishContext
-from sfn.words import StoredObject, Table
+from sfn.sfnfile import naming
+from sfn.sfnfile.document import LAST_ORDINAL, CommitEntry, Document, render
+from sfn.sfnfile.locations import canonical, check_location
+from sfn.sfnfile.naming import FileOwner
+from sfn.sfnfile.ordering import MetadataOrder, compare_metadata, metadata_version
 
 MAX_BETWEEN_BYTES = 48_000
 """Bytes that a head may spend on naming commits: a document has its limit."""

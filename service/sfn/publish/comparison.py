@@ -8,16 +8,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sfn.pointer import hintfile
-from sfn.pointer.document import Document
-from sfn.pointer.lineage import MetadataOrder, compare_metadata
-from sfn.pointer.naming import FileOwner
+from sfn.domain.identifiers import Table, TableIdentifier
+from sfn.domain.jobs import DeadLetterReason
 from sfn.publish.facts import Observations
 from sfn.publish.inventory import FileFinder, has_identifier
 from sfn.publish.own import TableFiles
 from sfn.publish.policy import Policy
 from sfn.publish.scene import hint_at
-from sfn.words import DeadLetterReason, Table, TableIdentifier
+from sfn.sfnfile import version_hint
+from sfn.sfnfile.document import Document
+from sfn.sfnfile.naming import FileOwner
+from sfn.sfnfile.ordering import MetadataOrder, compare_metadata
 
 
 class DifferenceKind(StrEnum):
@@ -81,7 +82,7 @@ def usual_keys(name: TableIdentifier, table: Table, location: str, policy: Polic
     layout = policy.layout(name, location)
     keys = layout.keys(FileOwner(name.namespace, name.name, table.uuid))[:1]
     has_hint = policy.version_hint and layout.has_version_hint
-    return (*keys, hintfile.key_of(layout.location)) if has_hint else keys or (layout.folder,)
+    return (*keys, version_hint.key_of(layout.location)) if has_hint else keys or (layout.folder,)
 
 
 def compare(
@@ -107,7 +108,7 @@ def compare(
         else None
     )
     return ComparisonResult(
-        table_files, difference, difference is None and (hint is None or hint.body == hintfile.content(table))
+        table_files, difference, difference is None and (hint is None or hint.body == version_hint.content(table))
     )
 
 
@@ -170,13 +171,13 @@ def _compare_hint(
     table_files: TableFiles, doc: Document, table: Table, observations: Observations, policy: Policy
 ) -> tuple[DifferenceKind, str] | None:
     """The version hint, where it is ours and behind. None at all may be right: two tables may share the directory."""
-    wanted = hintfile.content(table)
+    wanted = version_hint.content(table)
     hint = hint_at(observations, table_files.layout.location) if _has_hint(table_files, table, policy) else None
     if hint is None or hint.body == wanted:
         return None
     said = hint.body.decode(errors="replace")
-    spellings = (text for entry in table.metadata_log for text in hintfile.known_texts(entry))
-    our_texts = {*doc.hint_was, *(text for text in spellings if not hintfile.is_numbered(text))}
+    spellings = (text for entry in table.metadata_log for text in version_hint.known_texts(entry))
+    our_texts = {*doc.hint_was, *(text for text in spellings if not version_hint.is_numbered(text))}
     expected = "and there should be none" if wanted is None else f"not {wanted.decode()}"
     return (DifferenceKind.HINT_BEHIND, f"the version hint says {said}, {expected}") if said in our_texts else None
 

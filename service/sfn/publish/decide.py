@@ -11,12 +11,10 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final, TypeAlias
 
+from sfn.domain.catalog_answer import NoSuchTable, StagedCreate
+from sfn.domain.identifiers import Table, TableIdentifier
+from sfn.domain.jobs import DeadLettered, DeadLetterReason, Done, LeasedJob, PublishResult, Rescheduled
 from sfn.errors import LocationRefused
-from sfn.pointer import hintfile
-from sfn.pointer.document import Document
-from sfn.pointer.location import canonical, check_location
-from sfn.pointer.naming import FileOwner
-from sfn.pointer.site import FileLayout
 from sfn.publish.absence import drop_missing_tables
 from sfn.publish.aliases import find_aliases, tested_aliases
 from sfn.publish.changes import FileChange, PlanBuilder, PublishPlan, Put, Stage
@@ -34,18 +32,10 @@ from sfn.publish.scene import PublishContext, hint_at
 from sfn.publish.spelled import find_listed_name, recheck_failed_listing, wake_listed_name
 from sfn.publish.trust import is_not_forward, keep_unapplied, recheck_missing_table, recheck_unapplied, why_not_follow
 from sfn.publish.verdict import next_refresh_at, outcome_of, outcome_of_staged_create, outcome_without_table
-from sfn.words import (
-    DeadLettered,
-    DeadLetterReason,
-    Done,
-    LeasedJob,
-    NoSuchTable,
-    PublishResult,
-    Rescheduled,
-    StagedCreate,
-    Table,
-    TableIdentifier,
-)
+from sfn.sfnfile import version_hint
+from sfn.sfnfile.document import Document
+from sfn.sfnfile.locations import canonical, check_location
+from sfn.sfnfile.naming import FileLayout, FileOwner
 
 _MAX_ATTEMPTS_ELSEWHERE: Final = 5
 """Attempts that may fail on a place that a table left; then the table that took its name is published all the same."""
@@ -136,7 +126,7 @@ def _follow_answer(
         if context.layout is not None and context.conflict is None:
             if needs_listing(context, table, refresh=refresh):
                 if context.layout.has_version_hint:
-                    context.observations.require_read(hintfile.key_of(context.layout.location))
+                    context.observations.require_read(version_hint.key_of(context.layout.location))
                 context = replace(context, foreign_documents=foreign_documents(context.finder, context.layout))
             write_pointer(context, table, builder, turned=is_not_forward(context, table), refresh=refresh)
     else:
@@ -210,7 +200,7 @@ def _hold(context: PublishContext, dead: DeadLettered, *, refresh: bool, jitter:
     ):
         hint = hint_at(context.observations, location)
         if hint is not None and is_our_hint(context, location, hint):
-            builder.put(Stage.HINT, hintfile.key_of(location), hint.body, hint)
+            builder.put(Stage.HINT, version_hint.key_of(location), hint.body, hint)
     changes = builder.ordered_changes()
     dead = replace(dead, result=PublishResult(table_state), recheck_at=table_state.refresh_at)
     if not changes:
@@ -311,7 +301,7 @@ def _require_fresh(context: PublishContext, changes: tuple[FileChange, ...]) -> 
             if table_files.conflict is not None
             else [table_files.key]
         )
-        hints = [hintfile.key_of(table_files.layout.location)] if table_files.layout.has_version_hint else []
+        hints = [version_hint.key_of(table_files.layout.location)] if table_files.layout.has_version_hint else []
         for key in (*keys, *(file.key for file in table_files.files), *hints):
             if context.observations.file(key) is not None:
                 context.observations.require_read(key)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sfn.pointer import hintfile
-from sfn.pointer.document import LAST_ORDINAL, MAX_HINT_WAS, Document, DocumentState
-from sfn.pointer.location import canonical, is_below
-from sfn.pointer.site import PLACEMENT_FOLDERS, FileLayout, Placement
+from sfn.domain.identifiers import Table
 from sfn.publish.hints import our_texts
 from sfn.publish.inventory import has_identifier
 from sfn.publish.own import TableFiles
 from sfn.publish.scene import PublishContext
-from sfn.words import Table
+from sfn.sfnfile import version_hint
+from sfn.sfnfile.document import LAST_ORDINAL, MAX_HINT_WAS, Document, DocumentState
+from sfn.sfnfile.locations import canonical, is_below
+from sfn.sfnfile.naming import PLACEMENT_FOLDERS, FileLayout, Placement
 
 
 def is_up_to_date(context: PublishContext, doc: Document | None, table: Table) -> bool:
@@ -46,9 +46,9 @@ def current_document(
         if table_files.main_document and same
         else max(min(table.last_updated_ms, LAST_ORDINAL), previous + 1)
     )
-    current_text = hintfile.text_for(table.metadata_location) or ""
+    current_text = version_hint.text_for(table.metadata_location) or ""
     # A number is ours where a document says that it is, not where one names its file.
-    is_noted = hintfile.is_numbered(current_text)
+    is_noted = version_hint.is_numbered(current_text)
     earlier_texts = [current_text] if writes_hint and is_noted else []
     earlier_texts += [hint] if hint is not None else []
     if table_files.main_document is not None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from sfn.pointer.document import Document, DocumentState, Link, render
-from sfn.pointer.location import canonical
-from sfn.pointer.naming import FileOwner
+from sfn.domain.identifiers import Table
+from sfn.domain.jobs import DeadLetterReason, Wakeup
 from sfn.publish.aliases import is_same_file
 from sfn.publish.changes import PlanBuilder, Stage
 from sfn.publish.commits import complete_commit_files, remove_commit_files
@@ -17,7 +16,9 @@ from sfn.publish.hints import clear_hint
 from sfn.publish.older import recheck_after_older, rows_with_older_files
 from sfn.publish.own import OurFile, TableFiles
 from sfn.publish.scene import PublishContext
-from sfn.words import DeadLetterReason, Table, Wakeup
+from sfn.sfnfile.document import Document, DocumentState, Link, render
+from sfn.sfnfile.locations import canonical
+from sfn.sfnfile.naming import FileOwner
 
 
 def update_files_elsewhere(

@@ -12,18 +12,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeAlias, TypeVar
 
+from sfn.domain.catalog_answer import AppliedChanges, NoSuchTable, StagedCreate
+from sfn.domain.identifiers import Table, TableIdentifier
+from sfn.domain.jobs import BackwardStep, IndexedTable, PublishedPointer, StoredObject
 from sfn.store import Guarantees
-from sfn.words import (
-    AppliedChanges,
-    BackwardStep,
-    IndexedTable,
-    NoSuchTable,
-    PublishedPointer,
-    StagedCreate,
-    StoredObject,
-    Table,
-    TableIdentifier,
-)
 
 T = TypeVar("T")
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sfn.domain.identifiers import Table, TableIdentifier
+from sfn.domain.jobs import Wakeup
 from sfn.errors import LocationRefused
-from sfn.pointer.document import Document, DocumentState
-from sfn.pointer.location import check_location
 from sfn.publish.changes import PlanBuilder
 from sfn.publish.inventory import parse_or_none
 from sfn.publish.scene import PublishContext
 from sfn.publish.spelled import match_listed_name
-from sfn.words import Table, TableIdentifier, Wakeup
+from sfn.sfnfile.document import Document, DocumentState
+from sfn.sfnfile.locations import check_location
 
 
 @dataclass(frozen=True, slots=True)

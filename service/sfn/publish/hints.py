@@ -5,27 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from sfn.pointer import hintfile
-from sfn.pointer.document import Document
-from sfn.pointer.naming import FileOwner
-from sfn.pointer.site import FileLayout
+from sfn.domain.identifiers import TableIdentifier
+from sfn.domain.jobs import StoredObject, Wakeup
 from sfn.publish.aliases import key_at_location
 from sfn.publish.changes import PlanBuilder, Stage
 from sfn.publish.facts import TablesAtLocation
 from sfn.publish.inventory import foreign_documents, has_identifier
 from sfn.publish.own import TableFiles
 from sfn.publish.scene import PublishContext, hint_at
-from sfn.words import StoredObject, TableIdentifier, Wakeup
+from sfn.sfnfile import version_hint
+from sfn.sfnfile.document import Document
+from sfn.sfnfile.naming import FileLayout, FileOwner
 
 
 def names_nothing(hint: StoredObject | None) -> bool:
     """Whether it names nothing."""
-    return hint is None or hintfile.is_cleared(hint.body)
+    return hint is None or version_hint.is_cleared(hint.body)
 
 
 def is_our_hint(context: PublishContext, location: str, hint: StoredObject | None) -> bool:
     """Whether the hint at a location is provably ours to replace or delete; one that is not there is."""
-    if hint is None or hintfile.is_cleared(hint.body):
+    if hint is None or version_hint.is_cleared(hint.body):
         return True
     text = hint.body.decode(errors="replace")
     if text in context.job.table_state.version_hints.get(location, ()):
@@ -41,17 +41,17 @@ def is_our_hint(context: PublishContext, location: str, hint: StoredObject | Non
         return True
     if (
         context.table is None
-        or hintfile.is_numbered(text)
+        or version_hint.is_numbered(text)
         or all(doc.guid != context.table.uuid for doc in our_documents)
     ):
         return False
-    return any(text in hintfile.known_texts(entry) for entry in context.table.metadata_log)
+    return any(text in version_hint.known_texts(entry) for entry in context.table.metadata_log)
 
 
 def possible_texts(docs: Iterable[Document]) -> Iterable[str]:
     """What a hint beside these documents may say: what they name, and what they replaced."""
     for doc in docs:
-        yield from hintfile.known_texts(doc.metadata_file_path)
+        yield from version_hint.known_texts(doc.metadata_file_path)
         yield from doc.hint_was
 
 
@@ -61,8 +61,8 @@ def our_texts(docs: Iterable[Document]) -> Iterable[str]:
     That a document names `v2.metadata.json` is no proof that a `2` is ours: whoever wrote that file keeps a hint too.
     """
     for doc in docs:
-        for text in hintfile.known_texts(doc.metadata_file_path):
-            if not hintfile.is_numbered(text):
+        for text in version_hint.known_texts(doc.metadata_file_path):
+            if not version_hint.is_numbered(text):
                 yield text
         yield from doc.hint_was
 
@@ -73,9 +73,9 @@ def cleared_hint(context: PublishContext, hint: StoredObject, *, repeated: bool)
     One that says nothing already gets a new text the first time: it may be a placeholder that its writer still means to
     fill.
     """
-    if repeated and hintfile.is_cleared(hint.body):
+    if repeated and version_hint.is_cleared(hint.body):
         return None
-    return hintfile.cleared_content(f"{context.answer.answered_at:%Y%m%dT%H%M%S%f}-{context.job.fencing_token}")
+    return version_hint.cleared_content(f"{context.answer.answered_at:%Y%m%dT%H%M%S%f}-{context.job.fencing_token}")
 
 
 def clear_hint(
@@ -98,7 +98,7 @@ def clear_hint(
     if hint is None or table_files.main_document is None or not is_our_hint(context, location, hint):
         return
     others = context.observations.table_names(TablesAtLocation(location))
-    if hintfile.is_cleared(hint.body):
+    if version_hint.is_cleared(hint.body):
         builder.wake(Wakeup(name) for name in others)
     layouts = tuple(
         dict.fromkeys((table_files.layout, FileLayout(location, context.policy.naming, context.policy.placement)))
@@ -109,7 +109,7 @@ def clear_hint(
         _require_own_folder(context, table_files, builder)
         builder.remove(
             Stage.CLEAR_HINT,
-            hintfile.key_of(location),
+            version_hint.key_of(location),
             hint,
             fallback_body=cleared_hint(context, hint, repeated=repeated),
         )
@@ -155,4 +155,4 @@ def _must_keep_hint(doc: Document, guid: str | None, hint: StoredObject) -> bool
     it found it there: if that kept the hint, and ours kept it too, two that leave at once would leave it behind.
     """
     text = hint.body.decode(errors="replace")
-    return text in set(hintfile.known_texts(doc.metadata_file_path)) or (doc.guid == guid and text in doc.hint_was)
+    return text in set(version_hint.known_texts(doc.metadata_file_path)) or (doc.guid == guid and text in doc.hint_was)

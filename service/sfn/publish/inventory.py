@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 from sfn.catalog.spelling import may_be_same_name
+from sfn.domain.identifiers import Table, TableIdentifier, normal_uuid
+from sfn.domain.jobs import DeadLetterReason, LeasedJob, StoredObject
 from sfn.errors import MalformedDocument
-from sfn.pointer import document, naming
-from sfn.pointer.document import Document
-from sfn.pointer.naming import MAIN_BRANCH, FileOwner, owner_prefix
-from sfn.pointer.site import FileLayout
 from sfn.publish.facts import MAX_FOREIGN_FILES, Observations
 from sfn.publish.own import OurFile, TableFiles
 from sfn.publish.policy import Policy
-from sfn.words import DeadLetterReason, LeasedJob, StoredObject, Table, TableIdentifier, normal_uuid
+from sfn.sfnfile import document, naming
+from sfn.sfnfile.document import Document
+from sfn.sfnfile.naming import MAIN_BRANCH, FileLayout, FileOwner, owner_prefix
 
 
 def is_ours(doc: Document, name: TableIdentifier, policy: Policy) -> bool:

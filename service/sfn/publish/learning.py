@@ -9,12 +9,12 @@ from typing import assert_never
 from sfn.catalog import Catalog
 from sfn.catalog.spelling import ListingUnavailable, Spellings
 from sfn.clock import Clock
+from sfn.domain.catalog_answer import Loaded, NoSuchTable, NotModified
+from sfn.domain.events import EventHistory
+from sfn.domain.identifiers import TableIdentifier
+from sfn.domain.jobs import LeasedJob, PublishCache
 from sfn.errors import ErrorScope, LocationRefused, Transient
 from sfn.inbox import JobQueue, TableIndex
-from sfn.pointer import hintfile
-from sfn.pointer.location import canonical
-from sfn.pointer.naming import FileOwner
-from sfn.pointer.site import FileLayout
 from sfn.publish.facts import (
     MAX_LISTED_FILES,
     CatalogAnswer,
@@ -37,8 +37,10 @@ from sfn.publish.facts import (
 from sfn.publish.inventory import is_ours, parse_or_none, pointer_files
 from sfn.publish.learnt import recover_history
 from sfn.publish.policy import Policy
+from sfn.sfnfile import version_hint
+from sfn.sfnfile.locations import canonical
+from sfn.sfnfile.naming import FileLayout, FileOwner
 from sfn.store import Guarantees, StoreRouter
-from sfn.words import EventHistory, LeasedJob, Loaded, NoSuchTable, NotModified, PublishCache, TableIdentifier
 
 
 class LeaseLost(Exception):
@@ -103,7 +105,7 @@ class QueryRunner:
         The proof's file lies in a folder of SFN files, also where the key is a version hint: policies may permit no
         other name beside that.
         """
-        location = hintfile.location_of(key)
+        location = version_hint.location_of(key)
         folder = key if location is None else FileLayout(location, placement=self.policy.placement).folder
         return await self.ports.stores.store_for(key).probe(folder)
 
@@ -205,7 +207,7 @@ class QueryRunner:
         owner = FileOwner(self.name.namespace, self.name.name, table.uuid if table is not None else None)
         refs = [None, *(self.policy.branch_heads(table) if table is not None else ())]
         keys = [key for layout in layouts for ref in refs for key in layout.keys(owner, ref)]
-        return sorted({*keys, *(hintfile.key_of(layout.location) for layout in layouts if layout.has_version_hint)})
+        return sorted({*keys, *(version_hint.key_of(layout.location) for layout in layouts if layout.has_version_hint)})
 
     def _is_ours(self, observed: ObservedFile, key: str) -> bool:
         doc = parse_or_none(observed.stored) if pointer_files([key]) else None

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sfn.pointer.document import Document, DocumentState
+from sfn.domain.events import EventHistory, TableHistory
+from sfn.domain.identifiers import TableIdentifier
+from sfn.domain.jobs import LeasedJob
 from sfn.publish.facts import ObservedFile
 from sfn.publish.inventory import is_ours, parse_or_none
 from sfn.publish.policy import Policy
-from sfn.words import EventHistory, LeasedJob, TableHistory, TableIdentifier
+from sfn.sfnfile.document import Document, DocumentState
 
 
 def recover_history(

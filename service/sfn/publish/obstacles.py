@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from sfn.pointer.document import Document
+from sfn.domain.identifiers import TableIdentifier
+from sfn.domain.jobs import DeadLettered, DeadLetterReason
 from sfn.publish.own import TableFiles
-from sfn.words import DeadLettered, DeadLetterReason, TableIdentifier
+from sfn.sfnfile.document import Document
 
 
 def conflict_letter(table_files: TableFiles, name: TableIdentifier) -> DeadLettered:

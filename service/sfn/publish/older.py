@@ -6,16 +6,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from sfn.pointer.document import Document
-from sfn.pointer.location import canonical
-from sfn.pointer.naming import MAIN_BRANCH
-from sfn.pointer.site import FileLayout
+from sfn.domain.identifiers import Table, TableIdentifier
+from sfn.domain.jobs import Wakeup
 from sfn.publish.heirs import to_rename_target
 from sfn.publish.inventory import foreign_documents
 from sfn.publish.own import TableFiles
 from sfn.publish.policy import OnDrop
 from sfn.publish.scene import PublishContext
-from sfn.words import Table, TableIdentifier, Wakeup
+from sfn.sfnfile.document import Document
+from sfn.sfnfile.locations import canonical
+from sfn.sfnfile.naming import MAIN_BRANCH, FileLayout
 
 
 def rows_with_older_files(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sfn.pointer.document import Document
-from sfn.pointer.site import FileLayout
-from sfn.words import DeadLetterReason, StoredObject
+from sfn.domain.jobs import DeadLetterReason, StoredObject
+from sfn.sfnfile.document import Document
+from sfn.sfnfile.naming import FileLayout
 
 
 @dataclass(frozen=True, slots=True)

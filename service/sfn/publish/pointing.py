@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sfn.pointer import hintfile
-from sfn.pointer.document import render
-from sfn.pointer.lineage import MetadataOrder, compare_metadata
-from sfn.pointer.site import FileLayout
+from sfn.domain.identifiers import Table, TableIdentifier
+from sfn.domain.jobs import PublishedPointer, StoredObject
 from sfn.publish.branches import write_branch_files
 from sfn.publish.changes import PlanBuilder, Put, Stage
 from sfn.publish.commits import write_commit_files
@@ -16,7 +14,10 @@ from sfn.publish.facts import MAX_FOREIGN_FILES, RecordLocation
 from sfn.publish.hints import cleared_hint, is_our_hint, names_nothing
 from sfn.publish.inventory import has_identifier, pointer_files
 from sfn.publish.scene import PublishContext, hint_at
-from sfn.words import PublishedPointer, StoredObject, Table, TableIdentifier
+from sfn.sfnfile import version_hint
+from sfn.sfnfile.document import render
+from sfn.sfnfile.naming import FileLayout
+from sfn.sfnfile.ordering import MetadataOrder, compare_metadata
 
 MAX_FOREIGN_HINT_BYTES = 64
 """Bytes of somebody else's hint that are kept for whoever asks why it is not ours."""
@@ -29,7 +30,7 @@ def write_pointer(context: PublishContext, table: Table, builder: PlanBuilder, *
         return
     hint = hint_at(context.observations, layout.location) if layout.has_version_hint else None
     is_alone = not _has_second_table(context, table, layout)
-    wanted = hintfile.content(table) if _wants_hint(context, layout) and is_alone else None
+    wanted = version_hint.content(table) if _wants_hint(context, layout) and is_alone else None
     hint_is_ours = is_our_hint(context, layout.location, hint)
     is_due = hint is None or hint.body != wanted or refresh
     if wanted is not None and hint_is_ours and is_due and _has_rival(context, table):
@@ -54,10 +55,10 @@ def write_pointer(context: PublishContext, table: Table, builder: PlanBuilder, *
     write_branch_files(context, table, table_files, doc, builder, rewrite=rewrite)
     if rewrite and not is_alone and layout.has_version_hint and names_nothing(hint):
         # Who was here before may not have seen this file yet, and have written the hint since.
-        builder.unchanged_keys = (*builder.unchanged_keys, hintfile.key_of(layout.location))
+        builder.unchanged_keys = (*builder.unchanged_keys, version_hint.key_of(layout.location))
     if wanted is not None and not hint_is_ours and hint is not None and hint.body != wanted:
         builder.foreign_hint = hint.body[:MAX_FOREIGN_HINT_BYTES].decode(errors="replace")
-    key = hintfile.key_of(layout.location)
+    key = version_hint.key_of(layout.location)
     if wanted is None and hint is not None and hint_is_ours:
         builder.remove(Stage.HINT, key, hint, fallback_body=cleared_hint(context, hint, repeated=True))
     elif wanted is not None and writes_hint and (hint is None or hint.body != wanted or refresh):
@@ -93,12 +94,12 @@ def _wants_hint(context: PublishContext, layout: FileLayout) -> bool:
 
 def _has_rival(context: PublishContext, table: Table) -> bool:
     """Whether a reader would open another file by the hint, as one of that name lies there."""
-    rival = hintfile.shadowing_file(table)
+    rival = version_hint.shadowing_file(table)
     return rival is not None and rival in context.observations.existing([rival])
 
 
 def _may_create_hint(context: PublishContext, table: Table, layout: FileLayout, hint: StoredObject | None) -> bool:
-    wanted = _wants_hint(context, layout) and hintfile.content(table) is not None
+    wanted = _wants_hint(context, layout) and version_hint.content(table) is not None
     return names_nothing(hint) and wanted and not _has_second_table(context, table, layout)
 
 

@@ -10,9 +10,8 @@ from fnmatch import fnmatchcase
 from functools import cache
 from typing import Final
 
-from sfn.pointer.naming import IDENTIFIER, MAIN_BRANCH, Naming, dotted_name
-from sfn.pointer.site import FileLayout, Placement, folder_below_root
-from sfn.words import Table, TableIdentifier
+from sfn.domain.identifiers import Table, TableIdentifier
+from sfn.sfnfile.naming import IDENTIFIER, MAIN_BRANCH, FileLayout, Naming, Placement, dotted_name, folder_below_root
 
 MAX_COMMIT_FILES: Final = 900
 """Files of a table's commits that stay whatever their age: with its head they are one page of a listing."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from sfn.domain.identifiers import TableIdentifier
+from sfn.domain.jobs import DeadLettered, Done, LeasedJob, Rescheduled
 from sfn.errors import ErrorScope, Transient
-from sfn.pointer import hintfile
 from sfn.publish.changes import PublishPlan, Put, Remove
 from sfn.publish.decide import decide
 from sfn.publish.facts import (
@@ -21,8 +22,8 @@ from sfn.publish.facts import (
 from sfn.publish.inventory import pointer_files
 from sfn.publish.learning import Ports, QueryRunner
 from sfn.publish.policy import Policy
+from sfn.sfnfile import version_hint
 from sfn.store import PreconditionFailed
-from sfn.words import DeadLettered, Done, LeasedJob, Rescheduled, TableIdentifier
 
 MAX_LOST_RACES = 8
 """Lost races in one publish before it gives way to the others."""
@@ -140,7 +141,7 @@ class _Publish:
         """
         if hint.replacing is None:
             nonce = f"{self.ports.clock.now():%Y%m%dT%H%M%S%f}-{self.job.fencing_token}"
-            placeholder = replace(hint, body=hintfile.cleared_content(nonce), check=None)
+            placeholder = replace(hint, body=version_hint.cleared_content(nonce), check=None)
             if not await self._put(placeholder, observations):
                 return False
             if not await self._is_still_alone(hint, observations):

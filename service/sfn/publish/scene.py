@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sfn.pointer import hintfile
-from sfn.pointer.document import Document
-from sfn.pointer.site import FileLayout
+from sfn.domain.identifiers import Table, TableIdentifier
+from sfn.domain.jobs import DeadLettered, LeasedJob, StoredObject
 from sfn.publish.aliases import Alias
 from sfn.publish.facts import CatalogAnswer, Observations
 from sfn.publish.inventory import FileFinder
 from sfn.publish.own import TableFiles
 from sfn.publish.policy import Policy
-from sfn.words import DeadLettered, LeasedJob, StoredObject, Table, TableIdentifier
+from sfn.sfnfile import version_hint
+from sfn.sfnfile.document import Document
+from sfn.sfnfile.naming import FileLayout
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,4 +107,4 @@ class PublishContext:
 
 def hint_at(observations: Observations, location: str) -> StoredObject | None:
     """The version hint at a location."""
-    return observations.file(hintfile.key_of(location))
+    return observations.file(version_hint.key_of(location))

@@ -12,11 +12,12 @@ from datetime import timedelta
 from typing import Final
 
 from sfn.catalog.spelling import may_be_same_name
+from sfn.domain.identifiers import Table, TableIdentifier
+from sfn.domain.jobs import LeasedJob, PendingChange, PublishResult, Rescheduled, Wakeup
 from sfn.publish.changes import PlanBuilder
 from sfn.publish.facts import Observations
 from sfn.publish.policy import Policy
 from sfn.publish.scene import PublishContext
-from sfn.words import LeasedJob, PendingChange, PublishResult, Rescheduled, Table, TableIdentifier, Wakeup
 
 RELIST_AFTER: Final = timedelta(seconds=2)
 """After what time a listing that failed is asked for again: longer than one is remembered that failed."""

@@ -5,27 +5,26 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from sfn.pointer.lineage import MetadataOrder, compare_metadata, is_at_or_after
-from sfn.pointer.location import canonical
-from sfn.pointer.naming import MAIN_BRANCH
-from sfn.publish.changes import PlanBuilder, known_locations
-from sfn.publish.facts import IsStepAllowed
-from sfn.publish.inventory import foreign_documents, has_identifier
-from sfn.publish.older import recheck_after_older, rows_that_would_resurface, rows_with_older_files
-from sfn.publish.own import TableFiles
-from sfn.publish.scene import PublishContext
-from sfn.words import (
+from sfn.domain.identifiers import Table, TableIdentifier
+from sfn.domain.jobs import (
     BackwardStep,
     DeadLettered,
     DeadLetterReason,
     PublishResult,
     Rescheduled,
     StepKind,
-    Table,
-    TableIdentifier,
     TableState,
     Wakeup,
 )
+from sfn.publish.changes import PlanBuilder, known_locations
+from sfn.publish.facts import IsStepAllowed
+from sfn.publish.inventory import foreign_documents, has_identifier
+from sfn.publish.older import recheck_after_older, rows_that_would_resurface, rows_with_older_files
+from sfn.publish.own import TableFiles
+from sfn.publish.scene import PublishContext
+from sfn.sfnfile.locations import canonical
+from sfn.sfnfile.naming import MAIN_BRANCH
+from sfn.sfnfile.ordering import MetadataOrder, compare_metadata, is_at_or_after
 
 
 def why_not_follow(context: PublishContext, table: Table, builder: PlanBuilder) -> Rescheduled | DeadLettered | None:

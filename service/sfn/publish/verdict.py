@@ -6,32 +6,32 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 
-from sfn.pointer import hearsay, hintfile
-from sfn.pointer.document import Document, DocumentState, parse
-from sfn.pointer.location import canonical
-from sfn.pointer.retention import is_short_lived
-from sfn.pointer.site import FileLayout, layout_location
-from sfn.publish.aliases import duplicate_layouts, tested_aliases
-from sfn.publish.changes import FileChange, PlanBuilder, Put, Stage
-from sfn.publish.facts import CatalogAnswer
-from sfn.publish.own import TableFiles
-from sfn.publish.policy import Policy
-from sfn.publish.scene import PublishContext
-from sfn.words import (
+from sfn.domain.events import EventHistory
+from sfn.domain.identifiers import TableIdentifier
+from sfn.domain.jobs import (
     DeadLettered,
     DeadLetterReason,
     Done,
-    EventHistory,
     LeasedJob,
     PendingChange,
     PublishCache,
     PublishedPointer,
     PublishResult,
     Rescheduled,
-    TableIdentifier,
     TableState,
     Wakeup,
 )
+from sfn.publish.aliases import duplicate_layouts, tested_aliases
+from sfn.publish.changes import FileChange, PlanBuilder, Put, Stage
+from sfn.publish.facts import CatalogAnswer
+from sfn.publish.own import TableFiles
+from sfn.publish.policy import Policy
+from sfn.publish.scene import PublishContext
+from sfn.sfnfile import event_history, version_hint
+from sfn.sfnfile.document import Document, DocumentState, parse
+from sfn.sfnfile.locations import canonical
+from sfn.sfnfile.naming import FileLayout, layout_location
+from sfn.sfnfile.version_hint import is_short_lived
 
 
 def outcome_of(
@@ -81,7 +81,7 @@ def outcome_without_table(context: PublishContext, builder: PlanBuilder) -> Done
     # What was told of a name is remembered too, longer than an event can be late; and where its table is for as long as
     # it has none of our files: nobody could tell it again.
     is_remembered = bool(context.job.locations) or history is not None or bool(builder.unapplied)
-    is_alive = history is not None and hearsay.current(history) is not None
+    is_alive = history is not None and event_history.current(history) is not None
     max_misses = policy.expire_after // policy.refresh_after + 1
     locations = frozenset(layout_location(text) for text in context.job.locations)
     wake_locations = locations if table_state.misses == 0 else frozenset()
@@ -260,7 +260,7 @@ def _hints_after(context: PublishContext, changes: tuple[FileChange, ...]) -> di
         table_files.layout.location for table_files in context.existing if table_files.layout.has_version_hint
     }:
         for change in changes:
-            if change.key == hintfile.key_of(location):
+            if change.key == version_hint.key_of(location):
                 written = isinstance(change, Put) and change.stage is Stage.HINT
                 hints.pop(location, None)
                 if written and isinstance(change, Put):

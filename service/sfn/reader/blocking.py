@@ -13,14 +13,14 @@ from uuid import UUID
 from anyio import to_thread
 
 from sfn.errors import DirectoryNotFound, NotFound
-from sfn.pointer.document import parse_ordinal
-from sfn.pointer.location import canonical
-from sfn.pointer.naming import MAIN_BRANCH
 from sfn.reader import resolve as reading
 from sfn.reader.files import FileSystem, directory_url, run_synchronously
 from sfn.reader.opening import FileSystemOptions
 from sfn.reader.resolve import Question, Resolved
 from sfn.reader.timeline import HistoryEntry
+from sfn.sfnfile.document import parse_ordinal
+from sfn.sfnfile.locations import canonical
+from sfn.sfnfile.naming import MAIN_BRANCH
 
 if TYPE_CHECKING:
     from pyarrow import Table

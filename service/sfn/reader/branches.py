@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sfn.errors import MalformedDocument, NotPermitted
-from sfn.pointer.naming import IDENTIFIER, UUID, FileOwner
-from sfn.pointer.site import FileLayout
 from sfn.reader.documents import FoundDocument, follow_links, read_document
 from sfn.reader.files import FileReader
 from sfn.reader.trust import AllowedLocations
 from sfn.reader.wanted import TableSelector
+from sfn.sfnfile.naming import IDENTIFIER, UUID, FileLayout, FileOwner
 
 
 class BranchLookup:

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from sfn.errors import MalformedDocument, TooManyHops
-from sfn.pointer import document
-from sfn.pointer.document import Document, Link
 from sfn.reader.files import FileReader
 from sfn.reader.trust import AllowedLocations
+from sfn.sfnfile import document
+from sfn.sfnfile.document import Document, Link
 
 MAX_HOPS: Final = 8
 """How many `moved_to` are followed."""

@@ -14,13 +14,13 @@ from pyiceberg.typedef import Properties
 from typing_extensions import override
 
 from sfn.errors import MalformedMetadata, NotFound, NotInstalled, NotSupported
-from sfn.pointer.location import canonical, scheme_of
 from sfn.reader.avro import check_avro, patch_doubles, patch_nan
 from sfn.reader.boundary import AllowedFiles
 from sfn.reader.files import run_synchronously
 from sfn.reader.local import LocalFileSystem
 from sfn.reader.remote import FsspecFileSystem
 from sfn.reader.trust import AllowedLocations
+from sfn.sfnfile.locations import canonical, scheme_of
 
 MAX_MANIFEST_SIZE: Final = 256 << 20
 """Bytes of a file of metadata that is read."""

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from typing_extensions import override
 
-from sfn.pointer.location import canonical
+from sfn.sfnfile.locations import canonical
 
 T = TypeVar("T")
 

@@ -8,8 +8,8 @@ import zlib
 from typing import Final
 
 from sfn.errors import MalformedMetadata
-from sfn.pointer.inflate import decompress
 from sfn.reader.files import FIRST_READ_SIZE, PART_SIZE, FileReader, read_parts
+from sfn.sfnfile.locations import decompress
 
 MAX_SCANNED_SIZE: Final = 1 << 30
 """Bytes of JSON that are looked through: what inflates to more is no metadata."""

@@ -10,11 +10,11 @@ from heapq import nsmallest
 from io import BufferedReader
 from typing import Final
 
-from sfn import beneath
-from sfn.beneath import DIRECTORY_FLAGS, LinkRefused
+from sfn import safe_open
 from sfn.errors import NotPermitted, Unreachable, Unreadable, Unsafe
-from sfn.pointer.location import is_below
-from sfn.pointer.site import depth_below_table
+from sfn.safe_open import DIRECTORY_FLAGS, LinkRefused
+from sfn.sfnfile.locations import is_below
+from sfn.sfnfile.naming import depth_below_table
 
 _SCHEME: Final = "file://"
 NOT_FOUND_ERRORS: Final = (FileNotFoundError, NotADirectoryError)
@@ -128,7 +128,7 @@ class LocalFileSystem:
         root = max(roots, key=len, default="/")
         names = [name for name in path[len(root.rstrip("/")) :].split("/") if name]
         try:
-            return beneath.open_below(root, names, flags, other_roots=[_path(bound) for bound in self._bounds])
+            return safe_open.open_below(root, names, flags, other_roots=[_path(bound) for bound in self._bounds])
         except LinkRefused as refused:
             found = f"the link {refused.link} to {refused.target}" if refused.link else refused.target
             remedy = "read the directory that the link leads to, or have a folder put in its place"

@@ -9,13 +9,23 @@ from functools import lru_cache
 from typing import Final
 
 from sfn.errors import Dropped, MalformedDocument, NameTaken, NotFound, NotPermitted, TooManyFiles, Unreadable, Unsafe
-from sfn.pointer.naming import EXTENSION, HEAD, IDENTIFIER, MAIN_BRANCH, ORDINAL, UUID, owner_prefix
-from sfn.pointer.site import FileLayout, Placement, folder_below_root
 from sfn.reader.choice import disambiguate
 from sfn.reader.documents import FoundDocument, TableIdentity, describe_end, follow_links, read_document
 from sfn.reader.files import FileReader
 from sfn.reader.trust import AllowedLocations
 from sfn.reader.wanted import TableSelector
+from sfn.sfnfile.naming import (
+    EXTENSION,
+    HEAD,
+    IDENTIFIER,
+    MAIN_BRANCH,
+    ORDINAL,
+    UUID,
+    FileLayout,
+    Placement,
+    folder_below_root,
+    owner_prefix,
+)
 
 MAX_LISTED: Final = 100_000
 """Files of a folder of which the names are looked at."""

@@ -11,14 +11,14 @@ import msgspec
 from msgspec import Raw
 
 from sfn.clock import format_duration
+from sfn.domain.identifiers import normal_uuid
 from sfn.errors import CommitNotFound, MalformedMetadata, RefNotFound, Stale, WrongTable
-from sfn.pointer import document
-from sfn.pointer.document import LAST_ORDINAL, Document, render_ordinal
-from sfn.pointer.inflate import decompress
-from sfn.pointer.naming import MAIN_BRANCH
 from sfn.reader.files import FIRST_READ_SIZE, PART_SIZE, FileReader, read_parts
 from sfn.reader.identity import read_table_uuid
-from sfn.words import normal_uuid
+from sfn.sfnfile import document
+from sfn.sfnfile.document import LAST_ORDINAL, Document, render_ordinal
+from sfn.sfnfile.locations import decompress
+from sfn.sfnfile.naming import MAIN_BRANCH
 
 _T = TypeVar("_T")
 

@@ -6,9 +6,9 @@ from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sfn.pointer.location import scheme_of
 from sfn.reader.files import FileSystem
 from sfn.reader.local import LocalFileSystem
+from sfn.sfnfile.locations import scheme_of
 
 if TYPE_CHECKING:
     from sfn.reader.remote import FsspecFileSystem

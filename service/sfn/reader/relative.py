@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sfn.errors import NotRelative, Unsafe
-from sfn.pointer.location import store_prefix
 from sfn.reader.documents import FoundDocument
+from sfn.sfnfile.locations import store_prefix
 
 
 def relative_location(found: FoundDocument) -> str:

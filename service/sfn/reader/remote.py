@@ -10,8 +10,8 @@ from typing import Any, Final, TypeVar
 import fsspec
 
 from sfn.errors import NotInstalled, NotPermitted, Unreachable, Unreadable
-from sfn.pointer.location import scheme_of
 from sfn.reader.files import FolderEntries
+from sfn.sfnfile.locations import scheme_of
 
 T = TypeVar("T")
 

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Final
 
 from sfn.clock import Clock, SystemClock
 from sfn.errors import CommitNotFound, Stale, WrongTable
-from sfn.pointer.document import Document, render_ordinal
-from sfn.pointer.naming import MAIN_BRANCH
 from sfn.reader import metadata, relative
 from sfn.reader.boundary import AllowedFiles
 from sfn.reader.branches import BranchLookup
@@ -22,6 +20,8 @@ from sfn.reader.opening import FileSystemOptions
 from sfn.reader.timeline import CommitFiles, DocumentVersion, HistoryEntry, MetadataLog, has_commit_files
 from sfn.reader.trust import AllowedLocations
 from sfn.reader.wanted import TableSelector
+from sfn.sfnfile.document import Document, render_ordinal
+from sfn.sfnfile.naming import MAIN_BRANCH
 
 if TYPE_CHECKING:
     from pyiceberg.table import StaticTable

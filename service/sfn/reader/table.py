@@ -10,19 +10,12 @@ import msgspec
 from msgspec import Raw
 
 from sfn.clock import SystemClock
-from sfn.errors import (
-    MalformedMetadata,
-    NotInstalled,
-    NotPermitted,
-    Stale,
-    Unreachable,
-    Unreadable,
-)
-from sfn.pointer.location import canonical, scheme_of
-from sfn.pointer.naming import MAIN_BRANCH
+from sfn.domain.identifiers import is_uuid
+from sfn.errors import MalformedMetadata, NotInstalled, NotPermitted, Stale, Unreachable, Unreadable
 from sfn.reader import metadata
 from sfn.reader.files import run_synchronously
-from sfn.words import is_uuid
+from sfn.sfnfile.locations import canonical, scheme_of
+from sfn.sfnfile.naming import MAIN_BRANCH
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 from enum import StrEnum
 
 from sfn.errors import CommitNotFound, MalformedDocument, TooManyFiles
-from sfn.pointer.document import LAST_ORDINAL, CommitEntry, Document, DocumentState, render_ordinal
-from sfn.pointer.location import canonical
-from sfn.pointer.naming import EXTENSION, HEAD, ORDINAL, FileOwner, commit_ordinal, owner_prefix
 from sfn.reader.documents import FoundDocument, describe_end, identifier_text, read_document
 from sfn.reader.files import FileReader
 from sfn.reader.lookup import MAX_READ, list_keys
 from sfn.reader.metadata import PartialMetadata, check_log_times
+from sfn.sfnfile.document import LAST_ORDINAL, CommitEntry, Document, DocumentState, render_ordinal
+from sfn.sfnfile.locations import canonical
+from sfn.sfnfile.naming import EXTENSION, HEAD, ORDINAL, FileOwner, commit_ordinal, owner_prefix
 
 
 class CommitSource(StrEnum):

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from sfn.errors import LocationRefused, Unsafe
-from sfn.pointer.location import canonical, check_any_scheme, check_literal, is_below, scheme_of, store_prefix
+from sfn.sfnfile.locations import canonical, check_any_scheme, check_literal, is_below, scheme_of, store_prefix
 
 _ESCAPE: Final = re.compile("%(?:2E|2F|5C)")
-"""As `sfn.pointer.naming` writes them."""
+"""As `sfn.sfnfile.naming` writes them."""
 _DECODED: Final = {"http", "https"}
 """Schemes whose servers take a part of a path for a query, and `%2F` for a separator."""
 

@@ -21,13 +21,13 @@ from sfn.errors import (
     Unreachable,
     Unreadable,
 )
-from sfn.pointer.location import canonical
-from sfn.pointer.naming import MAIN_BRANCH
 from sfn.reader import metadata
 from sfn.reader.boundary import AllowedFiles
 from sfn.reader.files import run_synchronously
 from sfn.reader.resolve import Resolved
 from sfn.reader.table import load_metadata, metadata_at_ref, require_packages
+from sfn.sfnfile.locations import canonical
+from sfn.sfnfile.naming import MAIN_BRANCH
 
 MAX_MISSING_NAMED: Final = 100
 """Files that are named of those that are missing."""

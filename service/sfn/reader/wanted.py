@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sfn.domain.identifiers import normal_uuid
 from sfn.errors import NameTaken
-from sfn.pointer.document import Document
-from sfn.pointer.naming import FileOwner
 from sfn.reader.documents import FoundDocument, identifier_text, link_text
-from sfn.words import normal_uuid
+from sfn.sfnfile.document import Document
+from sfn.sfnfile.naming import FileOwner
 
 
 @dataclass(frozen=True, slots=True)

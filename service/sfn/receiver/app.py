@@ -14,8 +14,8 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from sfn.body_memory import BodyMemory
 from sfn.errors import FatalError, Transient
+from sfn.limits import BodyMemory
 from sfn.receiver import faces, ingest, openapi, problem
 from sfn.receiver.body import Receive
 from sfn.receiver.bounded import BodyLimitMiddleware

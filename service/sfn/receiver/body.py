@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from sfn.body_memory import BodyReservation, ClientTimeout, with_timeout
 from sfn.errors import Rejected
+from sfn.limits import BodyReservation, ClientTimeout, with_timeout
 
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 

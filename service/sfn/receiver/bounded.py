@@ -8,8 +8,8 @@ from typing import Any, Final, TypeAlias
 
 from starlette.exceptions import HTTPException
 
-from sfn.body_memory import EXHAUSTED_MESSAGE, RETRY_AFTER, BodyMemory, BodyMemoryExhausted, BodyReservation
 from sfn.errors import Rejected
+from sfn.limits import EXHAUSTED_MESSAGE, RETRY_AFTER, BodyMemory, BodyMemoryExhausted, BodyReservation
 from sfn.receiver import body, faces, problem
 
 ADMIN_BODY_LIMITS: Final = body.BodyLimits(size=1 << 20)

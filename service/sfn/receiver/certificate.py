@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NoReturn
 
+from sfn.concurrency import WatchedFiles, unreadable_file_error
 from sfn.errors import FatalError
 from sfn.receiver.handshakes import LoggedHandshake
-from sfn.watched import WatchedFiles, unreadable_file_error
 
 _MISMATCHES: Final = frozenset({"KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH", "NO_CERTIFICATE_ASSIGNED"})
 """OpenSSL's reasons against a key of another certificate; the last one, where the keys are of different kinds."""

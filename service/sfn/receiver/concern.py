@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from sfn.dialects import DecodedRequest, EventRequest, decode
-from sfn.words import CatalogName, JobKey, Notification, TableIdentifier
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import CatalogName, JobKey, TableIdentifier
+from sfn.formats import DecodedRequest, decode
+from sfn.formats.event import EventRequest
 
 
 @dataclass(frozen=True, slots=True)

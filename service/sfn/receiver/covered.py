@@ -6,9 +6,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Final
 
-from sfn.dialects import EventRequest, Sender, polaris
+from sfn.domain.events import Notification
 from sfn.errors import Rejected
-from sfn.words import Notification
+from sfn.formats import polaris
+from sfn.formats.event import EventRequest, Sender
 
 _SEPARATOR: Final = "\x1f"
 """Between a message's id and the number of an event in it: no id that arrives holds a control character."""

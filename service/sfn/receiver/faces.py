@@ -8,10 +8,10 @@ from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from sfn import iceberg_errors
+from sfn import errors
+from sfn.domain.events import PutResult
 from sfn.errors import Rejected
 from sfn.receiver import problem
-from sfn.words import PutResult
 
 ResponseHeaders: TypeAlias = Iterable[tuple[bytes, bytes]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -91,12 +91,12 @@ NATIVE: Final = ResponseFormat(_counts_response, _problem, problem.PROBLEM_MEDIA
 
 def _iceberg_error(status: int, detail: str, where: str) -> bytes:
     message = f"{where}: {detail}" if where.strip("#") else detail
-    return iceberg_errors.iceberg_error_body(status, message)
+    return errors.iceberg_error_body(status, message)
 
 
 def _empty_response(_taken: PutResult, _ignored: int) -> EventsResponse:
     return EventsResponse(204, b"", [])
 
 
-ICEBERG: Final = ResponseFormat(_empty_response, _iceberg_error, iceberg_errors.ICEBERG_ERROR_MEDIA_TYPE)
+ICEBERG: Final = ResponseFormat(_empty_response, _iceberg_error, errors.ICEBERG_ERROR_MEDIA_TYPE)
 """That of an Iceberg catalog: nothing to say of what was taken, and errors as Iceberg's clients know them."""

@@ -10,10 +10,11 @@ from typing import Any, Final, NamedTuple
 
 import structlog
 
-from sfn.body_memory import EXHAUSTED_MESSAGE, RETRY_AFTER, BodyMemory, BodyMemoryExhausted, BodyReservation
-from sfn.dialects import POLARIS_NOTIFICATIONS, EventRequest, Sender, polaris
 from sfn.errors import FatalError, Rejected, Transient
+from sfn.formats import POLARIS_NOTIFICATIONS, polaris
+from sfn.formats.event import EventRequest, Sender
 from sfn.inbox import InboxWriter
+from sfn.limits import EXHAUSTED_MESSAGE, RETRY_AFTER, BodyMemory, BodyMemoryExhausted, BodyReservation
 from sfn.receiver import body, faces, permission, problem
 from sfn.receiver.concern import EventFilter
 from sfn.receiver.faces import EventsResponse, ResponseFormat

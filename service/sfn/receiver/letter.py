@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from sfn.dialects import EventRequest, Sender, as_structured, polaris
+from sfn.domain.events import MAX_STORED_BODY, UndecodableRequest
 from sfn.errors import Rejected
+from sfn.formats import as_structured, polaris
+from sfn.formats.event import EventRequest, Sender
 from sfn.receiver.covered import trusted_catalogs
-from sfn.words import MAX_STORED_BODY, UndecodableRequest
 
 _UNSIGNED: Final = "#unsigned"
 """Behind the path of what was signed, where that path or the headers say something: no path that is taken ends so."""

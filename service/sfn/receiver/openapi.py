@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final
 
-from sfn.dialects import MAX_EVENTS
-from sfn.dialects.fields import CONTROL_CHARACTERS, MAX_LEVELS, MAX_LOCATION, MAX_NAME
-from sfn.dialects.own import OPERATIONS
+from sfn.formats import MAX_EVENTS
+from sfn.formats.event import CONTROL_CHARACTERS, MAX_LEVELS, MAX_LOCATION, MAX_NAME
+from sfn.formats.native import OPERATIONS
 from sfn.receiver import openapi_permission, openapi_polaris, openapi_signed, problem
 
 _PLAIN: Final = f"^[^{CONTROL_CHARACTERS}]+$"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sfn.dialects.fields import CONTROL_CHARACTERS, MAX_LOCATION, MAX_NAME
-from sfn.dialects.polaris import NOTIFICATION_TYPES, SEPARATOR
+from sfn.formats.event import CONTROL_CHARACTERS, MAX_LOCATION, MAX_NAME
+from sfn.formats.polaris import NOTIFICATION_TYPES, SEPARATOR
 from sfn.receiver import openapi_signed
 
 _POLARIS_LEVEL: Final = f"[^{CONTROL_CHARACTERS}]+"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from sfn.dialects import Headers
+from sfn.formats.event import Headers
 from sfn.receiver.faces import EventsResponse, ResponseFormat
 
 ALLOW_HEADER: Final = (b"allow", b"POST, OPTIONS")

@@ -11,7 +11,7 @@ from typing import Final
 from typing_extensions import override
 
 from sfn.clock import Clock, SystemClock
-from sfn.dialects import Headers, Sender
+from sfn.formats.event import Headers, Sender
 from sfn.receiver.keyring import Keyring
 from sfn.receiver.rate import RateLimit
 from sfn.receiver.signature import SignatureClaim, SignatureScheme, parse_signature, signature_headers, verify_signature

@@ -17,7 +17,7 @@ import uvicorn
 from typing_extensions import override
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from sfn.descriptors import connections_per_listener
+from sfn.limits import connections_per_listener
 from sfn.receiver import problem
 from sfn.receiver.app import AsgiApplication
 from sfn.receiver.certificate import Certificate

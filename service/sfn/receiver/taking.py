@@ -6,15 +6,16 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from sfn.dialects import DecodedRequest, EventRequest, Sender, notifications_for_unread
+from sfn.domain.events import PutResult
 from sfn.errors import Rejected
+from sfn.formats import DecodedRequest, notifications_for_unread
+from sfn.formats.event import EventRequest, Sender
 from sfn.inbox import InboxWriter
 from sfn.receiver.concern import EventFilter
 from sfn.receiver.covered import signed_parts, with_message_id
 from sfn.receiver.letter import to_undecodable
 from sfn.telemetry.metrics import EventMetrics
 from sfn.telemetry.refusals import LogThrottle
-from sfn.words import PutResult
 
 _NOTHING: Final = PutResult(0, 0)
 

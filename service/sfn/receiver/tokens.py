@@ -10,9 +10,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final, NoReturn
 
+from sfn.concurrency import WatchedFiles, unreadable_file_error
 from sfn.errors import FatalError
 from sfn.receiver.secret import AuthScheme, secret_bytes
-from sfn.watched import WatchedFiles, unreadable_file_error
 
 MAX_FILE: Final = 65_536
 """Most bytes of a file of tokens."""

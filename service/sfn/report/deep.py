@@ -7,16 +7,16 @@ from datetime import timedelta
 from typing import Any, Final
 
 from sfn.clock import SystemClock
-from sfn.pointer.document import Document
-from sfn.pointer.location import canonical
-from sfn.pointer.naming import MAIN_BRANCH
+from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.reader.files import RequestCounts
 from sfn.reader.lookup import FoundBy
 from sfn.reader.opening import FileSystemOptions
 from sfn.reader.resolve import Resolved
 from sfn.reader.trust import AllowedLocations
 from sfn.reader.verify import verify
-from sfn.words import Table, TableIdentifier
+from sfn.sfnfile.document import Document
+from sfn.sfnfile.locations import canonical
+from sfn.sfnfile.naming import MAIN_BRANCH
 
 _MAX_DETAIL: Final = 500
 

@@ -25,17 +25,16 @@ from pyiceberg.typedef import Identifier
 from typing_extensions import override
 
 from sfn.clock import SystemClock
+from sfn.domain.identifiers import Table as Said
+from sfn.domain.jobs import StoredObject
 from sfn.errors import SfnError
-from sfn.pointer import document, hintfile
-from sfn.pointer.document import LAST_ORDINAL, MAX_HINT_WAS, Document
-from sfn.pointer.naming import FileOwner
-from sfn.pointer.site import FileLayout
 from sfn.publish.documents import relative_path
 from sfn.settings import StoreSettings
+from sfn.sfnfile import document, version_hint
+from sfn.sfnfile.document import LAST_ORDINAL, MAX_HINT_WAS, Document
+from sfn.sfnfile.naming import FileLayout, FileOwner
 from sfn.store import PreconditionFailed
 from sfn.wiring.alone import open_store
-from sfn.words import StoredObject
-from sfn.words import Table as Said
 
 REPORT_NAME: Final = ("sfn", "audit")
 """What the SFN file calls the table."""
@@ -131,9 +130,9 @@ class DirectoryCatalog(NoopCatalog):
             written = await store.write(self._key, document.render(said), replacing=held)
             if isinstance(written, PreconditionFailed):
                 raise CommitFailedException(f"{self._key} was written by somebody else meanwhile")
-            hint = hintfile.content(Said(str(metadata.table_uuid), metadata.location, pointer))
+            hint = version_hint.content(Said(str(metadata.table_uuid), metadata.location, pointer))
             if hint is not None:
-                key = hintfile.key_of(self._site.location)
+                key = version_hint.key_of(self._site.location)
                 # A reader that goes by it alone is late until the next commit where this is lost.
                 await store.write(key, hint, replacing=await store.read(key))
 
@@ -155,7 +154,7 @@ def _next_document(
     site: FileLayout, before: Document | None, pointer: str, metadata: TableMetadata, now: datetime
 ) -> Document:
     ordinal = max(min(metadata.last_updated_ms, LAST_ORDINAL), 0 if before is None else before.ordinal + 1)
-    was = () if before is None else (hintfile.text_for(before.metadata_file_path) or "", *before.hint_was)
+    was = () if before is None else (version_hint.text_for(before.metadata_file_path) or "", *before.hint_was)
     return Document(
         catalog_id=REPORT_CATALOG_ID,
         namespace=REPORT_NAME[:-1],

@@ -10,9 +10,8 @@ from typing import Any, Final
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 
+from sfn.domain.identifiers import Table, TableIdentifier, decode_identifier
 from sfn.report.columns import AuditState
-from sfn.words import Table, TableIdentifier
-from sfn.words.table import decode_identifier
 from sfn.work.examination import CachedAnswer
 
 _COLUMNS_READ: Final = (

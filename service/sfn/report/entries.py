@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from sfn.domain.catalog_answer import Loaded, NoSuchTable, NotModified, StagedCreate
+from sfn.domain.identifiers import Table, TableIdentifier, encode_identifier
 from sfn.errors import SfnError
-from sfn.pointer.document import Document
-from sfn.pointer.location import canonical
-from sfn.pointer.retention import metadata_lifetime
 from sfn.publish.comparison import DifferenceKind
 from sfn.report.columns import AuditState, ReportRow
 from sfn.report.earlier import PreviousRow
 from sfn.report.slices import slice_of
-from sfn.words import Loaded, NoSuchTable, NotModified, StagedCreate, Table, TableIdentifier
-from sfn.words.table import encode_identifier
+from sfn.sfnfile.document import Document
+from sfn.sfnfile.locations import canonical
+from sfn.sfnfile.version_hint import metadata_lifetime
 from sfn.work.examination import TableComparison
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

@@ -11,11 +11,11 @@ import anyio
 
 from sfn.catalog import Catalog
 from sfn.catalog.health import CatalogHealth
+from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, ExternalError, Permanent
 from sfn.publish.policy import TableFilter
 from sfn.report.pace import as_namespace_lister
 from sfn.report.trials import CatalogRetries
-from sfn.words import TableIdentifier
 
 G = TypeVar("G")
 T = TypeVar("T")

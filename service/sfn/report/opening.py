@@ -16,13 +16,13 @@ from pyiceberg.table import Table
 from pyiceberg.types import IcebergType
 from typing_extensions import override
 
+from sfn.domain.identifiers import decode_identifier
 from sfn.errors import SfnError, suggest_name
-from sfn.pointer.location import canonical
 from sfn.report.columns import PARTITIONS, RUN_COLUMN, SCHEMA, SLICE_COLUMN
 from sfn.report.directory import DirectoryCatalog
 from sfn.report.slices import MAX_SLICES, is_valid_count
 from sfn.settings import CatalogSettings, ConfigurationError, Settings, StoreSettings
-from sfn.words.table import decode_identifier
+from sfn.sfnfile.locations import canonical
 
 SLICES_PROPERTY: Final = "sfn.slices"
 """The table property that says how many slices its runs have."""

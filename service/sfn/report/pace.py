@@ -7,7 +7,9 @@ from collections.abc import AsyncGenerator
 import anyio
 
 from sfn.catalog import Catalog, NamespaceLister, SkipNamespace, UnlistedNamespace
-from sfn.words import EventHistory, LoadResult, TableIdentifier
+from sfn.domain.catalog_answer import LoadResult
+from sfn.domain.events import EventHistory
+from sfn.domain.identifiers import TableIdentifier
 
 
 class CatalogRateLimiter:

@@ -10,6 +10,8 @@ import anyio
 from anyio import to_thread
 
 from sfn.clock import Clock, SystemClock
+from sfn.domain.catalog_answer import NoSuchTable
+from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.errors import ExternalError
 from sfn.publish.inventory import has_identifier, parse_or_none
 from sfn.report import deep
@@ -22,7 +24,6 @@ from sfn.report.terms import AuditOptions
 from sfn.report.trials import CatalogRetries
 from sfn.wiring.looking import ReadOnlyConnections, open_read_only
 from sfn.wiring.terms import table_filter
-from sfn.words import NoSuchTable, Table, TableIdentifier
 from sfn.work.examination import TableComparer
 from sfn.work.sources import ConnectedCatalog
 

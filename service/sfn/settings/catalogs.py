@@ -8,7 +8,6 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, ValidationInfo
 from pydantic_core import PydanticKnownError
 
-from sfn.pointer.naming import MAIN_BRANCH
 from sfn.publish.policy import MAX_COMMIT_FILES
 from sfn.settings.kinds import (
     AtLeastOne,
@@ -26,6 +25,7 @@ from sfn.settings.kinds import (
 )
 from sfn.settings.quantities import Duration, PositiveDuration
 from sfn.settings.section import Section
+from sfn.sfnfile.naming import MAIN_BRANCH
 
 
 def _require_uri_for_rest(value: str | None, info: ValidationInfo) -> str | None:

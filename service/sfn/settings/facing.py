@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sfn.errors import SfnError
-from sfn.pointer.location import is_below
 from sfn.settings.model import Settings
 from sfn.settings.sources import SettingsSources
+from sfn.sfnfile.locations import is_below
 
 
 def check_facade(settings: Settings, sources: SettingsSources) -> Iterator[SfnError]:

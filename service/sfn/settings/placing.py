@@ -9,10 +9,10 @@ from typing import Final
 
 from sfn.clock import format_duration
 from sfn.errors import SfnError
-from sfn.pointer.naming import MAIN_BRANCH, NAMINGS
 from sfn.settings.catalogs import CatalogSettings
 from sfn.settings.model import Settings
 from sfn.settings.sources import SettingsSources, variable_name
+from sfn.sfnfile.naming import MAIN_BRANCH, NAMINGS
 
 _COMMIT_FILE_KEYS: Final = ("keep", "keep_for")
 

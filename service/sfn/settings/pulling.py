@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from itertools import combinations
 from typing import Final
 
-from sfn.dialects import POLARIS_NOTIFICATIONS
 from sfn.errors import SfnError
+from sfn.formats import POLARIS_NOTIFICATIONS
 from sfn.receiver.pull.subjects import subjects_overlap
 from sfn.settings.bound import check_origin_catalogs
 from sfn.settings.model import Settings, pull_origin_name

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from sfn.pointer.location import scheme_of
 from sfn.settings.kinds import File, Prefix, Prefixes, Secret, Text, Url
 from sfn.settings.section import Section
+from sfn.sfnfile.locations import scheme_of
 
 _REMOTE_KEYS: Final = frozenset({"endpoint", "ca_file", "anonymous"})
 _S3_KEYS: Final = frozenset(

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from sfn.errors import SfnError
-from sfn.pointer.location import scheme_of
 from sfn.settings.model import Settings
 from sfn.settings.sources import SettingsSources, variable_name
 from sfn.settings.stores import KEYS_BY_SCHEME, StoreSettings
+from sfn.sfnfile.locations import scheme_of
 
 _REQUIRED_WITH: Final = {
     "access_key_id": ("secret_access_key",),

@@ -15,10 +15,10 @@ from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import SecretStr
 
-from sfn.dialects import FORMAT_NAMES
 from sfn.errors import LocationRefused
-from sfn.pointer.location import canonical, check_location
+from sfn.formats import FORMAT_NAMES
 from sfn.receiver.bearer import is_well_formed_token
+from sfn.sfnfile.locations import canonical, check_location
 
 _SQLITE = "sqlite:///"
 _LIBPQ_PARAMETERS: Final = frozenset(

@@ -10,13 +10,13 @@ from datetime import datetime
 from typing import Any, Final, TypeAlias
 from uuid import UUID
 
-from sfn.pointer.location import canonical
-from sfn.pointer.naming import MAIN_BRANCH
 from sfn.reader.blocking import InvalidTime, Time, datetime_to_milliseconds, parse_identifier, time_to_ordinal
 from sfn.reader.files import directory_url
 from sfn.reader.opening import FileSystemOptions
 from sfn.reader.resolve import Question
 from sfn.reader.timeline import HistoryEntry
+from sfn.sfnfile.locations import canonical
+from sfn.sfnfile.naming import MAIN_BRANCH
 
 _ORDINAL: Final = re.compile(r"[0-9]{8}T[0-9]{6}(?:[0-9]{3})?")
 _ISO_TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ Tt][0-9]{2}:?[0-9]{2}.*")

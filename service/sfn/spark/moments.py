@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from sfn.errors import CommitNotFound
-from sfn.pointer.document import LAST_ORDINAL, render_ordinal
 from sfn.reader.metadata import check_log_times
+from sfn.sfnfile.document import LAST_ORDINAL, render_ordinal
 
 _MAX_NAMED = 10
 _MILLENNIUM = 946_684_800_000

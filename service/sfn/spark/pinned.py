@@ -9,13 +9,13 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
 from sfn.errors import MalformedMetadata, NotSupported
-from sfn.pointer.location import canonical
-from sfn.pointer.naming import MAIN_BRANCH
 from sfn.reader import metadata
 from sfn.reader import resolve as reading
 from sfn.reader.files import run_synchronously
 from sfn.reader.resolve import Resolved
 from sfn.reader.table import load_metadata, metadata_at_ref, schema_of
+from sfn.sfnfile.locations import canonical
+from sfn.sfnfile.naming import MAIN_BRANCH
 from sfn.spark.asked import AsOfOrdinal, AsOfRef, AsOfSnapshot, AsOfTime, ReadRequest
 from sfn.spark.moments import check_snapshot_id, snapshot_at
 

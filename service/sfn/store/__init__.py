@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from sfn.words import StoredObject
+from sfn.domain.jobs import StoredObject
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hashlib import sha256
 
 from sfn.errors import ErrorScope, Permanent
-from sfn.pointer.document import MAX_DOCUMENT_BYTES
+from sfn.sfnfile.document import MAX_DOCUMENT_BYTES
 
 MAX_READ_BYTES = MAX_DOCUMENT_BYTES + 1
 """Bytes of a file that are ever read: one more than a document may have, so that its decoder sees one too long."""

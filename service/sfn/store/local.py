@@ -14,13 +14,14 @@ from typing import TypeVar
 
 import anyio
 
-from sfn import beneath
-from sfn.beneath import DIRECTORY_FLAGS, LinkRefused
+from sfn import safe_open
+from sfn.concurrency import AbandonableThreads, Batcher, IsAbandoned, TimedOut
+from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, OutcomeUnknown, Permanent, SfnError, Transient
-from sfn.gathering import Batcher
-from sfn.pointer.document import MAX_DOCUMENT_BYTES
-from sfn.pointer.location import is_below
-from sfn.pointer.site import depth_below_table
+from sfn.safe_open import DIRECTORY_FLAGS, LinkRefused
+from sfn.sfnfile.document import MAX_DOCUMENT_BYTES
+from sfn.sfnfile.locations import is_below
+from sfn.sfnfile.naming import depth_below_table
 from sfn.store import Deleted, Guarantees, PreconditionFailed
 from sfn.store.content import MAX_READ_BYTES, check_length, content_etag
 from sfn.store.folder import PRIVATE_NAMES, READ_FLAGS, LockableFolder, is_never_given_up, make_folder, read_content
@@ -28,8 +29,6 @@ from sfn.store.looks import BlockingReads, no_answer_error
 from sfn.store.paths import base_name, decode_name, parent_folder
 from sfn.store.root import StoreRoot
 from sfn.store.unsynced import PendingFsyncs
-from sfn.threads import AbandonableThreads, IsAbandoned, TimedOut
-from sfn.words import StoredObject
 
 T = TypeVar("T")
 
@@ -230,7 +229,7 @@ class BlockingLocalStore:
         bound = _path_of(max((one for one in self._bounds if is_below(f"{_SCHEME}{path}", one)), key=len))
         names = [name for name in path[len(bound.rstrip("/")) :].split("/") if name]
         try:
-            return beneath.open_below(
+            return safe_open.open_below(
                 bound, names, flags, no_link_names=max(0, min(ours, len(names))), other_roots=self._links_to
             )
         except LinkRefused as refused:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from sfn.concurrency import AbandonableThreads, IsAbandoned, TimedOut
+from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, SfnError, Transient
-from sfn.threads import AbandonableThreads, IsAbandoned, TimedOut
-from sfn.words import StoredObject
 
 T = TypeVar("T")
 

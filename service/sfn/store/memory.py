@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from heapq import nsmallest
 
+from sfn.domain.jobs import StoredObject
 from sfn.store import Deleted, Guarantees, PreconditionFailed
 from sfn.store.content import MAX_READ_BYTES, check_length, content_etag
-from sfn.words import StoredObject
 
 
 class MemoryStore:

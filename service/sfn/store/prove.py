@@ -15,10 +15,10 @@ from typing import Final, Protocol, TypeAlias
 
 import anyio
 
+from sfn.domain.jobs import StoredObject
 from sfn.errors import FORBIDDEN_ERRORS, ErrorScope, ExternalError, OutcomeUnknown, Permanent, SfnError
 from sfn.store import Deleted, Guarantees, PreconditionFailed
 from sfn.store.objects import ErrorKind, RequestFailed
-from sfn.words import StoredObject
 
 PROBE_PREFIX: Final = "sfn-probe-"
 """How the name of a proof's file begins. Readers pass it over: it is no `.ver` file."""

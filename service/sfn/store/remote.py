@@ -11,6 +11,7 @@ from typing import Final
 
 import anyio
 
+from sfn.domain.jobs import StoredObject
 from sfn.errors import ExternalError, OutcomeUnknown
 from sfn.store import Deleted, Guarantees, PreconditionFailed
 from sfn.store.content import MAX_READ_BYTES, check_length
@@ -18,7 +19,6 @@ from sfn.store.denials import ERROR_BY_REACH, HINT_FILE_NAME, DenialReach, Permi
 from sfn.store.meanings import ERROR_MAP
 from sfn.store.objects import ErrorKind, FetchedObject, ObjectClient, ObjectPage, RequestFailed
 from sfn.store.prove import CLEANUP_TIMEOUT, PROBE_PREFIX, StoreProbes
-from sfn.words import StoredObject
 
 _PER_OBJECT: Final = frozenset({ErrorKind.DENIED, ErrorKind.REJECTED})
 """What a service may say of one object (a policy, a key of KMS, a quota) and of everything."""

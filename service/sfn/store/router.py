@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sfn.errors import LocationRefused
-from sfn.pointer.location import is_below
+from sfn.sfnfile.locations import is_below
 from sfn.store import ObjectStore
 
 

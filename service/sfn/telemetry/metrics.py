@@ -15,11 +15,11 @@ from typing import Final, Protocol
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
 
+from sfn.domain.events import PutResult
 from sfn.telemetry.passing import GatewayMetrics
 from sfn.telemetry.pulls import PullMetrics
 from sfn.telemetry.refusals import LogThrottle
 from sfn.telemetry.work import PublicationMetrics
-from sfn.words import PutResult
 
 _NO_FORMAT: Final = "none"
 _REFUSALS: Final = (400, 401, 403, 404, 405, 408, 413, 415, 422, 429)

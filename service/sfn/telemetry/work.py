@@ -8,7 +8,16 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from sfn.words import DeadLettered, DeadLetterReason, Done, FailureCause, Rescheduled, Retry, Returned, SweepCompleted
+from sfn.domain.jobs import (
+    DeadLettered,
+    DeadLetterReason,
+    Done,
+    FailureCause,
+    Rescheduled,
+    Retry,
+    Returned,
+    SweepCompleted,
+)
 
 NOT_CONFIGURED: Final = ""
 """The catalog's label of what belongs to no configured one: rows of one that was, and requests nobody understood."""

@@ -11,7 +11,7 @@ from typing import Final
 from pydantic import SecretStr
 
 from sfn.clock import Clock
-from sfn.dialects import Sender
+from sfn.formats.event import Sender
 from sfn.receiver.certificate import Certificate
 from sfn.receiver.keyring import Keyring
 from sfn.receiver.operators import OPERATORS_PARTY, OperatorAuth

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
-from sfn.pointer.location import is_below, store_prefix
 from sfn.settings import Settings, StoreSettings
+from sfn.sfnfile.locations import is_below, store_prefix
 from sfn.store import ObjectStore
 from sfn.store.router import PrefixRouter
 from sfn.wiring.places import open_stores

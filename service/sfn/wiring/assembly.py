@@ -13,11 +13,14 @@ import structlog
 
 from sfn.admin.app import routes
 from sfn.admin.operators import AdminContext, AdminInbox, ConfiguredCatalog, ProcessInfo, RetiredCatalogs
-from sfn.body_memory import BodyMemory
 from sfn.clock import Clock, SystemClock, SystemRandomSource
+from sfn.concurrency import AbandonableThreads, TimedOut
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import CatalogName
 from sfn.errors import ExternalError, FatalError, Transient
 from sfn.gateway.connection import MAX_WRITE
 from sfn.inbox import InboxWriter
+from sfn.limits import BodyMemory
 from sfn.mounts import LOCAL_LOCKS_PROBLEM, LOCAL_LOCKS_REMEDY
 from sfn.receiver.app import AsgiApplication, build_app
 from sfn.receiver.body import BodyLimits
@@ -31,7 +34,6 @@ from sfn.settings.roles import ALL_ROLES, Role
 from sfn.store import ObjectStore, StoreRouter
 from sfn.store.router import PrefixRouter
 from sfn.telemetry.metrics import Metrics
-from sfn.threads import AbandonableThreads, TimedOut
 from sfn.wiring import inboxes
 from sfn.wiring.admission import AccessControl, build_access_control, load_certificate
 from sfn.wiring.events import build_event_filter, decode_undecodable
@@ -43,7 +45,6 @@ from sfn.wiring.pulls import build_pull_sources
 from sfn.wiring.reached import LazyCatalogRegistry, vended_stores_factory
 from sfn.wiring.sources import build_catalogs
 from sfn.wiring.terms import VERSION, table_filter, worker_options
-from sfn.words import CatalogName, Notification
 from sfn.work.journal import OutcomeSinks
 from sfn.work.logbook import OutcomeLog
 from sfn.work.meter import OutcomeMetrics

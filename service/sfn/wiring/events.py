@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sfn.admin.operators import RetiredCatalogs
-from sfn.dialects import Sender
+from sfn.domain.events import Notification, UndecodableRequest
+from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import Rejected
+from sfn.formats.event import Sender
 from sfn.receiver.concern import EventFilter
 from sfn.receiver.letter import to_request
 from sfn.receiver.senders import ANONYMOUS
 from sfn.settings import Settings
 from sfn.wiring.terms import table_filter
-from sfn.words import Notification, TableIdentifier, UndecodableRequest
 
 
 def build_event_filter(settings: Settings, retirement: RetiredCatalogs) -> EventFilter:

@@ -16,9 +16,9 @@ from sfn.facade.loading import TableLoader
 from sfn.facade.roster import FacadeInbox, PublishedTables
 from sfn.facade.trees import StoreFiles, open_tree
 from sfn.facade.walk import folder_scans
-from sfn.pointer.location import scheme_of
 from sfn.reader.files import FileReader
 from sfn.settings import FacadeSettings, Settings
+from sfn.sfnfile.locations import scheme_of
 from sfn.store import StoreRouter
 from sfn.telemetry.metrics import FacadeMetrics
 

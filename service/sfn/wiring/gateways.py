@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote, urlsplit
 
-from sfn.body_memory import BodyMemory
+from sfn.concurrency import WatchedFiles
+from sfn.domain.identifiers import JobKey
 from sfn.errors import FatalError
 from sfn.gateway.app import GatewayApplication, mount_gateways, standalone_gateway
 from sfn.gateway.commits import CommitRecorder, IntentOptions, OnInboxFailure
@@ -22,10 +23,9 @@ from sfn.gateway.reach import CatalogMapping
 from sfn.gateway.upstream import UpstreamOptions as UpstreamTerms
 from sfn.gateway.upstream import UpstreamPool
 from sfn.inbox import InboxWriter
+from sfn.limits import BodyMemory
 from sfn.settings import CatalogSettings, GatewaySettings, Settings
 from sfn.telemetry.passing import GatewayMetrics
-from sfn.watched import WatchedFiles
-from sfn.words import JobKey
 
 _ID_BYTES: Final = 16
 

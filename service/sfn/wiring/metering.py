@@ -9,7 +9,7 @@ from fastapi import APIRouter
 
 from sfn.admin.operators import ProcessInfo
 from sfn.clock import Clock
-from sfn.dialects import FORMAT_NAMES
+from sfn.formats import FORMAT_NAMES
 from sfn.receiver.metrics import metrics_router
 from sfn.settings import Settings
 from sfn.telemetry.gauges import LabelNames, ScrapedStats

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sfn.google import GoogleIdentity
+from sfn.google_auth import GoogleIdentity
 from sfn.settings import StoreSettings
 from sfn.store.gcs import IMPOSSIBLE_GENERATION, GcsClient, GcsOptions
 from sfn.wiring.making import HttpPools, StoreClient

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sfn.aws import AwsIdentity, AwsKeys
+from sfn.aws_auth import AwsIdentity, AwsKeys
 from sfn.settings import StoreSettings
 from sfn.store.s3 import IMPOSSIBLE_ETAG, BucketEndpoints, S3Client, S3Options
 from sfn.wiring.making import HttpPools, StoreClient

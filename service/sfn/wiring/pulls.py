@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Protocol
 
 from sfn.clock import Clock
-from sfn.dialects import Sender
 from sfn.errors import SfnError
+from sfn.formats.event import Sender
 from sfn.inbox import InboxWriter
 from sfn.receiver.concern import EventFilter
 from sfn.receiver.pull import PullServer

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from sfn.domain.catalog_answer import VendedCredential
 from sfn.errors import ErrorScope, Permanent
-from sfn.pointer.location import is_below, scheme_of
 from sfn.settings import StoreSettings
+from sfn.sfnfile.locations import is_below, scheme_of
 from sfn.store.remote import RemoteStore, StoreService
 from sfn.wiring.making import HttpPools, StoreClientFactory
-from sfn.words import VendedCredential
 
 _EXTRAS: Final = {"s3": "s3", "abfss": "azure", "gs": "gcs"}
 

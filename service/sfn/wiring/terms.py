@@ -7,10 +7,9 @@ from importlib.metadata import version
 from typing import Final
 
 from sfn.inbox.terms import InboxConfig as InboxTerms
-from sfn.pointer.naming import NAMINGS
-from sfn.pointer.site import Placement
 from sfn.publish.policy import OnDrop, Policy, TableFilter
 from sfn.settings import CatalogSettings, Settings
+from sfn.sfnfile.naming import NAMINGS, Placement
 from sfn.work.retry import RetryPolicy
 from sfn.work.worker import WorkerOptions
 

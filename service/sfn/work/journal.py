@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from sfn.domain.jobs import LeasedJob, Outcome
 from sfn.inbox.letters import NewDeadLetter
-from sfn.words import LeasedJob, Outcome
 
 
 class OutcomeSink(Protocol):

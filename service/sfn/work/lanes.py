@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
+from sfn.domain.jobs import Capacity, ConcurrencyGroup, Priority
 from sfn.errors import ErrorScope
-from sfn.words import Capacity, ConcurrencyGroup, Priority
 from sfn.work.retry import bounded_retry_after
 
 _Key: TypeAlias = tuple[ErrorScope, str, str]

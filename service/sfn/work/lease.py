@@ -8,10 +8,10 @@ from typing import Final
 import anyio
 
 from sfn.clock import Clock
+from sfn.domain.jobs import LeasedJob
 from sfn.errors import ExternalError
 from sfn.inbox import JobQueue
 from sfn.inbox.troubles import InboxErrorLog
-from sfn.words import LeasedJob
 
 RETRY_PAUSE: Final = 1.0
 """Seconds until leases that could not be renewed are tried again."""

@@ -8,12 +8,11 @@ from typing import assert_never
 
 import structlog
 
-from sfn.inbox.letters import NewDeadLetter
-from sfn.words import (
+from sfn.domain.identifiers import JobKey, TableIdentifier
+from sfn.domain.jobs import (
     DeadLettered,
     Done,
     FailureCause,
-    JobKey,
     LeasedJob,
     Outcome,
     PublishResult,
@@ -21,9 +20,9 @@ from sfn.words import (
     Retry,
     Returned,
     SweepCompleted,
-    TableIdentifier,
+    describe,
 )
-from sfn.words.outcome import describe
+from sfn.inbox.letters import NewDeadLetter
 
 _log = structlog.stdlib.get_logger(__name__)
 

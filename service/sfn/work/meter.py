@@ -6,9 +6,8 @@ from datetime import datetime
 from typing import assert_never
 
 from sfn.clock import Clock
-from sfn.inbox.letters import NewDeadLetter
-from sfn.telemetry.work import PublicationMetrics
-from sfn.words import (
+from sfn.domain.identifiers import TableIdentifier
+from sfn.domain.jobs import (
     DeadLettered,
     Done,
     LeasedJob,
@@ -18,8 +17,9 @@ from sfn.words import (
     Retry,
     Returned,
     SweepCompleted,
-    TableIdentifier,
 )
+from sfn.inbox.letters import NewDeadLetter
+from sfn.telemetry.work import PublicationMetrics
 
 
 class OutcomeMetrics:

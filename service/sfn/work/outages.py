@@ -10,9 +10,10 @@ from urllib.parse import quote
 import structlog
 
 from sfn.clock import Clock
+from sfn.domain.identifiers import JobKey
+from sfn.domain.jobs import ConcurrencyGroup
 from sfn.errors import ErrorScope, ExternalError, Transient
 from sfn.store.denials import DenialReach, PermissionTracker
-from sfn.words import ConcurrencyGroup, JobKey
 from sfn.work.lanes import CapacityTracker, CircuitBreakerState
 
 LOG_INTERVAL: Final = timedelta(minutes=1)

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Final
 
 from sfn.catalog import UnlistedNamespace
-from sfn.words import TableIdentifier
+from sfn.domain.identifiers import TableIdentifier
 
 MAX_LISTED: Final = 1_000
 """Tables that a report names; the others are only counted."""

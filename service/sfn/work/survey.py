@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import anyio
 
 from sfn.catalog import UnlistedNamespace
+from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, ExternalError
 from sfn.publish.comparison import TableDifference
 from sfn.store import StoreRouter
-from sfn.words import TableIdentifier
 from sfn.work.examination import TableComparer
 from sfn.work.feed import BoundedQueue
 from sfn.work.sources import ConnectedCatalog

@@ -11,23 +11,14 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 
 from sfn.catalog import Catalog, UnlistedNamespace
 from sfn.clock import Clock
+from sfn.domain.catalog_answer import Loaded, LoadResult, NoSuchTable, NotModified
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import CatalogName, TableIdentifier, is_in_namespaces
+from sfn.domain.jobs import IndexedTable, PublishedPointer, SweepCompleted
 from sfn.errors import ErrorScope, ExternalError, FatalError
 from sfn.inbox import DropLimit, InboxWriter, TableIndex
 from sfn.inbox.names import NamedTable, without_old_names
 from sfn.publish.policy import OnDrop, Policy
-from sfn.words import (
-    CatalogName,
-    IndexedTable,
-    Loaded,
-    LoadResult,
-    NoSuchTable,
-    Notification,
-    NotModified,
-    PublishedPointer,
-    SweepCompleted,
-    TableIdentifier,
-    is_in_namespaces,
-)
 from sfn.work.report import SweepDifference, SweepReport
 
 CONCURRENT_LOADS = 16

@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 
 from sfn.clock import Clock
-from sfn.words import SweepCompleted
+from sfn.domain.jobs import SweepCompleted
 from sfn.work.report import SweepPhase, SweepReport
 from sfn.work.sweep import CatalogSweep
 

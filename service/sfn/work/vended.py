@@ -8,6 +8,9 @@ from typing import Final, NoReturn, TypeAlias, TypeVar
 
 from sfn.catalog import CredentialVendor
 from sfn.clock import Clock
+from sfn.domain.catalog_answer import NoSuchTable, VendedCredential
+from sfn.domain.identifiers import TableIdentifier
+from sfn.domain.jobs import StoredObject
 from sfn.errors import (
     FORBIDDEN_ERRORS,
     ErrorScope,
@@ -17,9 +20,8 @@ from sfn.errors import (
     Transient,
     Unauthenticated,
 )
-from sfn.pointer.location import is_below, store_prefix
+from sfn.sfnfile.locations import is_below, store_prefix
 from sfn.store import Deleted, Guarantees, ObjectStore, PreconditionFailed, StoreRouter
-from sfn.words import NoSuchTable, StoredObject, TableIdentifier, VendedCredential
 
 T = TypeVar("T")
 

@@ -13,6 +13,21 @@ from anyio.abc import TaskGroup
 from sfn.catalog import Catalog
 from sfn.catalog.spelling import Spellings
 from sfn.clock import Clock, RandomSource
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import CatalogName, TableIdentifier
+from sfn.domain.jobs import (
+    DeadLettered,
+    DeadLetterReason,
+    Done,
+    FailureCause,
+    LeasedJob,
+    Outcome,
+    PendingChange,
+    PublishResult,
+    Retry,
+    Returned,
+    Wakeup,
+)
 from sfn.errors import (
     ErrorScope,
     ExternalError,
@@ -30,22 +45,6 @@ from sfn.publish.learning import LeaseLost, Ports
 from sfn.publish.policy import OnDrop
 from sfn.publish.protocol import publish
 from sfn.store import StoreRouter
-from sfn.words import (
-    CatalogName,
-    DeadLettered,
-    DeadLetterReason,
-    Done,
-    FailureCause,
-    LeasedJob,
-    Notification,
-    Outcome,
-    PendingChange,
-    PublishResult,
-    Retry,
-    Returned,
-    TableIdentifier,
-    Wakeup,
-)
 from sfn.work.asked import StoreUsage
 from sfn.work.journal import OutcomeSink
 from sfn.work.lanes import CapacityTracker, CircuitBreakerState

@@ -20,14 +20,16 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from sfn.catalog.memory import MemoryCatalog
 from sfn.catalog.metadata import read_metadata
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import TableIdentifier
+from sfn.domain.jobs import Capacity, DeadLettered, DeadLetterReason, Done
 from sfn.inbox.memory import MemoryInbox
-from sfn.pointer import hintfile
 from sfn.publish.learning import Ports
 from sfn.publish.policy import Policy
 from sfn.publish.protocol import publish
+from sfn.sfnfile import version_hint
 from sfn.store.local import LocalStore
 from sfn.store.router import PrefixRouter
-from sfn.words import Capacity, DeadLettered, DeadLetterReason, Done, Notification, TableIdentifier
 from tests.integration.readers.readers import Rows, by_clickhouse, by_duckdb, by_python
 from tests.promises.inboxes import TERMS, HandClock
 from tests.unit.hint_names import SUFFIX, UNUSUAL, neighbours
@@ -98,7 +100,7 @@ class Lake:
 
     def hint(self) -> str | None:
         """What the version hint says."""
-        path = Path(hintfile.key_of(str(self.directory)))
+        path = Path(version_hint.key_of(str(self.directory)))
         return path.read_text() if path.exists() else None
 
     async def publish(self, pointer: str) -> None:

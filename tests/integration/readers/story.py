@@ -14,10 +14,9 @@ import sfn
 from sfn.demo.lake import NAMESPACE
 from sfn.demo.listener import RunningService
 from sfn.errors import Unreadable
-from sfn.pointer import document, hintfile
-from sfn.pointer.location import canonical
-from sfn.pointer.naming import FileOwner
-from sfn.pointer.site import FileLayout
+from sfn.sfnfile import document, version_hint
+from sfn.sfnfile.locations import canonical
+from sfn.sfnfile.naming import FileLayout, FileOwner
 from tests.integration.readers.readers import Place, Rows
 from tests.integration.waiting import wait_for
 
@@ -78,7 +77,7 @@ class Story:
         self.tell(name, operation, metadata_location=pointer)
 
         def said() -> bool:
-            return _resolved(directory, name) == pointer and _hint(directory) == hintfile.text_for(pointer)
+            return _resolved(directory, name) == pointer and _hint(directory) == version_hint.text_for(pointer)
 
         wait_for(said, f"{directory} to say {pointer}", PATIENCE, _LOOK_EVERY)
         return self.place(directory, name)
@@ -105,6 +104,6 @@ def _resolved(directory: Path, name: str) -> str | None:
 
 def _hint(directory: Path) -> str | None:
     try:
-        return Path(hintfile.key_of(str(directory))).read_text()
+        return Path(version_hint.key_of(str(directory))).read_text()
     except FileNotFoundError:
         return None

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from threading import Barrier
 
-from sfn.pointer.naming import NAMINGS
+from sfn.sfnfile.naming import NAMINGS
 from tests.integration.scenarios.service import PATIENCE, Service
 from tests.integration.scenarios.stage import Stage
 

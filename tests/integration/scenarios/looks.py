@@ -11,10 +11,9 @@ from pyiceberg.table import StaticTable
 
 import sfn
 from sfn.errors import NameTaken, Unreadable
-from sfn.pointer import document, hintfile
-from sfn.pointer.document import Document
-from sfn.pointer.naming import MAIN_BRANCH, FileOwner
-from sfn.pointer.site import FileLayout
+from sfn.sfnfile import document, version_hint
+from sfn.sfnfile.document import Document
+from sfn.sfnfile.naming import MAIN_BRANCH, FileLayout, FileOwner
 from tests.integration.scenarios.service import Identifier, Service
 from tests.integration.scenarios.stage import Known, Stage
 from tests.integration.scenarios.truth import Truth
@@ -114,7 +113,7 @@ def _resolved(
 
 def _hinted(truth: Truth, directory: Path) -> str:
     """By a reader that knows of nothing else."""
-    hint = hintfile.key_of(str(directory))
+    hint = version_hint.key_of(str(directory))
     if not Path(hint).exists():
         return NONE
     try:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Self
 
 from sfn.demo.fixture import RestCatalogServer, ServerRuntime
-from sfn.pointer.naming import NAMINGS
+from sfn.sfnfile.naming import NAMINGS
 from tests.integration.scenarios import (
     commits,
     ends,

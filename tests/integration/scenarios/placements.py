@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from sfn.pointer.site import Placement, folder_below_root
+from sfn.sfnfile.naming import Placement, folder_below_root
 from tests.integration.scenarios.looks import Look, by_name, everywhere
 from tests.integration.scenarios.places import moved
 from tests.integration.scenarios.scenario import Scenario

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from sfn.pointer.naming import NAMINGS
+from sfn.sfnfile.naming import NAMINGS
 from tests.integration.pages import Shown
 from tests.integration.scenarios.looks import STANDARD
 from tests.integration.scenarios.matrix import Cell, Matrix

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pyiceberg.catalog.sql import SqlCatalog
 
-from sfn.pointer.naming import NAMINGS
+from sfn.sfnfile.naming import NAMINGS
 from tests.integration.scenarios.service import Followed
 from tests.integration.scenarios.stage import Stage
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sfn.pointer.site import Placement
+from sfn.sfnfile.naming import Placement
 from tests.integration.scenarios.looks import Look
 from tests.integration.scenarios.stage import Stage
 

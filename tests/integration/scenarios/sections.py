@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sfn.pointer.naming import NAMINGS, Naming
-from sfn.pointer.site import Placement
+from sfn.sfnfile.naming import NAMINGS, Naming, Placement
 from tests.integration.scenarios.service import Followed
 
 

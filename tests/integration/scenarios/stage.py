@@ -14,7 +14,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import CreateTableTransaction, Table, Transaction
 from pyiceberg.types import LongType, NestedField, StringType
 
-from sfn.pointer.location import canonical
+from sfn.sfnfile.locations import canonical
 from tests.integration.scenarios.sections import Section
 from tests.integration.scenarios.service import Identifier, Service
 

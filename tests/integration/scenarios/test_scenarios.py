@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sfn.pointer.naming import NAMINGS
+from sfn.sfnfile.naming import NAMINGS
 from tests.integration.measuring import apart, differences
 from tests.integration.scenarios.matrix import EXPECTED, SCENARIOS, Matrix
 from tests.integration.scenarios.rendering import pages, rendered

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from pyiceberg.table import StaticTable, Table
 
-from sfn.pointer import document
-from sfn.pointer.document import DocumentState
-from sfn.pointer.location import canonical
-from sfn.pointer.naming import MAIN_BRANCH, commit_ordinal
+from sfn.sfnfile import document
+from sfn.sfnfile.document import DocumentState
+from sfn.sfnfile.locations import canonical
+from sfn.sfnfile.naming import MAIN_BRANCH, commit_ordinal
 from tests.integration.scenarios.stage import Stage
 
 

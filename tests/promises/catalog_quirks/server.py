@@ -13,8 +13,9 @@ import msgspec
 from aiohttp import web
 
 from sfn.catalog.memory import MemoryCatalog
+from sfn.domain.catalog_answer import Loaded
+from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.errors import Permanent
-from sfn.words import Loaded, Table, TableIdentifier
 from tests.unit.rest_server import Server, running
 
 NAME: Final = "lake"

@@ -11,8 +11,9 @@ from typing import Final
 from sfn.catalog import Catalog, UnlistedNamespace
 from sfn.catalog.memory import MemoryCatalog
 from sfn.catalog.rest import RestCatalog, RestSettings
+from sfn.domain.catalog_answer import Loaded, NoSuchTable
+from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ExternalError
-from sfn.words import Loaded, NoSuchTable, TableIdentifier
 from tests.promises.catalog_quirks.quirk import Quirk
 from tests.promises.catalog_quirks.server import NAME, QuirkServer
 from tests.promises.catalogs import MemoryWorld

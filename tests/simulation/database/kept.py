@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Final
 from typing_extensions import override
 
 from sfn.clock import Clock
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import JobKey, TableIdentifier
 from sfn.errors import ExternalError
 from sfn.inbox.letters import AdminCommand, DeadLetter, DeadLetterStatus
 from sfn.inbox.postgres import PostgresInbox
@@ -19,7 +21,6 @@ from sfn.inbox.postgres.opening import OpenedDatabase
 from sfn.inbox.postgres.transactions import SETTLED
 from sfn.inbox.row import Job, stat_state
 from sfn.inbox.terms import InboxConfig
-from sfn.words import JobKey, Notification, TableIdentifier
 from tests.simulation.database.connection import connector
 from tests.simulation.database.rules import SKEW, Rules
 from tests.simulation.database.server import Server

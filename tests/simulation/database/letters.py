@@ -7,6 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from sfn.domain.events import UndecodableRequest
+from sfn.domain.identifiers import JobKey
+from sfn.domain.jobs import DeadLetterReason
 from sfn.inbox.keeping import MAX_AUDIT_ENTRIES
 from sfn.inbox.letters import (
     MAX_UNDECODABLE_PER_SENDER,
@@ -17,7 +20,6 @@ from sfn.inbox.letters import (
     DeadLetterStatus,
     NewDeadLetter,
 )
-from sfn.words import DeadLetterReason, JobKey, UndecodableRequest
 from tests.simulation.database.connection import TwinConnection
 from tests.simulation.database.session import Session
 

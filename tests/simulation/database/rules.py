@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
+from sfn.domain.identifiers import CatalogName, JobKey, TableIdentifier
 from sfn.inbox.postgres.worklist import POLLED
 from sfn.inbox.row import Job, JobState
-from sfn.words import CatalogName, JobKey, TableIdentifier
 from tests.simulation.database.server import Server
 from tests.simulation.database.session import Session
 

@@ -7,8 +7,8 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from sfn.domain.identifiers import JobKey
 from sfn.inbox.postgres.faults import LOST, PostgresConnectionLost
-from sfn.words import JobKey
 from tests.simulation.database.locks import Locks
 from tests.simulation.database.session import Session
 from tests.simulation.database.tables import Stored, Tables

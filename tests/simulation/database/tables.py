@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from sfn.domain.events import UndecodableRequest
+from sfn.domain.identifiers import JobKey
+from sfn.domain.jobs import ConcurrencyGroup, PublishCache
 from sfn.inbox.intents import IntentKey, OpenIntent
 from sfn.inbox.letters import AuditEntry, DeadLetter
 from sfn.inbox.names import NamedTable
 from sfn.inbox.postgres.unit import LoggedEvent
 from sfn.inbox.row import Job, LastSweep
-from sfn.words import ConcurrencyGroup, JobKey, PublishCache, UndecodableRequest
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")

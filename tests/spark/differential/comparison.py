@@ -14,7 +14,7 @@ from pyiceberg import types
 from pyiceberg.schema import Schema
 from pyspark.sql import SparkSession
 
-from sfn.pointer.naming import MAIN_BRANCH
+from sfn.sfnfile.naming import MAIN_BRANCH
 from tests.spark.differential.filters import Filter, some_filter
 from tests.spark.differential.reading import (
     Asked,

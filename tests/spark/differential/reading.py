@@ -21,7 +21,7 @@ from pyspark.sql import functions as f
 import sfn
 import sfn.spark
 from sfn.errors import NotSupported, SfnError
-from sfn.pointer.document import render
+from sfn.sfnfile.document import render
 from tests.spark.differential.filters import Filter
 from tests.spark.differential.tables import TAG, OddTable
 from tests.spark.differential.values import from_arrow, from_json

@@ -22,7 +22,7 @@ from pyiceberg.transforms import IdentityTransform, TimeTransform
 from pyroaring import BitMap64
 from pyspark.sql import SparkSession
 
-from sfn.pointer.naming import MAIN_BRANCH
+from sfn.sfnfile.naming import MAIN_BRANCH
 from tests.spark.differential.values import TIMES, some, to_arrow, to_json
 
 NAMES: Final = ["a", "b", "c", "a b", "ü", "_x", "x-y", "1st", "p.q", "group", "order", "sfn_row"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from sfn.pointer.naming import ORDINAL
+from sfn.sfnfile.naming import ORDINAL
 from tests.spark.matrix.feature import Feature
 from tests.spark.matrix.table import Look, Table
 

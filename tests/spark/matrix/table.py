@@ -11,10 +11,9 @@ from typing import Any, Final
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from sfn.pointer.document import Document, render, render_ordinal
-from sfn.pointer.location import canonical
-from sfn.pointer.naming import IDENTIFIER, ORDINAL, FileOwner, Naming
-from sfn.pointer.site import FileLayout
+from sfn.sfnfile.document import Document, render, render_ordinal
+from sfn.sfnfile.locations import canonical
+from sfn.sfnfile.naming import IDENTIFIER, ORDINAL, FileLayout, FileOwner, Naming
 from tests.spark.matrix.lake import Lake
 from tests.spark.matrix.shown import Shown
 

@@ -10,8 +10,8 @@ from pyiceberg.table import StaticTable
 
 import sfn.spark
 from sfn.errors import Unreadable
-from sfn.pointer import hintfile
 from sfn.reader.blocking import resolve
+from sfn.sfnfile import version_hint
 from tests.spark.beside import beside
 from tests.spark.tour.chapter import Chapter
 from tests.spark.tour.place import FOLDERS, GATED, NAMESPACE, SFN
@@ -40,7 +40,7 @@ class _Folder:
 
     def hint(self) -> tuple[str, int, int]:
         """What its version hint says; that it is the same file, written when it was."""
-        file = Path(hintfile.key_of(str(self.directory)))
+        file = Path(version_hint.key_of(str(self.directory)))
         told = file.stat()
         return file.read_text(), told.st_ino, told.st_mtime_ns
 

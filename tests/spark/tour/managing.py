@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 
 import sfn.spark
-from sfn.pointer import hintfile
 from sfn.reader.blocking import resolve
+from sfn.sfnfile import version_hint
 from tests.spark.tour.chapter import Chapter
 from tests.spark.tour.place import GATED, LAKE, SFN
 from tests.spark.tour.rendering import table as lines
@@ -139,7 +139,7 @@ def _cleans(table: Table) -> None:
     stray.write_text("nobody's")
     at = datetime.fromtimestamp(ours.stat().st_mtime, UTC)
     old, yesterday = at - timedelta(days=9), at - timedelta(days=2)
-    kept = [ours, Path(hintfile.key_of(table.directory))]
+    kept = [ours, Path(version_hint.key_of(table.directory))]
     for file in folder.rglob("*"):
         os.utime(file, (old.timestamp(), old.timestamp()))
     narrator.note("every file in the directory is made to look nine days old, and one is added that is nobody's")

@@ -10,8 +10,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from sfn.pointer.location import canonical
 from sfn.reader.blocking import resolve
+from sfn.sfnfile.locations import canonical
 from tests.spark.tour.inspection import Inspection, inspected, name, tree, verified
 from tests.spark.tour.place import GATED, LAKE, NAMESPACE, SFN
 from tests.spark.tour.rendering import statement

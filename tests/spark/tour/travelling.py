@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 import sfn.spark
-from sfn.pointer.document import render_ordinal
+from sfn.sfnfile.document import render_ordinal
 from tests.spark.tour.chapter import Chapter
 from tests.spark.tour.place import LAKE, SFN
 from tests.spark.tour.rendering import table as lines

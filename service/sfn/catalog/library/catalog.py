@@ -13,9 +13,11 @@ from sfn.catalog import SkipNamespace, UnlistedNamespace
 from sfn.catalog.library.settings import PyIcebergSettings
 from sfn.catalog.refusal import CatalogFailure, CatalogRequestFailed, combine
 from sfn.catalog.walk import walk_tables
+from sfn.concurrency import AbandonableThreads, TimedOut
+from sfn.domain.catalog_answer import LoadResult
+from sfn.domain.events import EventHistory
+from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, Permanent, Transient
-from sfn.threads import AbandonableThreads, TimedOut
-from sfn.words import EventHistory, LoadResult, TableIdentifier
 
 if TYPE_CHECKING:
     from sfn.catalog.library.desk import PyIcebergClient

@@ -29,8 +29,9 @@ from sfn.catalog.library.refusals import failure_of
 from sfn.catalog.library.settings import PyIcebergSettings
 from sfn.catalog.metadata import TableMetadata, decode_json, to_table
 from sfn.catalog.refusal import CatalogRequestFailed
+from sfn.domain.catalog_answer import Loaded, LoadResult, NoSuchTable, NotModified, StagedCreate
+from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, Permanent
-from sfn.words import Loaded, LoadResult, NoSuchTable, NotModified, StagedCreate, TableIdentifier
 
 _NOT_FOUND_TYPES: Final = frozenset({"NoSuchTableException", "NoSuchIcebergTableException", "NoSuchNamespaceException"})
 """Error types of Iceberg's REST API that say that there is no such Iceberg table."""

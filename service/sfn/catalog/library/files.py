@@ -16,8 +16,8 @@ from sfn.catalog.library.pool import OpenedCatalog
 from sfn.catalog.library.settings import PyIcebergSettings
 from sfn.catalog.metadata import TableMetadata, UnreadableDocument, decode_json, needed_members, to_table
 from sfn.catalog.refusal import CatalogFailure, CatalogRequestFailed
+from sfn.domain.identifiers import Table
 from sfn.errors import ErrorScope
-from sfn.words import Table
 
 _PART_BYTES: Final = 2**20
 _LARGE_BYTES: Final = 8 * 2**20

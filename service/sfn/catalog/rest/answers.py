@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from sfn.catalog.excerpt import extract
 from sfn.catalog.metadata import TableMetadata, UnreadableDocument, decode_json, needed_members, to_table
-from sfn.words import Table
+from sfn.domain.identifiers import Table
 
 T = TypeVar("T")
 

@@ -20,17 +20,10 @@ from sfn.catalog.rest.refusals import CatalogReply, failure_of_status, is_missin
 from sfn.catalog.rest.settings import RestSettings
 from sfn.catalog.rest.vended import secrets_in
 from sfn.clock import Clock, SystemClock
+from sfn.domain.catalog_answer import Loaded, LoadResult, NoSuchTable, NotModified, StagedCreate, VendedCredential
+from sfn.domain.events import EventHistory
+from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, ExternalError
-from sfn.words import (
-    EventHistory,
-    Loaded,
-    LoadResult,
-    NoSuchTable,
-    NotModified,
-    StagedCreate,
-    TableIdentifier,
-    VendedCredential,
-)
 
 _EXPECTED: Final = "the table, or a 404 in Iceberg's error shape"
 

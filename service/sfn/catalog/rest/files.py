@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import ClassVar, Final, Generic, TypeVar
 
 from sfn.catalog.refusal import CatalogFailure, CatalogRequestFailed
+from sfn.concurrency import CHECK_INTERVAL, AbandonableThreads, TimedOut, WatchedFiles, describe_timeout
 from sfn.errors import ErrorScope, SfnError, Transient
-from sfn.threads import AbandonableThreads, TimedOut
-from sfn.watched import CHECK_INTERVAL, WatchedFiles, describe_timeout
 
 T = TypeVar("T")
 

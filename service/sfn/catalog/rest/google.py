@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from sfn.catalog.rest.chained import CloudCredentials
 from sfn.catalog.rest.proof import AuthRequest, bearer_header, recent_secrets
 from sfn.catalog.rest.settings import RestSettings
-from sfn.google import GoogleCredentialChain, GoogleIdentity
+from sfn.google_auth import GoogleCredentialChain, GoogleIdentity
 
 
 class GoogleTokens:

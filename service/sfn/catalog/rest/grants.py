@@ -13,7 +13,8 @@ from sfn.catalog.rest.asking import CatalogRequests, OptionalParameter
 from sfn.catalog.rest.kept import Expiring, ExpiringCache
 from sfn.catalog.rest.refusals import CatalogReply, failure_of_status, is_missing_table, sent_at
 from sfn.catalog.rest.vended import extract_credentials, read_credentials, secrets_in
-from sfn.words import NoSuchTable, TableIdentifier, VendedCredential
+from sfn.domain.catalog_answer import NoSuchTable, VendedCredential
+from sfn.domain.identifiers import TableIdentifier
 
 MAX_TABLES: Final = 4096
 """Tables whose grants are kept, some kilobytes each; the least recently used go."""

@@ -24,7 +24,7 @@ from sfn.catalog.rest.refusals import (
     may_be_missing,
 )
 from sfn.catalog.walk import walk_tables
-from sfn.words import TableIdentifier
+from sfn.domain.identifiers import TableIdentifier
 
 T = TypeVar("T")
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from urllib.parse import quote, unquote, urlsplit
 
+from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, Permanent, UnaddressableTable
-from sfn.words import TableIdentifier
 
 DEFAULT_SEPARATOR = "%1F"
 """Between namespace levels where the catalog names no other (REST specification, `namespace` parameter)."""

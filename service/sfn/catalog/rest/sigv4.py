@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sfn.aws import AwsCredentialChain, AwsIdentity, AwsKeys, sign_request
+from sfn.aws_auth import AwsCredentialChain, AwsIdentity, AwsKeys, sign_request
 from sfn.catalog.rest.chained import CloudCredentials
 from sfn.catalog.rest.proof import AuthRequest, recent_secrets
 from sfn.catalog.rest.settings import RestSettings

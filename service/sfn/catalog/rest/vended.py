@@ -15,8 +15,8 @@ import msgspec
 
 from sfn.catalog.excerpt import extract
 from sfn.catalog.metadata import LAST_MILLISECOND, decode_json, needed_members
-from sfn.pointer.location import canonical
-from sfn.words import VendedCredential
+from sfn.domain.catalog_answer import VendedCredential
+from sfn.sfnfile.locations import canonical
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -16,16 +16,17 @@ from sfn.cli.checks.retention import Lag, short_lived_finding
 from sfn.cli.checks.vending import describe_auth, dropped_files_finding, vending_finding
 from sfn.cli.pages import pluralise
 from sfn.clock import SystemClock
+from sfn.domain.catalog_answer import Loaded
+from sfn.domain.identifiers import TableIdentifier, encode_identifier
+from sfn.domain.jobs import DeadLetterReason
 from sfn.errors import ErrorScope, ExternalError, LocationRefused, SfnError
-from sfn.pointer.location import check_location
 from sfn.publish.inventory import FileFinder
 from sfn.publish.policy import Policy
 from sfn.settings import Settings
+from sfn.sfnfile.locations import check_location
 from sfn.store import StoreRouter
 from sfn.wiring import terms
 from sfn.wiring.sources import IdentifiedCatalog
-from sfn.words import DeadLetterReason, Loaded, TableIdentifier
-from sfn.words.table import encode_identifier
 from sfn.work.examination import decide_with_queries
 from sfn.work.vended import VendedStores
 

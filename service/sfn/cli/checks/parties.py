@@ -9,12 +9,12 @@ from pathlib import Path
 
 from sfn.cli.checks.findings import CheckFinding, error_finding, ok_finding, warning_finding
 from sfn.clock import SystemClock, format_duration
-from sfn.dialects import POLARIS_NOTIFICATIONS
+from sfn.concurrency import unreadable_file_error
 from sfn.errors import FatalError, SfnError
+from sfn.formats import POLARIS_NOTIFICATIONS
 from sfn.receiver.secret import AuthScheme, describe_weakness
 from sfn.receiver.tokens import read_secrets
 from sfn.settings import SenderSettings, Settings
-from sfn.watched import unreadable_file_error
 from sfn.wiring.admission import build_access_control
 
 

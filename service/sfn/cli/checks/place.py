@@ -9,7 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
-from sfn import descriptors
+from sfn import limits
 from sfn.cli.checks.findings import CheckFinding, Severity, error_finding, ok_finding, warning_finding
 from sfn.cli.checks.tls import certificate_finding
 from sfn.cli.pages import pluralise
@@ -88,10 +88,10 @@ async def _file_finding(path: Path) -> tuple[str | None, CheckFinding]:
 
 def file_limit_findings() -> Iterator[CheckFinding]:
     """Whether the process could open enough files: it raises its own limit, as far as it may."""
-    if (most := descriptors.hard_limit()) < descriptors.LOW_LIMIT:
+    if (most := limits.hard_limit()) < limits.LOW_LIMIT:
         text = f"{most} at most, for connections, catalogs, stores and the inbox together"
         yield warning_finding(
-            "open files", text, f"raise the limit to {descriptors.LOW_LIMIT} at least (ulimit -n, LimitNOFILE=)"
+            "open files", text, f"raise the limit to {limits.LOW_LIMIT} at least (ulimit -n, LimitNOFILE=)"
         )
 
 

@@ -11,9 +11,9 @@ from sfn.admin.schemas import CatalogModel
 from sfn.cli.checks.findings import CheckFinding, warning_finding
 from sfn.cli.pages import pluralise
 from sfn.clock import format_duration
-from sfn.pointer.retention import metadata_lifetime
+from sfn.domain.identifiers import Table
 from sfn.settings import CatalogSettings, Settings
-from sfn.words import Table
+from sfn.sfnfile.version_hint import metadata_lifetime
 
 MAX_REFRESH_AFTER: Final = timedelta(hours=12)
 """Half of what cleaners spare: a refresh that fails has as long again to be tried."""

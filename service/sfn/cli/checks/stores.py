@@ -11,8 +11,8 @@ from anyio import Path, to_thread
 from sfn.cli.checks.findings import CheckFinding, Severity, error_finding, ok_finding, warning_finding
 from sfn.errors import ErrorScope, Permanent, SfnError
 from sfn.mounts import LOCAL_LOCKS_PROBLEM, LOCAL_LOCKS_REMEDY, mount_of, mounts
-from sfn.pointer.location import is_below, scheme_of
-from sfn.pointer.site import FileLayout
+from sfn.sfnfile.locations import is_below, scheme_of
+from sfn.sfnfile.naming import FileLayout
 from sfn.store import Deleted, Guarantees, ObjectStore, PreconditionFailed, StoreRouter
 
 _NAME = "sfn-check-"

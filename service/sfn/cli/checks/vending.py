@@ -9,12 +9,13 @@ from urllib.parse import urlsplit
 from sfn.catalog import CredentialVendor
 from sfn.cli.checks.findings import CheckFinding, ok_finding, warning_finding
 from sfn.clock import format_duration
+from sfn.domain.catalog_answer import NoSuchTable, VendedCredential
+from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import LocationRefused
 from sfn.publish.policy import OnDrop
 from sfn.settings import CatalogSettings
 from sfn.store import StoreRouter
 from sfn.wiring.sources import rest_settings
-from sfn.words import NoSuchTable, TableIdentifier, VendedCredential
 
 
 def describe_auth(name: str, catalog: CatalogSettings) -> str:

@@ -8,6 +8,9 @@ from datetime import datetime
 
 import anyio.lowlevel
 
+from sfn.domain.events import Notification, UndecodableRequest
+from sfn.domain.identifiers import JobKey, TableIdentifier
+from sfn.domain.jobs import DeadLetterReason
 from sfn.inbox.figures import DropLimitState, MissingTableStats, QueueStats, catalogs_over_limit, earliest_by_catalog
 from sfn.inbox.intents import intent_stats_by_catalog
 from sfn.inbox.letters import (
@@ -23,7 +26,6 @@ from sfn.inbox.names import without_old_names
 from sfn.inbox.row import Job, JobState, event_seq_of, stat_state, table_missing_since, to_table_status
 from sfn.inbox.standing import LastEvent, TableStatus
 from sfn.inbox.transitions import on_release_hold, on_replay
-from sfn.words import DeadLetterReason, JobKey, Notification, TableIdentifier, UndecodableRequest
 
 
 class MemoryInbox(MemoryJobQueue):

@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import JobKey, TableIdentifier
 from sfn.inbox.book import OpenIntents, ReceivedIntent, split_messages
 from sfn.inbox.codec import encode_key
 from sfn.inbox.intents import (
@@ -18,7 +20,6 @@ from sfn.inbox.intents import (
     notifications_for_due,
     open_intent_stats,
 )
-from sfn.words import JobKey, Notification, TableIdentifier
 
 
 class MemoryIntents:

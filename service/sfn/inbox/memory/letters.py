@@ -8,6 +8,9 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
+from sfn.domain.events import UndecodableRequest
+from sfn.domain.identifiers import JobKey
+from sfn.domain.jobs import DeadLetterReason
 from sfn.inbox.letters import (
     MAX_UNDECODABLE_PER_SENDER,
     AdminCommand,
@@ -17,7 +20,6 @@ from sfn.inbox.letters import (
     DeadLetterStatus,
     NewDeadLetter,
 )
-from sfn.words import DeadLetterReason, JobKey, UndecodableRequest
 
 OPEN: Final = DeadLetterStatus.OPEN
 

@@ -9,6 +9,30 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from sfn.clock import Clock
+from sfn.domain.events import (
+    EventHistory,
+    InboxMessage,
+    Intent,
+    IntentOutcome,
+    Notification,
+    PutResult,
+    UndecodableRequest,
+)
+from sfn.domain.identifiers import JobKey, TableIdentifier
+from sfn.domain.jobs import (
+    BackwardStep,
+    Capacity,
+    ConcurrencyGroup,
+    DeadLettered,
+    Done,
+    IndexedTable,
+    LeasedJob,
+    Outcome,
+    PublishedPointer,
+    Rescheduled,
+    SweepCompleted,
+    Wakeup,
+)
 from sfn.inbox import ClaimResult
 from sfn.inbox.bell import WorkerSignal, makes_due
 from sfn.inbox.letters import DeadLetterStatus, NewDeadLetter, closes_dead_letter, poison_letter
@@ -20,30 +44,7 @@ from sfn.inbox.tellings import event_history_of, jobs_after_notification
 from sfn.inbox.terms import InboxConfig
 from sfn.inbox.transitions import is_poison, on_claim, on_lease_expired, on_renew, on_settle, on_wakeup
 from sfn.inbox.turns import fair_order, rotate
-from sfn.pointer.site import layout_location
-from sfn.words import (
-    BackwardStep,
-    Capacity,
-    ConcurrencyGroup,
-    DeadLettered,
-    Done,
-    EventHistory,
-    InboxMessage,
-    IndexedTable,
-    Intent,
-    IntentOutcome,
-    JobKey,
-    LeasedJob,
-    Notification,
-    Outcome,
-    PublishedPointer,
-    PutResult,
-    Rescheduled,
-    SweepCompleted,
-    TableIdentifier,
-    UndecodableRequest,
-    Wakeup,
-)
+from sfn.sfnfile.naming import layout_location
 
 
 class MemoryJobQueue:

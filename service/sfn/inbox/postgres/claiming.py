@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from sfn.domain.identifiers import JobKey
+from sfn.domain.jobs import Capacity, ConcurrencyGroup, FailureCause, LeasedJob, Returned
 from sfn.inbox import ClaimResult
 from sfn.inbox.letters import NewDeadLetter, poison_letter
 from sfn.inbox.postgres.asking import SOON, ask
@@ -18,7 +20,6 @@ from sfn.inbox.row import LastSweep, holds_lease, to_leased_job
 from sfn.inbox.terms import InboxConfig
 from sfn.inbox.transitions import is_poison, on_claim, on_lease_expired, on_renew, on_settle
 from sfn.inbox.turns import fair_order, rotate
-from sfn.words import Capacity, ConcurrencyGroup, FailureCause, JobKey, LeasedJob, Returned
 
 EXPIRED_AT_ONCE: Final = 500
 """Leases that one claim takes back at most; the next one takes the rest."""

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import JobKey
+from sfn.domain.jobs import DeadLetterReason
 from sfn.inbox.figures import DropLimitState, QueueStats, catalogs_over_limit, earliest_by_catalog
 from sfn.inbox.intents import intent_stats_by_catalog
 from sfn.inbox.keeping import CommandProgress
@@ -17,7 +20,6 @@ from sfn.inbox.row import Job, event_seq_of, to_table_status
 from sfn.inbox.standing import TableStatus
 from sfn.inbox.terms import InboxConfig
 from sfn.inbox.transitions import on_release_hold, on_replay
-from sfn.words import DeadLetterReason, JobKey, Notification
 
 
 class PostgresAdmin:

@@ -11,6 +11,8 @@ import anyio
 import structlog
 
 from sfn.clock import Clock
+from sfn.domain.events import Notification, UndecodableRequest
+from sfn.domain.identifiers import JobKey
 from sfn.errors import Transient
 from sfn.inbox.commits import CommittedTransaction
 from sfn.inbox.figures import DropLimitState, QueueStats
@@ -26,7 +28,6 @@ from sfn.inbox.postgres.worklist import PostgresJobQueue
 from sfn.inbox.standing import TableStatus
 from sfn.inbox.terms import InboxConfig
 from sfn.inbox.troubles import InboxErrorLog
-from sfn.words import JobKey, Notification, UndecodableRequest
 
 STATS_MAX_AGE: Final = 5.0
 """Seconds."""

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple, TypeAlias
 
+from sfn.domain.events import InboxMessage, Intent, IntentOutcome, Notification, PutResult, UndecodableRequest
+from sfn.domain.identifiers import JobKey
 from sfn.inbox.bell import makes_due
 from sfn.inbox.postgres import noting
 from sfn.inbox.postgres.sheet import JobBatch
@@ -13,7 +15,6 @@ from sfn.inbox.postgres.unit import InboxTransaction, LoggedEvent
 from sfn.inbox.row import has_unprocessed
 from sfn.inbox.tellings import jobs_after_notification
 from sfn.inbox.terms import InboxConfig
-from sfn.words import InboxMessage, Intent, IntentOutcome, JobKey, Notification, PutResult, UndecodableRequest
 
 Put: TypeAlias = tuple[Sequence[InboxMessage], datetime]
 """The notes of one call, and when it came."""

@@ -10,6 +10,9 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
+from sfn.domain.events import EventHistory
+from sfn.domain.identifiers import TableIdentifier
+from sfn.domain.jobs import BackwardStep, LeasedJob, Wakeup
 from sfn.inbox.codec import encode_step
 from sfn.inbox.names import NamedTable, counted_steps, dropped_table, is_already_counted, without_old_names
 from sfn.inbox.postgres.claiming import Claiming
@@ -21,8 +24,7 @@ from sfn.inbox.postgres.unit import InboxTransaction, Locking, TableLocation
 from sfn.inbox.row import holds_lease, is_renamed
 from sfn.inbox.tellings import event_history_of
 from sfn.inbox.terms import InboxConfig
-from sfn.pointer.site import layout_location
-from sfn.words import BackwardStep, EventHistory, LeasedJob, TableIdentifier, Wakeup
+from sfn.sfnfile.naming import layout_location
 
 
 class PostgresOperations:

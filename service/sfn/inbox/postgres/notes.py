@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
+from sfn.domain.events import UndecodableRequest
+from sfn.domain.identifiers import JobKey
 from sfn.inbox.book import IntentChange
 from sfn.inbox.intents import DueRange, OpenIntent, OpenIntentStats
 from sfn.inbox.letters import AdminCommand, AuditEntry, DeadLetter, DeadLetterFilter, DeadLetterStatus, NewDeadLetter
 from sfn.inbox.names import NamedTable
 from sfn.inbox.row import LastSweep
-from sfn.words import JobKey, UndecodableRequest
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,8 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
+from sfn.domain.identifiers import JobKey, TableIdentifier
+from sfn.domain.jobs import DeadLettered, Done, LeasedJob, Outcome, PublishResult, Rescheduled, SweepCompleted, Wakeup
 from sfn.inbox.letters import DeadLetterStatus, NewDeadLetter, closes_dead_letter
 from sfn.inbox.postgres.sheet import JobBatch
 from sfn.inbox.postgres.unit import InboxTransaction, TableLocation
@@ -15,19 +17,7 @@ from sfn.inbox.row import Job, LastSweep, holds_lease
 from sfn.inbox.standing import LastResult
 from sfn.inbox.terms import InboxConfig
 from sfn.inbox.transitions import on_settle, on_wakeup
-from sfn.pointer.site import layout_location
-from sfn.words import (
-    DeadLettered,
-    Done,
-    JobKey,
-    LeasedJob,
-    Outcome,
-    PublishResult,
-    Rescheduled,
-    SweepCompleted,
-    TableIdentifier,
-    Wakeup,
-)
+from sfn.sfnfile.naming import layout_location
 
 
 @dataclass(frozen=True, slots=True)

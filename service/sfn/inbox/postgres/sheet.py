@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
+from sfn.domain.identifiers import JobKey
 from sfn.inbox.postgres.unit import JobChange, JobStore, Locking, RetryTransaction
 from sfn.inbox.row import Job
-from sfn.words import JobKey
 
 
 class JobBatch:

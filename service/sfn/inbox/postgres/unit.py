@@ -25,11 +25,13 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import JobKey, TableIdentifier
+from sfn.domain.jobs import ConcurrencyGroup, IndexedTable, PublishCache
 from sfn.inbox.figures import MissingTableStats
 from sfn.inbox.postgres.notes import CatalogStore, DeadLetterStore, OpenIntentStore
 from sfn.inbox.row import Job
 from sfn.inbox.standing import LastEvent
-from sfn.words import ConcurrencyGroup, IndexedTable, JobKey, Notification, PublishCache, TableIdentifier
 
 
 class Locking(StrEnum):

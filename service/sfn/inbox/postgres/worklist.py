@@ -9,8 +9,11 @@ from typing import Final, TypeVar
 import anyio
 
 from sfn.clock import Clock
+from sfn.concurrency import Batcher
+from sfn.domain.events import EventHistory, InboxMessage, PutResult
+from sfn.domain.identifiers import JobKey, TableIdentifier
+from sfn.domain.jobs import BackwardStep, Capacity, IndexedTable, LeasedJob, Outcome, describe
 from sfn.errors import OutcomeUnknown, SfnError
-from sfn.gathering import Batcher
 from sfn.inbox import ClaimResult
 from sfn.inbox.bell import WorkerSignal
 from sfn.inbox.commits import CommittedTransaction, queue_full_error
@@ -24,19 +27,6 @@ from sfn.inbox.postgres.settling import SettleRequest, SettleResult
 from sfn.inbox.postgres.transactions import Verb
 from sfn.inbox.standing import LastResult
 from sfn.inbox.terms import InboxConfig
-from sfn.words import (
-    BackwardStep,
-    Capacity,
-    EventHistory,
-    InboxMessage,
-    IndexedTable,
-    JobKey,
-    LeasedJob,
-    Outcome,
-    PutResult,
-    TableIdentifier,
-)
-from sfn.words.outcome import describe
 
 T = TypeVar("T")
 

@@ -15,12 +15,12 @@ from typing import Any, TypeAlias, TypeVar
 
 import anyio
 
+from sfn.domain.events import InboxMessage, PutResult
 from sfn.errors import FatalError, SfnError
 from sfn.inbox.commits import CommittedTransaction, queue_full_error
 from sfn.inbox.sqlite.jobs import WriterCall, WriterJob, WriterPut, run_transaction
 from sfn.inbox.sqlite.ledger import SqliteOperations
 from sfn.inbox.sqlite.refusals import refusal
-from sfn.words import InboxMessage, PutResult
 
 T = TypeVar("T")
 

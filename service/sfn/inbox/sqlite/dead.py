@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
+from sfn.domain.events import UndecodableRequest
+from sfn.domain.jobs import DeadLetterReason
 from sfn.inbox.codec import encode_key, from_micros, to_micros
 from sfn.inbox.lettering import DEAD_LETTER_COLUMNS, dead_letter_conditions, parse_dead_letter
 from sfn.inbox.letters import MAX_UNDECODABLE_PER_SENDER, DeadLetter, DeadLetterFilter, DeadLetterStatus, NewDeadLetter
-from sfn.words import DeadLetterReason, UndecodableRequest
 
 
 class SqliteDeadLetters:

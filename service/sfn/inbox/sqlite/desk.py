@@ -7,6 +7,9 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 
+from sfn.domain.events import Notification, PutResult, UndecodableRequest
+from sfn.domain.identifiers import JobKey
+from sfn.domain.jobs import DeadLetterReason
 from sfn.inbox.codec import encode_key, from_micros, to_micros
 from sfn.inbox.figures import DropLimitState, QueueStats, catalogs_over_limit, earliest_by_catalog
 from sfn.inbox.intents import intent_stats_by_catalog
@@ -28,7 +31,6 @@ from sfn.inbox.sqlite.roster import IndexQueries
 from sfn.inbox.sqlite.rows import SqliteJobs
 from sfn.inbox.standing import LastEvent, TableStatus
 from sfn.inbox.transitions import on_release_hold, on_replay
-from sfn.words import DeadLetterReason, JobKey, Notification, PutResult, UndecodableRequest
 
 
 class SqliteAdmin:

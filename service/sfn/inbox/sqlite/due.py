@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from sfn.domain.jobs import Capacity, ConcurrencyGroup
 from sfn.inbox.codec import from_micros, to_micros
 from sfn.inbox.sqlite.rows import SqliteJobs
 from sfn.inbox.turns import fair_order, rotate
-from sfn.words import Capacity, ConcurrencyGroup
 
 
 class DueRows:

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from sfn.domain.events import Notification
 from sfn.inbox.codec import to_micros
 from sfn.inbox.sqlite.batches import batches
-from sfn.words import Notification
 
 
 class EventRow(NamedTuple):

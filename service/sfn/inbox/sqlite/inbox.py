@@ -15,6 +15,9 @@ import anyio.to_thread
 import structlog
 
 from sfn.clock import Clock
+from sfn.domain.events import EventHistory, InboxMessage, Notification, PutResult, UndecodableRequest
+from sfn.domain.identifiers import JobKey, TableIdentifier
+from sfn.domain.jobs import BackwardStep, Capacity, IndexedTable, LeasedJob, Outcome
 from sfn.errors import Transient
 from sfn.inbox import ClaimResult
 from sfn.inbox.bell import WorkerSignal
@@ -36,20 +39,6 @@ from sfn.inbox.sqlite.refusals import refusal
 from sfn.inbox.standing import TableStatus
 from sfn.inbox.terms import InboxConfig
 from sfn.inbox.troubles import InboxErrorLog
-from sfn.words import (
-    BackwardStep,
-    Capacity,
-    EventHistory,
-    InboxMessage,
-    IndexedTable,
-    JobKey,
-    LeasedJob,
-    Notification,
-    Outcome,
-    PutResult,
-    TableIdentifier,
-    UndecodableRequest,
-)
 
 _log = structlog.stdlib.get_logger(__name__)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 
+from sfn.domain.events import InboxMessage, Intent, IntentOutcome, Notification, PutResult, UndecodableRequest
+from sfn.domain.identifiers import JobKey
 from sfn.inbox.bell import makes_due
 from sfn.inbox.book import ReceivedIntent
 from sfn.inbox.codec import encode_key
@@ -15,7 +17,6 @@ from sfn.inbox.sqlite.intents import SqliteIntents
 from sfn.inbox.sqlite.rows import SqliteJobs
 from sfn.inbox.tellings import jobs_after_notification
 from sfn.inbox.terms import InboxConfig
-from sfn.words import InboxMessage, Intent, IntentOutcome, JobKey, Notification, PutResult, UndecodableRequest
 
 
 class SqliteWriter:

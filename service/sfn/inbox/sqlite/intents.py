@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import JobKey, TableIdentifier
 from sfn.inbox.book import IntentChange, OpenIntents, ReceivedIntent, split_messages
 from sfn.inbox.codec import decode_key, encode_key, from_micros, from_micros_or_none, to_micros
 from sfn.inbox.intents import (
@@ -19,7 +21,6 @@ from sfn.inbox.intents import (
     notifications_for_due,
 )
 from sfn.inbox.sqlite.batches import batches
-from sfn.words import JobKey, Notification, TableIdentifier
 
 _ROW = "id, key, sender, peer, opened_at, due_at, unseen, left_open"
 _DUE = (

@@ -10,9 +10,9 @@ from typing import Any, Generic, TypeVar, cast
 
 from typing_extensions import override
 
+from sfn.domain.events import InboxMessage, PutResult
 from sfn.inbox.sqlite.ledger import SqliteOperations
 from sfn.inbox.sqlite.refusals import refusal
-from sfn.words import InboxMessage, PutResult
 
 T = TypeVar("T")
 

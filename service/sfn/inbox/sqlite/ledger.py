@@ -12,6 +12,20 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
+from sfn.domain.events import EventHistory, InboxMessage, PutResult
+from sfn.domain.identifiers import JobKey, TableIdentifier
+from sfn.domain.jobs import (
+    BackwardStep,
+    Capacity,
+    ConcurrencyGroup,
+    DeadLettered,
+    Done,
+    LeasedJob,
+    Outcome,
+    Rescheduled,
+    SweepCompleted,
+    Wakeup,
+)
 from sfn.inbox import ClaimResult
 from sfn.inbox.codec import encode_key
 from sfn.inbox.letters import DeadLetterStatus, NewDeadLetter, closes_dead_letter, poison_letter
@@ -29,23 +43,6 @@ from sfn.inbox.sqlite.schema import prepare
 from sfn.inbox.tellings import event_history_of
 from sfn.inbox.terms import InboxConfig
 from sfn.inbox.transitions import is_poison, on_claim, on_lease_expired, on_renew, on_settle, on_wakeup
-from sfn.words import (
-    BackwardStep,
-    Capacity,
-    ConcurrencyGroup,
-    DeadLettered,
-    Done,
-    EventHistory,
-    InboxMessage,
-    JobKey,
-    LeasedJob,
-    Outcome,
-    PutResult,
-    Rescheduled,
-    SweepCompleted,
-    TableIdentifier,
-    Wakeup,
-)
 
 __all__ = ["InboxConfig", "SqliteOperations"]
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any
 
+from sfn.domain.identifiers import TableIdentifier
+from sfn.domain.jobs import IndexedTable
 from sfn.inbox.codec import decode_key, from_micros, parse_indexed_table, table_key_range
 from sfn.inbox.figures import MissingTableStats
 from sfn.inbox.sqlite.rows import SqliteJobs
-from sfn.pointer.site import encoded_range, layout_location
-from sfn.words import IndexedTable, TableIdentifier
+from sfn.sfnfile.naming import encoded_range, layout_location
 
 _KNOWN = "SELECT key, reason, wish, story, (SELECT memo FROM memo WHERE memo.key = subject.key) AS memo FROM subject"
 

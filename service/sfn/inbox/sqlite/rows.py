@@ -9,10 +9,11 @@ from functools import cache
 from itertools import islice
 from typing import Any, NamedTuple
 
+from sfn.domain.identifiers import TableIdentifier
+from sfn.domain.jobs import ConcurrencyGroup, Priority, PublishCache
 from sfn.inbox.codec import JOB_COLUMNS, STAT_STATE_SQL, decode_key, encode_cache, encode_changes, encode_key, parse_job
 from sfn.inbox.row import Job, group_of, stat_state
 from sfn.inbox.sqlite.batches import batches
-from sfn.words import ConcurrencyGroup, Priority, PublishCache, TableIdentifier
 
 __all__ = ["MAX_CACHED_JOBS", "SqliteJobs", "decode_key", "encode_key"]
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple, Protocol
 
-from sfn.dialects import Headers
 from sfn.errors import SfnError
+from sfn.formats.event import Headers
 
 
 class SourceUnavailable(SfnError):

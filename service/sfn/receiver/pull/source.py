@@ -13,8 +13,8 @@ import anyio
 import structlog
 
 from sfn.clock import Clock
-from sfn.dialects import EventRequest, Headers, Sender
 from sfn.errors import FatalError, Rejected, Transient
+from sfn.formats.event import EventRequest, Headers, Sender
 from sfn.receiver.ingest import EVENTS_PATH
 from sfn.receiver.pull import Message, MessageFeed, PullServer, SourceUnavailable
 from sfn.receiver.pull.outage import Outage

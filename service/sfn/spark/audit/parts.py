@@ -14,6 +14,7 @@ from pyiceberg.io import load_file_io
 from pyspark import TaskContext
 
 from sfn import telemetry
+from sfn.domain.identifiers import TableIdentifier, decode_identifier, encode_identifier
 from sfn.errors import SfnError
 from sfn.report import earlier
 from sfn.report.columns import ReportRow
@@ -30,8 +31,6 @@ from sfn.spark.audit.outcome import AuditNotification, SliceOutcome
 from sfn.spark.audit.sparing import warm_up_process
 from sfn.wiring.looking import open_read_only
 from sfn.wiring.terms import table_filter
-from sfn.words import TableIdentifier
-from sfn.words.table import decode_identifier, encode_identifier
 
 MAX_FAILURES_NAMED: Final = 20
 """Tables of a slice that are named of those that could not be looked at."""

@@ -10,8 +10,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from sfn.errors import NotInstalled
-from sfn.pointer.location import scheme_of
 from sfn.reader.trust import AllowedLocations
+from sfn.sfnfile.locations import scheme_of
 from sfn.spark.files.features import not_supported_error
 
 _DRIVERS: Final = {"s3": ("s3", "s3a"), "gs": ("gs",), "abfss": ("abfss", "abfs")}

@@ -16,7 +16,7 @@ from sfn.alone import EmbeddedFacade
 from sfn.errors import Rejected
 from sfn.facade import FileTree, Namespace, TablePlace
 from sfn.facade.trees import open_tree
-from sfn.pointer.location import store_prefix
+from sfn.sfnfile.locations import store_prefix
 from sfn.spark.asked import ReadRequest
 from sfn.spark.iceberg.settled import PinnedPointer
 from sfn.wiring.facades import FacadeFolders

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from sfn.errors import NotSupported
-from sfn.pointer.location import canonical
-from sfn.pointer.naming import MAIN_BRANCH
 from sfn.reader import metadata
 from sfn.reader import resolve as reading
 from sfn.reader.documents import FoundDocument
@@ -19,6 +17,8 @@ from sfn.reader.files import run_synchronously
 from sfn.reader.metadata import PartialMetadata
 from sfn.reader.resolve import MetadataPointer, Resolved
 from sfn.reader.timeline import DocumentVersion
+from sfn.sfnfile.locations import canonical
+from sfn.sfnfile.naming import MAIN_BRANCH
 from sfn.spark.asked import AsOf, AsOfOrdinal, AsOfRef, AsOfSnapshot, AsOfTime, ReadRequest
 from sfn.spark.moments import check_snapshot_id, snapshot_at
 

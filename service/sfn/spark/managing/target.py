@@ -9,7 +9,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from sfn.pointer.location import canonical, is_below
+from sfn.sfnfile.locations import canonical, is_below
 from sfn.spark.managing.existing import SESSION_CATALOG, SourceTable, table_exists
 from sfn.spark.managing.mapping import MappingField, quote_name
 from sfn.spark.managing.refusals import Unmanageable, map_unmanageable

@@ -19,7 +19,7 @@ import anyio
 import msgspec
 
 from sfn.errors import NoCredentials
-from sfn.google import GoogleCredentialChain
+from sfn.google_auth import GoogleCredentialChain
 from sfn.store.content import media_type
 from sfn.store.gcs import answers
 from sfn.store.gcs.terms import GcsOptions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sfn.google import GoogleIdentity
+from sfn.google_auth import GoogleIdentity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

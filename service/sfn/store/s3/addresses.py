@@ -29,7 +29,7 @@ def _loader() -> Loader:
 
 @dataclass(frozen=True, slots=True)
 class EndpointOptions:
-    """What an endpoint depends on, as of `S3Options`; `profile` as of `sfn.aws.AwsIdentity`."""
+    """What an endpoint depends on, as of `S3Options`; `profile` as of `sfn.aws_auth.AwsIdentity`."""
 
     endpoint: str | None
     region: str | None

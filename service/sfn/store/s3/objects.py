@@ -15,7 +15,7 @@ from http import HTTPStatus
 from typing import Final
 from urllib.parse import quote, urlencode
 
-from sfn.aws import AwsCredentialChain, sign_request
+from sfn.aws_auth import AwsCredentialChain, sign_request
 from sfn.errors import NoCredentials
 from sfn.store.content import media_type
 from sfn.store.objects import ErrorKind, FetchedObject, ObjectPage, RequestFailed

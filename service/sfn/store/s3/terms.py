@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sfn.aws import AwsIdentity
+from sfn.aws_auth import AwsIdentity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

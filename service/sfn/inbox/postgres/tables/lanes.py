@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from sfn.domain.jobs import ConcurrencyGroup, Priority
 from sfn.inbox.postgres.tables.values import Sql
-from sfn.words import ConcurrencyGroup, Priority
 
 
 class KnownGroups:

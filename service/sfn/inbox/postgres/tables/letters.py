@@ -7,6 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
+from sfn.domain.events import UndecodableRequest
+from sfn.domain.identifiers import JobKey
+from sfn.domain.jobs import DeadLetterReason
 from sfn.inbox.codec import from_micros, to_micros
 from sfn.inbox.keeping import MAX_AUDIT_ENTRIES
 from sfn.inbox.lettering import dead_letter_conditions, parse_dead_letter
@@ -20,7 +23,6 @@ from sfn.inbox.letters import (
     NewDeadLetter,
 )
 from sfn.inbox.postgres.tables.values import Sql, address, addressed, text, text_or_none
-from sfn.words import DeadLetterReason, JobKey, UndecodableRequest
 
 _COLUMNS: Final = (
     "id, coalesce(name, key) AS whole, sender, reason, detail, attempts, status, opened_at, changed_at, actor"

@@ -7,11 +7,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
+from sfn.domain.identifiers import JobKey, TableIdentifier
+from sfn.domain.jobs import DeadLetterReason, IndexedTable
 from sfn.inbox.codec import STAT_STATE_SQL, from_micros, parse_indexed_table, table_key_range, to_micros
 from sfn.inbox.figures import MissingTableStats
 from sfn.inbox.postgres.tables.values import Sql, addressed, addresses, lock_number, text
 from sfn.inbox.postgres.unit import TableLocation
-from sfn.words import DeadLetterReason, IndexedTable, JobKey, TableIdentifier
 
 _KNOWN: Final = "SELECT row.key, name, reason, wish, story, memo FROM sfn.subject AS row LEFT JOIN sfn.memo USING (key)"
 

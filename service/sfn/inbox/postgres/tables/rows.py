@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from sfn.domain.identifiers import JobKey
+from sfn.domain.jobs import ConcurrencyGroup, PublishCache
 from sfn.inbox.codec import (
     JOB_COLUMNS,
     encode_cache,
@@ -22,8 +24,7 @@ from sfn.inbox.postgres.tables.lanes import GroupNumbers
 from sfn.inbox.postgres.tables.values import Sql, address, addressed, addresses, text
 from sfn.inbox.postgres.unit import Due, JobChange, LoadedJobs, Locking, Overdue, RetryTransaction, Waiting
 from sfn.inbox.row import Job, group_of
-from sfn.pointer.site import layout_location
-from sfn.words import ConcurrencyGroup, JobKey, PublishCache
+from sfn.sfnfile.naming import layout_location
 
 _ROW = f"key, name, {LOCATIONS}, {JOB_COLUMNS}"
 _WANTED = "FROM unnest($1::int[], $2::int[]) AS wanted(lane, most)"

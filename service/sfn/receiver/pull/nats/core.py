@@ -10,7 +10,7 @@ from typing import Final
 import anyio
 from nats.aio.msg import Msg
 
-from sfn.dialects import Headers
+from sfn.formats.event import Headers
 from sfn.receiver.pull import FinalBatch, Message, SourceUnavailable
 from sfn.receiver.pull.nats.connection import NatsConnection, PendingLimits
 from sfn.receiver.pull.nats.delivered import BATCH, DeliveredMessages, headers_of

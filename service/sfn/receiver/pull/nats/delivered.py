@@ -8,7 +8,7 @@ from typing import Final
 import anyio
 from nats.aio.msg import Msg
 
-from sfn.dialects import Headers
+from sfn.formats.event import Headers
 from sfn.receiver.pull.nats.connection import NatsConnection
 
 BATCH: Final = 64

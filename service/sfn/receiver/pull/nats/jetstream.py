@@ -16,7 +16,7 @@ import anyio
 import msgspec
 from nats.aio.msg import Msg
 
-from sfn.dialects import Headers
+from sfn.formats.event import Headers
 from sfn.receiver.pull import FinalBatch, Message, SourceUnavailable
 from sfn.receiver.pull.nats.connection import CLOSE_TIMEOUT, NatsConnection, PendingLimits
 from sfn.receiver.pull.nats.delivered import BATCH, DeliveredMessages, headers_of

@@ -12,11 +12,10 @@ from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from sfn.concurrency import AbandonableThreads, TimedOut, describe_timeout
 from sfn.errors import ErrorScope, Transient
 from sfn.receiver.pull import SourceUnavailable
 from sfn.receiver.pull.nats.terms import NatsOptions
-from sfn.threads import AbandonableThreads, TimedOut
-from sfn.watched import describe_timeout
 
 MAX_FILE: Final = 65_536
 """Most bytes of a file with a secret."""

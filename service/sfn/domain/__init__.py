@@ -1,0 +1,1 @@
+"""The domain's words: frozen, checked values without behaviour of their own."""
