@@ -38,13 +38,13 @@
     │   │   └ Forbidden             nothing was done: who asked is known and may not, and perhaps nobody may
     │   └ Permanent                 table scope: dead letter; catalog or store scope: the lane's breaker
     │       ├ LocationRefused
-    │       ├ StoreUnfit            a store does not keep the conditions of writes (`sfn.store.prove`)
+    │       ├ StoreUnfit            a store does not keep the conditions of writes (`sfn.storage.probe`)
     │       ├ UnaddressableTable    the catalog's paths can't name that table, but by another name of it
     │       ├ NoVendedCredentials   nobody has credentials for what a dropped table left behind
     │       └ ForbiddenForTable     nothing was done: who asked is known and may not, here
     └ FatalError                    the process must end: fsync error, lost lock, newer schema
 
-A lost race is no error but an answer (`sfn.store.PreconditionFailed`).
+A lost race is no error but an answer (`sfn.storage.PreconditionFailed`).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from typing import Final
 
 import anyio
 
-from sfn.catalog.memory import MemoryCatalog
+from sfn.catalogs.memory import MemoryCatalog
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import TableIdentifier
 from sfn.domain.jobs import Capacity, StoredObject
@@ -23,8 +23,8 @@ from sfn.publish.learning import Ports
 from sfn.publish.policy import Policy
 from sfn.publish.protocol import publish
 from sfn.sfnfile.naming import IDENTIFIER, ORDINAL, Naming
-from sfn.store import Deleted, Guarantees, ObjectStore, PreconditionFailed
-from sfn.store.local import LocalStore
+from sfn.storage import Deleted, Guarantees, ObjectStore, PreconditionFailed
+from sfn.storage.local import LocalStore
 from tests.bench.record import Figure, Run, Unmeasured
 from tests.promises.inboxes import TERMS, HandClock
 

@@ -16,7 +16,7 @@ import pytest
 from aiobotocore.config import AioConfig
 from aiobotocore.session import get_session
 
-from sfn.catalog.memory import MemoryCatalog
+from sfn.catalogs.memory import MemoryCatalog
 from sfn.clock import SystemClock, SystemRandomSource
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import TableIdentifier
@@ -25,8 +25,8 @@ from sfn.inbox.letters import NewDeadLetter
 from sfn.inbox.sqlite import SqliteInbox
 from sfn.inbox.terms import InboxConfig as InboxTerms
 from sfn.publish.policy import Policy
-from sfn.store.remote import RemoteStore
-from sfn.store.router import PrefixRouter
+from sfn.storage import PrefixRouter
+from sfn.storage.object_store import RemoteStore
 from sfn.work.sources import ConnectedCatalog
 from sfn.work.worker import Worker, WorkerInbox, WorkerOptions
 from tests.bench.record import Figure, Goal, Run, Unmeasured

@@ -9,7 +9,7 @@ import anyio
 
 from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, Transient
-from sfn.store import Deleted, Guarantees, ObjectStore, PreconditionFailed
+from sfn.storage import Deleted, Guarantees, ObjectStore, PreconditionFailed
 
 
 @dataclass

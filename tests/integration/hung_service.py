@@ -15,7 +15,7 @@ from typing_extensions import override
 from sfn import daemon
 from sfn.domain.jobs import StoredObject
 from sfn.settings import load
-from sfn.store import ObjectStore
+from sfn.storage import ObjectStore
 from tests.faults.stores import SlowStore
 from tests.promises.kernel import Hang, Step
 

@@ -32,7 +32,7 @@ from sfn.receiver.ingest import EventsEndpoint
 from sfn.receiver.listening import listening_socket
 from sfn.receiver.readiness import Readiness
 from sfn.receiver.senders import anonymous_senders
-from sfn.store.router import PrefixRouter
+from sfn.storage import PrefixRouter
 from sfn.telemetry.metrics import Metrics
 from sfn.wiring.assembly import STARTING, AssembledService
 from sfn.work.logbook import OutcomeLog

@@ -14,7 +14,7 @@ import pytest
 from sfn.aws_auth import AwsIdentity, AwsKeys
 from sfn.cli.checks.findings import Severity
 from sfn.cli.checks.stores import store_finding as checked
-from sfn.store.router import PrefixRouter
+from sfn.storage import PrefixRouter
 from tests.integration.test_publish_requests import NAME, Line
 from tests.promises.grounds import s3_store
 from tests.servers.s3 import S3

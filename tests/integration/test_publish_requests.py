@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import pytest
 
-from sfn.catalog.memory import MemoryCatalog
+from sfn.catalogs.memory import MemoryCatalog
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import TableIdentifier
 from sfn.domain.jobs import Capacity, Done, Rescheduled
@@ -17,7 +17,7 @@ from sfn.inbox.memory import MemoryInbox
 from sfn.publish.learning import Ports
 from sfn.publish.policy import Policy
 from sfn.publish.protocol import publish
-from sfn.store.router import PrefixRouter
+from sfn.storage import PrefixRouter
 from tests.faults.proxy import Asked, Fault, Pass, Proxy
 from tests.promises.grounds import s3_store
 from tests.promises.inboxes import TERMS, HandClock

@@ -13,7 +13,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from sfn.catalog.rest import RestCatalog, RestSettings
+from sfn.catalogs.rest.catalog import RestCatalog
+from sfn.catalogs.rest.settings import RestSettings
 from sfn.clock import SystemClock, SystemRandomSource
 from sfn.domain.events import Notification, PutResult
 from sfn.domain.identifiers import TableIdentifier
@@ -22,8 +23,8 @@ from sfn.inbox.letters import NewDeadLetter
 from sfn.inbox.sqlite import SqliteInbox
 from sfn.inbox.terms import InboxConfig as InboxTerms
 from sfn.publish.policy import Policy
-from sfn.store.local import LocalStore
-from sfn.store.router import PrefixRouter
+from sfn.storage import PrefixRouter
+from sfn.storage.local import LocalStore
 from sfn.work.sources import ConnectedCatalog
 from sfn.work.worker import Worker, WorkerInbox, WorkerOptions
 from tests.faults import inboxes

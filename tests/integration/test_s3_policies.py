@@ -12,8 +12,8 @@ import pytest
 from sfn.aws_auth import AwsIdentity, AwsKeys
 from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, Forbidden, Permanent, Transient
-from sfn.store import Deleted, PreconditionFailed
-from sfn.store.remote import RemoteStore
+from sfn.storage import Deleted, PreconditionFailed
+from sfn.storage.object_store import RemoteStore
 from tests.faults.proxy import Answer, Instead, Proxy
 from tests.promises.grounds import s3_store
 from tests.servers.s3 import S3

@@ -18,10 +18,11 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from sfn.catalog import Catalog
-from sfn.catalog.library import PyIcebergCatalog, PyIcebergSettings
-from sfn.catalog.memory import MemoryCatalog
-from sfn.catalog.rest import RestCatalog, RestSettings
+from sfn.catalogs import Catalog
+from sfn.catalogs.memory import MemoryCatalog
+from sfn.catalogs.pyiceberg import PyIcebergCatalog, PyIcebergSettings
+from sfn.catalogs.rest.catalog import RestCatalog
+from sfn.catalogs.rest.settings import RestSettings
 from sfn.demo.fixture import RestCatalogServer
 from sfn.domain.identifiers import TableIdentifier
 from tests.promises.sql_world import sql_world

@@ -14,17 +14,16 @@ import pytest
 from azure.storage.blob import ContainerClient
 
 from sfn.aws_auth import AwsIdentity, AwsKeys
-from sfn.store import ObjectStore
-from sfn.store.azure import IMPOSSIBLE_ETAG as NO_BLOB
-from sfn.store.azure import AccountKey, AzureClient, AzureOptions
-from sfn.store.gcs import IMPOSSIBLE_GENERATION as NO_GENERATION
-from sfn.store.gcs import GcsClient, GcsOptions
-from sfn.store.local import LocalStore
-from sfn.store.memory import MemoryStore
-from sfn.store.pool import HttpPool
-from sfn.store.remote import RemoteStore, StoreService
-from sfn.store.s3 import IMPOSSIBLE_ETAG as NO_ETAG
-from sfn.store.s3 import BucketEndpoints, S3Client, S3Options
+from sfn.storage import ObjectStore
+from sfn.storage.azure import IMPOSSIBLE_ETAG as NO_BLOB
+from sfn.storage.azure import AccountKey, AzureClient, AzureOptions
+from sfn.storage.gcs import IMPOSSIBLE_GENERATION as NO_GENERATION
+from sfn.storage.gcs import GcsClient, GcsOptions
+from sfn.storage.local import LocalStore
+from sfn.storage.memory import MemoryStore
+from sfn.storage.object_store import HttpPool, RemoteStore, StoreService
+from sfn.storage.s3 import IMPOSSIBLE_ETAG as NO_ETAG
+from sfn.storage.s3 import BucketEndpoints, S3Client, S3Options
 from tests.promises.stores import plant_file
 from tests.servers.azure import ACCOUNT, Azure
 from tests.servers.azure import KEY as ACCOUNT_KEY

@@ -14,8 +14,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 from sqlalchemy import text
 
-from sfn.catalog import Catalog
-from sfn.catalog.library import PyIcebergCatalog, PyIcebergSettings
+from sfn.catalogs import Catalog
+from sfn.catalogs.pyiceberg import PyIcebergCatalog, PyIcebergSettings
 from sfn.domain.identifiers import TableIdentifier
 
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=False))

@@ -16,14 +16,13 @@ from typing import Final, TypeAlias
 from azure.storage.blob import AccountSasPermissions, ResourceTypes, generate_account_sas
 from typing_extensions import override
 
-from sfn.store.azure import IMPOSSIBLE_ETAG as NO_BLOB
-from sfn.store.azure import AzureClient, AzureOptions, SharedSignature
-from sfn.store.gcs import IMPOSSIBLE_GENERATION as NO_GENERATION
-from sfn.store.gcs import GcsClient, GcsOptions
-from sfn.store.pool import BODY_LIMIT, HttpPool, HttpReply
-from sfn.store.remote import RemoteStore, StoreService
-from sfn.store.s3 import IMPOSSIBLE_ETAG as NO_ETAG
-from sfn.store.s3 import S3Client, S3Options
+from sfn.storage.azure import IMPOSSIBLE_ETAG as NO_BLOB
+from sfn.storage.azure import AzureClient, AzureOptions, SharedSignature
+from sfn.storage.gcs import IMPOSSIBLE_GENERATION as NO_GENERATION
+from sfn.storage.gcs import GcsClient, GcsOptions
+from sfn.storage.object_store import BODY_LIMIT, HttpPool, HttpReply, RemoteStore, StoreService
+from sfn.storage.s3 import IMPOSSIBLE_ETAG as NO_ETAG
+from sfn.storage.s3 import S3Client, S3Options
 from tests.integration.pages import Shown
 from tests.promises.grounds import BOOK, EVERYTHING, Ground
 from tests.promises.kept import sentence

@@ -16,9 +16,8 @@ from pathlib import Path
 
 from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, ExternalError
-from sfn.store.folder import TEMPORARY_NAME, LockableFolder
-from sfn.store.local import BlockingLocalStore, LockBusy
-from sfn.store.unsynced import PendingFsyncs
+from sfn.storage.atomic_files import TEMPORARY_NAME, LockableFolder, PendingFsyncs
+from sfn.storage.local import BlockingLocalStore, LockBusy
 from tests.promises.kernel import Step, kill_at
 
 NOBODY = 65534

@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from sfn.catalog import SkipNamespace, UnlistedNamespace
+from sfn.catalogs import SkipNamespace, UnlistedNamespace
 from sfn.domain.catalog_answer import Loaded, NoSuchTable, NotModified
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, Permanent

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sfn.catalog import NamespaceLister
+from sfn.catalogs import NamespaceLister
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, Permanent
 from tests.promises import catalogs

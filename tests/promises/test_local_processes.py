@@ -14,10 +14,9 @@ from pathlib import Path
 import pytest
 
 from sfn.domain.jobs import StoredObject
-from sfn.store.content import content_etag
-from sfn.store.folder import LOCK_NAME, TEMPORARY_NAME, LockableFolder
-from sfn.store.local import BlockingLocalStore, LockBusy
-from sfn.store.unsynced import PendingFsyncs
+from sfn.storage import content_etag
+from sfn.storage.atomic_files import LOCK_NAME, TEMPORARY_NAME, LockableFolder, PendingFsyncs
+from sfn.storage.local import BlockingLocalStore, LockBusy
 from tests.promises.kernel import Step
 from tests.promises.stores import (
     alternate,

@@ -14,11 +14,9 @@ from typing_extensions import override
 
 from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, Forbidden, OutcomeUnknown, Transient
-from sfn.store import Deleted, Guarantees, PreconditionFailed, prove
-from sfn.store.content import media_type
-from sfn.store.memory import MemoryStore
-from sfn.store.objects import ErrorKind, RequestFailed
-from sfn.store.prove import PROBE_PREFIX, StoreProbes, StoreUnfit, as_strong, without_quotes
+from sfn.storage import Deleted, ErrorKind, Guarantees, PreconditionFailed, RequestFailed, media_type, probe
+from sfn.storage.memory import MemoryStore
+from sfn.storage.probe import PROBE_PREFIX, StoreProbes, StoreUnfit, as_strong, without_quotes
 from tests.promises.grounds import ADAPTERS, MADE_UP, Ground
 
 FOLDER = "s3://lake/orders/metadata/_sfn"
@@ -157,7 +155,7 @@ async def test_what_was_not_written_is_not_cleaned_away(event: Event, *, cleans:
 
 
 async def test_a_store_that_hangs_is_not_waited_for_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prove, "CLEANUP_TIMEOUT", 0.01)
+    monkeypatch.setattr(probe, "CLEANUP_TIMEOUT", 0.01)
 
     class Hanging(OddStore):
         @override

@@ -11,7 +11,7 @@ import pytest
 from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, Permanent
 from sfn.sfnfile.document import MAX_DOCUMENT_BYTES
-from sfn.store import Deleted, PreconditionFailed
+from sfn.storage import Deleted, PreconditionFailed
 from tests.promises.grounds import ADAPTERS, Ground
 
 

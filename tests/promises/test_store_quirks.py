@@ -19,9 +19,9 @@ from sfn.cli.checks.findings import Severity
 from sfn.cli.checks.stores import store_finding as checked
 from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, Permanent, Transient
-from sfn.store import Deleted, Guarantees
-from sfn.store.prove import PROBE_PREFIX
-from sfn.store.remote import RemoteStore
+from sfn.storage import Deleted, Guarantees
+from sfn.storage.object_store import RemoteStore
+from sfn.storage.probe import PROBE_PREFIX
 from tests.promises import test_store
 from tests.promises.grounds import Ground
 from tests.promises.store_quirks import FOLDER, OTHERS, QUIRKS, S3, Verdict, azure_with, gcs_with, named, page, s3_with

@@ -9,14 +9,14 @@ from dataclasses import replace
 import pytest
 from typing_extensions import override
 
-from sfn.catalog import UnlistedNamespace
-from sfn.catalog.told import MAX_CACHED_FILES, MAX_CACHED_LOG_ENTRIES, EventCatalog
+from sfn.catalogs import UnlistedNamespace
+from sfn.catalogs.event_sourced import MAX_CACHED_FILES, MAX_CACHED_LOG_ENTRIES, EventCatalog
 from sfn.domain.catalog_answer import Loaded, NoSuchTable, NotModified
 from sfn.domain.events import EventHistory, ReportedChange, TableHistory, TableOrigin
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.domain.jobs import DeadLetterReason
 from sfn.errors import ErrorScope, Transient
-from sfn.store.memory import MemoryStore
+from sfn.storage.memory import MemoryStore
 from tests.unit.told_line import metadata
 
 NAME = TableIdentifier("lake", ("n",), "t")

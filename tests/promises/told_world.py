@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from urllib.parse import quote
 
-from sfn.catalog import Catalog, SkipNamespace, UnlistedNamespace
-from sfn.catalog.memory import MemoryCatalog
-from sfn.catalog.told import EventCatalog
+from sfn.catalogs import Catalog, SkipNamespace, UnlistedNamespace
+from sfn.catalogs.event_sourced import EventCatalog
+from sfn.catalogs.memory import MemoryCatalog
 from sfn.clock import SystemClock
 from sfn.domain.catalog_answer import LoadResult
 from sfn.domain.events import EventHistory, Notification, TableOrigin
@@ -15,7 +15,7 @@ from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.inbox import TableIndex
 from sfn.inbox.memory import MemoryInbox
 from sfn.inbox.terms import InboxConfig
-from sfn.store.memory import MemoryStore
+from sfn.storage.memory import MemoryStore
 from tests.unit.told_line import metadata
 
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import anyio
 
-from sfn.catalog.told import EventCatalog
+from sfn.catalogs.event_sourced import EventCatalog
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import CatalogName
 from sfn.errors import ErrorScope, ExternalError, Transient

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
-from sfn.catalog import SkipNamespace, UnlistedNamespace
+from sfn.catalogs import SkipNamespace, UnlistedNamespace
 from sfn.domain.catalog_answer import Loaded, LoadResult, NotModified
 from sfn.domain.events import EventHistory, InboxMessage, PutResult
 from sfn.domain.identifiers import Table, TableIdentifier
@@ -17,8 +17,8 @@ from sfn.errors import ErrorScope, ExternalError, OutcomeUnknown, Permanent, Tra
 from sfn.inbox import ClaimResult
 from sfn.inbox.letters import RELEASE_BATCH_SIZE, AdminCommand
 from sfn.inbox.sqlite.ledger import SqliteOperations
-from sfn.store import Deleted, Guarantees, PreconditionFailed
-from sfn.store.denials import ERROR_BY_REACH, PermissionTracker
+from sfn.storage import Deleted, Guarantees, PreconditionFailed
+from sfn.storage.object_store import ERROR_BY_REACH, PermissionTracker
 
 if TYPE_CHECKING:
     from tests.simulation.node import Node

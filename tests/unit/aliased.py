@@ -12,7 +12,7 @@ from typing_extensions import override
 from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, Transient
 from sfn.sfnfile.locations import is_below
-from sfn.store import Deleted, Guarantees, ObjectStore, PreconditionFailed
+from sfn.storage import Deleted, Guarantees, ObjectStore, PreconditionFailed
 from tests.unit.publishing import CountingStore
 
 

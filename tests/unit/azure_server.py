@@ -14,9 +14,9 @@ import pytest
 from aiohttp import web
 from multidict import CIMultiDictProxy
 
-from sfn.store.azure import AccountKey, AzureClient, AzureIdentity, AzureOptions
-from sfn.store.objects import RequestFailed
-from sfn.store.pool import HttpPool
+from sfn.storage import RequestFailed
+from sfn.storage.azure import AccountKey, AzureClient, AzureIdentity, AzureOptions
+from sfn.storage.object_store import HttpPool
 
 HOME = "abfss://lake@acct.dfs.core.windows.net/"
 KEY = f"{HOME}sales/metadata/_sfn/orders.ver"

@@ -12,9 +12,9 @@ from aiohttp import web
 from multidict import CIMultiDictProxy
 
 from sfn.google_auth import GoogleIdentity
-from sfn.store.gcs import GcsClient, GcsOptions
-from sfn.store.objects import RequestFailed
-from sfn.store.pool import HttpPool
+from sfn.storage import RequestFailed
+from sfn.storage.gcs import GcsClient, GcsOptions
+from sfn.storage.object_store import HttpPool
 from tests.unit.rest_server import served
 
 KEY = "gs://lake/sales/metadata/_sfn/orders.ver"

@@ -15,7 +15,7 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
 from typing_extensions import override
 
-from sfn.catalog.library import PyIcebergCatalog, PyIcebergSettings
+from sfn.catalogs.pyiceberg import PyIcebergCatalog, PyIcebergSettings
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ExternalError
 from tests.promises.sql_world import SCHEMA, identifier

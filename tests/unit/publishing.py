@@ -10,8 +10,8 @@ from typing import Any
 
 from typing_extensions import override
 
-from sfn.catalog.memory import MemoryCatalog
-from sfn.catalog.spelling import Spellings
+from sfn.catalogs.memory import MemoryCatalog
+from sfn.catalogs.spelling import Spellings
 from sfn.domain.catalog_answer import LoadResult, NoSuchTable
 from sfn.domain.events import EventHistory, Notification
 from sfn.domain.identifiers import TableIdentifier
@@ -23,8 +23,8 @@ from sfn.publish.policy import Policy
 from sfn.publish.protocol import publish
 from sfn.sfnfile import version_hint
 from sfn.sfnfile.naming import FileLayout, FileOwner
-from sfn.store import PreconditionFailed
-from sfn.store.memory import MemoryStore
+from sfn.storage import PreconditionFailed
+from sfn.storage.memory import MemoryStore
 from tests.promises.inboxes import TERMS, HandClock
 
 AT = "file:///warehouse/n/a"

@@ -14,7 +14,8 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from sfn.catalog.rest import RestCatalog, RestSettings
+from sfn.catalogs.rest.catalog import RestCatalog
+from sfn.catalogs.rest.settings import RestSettings
 from sfn.domain.identifiers import TableIdentifier
 
 PRIVATE = "s3cret-of-ours"

@@ -8,8 +8,8 @@ from dataclasses import replace
 import anyio
 from typing_extensions import override
 
-from sfn.catalog import SkipNamespace, UnlistedNamespace
-from sfn.catalog.memory import MemoryCatalog
+from sfn.catalogs import SkipNamespace, UnlistedNamespace
+from sfn.catalogs.memory import MemoryCatalog
 from sfn.domain.catalog_answer import LoadResult, NoSuchTable
 from sfn.domain.events import EventHistory, InboxMessage, Notification, PutResult
 from sfn.domain.identifiers import CatalogName, Table, TableIdentifier

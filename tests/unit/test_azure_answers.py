@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from sfn.store.azure import AzureClient
-from sfn.store.objects import ErrorKind
+from sfn.storage import ErrorKind
+from sfn.storage.azure import AzureClient
 from tests.unit.azure_server import (
     KEY,
     TAG,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sfn.errors import SfnError
-from sfn.store.azure import (
+from sfn.storage import ErrorKind, RequestFailed
+from sfn.storage.azure import (
     AccessToken,
     AccountKey,
     AzureClient,
@@ -13,11 +14,10 @@ from sfn.store.azure import (
     DefaultCredentialChain,
     EntraApplication,
     SharedSignature,
+    blob_address,
     options_from_connection_string,
 )
-from sfn.store.azure.places import blob_address
-from sfn.store.objects import ErrorKind, RequestFailed
-from sfn.store.pool import HttpPool
+from sfn.storage.object_store import HttpPool
 from tests.unit.azure_server import PRIVATE, refusal
 
 URLS = {

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import web
 
-from sfn.store.azure import IMPOSSIBLE_ETAG, AccountKey, AzureClient, SharedSignature
-from sfn.store.objects import ErrorKind, FetchedObject, ObjectPage
+from sfn.storage import ErrorKind, FetchedObject, ObjectPage
+from sfn.storage.azure import IMPOSSIBLE_ETAG, AccountKey, AzureClient, SharedSignature
 from tests.unit.azure_server import (
     HOME,
     KEY,

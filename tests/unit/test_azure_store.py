@@ -12,8 +12,8 @@ from azure.storage.blob import ContainerClient, ContainerSasPermissions, generat
 
 from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, OutcomeUnknown, Permanent, Transient
-from sfn.store import Deleted, PreconditionFailed
-from sfn.store.azure import (
+from sfn.storage import Deleted, PreconditionFailed
+from sfn.storage.azure import (
     IMPOSSIBLE_ETAG,
     AccountKey,
     AzureClient,
@@ -22,8 +22,7 @@ from sfn.store.azure import (
     SharedSignature,
     options_from_connection_string,
 )
-from sfn.store.pool import HttpPool
-from sfn.store.remote import RemoteStore, StoreService
+from sfn.storage.object_store import HttpPool, RemoteStore, StoreService
 from tests.faults.proxy import Asked, Cut, Fault, Lose, Pass, Proxy
 from tests.servers.azure import ACCOUNT, Azure
 from tests.servers.azure import KEY as ACCOUNT_KEY

@@ -11,9 +11,15 @@ import anyio
 import msgspec
 import pytest
 
-from sfn.store.azure import AccessToken, AzureIdentity, DefaultCredentialChain, EntraApplication
-from sfn.store.azure.tokens import RETRY_AFTER_FAILURE, EntraTokens
-from sfn.store.objects import ErrorKind, FetchedObject
+from sfn.storage import ErrorKind, FetchedObject
+from sfn.storage.azure import (
+    RETRY_AFTER_FAILURE,
+    AccessToken,
+    AzureIdentity,
+    DefaultCredentialChain,
+    EntraApplication,
+    EntraTokens,
+)
 from tests.unit.azure_server import (
     KEY,
     TAG,

@@ -16,7 +16,7 @@ from sfn.domain.jobs import StoredObject
 from sfn.publish.inventory import pointer_files
 from sfn.publish.policy import Policy
 from sfn.sfnfile.naming import ORDINAL, UUID, Placement
-from sfn.store import PreconditionFailed
+from sfn.storage import PreconditionFailed
 from tests.promises.inboxes import HandClock
 from tests.simulation.cleaners import CLEANERS, Cleaner
 from tests.unit.publishing import AT, LAG, A, B, CountingStore, Line, named

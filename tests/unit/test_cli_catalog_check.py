@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from typing_extensions import override
 
-from sfn.catalog import SkipNamespace, UnlistedNamespace
-from sfn.catalog.memory import MemoryCatalog
+from sfn.catalogs import SkipNamespace, UnlistedNamespace
+from sfn.catalogs.memory import MemoryCatalog
 from sfn.cli.checks import catalogs
 from sfn.cli.checks.catalogs import CatalogCheck, is_local_host
 from sfn.cli.checks.findings import CheckFinding, Severity
@@ -21,8 +21,8 @@ from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
 from sfn.sfnfile import document
 from sfn.sfnfile.document import Document
 from sfn.sfnfile.naming import FileLayout, FileOwner
-from sfn.store.memory import MemoryStore
-from sfn.store.router import PrefixRouter
+from sfn.storage import PrefixRouter
+from sfn.storage.memory import MemoryStore
 from tests.unit.operators import NOON
 from tests.unit.settings_ground import Ground
 

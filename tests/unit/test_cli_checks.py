@@ -15,10 +15,9 @@ from sfn.cli.checks.stores import root_finding, store_finding
 from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, Permanent, SfnError, Transient
 from sfn.settings import Settings
-from sfn.store import Deleted, Guarantees, PreconditionFailed
-from sfn.store.local import LocalStore
-from sfn.store.memory import MemoryStore
-from sfn.store.router import PrefixRouter
+from sfn.storage import Deleted, Guarantees, PreconditionFailed, PrefixRouter
+from sfn.storage.local import LocalStore
+from sfn.storage.memory import MemoryStore
 from tests.unit.settings_ground import CATALOG, Ground
 
 OK, WARNING, ERROR = Severity.OK, Severity.WARNING, Severity.ERROR

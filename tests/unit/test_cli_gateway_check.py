@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sfn.catalog.memory import MemoryCatalog
+from sfn.catalogs.memory import MemoryCatalog
 from sfn.cli.checks.findings import CheckFinding, Severity
 from sfn.cli.checks.gateways import advertised_findings, gateway_findings
 from sfn.errors import ErrorScope, Transient

@@ -18,8 +18,8 @@ from sfn.domain.catalog_answer import NoSuchTable, VendedCredential
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
 from sfn.publish.policy import OnDrop
-from sfn.store.memory import MemoryStore
-from sfn.store.router import PrefixRouter
+from sfn.storage import PrefixRouter
+from sfn.storage.memory import MemoryStore
 from sfn.work.vended import VendedStores
 from tests.unit.settings_ground import Ground
 from tests.unit.test_cli_catalog_check import LOCAL, ORDERS, Known

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sfn.store.denials import (
+from sfn.storage.object_store import (
     MAX_DENIED_FOLDERS,
     MAX_WITNESSES,
     MAX_WITNESSES_TRIED,

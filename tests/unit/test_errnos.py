@@ -10,13 +10,12 @@ from typing import Any, cast
 import aiohttp
 import pytest
 
-from sfn.catalog.library.refusals import failure_of as library_refused
-from sfn.catalog.rest.unheard import failure_of_transport
+from sfn.catalogs.pyiceberg import failure_of as library_refused
+from sfn.catalogs.rest.errors import failure_of_transport
 from sfn.errors import ErrorScope, ExternalError, Transient
-from sfn.store.meanings import ERROR_MAP
-from sfn.store.objects import RequestFailed
-from sfn.store.pool import HttpPool
-from sfn.store.root import StoreRoot
+from sfn.storage import RequestFailed
+from sfn.storage.local import StoreRoot
+from sfn.storage.object_store import ERROR_MAP, HttpPool
 from sfn.work.unforeseen import SHORTAGE_ERRNOS, UnexpectedErrorKind, classify_error
 
 NUMBERS = sorted(errno.errorcode)

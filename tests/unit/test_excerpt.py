@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfn.catalog.excerpt import WantedMembers, extract
-from sfn.catalog.metadata import UnreadableDocument
-from sfn.catalog.rest import answers
+from sfn.catalogs.metadata import UnreadableDocument
+from sfn.catalogs.partial_json import WantedMembers, extract
+from sfn.catalogs.rest import responses
 
 WANTED: WantedMembers = {"a": None, "b": {"c": None, "d": {"a": None, '"e\\': None}}}
 STEP = 2**16
@@ -165,11 +165,11 @@ async def test_a_cut_table_reads_like_the_whole(table: object, pointer: str | No
         yield b""
 
     body = json.dumps({"metadata": table, "config": config, "metadata-location": pointer}).encode()
-    assert outcome(bytes(await answers.extract_table(body, nothing()))) == outcome(body)
+    assert outcome(bytes(await responses.extract_table(body, nothing()))) == outcome(body)
 
 
 def outcome(body: bytes) -> object:
     try:
-        return answers.read_table(body)
+        return responses.read_table(body)
     except UnreadableDocument as error:
         return str(error)

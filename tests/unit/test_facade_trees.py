@@ -28,8 +28,8 @@ from sfn.errors import (
 from sfn.facade import FileTree, trees
 from sfn.facade.trees import StoreFiles, ThreadedTree, open_tree
 from sfn.reader.files import FileReader, FolderEntries
-from sfn.store.memory import MemoryStore
-from sfn.store.router import PrefixRouter
+from sfn.storage import PrefixRouter
+from sfn.storage.memory import MemoryStore
 from tests.promises.stores import plant_file
 
 Plant = Callable[[str, bytes], Awaitable[None]]

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from sfn.store.gcs import GcsClient
-from sfn.store.objects import ErrorKind
+from sfn.storage import ErrorKind
+from sfn.storage.gcs import GcsClient
 from tests.unit.gcs_server import (
     KEY,
     TAG,

@@ -15,11 +15,9 @@ from aiohttp import web
 
 from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, Transient
-from sfn.store import Deleted, Guarantees, PreconditionFailed
-from sfn.store.gcs import IMPOSSIBLE_GENERATION
-from sfn.store.gcs.objects import RETRY_PAUSES
-from sfn.store.objects import ErrorKind
-from sfn.store.remote import RemoteStore, StoreService
+from sfn.storage import Deleted, ErrorKind, Guarantees, PreconditionFailed
+from sfn.storage.gcs import IMPOSSIBLE_GENERATION, RETRY_PAUSES
+from sfn.storage.object_store import RemoteStore, StoreService
 from tests.unit.gcs_server import KEY, TAG, Asked, Server, asking, complaint, refusal, reply, running, xml_complaint
 
 QUICK = (0.01, 0.02)

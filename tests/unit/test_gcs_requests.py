@@ -12,9 +12,9 @@ import pytest
 from typing_extensions import override
 
 from sfn.google_auth import GoogleIdentity
-from sfn.store.gcs import IMPOSSIBLE_GENERATION, GcsClient, GcsOptions
-from sfn.store.objects import ErrorKind, FetchedObject, ObjectPage
-from sfn.store.pool import BODY_LIMIT, HttpPool, HttpReply
+from sfn.storage import ErrorKind, FetchedObject, ObjectPage
+from sfn.storage.gcs import IMPOSSIBLE_GENERATION, GcsClient, GcsOptions
+from sfn.storage.object_store import BODY_LIMIT, HttpPool, HttpReply
 from tests.unit.gcs_server import KEY, PRIVATE, TAG, Asked, Server, asking, found, refusal, reply, running
 
 OBJECT = "/storage/v1/b/lake/o/sales%2Fmetadata%2F_sfn%2Forders.ver"

@@ -11,10 +11,9 @@ import pytest
 
 from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, OutcomeUnknown, Permanent
-from sfn.store import Deleted, PreconditionFailed
-from sfn.store.gcs import IMPOSSIBLE_GENERATION, GcsClient, GcsOptions
-from sfn.store.pool import HttpPool
-from sfn.store.remote import RemoteStore, StoreService
+from sfn.storage import Deleted, PreconditionFailed
+from sfn.storage.gcs import IMPOSSIBLE_GENERATION, GcsClient, GcsOptions
+from sfn.storage.object_store import HttpPool, RemoteStore, StoreService
 from tests.faults.proxy import Answer, Asked, Fault, Instead, Lose, Pass, Proxy
 from tests.servers.gcs import GCS
 

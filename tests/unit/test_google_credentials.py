@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from sfn.google_auth import RETRY_AFTER, GoogleCredentialChain, GoogleIdentity
-from sfn.store.objects import ErrorKind
+from sfn.storage import ErrorKind
 from tests.unit.gcs_server import KEY, PRIVATE, Asked, Server, asking, found, refusal, reply, running
 from tests.unit.rest_server import pass_by
 from tests.unit.token_endpoint import EARLY, REFUSED, SCOPES, Mint, account, none_of, private_key, put

@@ -17,8 +17,8 @@ import pytest
 from sfn.concurrency import unfinished_calls
 from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, ExternalError, OutcomeUnknown, Transient
-from sfn.store import PreconditionFailed
-from sfn.store.local import FILE_SYSTEM_TIMEOUT, BlockingLocalStore, LocalStore
+from sfn.storage import PreconditionFailed
+from sfn.storage.local import FILE_SYSTEM_TIMEOUT, BlockingLocalStore, LocalStore
 from tests.promises.kernel import Hang, Step, hanging, refused
 from tests.promises.stores import names_in
 

@@ -17,8 +17,7 @@ from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.exceptions import NoSuchTableError
 from thrift.transport.TTransport import TTransportException
 
-from sfn.catalog import UnlistedNamespace
-from sfn.catalog.library import refusals
+from sfn.catalogs import UnlistedNamespace, pyiceberg
 from sfn.domain.catalog_answer import NoSuchTable
 from sfn.errors import ErrorScope, Permanent, Transient
 from tests.unit.library_ground import ORDERS, PRIVATE, planned, trouble_of
@@ -177,5 +176,5 @@ async def test_what_is_gone_is_told_by_the_service_below() -> None:
 
 
 def test_a_database_error_is_told_without_its_statement() -> None:
-    refusal = refusals.failure_of("there", LOCKED, expected="an answer")
+    refusal = pyiceberg.failure_of("there", LOCKED, expected="an answer")
     assert refusal.found == "OperationalError: database is locked"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sfn.catalog.library import PyIcebergCatalog
+from sfn.catalogs.pyiceberg import PyIcebergCatalog
 from sfn.domain.catalog_answer import Loaded
 from sfn.errors import ErrorScope, Permanent, Transient
 from tests.unit.library_ground import ORDERS, Database, opening, trouble_of

@@ -20,7 +20,7 @@ from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport, TTransportException
 from typing_extensions import override
 
-from sfn.catalog.library import PyIcebergCatalog
+from sfn.catalogs.pyiceberg import PyIcebergCatalog
 from sfn.domain.catalog_answer import Loaded, NoSuchTable, NotModified, StagedCreate
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, Permanent, Transient

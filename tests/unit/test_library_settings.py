@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sfn.catalog.library import PyIcebergSettings, check_can_open
+from sfn.catalogs.pyiceberg import PyIcebergSettings, check_can_open
 from sfn.errors import SfnError
 
 SQL = {"type": "sql", "uri": "postgresql+psycopg2://user:s3cret@Host:5432/lake?sslmode=require"}
@@ -158,8 +158,8 @@ def test_what_pyiceberg_is_configured_with_elsewhere_is_not_read(tmp_path: Path)
     environ = {"HOME": str(tmp_path), "PYICEBERG_CATALOG__PROD__S3__REGION": "elsewhere"}
     code = f"""
 from pyiceberg.catalog import load_catalog
-from sfn.catalog.library import PyIcebergSettings
-from sfn.catalog.library.opening import open_catalog
+from sfn.catalogs.pyiceberg import PyIcebergSettings
+from sfn.catalogs.pyiceberg_open import open_catalog
 settings = {{"type": "sql", "uri": "sqlite:///{tmp_path}/catalog.db"}}
 for catalog in load_catalog("prod", **settings), open_catalog(PyIcebergSettings(name="prod", properties=settings)):
     print(list(catalog.properties.values()).count("elsewhere"))
@@ -180,7 +180,7 @@ def test_what_is_not_installed_is_told_with_how_to_install_it(missing: str, prop
     code = f"""
 import sys
 sys.modules[{missing!r}] = None
-from sfn.catalog.library import PyIcebergSettings, check_can_open
+from sfn.catalogs.pyiceberg import PyIcebergSettings, check_can_open
 try:
     check_can_open(PyIcebergSettings(name="prod", properties={properties!r}))
 except Exception as error:

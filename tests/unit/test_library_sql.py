@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sfn.catalog import UnlistedNamespace
-from sfn.catalog.library import PyIcebergCatalog
+from sfn.catalogs import UnlistedNamespace
+from sfn.catalogs.pyiceberg import PyIcebergCatalog
 from sfn.domain.catalog_answer import Loaded, NoSuchTable, NotModified, StagedCreate
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, Permanent, Transient

@@ -11,8 +11,8 @@ import pytest
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.exceptions import NoSuchTableError
 
-from sfn.catalog.library import PyIcebergCatalog
-from sfn.catalog.library import catalog as adapter
+from sfn.catalogs import pyiceberg as adapter
+from sfn.catalogs.pyiceberg import PyIcebergCatalog
 from sfn.concurrency import unfinished_calls
 from sfn.domain.catalog_answer import LoadResult, NoSuchTable
 from sfn.errors import ErrorScope, Transient

@@ -17,8 +17,8 @@ from sfn.reader import local as reader
 from sfn.reader.files import run_synchronously
 from sfn.reader.verify import verify
 from sfn.sfnfile.naming import depth_below_table
-from sfn.store.folder import LOCK_NAME
-from sfn.store.local import BlockingLocalStore
+from sfn.storage.atomic_files import LOCK_NAME
+from sfn.storage.local import BlockingLocalStore
 from tests.promises.stores import names_in
 from tests.unit.directory import Directory
 from tests.unit.real_table import real_table

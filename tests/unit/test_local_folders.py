@@ -14,10 +14,9 @@ import pytest
 
 from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, Permanent, Transient
-from sfn.store import Deleted, PreconditionFailed
-from sfn.store.folder import LOCK_NAME, READ_FLAGS, TEMPORARY_NAME, LockableFolder, read_content
-from sfn.store.local import BlockingLocalStore, LocalStore
-from sfn.store.unsynced import PendingFsyncs
+from sfn.storage import Deleted, PreconditionFailed
+from sfn.storage.atomic_files import LOCK_NAME, READ_FLAGS, TEMPORARY_NAME, LockableFolder, PendingFsyncs, read_content
+from sfn.storage.local import BlockingLocalStore, LocalStore
 from tests.promises.stores import names_in, told, touch_as_nobody, write_within
 
 SOME = StoredObject(b"1", "0" * 64)

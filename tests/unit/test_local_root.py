@@ -13,8 +13,7 @@ import pytest
 
 from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, ExternalError, Forbidden, ForbiddenForTable, Transient
-from sfn.store.local import BlockingLocalStore
-from sfn.store.root import PROPAGATION_SECONDS
+from sfn.storage.local import PROPAGATION_SECONDS, BlockingLocalStore
 from tests.promises.kernel import Step, refused
 from tests.promises.stores import NOBODY, told, touch_as_nobody
 

@@ -12,10 +12,9 @@ import pytest
 
 from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, ExternalError, Forbidden, OutcomeUnknown, Permanent, Transient
-from sfn.store import Deleted, PreconditionFailed
-from sfn.store.folder import LOCK_NAME, make_folder
-from sfn.store.local import BlockingLocalStore
-from sfn.store.unsynced import PendingFsyncs
+from sfn.storage import Deleted, PreconditionFailed
+from sfn.storage.atomic_files import LOCK_NAME, PendingFsyncs, make_folder
+from sfn.storage.local import BlockingLocalStore
 from tests.promises.kernel import Step, refused
 from tests.promises.stores import names_in
 

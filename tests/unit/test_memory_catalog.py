@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sfn.catalog.memory import MemoryCatalog
+from sfn.catalogs.memory import MemoryCatalog
 from sfn.domain.catalog_answer import Loaded, NoSuchTable, StagedCreate
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, Transient

@@ -9,10 +9,9 @@ import anyio
 import psutil
 import pytest
 
-from sfn.catalog.contents import PART_BYTES, read_metadata_at
-from sfn.catalog.metadata import UnreadableDocument
+from sfn.catalogs.metadata import PART_BYTES, UnreadableDocument, read_metadata_at
 from sfn.domain.identifiers import Table
-from sfn.store.memory import MemoryStore
+from sfn.storage.memory import MemoryStore
 
 AT = "s3://lake/t/metadata/00100-x.metadata.json"
 SIZE = 200 * 2**20
@@ -92,7 +91,7 @@ async def test_a_file_whose_end_is_missing_makes_no_sense() -> None:
 
 
 async def test_what_inflates_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfn.catalog.contents.MAX_JSON_BYTES", 4 * PART_BYTES)
+    monkeypatch.setattr("sfn.catalogs.metadata.MAX_JSON_BYTES", 4 * PART_BYTES)
     with pytest.raises(UnreadableDocument, match="more than"):
         await read(gzip.compress(HEAD + b" " * 8 * PART_BYTES + TAIL))
 

@@ -11,9 +11,9 @@ import pytest
 from aiohttp import web
 
 from sfn.aws_auth import AwsIdentity, AwsKeys
-from sfn.store.objects import ErrorKind, RequestFailed
-from sfn.store.pool import BODY_LIMIT, HttpPool, HttpReply
-from sfn.store.s3 import BucketEndpoints, S3Client, S3Options
+from sfn.storage import ErrorKind, RequestFailed
+from sfn.storage.object_store import BODY_LIMIT, HttpPool, HttpReply
+from sfn.storage.s3 import BucketEndpoints, S3Client, S3Options
 from tests.unit.rest_server import served
 
 TEXT = b'{"state": "current"}' * 50

@@ -27,11 +27,10 @@ from sfn.publish.policy import OnDrop, Policy
 from sfn.sfnfile import version_hint
 from sfn.sfnfile.locations import canonical
 from sfn.sfnfile.naming import NAMINGS, FileLayout, FileOwner, Naming, Placement
-from sfn.store import ObjectStore, PreconditionFailed
-from sfn.store.azure import IMPOSSIBLE_ETAG, AccountKey, AzureClient, AzureOptions
-from sfn.store.local import LocalStore
-from sfn.store.pool import HttpPool
-from sfn.store.remote import RemoteStore, StoreService
+from sfn.storage import ObjectStore, PreconditionFailed
+from sfn.storage.azure import IMPOSSIBLE_ETAG, AccountKey, AzureClient, AzureOptions
+from sfn.storage.local import LocalStore
+from sfn.storage.object_store import HttpPool, RemoteStore, StoreService
 from tests.servers.azure import ACCOUNT, Azure
 from tests.servers.azure import KEY as ACCOUNT_KEY
 from tests.unit.aliased import AliasedStore, Guarded, Names

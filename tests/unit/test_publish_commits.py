@@ -15,7 +15,7 @@ from sfn.publish.decide import Decision, decide
 from sfn.publish.policy import MAX_COMMIT_FILES, OnDrop
 from sfn.sfnfile.document import render_ordinal
 from sfn.sfnfile.naming import ORDINAL, FileLayout, FileOwner, commit_ordinal
-from sfn.store import PreconditionFailed
+from sfn.storage import PreconditionFailed
 from tests.promises.inboxes import TERMS
 from tests.unit.publishing import AT, EVERYTHING, A, FailingStore, TornStore
 from tests.unit.timeline import HEAD, SITE, Timeline

@@ -12,7 +12,7 @@ from sfn.domain.identifiers import TableIdentifier
 from sfn.domain.jobs import DeadLettered, DeadLetterReason, StoredObject
 from sfn.publish.policy import Policy
 from sfn.sfnfile.naming import NAMINGS, FileLayout, FileOwner, Naming, Placement
-from sfn.store import Deleted, PreconditionFailed
+from sfn.storage import Deleted, PreconditionFailed
 from tests.unit.publishing import AT, LAG, A, CountingStore, Line, key_of
 
 pytestmark = pytest.mark.anyio

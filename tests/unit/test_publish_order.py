@@ -13,7 +13,7 @@ from sfn.domain.jobs import DeadLettered, DeadLetterReason, Returned, StoredObje
 from sfn.errors import Transient
 from sfn.publish.policy import OnDrop, Policy
 from sfn.sfnfile import version_hint
-from sfn.store import PreconditionFailed
+from sfn.storage import PreconditionFailed
 from tests.promises.inboxes import TERMS
 from tests.unit.publishing import AT, EVERYTHING, LAG, A, B, Line, TornStore, key_of
 

@@ -14,7 +14,7 @@ from sfn.errors import ErrorScope, Permanent
 from sfn.publish.policy import Policy
 from sfn.sfnfile import version_hint
 from sfn.sfnfile.naming import Placement
-from sfn.store import Guarantees, PreconditionFailed
+from sfn.storage import Guarantees, PreconditionFailed
 from tests.unit.publishing import AT, EVERYTHING, LAG, A, B, CountingStore, Line, key_of
 
 pytestmark = pytest.mark.anyio

@@ -27,7 +27,7 @@ from sfn.sfnfile.naming import (
     Placement,
     folder_below_root,
 )
-from sfn.store import Deleted, PreconditionFailed
+from sfn.storage import Deleted, PreconditionFailed
 from tests.promises.inboxes import TERMS
 from tests.unit.publishing import AT, LAG, A, B, HintsNoted, Line, TornStore
 

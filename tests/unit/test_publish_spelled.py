@@ -12,7 +12,7 @@ import anyio.lowlevel
 import pytest
 from typing_extensions import override
 
-from sfn.catalog.spelling import CACHE_LIFETIME, Spellings, fold_name
+from sfn.catalogs.spelling import CACHE_LIFETIME, Spellings, fold_name
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import TableIdentifier
 from sfn.domain.jobs import DeadLettered, DeadLetterReason, StoredObject
@@ -21,7 +21,7 @@ from sfn.inbox.memory import MemoryInbox
 from sfn.publish.policy import Policy, TableFilter
 from sfn.sfnfile import version_hint
 from sfn.sfnfile.naming import UUID
-from sfn.store import PreconditionFailed
+from sfn.storage import PreconditionFailed
 from tests.promises.inboxes import TERMS
 from tests.unit.publishing import EVERYTHING, LAG, CountingCatalog, CountingStore, Line, key_of
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import sfn
-from sfn.catalog.metadata import read_metadata
+from sfn.catalogs.metadata import read_metadata
 from sfn.cli import app
 from sfn.errors import MalformedMetadata, RefNotFound, Unreadable, WrongTable
 from sfn.reader import verify

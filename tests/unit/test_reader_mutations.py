@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 import pytest
 
 import sfn
-from sfn.catalog.metadata import UnreadableDocument, read_metadata
+from sfn.catalogs.metadata import UnreadableDocument, read_metadata
 from sfn.errors import SfnError
 from sfn.reader import verify
 from sfn.reader.table import load_metadata, metadata_at_ref

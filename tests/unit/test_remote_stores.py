@@ -9,9 +9,8 @@ import pytest
 from sfn.domain.catalog_answer import VendedCredential
 from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, Forbidden, Permanent
-from sfn.store.content import content_etag
-from sfn.store.objects import ErrorKind, FetchedObject, ObjectPage, RequestFailed
-from sfn.store.remote import RemoteStore, StoreService
+from sfn.storage import ErrorKind, FetchedObject, ObjectPage, RequestFailed, content_etag
+from sfn.storage.object_store import RemoteStore, StoreService
 from sfn.wiring.remote import RemoteStores
 
 MADE_UP = f'"{"0" * 32}"'
@@ -22,9 +21,9 @@ async def test_what_is_vended_for_a_store_that_lacks_its_packages_is_the_stores_
 ) -> None:
     """A trouble of the whole store: no table of it becomes a dead letter."""
     monkeypatch.delitem(sys.modules, "sfn.wiring.on_s3", raising=False)
-    monkeypatch.setitem(sys.modules, "sfn.store.s3", None)
+    monkeypatch.setitem(sys.modules, "sfn.storage.s3", None)
     remotes = RemoteStores({})
-    with pytest.raises(Permanent, match=r"no module sfn\.store\.s3; pip install '\.\[s3\]'") as missing:
+    with pytest.raises(Permanent, match=r"no module sfn\.storage\.s3; pip install '\.\[s3\]'") as missing:
         remotes.open_vended(VendedCredential("", {"s3.access-key-id": "k"}, None), "s3://lake/orders")
     assert missing.value.scope is ErrorScope.STORE
     await remotes.close()

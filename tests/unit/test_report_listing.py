@@ -8,8 +8,8 @@ import anyio
 import pytest
 from typing_extensions import override
 
-from sfn.catalog.health import MAX_CONSECUTIVE_FAILURES, MAX_PROBES
-from sfn.catalog.memory import MemoryCatalog
+from sfn.catalogs.listing import MAX_CONSECUTIVE_FAILURES, MAX_PROBES
+from sfn.catalogs.memory import MemoryCatalog
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, Transient
 from sfn.publish.policy import TableFilter

@@ -10,22 +10,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfn.catalog.metadata import LAST_MILLISECOND, UnreadableDocument
-from sfn.catalog.rest import answers
-from sfn.catalog.rest.answers import CatalogConfig, ListingPage
+from sfn.catalogs.metadata import LAST_MILLISECOND, UnreadableDocument
+from sfn.catalogs.rest import responses
+from sfn.catalogs.rest.responses import CatalogConfig, ListingPage
 from sfn.domain.identifiers import Table
 from tests.unit.rest_server import table
 
 Read = Callable[[bytes], object]
 
 STRICT: list[Read] = [
-    answers.read_table,
-    answers.read_config,
-    answers.read_tables,
-    answers.read_namespaces,
-    answers.read_token,
+    responses.read_table,
+    responses.read_config,
+    responses.read_tables,
+    responses.read_namespaces,
+    responses.read_token,
 ]
-LENIENT: list[Read] = [answers.read_error, answers.read_token_error]
+LENIENT: list[Read] = [responses.read_error, responses.read_token_error]
 
 KEYS = st.sampled_from(
     [
@@ -91,7 +91,7 @@ def test_a_table_with_any_one_field_changed_is_read_or_unintelligible(data: st.D
     target = data.draw(st.sampled_from([body, metadata]))
     target[data.draw(st.sampled_from(sorted(target)))] = data.draw(st.sampled_from(["", None, 0, -1, [], {}]) | JSON)
     try:
-        found = answers.read_table(msgspec.json.encode(body))
+        found = responses.read_table(msgspec.json.encode(body))
     except UnreadableDocument:
         return
     assert found is None or (found.location and found.metadata_location and found.uuid)
@@ -104,7 +104,7 @@ def test_the_log_keeps_its_order(files: list[str]) -> None:
 
 
 def read(body: object) -> Table:
-    found = answers.read_table(msgspec.json.encode(body))
+    found = responses.read_table(msgspec.json.encode(body))
     assert found is not None
     return found
 
@@ -223,7 +223,7 @@ def test_only_a_table_of_version_1_may_lack_a_uuid() -> None:
 
 @pytest.mark.parametrize("pointer", [None, ""])
 def test_a_table_without_a_metadata_file_is_none(pointer: str | None) -> None:
-    assert answers.read_table(msgspec.json.encode(table(pointer))) is None
+    assert responses.read_table(msgspec.json.encode(table(pointer))) is None
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_overrides_win_over_defaults_and_empty_settings_count_for_nothing() -> N
         "defaults": {"prefix": "d", "uri": "https://d", "header.a": "1", "namespace-separator": None},
         "overrides": {"prefix": "o", "uri": "", "header.b": "2", "s3.signer.uri": "https://s"},
     }
-    assert answers.read_config(msgspec.json.encode(body)) == CatalogConfig(
+    assert responses.read_config(msgspec.json.encode(body)) == CatalogConfig(
         prefix="o",
         uri="https://d",
         separator=None,
@@ -263,13 +263,13 @@ def test_overrides_win_over_defaults_and_empty_settings_count_for_nothing() -> N
 )
 def test_a_list_of_endpoints_tells_whether_credentials_have_their_own(endpoints: object, vends: bool | None) -> None:
     body = {"defaults": {}, "overrides": {}, "endpoints": endpoints}
-    assert answers.read_config(msgspec.json.encode(body)).has_credentials_endpoint is vends
+    assert responses.read_config(msgspec.json.encode(body)).has_credentials_endpoint is vends
 
 
 def test_a_token_of_the_next_page_may_be_spelled_as_s3_tables_does() -> None:
     body = msgspec.json.encode({"identifiers": [{"namespace": ["a"], "name": "t"}], "nextPageToken": "x"})
-    assert answers.read_tables(body) == ListingPage(((("a",), "t"),), "x")
-    page = answers.read_namespaces(msgspec.json.encode({"namespaces": [["a"]], "nextPageToken": "x"}))
+    assert responses.read_tables(body) == ListingPage(((("a",), "t"),), "x")
+    page = responses.read_namespaces(msgspec.json.encode({"namespaces": [["a"]], "nextPageToken": "x"}))
     assert page == ListingPage((("a",),), "x")
 
 
@@ -277,14 +277,14 @@ def test_pages_end_without_a_token() -> None:
     def page(token: str | None) -> bytes:
         return msgspec.json.encode({"namespaces": [["a", "b"]], "next-page-token": token})
 
-    assert answers.read_namespaces(page("x")) == ListingPage((("a", "b"),), "x")
-    assert answers.read_namespaces(page("")) == ListingPage((("a", "b"),), None)
-    assert answers.read_namespaces(page(None)) == ListingPage((("a", "b"),), None)
+    assert responses.read_namespaces(page("x")) == ListingPage((("a", "b"),), "x")
+    assert responses.read_namespaces(page("")) == ListingPage((("a", "b"),), None)
+    assert responses.read_namespaces(page(None)) == ListingPage((("a", "b"),), None)
 
 
 def test_no_error_quotes_the_body() -> None:
     with pytest.raises(UnreadableDocument) as caught:
-        answers.read_table(b'{"metadata": "s3cret", "metadata-location": 5}')
+        responses.read_table(b'{"metadata": "s3cret", "metadata-location": 5}')
     assert "s3cret" not in str(caught.value)
 
 
@@ -305,7 +305,7 @@ def test_no_error_quotes_the_body() -> None:
     ],
 )
 def test_a_configuration_with_values_that_are_no_texts_is_read(body: object, found: CatalogConfig) -> None:
-    assert replace(answers.read_config(msgspec.json.encode(body)), settings={}) == found
+    assert replace(responses.read_config(msgspec.json.encode(body)), settings={}) == found
 
 
 @pytest.mark.parametrize(
@@ -323,7 +323,7 @@ def test_a_configuration_with_values_that_are_no_texts_is_read(body: object, fou
 )
 def test_a_configuration_without_what_is_needed_of_it_is_none(body: object) -> None:
     with pytest.raises(UnreadableDocument):
-        answers.read_config(msgspec.json.encode(body))
+        responses.read_config(msgspec.json.encode(body))
 
 
 @pytest.mark.parametrize(
@@ -341,7 +341,7 @@ def test_a_configuration_without_what_is_needed_of_it_is_none(body: object) -> N
     ],
 )
 def test_a_lifetime_that_is_none_is_not_known(said: object, lasts: float | None) -> None:
-    assert answers.read_token(msgspec.json.encode({"access_token": "t", "expires_in": said})).lifetime == lasts
+    assert responses.read_token(msgspec.json.encode({"access_token": "t", "expires_in": said})).lifetime == lasts
 
 
 @pytest.mark.parametrize(
@@ -354,7 +354,7 @@ def test_a_lifetime_that_is_none_is_not_known(said: object, lasts: float | None)
     ],
 )
 def test_entries_of_another_shape_are_left_out_and_counted(identifiers: object, found: int, odd: int) -> None:
-    page = answers.read_tables(msgspec.json.encode({"identifiers": identifiers, "more": 1}))
+    page = responses.read_tables(msgspec.json.encode({"identifiers": identifiers, "more": 1}))
     assert (len(page.items), page.malformed, page.next_token) == (found, odd, None)
 
 
@@ -362,5 +362,5 @@ def test_entries_of_another_shape_are_left_out_and_counted(identifiers: object, 
     ("namespaces", "found", "odd"), [(None, 0, 0), ([["a"], None, [], "b", ["c", 1]], 1, 4), ([["a"], ["a"]], 2, 0)]
 )
 def test_namespaces_of_another_shape_are_left_out_and_counted(namespaces: object, found: int, odd: int) -> None:
-    page = answers.read_namespaces(msgspec.json.encode({"namespaces": namespaces, "next-page-token": "x"}))
+    page = responses.read_namespaces(msgspec.json.encode({"namespaces": namespaces, "next-page-token": "x"}))
     assert (len(page.items), page.malformed, page.next_token) == (found, odd, "x")

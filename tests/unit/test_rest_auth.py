@@ -8,7 +8,7 @@ import anyio
 import pytest
 from aiohttp import web
 
-from sfn.catalog.rest import RestSettings
+from sfn.catalogs.rest.settings import RestSettings
 from sfn.domain.catalog_answer import Loaded
 from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
 from tests.unit.rest_server import (

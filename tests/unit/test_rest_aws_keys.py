@@ -11,7 +11,7 @@ import anyio
 import pytest
 from aiohttp import web
 
-from sfn.catalog.rest import RestCatalog
+from sfn.catalogs.rest.catalog import RestCatalog
 from sfn.clock import SystemClock
 from sfn.domain.catalog_answer import Loaded
 from sfn.errors import ErrorScope, ExternalError, Permanent, Transient

@@ -9,7 +9,7 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from sfn.catalog.rest.files import RenewedFile
+from sfn.catalogs.rest.auth import RenewedFile
 from sfn.domain.catalog_answer import Loaded
 from sfn.errors import ErrorScope, Permanent, Transient
 from tests.unit.certificates import replace

@@ -15,7 +15,7 @@ from aiohttp import web
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-from sfn.catalog.rest import RestSettings
+from sfn.catalogs.rest.settings import RestSettings
 from sfn.domain.catalog_answer import Loaded
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, ExternalError, Transient

@@ -7,8 +7,8 @@ from datetime import timedelta
 import anyio
 import pytest
 
-from sfn.catalog import CredentialVendor
-from sfn.catalog.rest import RestCatalog
+from sfn.catalogs import CredentialVendor
+from sfn.catalogs.rest.catalog import RestCatalog
 from sfn.domain.catalog_answer import Loaded, NoSuchTable, VendedCredential
 from sfn.domain.identifiers import TableIdentifier
 from tests.unit.rest_server import ORDERS, Open, Responder, Server, complaint, pass_by, reply
@@ -183,7 +183,7 @@ async def test_refused_grants_are_renewed_once_for_all(server: Server, opened: O
 
 @pytest.mark.usefixtures("vending")
 async def test_the_least_recently_used_go(server: Server, opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfn.catalog.rest.grants.MAX_TABLES", 2)
+    monkeypatch.setattr("sfn.catalogs.rest.credentials.MAX_TABLES", 2)
     catalog = opened(server)
     asked = [ORDERS, ITEMS, ORDERS, TableIdentifier("lake", ("sales",), "more"), ORDERS, ITEMS]
     assert [await key_of(catalog, table) for table in asked] == ["1", "2", "1", "3", "1", "4"]

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 from structlog.testing import capture_logs
 
-from sfn.catalog.rest import RestCatalog
+from sfn.catalogs.rest.catalog import RestCatalog
 from sfn.domain.catalog_answer import NoSuchTable
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, ExternalError, Permanent, Transient

@@ -5,8 +5,8 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from sfn.catalog.refusal import CatalogFailure, CatalogRequestFailed
-from sfn.catalog.rest.kept import RETRY_AFTER_FAILURE, Expiring, ExpiringCache
+from sfn.catalogs import CatalogFailure, CatalogRequestFailed
+from sfn.catalogs.rest.auth import RETRY_AFTER_FAILURE, Expiring, ExpiringCache
 from tests.unit.rest_server import pass_by
 
 MANY = 8

@@ -10,12 +10,12 @@ import anyio
 import pytest
 from aiohttp import web
 
-from sfn.catalog import SkipNamespace, UnlistedNamespace
-from sfn.catalog import health as health_module
-from sfn.catalog.health import MAX_CONSECUTIVE_FAILURES, MAX_PROBES, REDUCED_TIMEOUT, CatalogHealth
-from sfn.catalog.rest import RestCatalog
-from sfn.catalog.rest import listing as listing_module
-from sfn.catalog.rest.asking import REMEMBER_SECONDS
+from sfn.catalogs import SkipNamespace, UnlistedNamespace
+from sfn.catalogs import listing as health_module
+from sfn.catalogs.listing import MAX_CONSECUTIVE_FAILURES, MAX_PROBES, REDUCED_TIMEOUT, CatalogHealth
+from sfn.catalogs.rest import catalog as listing_module
+from sfn.catalogs.rest.catalog import RestCatalog
+from sfn.catalogs.rest.client import REMEMBER_SECONDS
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
 from tests.unit.rest_server import ORDERS, Open, Responder, Server, complaint, pass_by, reply

@@ -10,10 +10,11 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from sfn.catalog.refusal import CatalogFailure
-from sfn.catalog.rest import RestSettings, paths
-from sfn.catalog.rest.directions import route_of
-from sfn.catalog.rest.refusals import CatalogReply
+from sfn.catalogs import CatalogFailure
+from sfn.catalogs.rest import responses
+from sfn.catalogs.rest.client import route_of
+from sfn.catalogs.rest.errors import CatalogReply
+from sfn.catalogs.rest.settings import RestSettings
 from sfn.domain.catalog_answer import Loaded, NotModified, StagedCreate
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, ExternalError, Permanent, UnaddressableTable
@@ -275,7 +276,7 @@ async def test_no_more_requests_are_in_flight_than_allowed_and_no_fewer(
     ],
 )
 def test_the_identity_is_that_of_the_uri_however_it_is_written(uri: str, normal: str) -> None:
-    assert paths.base_url(uri) == normal
+    assert responses.base_url(uri) == normal
 
 
 async def test_the_identity_is_a_digest_of_uri_warehouse_and_prefix(server: Server, opened: Open) -> None:

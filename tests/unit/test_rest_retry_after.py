@@ -10,9 +10,9 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfn.catalog.rest import RestSettings
-from sfn.catalog.rest.client import CatalogHttpClient
-from sfn.catalog.rest.refusals import CatalogReply, retry_after
+from sfn.catalogs.rest.client import CatalogHttpClient
+from sfn.catalogs.rest.errors import CatalogReply, retry_after
+from sfn.catalogs.rest.settings import RestSettings
 from tests.unit.rest_server import Server
 
 AT = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 from aiohttp import web
 
-from sfn.catalog.rest import RestSettings
+from sfn.catalogs.rest.settings import RestSettings
 from sfn.clock import SystemClock
 from sfn.domain.catalog_answer import Loaded
 from sfn.domain.identifiers import TableIdentifier

@@ -8,8 +8,8 @@ import anyio
 import pytest
 from aiohttp import web
 
-from sfn.catalog.rest import RestCatalog
-from sfn.catalog.rest.oauth2 import DENIED_RENEWAL_INTERVAL
+from sfn.catalogs.rest.auth import DENIED_RENEWAL_INTERVAL
+from sfn.catalogs.rest.catalog import RestCatalog
 from sfn.domain.catalog_answer import Loaded
 from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
 from tests.unit.rest_server import ORDERS, PRIVATE, Mint, Open, Responder, Server, complaint, pass_by, reply, table

@@ -10,7 +10,7 @@ import anyio
 import pytest
 from aiohttp import web
 
-from sfn.catalog.rest import RestCatalog
+from sfn.catalogs.rest.catalog import RestCatalog
 from sfn.domain.catalog_answer import Loaded, NoSuchTable
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, ExternalError, Permanent, Transient

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from sfn.catalog.rest import RestCatalog
-from sfn.catalog.rest.files import RenewedFile
+from sfn.catalogs.rest.auth import RenewedFile
+from sfn.catalogs.rest.catalog import RestCatalog
 from sfn.domain.catalog_answer import Loaded
 from sfn.errors import ErrorScope, Permanent
 from tests.unit.certificates import Authority, Files, replace

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfn.catalog.metadata import UnreadableDocument
-from sfn.catalog.rest.vended import extract_credentials, read_credentials, secrets_in
+from sfn.catalogs.metadata import UnreadableDocument
+from sfn.catalogs.rest.credentials import extract_credentials, read_credentials, secrets_in
 from sfn.domain.catalog_answer import VendedCredential
 from tests.unit.rest_server import table
 

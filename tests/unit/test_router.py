@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sfn.errors import ErrorScope, LocationRefused
-from sfn.store.memory import MemoryStore
-from sfn.store.router import PrefixRouter
+from sfn.storage import PrefixRouter
+from sfn.storage.memory import MemoryStore
 
 LOCAL, BUCKET, WAREHOUSE, EVERY_S3 = (MemoryStore() for _ in range(4))
 ROUTER = PrefixRouter(

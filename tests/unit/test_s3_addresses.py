@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sfn.store.objects import ErrorKind, RequestFailed
-from sfn.store.s3.addresses import BucketEndpoints, EndpointOptions
+from sfn.storage import ErrorKind, RequestFailed
+from sfn.storage.s3 import BucketEndpoints, EndpointOptions
 
 
 @pytest.fixture(autouse=True)

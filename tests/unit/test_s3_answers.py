@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sfn.store.objects import ErrorKind
-from sfn.store.pool import HttpReply
-from sfn.store.s3 import answers
+from sfn.storage import ErrorKind, s3
+from sfn.storage.object_store import HttpReply
 
 HTML = b"<!doctype html><title>Sign in</title>"
 CODES: dict[tuple[int, str], tuple[ErrorKind, str]] = {
@@ -96,7 +95,7 @@ def error(status: int, code: str, **headers: str) -> HttpReply:
 @pytest.mark.parametrize(("status", "code"), CODES)
 def test_a_request_is_refused(status: int, code: str) -> None:
     kind, remedy = CODES[status, code]
-    refused = answers.failure_of(error(status, code))
+    refused = s3.failure_of(error(status, code))
     assert refused.kind is kind
     assert refused.found == f"status {status}, {code}"
     assert remedy in refused.remedy
@@ -106,20 +105,17 @@ def test_a_request_is_refused(status: int, code: str) -> None:
 @pytest.mark.parametrize("status", [400, 403, 503])
 @pytest.mark.parametrize("code", THROTTLES)
 def test_a_service_of_which_too_much_is_asked_may_say_so_with_any_status(status: int, code: str) -> None:
-    assert answers.failure_of(error(status, code)).kind is ErrorKind.THROTTLED
+    assert s3.failure_of(error(status, code)).kind is ErrorKind.THROTTLED
 
 
 @pytest.mark.parametrize("status", WORDLESS)
 @pytest.mark.parametrize("body", [b"", HTML, b"<html/>", b"<Error/>", b'{"error": 5}'])
 def test_what_is_no_error_of_s3_counts_by_its_status(status: int, body: bytes) -> None:
-    refused = answers.failure_of(HttpReply(status, {}, body))
+    refused = s3.failure_of(HttpReply(status, {}, body))
     assert refused.kind is WORDLESS[status]
     assert refused.found == f"status {status}, without an error of S3"
 
 
 def test_the_service_says_how_long_to_wait() -> None:
-    assert answers.failure_of(error(503, "SlowDown", **{"Retry-After": "7"})).retry_after == 7.0
-    assert (
-        answers.failure_of(error(503, "SlowDown", **{"Retry-After": "Sat, 21 Nov 2026 12:01:30 GMT"})).retry_after
-        is None
-    )
+    assert s3.failure_of(error(503, "SlowDown", **{"Retry-After": "7"})).retry_after == 7.0
+    assert s3.failure_of(error(503, "SlowDown", **{"Retry-After": "Sat, 21 Nov 2026 12:01:30 GMT"})).retry_after is None

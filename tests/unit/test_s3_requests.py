@@ -9,11 +9,9 @@ from typing_extensions import override
 
 from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, Forbidden, OutcomeUnknown, Transient
-from sfn.store import Deleted, PreconditionFailed
-from sfn.store.objects import ErrorKind, FetchedObject, RequestFailed
-from sfn.store.pool import BODY_LIMIT, HttpPool, HttpReply
-from sfn.store.remote import RemoteStore, StoreService
-from sfn.store.s3 import IMPOSSIBLE_ETAG, BucketEndpoints, S3Client, S3Options
+from sfn.storage import Deleted, ErrorKind, FetchedObject, PreconditionFailed, RequestFailed
+from sfn.storage.object_store import BODY_LIMIT, HttpPool, HttpReply, RemoteStore, StoreService
+from sfn.storage.s3 import IMPOSSIBLE_ETAG, BucketEndpoints, S3Client, S3Options
 
 KEY = "s3://lake/sales/metadata/_sfn/orders.ver"
 TAG = '"d41d8cd98f00b204e9800998ecf8427e"'

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sfn.catalog.rest import RestSettings
+from sfn.catalogs.rest.settings import RestSettings
 from sfn.settings import ConfigurationError
 from sfn.wiring.sources import check_adapters, rest_settings
 from tests.unit.settings_ground import CATALOG, Ground

@@ -11,7 +11,7 @@ from sfn.errors import FatalError
 from sfn.facade.exchange import Receive, Scope, Send
 from sfn.inbox.memory import MemoryInbox
 from sfn.settings.roles import ALL_ROLES, Role, parse_roles
-from sfn.store.router import PrefixRouter
+from sfn.storage import PrefixRouter
 from sfn.telemetry.metrics import Metrics
 from sfn.wiring.admission import build_access_control
 from sfn.wiring.facades import build_facade

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from sfn.catalog import SkipNamespace, UnlistedNamespace
+from sfn.catalogs import SkipNamespace, UnlistedNamespace
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import TableIdentifier
 from sfn.domain.jobs import StoredObject

@@ -9,14 +9,14 @@ import anyio
 import pytest
 from typing_extensions import override
 
-from sfn.catalog import SkipNamespace, UnlistedNamespace
-from sfn.catalog.memory import MemoryCatalog
+from sfn.catalogs import SkipNamespace, UnlistedNamespace
+from sfn.catalogs.memory import MemoryCatalog
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import CatalogName, TableIdentifier
 from sfn.domain.jobs import Capacity, Done, LeasedJob, Returned
 from sfn.inbox import ClaimResult
 from sfn.publish.policy import Policy
-from sfn.store.memory import MemoryStore
+from sfn.storage.memory import MemoryStore
 from sfn.work.sources import ConnectedCatalog
 from sfn.work.worker import WorkerOptions
 from tests.promises.inboxes import HandClock

@@ -20,9 +20,8 @@ from sfn.errors import (
     Transient,
     Unauthenticated,
 )
-from sfn.store import ObjectStore
-from sfn.store.memory import MemoryStore
-from sfn.store.router import PrefixRouter
+from sfn.storage import ObjectStore, PrefixRouter
+from sfn.storage.memory import MemoryStore
 from sfn.work.vended import VendedStores
 from tests.promises.inboxes import HandClock
 

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from sfn.catalog.library import PyIcebergCatalog, PyIcebergSettings
-from sfn.catalog.rest import RestCatalog, RestSettings
-from sfn.catalog.told import EventCatalog
+from sfn.catalogs.event_sourced import EventCatalog
+from sfn.catalogs.pyiceberg import PyIcebergCatalog, PyIcebergSettings
+from sfn.catalogs.rest.catalog import RestCatalog
+from sfn.catalogs.rest.settings import RestSettings
 from sfn.clock import SystemClock
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import CatalogName
@@ -20,7 +21,7 @@ from sfn.errors import FatalError
 from sfn.inbox.terms import InboxConfig as InboxTerms
 from sfn.publish.policy import OnDrop, Policy, TableFilter
 from sfn.settings import ConfigurationError, Settings
-from sfn.store.router import PrefixRouter
+from sfn.storage import PrefixRouter
 from sfn.wiring.assembly import build_service
 from sfn.wiring.sources import build_catalogs, check_adapters, pyiceberg_settings, rest_settings
 from sfn.wiring.terms import inbox_config, publish_policy, worker_options

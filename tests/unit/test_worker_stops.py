@@ -12,7 +12,7 @@ from typing_extensions import override
 from sfn.domain.events import Notification
 from sfn.domain.jobs import Capacity, Done, LeasedJob, Outcome, Returned
 from sfn.inbox import ClaimResult
-from sfn.store.memory import MemoryStore
+from sfn.storage.memory import MemoryStore
 from sfn.work.worker import WorkerOptions
 from tests.promises.inboxes import HandClock
 from tests.unit.working import TABLE, Desk, WatchedInbox

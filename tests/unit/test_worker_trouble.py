@@ -28,9 +28,9 @@ from sfn.domain.jobs import (
 from sfn.errors import ErrorScope, ForbiddenForTable, Permanent, Transient, UnaddressableTable
 from sfn.inbox.letters import DeadLetterFilter
 from sfn.publish.policy import TableFilter
-from sfn.store import PreconditionFailed
-from sfn.store.denials import ERROR_BY_REACH, PROPAGATION_SECONDS, PermissionTracker
-from sfn.store.memory import MemoryStore
+from sfn.storage import PreconditionFailed
+from sfn.storage.memory import MemoryStore
+from sfn.storage.object_store import ERROR_BY_REACH, PROPAGATION_SECONDS, PermissionTracker
 from sfn.work.lanes import MAX_PAUSE
 from sfn.work.retry import MAX_RETRY_AFTER, RetryPolicy
 from sfn.work.worker import MAX_UNEXPECTED_ERRORS, WorkerOptions

@@ -18,7 +18,7 @@ from sfn.inbox import ClaimResult
 from sfn.inbox.letters import NewDeadLetter
 from sfn.inbox.memory import MemoryInbox
 from sfn.inbox.terms import InboxConfig as InboxTerms
-from sfn.store.router import PrefixRouter
+from sfn.storage import PrefixRouter
 from sfn.work.lanes import FIRST_PAUSE
 from sfn.work.sources import ConnectedCatalog
 from sfn.work.worker import Worker, WorkerInbox, WorkerOptions

@@ -9,7 +9,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from sfn.catalog.told import EventCatalog
+from sfn.catalogs.event_sourced import EventCatalog
 from sfn.domain.events import Notification, TableOrigin
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.domain.jobs import LeasedJob

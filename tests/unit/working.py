@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 import anyio
 from typing_extensions import override
 
-from sfn.catalog.memory import MemoryCatalog
+from sfn.catalogs.memory import MemoryCatalog
 from sfn.domain.events import InboxMessage, Notification, PutResult
 from sfn.domain.identifiers import JobKey, TableIdentifier
 from sfn.domain.jobs import Capacity, LeasedJob, Outcome
@@ -17,8 +17,8 @@ from sfn.inbox import ClaimResult
 from sfn.inbox.letters import NewDeadLetter
 from sfn.inbox.memory import MemoryInbox
 from sfn.publish.policy import Policy
-from sfn.store import ObjectStore
-from sfn.store.memory import MemoryStore
+from sfn.storage import ObjectStore
+from sfn.storage.memory import MemoryStore
 from sfn.telemetry.metrics import Metrics
 from sfn.work.journal import OutcomeSinks
 from sfn.work.meter import OutcomeMetrics

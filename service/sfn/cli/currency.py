@@ -22,7 +22,7 @@ from sfn.reader.resolve import Resolved
 from sfn.reader.verify import VerifyFinding
 from sfn.settings import Settings, load
 from sfn.sfnfile.locations import canonical
-from sfn.store.router import PrefixRouter
+from sfn.storage import PrefixRouter
 from sfn.wiring import places, sources
 from sfn.wiring.sources import IdentifiedCatalog
 

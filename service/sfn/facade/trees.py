@@ -15,7 +15,7 @@ from sfn.facade.beneath import LocalTree
 from sfn.reader.files import FolderEntries, run_synchronously
 from sfn.reader.remote import FsspecFileSystem
 from sfn.sfnfile.locations import is_below, scheme_of
-from sfn.store import StoreRouter
+from sfn.storage import StoreRouter
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from typing import TypeAlias, TypeVar
 from sfn.domain.catalog_answer import AppliedChanges, NoSuchTable, StagedCreate
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.domain.jobs import BackwardStep, IndexedTable, PublishedPointer, StoredObject
-from sfn.store import Guarantees
+from sfn.storage import Guarantees
 
 T = TypeVar("T")
 

@@ -6,8 +6,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from sfn.catalog import Catalog
-from sfn.catalog.spelling import ListingUnavailable, Spellings
+from sfn.catalogs import Catalog
+from sfn.catalogs.spelling import ListingUnavailable, Spellings
 from sfn.clock import Clock
 from sfn.domain.catalog_answer import Loaded, NoSuchTable, NotModified
 from sfn.domain.events import EventHistory
@@ -40,7 +40,7 @@ from sfn.publish.policy import Policy
 from sfn.sfnfile import version_hint
 from sfn.sfnfile.locations import canonical
 from sfn.sfnfile.naming import FileLayout, FileOwner
-from sfn.store import Guarantees, StoreRouter
+from sfn.storage import Guarantees, StoreRouter
 
 
 class LeaseLost(Exception):

@@ -23,7 +23,7 @@ from sfn.publish.inventory import pointer_files
 from sfn.publish.learning import Ports, QueryRunner
 from sfn.publish.policy import Policy
 from sfn.sfnfile import version_hint
-from sfn.store import PreconditionFailed
+from sfn.storage import PreconditionFailed
 
 MAX_LOST_RACES = 8
 """Lost races in one publish before it gives way to the others."""

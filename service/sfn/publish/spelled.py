@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
-from sfn.catalog.spelling import may_be_same_name
+from sfn.catalogs.spelling import may_be_same_name
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.domain.jobs import LeasedJob, PendingChange, PublishResult, Rescheduled, Wakeup
 from sfn.publish.changes import PlanBuilder

@@ -33,7 +33,7 @@ from sfn.settings import StoreSettings
 from sfn.sfnfile import document, version_hint
 from sfn.sfnfile.document import LAST_ORDINAL, MAX_HINT_WAS, Document
 from sfn.sfnfile.naming import FileLayout, FileOwner
-from sfn.store import PreconditionFailed
+from sfn.storage import PreconditionFailed
 from sfn.wiring.alone import open_store
 
 REPORT_NAME: Final = ("sfn", "audit")

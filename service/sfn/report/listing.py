@@ -9,8 +9,8 @@ from typing import Final, TypeVar
 
 import anyio
 
-from sfn.catalog import Catalog
-from sfn.catalog.health import CatalogHealth
+from sfn.catalogs import Catalog
+from sfn.catalogs.listing import CatalogHealth
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, ExternalError, Permanent
 from sfn.publish.policy import TableFilter

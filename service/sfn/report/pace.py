@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 
 import anyio
 
-from sfn.catalog import Catalog, NamespaceLister, SkipNamespace, UnlistedNamespace
+from sfn.catalogs import Catalog, NamespaceLister, SkipNamespace, UnlistedNamespace
 from sfn.domain.catalog_answer import LoadResult
 from sfn.domain.events import EventHistory
 from sfn.domain.identifiers import TableIdentifier

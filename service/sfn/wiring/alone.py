@@ -7,8 +7,7 @@ from contextlib import asynccontextmanager
 
 from sfn.settings import Settings, StoreSettings
 from sfn.sfnfile.locations import is_below, store_prefix
-from sfn.store import ObjectStore
-from sfn.store.router import PrefixRouter
+from sfn.storage import ObjectStore, PrefixRouter
 from sfn.wiring.places import open_stores
 
 _STORE_NAME = "report"

@@ -31,8 +31,7 @@ from sfn.receiver.readiness import Readiness
 from sfn.receiver.tokens import WatchedTokenFile
 from sfn.settings import Settings
 from sfn.settings.roles import ALL_ROLES, Role
-from sfn.store import ObjectStore, StoreRouter
-from sfn.store.router import PrefixRouter
+from sfn.storage import ObjectStore, PrefixRouter, StoreRouter
 from sfn.telemetry.metrics import Metrics
 from sfn.wiring import inboxes
 from sfn.wiring.admission import AccessControl, build_access_control, load_certificate

@@ -19,7 +19,7 @@ from sfn.facade.walk import folder_scans
 from sfn.reader.files import FileReader
 from sfn.settings import FacadeSettings, Settings
 from sfn.sfnfile.locations import scheme_of
-from sfn.store import StoreRouter
+from sfn.storage import StoreRouter
 from sfn.telemetry.metrics import FacadeMetrics
 
 STANDALONE_CATALOG: Final = "sfn"

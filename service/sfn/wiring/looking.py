@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from sfn.clock import SystemClock
 from sfn.settings import Settings
-from sfn.store.router import PrefixRouter
+from sfn.storage import PrefixRouter
 from sfn.wiring import places, sources, terms
 from sfn.wiring.reached import VendedStoresFactory, vended_stores_factory
 from sfn.wiring.sources import IdentifiedCatalog

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Protocol
 
 from sfn.settings import StoreSettings
-from sfn.store.objects import ObjectClient
-from sfn.store.pool import HttpPool
+from sfn.storage import ObjectClient
+from sfn.storage.object_store import HttpPool
 
 
 @dataclass(frozen=True, slots=True)

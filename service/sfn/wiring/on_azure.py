@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sfn.settings import StoreSettings
-from sfn.store.azure import (
+from sfn.storage.azure import (
     IMPOSSIBLE_ETAG,
     AccessToken,
     AccountKey,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from sfn.google_auth import GoogleIdentity
 from sfn.settings import StoreSettings
-from sfn.store.gcs import IMPOSSIBLE_GENERATION, GcsClient, GcsOptions
+from sfn.storage.gcs import IMPOSSIBLE_GENERATION, GcsClient, GcsOptions
 from sfn.wiring.making import HttpPools, StoreClient
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from sfn.aws_auth import AwsIdentity, AwsKeys
 from sfn.settings import StoreSettings
-from sfn.store.s3 import IMPOSSIBLE_ETAG, BucketEndpoints, S3Client, S3Options
+from sfn.storage.s3 import IMPOSSIBLE_ETAG, BucketEndpoints, S3Client, S3Options
 from sfn.wiring.making import HttpPools, StoreClient
 
 

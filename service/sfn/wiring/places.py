@@ -10,8 +10,8 @@ from pathlib import Path, PurePath
 
 from sfn.mounts import MOUNTS, mounts, mounts_of
 from sfn.settings import Settings, StoreSettings
-from sfn.store import ObjectStore
-from sfn.store.local import LocalStore
+from sfn.storage import ObjectStore
+from sfn.storage.local import LocalStore
 from sfn.wiring.remote import RemoteStores
 from sfn.work.vended import OpenStore
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, TypeAlias
 import anyio
 import structlog
 
-from sfn.catalog import CredentialVendor
+from sfn.catalogs import CredentialVendor
 from sfn.clock import Clock
 from sfn.inbox import TableIndex
 from sfn.inbox.desk import CatalogAdmin
 from sfn.inbox.whose import recorded_owner
 from sfn.settings import Settings
-from sfn.store import StoreRouter
+from sfn.storage import StoreRouter
 from sfn.wiring.places import StoreRegistry
 from sfn.wiring.sources import IdentifiedCatalog
 from sfn.wiring.terms import publish_policy

@@ -9,7 +9,7 @@ from sfn.domain.catalog_answer import VendedCredential
 from sfn.errors import ErrorScope, Permanent
 from sfn.settings import StoreSettings
 from sfn.sfnfile.locations import is_below, scheme_of
-from sfn.store.remote import RemoteStore, StoreService
+from sfn.storage.object_store import RemoteStore, StoreService
 from sfn.wiring.making import HttpPools, StoreClientFactory
 
 _EXTRAS: Final = {"s3": "s3", "abfss": "azure", "gs": "gcs"}

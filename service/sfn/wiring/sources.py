@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from sfn.catalog import Catalog, library, rest
-from sfn.catalog.contents import ReadRange
-from sfn.catalog.library import PyIcebergCatalog, PyIcebergSettings
-from sfn.catalog.rest import RestCatalog, RestSettings
-from sfn.catalog.told import EventCatalog
+from sfn.catalogs import Catalog, pyiceberg
+from sfn.catalogs.event_sourced import EventCatalog
+from sfn.catalogs.metadata import ReadRange
+from sfn.catalogs.pyiceberg import PyIcebergCatalog, PyIcebergSettings
+from sfn.catalogs.rest import auth
+from sfn.catalogs.rest.catalog import RestCatalog
+from sfn.catalogs.rest.settings import RestSettings
 from sfn.clock import Clock
 from sfn.errors import SfnError
 from sfn.settings import CatalogSettings, ConfigurationError, Settings
@@ -60,9 +62,9 @@ def check_adapters(settings: Settings) -> None:
         try:
             match one.type:
                 case "rest":
-                    rest.check_installed(rest_settings(name, one))
+                    auth.check_installed(rest_settings(name, one))
                 case "pyiceberg":
-                    library.check_can_open(pyiceberg_settings(name, one))
+                    pyiceberg.check_can_open(pyiceberg_settings(name, one))
                 case "told":
                     pass
         except ConfigurationError as error:

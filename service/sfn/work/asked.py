@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sfn.store import ObjectStore, StoreRouter
+from sfn.storage import ObjectStore, StoreRouter
 
 
 class StoreUsage:

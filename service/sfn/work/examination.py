@@ -8,14 +8,14 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import TypeVar, cast
 
-from sfn.catalog import Catalog
+from sfn.catalogs import Catalog
 from sfn.domain.catalog_answer import Loaded, LoadResult, NoSuchTable, NotModified
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.errors import ErrorScope, LocationRefused, Permanent
 from sfn.publish.comparison import ComparisonResult, DifferenceKind, TableDifference, compare, usual_keys
 from sfn.publish.facts import CatalogAnswer, LoadTable, NeedsQuery, Observations, ObservedFile, ReadFiles
 from sfn.sfnfile.locations import check_location
-from sfn.store import BatchReader, StoreRouter
+from sfn.storage import BatchReader, StoreRouter
 from sfn.work.sources import ConnectedCatalog
 
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from sfn.clock import Clock
 from sfn.domain.identifiers import JobKey
 from sfn.domain.jobs import ConcurrencyGroup
 from sfn.errors import ErrorScope, ExternalError, Transient
-from sfn.store.denials import DenialReach, PermissionTracker
+from sfn.storage.object_store import DenialReach, PermissionTracker
 from sfn.work.lanes import CapacityTracker, CircuitBreakerState
 
 LOG_INTERVAL: Final = timedelta(minutes=1)

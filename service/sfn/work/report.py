@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-from sfn.catalog import UnlistedNamespace
+from sfn.catalogs import UnlistedNamespace
 from sfn.domain.identifiers import TableIdentifier
 
 MAX_LISTED: Final = 1_000

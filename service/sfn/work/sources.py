@@ -8,12 +8,12 @@ from typing import Final, Protocol
 
 import structlog
 
-from sfn.catalog import Catalog
+from sfn.catalogs import Catalog
 from sfn.domain.identifiers import TableIdentifier
 from sfn.domain.jobs import DeadLettered, DeadLetterReason, Done, LeasedJob
 from sfn.errors import SfnError
 from sfn.publish.policy import Policy
-from sfn.store import StoreRouter
+from sfn.storage import StoreRouter
 from sfn.work.vended import VendedStores
 
 _EXPECTED: Final = "a configured catalog of that name, as the table's file still says that it is current"

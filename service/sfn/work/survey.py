@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import anyio
 
-from sfn.catalog import UnlistedNamespace
+from sfn.catalogs import UnlistedNamespace
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, ExternalError
 from sfn.publish.comparison import TableDifference
-from sfn.store import StoreRouter
+from sfn.storage import StoreRouter
 from sfn.work.examination import TableComparer
 from sfn.work.feed import BoundedQueue
 from sfn.work.sources import ConnectedCatalog

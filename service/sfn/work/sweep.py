@@ -9,7 +9,7 @@ import anyio
 import structlog
 from anyio.streams.memory import MemoryObjectReceiveStream
 
-from sfn.catalog import Catalog, UnlistedNamespace
+from sfn.catalogs import Catalog, UnlistedNamespace
 from sfn.clock import Clock
 from sfn.domain.catalog_answer import Loaded, LoadResult, NoSuchTable, NotModified
 from sfn.domain.events import Notification

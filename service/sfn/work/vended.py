@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Final, NoReturn, TypeAlias, TypeVar
 
-from sfn.catalog import CredentialVendor
+from sfn.catalogs import CredentialVendor
 from sfn.clock import Clock
 from sfn.domain.catalog_answer import NoSuchTable, VendedCredential
 from sfn.domain.identifiers import TableIdentifier
@@ -21,7 +21,7 @@ from sfn.errors import (
     Unauthenticated,
 )
 from sfn.sfnfile.locations import is_below, store_prefix
-from sfn.store import Deleted, Guarantees, ObjectStore, PreconditionFailed, StoreRouter
+from sfn.storage import Deleted, Guarantees, ObjectStore, PreconditionFailed, StoreRouter
 
 T = TypeVar("T")
 

@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 import anyio
 from anyio.abc import TaskGroup
 
-from sfn.catalog import Catalog
-from sfn.catalog.spelling import Spellings
+from sfn.catalogs import Catalog
+from sfn.catalogs.spelling import Spellings
 from sfn.clock import Clock, RandomSource
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import CatalogName, TableIdentifier
@@ -44,7 +44,7 @@ from sfn.inbox.troubles import InboxErrorLog
 from sfn.publish.learning import LeaseLost, Ports
 from sfn.publish.policy import OnDrop
 from sfn.publish.protocol import publish
-from sfn.store import StoreRouter
+from sfn.storage import StoreRouter
 from sfn.work.asked import StoreUsage
 from sfn.work.journal import OutcomeSink
 from sfn.work.lanes import CapacityTracker, CircuitBreakerState

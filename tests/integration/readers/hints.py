@@ -18,8 +18,8 @@ import anyio
 import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 
-from sfn.catalog.memory import MemoryCatalog
-from sfn.catalog.metadata import read_metadata
+from sfn.catalogs.memory import MemoryCatalog
+from sfn.catalogs.metadata import read_metadata
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import TableIdentifier
 from sfn.domain.jobs import Capacity, DeadLettered, DeadLetterReason, Done
@@ -28,8 +28,8 @@ from sfn.publish.learning import Ports
 from sfn.publish.policy import Policy
 from sfn.publish.protocol import publish
 from sfn.sfnfile import version_hint
-from sfn.store.local import LocalStore
-from sfn.store.router import PrefixRouter
+from sfn.storage import PrefixRouter
+from sfn.storage.local import LocalStore
 from tests.integration.readers.readers import Rows, by_clickhouse, by_duckdb, by_python
 from tests.promises.inboxes import TERMS, HandClock
 from tests.unit.hint_names import SUFFIX, UNUSUAL, neighbours

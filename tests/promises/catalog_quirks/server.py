@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, unquote
 import msgspec
 from aiohttp import web
 
-from sfn.catalog.memory import MemoryCatalog
+from sfn.catalogs.memory import MemoryCatalog
 from sfn.domain.catalog_answer import Loaded
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.errors import Permanent

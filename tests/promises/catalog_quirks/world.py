@@ -8,9 +8,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from sfn.catalog import Catalog, UnlistedNamespace
-from sfn.catalog.memory import MemoryCatalog
-from sfn.catalog.rest import RestCatalog, RestSettings
+from sfn.catalogs import Catalog, UnlistedNamespace
+from sfn.catalogs.memory import MemoryCatalog
+from sfn.catalogs.rest.catalog import RestCatalog
+from sfn.catalogs.rest.settings import RestSettings
 from sfn.domain.catalog_answer import Loaded, NoSuchTable
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ExternalError

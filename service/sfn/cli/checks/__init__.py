@@ -22,8 +22,7 @@ from sfn.clock import SystemClock
 from sfn.errors import SfnError
 from sfn.settings import Settings
 from sfn.settings.roles import ALL_ROLES, Role
-from sfn.store import ObjectStore
-from sfn.store.router import PrefixRouter
+from sfn.storage import ObjectStore, PrefixRouter
 from sfn.wiring import places, sources
 from sfn.wiring.reached import vended_stores_factory
 

@@ -10,7 +10,7 @@ from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
-from sfn.catalog import CredentialVendor, UnlistedNamespace
+from sfn.catalogs import CredentialVendor, UnlistedNamespace
 from sfn.cli.checks.findings import CheckFinding, Severity, error_finding, ok_finding, warning_finding
 from sfn.cli.checks.retention import Lag, short_lived_finding
 from sfn.cli.checks.vending import describe_auth, dropped_files_finding, vending_finding
@@ -24,7 +24,7 @@ from sfn.publish.inventory import FileFinder
 from sfn.publish.policy import Policy
 from sfn.settings import Settings
 from sfn.sfnfile.locations import check_location
-from sfn.store import StoreRouter
+from sfn.storage import StoreRouter
 from sfn.wiring import terms
 from sfn.wiring.sources import IdentifiedCatalog
 from sfn.work.examination import decide_with_queries

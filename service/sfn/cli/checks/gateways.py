@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncIterator, Iterator, Mapping
 from urllib.parse import unquote, urlsplit
 
-from sfn.catalog import ConfigAdvertiser
+from sfn.catalogs import ConfigAdvertiser
 from sfn.cli.checks.findings import CheckFinding, error_finding, ok_finding, warning_finding
 from sfn.cli.checks.place import address_finding
 from sfn.errors import ExternalError

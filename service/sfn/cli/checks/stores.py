@@ -13,7 +13,7 @@ from sfn.errors import ErrorScope, Permanent, SfnError
 from sfn.mounts import LOCAL_LOCKS_PROBLEM, LOCAL_LOCKS_REMEDY, mount_of, mounts
 from sfn.sfnfile.locations import is_below, scheme_of
 from sfn.sfnfile.naming import FileLayout
-from sfn.store import Deleted, Guarantees, ObjectStore, PreconditionFailed, StoreRouter
+from sfn.storage import Deleted, Guarantees, ObjectStore, PreconditionFailed, StoreRouter
 
 _NAME = "sfn-check-"
 _BODY = b"written by `sfn check`, which removes it at once\n"

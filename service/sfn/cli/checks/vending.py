@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from urllib.parse import urlsplit
 
-from sfn.catalog import CredentialVendor
+from sfn.catalogs import CredentialVendor
 from sfn.cli.checks.findings import CheckFinding, ok_finding, warning_finding
 from sfn.clock import format_duration
 from sfn.domain.catalog_answer import NoSuchTable, VendedCredential
@@ -14,7 +14,7 @@ from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import LocationRefused
 from sfn.publish.policy import OnDrop
 from sfn.settings import CatalogSettings
-from sfn.store import StoreRouter
+from sfn.storage import StoreRouter
 from sfn.wiring.sources import rest_settings
 
 

@@ -1,0 +1,445 @@
+"""What one catalog is asked through PyIceberg. Every verb blocks, and may be asked by several threads."""
+
+from __future__ import annotations
+
+import re
+import threading
+import zlib
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from hashlib import sha256
+from typing import Any, Final
+from urllib.parse import unquote
+
+import anyio
+from pydantic import ValidationError
+from pyiceberg.catalog import Catalog, MetastoreCatalog
+from pyiceberg.catalog.rest.response import ErrorResponse, ErrorResponseMessage
+from pyiceberg.exceptions import (
+    BadRequestError,
+    NoSuchIcebergTableError,
+    NoSuchNamespaceError,
+    NoSuchPropertyException,
+    NoSuchTableError,
+)
+from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.table import Table as IcebergTable
+
+from sfn.catalogs import CatalogFailure, CatalogRequestFailed
+from sfn.catalogs.metadata import TableMetadata, UnreadableDocument, decode_json, needed_members, to_table
+from sfn.catalogs.partial_json import extract
+from sfn.catalogs.pyiceberg import PyIcebergSettings, failure_of
+from sfn.catalogs.pyiceberg_open import MetadataLocated, open_catalog, other_catalog_names
+from sfn.domain.catalog_answer import Loaded, LoadResult, NoSuchTable, NotModified, StagedCreate
+from sfn.domain.identifiers import Table, TableIdentifier
+from sfn.errors import ErrorScope, Permanent
+
+# ── pool: PyIceberg's catalogs
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedCatalog:
+    """One catalog, and how files are read, by the scheme of their location."""
+
+    catalog: Catalog
+    file_ios: dict[str, FileIO] = field(default_factory=dict)
+
+
+class CatalogPool:
+    """As many catalogs as there are threads that ask at the same time.
+
+    After trouble none of them is trusted any more: a connection that a restarted server has forgotten is one of many.
+
+    Args:
+        open_: opens another one.
+    """
+
+    def __init__(self, open_: Callable[[], Catalog]) -> None:
+        self._open = open_
+        self._guard = threading.Lock()
+        self._idle: list[OpenedCatalog] = []
+        self._is_closed = False
+
+    @contextmanager
+    def lease(self) -> Iterator[OpenedCatalog]:
+        """A catalog that nobody else asks until the block ends."""
+        with self._guard:
+            taken = self._idle.pop() if self._idle else None
+        opened = taken or OpenedCatalog(self._open())
+        try:
+            yield opened
+        except (CatalogRequestFailed, Permanent):
+            # We say so ourselves: nothing is wrong with the catalog.
+            self._give_back(opened)
+            raise
+        except BaseException:
+            _close([opened, *self._take_all()])
+            raise
+        self._give_back(opened)
+
+    def close(self) -> None:
+        """Close all that nobody asks, and each other once it was answered."""
+        self._is_closed = True
+        _close(self._take_all())
+
+    def _give_back(self, opened: OpenedCatalog) -> None:
+        with self._guard:
+            if not self._is_closed:
+                self._idle.append(opened)
+                return
+        _close([opened])
+
+    def _take_all(self) -> list[OpenedCatalog]:
+        with self._guard:
+            idle, self._idle = self._idle, []
+        return idle
+
+
+def _close(some: list[OpenedCatalog]) -> None:
+    for opened in some:
+        # It may be closed for what is wrong with it.
+        with suppress(Exception):
+            opened.catalog.close()
+
+
+# ── files: A table's metadata file
+
+_PART_BYTES: Final = 2**20
+_LARGE_BYTES: Final = 8 * 2**20
+"""Bytes of a document; a longer one is cut, and only one at a time."""
+_GZIP: Final = b"\x1f\x8b"
+_GZIP_WINDOW: Final = 31
+_EXPECTED: Final = "the metadata file that the catalog names"
+_NEEDED_MEMBERS: Final = needed_members(TableMetadata)
+
+
+class PyIcebergFiles:
+    """The metadata files of one catalog's tables. For several threads.
+
+    Args:
+        settings: with PyIceberg's properties of the stores.
+    """
+
+    def __init__(self, settings: PyIcebergSettings) -> None:
+        self._settings = settings
+        # msgspec holds the interpreter's lock while it decodes: between two documents others get their turn.
+        self._decoding, self._cutting = threading.Lock(), threading.Lock()
+        self._last_readable: str | None = None
+
+    def table(self, opened: OpenedCatalog, location: str) -> Table:
+        """The table whose metadata lie there.
+
+        Raises:
+            Refused: they can't be read.
+        """
+        where = f"catalog {self._settings.name}: {location}"
+        try:
+            table = to_table(self._metadata(self._parts(self._io(opened, location), location)), location)
+        except FileNotFoundError:
+            remedy = "see whether somebody deleted it, or its store is not mounted here"
+            failure = CatalogFailure(where, _EXPECTED, "no such file", remedy, scope=ErrorScope.TABLE)
+        except UnreadableDocument as error:
+            remedy = "see what wrote it: no Iceberg table is described there"
+            failure = CatalogFailure(where, _EXPECTED, str(error), remedy, scope=ErrorScope.TABLE)
+        except _MetadataTooLong:
+            limit = f"at most {self._settings.body_limit} bytes"
+            remedy = "expire the table's snapshots and shorten its metadata-log, or exclude it"
+            failure = CatalogFailure(where, limit, "a longer file", remedy, permanent=True, scope=ErrorScope.TABLE)
+        except Exception as error:  # noqa: BLE001 - each store's library has errors of its own
+            remedy = "let PyIceberg read there, by properties such as s3.access-key-id and a library (pyarrow, s3fs)"
+            failure = CatalogFailure(
+                where, _EXPECTED, f"{type(error).__name__}: {error}", remedy, scope=self._scope(opened)
+            )
+        else:
+            self._last_readable = location
+            return table
+        raise CatalogRequestFailed(failure)
+
+    def _scope(self, opened: OpenedCatalog) -> ErrorScope:
+        """Whose trouble it is that one file can't be read: the catalog's, until another one can be read now."""
+        known = self._last_readable
+        if known is None:
+            return ErrorScope.CATALOG
+        try:
+            with suppress(FileNotFoundError):
+                next(self._parts(self._io(opened, known), known), None)
+        except Exception:  # noqa: BLE001 - as above
+            return ErrorScope.CATALOG
+        return ErrorScope.TABLE
+
+    def _io(self, opened: OpenedCatalog, location: str) -> FileIO:
+        scheme = location.partition("://")[0]
+        if scheme not in opened.file_ios:
+            opened.file_ios[scheme] = load_file_io(dict(self._settings.properties), location)
+        return opened.file_ios[scheme]
+
+    def _parts(self, io: FileIO, location: str) -> Iterator[bytes]:
+        """The document as it is, or decompressed: told by content, as file names differ from engine to engine."""
+        left = self._settings.body_limit
+        with io.new_input(location).open(seekable=False) as stream:
+            part = stream.read(_PART_BYTES)
+            inflater = zlib.decompressobj(_GZIP_WINDOW) if part.startswith(_GZIP) else None
+            while part:
+                for piece in [part] if inflater is None else _inflated(inflater, part):
+                    left -= len(piece)
+                    if left < 0:
+                        raise _MetadataTooLong
+                    yield piece
+                part = stream.read(_PART_BYTES)
+
+    def _metadata(self, parts: Iterator[bytes]) -> TableMetadata:
+        body = bytearray()
+        for part in parts:
+            body += part
+            if len(body) > _LARGE_BYTES:
+                break
+        else:
+            with self._decoding:
+                return decode_json(body, TableMetadata)
+        with self._cutting:
+            # The excerpt waits for what arrives, and for other tasks: here there are none, but the loop has its turns.
+            return decode_json(anyio.run(extract, body, _arriving(parts), _NEEDED_MEMBERS), TableMetadata)
+
+
+class _MetadataTooLong(Exception):
+    """It is more than a table's metadata may be."""
+
+
+def _inflated(inflater: zlib._Decompress, part: bytes) -> Iterator[bytes]:
+    try:
+        piece = inflater.decompress(part, _PART_BYTES)
+        while piece:
+            yield piece
+            piece = inflater.decompress(inflater.unconsumed_tail, _PART_BYTES)
+    except zlib.error:
+        raise UnreadableDocument("bytes that begin as gzip does and do not go on so") from None
+
+
+async def _arriving(parts: Iterator[bytes]) -> AsyncIterator[bytes]:
+    for part in parts:
+        yield part
+
+
+# ── desk: What one catalog is asked through PyIceberg
+
+_NOT_FOUND_TYPES: Final = frozenset({"NoSuchTableException", "NoSuchIcebergTableException", "NoSuchNamespaceException"})
+"""Error types of Iceberg's REST API that say that there is no such Iceberg table."""
+
+_NEEDED_FIELDS: Final = {
+    "format_version",
+    "location",
+    "last_updated_ms",
+    "table_uuid",
+    "current_snapshot_id",
+    "metadata_log",
+    "properties",
+    "refs",
+}
+
+
+class PyIcebergClient:
+    """Answers for one catalog.
+
+    Args:
+        settings: which, and as whom.
+    """
+
+    def __init__(self, settings: PyIcebergSettings) -> None:
+        self._settings = settings
+        self._pool = CatalogPool(partial(open_catalog, settings))
+        self._files = PyIcebergFiles(settings)
+
+    def load(self, table: TableIdentifier, known_etag: str | None) -> LoadResult:
+        """What the catalog says about a table.
+
+        The metadata file is not opened where the catalog still names the one that the caller knows.
+
+        Args:
+            known_etag: entity tag of that file, a digest of its location: a metadata file never changes.
+
+        Raises:
+            Refused: it gave no answer.
+            Permanent: scope table; its name can't be asked for.
+        """
+        with self._connection(f"load {table.dotted}", "the table, or that it does not exist", loading=True) as one:
+            identifier = (*self._checked_namespace(one.catalog, table.namespace), self._checked_name(table.name))
+            try:
+                found = one.catalog.load_table(identifier)
+            except MetadataLocated as told:
+                location = told.location
+            except (NoSuchTableError, NoSuchNamespaceError, NoSuchPropertyException, ValueError) as error:
+                return _missing_or_unwritten(one.catalog, identifier, error)
+            else:
+                return _loaded(found, known_etag)
+            if not location:
+                return StagedCreate()
+            etag = _etag(location)
+            return NotModified() if etag == known_etag else Loaded(self._files.table(one, location), etag)
+
+    def tables(self, namespace: tuple[str, ...]) -> list[tuple[tuple[str, ...], str]]:
+        """Namespace and name of each Iceberg table of a namespace, none of a missing one; errors as of `load`."""
+        with self._connection(f"list {'.'.join(namespace)}", "a listing") as one:
+            found = _list_tables(one.catalog, self._checked_namespace(one.catalog, namespace))
+        return [(identifier[:-1], identifier[-1]) for identifier in found]
+
+    def namespaces(self, parent: tuple[str, ...]) -> list[tuple[str, ...]]:
+        """The namespaces right below another, or the outermost, none below a missing one; errors as of `load`."""
+        with self._connection(f"list below {'.'.join(parent) or 'all'}", "a listing") as one:
+            try:
+                return list(one.catalog.list_namespaces(self._checked_namespace(one.catalog, parent) if parent else ()))
+            except (NoSuchNamespaceError, BadRequestError) as error:
+                if parent and (isinstance(error, BadRequestError) or _is_gone(one.catalog, parent, error)):
+                    return []
+                raise
+
+    def namesakes(self) -> list[str]:
+        """The catalogs that share a SQL catalog's database, where it is not among them; errors as of `load`."""
+        with self._connection("list the catalogs", "the names of all in that database") as one:
+            return other_catalog_names(one.catalog)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._pool.close()
+
+    @contextmanager
+    def _connection(self, what: str, expected: str, *, loading: bool = False) -> Iterator[OpenedCatalog]:
+        try:
+            with self._pool.lease() as one:
+                yield one
+        except (CatalogRequestFailed, Permanent):
+            raise
+        except Exception as error:  # noqa: BLE001 - each catalog's library has errors of its own
+            where = f"catalog {self._settings.name}: {what}"
+            failure = failure_of(where, error, expected=expected, loading=loading)
+        else:
+            return
+        raise CatalogRequestFailed(failure)
+
+    def _checked_namespace(self, catalog: Catalog, namespace: tuple[str, ...]) -> tuple[str, ...]:
+        """A namespace as PyIceberg takes it, which joins its levels to one text and takes the space around them away.
+
+        Raises:
+            Permanent: scope table; it would be mistaken for another one.
+        """
+        if not namespace:
+            raise self._name_refused("a table outside every namespace")
+        joint = "." if isinstance(catalog, MetastoreCatalog) else _separator(catalog)
+        for level in namespace:
+            self._checked_name(level)
+            if joint in level:
+                raise self._name_refused(f"namespace level {level!r}, which holds the catalog's own {joint!r}")
+            if level != level.strip():
+                raise self._name_refused(f"namespace level {level!r}, with space around it")
+        return namespace
+
+    def _checked_name(self, part: str) -> str:
+        if not part:
+            raise self._name_refused("an empty name")
+        if re.search("[\0\ud800-\udfff]", part):
+            raise self._name_refused(f"name {part!r}, which is no Unicode text")
+        if self._settings.kind in {"glue", "hive"} and part != part.lower():
+            # They find it by any spelling, and list it by this one.
+            raise self._name_refused(f"name {part!r}, which the catalog keeps as {part.lower()!r}")
+        return part
+
+    def _name_refused(self, found: str) -> Permanent:
+        return Permanent(
+            f"catalog {self._settings.name}",
+            scope=ErrorScope.TABLE,
+            expected="a name that can be asked for through PyIceberg",
+            found=found,
+            remedy=f"exclude it (catalogs.{self._settings.name}.exclude) or rename it",
+        )
+
+
+def _missing_or_unwritten(
+    catalog: Catalog, identifier: tuple[str, ...], error: Exception
+) -> NoSuchTable | StagedCreate:
+    """What it means that there is nothing to load; raises the error again where it means neither.
+
+    A table of another kind, which Hive and Glue may hold, is no table for us: Iceberg's of that name is gone, and no
+    listing names it either. But PyIceberg also says so of a row that names no metadata file (yet).
+    """
+    if isinstance(error, ValueError) and type(error) is not ValueError:
+        raise error
+    if isinstance(error, NoSuchIcebergTableError):
+        return NoSuchTable()
+    if error.__cause__ is not None:
+        # Where the type of the error is none of Iceberg's, the listing must agree.
+        if _is_catalog_answer(error) or (
+            _is_iceberg_error(error) and identifier not in _list_tables(catalog, identifier[:-1])
+        ):
+            return NoSuchTable()
+        raise error
+    if identifier not in _list_tables(catalog, identifier[:-1]):
+        return NoSuchTable()
+    if isinstance(error, ValueError):
+        raise error
+    return StagedCreate()
+
+
+def _list_tables(catalog: Catalog, namespace: tuple[str, ...]) -> list[tuple[str, ...]]:
+    try:
+        return catalog.list_tables(namespace)
+    except NoSuchNamespaceError as error:
+        if _is_gone(catalog, namespace, error):
+            return []
+        raise
+
+
+def _is_gone(catalog: Catalog, namespace: tuple[str, ...], error: NoSuchNamespaceError) -> bool:
+    """Return whether a namespace is missing: by the error's type, or as what it lies in does not list it."""
+    if _is_catalog_answer(error):
+        return True
+    return _is_iceberg_error(error) and tuple(namespace) not in map(tuple, catalog.list_namespaces(namespace[:-1]))
+
+
+def _is_iceberg_error(error: Exception) -> bool:
+    """Return whether the catalog answered by an error in Iceberg's shape, of whatever type: no proxy does."""
+    response: Any = getattr(error.__cause__, "response", None)
+    error_in = _error_in(response) if hasattr(response, "status_code") else None
+    return error_in is not None and error_in.code == response.status_code
+
+
+def _error_in(response: Any) -> ErrorResponseMessage | None:  # noqa: ANN401 - of requests
+    try:
+        return ErrorResponse.model_validate_json(response.text).error
+    except ValidationError:
+        return None
+
+
+def _is_catalog_answer(error: Exception) -> bool:
+    """Whether it is the catalog that says that something does not exist, and of that thing."""
+    cause = error.__cause__
+    response: Any = getattr(cause, "response", None)
+    if hasattr(response, "status_code"):
+        # PyIceberg takes every 404 for an answer, also a proxy's.
+        found = _error_in(response)
+        return found is not None and found.code == response.status_code and found.type in _NOT_FOUND_TYPES
+    # It says the same of one row in DynamoDB and of the whole table that holds the catalog.
+    return not (isinstance(cause, ValueError) and cause.__cause__ is not None)
+
+
+def _loaded(found: IcebergTable, known_etag: str | None) -> LoadResult:
+    """What a catalog says that sends the metadata along with their location."""
+    if not found.metadata_location:
+        return StagedCreate()
+    etag = _etag(found.metadata_location)
+    if etag == known_etag:
+        return NotModified()
+    metadata = found.metadata
+    # PyIceberg makes up a uuid where metadata of version 1 have none, and another one each time.
+    fields = _NEEDED_FIELDS if "table_uuid" in metadata.model_fields_set else _NEEDED_FIELDS - {"table_uuid"}
+    body = metadata.model_dump_json(include=fields).encode()
+    return Loaded(to_table(decode_json(body, TableMetadata), found.metadata_location), etag)
+
+
+def _separator(catalog: Catalog) -> str:
+    """Between the levels of a namespace (Iceberg's REST specification, `namespace-separator`)."""
+    return unquote(catalog.properties.get("namespace-separator", "%1F"))
+
+
+def _etag(location: str) -> str:
+    return f'"{sha256(location.encode()).hexdigest()[:16]}"'

@@ -1,0 +1,576 @@
+"""How a catalog is told who asks: as the settings say. No `repr` of anything here shows a secret."""
+
+from __future__ import annotations
+
+import re
+import time
+from base64 import b64encode
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from http import HTTPStatus
+from math import inf
+from pathlib import Path
+from typing import ClassVar, Final, Generic, Protocol, TypeVar
+from urllib.parse import unquote, urlsplit
+
+import anyio
+
+from sfn.catalogs import CatalogFailure, CatalogRequestFailed
+from sfn.catalogs.metadata import UnreadableDocument
+from sfn.catalogs.rest import responses
+from sfn.catalogs.rest.errors import CatalogReply, failure_of_transport, retry_after
+from sfn.catalogs.rest.settings import RestSettings, is_valid_header
+from sfn.concurrency import CHECK_INTERVAL, AbandonableThreads, TimedOut, WatchedFiles, describe_timeout
+from sfn.errors import ErrorScope, SfnError, Transient
+
+# ── proof: How a request shows who asks
+
+_MAX_RECENT_SECRETS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class AuthRequest:
+    """What is about to be sent.
+
+    Attributes:
+        method: in capitals.
+        url: absolute and encoded, byte for byte as it is sent.
+        body: all of it.
+    """
+
+    method: str
+    url: str
+    body: bytes = b""
+
+
+class Auth(Protocol):
+    """One way of showing who asks; its verbs raise `Refused` with scope catalog."""
+
+    async def headers(self, request: AuthRequest) -> Mapping[str, str]:
+        """What to send along with a request; names in lower case."""
+        ...
+
+    async def renew(self, rejected: Mapping[str, str]) -> bool:
+        """Whether there is another proof to try than that in headers which were just not believed."""
+        ...
+
+    async def renew_after_denial(self, rejected: Mapping[str, str]) -> bool:
+        """Return whether there is another proof to try than that in headers which were answered with 403.
+
+        Mostly a 403 means that we may not. But some catalogs also answer 403 to a token that has expired.
+        """
+        ...
+
+    def secrets(self) -> tuple[str, ...]:
+        """What must not show in any message."""
+        ...
+
+
+def bearer_header(token: str) -> dict[str, str]:
+    """The header that shows a token (RFC 6750, 2.1)."""
+    return {"authorization": f"Bearer {token}"}
+
+
+def recent_secrets(earlier: tuple[str, ...], *secrets: str) -> tuple[str, ...]:
+    """The secrets in use first, then as many as are kept of those before, which a late reply may repeat."""
+    return tuple(dict.fromkeys((*secrets, *earlier)))[:_MAX_RECENT_SECRETS]
+
+
+def read_secret(file: Path) -> str:
+    """The content of a file that holds one secret, without the space around it.
+
+    Raises:
+        SfnError: it cannot be read, is empty, or no header can carry it.
+    """
+    try:
+        secret = file.read_text("utf-8").strip()
+    except OSError as error:
+        found = type(error).__name__
+    except UnicodeDecodeError:
+        found = "bytes that are no UTF-8"
+    else:
+        if re.fullmatch(r"[\x21-\x7e]+", secret):
+            return secret
+        found = "spaces or control characters in it" if secret else "an empty file"
+    raise SfnError(str(file), expected="one secret in a readable file", found=found)
+
+
+# ── kept: What is had from elsewhere and ends
+
+T = TypeVar("T")
+
+REFRESH_MARGIN: Final = 60.0
+"""Seconds before its end at which something is asked for anew, at most a fifth of its life: more than one request
+lasts."""
+RETRY_AFTER_FAILURE: Final = 5.0
+"""Seconds until it is tried again, when that failed and the old one is still good."""
+
+_NEVER_EXPIRES: Final = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Expiring(Generic[T]):
+    """Something that ends.
+
+    Attributes:
+        value: itself.
+        lifetime: seconds from when it was asked for, None where nobody says.
+    """
+
+    value: T = field(repr=False)
+    lifetime: float | None = None
+
+
+class ExpiringCache(Generic[T]):
+    """Something that ends, had anew before it does, by one question at a time.
+
+    Whoever waits for a question shares its outcome, good or bad. While the old one is good it is given where no new one
+    can be had.
+
+    Args:
+        ask: has one; raises Refused for none.
+        every: seconds after which one is had anew that does not say when it ends; None for never.
+    """
+
+    def __init__(self, fetch: Callable[[], Awaitable[Expiring[T]]], every: float | None = None) -> None:
+        self._fetch = fetch
+        self._every = _NEVER_EXPIRES if every is None else every
+        self._requesting = anyio.Lock()
+        self._requests = 0
+        self._current: Expiring[T] | None = None
+        self._outcome: Expiring[T] | CatalogRequestFailed | None = None
+        self._refresh_at = self._expires_at = _NEVER_EXPIRES
+
+    @property
+    def valid_value(self) -> T | None:
+        """What was had last, None once it ended or where nothing was."""
+        return self._current.value if self._current is not None and anyio.current_time() < self._expires_at else None
+
+    async def current(self) -> T:
+        """What is in force.
+
+        Raises:
+            Refused: there is none.
+        """
+        value = self.valid_value
+        if value is not None and anyio.current_time() < self._refresh_at:
+            return value
+        try:
+            return await self.refresh()
+        except CatalogRequestFailed:
+            if value is None or self.valid_value is None:
+                raise
+        self._refresh_at = anyio.current_time() + RETRY_AFTER_FAILURE
+        return value
+
+    async def refresh(self) -> T:
+        """What is had by a question that ended after this call; raises as of `current`."""
+        before = self._requests
+        async with self._requesting:
+            # Without sharing, the last of many that wait on a dead server would wait for all their failures in turn.
+            if self._requests == before or self._outcome is None:
+                self._outcome = await self._request()
+                self._requests += 1
+            outcome = self._outcome
+        if isinstance(outcome, CatalogRequestFailed):
+            # One error that many tasks raise would grow a traceback of all of them.
+            raise type(outcome)(outcome.failure)
+        return outcome.value
+
+    async def _request(self) -> Expiring[T] | CatalogRequestFailed:
+        asked = anyio.current_time()
+        try:
+            fetched = await self._fetch()
+        except CatalogRequestFailed as refused:
+            return refused
+        self._current = fetched
+        if fetched.lifetime is None:
+            self._refresh_at, self._expires_at = asked + self._every, _NEVER_EXPIRES
+        else:
+            self._refresh_at, self._expires_at = (
+                asked + fetched.lifetime - min(REFRESH_MARGIN, fetched.lifetime / 5),
+                asked + fetched.lifetime,
+            )
+        return fetched
+
+
+# ── chained: Credentials that a cloud's own library finds
+
+C = TypeVar("C")
+
+LOOKUP_INTERVAL: Final = 60.0
+"""Seconds from one look to the next: whoever is asked looks for others minutes before what it found ends."""
+
+
+class CloudCredentials(Generic[C, T]):
+    """What a chain finds. It is found by a new one once it was not believed: a chain reads its files but once.
+
+    Args:
+        catalog: its name in the settings.
+        limit: seconds that may pass until something is found.
+        chain: makes a chain.
+        find: has it find something; raises SfnError for nothing.
+    """
+
+    def __init__(self, catalog: str, limit: float, chain: Callable[[], C], find: Callable[[C], Awaitable[T]]) -> None:
+        self._catalog, self._limit = catalog, limit
+        self._new, self._find = chain, find
+        self._chain = chain()
+        self._cache = ExpiringCache(self._find_lasting, LOOKUP_INTERVAL)
+        self._last: T | None = None
+        self._refused: T | None = None
+
+    async def current(self) -> T:
+        """What is in force.
+
+        Raises:
+            Refused: scope catalog; there is none.
+        """
+        return await self._cache.current()
+
+    async def renew(self, is_rejected: Callable[[T], bool]) -> bool:
+        """Whether there is something else than what was refused; raises as of `current`."""
+        # Another request may have met the same refusal and have something new already.
+        current = self._cache.valid_value
+        if current is None or is_rejected(current):
+            self._refused = current
+            current = await self._cache.refresh()
+        return not is_rejected(current)
+
+    async def _find_lasting(self) -> Expiring[T]:
+        if self._refused is not None and self._refused == self._last:
+            self._chain = self._new()
+        where, problem, remedy = "credentials", f"none within {self._limit:g} s", "see whether what gives them answers"
+        try:
+            with anyio.move_on_after(self._limit):
+                self._last = await self._find(self._chain)
+                return Expiring(self._last)
+        except SfnError as error:
+            where, problem, remedy = error.where, error.found, error.remedy
+        raise CatalogRequestFailed(
+            CatalogFailure(
+                f"catalog {self._catalog}: {where}", "credentials", problem, remedy, scope=ErrorScope.CATALOG
+            )
+        )
+
+
+# ── files: Files that somebody else renews
+
+_NEVER_CHECKED: Final = float("-inf")
+
+
+class RenewedFile(Generic[T]):
+    """What is made of a file, read in a thread by who asks for it first, and again once it changed.
+
+    A file system that hangs holds up one request at a time, for so long at most, and nobody who has other work. What
+    was made last stays in force as in `Watched`.
+
+    Args:
+        catalog: its name in the settings.
+        setting: the name of the one that names the file.
+        file: the file.
+        what: as for `Watched`.
+        make: as for `Watched`.
+    """
+
+    check_interval: ClassVar[float] = CHECK_INTERVAL
+    """Seconds from one look to the next."""
+    read_timeout: ClassVar[float] = 5.0
+    """Seconds that a request waits for a file system."""
+
+    def __init__(self, catalog: str, setting: str, file: Path, what: str, make: Callable[[Path], T]) -> None:
+        self._setting, self._file = f"catalogs.{catalog}.{setting}", file
+        self._where = f"catalog {catalog}: {file}"
+        self._what, self._make = f"{what} of catalog {catalog}", make
+        self._threads = AbandonableThreads(1, self.read_timeout, ErrorScope.CATALOG, read_only=True)
+        self._watched: WatchedFiles[T] | None = None
+        self._checked_at = _NEVER_CHECKED
+
+    async def current(self) -> T:
+        """What is in force, after a look at the file if the last one was a second ago.
+
+        Raises:
+            Refused: scope catalog; there is nothing in force, and the file makes no sense or can't be had.
+        """
+        now = time.monotonic()
+        if self._watched is None:
+            return await self.refresh()
+        if now - self._checked_at >= self.check_interval and not self._threads.is_busy:
+            self._checked_at = now
+            await self._check(self._watched, force=False)
+        return self._watched.current
+
+    async def refresh(self) -> T:
+        """What is in force, after the file was read again, whether or not it seems to have changed; raises as above."""
+        if self._watched is not None:
+            await self._check(self._watched, force=True)
+            return self._watched.current
+        try:
+            found = await self._threads.run(f"read {self._file}", self._open)
+        except SfnError as error:
+            is_permanent = not isinstance(error, Transient)
+            refused = self._refused(error.expected, error.found, error.remedy, permanent=is_permanent)
+        else:
+            if not isinstance(found, TimedOut):
+                return found.current
+            refused = self._refused(
+                "a file that can be read", describe_timeout(self.read_timeout), "see whether a mount hangs"
+            )
+        raise refused
+
+    def _open(self, _given_up: object) -> WatchedFiles[T]:
+        # Many requests may have waited for the same thread.
+        if self._watched is None:
+            self._watched = WatchedFiles(self._what, (self._file,), lambda: self._make(self._file))
+            self._checked_at = time.monotonic()
+        return self._watched
+
+    async def _check(self, watched: WatchedFiles[T], *, force: bool) -> None:
+        try:
+            outcome = await self._threads.run(f"read {self._file}", lambda _: watched.reload_if_changed(force=force))
+        except Transient as error:
+            watched.log_reload_failure(str(error))
+        else:
+            if isinstance(outcome, TimedOut):
+                watched.log_reload_failure(describe_timeout(self.read_timeout))
+
+    def _refused(self, expected: str, found: str, remedy: str, *, permanent: bool = False) -> CatalogRequestFailed:
+        return CatalogRequestFailed(
+            CatalogFailure(
+                self._where,
+                expected=expected,
+                found=found,
+                remedy=remedy or f"mend the file that {self._setting} names",
+                permanent=permanent,
+                scope=ErrorScope.CATALOG,
+            )
+        )
+
+
+# ── oauth2: OAuth2 client credentials
+
+PostForm = Callable[[str, Mapping[str, str]], Awaitable[CatalogReply]]
+"""Posts a form to a URL without authorization and gives the reply, whatever its status; raises Refused for none."""
+
+DENIED_RENEWAL_INTERVAL: Final = 30.0
+"""Seconds between two renewals of a token after a 403: where we may not, each request would ask for a token."""
+_PERMANENT_STATUSES = frozenset({400, 401, 403, 404})
+
+
+class ClientCredentials:
+    """Shows a token, which is had anew before its end, and once when the catalog refuses it.
+
+    A 403 mostly means that we may not. Only a token of unknown lifetime is renewed then, and seldom.
+
+    One question for one is asked at a time. It may take as long as `/v1/config`, which it stands before.
+
+    Args:
+        settings: with `credential` or `credential_file`.
+        post: how the token is asked for.
+    """
+
+    def __init__(self, settings: RestSettings, post: PostForm) -> None:
+        self._settings = settings
+        self._post = post
+        self._url = settings.oauth2_uri or f"{responses.base_url(settings.uri)}/v1/oauth/tokens"
+        name, file = settings.name, settings.credential_file
+        self._file = None if file is None else RenewedFile(name, "credential_file", file, "credential", read_secret)
+        self._cache = ExpiringCache(self._token)
+        self._credentials: tuple[str, ...] = ()
+        self._tokens: tuple[str, ...] = ()
+        self._lifetime: float | None = None
+        self._renewing: Mapping[str, str] | None = None
+        self._next_denied_renewal = -inf
+
+    async def headers(self, request: AuthRequest) -> Mapping[str, str]:
+        return bearer_header(await self._cache.current())
+
+    async def renew(self, rejected: Mapping[str, str]) -> bool:
+        # Another request may have met the same refusal and have a new token already.
+        token = self._cache.valid_value
+        if token is None or bearer_header(token) == rejected:
+            token = await self._cache.refresh()
+        return bearer_header(token) != rejected
+
+    async def renew_after_denial(self, rejected: Mapping[str, str]) -> bool:
+        token = self._cache.valid_value
+        if token is not None and bearer_header(token) != rejected:
+            return True
+        if self._lifetime is not None:
+            return False
+        now = anyio.current_time()
+        is_shared = self._renewing == rejected
+        if not is_shared:
+            if now < self._next_denied_renewal:
+                return False
+            self._next_denied_renewal, self._renewing = now + DENIED_RENEWAL_INTERVAL, rejected
+        try:
+            # Requests with the same token share the renewal.
+            return bearer_header(await self._cache.refresh()) != rejected
+        except CatalogRequestFailed:
+            return False
+        finally:
+            if not is_shared:
+                self._renewing = None
+
+    def secrets(self) -> tuple[str, ...]:
+        return (*self._credentials, *self._tokens)
+
+    async def _token(self) -> Expiring[str]:
+        try:
+            credential = await self._credential()
+            client, colon, secret = credential.partition(":")
+            if not colon:
+                client, secret = "", credential
+            self._credentials = recent_secrets(self._credentials, credential, secret)
+            form = {"grant_type": "client_credentials", "scope": self._settings.scope, "client_secret": secret}
+            token = self._parse_token(await self._reply(form | ({"client_id": client} if client else {})))
+        except CatalogRequestFailed as refused:
+            raise CatalogRequestFailed(replace(refused.failure, scope=ErrorScope.CATALOG)) from None
+        self._tokens, self._lifetime = recent_secrets(self._tokens, token.value), token.lifetime
+        return Expiring(token.value, token.lifetime)
+
+    async def _reply(self, form: Mapping[str, str]) -> CatalogReply:
+        seconds = self._settings.config_timeout
+        with anyio.move_on_after(seconds):
+            return await self._post(self._url, form)
+        where = f"catalog {self._settings.name}: POST {responses.base_url(self._url)}"
+        raise CatalogRequestFailed(failure_of_transport(where, TimeoutError(), seconds))
+
+    async def _credential(self) -> str:
+        return self._settings.credential or "" if self._file is None else await self._file.refresh()
+
+    def _parse_token(self, reply: CatalogReply) -> responses.BearerToken:
+        found = responses.read_token_error(reply.body) or "without an OAuth2 error code"
+        if reply.status == HTTPStatus.OK:
+            try:
+                token = responses.read_token(reply.body)
+            except UnreadableDocument as error:
+                found = str(error)
+            else:
+                if is_valid_header("Authorization", token.value):
+                    return token
+                found = "a token that no header can carry"
+        raise CatalogRequestFailed(
+            CatalogFailure(
+                reply.where,
+                expected="an OAuth2 access token",
+                found=f"status {reply.status}, {found}",
+                remedy=f"check catalogs.{self._settings.name}.credential, oauth2_uri and scope",
+                permanent=reply.status in _PERMANENT_STATUSES,
+                scope=ErrorScope.CATALOG,
+                retry_after=retry_after(reply),
+            )
+        )
+
+
+# ── auth: How a catalog is told who asks
+
+_EXTRAS: Final = {"sigv4": "s3", "google": "gcs"}
+"""What brings the packages of a way."""
+
+
+class FixedAuth:
+    """Nothing, or the same value of the header Authorization always."""
+
+    def __init__(self, value: str | None, *secrets: str) -> None:
+        self._headers = {} if value is None else {"authorization": value}
+        self._secrets = secrets
+
+    async def headers(self, request: AuthRequest) -> Mapping[str, str]:
+        return self._headers
+
+    async def renew(self, rejected: Mapping[str, str]) -> bool:
+        return rejected != self._headers
+
+    async def renew_after_denial(self, rejected: Mapping[str, str]) -> bool:
+        return False
+
+    def secrets(self) -> tuple[str, ...]:
+        return self._secrets
+
+
+class TokenFileAuth:
+    """A bearer token in a file that somebody else renews: a mounted secret, a sidecar's token."""
+
+    def __init__(self, catalog: str, file: Path) -> None:
+        self._token = RenewedFile(catalog, "token_file", file, "token", read_secret)
+        self._recent: tuple[str, ...] = ()
+
+    async def headers(self, request: AuthRequest) -> Mapping[str, str]:
+        return self._headers_for(await self._token.current())
+
+    async def renew(self, rejected: Mapping[str, str]) -> bool:
+        return self._headers_for(await self._token.refresh()) != rejected
+
+    async def renew_after_denial(self, rejected: Mapping[str, str]) -> bool:
+        return await self.headers(AuthRequest("GET", "")) != rejected
+
+    def secrets(self) -> tuple[str, ...]:
+        return self._recent
+
+    def _headers_for(self, token: str) -> Mapping[str, str]:
+        self._recent = recent_secrets(self._recent, token)
+        return bearer_header(token)
+
+
+def build_auth(settings: RestSettings, post: PostForm) -> Auth:
+    """The one way of showing who asks that the settings want.
+
+    Args:
+        settings: of the catalog.
+        post: how tokens are asked for.
+
+    Raises:
+        SfnError: it needs what is not installed.
+    """
+    return _cloud_auth(settings) or _plain_auth(settings, post)
+
+
+def check_installed(settings: RestSettings) -> None:
+    """See whether all is installed that showing who asks needs; raises as `auth_of`."""
+    _cloud_auth(settings)
+
+
+def _cloud_auth(settings: RestSettings) -> Auth | None:
+    """By what an extra brings, which takes half a second to be imported."""
+    try:
+        match settings.auth:
+            case "sigv4":
+                from sfn.catalogs.rest.auth_sigv4 import SigV4
+
+                return SigV4(settings)
+            case "google":
+                from sfn.catalogs.rest.auth_google import GoogleTokens
+
+                return GoogleTokens(settings)
+            case None:
+                return None
+    except ImportError as error:
+        raise _not_installed(settings, error) from None
+
+
+def _not_installed(settings: RestSettings, error: ImportError) -> SfnError:
+    extra = _EXTRAS.get(settings.auth or "", "")
+    return SfnError(
+        f"catalogs.{settings.name}.auth",
+        expected=f"what {settings.auth} needs",
+        found=f"no module {(error.name or '').partition('.')[0]}",
+        remedy=f"pip install '.[{extra}]'",
+    )
+
+
+def _plain_auth(settings: RestSettings, post: PostForm) -> Auth:
+    if settings.token_file is not None:
+        return TokenFileAuth(settings.name, settings.token_file)
+    if settings.credential is not None or settings.credential_file is not None:
+        return ClientCredentials(settings, post)
+    if settings.token is not None:
+        return FixedAuth(f"Bearer {settings.token}", settings.token)
+    parts = urlsplit(settings.uri)
+    if parts.username is None:
+        return FixedAuth(None)
+    password = unquote(parts.password or "")
+    pair = f"{unquote(parts.username)}:{password}"
+    basic = b64encode(pair.encode()).decode()
+    return FixedAuth(f"Basic {basic}", basic, password)

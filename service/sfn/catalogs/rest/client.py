@@ -1,0 +1,569 @@
+"""HTTP to one catalog: requests, their limits, and every foreign error turned into a refusal."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from http import HTTPStatus
+from pathlib import Path
+from typing import Final, TypeAlias, TypeVar
+from urllib.parse import urlsplit
+
+import aiohttp
+import anyio
+from anyio import to_thread
+from yarl import URL
+
+from sfn.catalogs import CatalogFailure, CatalogRequestFailed, combine
+from sfn.catalogs.metadata import UnreadableDocument
+from sfn.catalogs.rest import responses
+from sfn.catalogs.rest.auth import Auth, AuthRequest, RenewedFile, build_auth
+from sfn.catalogs.rest.errors import (
+    CatalogReply,
+    failure_of_body,
+    failure_of_status,
+    failure_of_transport,
+    is_denied,
+    is_unauthenticated,
+)
+from sfn.catalogs.rest.responses import CatalogPaths
+from sfn.catalogs.rest.settings import RestSettings, is_valid_header
+from sfn.clock import Clock
+from sfn.errors import ErrorScope, Permanent, SfnError, Transient
+
+# ── trust: Whose signature a catalog's certificate must bear
+
+
+class CatalogTrust:
+    """The system's authorities, or those of a file, which is read again when it changes: new connections ask these.
+
+    Args:
+        catalog: its name in the settings.
+        file: None for the system's.
+    """
+
+    def __init__(self, catalog: str, file: Path | None) -> None:
+        self._authorities = None if file is None else RenewedFile(catalog, "ca_file", file, "authorities", _read)
+
+    async def current(self) -> ssl.SSLContext | bool:
+        """What aiohttp takes for it.
+
+        Raises:
+            Refused: scope catalog; the file can't be used and never could.
+        """
+        return True if self._authorities is None else await self._authorities.current()
+
+
+def _read(file: Path) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=file)
+    except ssl.SSLError as error:
+        found = (error.reason or "something else").lower().replace("_", " ")
+    except OSError as error:
+        found = error.strerror or type(error).__name__
+    raise SfnError(str(file), expected="a file of PEM certificates", found=found)
+
+
+# ── client: HTTP to one catalog
+
+ExtractBody: TypeAlias = Callable[[bytearray, AsyncIterator[bytes]], Awaitable[bytearray]]
+"""Makes a body of the beginning of a large one and of the rest of it, as it arrives; may leave the rest unread."""
+
+_ERROR_LIMIT: Final = 2**20
+"""Bytes of an error body that are read: Iceberg's carry a Java stack."""
+
+_SMALL_BYTES: Final = 2**18
+"""Bytes of a body that is taken as it comes: of nearly every table's."""
+_LARGE_BYTES: Final = 8 * 2**20
+_MAX_LARGE_BODIES: Final = 2
+"""Of bodies above so many bytes so many are read at once: every request in flight at its limit would be gigabytes."""
+
+
+class CatalogHttpClient:
+    """One pool of connections. Follows no redirect, trusts no proxy of the environment, keeps no cookie.
+
+    Args:
+        settings: where, as whom, how long.
+        clock: stamps the replies.
+    """
+
+    def __init__(self, settings: RestSettings, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._auth: Auth = build_auth(settings, self._post)
+        self._authorities = CatalogTrust(settings.name, settings.ca_file)
+        self._session: aiohttp.ClientSession | None = None
+        self._large = anyio.Semaphore(_MAX_LARGE_BODIES)
+        self._limit = self._timeout(settings.request_timeout)
+
+    def secrets(self) -> tuple[str, ...]:
+        """What must not show in any message: our tokens, and the values of configured headers."""
+        return (*self._auth.secrets(), *self._settings.headers.values())
+
+    async def get(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        *,
+        request_timeout: float | None = None,
+        cut: ExtractBody | None = None,
+    ) -> CatalogReply:
+        """One GET that shows who asks; asked again once with a new proof if that is not believed, or may have expired.
+
+        Args:
+            url: absolute and encoded; sent byte for byte.
+            headers: sent along, names in lower case; ours win.
+            request_timeout: seconds for the whole request, None for the configured.
+            cut: what to make of a large body, None to take it whole.
+
+        Returns:
+            The reply, whatever its status.
+
+        Raises:
+            Refused: there was none, or not the whole of one, or it is too long.
+        """
+        reply, shown = await self._authorized(url, headers, request_timeout, cut)
+        renew = (
+            self._auth.renew
+            if is_unauthenticated(reply)
+            else self._auth.renew_after_denial
+            if is_denied(reply)
+            else None
+        )
+        if renew is not None and await renew(shown):
+            reply, _ = await self._authorized(url, headers, request_timeout, cut)
+        return reply
+
+    async def close(self) -> None:
+        """Close all connections; a later request opens new ones."""
+        if self._session is not None:
+            session, self._session = self._session, None
+            await session.close()
+
+    async def _authorized(
+        self, url: str, headers: Mapping[str, str], request_timeout: float | None, cut: ExtractBody | None
+    ) -> tuple[CatalogReply, Mapping[str, str]]:
+        shown = await self._auth.headers(AuthRequest("GET", url))
+        # Unasked, Jetty compresses and gives an entity tag that never matches again: `b7a04183--gzip` (facts/jvm.md).
+        ours = {"accept": "application/json", "accept-encoding": "identity", **shown}
+        reply = await self._exchange(
+            "GET", URL(url, encoded=True), {**headers, **ours}, request_timeout=request_timeout, cut=cut
+        )
+        return reply, shown
+
+    async def _post(self, url: str, form: Mapping[str, str]) -> CatalogReply:
+        return await self._exchange("POST", URL(url), {"accept": "application/json"}, form=form)
+
+    async def _exchange(
+        self,
+        method: str,
+        url: URL,
+        headers: Mapping[str, str],
+        *,
+        form: Mapping[str, str] | None = None,
+        request_timeout: float | None = None,
+        cut: ExtractBody | None = None,
+    ) -> CatalogReply:
+        where = f"catalog {self._settings.name}: {method} {_redacted(str(url))}"
+        limit = self._limit if request_timeout is None else self._timeout(request_timeout)
+        authorities = await self._authorities.current()
+        session = self._open()
+        try:
+            async with session.request(
+                method, url, headers=headers, data=form, timeout=limit, allow_redirects=False, ssl=authorities
+            ) as response:
+                began = self._clock.now()
+                body = await self._read(where, response, cut)
+                return CatalogReply(where, response.status, began, response.headers, body)
+        except (aiohttp.ClientError, OSError) as error:
+            raise CatalogRequestFailed(
+                failure_of_transport(where, error, request_timeout or self._settings.request_timeout)
+            ) from error
+
+    async def _read(self, where: str, response: aiohttp.ClientResponse, cut: ExtractBody | None) -> bytes | bytearray:
+        """The whole body, or of a large one what is cut from it, or of a long error its beginning."""
+        most = min(_SMALL_BYTES, self._settings.body_limit)
+        if (response.content_length or most + 1) <= most and "Content-Encoding" not in response.headers:
+            return await response.read()
+        body = bytearray()
+        async with aclosing(self._parts(where, response)) as parts:
+            async for part in parts:
+                body += part
+                if len(body) > _LARGE_BYTES:
+                    break
+            else:
+                return body
+            async with self._large:
+                if cut is not None:
+                    return await cut(body, parts)
+                async for part in parts:
+                    body += part
+        return body
+
+    async def _parts(self, where: str, response: aiohttp.ClientResponse) -> AsyncGenerator[bytes]:
+        """A body as it arrives, as far as we read it."""
+        limit = self._settings.body_limit if response.ok else _ERROR_LIMIT
+        if response.ok and (response.content_length or 0) > limit:
+            raise CatalogRequestFailed(self._too_long(where))
+        length = 0
+        async for part in response.content.iter_any():
+            length += len(part)
+            if length > limit and response.ok:
+                raise CatalogRequestFailed(self._too_long(where))
+            yield part
+            if length > limit:
+                return
+
+    def _timeout(self, total: float) -> aiohttp.ClientTimeout:
+        return aiohttp.ClientTimeout(total=total, sock_connect=self._settings.connect_timeout)
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=self._settings.max_in_flight),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                headers={"User-Agent": "iceberg-sfn"},
+                trust_env=False,
+            )
+        return self._session
+
+    def _too_long(self, where: str) -> CatalogFailure:
+        return CatalogFailure(
+            where,
+            expected=f"at most {self._settings.body_limit} bytes",
+            found="a longer answer",
+            remedy="expire the table's snapshots and shorten its metadata-log, or exclude it",
+            permanent=True,
+            scope=ErrorScope.TABLE,
+        )
+
+
+def _redacted(url: str) -> str:
+    """A URL without what may be secret in it: user information, query and fragment."""
+    shown = url.partition("#")[0].partition("?")[0]
+    return str(URL(shown, encoded=True).with_user(None)) if "@" in shown else shown
+
+
+# ── directions: Where a catalog wants to be asked
+
+_EXPECTED: Final = "the catalog's configuration"
+
+_RESERVED_HEADERS: Final = frozenset(
+    {
+        "accept-encoding",
+        "connection",
+        "content-length",
+        "expect",
+        "host",
+        "if-none-match",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+"""Headers that frame a message or that we rely on: nobody else sets them."""
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogRoute:
+    """How to ask one catalog.
+
+    Attributes:
+        base_url: what every path is appended to.
+        prefix: as `/v1/config` gave it, "" for none.
+        paths: the paths below that prefix.
+        headers: to send along, names in lower case; configured and the catalog's own.
+        has_credentials_endpoint: whether tables' credentials have an endpoint of their own; None where that is not
+            said.
+        settings: all that it says.
+        encoding: what that came encoded with, as of `Content-Encoding`; "" for nothing.
+    """
+
+    base_url: str
+    prefix: str
+    paths: responses.CatalogPaths
+    headers: Mapping[str, str] = field(repr=False)
+    has_credentials_endpoint: bool | None = None
+    settings: Mapping[str, str] = field(default_factory=dict, repr=False)
+    encoding: str = ""
+
+
+class RouteFinder:
+    """The route to one catalog. Whoever asks at the same time shares one request and its outcome, good or bad.
+
+    Args:
+        settings: where the configuration is to be had.
+        client: asks.
+    """
+
+    def __init__(self, settings: RestSettings, client: CatalogHttpClient) -> None:
+        self._settings = settings
+        self._client = client
+        self._requesting = anyio.Lock()
+        self._first: CatalogRoute | None = None
+        self._route: CatalogRoute | None = None
+        self._last: CatalogRoute | CatalogFailure | None = None
+        self._requested_at = 0.0
+
+    async def current(self) -> CatalogRoute:
+        """The route, asked for where it is not known.
+
+        Raises:
+            Refused: scope catalog.
+        """
+        return self._route or await self.refresh()
+
+    async def refresh(self) -> CatalogRoute:
+        """The route by an answer that came after this call; errors as of `known`."""
+        since = anyio.current_time()
+        async with self._requesting:
+            # Without sharing, the last of many that wait on a dead catalog would wait for all their time-outs in turn.
+            if self._last is None or self._requested_at < since:
+                self._last = await self._request()
+                self._requested_at = anyio.current_time()
+            last = self._last
+        if isinstance(last, CatalogFailure):
+            raise CatalogRequestFailed(last)
+        self._route = last
+        return last
+
+    def forget(self) -> None:
+        """Ask again the next time; what is being asked just now counts all the same."""
+        self._route = None
+
+    async def _request(self) -> CatalogRoute | CatalogFailure:
+        settings = self._settings
+        url = f"{_wire_form(settings.uri)}{responses.config_path(settings.warehouse)}"
+        headers = _headers({}, settings.headers, {})
+        try:
+            reply = await self._client.get(url, headers, request_timeout=settings.config_timeout)
+        except CatalogRequestFailed as refused:
+            failure = refused.failure
+        else:
+            if reply.status == HTTPStatus.OK:
+                found = route_of(settings, reply)
+                return self._check_unchanged(found, reply.where) if isinstance(found, CatalogRoute) else found
+            failure = failure_of_status(reply, expected=_EXPECTED)
+            if reply.status in {HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND}:
+                failure = replace(failure, remedy=_check(settings, "uri (without /v1) and warehouse"))
+        return replace(failure, scope=ErrorScope.CATALOG)
+
+    def _check_unchanged(self, found: CatalogRoute, where: str) -> CatalogRoute | CatalogFailure:
+        """The route, unless it leads elsewhere than the first."""
+        first = self._first = self._first or found
+        if (found.base_url, found.prefix) == (first.base_url, first.prefix):
+            return found
+        old, new = (f"{one.base_url} with prefix {one.prefix!r}" for one in (first, found))
+        remedy = "have the catalog's configuration mended, or restart the service: it takes the new one then"
+        return CatalogFailure(
+            where, f"to be led to {old}, as at first", f"{new} instead of {old}", remedy, scope=ErrorScope.CATALOG
+        )
+
+
+def route_of(settings: RestSettings, reply: CatalogReply) -> CatalogRoute | CatalogFailure:
+    """The way that a configuration names, or why it names none; pure.
+
+    Args:
+        settings: what we were told.
+        reply: what the catalog says, status 200.
+    """
+    try:
+        config = responses.read_config(reply.body)
+    except UnreadableDocument as error:
+        failure = failure_of_body(reply, expected=_EXPECTED, found=str(error))
+        return replace(failure, remedy=_check(settings, "uri (without /v1)"), scope=ErrorScope.CATALOG)
+    uri = config.uri or settings.uri
+    try:
+        base_url = _wire_form(uri)
+        found = "a uri override that leaves TLS" if _leaves_tls(settings.uri, uri) else None
+    except ValueError:
+        base_url, found = "", "a uri override that is no http or https URI"
+    if found is not None:
+        remedy = "have the catalog's configuration mended: its uri must be where clients reach it over TLS"
+        return CatalogFailure(reply.where, _EXPECTED, found, remedy, permanent=True, scope=ErrorScope.CATALOG)
+    return CatalogRoute(
+        base_url=base_url,
+        prefix=config.prefix,
+        paths=responses.CatalogPaths(config.prefix, config.separator or responses.DEFAULT_SEPARATOR),
+        headers=_headers(config.defaults, settings.headers, config.overrides),
+        has_credentials_endpoint=config.has_credentials_endpoint,
+        settings=config.settings,
+        encoding=reply.headers.get("content-encoding", ""),
+    )
+
+
+def _check(settings: RestSettings, what: str) -> str:
+    return f"check catalogs.{settings.name}.{what}"
+
+
+def _wire_form(uri: str) -> str:
+    """A URI's base in the form that goes over the wire: an international host name in ASCII."""
+    return str(URL(responses.base_url(uri))).rstrip("/")
+
+
+def _leaves_tls(configured: str, redirected: str) -> bool:
+    return urlsplit(configured).scheme == "https" != urlsplit(redirected).scheme
+
+
+def _headers(
+    defaults: Mapping[str, str], configured: Mapping[str, str], overrides: Mapping[str, str]
+) -> dict[str, str]:
+    """One set of headers (REST specification, "getConfig": defaults, then the client's own, then overrides)."""
+    merged: dict[str, str] = {}
+    for some in (defaults, configured, overrides):
+        for name, value in some.items():
+            if name.lower() not in _RESERVED_HEADERS and is_valid_header(name, value):
+                merged[name.lower()] = value
+    return merged
+
+
+# ── asking: One question to a catalog
+
+T = TypeVar("T")
+
+REMEMBER_SECONDS: Final = 3600.0
+"""Seconds for which it is remembered whether a catalog takes a parameter."""
+_PARAMETER_REFUSED: Final = frozenset(
+    {
+        HTTPStatus.BAD_REQUEST,
+        HTTPStatus.NOT_ACCEPTABLE,
+        HTTPStatus.UNPROCESSABLE_ENTITY,
+        HTTPStatus.NOT_IMPLEMENTED,
+    }
+)
+"""How catalogs refuse a parameter that they do not know."""
+
+_DECODED_IN_LOOP: Final = 2**20
+"""Bytes that are decoded on the spot, in half a millisecond; more go to a thread."""
+
+
+class CatalogRequests:
+    """Questions to one catalog.
+
+    Args:
+        settings: where, as whom, how long.
+        clock: for a Retry-After that names a date.
+    """
+
+    def __init__(self, settings: RestSettings, clock: Clock) -> None:
+        self._client = CatalogHttpClient(settings, clock)
+        self._route_finder = RouteFinder(settings, self._client)
+        # msgspec holds the interpreter's lock while it decodes: between two large bodies the loop gets its turn.
+        self._decoding = anyio.CapacityLimiter(1)
+
+    async def route(self) -> CatalogRoute:
+        """The way to the catalog; raises Refused."""
+        return await self._route_finder.current()
+
+    async def get(
+        self,
+        target: Callable[[CatalogPaths], str],
+        etag: str | None = None,
+        cut: ExtractBody | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> CatalogReply:
+        """The reply to one GET.
+
+        Args:
+            target: path and query, encoded, below the catalog's prefix.
+            etag: entity tag to send as If-None-Match, byte for byte as the catalog gave it.
+            cut: what to make of a large body, None to take it whole.
+            headers: to send in place of any others, names in lower case.
+
+        Raises:
+            Refused: there was no whole reply.
+        """
+        route = await self._route_finder.current()
+        sent = {**route.headers, **(headers or {})}
+        if etag is not None:
+            sent["if-none-match"] = etag
+        return await self._client.get(f"{route.base_url}{target(route.paths)}", sent, cut=cut)
+
+    async def parse(self, reply: CatalogReply, read: Callable[[bytes | bytearray], T], expected: str) -> T:
+        """A reply's body, by a function of `answers`; a large one in a thread.
+
+        Raises:
+            Refused: the body makes no sense.
+        """
+        try:
+            if len(reply.body) <= _DECODED_IN_LOOP:
+                return read(reply.body)
+            return await to_thread.run_sync(read, reply.body, limiter=self._decoding)
+        except UnreadableDocument as error:
+            found = str(error)
+        raise CatalogRequestFailed(failure_of_body(reply, expected=expected, found=found))
+
+    async def map_errors(self, answer: Awaitable[T], secrets: Callable[[], Iterable[str]] = tuple) -> T:
+        """What an answer gives.
+
+        Args:
+            answer: to a question.
+            secrets: what must not show in any message, beside what tells who asks.
+
+        Raises:
+            Transient: it was refused, and may not be later.
+            Permanent: it was refused, and will be until somebody changes something.
+        """
+        try:
+            return await answer
+        except CatalogRequestFailed as refused:
+            failure = refused.failure
+        raise await self._error(failure, secrets())
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._client.close()
+
+    async def _error(self, failure: CatalogFailure, secrets: Iterable[str]) -> Transient | Permanent:
+        scope = failure.scope
+        if scope is None:
+            try:
+                await self._route_finder.refresh()
+                scope = ErrorScope.TABLE
+            except CatalogRequestFailed as other:
+                failure, scope = combine(failure, other.failure), ErrorScope.CATALOG
+        if scope is ErrorScope.CATALOG:
+            self._route_finder.forget()
+        return failure.to_error(scope, (*self._client.secrets(), *secrets))
+
+
+class OptionalParameter:
+    """A parameter that a catalog need not know. Where one refuses it, it is asked once more without.
+
+    What the catalog took is remembered for a while, for the process alone: neither a stray refusal nor an upgrade must
+    switch a parameter off for ever.
+    """
+
+    def __init__(self) -> None:
+        self._is_taken: bool | None = None
+        self._valid_until = 0.0
+
+    async def request(
+        self, with_it: Callable[[], Awaitable[CatalogReply]], without: Callable[[], Awaitable[CatalogReply]]
+    ) -> CatalogReply:
+        """Return the reply to one of two questions.
+
+        Args:
+            with_it: asks with the parameter.
+            without: asks without.
+        """
+        known = self._is_taken if anyio.current_time() < self._valid_until else None
+        first, second = (with_it, without) if known is not False else (without, with_it)
+        reply = await first()
+        if reply.status not in _PARAMETER_REFUSED:
+            if reply.status < HTTPStatus.BAD_REQUEST:
+                self._note(is_taken=first is with_it)
+            return reply
+        if known:
+            return reply
+        other = await second()
+        if other.status >= HTTPStatus.BAD_REQUEST:
+            return reply
+        self._note(is_taken=second is with_it)
+        return other
+
+    def _note(self, *, is_taken: bool) -> None:
+        self._is_taken, self._valid_until = is_taken, anyio.current_time() + REMEMBER_SECONDS

@@ -1,0 +1,611 @@
+"""Files of this machine: compare-and-swap by a lock, a comparison of contents and an atomic rename."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from heapq import nsmallest
+from pathlib import Path
+from time import monotonic
+from typing import Final, Protocol, TypeVar
+
+import anyio
+
+from sfn import safe_open
+from sfn.concurrency import AbandonableThreads, Batcher, IsAbandoned, TimedOut
+from sfn.domain.jobs import StoredObject
+from sfn.errors import ErrorScope, ExternalError, OutcomeUnknown, Permanent, SfnError, Transient
+from sfn.safe_open import DIRECTORY_FLAGS, LinkRefused
+from sfn.sfnfile.document import MAX_DOCUMENT_BYTES
+from sfn.sfnfile.locations import is_below
+from sfn.sfnfile.naming import depth_below_table
+from sfn.storage import (
+    MAX_READ_BYTES,
+    Deleted,
+    Guarantees,
+    PreconditionFailed,
+    base_name,
+    check_length,
+    content_etag,
+    decode_name,
+    parent_folder,
+)
+from sfn.storage.atomic_files import (
+    PRIVATE_NAMES,
+    READ_FLAGS,
+    LockableFolder,
+    PendingFsyncs,
+    describe_os_error,
+    error_of,
+    is_never_given_up,
+    make_folder,
+    map_os_errors,
+    read_content,
+)
+from sfn.storage.object_store import ERROR_BY_REACH, PermissionTracker
+
+# ── looks: Calls to a file system that change nothing
+
+T = TypeVar("T")
+
+
+class BlockingFiles(Protocol):
+    """What is looked at."""
+
+    def read_all(self, keys: Sequence[str]) -> Sequence[StoredObject | None] | SfnError:
+        """As `read` of each, or why that can't be."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class BlockingReads:
+    """Knows of no store: one that is let go of takes its threads with it at once.
+
+    Attributes:
+        files: what is looked at.
+        threads: where.
+        limit: seconds that the file system has for one call.
+    """
+
+    files: BlockingFiles
+    threads: AbandonableThreads
+    limit: float
+
+    async def run(self, name: str, call: Callable[[IsAbandoned], T]) -> T:
+        """What a look gives.
+
+        Args:
+            name: what it does to what.
+
+        Raises:
+            Transient: scope store; the file system does not answer.
+        """
+        answer = await self.threads.run(name, call)
+        if isinstance(answer, TimedOut):
+            raise no_answer_error(Transient, name, self.limit)
+        return answer
+
+    async def run_batch(self, requested: Sequence[Sequence[str]]) -> Sequence[Sequence[StoredObject | None] | SfnError]:
+        """The files of several who ask, in one call; raises as `at`."""
+        name = f"read {requested[0][0]} and others"
+        return await self.run(name, lambda _: [self.files.read_all(keys) for keys in requested])
+
+
+def no_answer_error(kind: type[Transient], name: str, limit: float) -> Transient:
+    """The trouble of a file system that does not answer."""
+    return kind(
+        name,
+        scope=ErrorScope.STORE,
+        expected=f"an answer of the file system within {limit:g} s",
+        found="none",
+        remedy="see whether its mount hangs: its server may be gone",
+    )
+
+
+# ── root: The configured folder of a local store
+
+PROPAGATION_SECONDS: Final = 5.0
+"""As of `PermissionTracker`: a change of modes or of a mount holds at once, but a `chmod -R` takes a while."""
+
+_FORBIDDEN: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_PER_FOLDER: Final = _FORBIDDEN | {
+    errno.EDQUOT,
+    errno.EHOSTDOWN,
+    errno.EIO,
+    errno.ENODEV,
+    errno.ENOSPC,
+    errno.ENOTCONN,
+    errno.EREMOTEIO,
+    errno.ESTALE,
+    errno.ETIMEDOUT,
+}
+"""What a file system may say of one folder (a mode, a mount, a project's quota, a bad sector) and of everything."""
+
+
+class StoreRoot:
+    """The folder that all keys of a store lie below. For several threads.
+
+    It is never made: where it is missing, its file system is not mounted, and what should lie there is not absent but
+    out of reach. Where the system forbids to read or search it (credentials of a mount that have expired, the mode of a
+    whole mount), what it forbids below is no table's fault. Nothing is asked of the right to write in it: tables'
+    folders may be somebody else's to make.
+
+    What is refused below a root in order is the store's trouble until the same is done elsewhere in the store: a file
+    system may be mounted read-only.
+
+    Args:
+        location: canonical. `file://`, the whole machine, is no folder of the store's, and tells nothing.
+        done: does a verb once more, at a key where it was done before, and changes nothing.
+        seconds: a clock that only goes forward.
+    """
+
+    def __init__(
+        self, location: str, repeat: Callable[[str, str], None], seconds: Callable[[], float] = monotonic
+    ) -> None:
+        self.location = location
+        self._repeat, self._permissions = repeat, PermissionTracker(seconds, PROPAGATION_SECONDS)
+        self._path = Path(location.removeprefix("file://") or "/")
+        self._is_whole_machine = self._path == Path("/")
+
+    @contextmanager
+    def map_os_errors(self, where: str, verb: str) -> Iterator[None]:
+        """Turn every `OSError` of the block into a trouble: of that file or folder, or of the whole store.
+
+        Args:
+            where: the file or folder.
+            verb: as of `PermissionTracker`.
+
+        Raises:
+            Trouble: as of `sfn.storage.atomic_files`; of the scope that `PermissionTracker` finds, where it depends
+                on the place.
+            Transient: scope store, where the block was forbidden something and the root is forbidden too.
+        """
+        with map_os_errors(where):
+            try:
+                yield
+            except PermissionError as error:
+                self._check_permitted(where, error)
+                raise self._error(where, verb, error) from error
+            except OSError as error:
+                if error.errno in _PER_FOLDER:
+                    raise self._error(where, verb, error) from error
+                raise
+
+    def note_permitted(self, verb: str, key: str) -> None:
+        """As of `PermissionTracker`: the file system has carried out a verb."""
+        self._permissions.note_permitted(verb, key)
+
+    def _error(self, where: str, verb: str, error: OSError) -> ExternalError:
+        """The trouble, of the table or of the store."""
+        witnesses = self._permissions.note_denied(verb, where)
+        reach = self._permissions.judge(verb, where, elsewhere=self._is_permitted_at(witnesses, verb))
+        denied, scope = ERROR_BY_REACH[reach]
+        kind = denied if error.errno in _FORBIDDEN else Transient
+        as_table_error = error_of(where, error)
+        return kind(
+            where,
+            scope=scope,
+            expected=as_table_error.expected,
+            found=as_table_error.found,
+            remedy=as_table_error.remedy,
+        )
+
+    def _is_permitted_at(self, witnesses: list[str], verb: str) -> bool | None:
+        answer = None
+        for witness in witnesses:
+            try:
+                self._repeat(verb, witness)
+            except OSError as error:
+                if error.errno in _PER_FOLDER:
+                    answer = False
+            except ExternalError:
+                # Another writer is at work there, or the file system lacks something: no answer.
+                continue
+            else:
+                return True
+        return answer
+
+    def check_exists(self) -> None:
+        """Look whether the root is there.
+
+        Raises:
+            Transient: scope store, where it is missing.
+            OSError: nobody can tell.
+        """
+        try:
+            self._path.stat()
+        except FileNotFoundError as error:
+            raise Transient(
+                self.location,
+                scope=ErrorScope.STORE,
+                expected="the folder of the store",
+                found="nothing",
+                remedy="mount its file system, or correct `[stores.NAME] prefix`",
+            ) from error
+
+    def _check_permitted(self, where: str, refusal: PermissionError) -> None:
+        """Look whether the root is forbidden as well.
+
+        Raises:
+            Transient: scope store; it is.
+            OSError: nobody can tell; what the system says of the root then counts for what lies below.
+        """
+        if self._is_whole_machine:
+            return
+        try:
+            self.check_exists()
+            # Opened, not asked about alone: a network file system may answer the question from its memory.
+            os.close(os.open(self._path, os.O_RDONLY | os.O_DIRECTORY))
+        except PermissionError as error:
+            raise self._forbidden("read", where, error) from error
+        if not os.access(self._path, os.X_OK, effective_ids=True):
+            raise self._forbidden("search", where, refusal)
+
+    def _forbidden(self, what: str, where: str, error: OSError) -> Transient:
+        return Transient(
+            self.location,
+            scope=ErrorScope.STORE,
+            expected=f"a folder of the store that the service's user may {what}",
+            found=f"{describe_os_error(error)} for the user {os.geteuid()}, met at {where}",
+            remedy="renew the credentials of its mount, or let that user read and search the folder",
+        )
+
+
+# ── local: Files of this machine
+
+MAX_THREADS = 8
+"""Files that one store works on at the same time."""
+MAX_BATCH = 256
+"""Files read in one call: a thread for each would cost the loop more than it gains, by the interpreter's lock."""
+LOCK_TIMEOUT = 10.0
+"""Seconds that a change waits for others to give a folder's lock back."""
+FILE_SYSTEM_TIMEOUT = 30.0
+"""Seconds that a file system has for one call: a mount whose server is gone may never answer."""
+_SCHEME = "file://"
+_MIN_PAUSE, _MAX_PAUSE = 0.001, 0.02
+"""Seconds between two attempts to get a lock."""
+
+
+@dataclass(frozen=True, slots=True)
+class LockBusy:
+    """Somebody else holds the folder's lock just now, and nothing was done."""
+
+
+class BlockingLocalStore:
+    """The verbs of a store as blocking calls. None of them waits for another process, but all for the file system.
+
+    A key is `file://` and an absolute path in UTF-8; a percent sign is a character of the file's name. Below a table's
+    location nothing may be a symbolic link, as the table's owner could make us write into another table with it, and
+    every file is a regular one. Above it links are followed as far as they stay in the folder that the table belongs
+    to.
+
+    Nothing is answered about a folder whose last change could not be made durable before that is made up for: whoever
+    finds their own change there takes it for done.
+
+    Args:
+        root: canonical location that all keys lie below, as of `StoreRoot`.
+        bounds: canonical locations of folders that tables belong to, where these are narrower than the root.
+        links_to: canonical locations of other folders that links above a table's location may lead into.
+        seconds: as of `StoreRoot`.
+    """
+
+    def __init__(
+        self,
+        root: str = "file://",
+        bounds: Collection[str] = (),
+        links_to: Collection[str] = (),
+        seconds: Callable[[], float] = monotonic,
+    ) -> None:
+        self._root = StoreRoot(root, self._repeat, seconds)
+        self._bounds = (root, *(bound for bound in bounds if is_below(bound, root)))
+        self._links_to = tuple(map(_path_of, links_to))
+        self._pending_fsync = PendingFsyncs()
+
+    def read(self, key: str) -> StoredObject | None:
+        """As `ObjectStore.read`; takes no lock."""
+        path = self._path(key)
+        with self._root.map_os_errors(key, "read"):
+            body = self._content(path, key)
+            self._pending_fsync.flush(parent_folder(path), key)
+            return None if body is None else StoredObject(body, content_etag(body))
+
+    def read_all(self, keys: Sequence[str]) -> Sequence[StoredObject | None] | SfnError:
+        """As `read` of each, or why that can't be."""
+        try:
+            return [self.read(key) for key in keys]
+        except SfnError as error:
+            return error
+
+    def read_range(self, key: str, start: int, length: int) -> bytes | None:
+        """As `ObjectStore.part`; takes no lock."""
+        path = self._path(key)
+        with self._root.map_os_errors(key, "read"):
+            return self._content(path, key, start=start, most=length)
+
+    def write(
+        self, key: str, body: bytes, replacing: StoredObject | None, given_up: IsAbandoned = is_never_given_up
+    ) -> StoredObject | PreconditionFailed | LockBusy:
+        """As `ObjectStore.write`. A file's mode is that of a new file, under the process's umask.
+
+        Args:
+            given_up: as of `LockableFolder`.
+        """
+        check_length(key, body)
+        path = self._path(key)
+        with self._root.map_os_errors(key, "write"):
+            folder = self._folder(parent_folder(path), key, given_up, missing_ok=replacing is not None)
+            if folder is None:
+                return PreconditionFailed()
+            with folder:
+                if not folder.lock():
+                    return LockBusy()
+                self._pending_fsync.flush(parent_folder(path), key)
+                written = _compare_and_swap(folder, base_name(path), key, body, replacing)
+                if isinstance(written, StoredObject):
+                    self._root.note_permitted("write", key)
+                return written
+
+    def delete(
+        self, key: str, expected: StoredObject, given_up: IsAbandoned = is_never_given_up
+    ) -> Deleted | PreconditionFailed | LockBusy:
+        """As `ObjectStore.delete`; an emptied folder stays.
+
+        Args:
+            given_up: as of `LockableFolder`.
+        """
+        path = self._path(key)
+        with self._root.map_os_errors(key, "delete"):
+            folder = self._folder(parent_folder(path), key, given_up, missing_ok=True)
+            if folder is None:
+                return Deleted()
+            with folder:
+                if not folder.lock():
+                    return LockBusy()
+                self._pending_fsync.flush(parent_folder(path), key)
+                gone = _remove(folder, base_name(path), key, expected)
+                if gone:
+                    self._root.note_permitted("delete", key)
+                return PreconditionFailed() if gone is None else Deleted()
+
+    def list(self, prefix: str, limit: int) -> list[str]:
+        """As `ObjectStore.list`: every entry that is no folder, and none that a writer is preparing."""
+        path = self._path(prefix.removesuffix("/"))
+        with self._root.map_os_errors(prefix, "list"):
+            try:
+                with self._scan(path, prefix) as entries:
+                    files = (entry.name for entry in entries if not entry.is_dir(follow_symlinks=False))
+                    names = (decode_name(name) for name in files if name not in PRIVATE_NAMES)
+                    found = nsmallest(limit, (prefix + name for name in names if name is not None))
+            except FileNotFoundError:
+                self._root.check_exists()
+                return []
+            self._pending_fsync.flush(path, prefix)
+            self._root.note_permitted("list", prefix)
+            return found
+
+    def _repeat(self, verb: str, key: str) -> None:
+        """Do a verb once more where it was done before, without changing anything.
+
+        Raises:
+            OSError: it is refused there too; or nothing lies there any more, or another writer is at work.
+            Permanent: scope store, where the file system has no locks.
+        """
+        path = self._path(key.removesuffix("/"))
+        if verb == "read":
+            read_content(self._open(path, READ_FLAGS, depth_below_table(key)), most=1)
+        elif verb == "list":
+            with self._scan(path, key) as entries:
+                next(entries, None)
+        else:
+            with self._open_folder(parent_folder(path), key, is_never_given_up) as folder:
+                if not folder.lock():
+                    raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), path)
+                folder.try_write()
+
+    @contextmanager
+    def _scan(self, path: str, prefix: str) -> Iterator[Iterator[os.DirEntry[str]]]:
+        descriptor = self._open(path, DIRECTORY_FLAGS, depth_below_table(f"{prefix}file") - 1)
+        try:
+            with os.scandir(descriptor) as entries:
+                yield entries
+        finally:
+            os.close(descriptor)
+
+    def _folder(self, path: str, key: str, given_up: IsAbandoned, *, missing_ok: bool) -> LockableFolder | None:
+        try:
+            return self._open_folder(path, key, given_up)
+        except FileNotFoundError:
+            self._root.check_exists()
+            if missing_ok:
+                return None
+        make_folder(path, key.rpartition("/")[0], self._pending_fsync, self._opener(path, key))
+        return self._open_folder(path, key, given_up)
+
+    def _open_folder(self, path: str, key: str, given_up: IsAbandoned) -> LockableFolder:
+        return LockableFolder(path, key.rpartition("/")[0], self._pending_fsync, given_up, self._opener(path, key))
+
+    def _opener(self, path: str, key: str) -> Callable[[str], int]:
+        """What opens the folder of a key, which lies at `path`, or the one above it."""
+        ours = depth_below_table(key) - 1
+        return lambda folder: self._open(folder, DIRECTORY_FLAGS, ours - (len(path) > len(folder)))
+
+    def _content(self, path: str, key: str, start: int = 0, most: int = MAX_READ_BYTES) -> bytes | None:
+        try:
+            body = read_content(self._open(path, READ_FLAGS, depth_below_table(key)), start=start, most=most)
+        except FileNotFoundError:
+            self._root.check_exists()
+            return None
+        self._root.note_permitted("read", key)
+        return body
+
+    def _open(self, path: str, flags: int, ours: int) -> int:
+        """A descriptor of what lies at a path below the root.
+
+        Args:
+            ours: how many of the last names lie below the table's location.
+
+        Raises:
+            Permanent: scope table; a link is on the way that may not be followed.
+        """
+        bound = _path_of(max((one for one in self._bounds if is_below(f"{_SCHEME}{path}", one)), key=len))
+        names = [name for name in path[len(bound.rstrip("/")) :].split("/") if name]
+        try:
+            return safe_open.open_below(
+                bound, names, flags, no_link_names=max(0, min(ours, len(names))), other_roots=self._links_to
+            )
+        except LinkRefused as refused:
+            raise _link_refused(refused) from refused
+
+    def _path(self, key: str) -> str:
+        path, root = key.removeprefix("file://"), self._root.location
+        segments = path.split("/")
+        if not is_below(key, root) or segments[0] or not {"", ".", ".."}.isdisjoint(segments[1:]) or "\0" in key:
+            raise _key_refused(key, f"a key below {root} without empty, `.` or `..` segments")
+        if segments[-1] in PRIVATE_NAMES:
+            raise _key_refused(key, "another name than those that contents are prepared and locked under")
+        try:
+            return os.fsdecode(path.encode()) or "/"
+        except UnicodeEncodeError as error:
+            raise _key_refused(key, "a key of whole characters") from error
+
+
+class LocalStore:
+    """Implements `ObjectStore` with threads: no verb blocks the loop, and none waits for ever.
+
+    A cancelled look is left alone. A cancelled change is carried through first, but for one that the file system does
+    not answer: that one may still happen, long after others have gone on, as if its process had been suspended.
+
+    Args:
+        root: as of `LocalFileSystem`.
+        threads: files worked on at the same time.
+        patience: seconds that a change waits for a folder's lock.
+        limit: seconds that the file system has for one call.
+        seconds: as of `StoreRoot`.
+        bounds, links_to: as of `LocalFileSystem`.
+    """
+
+    def __init__(
+        self,
+        root: str = "file://",
+        *,
+        bounds: Collection[str] = (),
+        links_to: Collection[str] = (),
+        threads: int = MAX_THREADS,
+        lock_timeout: float = LOCK_TIMEOUT,
+        limit: float = FILE_SYSTEM_TIMEOUT,
+        seconds: Callable[[], float] = monotonic,
+    ) -> None:
+        self._blocking = BlockingLocalStore(root, bounds, links_to, seconds)
+        self._threads = AbandonableThreads(threads, limit)
+        self._lock_timeout, self._limit = lock_timeout, limit
+        self._blocking_reads = BlockingReads(self._blocking, self._threads, limit)
+        self._batcher = Batcher(self._blocking_reads.run_batch, weight=len, max_weight=MAX_BATCH)
+
+    async def read(self, key: str) -> StoredObject | None:
+        return await self._blocking_reads.run(f"read {key}", lambda _: self._blocking.read(key))
+
+    async def read_all(self, keys: Sequence[str]) -> Sequence[StoredObject | None]:
+        found = await self._batcher(keys)
+        if isinstance(found, SfnError):
+            raise found
+        return found
+
+    async def read_range(self, key: str, start: int, length: int) -> bytes | None:
+        return await self._blocking_reads.run(f"read {key}", lambda _: self._blocking.read_range(key, start, length))
+
+    async def write(self, key: str, body: bytes, replacing: StoredObject | None) -> StoredObject | PreconditionFailed:
+        return await self._change("write", key, partial(self._blocking.write, key, body, replacing))
+
+    async def delete(self, key: str, expected: StoredObject) -> Deleted | PreconditionFailed:
+        return await self._change("delete", key, partial(self._blocking.delete, key, expected))
+
+    async def list(self, prefix: str, limit: int) -> list[str]:
+        return await self._blocking_reads.run(f"list {prefix}", lambda _: self._blocking.list(prefix, limit))
+
+    async def probe(self, key: str) -> Guarantees:
+        # The conditions are this program's own: contents are compared under a lock of their folder.
+        return Guarantees(swap=True, conditional_delete=True)
+
+    async def _change(self, verb: str, key: str, change: Callable[[IsAbandoned], T | LockBusy]) -> T:
+        """Make a change once the lock is free. The loop waits for it, not a thread: others need those.
+
+        Raises:
+            Transient: scope table, after `patience`; scope store, where all threads hang and nothing was begun.
+            Unsure: scope store, where the file system does not answer.
+        """
+        name = f"{verb} {key}"
+        give_up_at = anyio.current_time() + self._lock_timeout
+        pause = _MIN_PAUSE
+        while isinstance(answer := await self._threads.run(name, change, shielded=True), LockBusy):
+            if anyio.current_time() >= give_up_at:
+                raise Transient(
+                    key,
+                    scope=ErrorScope.TABLE,
+                    expected="the lock of its folder",
+                    found=f"another process that has held it for {self._lock_timeout} s",
+                    remedy="see with `lslocks` who holds it",
+                )
+            await anyio.sleep(pause)
+            pause = min(2 * pause, _MAX_PAUSE)
+        if isinstance(answer, TimedOut):
+            raise no_answer_error(OutcomeUnknown if answer.may_still_run else Transient, name, self._limit)
+        return answer
+
+
+def _compare_and_swap(
+    folder: LockableFolder, name: str, key: str, body: bytes, replacing: StoredObject | None
+) -> StoredObject | PreconditionFailed:
+    present = folder.read_content(name)
+    if _tag(key, present) != (None if replacing is None else replacing.etag):
+        return PreconditionFailed()
+    if present is None:
+        return StoredObject(body, content_etag(body)) if folder.create(name, body) else PreconditionFailed()
+    folder.replace(name, body)
+    return StoredObject(body, content_etag(body))
+
+
+def _remove(folder: LockableFolder, name: str, key: str, expected: StoredObject) -> bool | None:
+    """Whether the file was removed: False where there was none, None where it is another one."""
+    tag = _tag(key, folder.read_content(name))
+    if tag is None:
+        # It may be gone by a deletion that could not be made durable, of a process that has ended since.
+        folder.fsync()
+        return False
+    if tag != expected.etag:
+        return None
+    folder.remove(name)
+    return True
+
+
+def _tag(key: str, present: bytes | None) -> str | None:
+    if present is None:
+        return None
+    if len(present) > MAX_DOCUMENT_BYTES:
+        # Only its beginning is known, and so not its tag.
+        raise _key_refused(key, f"a file of at most {MAX_DOCUMENT_BYTES} bytes", "a longer one")
+    return content_etag(present)
+
+
+def _link_refused(refused: LinkRefused) -> Permanent:
+    """What an operator is told of a link that is not followed."""
+    if refused.root is None:
+        expected = "folders and files below a table's location, and no symbolic link"
+        remedy = "put a folder in its place, or mount one there; or keep the SFN files below a `root`"
+    else:
+        expected = f"symbolic links that stay below {refused.root}"
+        remedy = "if it is right, name the folder that it leads to in `[stores.NAME] links_to`"
+    found = f"one to {refused.target}" if refused.link else refused.target
+    where = refused.link or str(refused.root)
+    return Permanent(where, scope=ErrorScope.TABLE, expected=expected, found=found, remedy=remedy)
+
+
+def _path_of(location: str) -> str:
+    return location.removeprefix(_SCHEME) or "/"
+
+
+def _key_refused(key: str, expected: str, found: str = "another") -> Permanent:
+    return Permanent(key, scope=ErrorScope.TABLE, expected=expected, found=found)
