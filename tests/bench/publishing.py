@@ -19,9 +19,8 @@ from sfn.domain.events import Notification
 from sfn.domain.identifiers import TableIdentifier
 from sfn.domain.jobs import Capacity, StoredObject
 from sfn.inbox.memory import MemoryInbox
-from sfn.publish.learning import Ports
 from sfn.publish.policy import Policy
-from sfn.publish.protocol import publish
+from sfn.publish.publish import Ports, publish
 from sfn.sfnfile.naming import IDENTIFIER, ORDINAL, Naming
 from sfn.storage import Deleted, Guarantees, ObjectStore, PreconditionFailed
 from sfn.storage.local import LocalStore

@@ -21,14 +21,14 @@ from sfn.clock import SystemClock, SystemRandomSource
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import TableIdentifier
 from sfn.domain.jobs import Done, LeasedJob, Outcome
-from sfn.inbox.letters import NewDeadLetter
+from sfn.inbox.model import InboxConfig as InboxTerms
+from sfn.inbox.model import NewDeadLetter
 from sfn.inbox.sqlite import SqliteInbox
-from sfn.inbox.terms import InboxConfig as InboxTerms
 from sfn.publish.policy import Policy
 from sfn.storage import PrefixRouter
 from sfn.storage.object_store import RemoteStore
-from sfn.work.sources import ConnectedCatalog
-from sfn.work.worker import Worker, WorkerInbox, WorkerOptions
+from sfn.worker.catalog_sources import ConnectedCatalog
+from sfn.worker.worker import Worker, WorkerInbox, WorkerOptions
 from tests.bench.record import Figure, Goal, Run, Unmeasured
 from tests.promises.grounds import s3_store
 from tests.servers.s3 import REGION, ROOT, S3

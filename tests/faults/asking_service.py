@@ -9,15 +9,15 @@ from __future__ import annotations
 from typing import Final
 
 from sfn import cli
-from sfn.inbox import book, intents
+from sfn.inbox import intents
 
 SOONER: Final = 30
 ASKS: Final = tuple(pause / SOONER for pause in intents.CHECK_DELAYS)
 
 if __name__ == "__main__":
-    assert vars(book)["MERGED_WITHIN"] is intents.MERGE_WINDOW, (
+    assert vars(intents)["MERGED_WITHIN"] is intents.MERGE_WINDOW, (
         "it is looked up elsewhere now, and would not be shorter"
     )
     vars(intents)["ASKS"] = ASKS
-    vars(book)["MERGED_WITHIN"] = intents.MERGE_WINDOW / SOONER
+    vars(intents)["MERGED_WITHIN"] = intents.MERGE_WINDOW / SOONER
     cli.main()

@@ -12,8 +12,8 @@ from sfn.clock import SystemClock
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import SfnError
+from sfn.inbox.model import InboxConfig
 from sfn.inbox.sqlite import SqliteInbox
-from sfn.inbox.terms import InboxConfig
 
 CLIENTS = 8
 

@@ -15,16 +15,16 @@ from sfn.admin.app import routes
 from sfn.admin.operators import AdminContext, AdminInbox, ConfiguredCatalog, ProcessInfo
 from sfn.domain.events import Notification, UndecodableRequest
 from sfn.errors import Rejected
-from sfn.inbox.letters import AdminCommand
 from sfn.inbox.memory import MemoryInbox
+from sfn.inbox.model import AdminCommand
 from sfn.publish.policy import TableFilter
 from sfn.receiver.app import build_app
 from sfn.receiver.keyring import Keyring
 from sfn.receiver.operators import OPERATORS_PARTY, OperatorAuth
 from sfn.receiver.tokens import PartyTokens
 from sfn.telemetry.refusals import RejectionLog
-from sfn.work.lanes import CircuitBreakerState
-from sfn.work.report import SweepReport
+from sfn.worker.capacity import CircuitBreakerState
+from sfn.worker.sweep import SweepReport
 from tests.integration.listening import Service
 from tests.promises.inboxes import TERMS, Ground, HandClock, table
 

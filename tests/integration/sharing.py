@@ -15,8 +15,8 @@ from sfn.clock import Clock, SystemClock
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import TableIdentifier
 from sfn.domain.jobs import Capacity, Done, LeasedJob
+from sfn.inbox.model import InboxConfig
 from sfn.inbox.postgres import PostgresInbox, PostgresServer
-from sfn.inbox.terms import InboxConfig
 from tests.promises.inboxes import PLENTY
 
 ANY = InboxConfig()

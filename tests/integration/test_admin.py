@@ -12,8 +12,8 @@ from sfn.domain.events import Notification, UndecodableRequest
 from sfn.domain.identifiers import TableIdentifier
 from sfn.domain.jobs import DeadLettered, DeadLetterReason, Retry
 from sfn.errors import ErrorScope
-from sfn.work.lanes import CircuitBreakerState
-from sfn.work.report import SweepDifference, SweepPhase, SweepReport
+from sfn.worker.capacity import CircuitBreakerState
+from sfn.worker.sweep import SweepDifference, SweepPhase, SweepReport
 from tests.integration.operating import Office, got, operating, posted, table
 from tests.promises.inboxes import AT, pointer
 

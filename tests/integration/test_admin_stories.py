@@ -21,7 +21,7 @@ from sfn.domain.jobs import (
     Rescheduled,
     TableState,
 )
-from sfn.inbox.letters import DeadLetterFilter
+from sfn.inbox.model import DeadLetterFilter
 from sfn.publish.policy import TableFilter
 from tests.integration.operating import Office, got, operating, table
 from tests.promises.inboxes import AT, pointer

@@ -24,7 +24,7 @@ from sfn.domain.jobs import Capacity, LeasedJob
 from sfn.errors import ErrorScope, FatalError, Transient
 from sfn.inbox import ClaimResult
 from sfn.inbox.memory import MemoryInbox
-from sfn.inbox.terms import InboxConfig as InboxTerms
+from sfn.inbox.model import InboxConfig as InboxTerms
 from sfn.receiver.app import build_app
 from sfn.receiver.body import BodyLimits
 from sfn.receiver.concern import EventFilter
@@ -35,9 +35,9 @@ from sfn.receiver.senders import anonymous_senders
 from sfn.storage import PrefixRouter
 from sfn.telemetry.metrics import Metrics
 from sfn.wiring.assembly import STARTING, AssembledService
-from sfn.work.logbook import OutcomeLog
-from sfn.work.sources import ConnectedCatalog
-from sfn.work.worker import Worker, WorkerInbox, WorkerOptions
+from sfn.worker.catalog_sources import ConnectedCatalog
+from sfn.worker.outcome_log import OutcomeLog
+from sfn.worker.worker import Worker, WorkerInbox, WorkerOptions
 from tests.integration.waiting import until
 
 BROKEN = FatalError("inbox", expected="a sound inbox", found="another")

@@ -13,10 +13,9 @@ from sfn.clock import SystemClock
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import CatalogName
 from sfn.domain.jobs import Done, LeasedJob, Retry
-from sfn.inbox.letters import NewDeadLetter
+from sfn.inbox.model import InboxConfig, NewDeadLetter
 from sfn.inbox.postgres import PostgresInbox, PostgresServer
 from sfn.inbox.postgres.asking import SOON
-from sfn.inbox.terms import InboxConfig
 from tests.integration import sharing
 from tests.integration.sharing import claims, fill, named, replicas, session, stored
 from tests.promises.inboxes import PLENTY, HandClock

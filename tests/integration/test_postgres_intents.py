@@ -14,6 +14,7 @@ from sfn.clock import SystemClock
 from sfn.domain.events import Intent, IntentOutcome, Notification
 from sfn.domain.identifiers import TableIdentifier
 from sfn.inbox.intents import CHECK_DELAYS
+from sfn.inbox.model import InboxConfig
 from sfn.inbox.postgres import PostgresInbox, PostgresServer
 from sfn.inbox.postgres.asking import SOON
 from sfn.inbox.postgres.notes import IntentQuery
@@ -22,7 +23,6 @@ from sfn.inbox.postgres.schema import MIGRATIONS, Migration
 from sfn.inbox.postgres.tables import SqlTransaction
 from sfn.inbox.postgres.tables.intents import PostgresIntents
 from sfn.inbox.postgres.unit import InboxTransaction
-from sfn.inbox.terms import InboxConfig
 from tests.integration.sharing import claims, named, replicas, session, stored
 from tests.promises.inboxes import PLENTY, HandClock
 from tests.servers.postgres import Postgres

@@ -14,9 +14,8 @@ from sfn.domain.events import Notification, PutResult, TableOrigin, UndecodableR
 from sfn.domain.identifiers import TableIdentifier
 from sfn.domain.jobs import Done, LeasedJob
 from sfn.errors import Permanent, Transient
-from sfn.inbox.commits import CommittedTransaction
+from sfn.inbox.model import CommittedTransaction, InboxConfig
 from sfn.inbox.postgres import PostgresInbox, PostgresServer
-from sfn.inbox.terms import InboxConfig
 from tests.integration.sharing import claims, done, named, replicas, session, stored
 from tests.promises.inboxes import PLENTY, TERMS, TOLD, HandClock
 from tests.servers.postgres import Postgres

@@ -10,9 +10,9 @@ import pytest
 from sfn.clock import SystemClock
 from sfn.domain.events import Notification
 from sfn.errors import FatalError, Transient
+from sfn.inbox.model import InboxConfig
 from sfn.inbox.postgres import PostgresInbox, PostgresServer
 from sfn.inbox.postgres.schema import MIGRATIONS, Migration
-from sfn.inbox.terms import InboxConfig
 from tests.integration.sharing import claims, done, fill, named, replicas, session, stored
 from tests.servers.postgres import Postgres
 

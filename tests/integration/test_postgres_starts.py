@@ -17,10 +17,10 @@ import trustme
 
 from sfn.clock import SystemClock
 from sfn.errors import FatalError, SfnError, Transient
+from sfn.inbox.model import InboxConfig
 from sfn.inbox.postgres import PostgresInbox, PostgresServer, preflight
 from sfn.inbox.postgres.opening import prepared, reached
 from sfn.inbox.postgres.schema import MIGRATIONS
-from sfn.inbox.terms import InboxConfig
 from tests.integration.sharing import fill
 from tests.servers.postgres import Postgres
 from tests.servers.user import give

@@ -22,8 +22,8 @@ from sfn.domain.jobs import (
     PublishResult,
 )
 from sfn.errors import FatalError, Transient
-from sfn.inbox.keeping import CLOSED_LETTER_RETENTION, PRUNE_BATCH_SIZE
-from sfn.inbox.letters import AdminCommand, DeadLetterFilter
+from sfn.inbox.admin import CLOSED_LETTER_RETENTION, PRUNE_BATCH_SIZE
+from sfn.inbox.model import AdminCommand, DeadLetterFilter, InboxConfig
 from sfn.inbox.postgres import PostgresInbox, PostgresServer
 from sfn.inbox.postgres.faults import PostgresFault
 from sfn.inbox.postgres.opening import reached
@@ -31,7 +31,6 @@ from sfn.inbox.postgres.tables import Sql
 from sfn.inbox.postgres.tables.lanes import GroupNumbers, KnownGroups
 from sfn.inbox.postgres.tables.rows import JobTable
 from sfn.inbox.postgres.tables.values import number_of
-from sfn.inbox.terms import InboxConfig
 from tests.integration.sharing import claims, fill, named, replicas, session, stored
 from tests.promises.inboxes import TERMS, HandClock
 from tests.servers.postgres import Postgres

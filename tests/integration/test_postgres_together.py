@@ -19,7 +19,7 @@ from sfn.domain.jobs import (
     StepKind,
     TableState,
 )
-from sfn.inbox.letters import AdminCommand, DeadLetterFilter, DeadLetterStatus
+from sfn.inbox.model import AdminCommand, DeadLetterFilter, DeadLetterStatus
 from sfn.inbox.postgres import PostgresInbox
 from tests.integration.sharing import claims, fill, named, replicas, session, stored
 from tests.promises.inboxes import PLENTY, TERMS, Ground, HandClock, pointer, table

@@ -16,10 +16,10 @@ from sfn.clock import SystemClock
 from sfn.domain.events import Notification, PutResult
 from sfn.domain.jobs import Done, LeasedJob
 from sfn.errors import ErrorScope, Transient
+from sfn.inbox.model import InboxConfig
 from sfn.inbox.postgres import PostgresInbox, PostgresServer
 from sfn.inbox.postgres.opening import reached
 from sfn.inbox.postgres.tables import Sql
-from sfn.inbox.terms import InboxConfig
 from tests.integration.sharing import claims, fill, named, replicas, session, stored
 from tests.promises.inboxes import PLENTY
 from tests.servers.postgres import Postgres

@@ -14,9 +14,8 @@ from sfn.domain.events import Notification
 from sfn.domain.identifiers import TableIdentifier
 from sfn.domain.jobs import Capacity, Done, Rescheduled
 from sfn.inbox.memory import MemoryInbox
-from sfn.publish.learning import Ports
 from sfn.publish.policy import Policy
-from sfn.publish.protocol import publish
+from sfn.publish.publish import Ports, publish
 from sfn.storage import PrefixRouter
 from tests.faults.proxy import Asked, Fault, Pass, Proxy
 from tests.promises.grounds import s3_store

@@ -15,8 +15,8 @@ from sfn.clock import SystemClock
 from sfn.domain.events import InboxMessage, Notification, PutResult
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, Transient
+from sfn.inbox.model import InboxConfig
 from sfn.inbox.sqlite import SqliteInbox
-from sfn.inbox.terms import InboxConfig
 from tests.integration.listening import Inbox
 from tests.integration.pulling import LIMIT, Place, event, names, subjects
 from tests.integration.waiting import until

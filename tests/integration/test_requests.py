@@ -19,14 +19,14 @@ from sfn.clock import SystemClock, SystemRandomSource
 from sfn.domain.events import Notification, PutResult
 from sfn.domain.identifiers import TableIdentifier
 from sfn.domain.jobs import LeasedJob, Outcome
-from sfn.inbox.letters import NewDeadLetter
+from sfn.inbox.model import InboxConfig as InboxTerms
+from sfn.inbox.model import NewDeadLetter
 from sfn.inbox.sqlite import SqliteInbox
-from sfn.inbox.terms import InboxConfig as InboxTerms
 from sfn.publish.policy import Policy
 from sfn.storage import PrefixRouter
 from sfn.storage.local import LocalStore
-from sfn.work.sources import ConnectedCatalog
-from sfn.work.worker import Worker, WorkerInbox, WorkerOptions
+from sfn.worker.catalog_sources import ConnectedCatalog
+from sfn.worker.worker import Worker, WorkerInbox, WorkerOptions
 from tests.faults import inboxes
 from tests.faults.lake import NAMESPACE, Lake, Table, serving
 from tests.faults.service import eventually

@@ -19,7 +19,7 @@ from sfn.domain.events import Notification, PutResult
 from sfn.domain.identifiers import CatalogName, TableIdentifier
 from sfn.domain.jobs import Capacity
 from sfn.errors import ErrorScope, FatalError, SfnError, Transient
-from sfn.inbox.commits import CommittedTransaction
+from sfn.inbox.model import CommittedTransaction
 from sfn.inbox.sqlite.committer import GroupCommitter
 from sfn.inbox.sqlite.ledger import SqliteOperations
 from tests.promises.inboxes import PLENTY, TERMS, HandClock, table

@@ -23,13 +23,11 @@ from sfn.domain.jobs import (
     PublishResult,
     TableState,
 )
-from sfn.inbox import DropLimit, InboxWriter, JobQueue, TableIndex
-from sfn.inbox.desk import AdminQueries, CatalogAdmin, DeadLetters
-from sfn.inbox.letters import AdminCommand, DeadLetter, DeadLetterFilter
+from sfn.inbox import AdminQueries, CatalogAdmin, DeadLetters, DropLimit, InboxWriter, JobQueue, TableIndex
 from sfn.inbox.memory import MemoryInbox
+from sfn.inbox.model import AdminCommand, DeadLetter, DeadLetterFilter, InboxConfig
 from sfn.inbox.postgres import PostgresInbox, PostgresServer
 from sfn.inbox.sqlite import SqliteInbox
-from sfn.inbox.terms import InboxConfig
 from tests.servers.postgres import Postgres
 
 PLENTY = Capacity(total=100, live=90, sweeps=10)

@@ -13,7 +13,7 @@ import pytest
 from sfn.domain.identifiers import CatalogName, TableIdentifier
 from sfn.domain.jobs import Done, PublishedPointer, PublishResult, TableState
 from sfn.errors import ExternalError
-from sfn.work.sweep import CatalogSweep, SweepPorts
+from sfn.worker.sweep import CatalogSweep, SweepPorts
 from tests.promises import test_catalog as suite
 from tests.promises.catalog_quirks.page import measured, outcome, page
 from tests.promises.catalog_quirks.quirk import Outcome

@@ -41,7 +41,7 @@ from sfn.domain.jobs import (
     TableState,
     Wakeup,
 )
-from sfn.inbox.letters import AdminCommand, DeadLetter
+from sfn.inbox.model import AdminCommand, DeadLetter
 from tests.promises.inboxes import ADAPTERS, AnyInbox, Ground, HandClock, Site, pointer, table
 from tests.servers.postgres import Postgres
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import CatalogName
 from sfn.domain.jobs import ConcurrencyGroup, DeadLettered, DeadLetterReason, Done, Priority, Retry
-from sfn.inbox.letters import NewDeadLetter
+from sfn.inbox.model import NewDeadLetter
 from tests.promises.inboxes import PLENTY, TERMS, Ground, pointer, table
 
 ORDERS, RETURNS = table("orders"), table("returns")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sfn.domain.events import Notification
 from sfn.domain.jobs import DeadLettered, DeadLetterReason, Done, PublishResult, TableState
-from sfn.inbox.whose import recorded_owner
+from sfn.inbox.admin import recorded_owner
 from tests.promises.inboxes import Ground, table
 
 ORDERS, STOCK = table("orders"), table("stock")

@@ -26,7 +26,7 @@ from sfn.domain.jobs import (
     TableState,
     Wakeup,
 )
-from sfn.inbox.row import MAX_UNLISTED_NAMESPACES
+from sfn.inbox.model import MAX_UNLISTED_NAMESPACES
 from tests.promises.inboxes import AT, Ground, pointer, subjects, table
 
 ORDERS, RETURNS, STOCK = table("orders"), table("returns"), table("stock")

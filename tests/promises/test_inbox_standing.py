@@ -5,7 +5,7 @@ from __future__ import annotations
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import CatalogName, TableIdentifier
 from sfn.domain.jobs import DeadLettered, DeadLetterReason, Done, PendingChange, PublishResult, Retry, Wakeup
-from sfn.inbox.standing import LastEvent
+from sfn.inbox.model import LastEvent
 from tests.promises.inboxes import Ground, pointer, table
 
 ORDERS, RETURNS, STOCK = table("orders"), table("returns"), table("stock")

@@ -20,7 +20,7 @@ from sfn.domain.jobs import (
     Returned,
     TableState,
 )
-from sfn.inbox.tellings import MAX_REPORTED_CHANGES
+from sfn.inbox.transitions import MAX_REPORTED_CHANGES
 from tests.promises.inboxes import TOLD, Ground, pointer, table
 
 ORDERS, RETURNS, LATER = (table(name, TOLD) for name in ("orders", "returns", "later"))

@@ -15,7 +15,7 @@ from sfn.domain.jobs import (
     Returned,
     Wakeup,
 )
-from sfn.inbox.letters import DeadLetterFilter
+from sfn.inbox.model import DeadLetterFilter
 from tests.promises.inboxes import Ground, table
 
 ORDERS, STOCK = table("orders"), table("stock")

@@ -14,7 +14,7 @@ from sfn.domain.events import EventHistory, Notification, TableOrigin
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.inbox import TableIndex
 from sfn.inbox.memory import MemoryInbox
-from sfn.inbox.terms import InboxConfig
+from sfn.inbox.model import InboxConfig
 from sfn.storage.memory import MemoryStore
 from tests.unit.told_line import metadata
 

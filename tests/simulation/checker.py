@@ -11,7 +11,7 @@ from typing import Any
 
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.errors import MalformedDocument, Stale, Unreadable
-from sfn.publish.inventory import pointer_files
+from sfn.publish.existing_files import pointer_files
 from sfn.publish.policy import Policy
 from sfn.reader.files import run_synchronously
 from sfn.reader.opening import FileSystemOptions

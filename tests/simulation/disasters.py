@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import Table
 from sfn.domain.jobs import DeadLetterReason
-from sfn.inbox.letters import AdminCommand
+from sfn.inbox.model import AdminCommand
 from tests.simulation.cleaners import CLEANERS
 from tests.simulation.database.kept import SharedKept
 from tests.simulation.life import Life

@@ -11,8 +11,7 @@ from sfn.domain.events import Notification
 from sfn.domain.identifiers import JobKey, TableIdentifier
 from sfn.inbox import DropLimit, InboxWriter, JobQueue, TableIndex
 from sfn.inbox.codec import decode_key, encode_key
-from sfn.inbox.letters import AdminCommand, DeadLetter, DeadLetterFilter
-from sfn.inbox.row import Job
+from sfn.inbox.model import AdminCommand, DeadLetter, DeadLetterFilter, Job
 from sfn.inbox.sqlite.ledger import SqliteOperations
 from sfn.inbox.sqlite.rows import SqliteJobs
 from tests.simulation.ports import SimulatedInbox

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from sfn.domain.catalog_answer import NoSuchTable
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import TableIdentifier
-from sfn.inbox.letters import AdminCommand
-from sfn.publish.inventory import pointer_files
+from sfn.inbox.model import AdminCommand
+from sfn.publish.existing_files import pointer_files
 from sfn.sfnfile.naming import MAIN_BRANCH
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from sfn.catalogs.event_sourced import EventCatalog
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import CatalogName
 from sfn.errors import ErrorScope, ExternalError, Transient
-from sfn.inbox.bell import WorkerSignal
+from sfn.inbox.scheduling import WorkerSignal
 from sfn.publish.policy import Policy
-from sfn.work.sources import ConnectedCatalog
-from sfn.work.worker import Worker, WorkerInbox, WorkerOptions
+from sfn.worker.catalog_sources import ConnectedCatalog
+from sfn.worker.worker import Worker, WorkerInbox, WorkerOptions
 from tests.simulation.gateway import Gateway
 from tests.simulation.kept import Kept
 from tests.simulation.loop import SimulatedLoop

@@ -15,7 +15,7 @@ from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.domain.jobs import BackwardStep, Capacity, IndexedTable, LeasedJob, Outcome, StoredObject
 from sfn.errors import ErrorScope, ExternalError, OutcomeUnknown, Permanent, Transient
 from sfn.inbox import ClaimResult
-from sfn.inbox.letters import RELEASE_BATCH_SIZE, AdminCommand
+from sfn.inbox.model import RELEASE_BATCH_SIZE, AdminCommand
 from sfn.inbox.sqlite.ledger import SqliteOperations
 from sfn.storage import Deleted, Guarantees, PreconditionFailed
 from sfn.storage.object_store import ERROR_BY_REACH, PermissionTracker

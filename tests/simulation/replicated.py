@@ -10,8 +10,8 @@ from typing import Any, Final
 from sfn.domain.events import InboxMessage, Notification, PutResult
 from sfn.domain.identifiers import JobKey
 from sfn.domain.jobs import Done, LeasedJob, PublishResult, Wakeup
-from sfn.inbox.row import group_of, to_leased_job
-from sfn.work.report import SweepPhase
+from sfn.inbox.model import group_of, to_leased_job
+from sfn.worker.sweep import SweepPhase
 from tests.simulation.database.kept import SharedKept
 from tests.simulation.database.rules import Granted
 from tests.simulation.node import Node

@@ -12,7 +12,7 @@ from typing import Any
 from sfn.domain.catalog_answer import NoSuchTable
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import Table, TableIdentifier
-from sfn.inbox.row import Job
+from sfn.inbox.model import Job
 from sfn.sfnfile import version_hint
 from tests.simulation.node import Node, Service
 from tests.simulation.setting import Setting

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from sfn.inbox.letters import AdminCommand
+from sfn.inbox.model import AdminCommand
 from tests.simulation.replicated import Replicated
 from tests.simulation.script import Stage, named
 from tests.simulation.setting import Setting

@@ -10,7 +10,7 @@ import asyncio
 import pytest
 
 from sfn.errors import Transient
-from sfn.inbox.row import JobState
+from sfn.inbox.model import JobState
 from tests.simulation.replicated import LEASE, LOOK, Cut, Replicated
 from tests.simulation.script import PLACE, Asleep, Held, named
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 
-from sfn.inbox.letters import AdminCommand
+from sfn.inbox.model import AdminCommand
 from tests.simulation.replicated import Blocked, Replicated
 from tests.simulation.script import ELSEWHERE, PLACE, Held, named
 from tests.simulation.setting import Setting

@@ -8,8 +8,8 @@ from datetime import timedelta
 from typing import Any, Final
 
 from sfn.publish.policy import Policy
-from sfn.work.retry import RetryPolicy
-from sfn.work.worker import WorkerOptions
+from sfn.worker.retry import RetryPolicy
+from sfn.worker.worker import WorkerOptions
 from tests.simulation.truth import CatalogTruth
 
 DAY = timedelta(seconds=3000)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from sfn.domain.identifiers import JobKey
 from sfn.domain.jobs import DeadLettered, DeadLetterReason, LeasedJob, Outcome
-from sfn.inbox.letters import NewDeadLetter
+from sfn.inbox.model import NewDeadLetter
 
 
 @dataclass(frozen=True, slots=True)

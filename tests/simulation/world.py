@@ -17,9 +17,9 @@ from sfn.domain.events import Notification
 from sfn.domain.identifiers import CatalogName, JobKey, Table, TableIdentifier
 from sfn.gateway.commits import OnInboxFailure
 from sfn.inbox.intents import CHECK_DELAYS
-from sfn.inbox.letters import AdminCommand
+from sfn.inbox.model import AdminCommand
+from sfn.inbox.model import InboxConfig as LedgerTerms
 from sfn.inbox.sqlite.ledger import SqliteOperations
-from sfn.inbox.terms import InboxConfig as LedgerTerms
 from sfn.publish.policy import Policy
 from tests.simulation.checker import Checker
 from tests.simulation.database.kept import SharedKept

@@ -18,9 +18,8 @@ from sfn.domain.identifiers import TableIdentifier
 from sfn.domain.jobs import Capacity, LeasedJob, Outcome, StoredObject
 from sfn.errors import ErrorScope, Transient
 from sfn.inbox.memory import MemoryInbox
-from sfn.publish.learning import Ports
 from sfn.publish.policy import Policy
-from sfn.publish.protocol import publish
+from sfn.publish.publish import Ports, publish
 from sfn.sfnfile import version_hint
 from sfn.sfnfile.naming import FileLayout, FileOwner
 from sfn.storage import PreconditionFailed

@@ -9,9 +9,7 @@ from msgspec.structs import replace
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import CatalogName, TableIdentifier
 from sfn.domain.jobs import DeadLetterReason, LeasedJob, Outcome, PublishedPointer
-from sfn.inbox.row import Job, JobState, group_of, to_leased_job
-from sfn.inbox.standing import LastResult
-from sfn.inbox.terms import InboxConfig
+from sfn.inbox.model import InboxConfig, Job, JobState, LastResult, group_of, to_leased_job
 from sfn.inbox.transitions import on_claim, on_settle
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -10,11 +10,11 @@ from pathlib import Path
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from sfn.inbox.figures import QueueStats
+from sfn.inbox.statistics import QueueStats
 from sfn.telemetry.gauges import LabelNames
 from sfn.telemetry.metrics import Metrics
 from sfn.telemetry.scrape import Scrape, ScrapeSources
-from sfn.work.lanes import CircuitBreakerState
+from sfn.worker.capacity import CircuitBreakerState
 from tests.promises.inboxes import HandClock
 
 BOUNDS = LabelNames(("prod", "dev"), {"file:///warehouse": "lake"}, {"prod": 900.0, "dev": 60.0})

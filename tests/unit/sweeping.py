@@ -24,9 +24,9 @@ from sfn.domain.jobs import (
 )
 from sfn.errors import ErrorScope, Transient
 from sfn.inbox.memory import MemoryInbox
-from sfn.inbox.terms import InboxConfig
+from sfn.inbox.model import InboxConfig
 from sfn.publish.policy import Policy
-from sfn.work.sweep import CatalogSweep, SweepPorts
+from sfn.worker.sweep import CatalogSweep, SweepPorts
 from tests.promises.inboxes import Ground, HandClock
 
 POLICY = Policy(catalog_id="id")

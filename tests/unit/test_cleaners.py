@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from sfn.domain.events import Notification
 from sfn.domain.jobs import StoredObject
-from sfn.publish.inventory import pointer_files
+from sfn.publish.existing_files import pointer_files
 from sfn.publish.policy import Policy
 from sfn.sfnfile.naming import ORDINAL, UUID, Placement
 from sfn.storage import PreconditionFailed

@@ -20,7 +20,7 @@ from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
 from sfn.publish.policy import OnDrop
 from sfn.storage import PrefixRouter
 from sfn.storage.memory import MemoryStore
-from sfn.work.vended import VendedStores
+from sfn.worker.catalog_sources import VendedStores
 from tests.unit.settings_ground import Ground
 from tests.unit.test_cli_catalog_check import LOCAL, ORDERS, Known
 

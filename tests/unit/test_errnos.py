@@ -16,7 +16,7 @@ from sfn.errors import ErrorScope, ExternalError, Transient
 from sfn.storage import RequestFailed
 from sfn.storage.local import StoreRoot
 from sfn.storage.object_store import ERROR_MAP, HttpPool
-from sfn.work.unforeseen import SHORTAGE_ERRNOS, UnexpectedErrorKind, classify_error
+from sfn.worker.worker import SHORTAGE_ERRNOS, UnexpectedErrorKind, classify_error
 
 NUMBERS = sorted(errno.errorcode)
 OF_THE_PATH = {

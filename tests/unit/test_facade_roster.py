@@ -17,7 +17,7 @@ from sfn.facade import roster
 from sfn.facade.roster import PublishedTables
 from sfn.facade.trees import open_tree
 from sfn.inbox.memory import MemoryInbox
-from sfn.inbox.standing import TableStatus
+from sfn.inbox.model import TableStatus
 from sfn.reader.resolve import Question
 
 TREES = {root: open_tree(root, {}) for root in ("file:///w", "file:///w/inner", "file:///v")}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import anyio
 
-from sfn.inbox.figures import QueueStats
 from sfn.inbox.postgres.counting import CachedStats
+from sfn.inbox.statistics import QueueStats
 
 FIGURES = QueueStats(tables={}, oldest_due={}, dead_letters={}, limit_reached=frozenset())
 

@@ -17,7 +17,7 @@ from sfn.gateway.commits import CommitRecorder, IntentOptions, OnInboxFailure, P
 from sfn.gateway.debts import OwedSweeps
 from sfn.gateway.recognise import CatalogChange, ChangeKind
 from sfn.inbox.memory import MemoryInbox
-from sfn.inbox.terms import InboxConfig
+from sfn.inbox.model import InboxConfig
 from tests.integration.waiting import until
 from tests.promises.inboxes import HandClock
 

@@ -15,7 +15,7 @@ from sfn.gateway.proxy import GatewayOptions, Proxy, UpstreamResponse
 from sfn.gateway.reach import MAX_REPORTED_PREFIXES, CatalogMapping, UnmappedPrefixes
 from sfn.gateway.upstream import UpstreamRequest
 from sfn.inbox.memory import MemoryInbox
-from sfn.inbox.terms import InboxConfig as InboxTerms
+from sfn.inbox.model import InboxConfig as InboxTerms
 from tests.promises.inboxes import HandClock
 
 

@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 
 from sfn.domain.events import Intent, IntentOutcome, Notification
 from sfn.domain.identifiers import CatalogName, JobKey, TableIdentifier
-from sfn.inbox.book import IntentChange, OpenIntents, split_messages
 from sfn.inbox.intents import (
     CHECK_DELAYS,
     MAX_UNKNOWN_TABLES,
     MERGE_WINDOW,
     WHOLE_CATALOG_ID,
+    IntentChange,
     OpenIntent,
+    OpenIntents,
     after_check,
     first_check_at,
     is_due,
@@ -27,6 +28,7 @@ from sfn.inbox.intents import (
     mark_unresolved,
     next_check_at,
     notifications_for_due,
+    split_messages,
     whole_catalog_intent,
 )
 

@@ -9,7 +9,7 @@ import pytest
 
 from sfn.domain.jobs import ConcurrencyGroup, Priority
 from sfn.errors import ErrorScope
-from sfn.work.lanes import FIRST_PAUSE, MAX_PAUSE, CapacityTracker
+from sfn.worker.capacity import FIRST_PAUSE, MAX_PAUSE, CapacityTracker
 
 NOW = datetime(2026, 8, 21, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

@@ -6,7 +6,7 @@ import pytest
 
 from sfn.domain.jobs import DeadLetterReason
 from sfn.errors import ErrorScope, ForbiddenForTable, LocationRefused, Permanent, SfnError
-from sfn.inbox.letters import cause_of
+from sfn.inbox.model import cause_of
 
 
 def denied(place: str) -> SfnError:

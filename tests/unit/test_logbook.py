@@ -24,8 +24,8 @@ from sfn.domain.jobs import (
     SweepCompleted,
     TableState,
 )
-from sfn.inbox.letters import poison_letter
-from sfn.work.logbook import OutcomeLog
+from sfn.inbox.model import poison_letter
+from sfn.worker.outcome_log import OutcomeLog
 
 NOON = datetime(2026, 8, 21, 12, tzinfo=UTC)
 DID = PublishResult(written_keys=("file:///b", "file:///a"))

@@ -24,11 +24,11 @@ from sfn.domain.jobs import (
     TableState,
 )
 from sfn.errors import ErrorScope, LocationRefused, Permanent, Transient
-from sfn.inbox.letters import poison_letter
+from sfn.inbox.model import poison_letter
 from sfn.telemetry.gauges import LabelNames
 from sfn.telemetry.scrape import Scrape, ScrapeSources
-from sfn.work.meter import OutcomeMetrics
-from sfn.work.worker import MAX_UNEXPECTED_ERRORS
+from sfn.worker.outcome_log import OutcomeMetrics
+from sfn.worker.worker import MAX_UNEXPECTED_ERRORS
 from tests.promises.inboxes import PLENTY, TERMS, HandClock
 from tests.unit.scraping import Page, read
 from tests.unit.working import TABLE, Desk, WatchedInbox

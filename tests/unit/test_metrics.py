@@ -13,11 +13,11 @@ from prometheus_client.openmetrics import parser
 from sfn.domain.events import PutResult
 from sfn.domain.jobs import DeadLetterReason, SweepCompleted
 from sfn.errors import ErrorScope
-from sfn.inbox.figures import STAT_STATES, MissingTableStats, QueueStats
+from sfn.inbox.statistics import STAT_STATES, MissingTableStats, QueueStats
 from sfn.telemetry import gauges
 from sfn.telemetry.metrics import Metrics
 from sfn.telemetry.work import REASONS, UNDECODABLE
-from sfn.work.lanes import CircuitBreakerState
+from sfn.worker.capacity import CircuitBreakerState
 from tests.promises.inboxes import HandClock
 from tests.unit.scraping import Standing, overdue, read
 

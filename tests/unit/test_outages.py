@@ -8,8 +8,7 @@ from structlog.typing import EventDict
 from sfn.domain.identifiers import TableIdentifier
 from sfn.domain.jobs import ConcurrencyGroup, Priority
 from sfn.errors import ErrorScope, Transient
-from sfn.work.lanes import CapacityTracker
-from sfn.work.outages import CircuitBreakers
+from sfn.worker.capacity import CapacityTracker, CircuitBreakers
 from tests.promises.inboxes import HandClock
 
 TABLE = TableIdentifier("prod", ("sales",), "orders")

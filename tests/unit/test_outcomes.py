@@ -23,7 +23,7 @@ from sfn.domain.jobs import (
     SweepCompleted,
     TableState,
 )
-from sfn.inbox.row import JobState, group_of
+from sfn.inbox.model import JobState, group_of
 from sfn.inbox.transitions import on_notification, on_settle
 from tests.unit.rows import CAP, LEASED, LIVE, NOW, ORDERS, PROD, at, claim_on, ended
 

@@ -11,8 +11,8 @@ from sfn.domain.events import Notification
 from sfn.domain.identifiers import Table
 from sfn.domain.jobs import DeadLettered, DeadLetterReason, Done, Rescheduled
 from sfn.errors import Transient
-from sfn.inbox.letters import DeadLetterFilter, DeadLetterStatus
 from sfn.inbox.memory import MemoryInbox
+from sfn.inbox.model import DeadLetterFilter, DeadLetterStatus
 from sfn.publish.policy import OnDrop, TableFilter
 from tests.promises.inboxes import TERMS
 from tests.unit.publishing import AT, LAG, A, B, Line, TornStore, key_of

@@ -22,8 +22,8 @@ from sfn.domain.identifiers import JobKey, Table, TableIdentifier
 from sfn.domain.jobs import LeasedJob, StoredObject
 from sfn.errors import Transient
 from sfn.publish.comparison import DifferenceKind, compare
-from sfn.publish.facts import NeedsQuery, Observations, ObservedFile, ReadFiles
 from sfn.publish.policy import OnDrop, Policy
+from sfn.publish.queries import NeedsQuery, Observations, ObservedFile, ReadFiles
 from sfn.sfnfile import version_hint
 from sfn.sfnfile.locations import canonical
 from sfn.sfnfile.naming import NAMINGS, FileLayout, FileOwner, Naming, Placement

@@ -10,7 +10,7 @@ import pytest
 
 from sfn.domain.events import Notification
 from sfn.errors import Transient
-from sfn.publish.inventory import pointer_files
+from sfn.publish.existing_files import pointer_files
 from sfn.publish.policy import Policy
 from sfn.sfnfile import version_hint
 from sfn.sfnfile.naming import IDENTIFIER, ORDINAL, UUID, FileLayout, FileOwner, Naming

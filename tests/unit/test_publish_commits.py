@@ -278,7 +278,7 @@ async def test_a_refresh_reads_a_full_folder_in_few_questions(monkeypatch: pytes
         verdicts.append(decide(*asked, **more))
         return verdicts[-1]
 
-    monkeypatch.setattr("sfn.publish.protocol.decide", noted)
+    monkeypatch.setattr("sfn.publish.publish.decide", noted)
     await line.work(line.policy.refresh_after.total_seconds() + 60)
     assert len(line.commits) == 150
     assert 0 < len(verdicts) < 20

@@ -9,7 +9,7 @@ import pytest
 
 from sfn.domain.events import Notification
 from sfn.domain.jobs import DeadLettered, DeadLetterReason, Done
-from sfn.inbox.letters import AdminCommand, DeadLetterFilter, DeadLetterStatus
+from sfn.inbox.model import AdminCommand, DeadLetterFilter, DeadLetterStatus
 from tests.unit.publishing import AT, LAG, A, B, Line, key_of
 
 HOUR = 3600.0

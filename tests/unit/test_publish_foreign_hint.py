@@ -8,7 +8,7 @@ import pytest
 
 from sfn.domain.events import Notification
 from sfn.domain.jobs import Outcome, PublishResult
-from sfn.publish.pointing import MAX_FOREIGN_HINT_BYTES
+from sfn.publish.plan import MAX_FOREIGN_HINT_BYTES
 from sfn.sfnfile import version_hint
 from tests.unit.publishing import AT, A, Line, key_of
 

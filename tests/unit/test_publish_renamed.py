@@ -8,7 +8,7 @@ import pytest
 
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import TableIdentifier
-from sfn.inbox.standing import TableStatus
+from sfn.inbox.model import TableStatus
 from sfn.publish.policy import OnDrop
 from sfn.sfnfile import version_hint
 from sfn.sfnfile.naming import UUID

@@ -9,7 +9,7 @@ import pytest
 from sfn.domain.events import Notification, TableOrigin
 from sfn.domain.identifiers import TableIdentifier
 from sfn.domain.jobs import DeadLettered, DeadLetterReason, Done, PendingChange
-from sfn.inbox.letters import AdminCommand, DeadLetterFilter
+from sfn.inbox.model import AdminCommand, DeadLetterFilter
 from tests.unit.publishing import AT, EVERYTHING, LAG, A, key_of
 from tests.unit.told_line import DAY, ToldLine
 

@@ -14,7 +14,7 @@ from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, Permanent, SfnError, Transient
 from sfn.publish.comparison import ComparisonResult, DifferenceKind, TableDifference
-from sfn.publish.own import OurFile, TableFiles
+from sfn.publish.existing_files import OurFile, TableFiles
 from sfn.report import theirs
 from sfn.report.columns import AuditState
 from sfn.report.earlier import PreviousRow
@@ -24,8 +24,8 @@ from sfn.report.slices import is_valid_count, matching_slices, slice_of
 from sfn.report.trials import MAX_TRIES, CatalogRetries
 from sfn.sfnfile.document import Document, DocumentState
 from sfn.sfnfile.naming import FileLayout
-from sfn.work.examination import CachedAnswer, TableComparison
-from sfn.work.feed import BoundedQueue
+from sfn.worker.compare import CachedAnswer, TableComparison
+from sfn.worker.sweep import BoundedQueue
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 NAME = TableIdentifier("prod", ("sales.eu",), "orders")

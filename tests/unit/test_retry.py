@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from sfn.work.retry import MAX_RETRY_AFTER, RetryPolicy, bounded_retry_after
+from sfn.worker.retry import MAX_RETRY_AFTER, RetryPolicy, bounded_retry_after
 
 NOW = datetime(2026, 8, 21, 12, tzinfo=UTC)
 

@@ -15,10 +15,10 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from sfn.errors import ErrorScope, FatalError, Transient
-from sfn.inbox.figures import QueueStats
+from sfn.inbox.statistics import QueueStats
 from sfn.telemetry.metrics import Metrics
 from sfn.telemetry.scrape import Scrape, ScrapeSources, negotiate_format
-from sfn.work.lanes import CircuitBreakerState
+from sfn.worker.capacity import CircuitBreakerState
 from tests.promises.inboxes import HandClock
 from tests.unit.scraping import BOUNDS, Standing, overdue, read
 

@@ -12,10 +12,10 @@ import pytest
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import TableIdentifier
 from sfn.domain.jobs import Capacity, ConcurrencyGroup, Priority, Returned
+from sfn.inbox.model import InboxConfig
 from sfn.inbox.sqlite.due import DueRows
 from sfn.inbox.sqlite.ledger import SqliteOperations
 from sfn.inbox.sqlite.rows import SqliteJobs
-from sfn.inbox.terms import InboxConfig
 
 ORDERS = TableIdentifier("prod", ("sales",), "orders")
 NOW = datetime(2026, 8, 21, 12, tzinfo=UTC)

@@ -14,10 +14,10 @@ from sfn.domain.events import Intent, IntentOutcome, Notification, UndecodableRe
 from sfn.domain.identifiers import CatalogName, TableIdentifier
 from sfn.domain.jobs import Capacity, LeasedJob
 from sfn.inbox.intents import CHECK_DELAYS, MAX_UNKNOWN_TABLES
+from sfn.inbox.model import InboxConfig
 from sfn.inbox.sqlite.intents import SqliteIntents
 from sfn.inbox.sqlite.ledger import SqliteOperations
 from sfn.inbox.sqlite.schema import MIGRATIONS, VERSION
-from sfn.inbox.terms import InboxConfig
 
 ORDERS, RETURNS = TableIdentifier("prod", ("sales",), "orders"), TableIdentifier("prod", ("sales",), "returns")
 NOW = datetime(2026, 8, 21, 12, tzinfo=UTC)

@@ -13,7 +13,7 @@ import pytest
 from sfn.domain.events import Notification, PutResult, UndecodableRequest
 from sfn.domain.identifiers import TableIdentifier
 from sfn.domain.jobs import Capacity, DeadLettered, DeadLetterReason, Done
-from sfn.inbox.letters import AdminCommand, DeadLetterFilter, DeadLetterStatus
+from sfn.inbox.model import AdminCommand, DeadLetterFilter, DeadLetterStatus, InboxConfig
 from sfn.inbox.sqlite.brake import DropLimitTable
 from sfn.inbox.sqlite.dead import SqliteDeadLetters
 from sfn.inbox.sqlite.desk import SqliteAdmin
@@ -22,7 +22,6 @@ from sfn.inbox.sqlite.ledger import SqliteOperations
 from sfn.inbox.sqlite.roster import IndexQueries
 from sfn.inbox.sqlite.rows import SqliteJobs
 from sfn.inbox.sqlite.schema import MIGRATIONS, VERSION
-from sfn.inbox.terms import InboxConfig
 
 ORDERS = TableIdentifier("prod", ("sales",), "orders")
 NOW = datetime(2026, 8, 21, 12, tzinfo=UTC)

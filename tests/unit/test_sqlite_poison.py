@@ -10,9 +10,8 @@ import pytest
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import TableIdentifier
 from sfn.domain.jobs import Capacity
-from sfn.inbox.letters import DeadLetterFilter
+from sfn.inbox.model import DeadLetterFilter, InboxConfig
 from sfn.inbox.sqlite.ledger import SqliteOperations
-from sfn.inbox.terms import InboxConfig
 
 ORDERS = TableIdentifier("prod", ("sales",), "orders")
 NOW = datetime(2026, 8, 21, 12, tzinfo=UTC)

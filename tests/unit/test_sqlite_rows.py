@@ -14,7 +14,7 @@ from sfn.domain.events import EventHistory, ReportedChange, TableHistory, TableO
 from sfn.domain.identifiers import CatalogName, JobKey, Table, TableIdentifier
 from sfn.domain.jobs import DeadLetterReason, PendingChange, PublishCache, PublishedPointer, StoredObject, TableState
 from sfn.inbox.codec import decode_key, encode_key, from_micros, parse_pending, parse_table_state, table_key_range
-from sfn.inbox.row import Job, JobState, group_of
+from sfn.inbox.model import Job, JobState, group_of
 from sfn.inbox.sqlite.rows import MAX_CACHED_JOBS, SqliteJobs
 from sfn.inbox.sqlite.schema import prepare
 

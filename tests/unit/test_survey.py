@@ -15,14 +15,13 @@ from sfn.domain.identifiers import TableIdentifier
 from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
 from sfn.publish.comparison import DifferenceKind, TableDifference
-from sfn.publish.facts import IsListed, NeedsQuery
 from sfn.publish.policy import Policy, TableFilter
+from sfn.publish.queries import IsListed, NeedsQuery
 from sfn.sfnfile import document, version_hint
 from sfn.sfnfile.document import DocumentState
 from sfn.sfnfile.naming import UUID
-from sfn.work.examination import decide_with_queries
-from sfn.work.sources import ConnectedCatalog
-from sfn.work.survey import DryRunResult, DryRunSweep
+from sfn.worker.catalog_sources import ConnectedCatalog
+from sfn.worker.compare import DryRunResult, DryRunSweep, decide_with_queries
 from tests.unit.publishing import AT, A, B, CountingCatalog, CountingStore, Line, key_of, named
 
 

@@ -11,9 +11,7 @@ from sfn.domain.events import Notification
 from sfn.domain.identifiers import CatalogName
 from sfn.domain.jobs import DeadLettered, DeadLetterReason, PublishResult, Retry
 from sfn.publish.policy import OnDrop, TableFilter
-from sfn.work.report import SweepReport
-from sfn.work.sweep import CatalogSweep, SweepPorts
-from sfn.work.sweeps import SweepRunner
+from sfn.worker.sweep import CatalogSweep, SweepPorts, SweepReport, SweepRunner
 from tests.unit.sweeping import POLICY, World
 
 

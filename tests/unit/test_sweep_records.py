@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
 from sfn.errors import ErrorScope, Transient
-from sfn.work.sweep import CONCURRENT_LOADS, MAX_LOGGED
+from sfn.worker.sweep import CONCURRENT_LOADS, MAX_LOGGED
 from tests.unit.sweeping import World, trouble
 
 

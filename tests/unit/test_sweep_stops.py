@@ -17,8 +17,8 @@ from sfn.domain.jobs import Capacity, Done, LeasedJob, Returned
 from sfn.inbox import ClaimResult
 from sfn.publish.policy import Policy
 from sfn.storage.memory import MemoryStore
-from sfn.work.sources import ConnectedCatalog
-from sfn.work.worker import WorkerOptions
+from sfn.worker.catalog_sources import ConnectedCatalog
+from sfn.worker.worker import WorkerOptions
 from tests.promises.inboxes import HandClock
 from tests.unit.working import TABLE, Desk, WatchedInbox
 

@@ -6,7 +6,7 @@ import pytest
 
 from sfn.domain.jobs import SweepCompleted
 from sfn.errors import ErrorScope, FatalError, Transient
-from sfn.work.sweep import BATCH_SIZE, CONCURRENT_LOADS
+from sfn.worker.sweep import BATCH_SIZE, CONCURRENT_LOADS
 from tests.unit.sweeping import World, trouble
 
 MANY = BATCH_SIZE + 4 * CONCURRENT_LOADS

@@ -11,7 +11,7 @@ from structlog.typing import EventDict
 
 from sfn.domain.jobs import DeadLettered, DeadLetterReason, PublishResult
 from sfn.publish.policy import Policy, TableFilter
-from sfn.work.sweep import MAX_LOGGED
+from sfn.worker.sweep import MAX_LOGGED
 from tests.unit.sweeping import World
 
 

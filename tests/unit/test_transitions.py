@@ -28,8 +28,8 @@ from sfn.domain.jobs import (
     Wakeup,
 )
 from sfn.inbox import transitions
-from sfn.inbox.bell import makes_due
-from sfn.inbox.row import Job, JobState, group_of, holds_lease
+from sfn.inbox.model import Job, JobState, group_of, holds_lease
+from sfn.inbox.scheduling import makes_due
 from sfn.inbox.transitions import (
     is_poison,
     on_claim,

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
 from sfn.errors import ErrorScope, Transient
-from sfn.inbox.troubles import LOG_INTERVAL, InboxErrorLog
+from sfn.inbox.admin import LOG_INTERVAL, InboxErrorLog
 from tests.promises.inboxes import HandClock
 
 MINUTE = LOG_INTERVAL.total_seconds()

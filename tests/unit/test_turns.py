@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sfn.domain.jobs import Capacity, ConcurrencyGroup, Priority
-from sfn.inbox.turns import fair_order, rotate
+from sfn.inbox.scheduling import fair_order, rotate
 
 A, B, C = (ConcurrencyGroup(name, "", Priority.LIVE) for name in "abc")
 FIRST = ConcurrencyGroup("a", "", Priority.SHORT_LIVED)

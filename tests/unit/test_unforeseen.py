@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from sfn.work.unforeseen import UnexpectedErrorKind, classify_error
+from sfn.worker.worker import UnexpectedErrorKind, classify_error
 
 SHORTAGES = [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOBUFS, errno.EUSERS, errno.ENOLCK]
 OTHERS = sorted(set(errno.errorcode) - set(SHORTAGES) - {errno.EWOULDBLOCK})

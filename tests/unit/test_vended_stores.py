@@ -22,7 +22,7 @@ from sfn.errors import (
 )
 from sfn.storage import ObjectStore, PrefixRouter
 from sfn.storage.memory import MemoryStore
-from sfn.work.vended import VendedStores
+from sfn.worker.catalog_sources import VendedStores
 from tests.promises.inboxes import HandClock
 
 TABLE = TableIdentifier("prod", ("sales",), "orders")

@@ -18,15 +18,15 @@ from sfn.clock import SystemClock
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import CatalogName
 from sfn.errors import FatalError
-from sfn.inbox.terms import InboxConfig as InboxTerms
+from sfn.inbox.model import InboxConfig as InboxTerms
 from sfn.publish.policy import OnDrop, Policy, TableFilter
 from sfn.settings import ConfigurationError, Settings
 from sfn.storage import PrefixRouter
 from sfn.wiring.assembly import build_service
 from sfn.wiring.sources import build_catalogs, check_adapters, pyiceberg_settings, rest_settings
 from sfn.wiring.terms import inbox_config, publish_policy, worker_options
-from sfn.work.retry import RetryPolicy
-from sfn.work.worker import WorkerOptions
+from sfn.worker.retry import RetryPolicy
+from sfn.worker.worker import WorkerOptions
 from tests.unit import rest_server
 from tests.unit.rest_server import Open, Server
 from tests.unit.settings_ground import CATALOG, Ground

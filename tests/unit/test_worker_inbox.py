@@ -15,9 +15,9 @@ from sfn.domain.events import InboxMessage, Notification, PutResult
 from sfn.domain.jobs import Capacity, LeasedJob, Outcome
 from sfn.errors import ErrorScope, Transient
 from sfn.inbox import ClaimResult
-from sfn.inbox.troubles import InboxErrorLog
-from sfn.work import lease
-from sfn.work.lease import Leases
+from sfn.inbox.admin import InboxErrorLog
+from sfn.worker import worker
+from sfn.worker.worker import Leases
 from tests.promises.inboxes import PLENTY, HandClock
 from tests.unit.working import TABLE, Desk, WatchedInbox
 
@@ -126,7 +126,7 @@ async def test_leases_that_could_not_be_renewed_are_tried_again_at_once(
     desk: Desk, inbox: FailingInbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A call that waited for long in vain leaves less of the lease than until the next turn."""
-    monkeypatch.setattr(lease, "RETRY_PAUSE", 0.01)
+    monkeypatch.setattr(worker, "RETRY_PAUSE", 0.01)
     leases = Leases(inbox, desk.clock, timedelta(seconds=1.5), InboxErrorLog(desk.clock, "worker"))
     (claim,) = (await inbox.claim(PLENTY)).jobs
     leases.add(claim)

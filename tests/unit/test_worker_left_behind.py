@@ -8,9 +8,9 @@ from structlog.testing import capture_logs
 
 from sfn.domain.identifiers import CatalogName, JobKey
 from sfn.domain.jobs import DeadLettered, DeadLetterReason, Done, Outcome
-from sfn.inbox.letters import AdminCommand, DeadLetterFilter
+from sfn.inbox.model import AdminCommand, DeadLetterFilter
 from sfn.publish.policy import Policy
-from sfn.work.sources import ConnectedCatalog
+from sfn.worker.catalog_sources import ConnectedCatalog
 from tests.unit.working import REFRESH, TABLE, Desk
 
 LATER = timedelta(days=30)

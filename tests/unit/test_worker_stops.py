@@ -13,7 +13,7 @@ from sfn.domain.events import Notification
 from sfn.domain.jobs import Capacity, Done, LeasedJob, Outcome, Returned
 from sfn.inbox import ClaimResult
 from sfn.storage.memory import MemoryStore
-from sfn.work.worker import WorkerOptions
+from sfn.worker.worker import WorkerOptions
 from tests.promises.inboxes import HandClock
 from tests.unit.working import TABLE, Desk, WatchedInbox
 

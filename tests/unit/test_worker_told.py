@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sfn.domain.identifiers import CatalogName
 from sfn.domain.jobs import Done
-from sfn.work.sources import ConnectedCatalog
+from sfn.worker.catalog_sources import ConnectedCatalog
 from tests.unit.working import Desk
 
 PROD = CatalogName("prod")

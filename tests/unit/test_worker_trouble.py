@@ -26,14 +26,14 @@ from sfn.domain.jobs import (
     StoredObject,
 )
 from sfn.errors import ErrorScope, ForbiddenForTable, Permanent, Transient, UnaddressableTable
-from sfn.inbox.letters import DeadLetterFilter
+from sfn.inbox.model import DeadLetterFilter
 from sfn.publish.policy import TableFilter
 from sfn.storage import PreconditionFailed
 from sfn.storage.memory import MemoryStore
 from sfn.storage.object_store import ERROR_BY_REACH, PROPAGATION_SECONDS, PermissionTracker
-from sfn.work.lanes import MAX_PAUSE
-from sfn.work.retry import MAX_RETRY_AFTER, RetryPolicy
-from sfn.work.worker import MAX_UNEXPECTED_ERRORS, WorkerOptions
+from sfn.worker.capacity import MAX_PAUSE
+from sfn.worker.retry import MAX_RETRY_AFTER, RetryPolicy
+from sfn.worker.worker import MAX_UNEXPECTED_ERRORS, WorkerOptions
 from tests.unit.working import REFRESH, TABLE, Desk
 
 WISHES = [1e9, 1e300, float("inf"), float("nan"), -1e300]

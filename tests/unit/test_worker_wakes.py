@@ -15,13 +15,13 @@ from sfn.domain.identifiers import TableIdentifier
 from sfn.domain.jobs import Capacity, Done, LeasedJob, Outcome
 from sfn.errors import ErrorScope, Transient
 from sfn.inbox import ClaimResult
-from sfn.inbox.letters import NewDeadLetter
 from sfn.inbox.memory import MemoryInbox
-from sfn.inbox.terms import InboxConfig as InboxTerms
+from sfn.inbox.model import InboxConfig as InboxTerms
+from sfn.inbox.model import NewDeadLetter
 from sfn.storage import PrefixRouter
-from sfn.work.lanes import FIRST_PAUSE
-from sfn.work.sources import ConnectedCatalog
-from sfn.work.worker import Worker, WorkerInbox, WorkerOptions
+from sfn.worker.capacity import FIRST_PAUSE
+from sfn.worker.catalog_sources import ConnectedCatalog
+from sfn.worker.worker import Worker, WorkerInbox, WorkerOptions
 
 TABLES = [TableIdentifier("prod", (), name) for name in "abc"]
 OUTAGE = 12

@@ -14,9 +14,8 @@ from sfn.domain.events import Notification, TableOrigin
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.domain.jobs import LeasedJob
 from sfn.inbox.memory import MemoryInbox
-from sfn.publish.learning import Ports
 from sfn.publish.policy import Policy
-from sfn.publish.protocol import publish
+from sfn.publish.publish import Ports, publish
 from tests.promises.inboxes import TERMS
 from tests.unit.publishing import LAG, Line
 

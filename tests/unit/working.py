@@ -14,16 +14,15 @@ from sfn.domain.events import InboxMessage, Notification, PutResult
 from sfn.domain.identifiers import JobKey, TableIdentifier
 from sfn.domain.jobs import Capacity, LeasedJob, Outcome
 from sfn.inbox import ClaimResult
-from sfn.inbox.letters import NewDeadLetter
 from sfn.inbox.memory import MemoryInbox
+from sfn.inbox.model import NewDeadLetter
 from sfn.publish.policy import Policy
 from sfn.storage import ObjectStore
 from sfn.storage.memory import MemoryStore
 from sfn.telemetry.metrics import Metrics
-from sfn.work.journal import OutcomeSinks
-from sfn.work.meter import OutcomeMetrics
-from sfn.work.sources import ConnectedCatalog
-from sfn.work.worker import Worker, WorkerInbox, WorkerOptions
+from sfn.worker.catalog_sources import ConnectedCatalog
+from sfn.worker.outcome_log import OutcomeMetrics, OutcomeSinks
+from sfn.worker.worker import Worker, WorkerInbox, WorkerOptions
 from tests.promises.inboxes import TERMS, HandClock
 
 REFRESH = timedelta(hours=5)

@@ -27,7 +27,7 @@ from sfn.admin.schemas import (
 from sfn.domain.events import Notification, UndecodableRequest
 from sfn.domain.jobs import DeadLetterReason
 from sfn.errors import Rejected
-from sfn.inbox.letters import DeadLetter, DeadLetterFilter, DeadLetterStatus
+from sfn.inbox.model import DeadLetter, DeadLetterFilter, DeadLetterStatus
 
 MAX_NOTIFICATIONS: Final = 1_000
 """After so many hints a transaction takes no further letter: puts wait for it."""

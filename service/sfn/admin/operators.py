@@ -16,12 +16,11 @@ from sfn.clock import Clock
 from sfn.domain.events import Notification, UndecodableRequest
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import suggest_name
-from sfn.inbox import DropLimit, InboxWriter, TableIndex
-from sfn.inbox.desk import AdminQueries, CatalogAdmin, DeadLetters
-from sfn.inbox.letters import AdminCommand
+from sfn.inbox import AdminQueries, CatalogAdmin, DeadLetters, DropLimit, InboxWriter, TableIndex
+from sfn.inbox.model import AdminCommand
 from sfn.publish.policy import TableFilter
-from sfn.work.lanes import CircuitBreakerState
-from sfn.work.report import SweepReport
+from sfn.worker.capacity import CircuitBreakerState
+from sfn.worker.sweep import SweepReport
 
 MAX_ACTOR: Final = 200
 """Most characters of a `From` header that the audit log repeats."""

@@ -14,18 +14,17 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from sfn.domain.identifiers import JobKey, TableIdentifier, encode_identifier
 from sfn.domain.jobs import DeadLetterReason
-from sfn.inbox.letters import DeadLetterStatus as LetterStatus
+from sfn.inbox.model import DeadLetterStatus as LetterStatus
 from sfn.sfnfile.naming import layout_location
 
 if TYPE_CHECKING:
     from sfn.domain.events import UndecodableRequest
     from sfn.domain.jobs import TableState
-    from sfn.inbox.figures import DropLimitState
-    from sfn.inbox.letters import AuditEntry, DeadLetter
-    from sfn.inbox.standing import LastEvent as Event
-    from sfn.inbox.standing import TableStatus
-    from sfn.work.lanes import CircuitBreakerState
-    from sfn.work.report import SweepReport
+    from sfn.inbox.model import AuditEntry, DeadLetter, TableStatus
+    from sfn.inbox.model import LastEvent as Event
+    from sfn.inbox.statistics import DropLimitState
+    from sfn.worker.capacity import CircuitBreakerState
+    from sfn.worker.sweep import SweepReport
 
 MAX_BATCH: Final = 1_000
 """Letters of a page, or of a batch."""

@@ -23,9 +23,9 @@ from sfn.admin.schemas import (
     UnpublishedReason,
 )
 from sfn.domain.identifiers import TableIdentifier
-from sfn.inbox.figures import STAT_STATES, QueueStats
-from sfn.inbox.letters import DeadLetterFilter
-from sfn.inbox.whose import recorded_owner
+from sfn.inbox.admin import recorded_owner
+from sfn.inbox.model import DeadLetterFilter
+from sfn.inbox.statistics import STAT_STATES, QueueStats
 
 LEVEL_SEPARATOR: Final = "\x1f"
 """Between the levels of a namespace in a path, as in Iceberg's REST catalog specification."""

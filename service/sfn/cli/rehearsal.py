@@ -17,7 +17,7 @@ from sfn.domain.identifiers import encode_identifier
 from sfn.settings import load
 from sfn.wiring import sources
 from sfn.wiring.looking import open_read_only
-from sfn.work.survey import DryRunResult, DryRunSweep
+from sfn.worker.compare import DryRunResult, DryRunSweep
 
 MAX_SHOWN: Final = 1_000
 """Tables of a catalog that a page names; JSON has them all."""

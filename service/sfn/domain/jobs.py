@@ -132,7 +132,7 @@ class PendingChange:
         is_guessed: every hint was `Notification.guessed`.
         is_relayed: every hint came from another spelling of the name, which must not have it back.
         reported_changes: of a catalog that can't be asked: what the events said, at most
-            `sfn.inbox.tellings.MAX_REPORTED_CHANGES`.
+            `sfn.inbox.transitions.MAX_REPORTED_CHANGES`.
     """
 
     min_metadata_location: str | None = None
@@ -496,7 +496,7 @@ class IndexedTable:
         foreign_catalog_id: see `Story`.
         adopt_catalog_id: see `PendingChange`.
         missing_uuids: uuids of tables of ours that the row misses.
-        is_renamed: see `sfn.inbox.names.NamedTable`.
+        is_renamed: see `sfn.inbox.statistics.NamedTable`.
     """
 
     table: TableIdentifier

@@ -13,8 +13,7 @@ from sfn.domain.jobs import PublishedPointer
 from sfn.errors import ExternalError
 from sfn.facade import Namespace, TablePlace
 from sfn.facade.index import ScannedTables
-from sfn.inbox import TableIndex
-from sfn.inbox.desk import AdminQueries
+from sfn.inbox import AdminQueries, TableIndex
 from sfn.reader.files import FileReader
 from sfn.reader.resolve import Question
 from sfn.sfnfile.locations import longest_prefix

@@ -15,8 +15,19 @@ from msgspec.structs import astuple
 
 from sfn.domain.identifiers import CatalogName, JobKey, TableIdentifier
 from sfn.domain.jobs import BackwardStep, DeadLetterReason, IndexedTable, PendingChange, PublishCache, TableState
-from sfn.inbox.row import Job, JobState, LastSweep, is_renamed, table_missing_since
-from sfn.inbox.standing import LastResult
+from sfn.inbox.model import (
+    DeadLetter,
+    DeadLetterFilter,
+    DeadLetterStatus,
+    Job,
+    JobState,
+    LastResult,
+    LastSweep,
+    is_renamed,
+    table_missing_since,
+)
+
+# ── codec: Values of the inbox to and from what a database's columns hold
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -268,3 +279,40 @@ def encode_changes(job: Job, before: Job | None) -> dict[str, Any]:
             (live.uuid, live.location) if live is not None else (None, None)
         )
     return changed
+
+
+# ── lettering: Dead letters to and from what a database's columns hold
+
+DEAD_LETTER_COLUMNS = "id, key, sender, reason, detail, attempts, status, opened_at, changed_at, actor"
+"""The columns of `parse_letter`."""
+
+
+def parse_dead_letter(columns: tuple[Any, ...]) -> DeadLetter:
+    """The letter of `DEAD_LETTER_COLUMNS`."""
+    number, key, sender, reason, detail, attempts, status, opened, changed, actor = columns
+    return DeadLetter(
+        id=number,
+        subject=decode_key(key) if key is not None else None,
+        sender=sender,
+        reason=DeadLetterReason(reason),
+        detail=detail,
+        attempts=attempts,
+        status=DeadLetterStatus(status),
+        opened_at=from_micros(opened),
+        changed_at=from_micros(changed),
+        actor=actor,
+    )
+
+
+def dead_letter_conditions(letter_filter: DeadLetterFilter) -> dict[str, Any]:
+    """What each column of a letter that is wanted is compared with, by the column and the operator."""
+    all_of_them: dict[str, Any] = {
+        "status =": letter_filter.status.value if letter_filter.status is not None else None,
+        "catalog =": letter_filter.catalog,
+        "key =": encode_key(letter_filter.table) if letter_filter.table is not None else None,
+        "reason =": letter_filter.reason.value if letter_filter.reason is not None else None,
+        "sender =": letter_filter.sender,
+        "opened_at <": to_micros(letter_filter.opened_before) if letter_filter.opened_before is not None else None,
+        "opened_at >=": to_micros(letter_filter.opened_since) if letter_filter.opened_since is not None else None,
+    }
+    return {compared: value for compared, value in all_of_them.items() if value is not None}

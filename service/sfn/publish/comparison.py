@@ -10,11 +10,10 @@ from enum import StrEnum
 
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.domain.jobs import DeadLetterReason
-from sfn.publish.facts import Observations
-from sfn.publish.inventory import FileFinder, has_identifier
-from sfn.publish.own import TableFiles
+from sfn.publish.context import hint_at
+from sfn.publish.existing_files import FileFinder, TableFiles, has_identifier
 from sfn.publish.policy import Policy
-from sfn.publish.scene import hint_at
+from sfn.publish.queries import Observations
 from sfn.sfnfile import version_hint
 from sfn.sfnfile.document import Document
 from sfn.sfnfile.naming import FileOwner

@@ -15,23 +15,32 @@ from sfn.domain.catalog_answer import NoSuchTable, StagedCreate
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.domain.jobs import DeadLettered, DeadLetterReason, Done, LeasedJob, PublishResult, Rescheduled
 from sfn.errors import LocationRefused
-from sfn.publish.absence import drop_missing_tables
-from sfn.publish.aliases import find_aliases, tested_aliases
-from sfn.publish.changes import FileChange, PlanBuilder, PublishPlan, Put, Stage
-from sfn.publish.commits import refresh_commit_files
-from sfn.publish.elsewhere import remove_files, update_files_elsewhere
-from sfn.publish.facts import NeedsQuery, Observations, PublishQuery
-from sfn.publish.heirs import find_rename_targets
-from sfn.publish.hints import is_our_hint
-from sfn.publish.inventory import FileFinder, foreign_documents
-from sfn.publish.obstacles import conflict_letter
-from sfn.publish.own import TableFiles
-from sfn.publish.pointing import needs_listing, write_pointer
+from sfn.publish.commit_files import is_our_hint, refresh_commit_files
+from sfn.publish.context import (
+    FileChange,
+    PlanBuilder,
+    PublishContext,
+    PublishPlan,
+    Put,
+    Stage,
+    find_aliases,
+    hint_at,
+    tested_aliases,
+)
+from sfn.publish.existing_files import FileFinder, TableFiles, conflict_letter, foreign_documents
+from sfn.publish.outcome import next_refresh_at, outcome_of, outcome_of_staged_create, outcome_without_table
+from sfn.publish.plan import needs_listing, write_pointer
 from sfn.publish.policy import OnDrop, Policy
-from sfn.publish.scene import PublishContext, hint_at
-from sfn.publish.spelled import find_listed_name, recheck_failed_listing, wake_listed_name
-from sfn.publish.trust import is_not_forward, keep_unapplied, recheck_missing_table, recheck_unapplied, why_not_follow
-from sfn.publish.verdict import next_refresh_at, outcome_of, outcome_of_staged_create, outcome_without_table
+from sfn.publish.queries import NeedsQuery, Observations, PublishQuery
+from sfn.publish.renames_and_drops import drop_missing_tables, find_rename_targets, remove_files, update_files_elsewhere
+from sfn.publish.replica_lag import (
+    is_not_forward,
+    keep_unapplied,
+    recheck_missing_table,
+    recheck_unapplied,
+    why_not_follow,
+)
+from sfn.publish.spellings import find_listed_name, recheck_failed_listing, wake_listed_name
 from sfn.sfnfile import version_hint
 from sfn.sfnfile.document import Document
 from sfn.sfnfile.locations import canonical, check_location

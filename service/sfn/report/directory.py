@@ -28,7 +28,7 @@ from sfn.clock import SystemClock
 from sfn.domain.identifiers import Table as Said
 from sfn.domain.jobs import StoredObject
 from sfn.errors import SfnError
-from sfn.publish.documents import relative_path
+from sfn.publish.commit_files import relative_path
 from sfn.settings import StoreSettings
 from sfn.sfnfile import document, version_hint
 from sfn.sfnfile.document import LAST_ORDINAL, MAX_HINT_WAS, Document

@@ -12,7 +12,7 @@ from pyiceberg.io import FileIO
 
 from sfn.domain.identifiers import Table, TableIdentifier, decode_identifier
 from sfn.report.columns import AuditState
-from sfn.work.examination import CachedAnswer
+from sfn.worker.compare import CachedAnswer
 
 _COLUMNS_READ: Final = (
     *("catalog", "identifier", "state", "uuid", "location", "metadata_location", "sfn_file", "etag", "skip_reason"),

@@ -17,7 +17,7 @@ from sfn.report.slices import slice_of
 from sfn.sfnfile.document import Document
 from sfn.sfnfile.locations import canonical
 from sfn.sfnfile.version_hint import metadata_lifetime
-from sfn.work.examination import TableComparison
+from sfn.worker.compare import TableComparison
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_ERROR: Final = 1_000

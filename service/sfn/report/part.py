@@ -13,7 +13,7 @@ from sfn.clock import Clock, SystemClock
 from sfn.domain.catalog_answer import NoSuchTable
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.errors import ExternalError
-from sfn.publish.inventory import has_identifier, parse_or_none
+from sfn.publish.existing_files import has_identifier, parse_or_none
 from sfn.report import deep
 from sfn.report.columns import AuditState, ReportRow
 from sfn.report.earlier import PreviousRow
@@ -24,8 +24,8 @@ from sfn.report.terms import AuditOptions
 from sfn.report.trials import CatalogRetries
 from sfn.wiring.looking import ReadOnlyConnections, open_read_only
 from sfn.wiring.terms import table_filter
-from sfn.work.examination import TableComparer
-from sfn.work.sources import ConnectedCatalog
+from sfn.worker.catalog_sources import ConnectedCatalog
+from sfn.worker.compare import TableComparer
 
 TABLE_CONCURRENCY: Final = 32
 """Tables that are looked at, at a time."""

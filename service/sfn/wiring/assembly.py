@@ -44,10 +44,8 @@ from sfn.wiring.pulls import build_pull_sources
 from sfn.wiring.reached import LazyCatalogRegistry, vended_stores_factory
 from sfn.wiring.sources import build_catalogs
 from sfn.wiring.terms import VERSION, table_filter, worker_options
-from sfn.work.journal import OutcomeSinks
-from sfn.work.logbook import OutcomeLog
-from sfn.work.meter import OutcomeMetrics
-from sfn.work.worker import Worker, WorkerInbox
+from sfn.worker.outcome_log import OutcomeLog, OutcomeMetrics, OutcomeSinks
+from sfn.worker.worker import Worker, WorkerInbox
 
 STARTING: Final = "starting"
 """Why a process is not ready at first."""

@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import NoReturn, Protocol
 
 from sfn.clock import Clock, SystemClock
-from sfn.inbox import DropLimit, InboxWriter, JobQueue, TableIndex
-from sfn.inbox.commits import CommittedTransaction
-from sfn.inbox.desk import AdminQueries, CatalogAdmin, DeadLetters
+from sfn.inbox import AdminQueries, CatalogAdmin, DeadLetters, DropLimit, InboxWriter, JobQueue, TableIndex
+from sfn.inbox.model import CommittedTransaction, InboxConfig
 from sfn.inbox.postgres import PostgresInbox, PostgresServer, PreflightResult, preflight
 from sfn.inbox.sqlite import Doubt, SqliteInbox, held_by, placed
-from sfn.inbox.terms import InboxConfig
 from sfn.settings import Settings
 from sfn.wiring.terms import inbox_config
 

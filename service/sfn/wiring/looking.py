@@ -12,7 +12,7 @@ from sfn.storage import PrefixRouter
 from sfn.wiring import places, sources, terms
 from sfn.wiring.reached import VendedStoresFactory, vended_stores_factory
 from sfn.wiring.sources import IdentifiedCatalog
-from sfn.work.sources import ConnectedCatalog
+from sfn.worker.catalog_sources import ConnectedCatalog
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from sfn.settings import Settings, StoreSettings
 from sfn.storage import ObjectStore
 from sfn.storage.local import LocalStore
 from sfn.wiring.remote import RemoteStores
-from sfn.work.vended import OpenStore
+from sfn.worker.catalog_sources import OpenStore
 
 
 @dataclass(frozen=True, slots=True)

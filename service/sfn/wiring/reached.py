@@ -12,16 +12,14 @@ import structlog
 
 from sfn.catalogs import CredentialVendor
 from sfn.clock import Clock
-from sfn.inbox import TableIndex
-from sfn.inbox.desk import CatalogAdmin
-from sfn.inbox.whose import recorded_owner
+from sfn.inbox import CatalogAdmin, TableIndex
+from sfn.inbox.admin import recorded_owner
 from sfn.settings import Settings
 from sfn.storage import StoreRouter
 from sfn.wiring.places import StoreRegistry
 from sfn.wiring.sources import IdentifiedCatalog
 from sfn.wiring.terms import publish_policy
-from sfn.work.sources import ConnectedCatalog
-from sfn.work.vended import VendedStores
+from sfn.worker.catalog_sources import ConnectedCatalog, VendedStores
 
 if TYPE_CHECKING:
     # It brings FastAPI, which whoever only looks does not wait for.

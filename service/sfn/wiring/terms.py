@@ -6,12 +6,12 @@ from datetime import timedelta
 from importlib.metadata import version
 from typing import Final
 
-from sfn.inbox.terms import InboxConfig as InboxTerms
+from sfn.inbox.model import InboxConfig as InboxTerms
 from sfn.publish.policy import OnDrop, Policy, TableFilter
 from sfn.settings import CatalogSettings, Settings
 from sfn.sfnfile.naming import NAMINGS, Placement
-from sfn.work.retry import RetryPolicy
-from sfn.work.worker import WorkerOptions
+from sfn.worker.retry import RetryPolicy
+from sfn.worker.worker import WorkerOptions
 
 DISTRIBUTION: Final = "iceberg-sfn"
 VERSION: Final = version(DISTRIBUTION)

@@ -24,9 +24,8 @@ from sfn.domain.events import Notification
 from sfn.domain.identifiers import TableIdentifier
 from sfn.domain.jobs import Capacity, DeadLettered, DeadLetterReason, Done
 from sfn.inbox.memory import MemoryInbox
-from sfn.publish.learning import Ports
 from sfn.publish.policy import Policy
-from sfn.publish.protocol import publish
+from sfn.publish.publish import Ports, publish
 from sfn.sfnfile import version_hint
 from sfn.storage import PrefixRouter
 from sfn.storage.local import LocalStore

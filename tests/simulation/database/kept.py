@@ -14,13 +14,11 @@ from sfn.clock import Clock
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import JobKey, TableIdentifier
 from sfn.errors import ExternalError
-from sfn.inbox.letters import AdminCommand, DeadLetter, DeadLetterStatus
+from sfn.inbox.model import AdminCommand, DeadLetter, DeadLetterStatus, InboxConfig, Job, stat_state
 from sfn.inbox.postgres import PostgresInbox
 from sfn.inbox.postgres.connections import Connections
 from sfn.inbox.postgres.opening import OpenedDatabase
 from sfn.inbox.postgres.transactions import SETTLED
-from sfn.inbox.row import Job, stat_state
-from sfn.inbox.terms import InboxConfig
 from tests.simulation.database.connection import connector
 from tests.simulation.database.rules import SKEW, Rules
 from tests.simulation.database.server import Server

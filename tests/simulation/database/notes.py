@@ -7,10 +7,9 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sfn.inbox.names import NamedTable
+from sfn.inbox.model import LastEvent, LastSweep
 from sfn.inbox.postgres.unit import LoggedEvent
-from sfn.inbox.row import LastSweep
-from sfn.inbox.standing import LastEvent
+from sfn.inbox.statistics import NamedTable
 from tests.simulation.database.connection import TwinConnection
 from tests.simulation.database.session import Session
 from tests.simulation.database.tables import Noted

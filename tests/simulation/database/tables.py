@@ -11,10 +11,9 @@ from sfn.domain.events import UndecodableRequest
 from sfn.domain.identifiers import JobKey
 from sfn.domain.jobs import ConcurrencyGroup, PublishCache
 from sfn.inbox.intents import IntentKey, OpenIntent
-from sfn.inbox.letters import AuditEntry, DeadLetter
-from sfn.inbox.names import NamedTable
+from sfn.inbox.model import AuditEntry, DeadLetter, Job, LastSweep
 from sfn.inbox.postgres.unit import LoggedEvent
-from sfn.inbox.row import Job, LastSweep
+from sfn.inbox.statistics import NamedTable
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")

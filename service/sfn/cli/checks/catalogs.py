@@ -20,15 +20,15 @@ from sfn.domain.catalog_answer import Loaded
 from sfn.domain.identifiers import TableIdentifier, encode_identifier
 from sfn.domain.jobs import DeadLetterReason
 from sfn.errors import ErrorScope, ExternalError, LocationRefused, SfnError
-from sfn.publish.inventory import FileFinder
+from sfn.publish.existing_files import FileFinder
 from sfn.publish.policy import Policy
 from sfn.settings import Settings
 from sfn.sfnfile.locations import check_location
 from sfn.storage import StoreRouter
 from sfn.wiring import terms
 from sfn.wiring.sources import IdentifiedCatalog
-from sfn.work.examination import decide_with_queries
-from sfn.work.vended import VendedStores
+from sfn.worker.catalog_sources import VendedStores
+from sfn.worker.compare import decide_with_queries
 
 MAX_SAMPLED_NAMESPACES: Final = 20
 """Namespaces of which one table is looked at, unless all are wanted."""

@@ -11,20 +11,32 @@ import anyio.lowlevel
 from sfn.domain.events import Notification, UndecodableRequest
 from sfn.domain.identifiers import JobKey, TableIdentifier
 from sfn.domain.jobs import DeadLetterReason
-from sfn.inbox.figures import DropLimitState, MissingTableStats, QueueStats, catalogs_over_limit, earliest_by_catalog
 from sfn.inbox.intents import intent_stats_by_catalog
-from sfn.inbox.letters import (
+from sfn.inbox.memory.worklist import MemoryJobQueue
+from sfn.inbox.model import (
     RELEASE_BATCH_SIZE,
     AdminCommand,
     AuditEntry,
     DeadLetter,
     DeadLetterFilter,
     DeadLetterStatus,
+    Job,
+    JobState,
+    LastEvent,
+    TableStatus,
+    event_seq_of,
+    stat_state,
+    table_missing_since,
+    to_table_status,
 )
-from sfn.inbox.memory.worklist import MemoryJobQueue
-from sfn.inbox.names import without_old_names
-from sfn.inbox.row import Job, JobState, event_seq_of, stat_state, table_missing_since, to_table_status
-from sfn.inbox.standing import LastEvent, TableStatus
+from sfn.inbox.statistics import (
+    DropLimitState,
+    MissingTableStats,
+    QueueStats,
+    catalogs_over_limit,
+    earliest_by_catalog,
+    without_old_names,
+)
 from sfn.inbox.transitions import on_release_hold, on_replay
 
 

@@ -8,17 +8,19 @@ from datetime import datetime
 
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import JobKey, TableIdentifier
-from sfn.inbox.book import OpenIntents, ReceivedIntent, split_messages
 from sfn.inbox.codec import encode_key
 from sfn.inbox.intents import (
     MAX_CHECKS_PER_CLAIM,
     IntentKey,
     OpenIntent,
+    OpenIntents,
     OpenIntentStats,
+    ReceivedIntent,
     after_check,
     is_due,
     notifications_for_due,
     open_intent_stats,
+    split_messages,
 )
 
 

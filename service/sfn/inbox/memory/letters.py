@@ -11,7 +11,7 @@ from typing import Final
 from sfn.domain.events import UndecodableRequest
 from sfn.domain.identifiers import JobKey
 from sfn.domain.jobs import DeadLetterReason
-from sfn.inbox.letters import (
+from sfn.inbox.model import (
     MAX_UNDECODABLE_PER_SENDER,
     AdminCommand,
     AuditEntry,

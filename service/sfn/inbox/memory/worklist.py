@@ -34,16 +34,35 @@ from sfn.domain.jobs import (
     Wakeup,
 )
 from sfn.inbox import ClaimResult
-from sfn.inbox.bell import WorkerSignal, makes_due
-from sfn.inbox.letters import DeadLetterStatus, NewDeadLetter, closes_dead_letter, poison_letter
 from sfn.inbox.memory.intents import MemoryIntents
 from sfn.inbox.memory.letters import MemoryDeadLetters
-from sfn.inbox.names import NamedTable, counted_steps, dropped_table, is_already_counted, without_old_names
-from sfn.inbox.row import Job, JobState, LastSweep, group_of, has_unprocessed, holds_lease, is_renamed, to_leased_job
-from sfn.inbox.tellings import event_history_of, jobs_after_notification
-from sfn.inbox.terms import InboxConfig
-from sfn.inbox.transitions import is_poison, on_claim, on_lease_expired, on_renew, on_settle, on_wakeup
-from sfn.inbox.turns import fair_order, rotate
+from sfn.inbox.model import (
+    DeadLetterStatus,
+    InboxConfig,
+    Job,
+    JobState,
+    LastSweep,
+    NewDeadLetter,
+    closes_dead_letter,
+    group_of,
+    has_unprocessed,
+    holds_lease,
+    is_renamed,
+    poison_letter,
+    to_leased_job,
+)
+from sfn.inbox.scheduling import WorkerSignal, fair_order, makes_due, rotate
+from sfn.inbox.statistics import NamedTable, counted_steps, dropped_table, is_already_counted, without_old_names
+from sfn.inbox.transitions import (
+    event_history_of,
+    is_poison,
+    jobs_after_notification,
+    on_claim,
+    on_lease_expired,
+    on_renew,
+    on_settle,
+    on_wakeup,
+)
 from sfn.sfnfile.naming import layout_location
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Final
 
-from sfn.inbox.book import IntentChange
-from sfn.inbox.intents import MAX_CHECKS_PER_CLAIM, after_check, notifications_for_due
+from sfn.inbox.intents import MAX_CHECKS_PER_CLAIM, IntentChange, after_check, notifications_for_due
 from sfn.inbox.postgres.intake import PostgresWriter
 from sfn.inbox.postgres.sheet import JobBatch
 from sfn.inbox.postgres.unit import InboxTransaction

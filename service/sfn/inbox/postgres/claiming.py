@@ -11,15 +11,13 @@ from typing import Final
 from sfn.domain.identifiers import JobKey
 from sfn.domain.jobs import Capacity, ConcurrencyGroup, FailureCause, LeasedJob, Returned
 from sfn.inbox import ClaimResult
-from sfn.inbox.letters import NewDeadLetter, poison_letter
+from sfn.inbox.model import InboxConfig, LastSweep, NewDeadLetter, holds_lease, poison_letter, to_leased_job
 from sfn.inbox.postgres.asking import SOON, ask
 from sfn.inbox.postgres.intake import PostgresWriter
 from sfn.inbox.postgres.sheet import JobBatch
 from sfn.inbox.postgres.unit import Due, InboxTransaction, Locking, Waiting
-from sfn.inbox.row import LastSweep, holds_lease, to_leased_job
-from sfn.inbox.terms import InboxConfig
+from sfn.inbox.scheduling import fair_order, rotate
 from sfn.inbox.transitions import is_poison, on_claim, on_lease_expired, on_renew, on_settle
-from sfn.inbox.turns import fair_order, rotate
 
 EXPIRED_AT_ONCE: Final = 500
 """Leases that one claim takes back at most; the next one takes the rest."""

@@ -8,7 +8,7 @@ from typing import Final
 
 import anyio
 
-from sfn.inbox.figures import QueueStats
+from sfn.inbox.statistics import QueueStats
 
 SHARE: Final = 20
 """Of this many seconds the database counts for one at most."""

@@ -1,4 +1,4 @@
-"""The operators' verbs over the port to the database, see `sfn.inbox.desk`."""
+"""The operators' verbs over the port to the database, see `sfn.inbox`."""
 
 from __future__ import annotations
 
@@ -8,17 +8,29 @@ from datetime import datetime
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import JobKey
 from sfn.domain.jobs import DeadLetterReason
-from sfn.inbox.figures import DropLimitState, QueueStats, catalogs_over_limit, earliest_by_catalog
+from sfn.inbox.admin import CommandProgress
 from sfn.inbox.intents import intent_stats_by_catalog
-from sfn.inbox.keeping import CommandProgress
-from sfn.inbox.letters import RELEASE_BATCH_SIZE, AdminCommand, DeadLetterStatus
-from sfn.inbox.names import counted_steps, without_old_names
+from sfn.inbox.model import (
+    RELEASE_BATCH_SIZE,
+    AdminCommand,
+    DeadLetterStatus,
+    InboxConfig,
+    Job,
+    TableStatus,
+    event_seq_of,
+    to_table_status,
+)
 from sfn.inbox.postgres.intake import PostgresWriter
 from sfn.inbox.postgres.sheet import JobBatch
 from sfn.inbox.postgres.unit import InboxTransaction, Locking
-from sfn.inbox.row import Job, event_seq_of, to_table_status
-from sfn.inbox.standing import TableStatus
-from sfn.inbox.terms import InboxConfig
+from sfn.inbox.statistics import (
+    DropLimitState,
+    QueueStats,
+    catalogs_over_limit,
+    counted_steps,
+    earliest_by_catalog,
+    without_old_names,
+)
 from sfn.inbox.transitions import on_release_hold, on_replay
 
 

@@ -14,10 +14,22 @@ from sfn.clock import Clock
 from sfn.domain.events import Notification, UndecodableRequest
 from sfn.domain.identifiers import JobKey
 from sfn.errors import Transient
-from sfn.inbox.commits import CommittedTransaction
-from sfn.inbox.figures import DropLimitState, QueueStats
-from sfn.inbox.keeping import CLOSED_LETTER_RETENTION, MAINTENANCE_INTERVAL, PRUNE_BATCH_SIZE, CommandProgress
-from sfn.inbox.letters import AdminCommand, AuditEntry, DeadLetter, DeadLetterFilter
+from sfn.inbox.admin import (
+    CLOSED_LETTER_RETENTION,
+    MAINTENANCE_INTERVAL,
+    PRUNE_BATCH_SIZE,
+    CommandProgress,
+    InboxErrorLog,
+)
+from sfn.inbox.model import (
+    AdminCommand,
+    AuditEntry,
+    CommittedTransaction,
+    DeadLetter,
+    DeadLetterFilter,
+    InboxConfig,
+    TableStatus,
+)
 from sfn.inbox.postgres import schema
 from sfn.inbox.postgres.counting import CachedStats
 from sfn.inbox.postgres.opening import OpenedDatabase, prepared, reached
@@ -25,9 +37,7 @@ from sfn.inbox.postgres.schema import MIGRATIONS, Migration
 from sfn.inbox.postgres.server import PostgresServer
 from sfn.inbox.postgres.unit import InboxTransaction
 from sfn.inbox.postgres.worklist import PostgresJobQueue
-from sfn.inbox.standing import TableStatus
-from sfn.inbox.terms import InboxConfig
-from sfn.inbox.troubles import InboxErrorLog
+from sfn.inbox.statistics import DropLimitState, QueueStats
 
 STATS_MAX_AGE: Final = 5.0
 """Seconds."""

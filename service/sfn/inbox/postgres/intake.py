@@ -8,13 +8,12 @@ from typing import NamedTuple, TypeAlias
 
 from sfn.domain.events import InboxMessage, Intent, IntentOutcome, Notification, PutResult, UndecodableRequest
 from sfn.domain.identifiers import JobKey
-from sfn.inbox.bell import makes_due
+from sfn.inbox.model import InboxConfig, has_unprocessed
 from sfn.inbox.postgres import noting
 from sfn.inbox.postgres.sheet import JobBatch
 from sfn.inbox.postgres.unit import InboxTransaction, LoggedEvent
-from sfn.inbox.row import has_unprocessed
-from sfn.inbox.tellings import jobs_after_notification
-from sfn.inbox.terms import InboxConfig
+from sfn.inbox.scheduling import makes_due
+from sfn.inbox.transitions import jobs_after_notification
 
 Put: TypeAlias = tuple[Sequence[InboxMessage], datetime]
 """The notes of one call, and when it came."""

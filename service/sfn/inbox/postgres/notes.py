@@ -9,11 +9,17 @@ from typing import Protocol
 
 from sfn.domain.events import UndecodableRequest
 from sfn.domain.identifiers import JobKey
-from sfn.inbox.book import IntentChange
-from sfn.inbox.intents import DueRange, OpenIntent, OpenIntentStats
-from sfn.inbox.letters import AdminCommand, AuditEntry, DeadLetter, DeadLetterFilter, DeadLetterStatus, NewDeadLetter
-from sfn.inbox.names import NamedTable
-from sfn.inbox.row import LastSweep
+from sfn.inbox.intents import DueRange, IntentChange, OpenIntent, OpenIntentStats
+from sfn.inbox.model import (
+    AdminCommand,
+    AuditEntry,
+    DeadLetter,
+    DeadLetterFilter,
+    DeadLetterStatus,
+    LastSweep,
+    NewDeadLetter,
+)
+from sfn.inbox.statistics import NamedTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,19 +80,19 @@ class DeadLetterStore(Protocol):
         ...
 
     async def list_after(self, letter_filter: DeadLetterFilter, after: int, limit: int) -> list[DeadLetter]:
-        """See `sfn.inbox.desk.DeadLetters.list_after`."""
+        """See `sfn.inbox.DeadLetters.list_after`."""
         ...
 
     async def list_newest(self, letter_filter: DeadLetterFilter, limit: int) -> list[DeadLetter]:
-        """See `sfn.inbox.desk.DeadLetters.list_newest`."""
+        """See `sfn.inbox.DeadLetters.list_newest`."""
         ...
 
     async def get_many(self, ids: Collection[int]) -> list[DeadLetter]:
-        """See `sfn.inbox.desk.DeadLetters.get_many`."""
+        """See `sfn.inbox.DeadLetters.get_many`."""
         ...
 
     async def request_of(self, letter_id: int) -> UndecodableRequest | None:
-        """See `sfn.inbox.desk.DeadLetters.request_of`."""
+        """See `sfn.inbox.DeadLetters.request_of`."""
         ...
 
     async def counts(self) -> Mapping[tuple[str, str], int]:
@@ -110,7 +116,7 @@ class DeadLetterStore(Protocol):
         ...
 
     async def audit_log(self, before: int | None, limit: int) -> list[AuditEntry]:
-        """See `sfn.inbox.desk.AdminQueries.audit_log`."""
+        """See `sfn.inbox.AdminQueries.audit_log`."""
         ...
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from sfn.errors import ErrorScope, FatalError, OutcomeUnknown, Permanent, SfnError, Transient
-from sfn.inbox.commits import RETRY_AFTER
+from sfn.inbox.model import RETRY_AFTER
 from sfn.inbox.postgres.faults import (
     LOGIN_FILE,
     LOST,

@@ -10,12 +10,18 @@ from msgspec.structs import replace
 
 from sfn.domain.identifiers import JobKey, TableIdentifier
 from sfn.domain.jobs import DeadLettered, Done, LeasedJob, Outcome, PublishResult, Rescheduled, SweepCompleted, Wakeup
-from sfn.inbox.letters import DeadLetterStatus, NewDeadLetter, closes_dead_letter
+from sfn.inbox.model import (
+    DeadLetterStatus,
+    InboxConfig,
+    Job,
+    LastResult,
+    LastSweep,
+    NewDeadLetter,
+    closes_dead_letter,
+    holds_lease,
+)
 from sfn.inbox.postgres.sheet import JobBatch
 from sfn.inbox.postgres.unit import InboxTransaction, TableLocation
-from sfn.inbox.row import Job, LastSweep, holds_lease
-from sfn.inbox.standing import LastResult
-from sfn.inbox.terms import InboxConfig
 from sfn.inbox.transitions import on_settle, on_wakeup
 from sfn.sfnfile.naming import layout_location
 

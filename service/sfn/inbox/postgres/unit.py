@@ -28,10 +28,9 @@ from typing import NamedTuple, Protocol
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import JobKey, TableIdentifier
 from sfn.domain.jobs import ConcurrencyGroup, IndexedTable, PublishCache
-from sfn.inbox.figures import MissingTableStats
+from sfn.inbox.model import Job, LastEvent
 from sfn.inbox.postgres.notes import CatalogStore, DeadLetterStore, OpenIntentStore
-from sfn.inbox.row import Job
-from sfn.inbox.standing import LastEvent
+from sfn.inbox.statistics import MissingTableStats
 
 
 class Locking(StrEnum):
@@ -202,7 +201,7 @@ class IndexStore(Protocol):
     async def live_count(self, catalog: str, most: int | None = None) -> int:
         """Return how many tables have a live file, at most `most`: where they are many to count all takes long.
 
-        An old name of a renamed table is no table of its own, see `sfn.inbox.names`.
+        An old name of a renamed table is no table of its own, see `sfn.inbox.statistics`.
         """
         ...
 

@@ -15,9 +15,8 @@ from sfn.domain.identifiers import JobKey, TableIdentifier
 from sfn.domain.jobs import BackwardStep, Capacity, IndexedTable, LeasedJob, Outcome, describe
 from sfn.errors import OutcomeUnknown, SfnError
 from sfn.inbox import ClaimResult
-from sfn.inbox.bell import WorkerSignal
-from sfn.inbox.commits import CommittedTransaction, queue_full_error
-from sfn.inbox.keeping import INDEX_PAGE_SIZE
+from sfn.inbox.admin import INDEX_PAGE_SIZE
+from sfn.inbox.model import CommittedTransaction, InboxConfig, LastResult, queue_full_error
 from sfn.inbox.postgres.claiming import ClaimRequest
 from sfn.inbox.postgres.ear import NotifyListener
 from sfn.inbox.postgres.intake import Put, PutReply
@@ -25,8 +24,7 @@ from sfn.inbox.postgres.ledger import PostgresOperations
 from sfn.inbox.postgres.opening import OpenedDatabase
 from sfn.inbox.postgres.settling import SettleRequest, SettleResult
 from sfn.inbox.postgres.transactions import Verb
-from sfn.inbox.standing import LastResult
-from sfn.inbox.terms import InboxConfig
+from sfn.inbox.scheduling import WorkerSignal
 
 T = TypeVar("T")
 

@@ -8,11 +8,16 @@ from datetime import datetime
 
 from sfn.domain.jobs import BackwardStep
 from sfn.inbox.codec import decode_key, encode_key, encode_step, namespaces_column, parse_sweep, to_micros
-from sfn.inbox.figures import DropLimitState
-from sfn.inbox.names import NamedTable, counted_steps, dropped_table, is_already_counted, without_old_names
-from sfn.inbox.row import Job, LastSweep, is_renamed
+from sfn.inbox.model import InboxConfig, Job, LastSweep, is_renamed
 from sfn.inbox.sqlite.roster import IndexQueries
-from sfn.inbox.terms import InboxConfig
+from sfn.inbox.statistics import (
+    DropLimitState,
+    NamedTable,
+    counted_steps,
+    dropped_table,
+    is_already_counted,
+    without_old_names,
+)
 
 
 class DropLimitTable:

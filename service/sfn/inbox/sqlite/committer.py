@@ -17,7 +17,7 @@ import anyio
 
 from sfn.domain.events import InboxMessage, PutResult
 from sfn.errors import FatalError, SfnError
-from sfn.inbox.commits import CommittedTransaction, queue_full_error
+from sfn.inbox.model import CommittedTransaction, queue_full_error
 from sfn.inbox.sqlite.jobs import WriterCall, WriterJob, WriterPut, run_transaction
 from sfn.inbox.sqlite.ledger import SqliteOperations
 from sfn.inbox.sqlite.refusals import refusal

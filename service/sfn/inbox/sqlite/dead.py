@@ -9,9 +9,15 @@ from datetime import datetime
 
 from sfn.domain.events import UndecodableRequest
 from sfn.domain.jobs import DeadLetterReason
-from sfn.inbox.codec import encode_key, from_micros, to_micros
-from sfn.inbox.lettering import DEAD_LETTER_COLUMNS, dead_letter_conditions, parse_dead_letter
-from sfn.inbox.letters import MAX_UNDECODABLE_PER_SENDER, DeadLetter, DeadLetterFilter, DeadLetterStatus, NewDeadLetter
+from sfn.inbox.codec import (
+    DEAD_LETTER_COLUMNS,
+    dead_letter_conditions,
+    encode_key,
+    from_micros,
+    parse_dead_letter,
+    to_micros,
+)
+from sfn.inbox.model import MAX_UNDECODABLE_PER_SENDER, DeadLetter, DeadLetterFilter, DeadLetterStatus, NewDeadLetter
 
 
 class SqliteDeadLetters:

@@ -6,8 +6,8 @@ from datetime import datetime
 
 from sfn.domain.jobs import Capacity, ConcurrencyGroup
 from sfn.inbox.codec import from_micros, to_micros
+from sfn.inbox.scheduling import fair_order, rotate
 from sfn.inbox.sqlite.rows import SqliteJobs
-from sfn.inbox.turns import fair_order, rotate
 
 
 class DueRows:

@@ -20,25 +20,30 @@ from sfn.domain.identifiers import JobKey, TableIdentifier
 from sfn.domain.jobs import BackwardStep, Capacity, IndexedTable, LeasedJob, Outcome
 from sfn.errors import Transient
 from sfn.inbox import ClaimResult
-from sfn.inbox.bell import WorkerSignal
-from sfn.inbox.commits import CommittedTransaction
-from sfn.inbox.figures import DropLimitState, QueueStats
-from sfn.inbox.keeping import (
+from sfn.inbox.admin import (
     CLOSED_LETTER_RETENTION,
     INDEX_PAGE_SIZE,
     MAINTENANCE_INTERVAL,
     PRUNE_BATCH_SIZE,
     CommandProgress,
+    InboxErrorLog,
 )
-from sfn.inbox.letters import AdminCommand, AuditEntry, DeadLetter, DeadLetterFilter
+from sfn.inbox.model import (
+    AdminCommand,
+    AuditEntry,
+    CommittedTransaction,
+    DeadLetter,
+    DeadLetterFilter,
+    InboxConfig,
+    TableStatus,
+)
+from sfn.inbox.scheduling import WorkerSignal
 from sfn.inbox.sqlite.committer import GroupCommitter
 from sfn.inbox.sqlite.ledger import SqliteOperations
 from sfn.inbox.sqlite.lock import InboxLock
 from sfn.inbox.sqlite.place import placed
 from sfn.inbox.sqlite.refusals import refusal
-from sfn.inbox.standing import TableStatus
-from sfn.inbox.terms import InboxConfig
-from sfn.inbox.troubles import InboxErrorLog
+from sfn.inbox.statistics import DropLimitState, QueueStats
 
 _log = structlog.stdlib.get_logger(__name__)
 

@@ -7,16 +7,15 @@ from datetime import datetime
 
 from sfn.domain.events import InboxMessage, Intent, IntentOutcome, Notification, PutResult, UndecodableRequest
 from sfn.domain.identifiers import JobKey
-from sfn.inbox.bell import makes_due
-from sfn.inbox.book import ReceivedIntent
 from sfn.inbox.codec import encode_key
-from sfn.inbox.row import Job, has_unprocessed
+from sfn.inbox.intents import ReceivedIntent
+from sfn.inbox.model import InboxConfig, Job, has_unprocessed
+from sfn.inbox.scheduling import makes_due
 from sfn.inbox.sqlite.dead import SqliteDeadLetters
 from sfn.inbox.sqlite.events import EventLog, EventRow
 from sfn.inbox.sqlite.intents import SqliteIntents
 from sfn.inbox.sqlite.rows import SqliteJobs
-from sfn.inbox.tellings import jobs_after_notification
-from sfn.inbox.terms import InboxConfig
+from sfn.inbox.transitions import jobs_after_notification
 
 
 class SqliteWriter:

@@ -9,16 +9,19 @@ from typing import Any
 
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import JobKey, TableIdentifier
-from sfn.inbox.book import IntentChange, OpenIntents, ReceivedIntent, split_messages
 from sfn.inbox.codec import decode_key, encode_key, from_micros, from_micros_or_none, to_micros
 from sfn.inbox.intents import (
     MAX_CHECKS_PER_CLAIM,
     DueRange,
+    IntentChange,
     OpenIntent,
+    OpenIntents,
     OpenIntentStats,
+    ReceivedIntent,
     after_check,
     latest_check_at,
     notifications_for_due,
+    split_messages,
 )
 from sfn.inbox.sqlite.batches import batches
 

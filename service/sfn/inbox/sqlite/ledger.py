@@ -28,8 +28,17 @@ from sfn.domain.jobs import (
 )
 from sfn.inbox import ClaimResult
 from sfn.inbox.codec import encode_key
-from sfn.inbox.letters import DeadLetterStatus, NewDeadLetter, closes_dead_letter, poison_letter
-from sfn.inbox.row import Job, LastSweep, holds_lease, to_leased_job
+from sfn.inbox.model import (
+    DeadLetterStatus,
+    InboxConfig,
+    Job,
+    LastSweep,
+    NewDeadLetter,
+    closes_dead_letter,
+    holds_lease,
+    poison_letter,
+    to_leased_job,
+)
 from sfn.inbox.sqlite.brake import DropLimitTable
 from sfn.inbox.sqlite.dead import SqliteDeadLetters
 from sfn.inbox.sqlite.desk import SqliteAdmin
@@ -40,9 +49,15 @@ from sfn.inbox.sqlite.intents import SqliteIntents
 from sfn.inbox.sqlite.roster import IndexQueries
 from sfn.inbox.sqlite.rows import SqliteJobs
 from sfn.inbox.sqlite.schema import prepare
-from sfn.inbox.tellings import event_history_of
-from sfn.inbox.terms import InboxConfig
-from sfn.inbox.transitions import is_poison, on_claim, on_lease_expired, on_renew, on_settle, on_wakeup
+from sfn.inbox.transitions import (
+    event_history_of,
+    is_poison,
+    on_claim,
+    on_lease_expired,
+    on_renew,
+    on_settle,
+    on_wakeup,
+)
 
 __all__ = ["InboxConfig", "SqliteOperations"]
 

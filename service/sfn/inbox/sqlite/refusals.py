@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 
 from sfn.errors import ErrorScope, FatalError, Transient
-from sfn.inbox.commits import RETRY_AFTER
+from sfn.inbox.model import RETRY_AFTER
 
 _PRIMARY = 0xFF
 """The bits of a code that hold the primary one (https://www.sqlite.org/rescode.html)."""

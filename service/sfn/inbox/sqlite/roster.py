@@ -8,8 +8,8 @@ from typing import Any
 from sfn.domain.identifiers import TableIdentifier
 from sfn.domain.jobs import IndexedTable
 from sfn.inbox.codec import decode_key, from_micros, parse_indexed_table, table_key_range
-from sfn.inbox.figures import MissingTableStats
 from sfn.inbox.sqlite.rows import SqliteJobs
+from sfn.inbox.statistics import MissingTableStats
 from sfn.sfnfile.naming import encoded_range, layout_location
 
 _KNOWN = "SELECT key, reason, wish, story, (SELECT memo FROM memo WHERE memo.key = subject.key) AS memo FROM subject"
@@ -19,7 +19,7 @@ _OLD_NAMES = (
     "SELECT 1 FROM subject AS other WHERE other.catalog = row.catalog AND other.live_uuid = row.live_uuid "
     "AND other.key != row.key AND (other.renamed IS NULL OR other.key < row.key))"
 )
-"""How many live files are of old names of renamed tables: the rule of `sfn.inbox.names.without_old_names`."""
+"""How many live files are of old names of renamed tables: the rule of `sfn.inbox.statistics.without_old_names`."""
 
 
 class IndexQueries:

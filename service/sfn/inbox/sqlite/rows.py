@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from sfn.domain.identifiers import TableIdentifier
 from sfn.domain.jobs import ConcurrencyGroup, Priority, PublishCache
 from sfn.inbox.codec import JOB_COLUMNS, STAT_STATE_SQL, decode_key, encode_cache, encode_changes, encode_key, parse_job
-from sfn.inbox.row import Job, group_of, stat_state
+from sfn.inbox.model import Job, group_of, stat_state
 from sfn.inbox.sqlite.batches import batches
 
 __all__ = ["MAX_CACHED_JOBS", "SqliteJobs", "decode_key", "encode_key"]

@@ -8,7 +8,7 @@ import structlog
 
 from sfn.clock import Clock
 from sfn.receiver.pull import SourceUnavailable
-from sfn.work.outages import LOG_INTERVAL
+from sfn.worker.capacity import LOG_INTERVAL
 
 _log = structlog.stdlib.get_logger(__name__)
 

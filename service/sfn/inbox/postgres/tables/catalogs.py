@@ -7,9 +7,9 @@ from datetime import datetime
 from hashlib import sha256
 
 from sfn.inbox.codec import decode_key, encode_key, namespaces_column, parse_sweep, to_micros
-from sfn.inbox.names import NamedTable
+from sfn.inbox.model import LastSweep
 from sfn.inbox.postgres.tables.values import Sql, text_or_none
-from sfn.inbox.row import LastSweep
+from sfn.inbox.statistics import NamedTable
 
 
 class CatalogTable:

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from sfn.domain.identifiers import JobKey
 from sfn.inbox.codec import JOB_COLUMNS, encode_changes, encode_column, encode_strings, to_micros_or_none
+from sfn.inbox.model import Job, is_renamed, table_missing_since
 from sfn.inbox.postgres.tables.values import address, text, text_or_none
-from sfn.inbox.row import Job, is_renamed, table_missing_since
 
 LOCATIONS: Final = "locations"
 TYPES: Final = {

@@ -7,9 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from sfn.domain.identifiers import JobKey
-from sfn.inbox.book import IntentChange
 from sfn.inbox.codec import from_micros, from_micros_or_none, to_micros
-from sfn.inbox.intents import WHOLE_CATALOG_ID, DueRange, OpenIntent, OpenIntentStats, latest_check_at
+from sfn.inbox.intents import WHOLE_CATALOG_ID, DueRange, IntentChange, OpenIntent, OpenIntentStats, latest_check_at
 from sfn.inbox.postgres.notes import FoundIntents, IntentQuery
 from sfn.inbox.postgres.tables.values import Sql, address, addressed, addresses, text
 

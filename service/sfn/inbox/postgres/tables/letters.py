@@ -10,10 +10,9 @@ from typing import Any, Final
 from sfn.domain.events import UndecodableRequest
 from sfn.domain.identifiers import JobKey
 from sfn.domain.jobs import DeadLetterReason
-from sfn.inbox.codec import from_micros, to_micros
-from sfn.inbox.keeping import MAX_AUDIT_ENTRIES
-from sfn.inbox.lettering import dead_letter_conditions, parse_dead_letter
-from sfn.inbox.letters import (
+from sfn.inbox.admin import MAX_AUDIT_ENTRIES
+from sfn.inbox.codec import dead_letter_conditions, from_micros, parse_dead_letter, to_micros
+from sfn.inbox.model import (
     MAX_UNDECODABLE_PER_SENDER,
     AdminCommand,
     AuditEntry,

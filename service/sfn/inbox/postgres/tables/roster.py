@@ -10,9 +10,9 @@ from typing import Any, Final
 from sfn.domain.identifiers import JobKey, TableIdentifier
 from sfn.domain.jobs import DeadLetterReason, IndexedTable
 from sfn.inbox.codec import STAT_STATE_SQL, from_micros, parse_indexed_table, table_key_range, to_micros
-from sfn.inbox.figures import MissingTableStats
 from sfn.inbox.postgres.tables.values import Sql, addressed, addresses, lock_number, text
 from sfn.inbox.postgres.unit import TableLocation
+from sfn.inbox.statistics import MissingTableStats
 
 _KNOWN: Final = "SELECT row.key, name, reason, wish, story, memo FROM sfn.subject AS row LEFT JOIN sfn.memo USING (key)"
 
@@ -21,7 +21,7 @@ _OLD_NAMES: Final = (
     "SELECT FROM sfn.subject AS other WHERE other.catalog = row.catalog AND other.live_uuid = row.live_uuid "
     "AND other.key <> row.key AND (other.renamed IS NULL OR other.key < row.key))"
 )
-"""How many live files are of old names of renamed tables: the rule of `sfn.inbox.names.without_old_names`."""
+"""How many live files are of old names of renamed tables: the rule of `sfn.inbox.statistics.without_old_names`."""
 
 
 class IndexTable:

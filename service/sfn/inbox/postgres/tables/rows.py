@@ -18,12 +18,12 @@ from sfn.inbox.codec import (
     parse_strings,
     to_micros,
 )
+from sfn.inbox.model import Job, group_of
 from sfn.inbox.postgres.tables import columns
 from sfn.inbox.postgres.tables.columns import LOCATIONS, TYPES
 from sfn.inbox.postgres.tables.lanes import GroupNumbers
 from sfn.inbox.postgres.tables.values import Sql, address, addressed, addresses, text
 from sfn.inbox.postgres.unit import Due, JobChange, LoadedJobs, Locking, Overdue, RetryTransaction, Waiting
-from sfn.inbox.row import Job, group_of
 from sfn.sfnfile.naming import layout_location
 
 _ROW = f"key, name, {LOCATIONS}, {JOB_COLUMNS}"

@@ -1,0 +1,309 @@
+"""What a publish settles as: when to look again, and what is known from now on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime
+
+from sfn.domain.events import EventHistory
+from sfn.domain.identifiers import TableIdentifier
+from sfn.domain.jobs import (
+    DeadLettered,
+    DeadLetterReason,
+    Done,
+    LeasedJob,
+    PendingChange,
+    PublishCache,
+    PublishedPointer,
+    PublishResult,
+    Rescheduled,
+    TableState,
+    Wakeup,
+)
+from sfn.publish.context import FileChange, PlanBuilder, PublishContext, Put, Stage, duplicate_layouts, tested_aliases
+from sfn.publish.existing_files import TableFiles
+from sfn.publish.policy import Policy
+from sfn.publish.queries import CatalogAnswer
+from sfn.sfnfile import event_history, version_hint
+from sfn.sfnfile.document import Document, DocumentState, parse
+from sfn.sfnfile.locations import canonical
+from sfn.sfnfile.naming import FileLayout, layout_location
+from sfn.sfnfile.version_hint import is_short_lived
+
+
+def outcome_of(
+    context: PublishContext, builder: PlanBuilder, changes: tuple[FileChange, ...], *, refresh: bool, jitter: float
+) -> Done | Rescheduled | DeadLettered:
+    """The outcome once all changes are made."""
+    after = _documents_after(context, changes)
+    table_state = _table_state(context, builder, changes, after, refresh=refresh, jitter=jitter)
+    findings = PublishResult(
+        table_state=table_state,
+        wakeups=(*builder.wakeups, *_unknown_names(context)),
+        wake_locations=frozenset(builder.wake_locations | _changed_locations(context, table_state)),
+        vacated=_vacated(context, after, changes),
+    )
+    if builder.rechecks:
+        at, why = min(builder.rechecks)
+        is_not_last = any(later > at for later, _ in builder.rechecks)
+        pending = context.job.pending if is_not_last else replace(context.job.pending, min_metadata_location=None)
+        is_same = _is_same_published(context.job.table_state, table_state)
+        pending = replace(pending, drop=pending.drop and is_same, purge=context.is_purged and is_same)
+        pending = replace(pending, is_rechecked=pending.is_rechecked or builder.recheck_unconfirmed)
+        pending = replace(pending, reported_changes=builder.unapplied)
+        return Rescheduled(at, why, pending, findings)
+    expiries = _expiries(after.values(), context.answer.answered_at)
+    due = min([table_state.refresh_at or context.answer.answered_at, *expiries])
+    conflict = context.conflict or builder.given_up
+    if conflict is not None:
+        return replace(conflict, result=findings, recheck_at=due)
+    return Done(due if after else context.answer.answered_at, findings)
+
+
+def _is_same_published(before: TableState, now: TableState) -> bool:
+    """Whether a drop that was told of may yet be of what is there: it is over once another table has the name."""
+    was, live = before.live, now.live
+    return live is None or (was is not None and was.uuid == live.uuid)
+
+
+def outcome_without_table(context: PublishContext, builder: PlanBuilder) -> Done | Rescheduled | DeadLettered:
+    """Neither a table nor a file of ours: a typo, or all of it has expired."""
+    for table_files in context.existing:
+        context.observations.require_read(table_files.key)
+    for layout in map(FileLayout.parse, context.job.locations):
+        if layout.naming.is_by_uuid:
+            context.observations.folder(layout.folder)
+    policy, table_state, answered = context.policy, context.job.table_state, context.answer.answered_at
+    history = _event_history(context)
+    # What was told of a name is remembered too, longer than an event can be late; and where its table is for as long as
+    # it has none of our files: nobody could tell it again.
+    is_remembered = bool(context.job.locations) or history is not None or bool(builder.unapplied)
+    is_alive = history is not None and event_history.current(history) is not None
+    max_misses = policy.expire_after // policy.refresh_after + 1
+    locations = frozenset(layout_location(text) for text in context.job.locations)
+    wake_locations = locations if table_state.misses == 0 else frozenset()
+    misses = 1 if context.job.pending.reported_changes and not builder.unapplied else table_state.misses + 1
+    if context.listed_name is not None:
+        return _other_spelling(context, builder, context.listed_name)
+    cleared = replace(table_state, live=None, foreign_version_hint=None, renamed_to=None, foreign_catalog_id=None)
+    table_state = replace(cleared, misses=misses, event_history=history)
+    findings = PublishResult(table_state, wakeups=tuple(builder.wakeups), wake_locations=wake_locations)
+    pending = replace(context.job.pending, reported_changes=builder.unapplied)
+    why = "neither a table nor a file of ours"
+    if builder.unapplied and builder.rechecks:
+        return Rescheduled(*min(builder.rechecks), replace(pending, is_rechecked=True), findings)
+    if builder.given_up is not None:
+        return replace(builder.given_up, result=findings, recheck_at=answered + policy.refresh_after)
+    if builder.recheck_unconfirmed:
+        return Rescheduled(*min(builder.rechecks), replace(pending, is_rechecked=True), findings)
+    if table_state.misses == 1 and not table_state.has_settled:
+        return Rescheduled(answered + policy.replica_lag, why, pending, findings)
+    if is_alive or (table_state.misses <= max_misses + 1 and is_remembered):
+        return Rescheduled(answered + policy.refresh_after, why, pending, findings)
+    return Done(answered, PublishResult(wakeups=tuple(builder.wakeups), wake_locations=locations), forget=True)
+
+
+def _other_spelling(context: PublishContext, builder: PlanBuilder, listed: TableIdentifier) -> Rescheduled | Done:
+    """A name that the catalog takes and does not list: remembered for as long as a tombstone would stay.
+
+    The first time it is looked at again soon: the listing may come from a replica that lags.
+    """
+    table_state, policy, answered = context.job.table_state, context.policy, context.answer.answered_at
+    is_new, has_news = table_state.listed_as != listed, context.job.pending != PendingChange()
+    misses = 1 if is_new or has_news else table_state.misses + 1
+    table_state = replace(table_state, live=None, missing_since={}, on_hold=False, misses=misses, listed_as=listed)
+    findings = PublishResult(table_state, wakeups=tuple(builder.wakeups))
+    if misses > policy.expire_after // policy.refresh_after + 1:
+        return Done(answered, PublishResult(wakeups=tuple(builder.wakeups)), forget=True)
+    at = answered + (policy.replica_lag if is_new else policy.refresh_after)
+    return Rescheduled(at, f"another spelling of {listed}, which has the files", result=findings)
+
+
+def _event_history(context: PublishContext) -> EventHistory | None:
+    """What is known of the name's tables in a catalog that can't be asked."""
+    applied = context.answer.applied
+    return (
+        applied.history
+        if applied is not None and applied.history != EventHistory()
+        else context.job.table_state.event_history
+    )
+
+
+def outcome_of_staged_create(job: LeasedJob, answer: CatalogAnswer, policy: Policy, jitter: float) -> Done:
+    """A staged create: nothing to say yet, and nobody is absent."""
+    table_state = replace(job.table_state, missing_since={}, refresh_at=next_refresh_at(answer, policy, jitter))
+    return Done(answer.answered_at + policy.refresh_after, PublishResult(table_state, PublishCache()))
+
+
+def next_refresh_at(answer: CatalogAnswer, policy: Policy, jitter: float) -> datetime:
+    """When files that were written now must be written again; `jitter` in [0, 1) spreads the tables."""
+    return answer.answered_at + policy.refresh_after * (1 - jitter / 4)
+
+
+def _table_state(
+    context: PublishContext,
+    builder: PlanBuilder,
+    changes: tuple[FileChange, ...],
+    after: Mapping[str, Document],
+    *,
+    refresh: bool,
+    jitter: float,
+) -> TableState:
+    before = context.job.table_state
+    is_followed = context.table is not None and context.conflict is None
+    is_decided = is_followed or not builder.rechecks
+    renew = refresh or before.refresh_at is None
+    return replace(
+        before,
+        live=_published(context, after),
+        has_settled=True,
+        missing_since=dict(builder.missing_since),
+        on_hold=before.on_hold and not is_decided,
+        limit_overridden=before.limit_overridden and not is_decided,
+        version_hints=_hints_after(context, changes),
+        foreign_version_hint=builder.foreign_hint,
+        renamed_to=_renamed_to(context, after),
+        refresh_at=next_refresh_at(context.answer, context.policy, jitter) if renew else before.refresh_at,
+        misses=0,
+        event_history=_event_history(context),
+        foreign_catalog_id=_foreign_id(context),
+        listed_as=context.listed_as,
+        is_short_lived=is_short_lived(context.table) if context.table is not None else before.is_short_lived,
+        older_files_at=builder.older_at,
+    )
+
+
+def _vacated(context: PublishContext, after: Mapping[str, Document], changes: tuple[FileChange, ...]) -> frozenset[str]:
+    """Places that can be forgotten: a tombstone of ours expired there, or the row knows the place by another name.
+
+    Where a live file was deleted the place is looked at for as long as a tombstone would have stayed: a writer that
+    slept meanwhile may still create the file.
+    """
+    existing: dict[str, list[TableFiles]] = {}
+    for table_files in context.existing:
+        existing.setdefault(table_files.layout.encoded, []).append(table_files)
+    vacated = {
+        text
+        for text, table_files_here in existing.items()
+        if (files := [file for table_files in table_files_here for file in table_files.files])
+        and not any(
+            table_files.main_document is not None and table_files.main_document.is_live
+            for table_files in table_files_here
+        )
+        and not any(file.key in after for file in files)
+    }
+    return frozenset(
+        vacated | duplicate_layouts(context.job, context.layout, tested_aliases(context.aliases, changes), vacated)
+    )
+
+
+def _documents_after(context: PublishContext, changes: tuple[FileChange, ...]) -> dict[str, Document]:
+    """Our documents by key once the changes are made, but for those of single commits."""
+    after = {file.key: file.doc for table_files in context.existing for file in table_files.files}
+    for change in changes:
+        is_lead = change.key in {table_files.key for table_files in context.existing}
+        if isinstance(change, Put) and (is_lead or change.stage is Stage.BRANCH or change.key in after):
+            after[change.key] = parse(change.body)
+        elif not isinstance(change, Put):
+            after.pop(change.key, None)
+    return after
+
+
+def _published(context: PublishContext, after: Mapping[str, Document]) -> PublishedPointer | None:
+    """The table's own, or else what was before: it is of that one that a drop is told.
+
+    Of several files of it the newest: a publish may have died between the new place of a table and the old one. Two
+    rows that each know the other by its older file would wait for one another for ever.
+    """
+    before = context.job.table_state.live
+
+    def preference(found: tuple[TableFiles, Document]) -> tuple[bool, bool, datetime]:
+        table_files, doc = found
+        is_same_uuid = before is not None and doc.guid == before.uuid
+        return context.is_current(table_files), is_same_uuid, doc.as_of
+
+    live = [
+        (table_files, doc)
+        for table_files in context.existing
+        if (doc := after.get(table_files.key)) is not None and doc.is_live
+    ]
+    if not live:
+        return None
+    table_files, doc = max(live, key=preference)
+    return PublishedPointer(
+        doc.metadata_file_path, doc.guid, table_files.layout.location, doc.written_at, doc.catalog_id
+    )
+
+
+def _foreign_id(context: PublishContext) -> str | None:
+    here = context.current_files
+    if here is None or here.conflicting_document is None or here.conflict is not DeadLetterReason.FOREIGN_CATALOG:
+        return None
+    return here.conflicting_document.catalog_id
+
+
+def _renamed_to(context: PublishContext, after: Mapping[str, Document]) -> TableIdentifier | None:
+    """What the newest of our documents says, where it is of a table that was renamed."""
+    doc = max(after.values(), key=lambda doc: (doc.is_live, doc.ordinal), default=None)
+    if doc is None or doc.state is not DocumentState.RENAMED or doc.moved_to is None:
+        return None
+    return TableIdentifier(context.name.catalog, doc.moved_to.namespace, doc.moved_to.name)
+
+
+def _hints_after(context: PublishContext, changes: tuple[FileChange, ...]) -> dict[str, tuple[str, ...]]:
+    """What the hints that we wrote say."""
+    hints = dict(context.job.table_state.version_hints)
+    for location in {
+        table_files.layout.location for table_files in context.existing if table_files.layout.has_version_hint
+    }:
+        for change in changes:
+            if change.key == version_hint.key_of(location):
+                written = isinstance(change, Put) and change.stage is Stage.HINT
+                hints.pop(location, None)
+                if written and isinstance(change, Put):
+                    hints[location] = (change.body.decode(),)
+    return hints
+
+
+def _changed_locations(context: PublishContext, table_state: TableState) -> set[str]:
+    """Locations where this row's table came to live or ceased to: who shares them must look again.
+
+    Where nothing is remembered the last publish did not settle, if there was one, and may have changed any of them.
+    """
+    before, now = context.job.table_state.live, table_state.live
+    was = (before.uuid, before.location) if before is not None else None
+    is_now = (now.uuid, now.location) if now is not None else None
+    if context.job.cache == PublishCache():
+        locations = {table_files.layout.location for table_files in context.existing}
+    else:
+        locations = {location[1] for location in (was, is_now) if location is not None and was != is_now}
+    if now is None or (before is not None and before.uuid == now.uuid):
+        return locations
+    return locations | _earlier_locations(context)
+
+
+def _earlier_locations(context: PublishContext) -> set[str]:
+    """Where the table was by its log: under another name it may have left a file there that says it is gone."""
+    log = context.table.metadata_log if context.table is not None else ()
+    # No file of ours is in a folder that is called otherwise; NUL is no text to PostgreSQL.
+    folders = {entry.rpartition("/")[0] for entry in log if entry.isprintable()}
+    return {canonical(folder.removesuffix("/metadata")) for folder in folders if folder.endswith("/metadata")}
+
+
+def _unknown_names(context: PublishContext) -> list[Wakeup]:
+    """Our documents of other names in the same folder: after a lost inbox, a row for them may be missing."""
+    return [
+        Wakeup(
+            TableIdentifier(context.name.catalog, doc.namespace, doc.name),
+            context.layout.encoded if context.layout is not None else None,
+        )
+        for doc in context.foreign_documents
+        if doc.catalog_id == context.policy.catalog_id
+    ]
+
+
+def _expiries(documents: Iterable[Document], now: datetime) -> list[datetime]:
+    """When tombstones expire that did not yet; those that stay because the store can't delete safely need no look."""
+    times = [doc.expires_at for doc in documents if doc.expires_at is not None and not doc.is_live]
+    return [at for at in times if at > now]

@@ -1,0 +1,415 @@
+"""What becomes of a table's files: the decision, pure, and the protocol that carries it out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from sfn.catalogs import Catalog
+from sfn.catalogs.spelling import ListingUnavailable, Spellings
+from sfn.clock import Clock
+from sfn.domain.catalog_answer import Loaded, NoSuchTable, NotModified
+from sfn.domain.events import EventHistory, TableHistory
+from sfn.domain.identifiers import TableIdentifier
+from sfn.domain.jobs import DeadLettered, Done, LeasedJob, PublishCache, Rescheduled
+from sfn.errors import ErrorScope, LocationRefused, Transient
+from sfn.inbox import JobQueue, TableIndex
+from sfn.publish.context import PublishPlan, Put, Remove
+from sfn.publish.decide import decide
+from sfn.publish.existing_files import is_ours, parse_or_none, pointer_files
+from sfn.publish.policy import Policy
+from sfn.publish.queries import (
+    MAX_LISTED_FILES,
+    CatalogAnswer,
+    FindFiles,
+    IsListed,
+    IsStepAllowed,
+    ListedSpellings,
+    ListFolder,
+    LoadTable,
+    Observations,
+    ObservedFile,
+    ProbeStore,
+    PublishQuery,
+    ReadFiles,
+    RecordLocation,
+    TablesAtLocation,
+    TablesWithUuid,
+    folder_of,
+)
+from sfn.sfnfile import version_hint
+from sfn.sfnfile.document import Document, DocumentState
+from sfn.sfnfile.locations import canonical
+from sfn.sfnfile.naming import FileLayout, FileOwner
+from sfn.storage import Guarantees, PreconditionFailed, StoreRouter
+
+# ── learnt: What our own files tell of a name in a catalog that nobody can ask
+
+
+def recover_history(
+    job: LeasedJob, name: TableIdentifier, files: Iterable[ObservedFile], policy: Policy
+) -> EventHistory:
+    """What was told once, by the pointer that was published: a late event must not lead back behind it.
+
+    Args:
+        job: the row's; its story counts where no file is left.
+        files: all that was read.
+    """
+    found = [
+        doc for observed in files if (doc := parse_or_none(observed.stored)) is not None and is_ours(doc, name, policy)
+    ]
+    head = max(found, key=lambda doc: (doc.is_live, doc.ordinal), default=None)
+    live = job.table_state.live
+    if head is not None:
+        return EventHistory((_table_history(head),))
+    if live is None:
+        return EventHistory()
+    return EventHistory((TableHistory(live.uuid, live.metadata_location, changed_seq=0, created_seq=0),))
+
+
+def _table_history(doc: Document) -> TableHistory:
+    has_left = doc.state in {DocumentState.DROPPED, DocumentState.RENAMED}
+    return TableHistory(doc.guid, doc.metadata_file_path, changed_seq=0, created_seq=0, ended_seq=0 if has_left else -1)
+
+
+# ── learning: How a publish learns what its decision asks for
+
+
+class LeaseLost(Exception):
+    """The lease was lost while publishing; nothing may be settled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What one publish talks to.
+
+    Attributes:
+        spellings: how the catalog lists names; None: it is not asked.
+    """
+
+    queue: JobQueue
+    table_index: TableIndex
+    catalog: Catalog
+    stores: StoreRouter
+    clock: Clock
+    spellings: Spellings | None = None
+
+
+class QueryRunner:
+    """Asks the world for one publish.
+
+    Attributes:
+        latest_cache: what is remembered, with the catalog's last answer.
+    """
+
+    def __init__(self, job: LeasedJob, ports: Ports, policy: Policy) -> None:
+        if not isinstance(job.subject, TableIdentifier):
+            raise TypeError(job.subject)
+        self.job, self.ports, self.policy, self.name = job, ports, policy, job.subject
+        self.latest_cache = job.cache
+
+    async def run(self, query: PublishQuery, observations: Observations) -> None:
+        """Ask the world what the decision lacks."""
+        ports = self.ports
+        match query:
+            case ReadFiles() | ListFolder() | FindFiles() | ProbeStore():
+                await self._query_files(query, observations)
+            case LoadTable(table):
+                observations.answers[table] = await self._load(table, observations)
+            case IsListed(table):
+                observations.checks[query] = await ports.catalog.is_listed(table)
+            case ListedSpellings(table, fresh):
+                await self._list_spellings(table, observations, fresh=fresh)
+            case IsStepAllowed(step):
+                observations.checks[query] = await ports.queue.allow_step(self.job, step, ports.clock.now())
+            case TablesWithUuid(uuid):
+                observations.tables_by_uuid[uuid] = tuple(await ports.table_index.with_uuid(self.name.catalog, uuid))
+            case TablesAtLocation(location):
+                observations.names_by_query[query] = await ports.table_index.at_location(self.name, location)
+            case RecordLocation(site, uuid):
+                observations.names_by_query[query] = await self._record_location(site, uuid)
+            case _:
+                assert_never(query)
+
+    async def probe(self, key: str) -> Guarantees:
+        """Return what the store of a key is proven to do.
+
+        The proof's file lies in a folder of SFN files, also where the key is a version hint: policies may permit no
+        other name beside that.
+        """
+        location = version_hint.location_of(key)
+        folder = key if location is None else FileLayout(location, placement=self.policy.placement).folder
+        return await self.ports.stores.store_for(key).probe(folder)
+
+    async def _query_files(
+        self, query: ReadFiles | ListFolder | FindFiles | ProbeStore, observations: Observations
+    ) -> None:
+        """Look at files."""
+        stores = self.ports.stores
+        match query:
+            case ReadFiles(keys):
+                for key in keys:
+                    observations.files[key] = ObservedFile(
+                        await stores.store_for(key).read(key), observations.next_sequence()
+                    )
+            case ListFolder(prefix):
+                observations.folders[prefix] = tuple(await stores.store_for(prefix).list(prefix, MAX_LISTED_FILES + 1))
+            case ProbeStore(key):
+                observations.guarantees_by_folder[folder_of(key)] = await self.probe(key)
+            case FindFiles(keys):
+                for key in keys:
+                    observations.existence[key] = await self._exists(key)
+            case _:
+                assert_never(query)
+
+    async def _list_spellings(self, table: TableIdentifier, observations: Observations, *, fresh: bool) -> None:
+        """Compare a name with what the catalog lists."""
+        spellings = self.ports.spellings
+        try:
+            alike = await spellings.matching_names(table, fresh=fresh) if spellings is not None else None
+        except ListingUnavailable:
+            alike = None
+            observations.failed_listings.add(table)
+        observations.spellings[table] = alike or ()
+
+    async def _exists(self, key: str) -> bool:
+        try:
+            return await self.ports.stores.store_for(key).read_range(key, 0, 1) is not None
+        except LocationRefused:
+            return False
+
+    async def _record_location(self, layout: str, uuid: str | None) -> Collection[TableIdentifier]:
+        others = await self.ports.queue.record_location(self.job, layout, uuid)
+        if others is None:
+            raise LeaseLost
+        return others
+
+    async def _load(self, table: TableIdentifier, observations: Observations) -> CatalogAnswer:
+        cached = self.latest_cache if table == self.name else PublishCache()
+        asked = self.ports.clock.now()
+        history = await self._event_history(table, observations) if self.policy.event_only else None
+        loaded = await self.ports.catalog.load(table, cached.etag if cached.table is not None else None, history)
+        answered = self.ports.clock.now()
+        if isinstance(loaded, Loaded):
+            if table == self.name:
+                self.latest_cache = replace(self.latest_cache, table=loaded.table, etag=loaded.etag)
+            return CatalogAnswer(
+                loaded.table, loaded.etag, asked, answered, observations.next_sequence(), loaded.applied
+            )
+        if isinstance(loaded, NotModified) and cached.table is not None:
+            return CatalogAnswer(
+                cached.table, cached.etag, asked, answered, observations.next_sequence(), loaded.applied
+            )
+        if isinstance(loaded, NotModified):
+            raise Transient(
+                str(table),
+                scope=ErrorScope.TABLE,
+                expected="a table or its absence",
+                found="304 without being asked for it",
+            )
+        applied = loaded.applied if isinstance(loaded, NoSuchTable) else None
+        return CatalogAnswer(loaded, None, asked, answered, observations.next_sequence(), applied)
+
+    async def _event_history(self, table: TableIdentifier, observations: Observations) -> EventHistory | None:
+        """What was told of a table by now: the claim may be older, and a tag must be older than the answer."""
+        history, table_state = await self.ports.table_index.event_history(table), self.job.table_state
+        # Whatever lies at a place of a row that never settled was written for what is told.
+        is_unsettled = bool(self.job.locations) and not table_state.has_settled
+        if table != self.name or table_state.event_history is not None or is_unsettled:
+            return history
+        await self.run(ReadFiles(tuple(key for key in self._own_keys() if key not in observations.files)), observations)
+        recovered = recover_history(self.job, self.name, observations.files.values(), self.policy)
+        return replace(recovered, reported_changes=history.reported_changes) if history is not None else recovered
+
+    def new_cache(self, observations: Observations) -> PublishCache:
+        """What the next publish may begin with."""
+        mine = set(self._own_keys())
+        tags = {
+            key: observed.stored
+            for key, observed in observations.files.items()
+            if key in mine or self._is_ours(observed, key)
+        }
+        return replace(self.latest_cache, objects=tags)
+
+    def _own_keys(self) -> list[str]:
+        """The keys of this row: only these may be remembered, others change behind its back."""
+        table, layouts = self.latest_cache.table, {FileLayout.parse(text) for text in self.job.locations}
+        if table is not None:
+            layouts.add(self.policy.layout(self.name, canonical(table.location)))
+        owner = FileOwner(self.name.namespace, self.name.name, table.uuid if table is not None else None)
+        refs = [None, *(self.policy.branch_heads(table) if table is not None else ())]
+        keys = [key for layout in layouts for ref in refs for key in layout.keys(owner, ref)]
+        return sorted({*keys, *(version_hint.key_of(layout.location) for layout in layouts if layout.has_version_hint)})
+
+    def _is_ours(self, observed: ObservedFile, key: str) -> bool:
+        doc = parse_or_none(observed.stored) if pointer_files([key]) else None
+        return doc is not None and is_ours(doc, self.name, self.policy)
+
+
+# ── protocol: One publish
+
+MAX_LOST_RACES = 8
+"""Lost races in one publish before it gives way to the others."""
+
+
+async def publish(job: LeasedJob, ports: Ports, policy: Policy, *, jitter: float) -> Done | Rescheduled | DeadLettered:
+    """Bring one table's files in line with the catalog.
+
+    Args:
+        job: a table's row.
+        ports: the world.
+        policy: the catalog's settings.
+        jitter: in [0, 1).
+
+    Raises:
+        Fenced: the lease was lost.
+        Trouble: something outside failed, or others kept winning the race; nothing is half done that a later publish
+            does not mend.
+    """
+    return await _Publish(job, ports, policy, jitter).run()
+
+
+class _Publish:
+    def __init__(self, job: LeasedJob, ports: Ports, policy: Policy, jitter: float) -> None:
+        if not isinstance(job.subject, TableIdentifier):
+            raise TypeError(job.subject)
+        self.job, self.ports, self.policy, self.jitter = job, ports, policy, jitter
+        self.name = job.subject
+        self.now = ports.clock.now()
+        self.queries = QueryRunner(job, ports, policy)
+        self.written_keys: dict[str, None] = {}
+
+    async def run(self) -> Done | Rescheduled | DeadLettered:
+        refresh_at = self.job.table_state.refresh_at
+        refresh = refresh_at is not None and self.now >= refresh_at
+        observations = (
+            Observations() if refresh or self.job.pending.force else Observations.of_cache(self.job.cache.objects)
+        )
+        for _ in range(MAX_LOST_RACES):
+            decision = await self._decide(observations)
+            if not isinstance(decision, PublishPlan):
+                return self._finish(decision, observations, planned=False)
+            if await self._apply(decision, observations):
+                return self._finish(decision.outcome, observations, planned=True)
+            observations = Observations(must_list_folders=True)
+        raise Transient(
+            str(self.name),
+            scope=ErrorScope.TABLE,
+            expected="to win the race for its files",
+            found=f"{MAX_LOST_RACES} lost in a row",
+        )
+
+    async def _decide(self, observations: Observations) -> PublishPlan | Done | Rescheduled | DeadLettered:
+        while True:
+            decision = decide(self.job, observations, self.policy, now=self.now, jitter=self.jitter)
+            if isinstance(decision, PublishPlan | Done | Rescheduled | DeadLettered):
+                return decision
+            await self.queries.run(decision, observations)
+
+    async def _apply(self, plan: PublishPlan, observations: Observations) -> bool:
+        """Make all changes in order. False: a race was lost, and nothing after it was done."""
+        written: dict[bytes, str] = {}
+        for change in plan.changes:
+            if change.replacing is not None and written.get(change.replacing.body, change.key) != change.key:
+                # It may be what this plan wrote by another name of the place: decided again, with both as they are now.
+                return False
+            if isinstance(change, Put):
+                # Bytes that lay there before the plan, such as a refreshed hint's, are no sign of another name.
+                if change.replacing is None or change.replacing.body != change.body:
+                    written[change.body] = change.key
+                made = await (
+                    self._put(change, observations) if change.check is None else self._put_hint(change, observations)
+                )
+            else:
+                made = await self._delete(change, observations)
+            if not made:
+                return False
+        return await self._is_confirmed(plan, observations)
+
+    async def _is_confirmed(self, plan: PublishPlan, observations: Observations) -> bool:
+        """Whether what a plan took for granted is so once it is carried out."""
+        for key, other in plan.aliases:
+            stored, alias_stored = observations.file(key), await self.ports.stores.store_for(other).read(other)
+            if (stored and stored.body) != (alias_stored and alias_stored.body):
+                return False
+        for key in plan.unchanged_keys:
+            if await self.ports.stores.store_for(key).read(key) != observations.file(key):
+                return False
+        return True
+
+    async def _put(self, change: Put, observations: Observations) -> bool:
+        store = self.ports.stores.store_for(change.key)
+        # A store that is refused gets no file at all.
+        await self.queries.probe(change.key)
+        written = await store.write(change.key, change.body, change.replacing)
+        if isinstance(written, PreconditionFailed):
+            return False
+        self.written_keys[change.key] = None
+        observations.files[change.key] = ObservedFile(written, observations.next_sequence())
+        return True
+
+    async def _delete(self, change: Remove, observations: Observations) -> bool:
+        store = self.ports.stores.store_for(change.key)
+        if isinstance(await store.delete(change.key, change.replacing), PreconditionFailed):
+            return False
+        self.written_keys[change.key] = None
+        observations.files[change.key] = ObservedFile(None, observations.next_sequence())
+        return True
+
+    async def _put_hint(self, hint: Put, observations: Observations) -> bool:
+        """Write the hint, and see that what it rests on is still so.
+
+        A hint that is made anew is made in two steps, with a look between them: "nothing is there" is a condition that
+        can come true again while a writer sleeps, a text of its own is not.
+        """
+        if hint.replacing is None:
+            nonce = f"{self.ports.clock.now():%Y%m%dT%H%M%S%f}-{self.job.fencing_token}"
+            placeholder = replace(hint, body=version_hint.cleared_content(nonce), check=None)
+            if not await self._put(placeholder, observations):
+                return False
+            if not await self._is_still_alone(hint, observations):
+                await self._remove_placeholder(placeholder, observations)
+                return False
+            hint = replace(hint, replacing=observations.file(hint.key))
+        return await self._put(hint, observations) and await self._is_still_valid(hint, observations)
+
+    async def _remove_placeholder(self, placeholder: Put, observations: Observations) -> None:
+        """Leave no placeholder behind; its text is unique, so only a store that ignores conditions must keep it."""
+        store, stored = self.ports.stores.store_for(placeholder.key), observations.file(placeholder.key)
+        if stored is not None and (await self.queries.probe(placeholder.key)).conditional_delete:
+            await store.delete(placeholder.key, stored)
+
+    async def _is_still_valid(self, hint: Put, observations: Observations) -> bool:
+        """The document beside the hint is the one that it rests on, and no other row came to live there."""
+        if hint.check is None:
+            return True
+        key, layout = hint.check
+        if await self.ports.stores.store_for(key).read(key) != observations.file(key):
+            return False
+        uuid = next((query.uuid for query in observations.names_by_query if isinstance(query, RecordLocation)), None)
+        return await self.ports.queue.record_location(self.job, layout.encoded, uuid) == frozenset()
+
+    async def _is_still_alone(self, hint: Put, observations: Observations) -> bool:
+        """No other file came into the folder since it was listed, and all is right otherwise."""
+        if hint.check is None or not await self._is_still_valid(hint, observations):
+            return False
+        key, layout = hint.check
+        listed = await self.ports.stores.store_for(key).list(layout.folder, MAX_LISTED_FILES + 1)
+        return set(pointer_files(listed)) <= {key, *self.written_keys, *observations.folders.get(layout.folder, ())}
+
+    def _finish(
+        self, outcome: Done | Rescheduled | DeadLettered, observations: Observations, *, planned: bool
+    ) -> Done | Rescheduled | DeadLettered:
+        """The outcome with what was seen and done, also in rounds that lost their race after a part of their plan."""
+        if outcome.result is None:
+            return outcome
+        cache, written = self.queries.new_cache(observations), tuple(self.written_keys)
+        if not (planned or observations.is_from_cache or isinstance(outcome, Done)):
+            # It may have stopped before it saw what a publish left behind that did not live to settle.
+            cache = replace(cache, objects={})
+        pause_ends = observations.answer_for(self.name).answered_at + self.policy.min_publish_interval
+        findings = replace(
+            outcome.result, cache=cache, written_keys=written, not_before=pause_ends if written else None
+        )
+        return replace(outcome, result=findings)

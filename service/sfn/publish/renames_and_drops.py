@@ -1,0 +1,657 @@
+"""Our files at the places where the table is not: moved, renamed, taken over, expired (specification, section 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from sfn.domain.identifiers import Table, TableIdentifier
+from sfn.domain.jobs import BackwardStep, DeadLettered, DeadLetterReason, StepKind, Wakeup
+from sfn.errors import LocationRefused
+from sfn.publish.commit_files import clear_hint, complete_commit_files, remove_commit_files, tombstone_document
+from sfn.publish.context import PlanBuilder, PublishContext, Stage, is_same_file
+from sfn.publish.existing_files import OurFile, TableFiles, foreign_documents, parse_or_none
+from sfn.publish.policy import OnDrop
+from sfn.publish.queries import IsListed, IsStepAllowed
+from sfn.publish.spellings import match_listed_name
+from sfn.sfnfile import version_hint
+from sfn.sfnfile.document import Document, DocumentState, Link, render
+from sfn.sfnfile.locations import canonical, check_location
+from sfn.sfnfile.naming import MAIN_BRANCH, FileLayout, FileOwner
+
+# ── heirs: Who carries a table of ours under another name
+
+
+@dataclass(frozen=True, slots=True)
+class RenameTarget:
+    """The name that a table of ours has now.
+
+    Attributes:
+        name: the new name.
+        table: what the catalog says of it.
+        location: its canonical location.
+    """
+
+    name: TableIdentifier
+    table: Table
+    location: str
+
+
+def find_rename_targets(context: PublishContext, builder: PlanBuilder) -> dict[str, RenameTarget | None]:
+    """By table uuid: who carries, by the catalog's own word, a uuid that our files name and our name does not.
+
+    None for one whose location is refused. One that was given up may have come back, or have been somewhere all along
+    where nobody saw it.
+    """
+    rename_targets: dict[str, RenameTarget | None] = {}
+    for doc in context.documents:
+        uuid = doc.guid
+        if uuid is None or uuid in rename_targets or not may_forward(context, doc):
+            continue
+        if context.table is not None and uuid == context.table.uuid:
+            continue
+        for candidate in _candidates(context, uuid):
+            found = context.observations.answer_for(candidate.table).found
+            if not isinstance(found, Table):
+                # Another spelling of our name is told by `wake_listed`.
+                builder.wake([candidate] if candidate.table != context.listed_name else [])
+            elif found.uuid == uuid and found.skip_reason is None:
+                rename_targets[uuid] = to_rename_target(context, _as_listed(context, candidate.table, found), found)
+                break
+    return rename_targets
+
+
+def _as_listed(context: PublishContext, name: TableIdentifier, table: Table) -> TableIdentifier:
+    """Return the name that has the table's file: an event may spell it in another way."""
+    if name != context.job.pending.renamed_to or context.policy.event_only:
+        return name
+    return match_listed_name(context.observations, context.policy, name, table, fresh=True) or name
+
+
+def to_rename_target(context: PublishContext, name: TableIdentifier, table: Table) -> RenameTarget | None:
+    """A name with the table that the catalog says it has; None where a location of that is refused."""
+    try:
+        check_location(table.metadata_location, context.policy.allowed_locations)
+        return RenameTarget(name, table, check_location(table.location, context.policy.allowed_locations))
+    except LocationRefused:
+        return None
+
+
+def may_forward(context: PublishContext, doc: Document) -> bool:
+    """Whether a document becomes `renamed` once its table has another name.
+
+    One that is `renamed` already stays as it is, unless the file that it leads to is gone or another table's.
+    """
+    if doc.is_live or is_expired(context, doc):
+        return doc.is_live
+    return doc.state is DocumentState.DROPPED or (
+        doc.state is DocumentState.RENAMED and _forwards_nowhere(context, doc)
+    )
+
+
+def _forwards_nowhere(context: PublishContext, doc: Document) -> bool:
+    """Whether a document leads to a file beside it that is not the table's; of other places that is not known.
+
+    A place that can't be read must not keep a table from being published whose name had another table before.
+    """
+    key = doc.moved_to.sfn_file_path if doc.moved_to is not None else ""
+    if not key.startswith(tuple(table_files.layout.folder for table_files in context.existing)):
+        return False
+    target = parse_or_none(context.observations.file(key))
+    return target is None or target.guid != doc.guid
+
+
+def is_expired(context: PublishContext, doc: Document) -> bool:
+    """Whether what speaks of a table that is gone has done so for long enough."""
+    return doc.expires_at is not None and context.answer.answered_at >= doc.expires_at
+
+
+def _candidates(context: PublishContext, uuid: str) -> list[Wakeup]:
+    """Who may carry the table now. Who has a live file of it and knows is not woken: two names that were both dropped
+    would wake one another without end.
+    """
+    renamed_to, others = context.job.pending.renamed_to, context.observations.other_tables_with(uuid, context.name)
+    wakeups = [Wakeup(context.listed_name)] if context.listed_name is not None else []
+    wakeups += [Wakeup(renamed_to)] if renamed_to is not None and renamed_to != context.name else []
+    wakeups += [Wakeup(row.table, live.location) for row, live in others if row.table != renamed_to]
+    return [wakeup for wakeup in wakeups if context.policy.table_filter.covers(wakeup.table)]
+
+
+# ── older: Older files of a table go before its newest
+
+
+def rows_with_older_files(
+    context: PublishContext, uuid: str, existing: Sequence[TableFiles], *, is_gone: bool = True
+) -> list[Wakeup]:
+    """Rows whose file names an older pointer of the table; none where files of dropped tables stay.
+
+    Rows that have settled are known; one that died before it could is found by its file. So is one that was known
+    before, and has published another table elsewhere since (`Story.older_at`). Who knows of its file is not woken: it
+    looks of its own accord, and two that wake one another never rest. A branch's file goes with its leading one,
+    however old it is.
+
+    Args:
+        uuid: a table that these live files of ours name.
+        is_gone: the table is nowhere. If it is not, a file that was written before and names the same pointer is not
+            older: its readers see the same rows, and its row may have the table again.
+    """
+    if context.policy.on_drop is OnDrop.KEEP:
+        return []
+    written = last_written_at(existing)
+    newest = max(
+        (table_files.main_document for table_files in existing if table_files.main_document is not None),
+        key=lambda doc: doc.as_of,
+    )
+    pointer = canonical(newest.metadata_file_path)
+    older = {
+        Wakeup(row.table, context.policy.layout(row.table, live.location).encoded): None
+        for row, live in context.observations.other_tables_with(uuid, context.name)
+        if live.written_at < written and not row.is_stuck and (is_gone or canonical(live.metadata_location) != pointer)
+    }
+    # Also where the table was before: from there our file leads to the newest, and would lead there no more.
+    layouts = {
+        table_files.layout: None
+        for table_files in context.existing
+        if table_files in existing or (table_files.main_document is not None and table_files.main_document.guid == uuid)
+    }
+    before = {
+        layout: None
+        for layout in map(FileLayout.parse, sorted(context.job.table_state.older_files_at))
+        if layout not in layouts
+    }
+    for layout in (*layouts, *before):
+        for doc in foreign_documents(context.finder, layout):
+            name = TableIdentifier(context.name.catalog, doc.namespace, doc.name)
+            is_of_the_table = (
+                doc.is_live and doc.ref == MAIN_BRANCH and (doc.guid, doc.catalog_id) == (uuid, newest.catalog_id)
+            )
+            is_older = doc.as_of < newest.as_of and (is_gone or canonical(doc.metadata_file_path) != pointer)
+            if is_of_the_table and is_older and not (layout in before and _is_stuck(context, name)):
+                older[Wakeup(name, layout.encoded)] = None
+    return list(older)
+
+
+def _is_stuck(context: PublishContext, name: TableIdentifier) -> bool:
+    """Whether a row is stuck that may have published another table meanwhile."""
+    table = context.observations.answer_for(name).found
+    others = (
+        context.observations.other_tables_with(table.uuid, context.name)
+        if isinstance(table, Table) and table.uuid
+        else []
+    )
+    return any(row.table == name and row.is_stuck for row, _ in others)
+
+
+def rows_that_would_resurface(context: PublishContext, table_files: TableFiles) -> list[Wakeup]:
+    """Rows whose file lies beside ours that leads on, names the same table, and will not stay what it is.
+
+    The table is elsewhere by the catalog's word, or nowhere: a reader that followed ours would come back to that file.
+    None where files of dropped tables stay.
+    """
+    doc = table_files.main_document
+    if doc is None or doc.guid is None or doc.moved_to is None or context.policy.on_drop is OnDrop.KEEP:
+        return []
+    stuck = {row.table for row, _ in context.observations.other_tables_with(doc.guid, context.name) if row.is_stuck}
+    live_documents = {
+        TableIdentifier(context.name.catalog, other.namespace, other.name): other
+        for other in foreign_documents(context.finder, table_files.layout)
+        if other.is_live and other.ref == MAIN_BRANCH and (other.guid, other.catalog_id) == (doc.guid, doc.catalog_id)
+    }
+    unsettled = sorted(live_documents.keys() - stuck)
+    return [
+        Wakeup(name, table_files.layout.encoded)
+        for name in unsettled
+        if not _keeps_document(context, name, live_documents[name], table_files)
+    ]
+
+
+def _keeps_document(context: PublishContext, name: TableIdentifier, other: Document, table_files: TableFiles) -> bool:
+    """Whether a name has the table at a site, or where no file of ours may follow it.
+
+    The site may have another name there: then the same document is found by it.
+    """
+    table = context.observations.answer_for(name).found
+    if not isinstance(table, Table) or table.uuid != other.guid:
+        return False
+    rename_target = to_rename_target(context, name, table)
+    if rename_target is None or context.policy.layout(name, rename_target.location) == table_files.layout:
+        return True
+    other_finder = replace(context.finder, name=name, cached_keys=frozenset())
+    return (
+        other_finder.find_slot(context.policy.layout(name, rename_target.location), other.guid).main_document == other
+    )
+
+
+def recheck_after_older(context: PublishContext) -> tuple[datetime, str]:
+    """When to look again at what makes room for `older_files`, and why: these mostly wait for an absence."""
+    return (
+        context.answer.answered_at + context.policy.long_recheck_delay,
+        "a row with an older file of the same table goes first",
+    )
+
+
+def last_written_at(existing: Iterable[TableFiles]) -> datetime:
+    """When the youngest of these documents was written."""
+    return max(
+        table_files.main_document.written_at for table_files in existing if table_files.main_document is not None
+    )
+
+
+# ── elsewhere: Our files at the places where the table is not
+
+
+def update_files_elsewhere(
+    context: PublishContext, rename_targets: Mapping[str, RenameTarget | None], builder: PlanBuilder
+) -> dict[str, list[TableFiles]]:
+    """Follow what became of our files away from the table's place.
+
+    Those of a table whose new location is refused stay as they are: a wrong setting, or a catalog that answers wrong
+    locations, would else give up every table at once.
+
+    Older files first: a table has several where a publish died on its way to new settings, and a reader of the
+    directory must not meet an older one once the newest is live no more.
+
+    Returns:
+        By table uuid: the live files whose table is nowhere any more, the newest last.
+    """
+    nowhere: dict[str, list[TableFiles]] = {}
+    existing_documents = [
+        (table_files, table_files.main_document)
+        for table_files in context.existing
+        if table_files.main_document is not None and not context.is_current(table_files)
+    ]
+    for table_files, doc in sorted(existing_documents, key=lambda one: one[1].as_of):
+        if context.table is not None and doc.guid == context.table.uuid:
+            _update_moved(context, table_files, doc, builder)
+        elif doc.guid is not None and doc.guid in rename_targets and may_forward(context, doc):
+            _update_renamed(context, table_files, doc, rename_targets[doc.guid], builder)
+        elif not doc.is_live:
+            _expire(context, table_files, builder)
+        elif _is_superseded(context, table_files, doc):
+            _drop_after_older(context, table_files, doc, builder, stage=Stage.SUPERSEDE)
+        else:
+            nowhere.setdefault(doc.guid or "", []).append(table_files)
+    return nowhere
+
+
+def _update_moved(context: PublishContext, table_files: TableFiles, doc: Document, builder: PlanBuilder) -> None:
+    if context.conflict is None:
+        _forward_moved(context, table_files, builder)
+    elif doc.is_live and context.conflict.reason is not DeadLetterReason.LOCATION_REFUSED:
+        _drop_after_older(context, table_files, doc, builder)
+    elif not doc.is_live:
+        _expire(context, table_files, builder)
+
+
+def _update_renamed(
+    context: PublishContext,
+    table_files: TableFiles,
+    doc: Document,
+    rename_target: RenameTarget | None,
+    builder: PlanBuilder,
+) -> None:
+    if rename_target is not None:
+        _forward_renamed(context, table_files, doc, rename_target, builder)
+    elif not doc.is_live:
+        _expire(context, table_files, builder)
+    else:
+        builder.recheck_at(
+            context.answer.answered_at + context.policy.long_recheck_delay, "renamed to a location that is refused"
+        )
+
+
+def _is_superseded(context: PublishContext, table_files: TableFiles, doc: Document) -> bool:
+    """Whether a table of another uuid had the name later, by a file beside this one: then it is this one's no more."""
+    return table_files.layout.naming.is_by_uuid and any(
+        other.layout == table_files.layout
+        and (context.is_current(other) or (other.main_document is not None and other.main_document.as_of > doc.as_of))
+        for other in context.existing
+        if other is not table_files
+    )
+
+
+def drop_files(
+    context: PublishContext,
+    table_files: TableFiles,
+    builder: PlanBuilder,
+    *,
+    delete: bool = False,
+    stage: Stage = Stage.TOMBSTONE,
+) -> None:
+    """Say that the table is gone: the hint first, then its documents become `dropped`, or go too, the leading one last.
+
+    While that one is live the row still knows what there is to do.
+    """
+    if table_files.main_document is None:
+        return
+    if delete:
+        # What a drop that failed has deleted must not be made again: it would stay.
+        remove_commit_files(context, table_files, builder)
+    else:
+        complete_commit_files(context, table_files, builder)
+    clear_hint(context, table_files, builder)
+    builder.wake_locations.add(table_files.layout.location)
+    for file in reversed(table_files.files):
+        dropped = render(tombstone_document(context, file.doc, DocumentState.DROPPED))
+        if delete:
+            builder.remove(Stage.DELETE, file.key, file.stored, fallback_body=dropped)
+        elif file.doc.is_live:
+            builder.put(stage, file.key, dropped, file.stored)
+
+
+def _drop_after_older(
+    context: PublishContext,
+    table_files: TableFiles,
+    doc: Document,
+    builder: PlanBuilder,
+    *,
+    delete: bool = False,
+    stage: Stage = Stage.TOMBSTONE,
+) -> None:
+    """Drop what has no successor, once older files of the table went."""
+    older = rows_with_older_files(context, doc.guid, [table_files]) if doc.guid is not None else []
+    if older:
+        builder.wait_for(older, *recheck_after_older(context))
+    else:
+        drop_files(context, table_files, builder, delete=delete, stage=stage)
+
+
+def remove_files(context: PublishContext, table_files: TableFiles, builder: PlanBuilder) -> None:
+    """Take back what speaks of a live table at a site; what speaks of a table that is gone expires.
+
+    Of a catalog that retired nothing is left either way.
+    """
+    if table_files.main_document is not None and table_files.main_document.is_live:
+        _drop_after_older(context, table_files, table_files.main_document, builder, delete=True)
+    elif table_files.main_document is not None:
+        _expire(context, table_files, builder)
+
+
+def _forward_moved(context: PublishContext, table_files: TableFiles, builder: PlanBuilder) -> None:
+    """Lead on to where the table's files are now: another location, or other settings for what they are called."""
+    here, main_file = context.current_files, table_files.main_file
+    if here is None or main_file is None:
+        return
+    outdated = [
+        file
+        for file in table_files.files
+        if file.doc.state in {DocumentState.CURRENT, DocumentState.MOVED, main_file.doc.state}
+    ]
+    link = Link(context.name.namespace, context.name.name, here.key)
+    outdated = [file for file in outdated if file.doc.moved_to != link]
+    if main_file not in outdated:
+        _expire(context, table_files, builder)
+        return
+    if main_file.doc.guid is not None:
+        # Of a row that the inbox lost only its file still tells: a reader must not come back to it once ours is gone.
+        builder.wake(rows_with_older_files(context, main_file.doc.guid, [table_files]))
+    complete_commit_files(context, table_files, builder)
+    clear_hint(context, table_files, builder)
+    builder.wake_locations.add(table_files.layout.location)
+    for file in reversed(outdated):
+        key = here.key if file is main_file else _branch_target(context, here, file)
+        moved = replace(
+            tombstone_document(context, file.doc, DocumentState.MOVED), moved_to=replace(link, sfn_file_path=key)
+        )
+        builder.put(Stage.TOMBSTONE, file.key, render(moved), file.stored)
+
+
+def _branch_target(context: PublishContext, here: TableFiles, file: OurFile) -> str:
+    """Where a file's branch is now; a branch that is not published any more leads to the table."""
+    if context.table is None or file.doc.ref not in context.policy.branch_heads(context.table):
+        return here.key
+    return context.finder.find_slot(here.layout, context.table.uuid, file.doc.ref).key
+
+
+def _forward_renamed(
+    context: PublishContext, table_files: TableFiles, doc: Document, rename_target: RenameTarget, builder: PlanBuilder
+) -> None:
+    layout = context.policy.layout(rename_target.name, rename_target.location)
+    other_finder = replace(context.finder, name=rename_target.name, cached_keys=frozenset())
+    for key in layout.keys(FileOwner(rename_target.name.namespace, rename_target.name.name, doc.guid)):
+        # Two names can share a plain file name, so what is remembered of ours may be an old state of theirs.
+        context.observations.require_read(key)
+    target = other_finder.find_slot(layout, doc.guid)
+    if target.conflict is None and is_same_file(table_files, target):
+        _transfer(context, table_files, rename_target, builder)
+        return
+    if target.conflict is not None and context.answer.asked_at - doc.written_at >= context.policy.replica_lag:
+        if doc.is_live:
+            _drop_after_older(context, table_files, doc, builder)
+        else:
+            _expire(context, table_files, builder)
+        return
+    if target.main_document is None or not _is_current(target.main_document, doc, rename_target):
+        builder.wake([Wakeup(rename_target.name)])
+        builder.recheck_at(
+            context.answer.answered_at + context.policy.recheck_delay, f"{rename_target.name} must be published first"
+        )
+        return
+    if context.answer.asked_at - doc.written_at < context.policy.replica_lag:
+        builder.recheck_at(doc.written_at + context.policy.replica_lag, "the answer may be older than what is held")
+        return
+    complete_commit_files(context, table_files, builder)
+    clear_hint(context, table_files, builder)
+    builder.wake_locations.add(table_files.layout.location)
+    for file in reversed(table_files.files):
+        if file.doc.is_live or file.doc.state is doc.state:
+            branch = target if file is table_files.main_file else other_finder.find_slot(layout, doc.guid, file.doc.ref)
+            renamed = _renamed_document(
+                context,
+                file,
+                branch if branch.main_document is not None and branch.main_document.is_live else target,
+                rename_target,
+            )
+            builder.put(Stage.TOMBSTONE, file.key, render(renamed), file.stored)
+
+
+def _transfer(
+    context: PublishContext, table_files: TableFiles, rename_target: RenameTarget, builder: PlanBuilder
+) -> None:
+    """The heir takes over the files that are called by the uuid; of branches that it has no file of, ours end here."""
+    branches = context.policy.branch_heads(rename_target.table)
+    ended_files = [file for file in table_files.files if table_files.stored is None and file.doc.ref not in branches]
+    for file in (file for file in ended_files if file.doc.is_live):
+        builder.put(
+            Stage.TOMBSTONE, file.key, render(tombstone_document(context, file.doc, DocumentState.DROPPED)), file.stored
+        )
+    if len(ended_files) < len(table_files.files):
+        builder.wake([Wakeup(rename_target.name)])
+        builder.recheck_at(
+            context.answer.answered_at + context.policy.recheck_delay,
+            f"{rename_target.name} has this file now, and must take it",
+        )
+    elif not any(file.doc.is_live for file in ended_files):
+        _expire(context, table_files, builder)
+
+
+def _renamed_document(
+    context: PublishContext, file: OurFile, target: TableFiles, rename_target: RenameTarget
+) -> Document:
+    return replace(
+        tombstone_document(context, file.doc, DocumentState.RENAMED),
+        moved_to=Link(rename_target.name.namespace, rename_target.name.name, target.key),
+        name_now=_current_link(context, file.doc),
+    )
+
+
+def _is_current(target: Document, doc: Document, rename_target: RenameTarget) -> bool:
+    """Whether the heir's file may be forwarded to: it names our pointer or the catalog's, or was written after ours."""
+    if not target.is_live or target.guid != doc.guid:
+        return False
+    pointers = {canonical(doc.metadata_file_path), canonical(rename_target.table.metadata_location)}
+    return canonical(target.metadata_file_path) in pointers or target.written_at >= doc.written_at
+
+
+def _current_link(context: PublishContext, doc: Document) -> Link | None:
+    """The file of the table that has the name by now, also where another spelling of the name has that file."""
+    here, found = context.current_files, context.answer.found
+    if here is not None:
+        return Link(context.name.namespace, context.name.name, here.key)
+    if context.listed_name is None or not isinstance(found, Table) or found.uuid == doc.guid:
+        return None
+    rename_target = to_rename_target(context, context.listed_name, found)
+    if rename_target is None:
+        return None
+    other_finder = replace(context.finder, name=rename_target.name, cached_keys=frozenset())
+    key = other_finder.find_slot(context.policy.layout(rename_target.name, rename_target.location), found.uuid).key
+    return Link(rename_target.name.namespace, rename_target.name.name, key)
+
+
+def _expire(context: PublishContext, table_files: TableFiles, builder: PlanBuilder) -> None:
+    """What speaks of a table that is gone goes in its time, the leading file last."""
+    main_file = table_files.main_file
+    if main_file is None:
+        return
+    if is_expired(context, main_file.doc) or context.policy.is_retired:
+        clear_hint(context, table_files, builder, repeated=True)
+        remove_commit_files(context, table_files, builder)
+        for file in reversed(table_files.files):
+            builder.remove(Stage.DELETE, file.key, file.stored)
+        return
+    for file in table_files.files:
+        name_now = _current_link(context, file.doc) if file.doc.state is DocumentState.RENAMED else None
+        if file.doc.name_now is None and name_now is not None:
+            named = replace(file.doc, name_now=name_now, ordinal=context.last_ordinal + 1)
+            builder.put(Stage.TOMBSTONE, file.key, render(named), file.stored)
+    clear_hint(context, table_files, builder, repeated=True)
+
+
+# ── absence: When a table counts as dropped
+
+
+def drop_missing_tables(context: PublishContext, nowhere: Mapping[str, list[TableFiles]], builder: PlanBuilder) -> None:
+    """Give up the files of tables that are nowhere any more, once every test for it has been passed."""
+    if not nowhere or context.policy.on_drop is OnDrop.KEEP:
+        return
+    on_hold = context.job.table_state.on_hold and not context.job.table_state.limit_overridden
+    if on_hold and not context.has_table:
+        known = context.job.table_state.missing_since
+        builder.missing_since.update({uuid: known.get(uuid, context.answer.answered_at) for uuid in nowhere})
+        builder.dead_letter = _on_hold(context, builder.missing_since)
+        return
+    for uuid, existing in nowhere.items():
+        if _is_certainly_dropped(context, uuid, existing, builder):
+            if not _drop_limit_allows(context, uuid, existing):
+                builder.dead_letter = _on_hold(context, builder.missing_since)
+                return
+            for table_files in existing:
+                delete = context.policy.on_drop is OnDrop.DELETE or _is_purged(context, table_files)
+                drop_files(context, table_files, builder, delete=delete)
+
+
+def _is_certainly_dropped(context: PublishContext, uuid: str, existing: list[TableFiles], builder: PlanBuilder) -> bool:
+    policy, answer = context.policy, context.answer
+    written = last_written_at(existing)
+    older = rows_with_older_files(context, uuid, existing) if uuid else []
+    if older:
+        builder.wait_for(older, *recheck_after_older(context))
+        return False
+    if _would_expose_older(context, existing, builder):
+        builder.recheck_at(*recheck_after_older(context))
+        return False
+    if answer.asked_at - written < policy.replica_lag:
+        builder.recheck_at(written + policy.replica_lag, "the answer may be older than what is held")
+        return False
+    if (rename_target := _rename_target_in_folder(context, uuid, existing)) is not None:
+        builder.wake([rename_target])
+        builder.recheck_at(
+            answer.answered_at + policy.recheck_delay, f"{rename_target.table} has this table, and must say so first"
+        )
+        return False
+    if not context.has_table and context.observations.is_true(IsListed(context.name)):
+        builder.recheck_at(answer.answered_at + policy.long_recheck_delay, "not found, and yet the namespace lists it")
+        return False
+    return _was_absent_long_enough(context, uuid, builder)
+
+
+def _would_expose_older(context: PublishContext, existing: list[TableFiles], builder: PlanBuilder) -> bool:
+    """Whether an older table of the name would be what readers find by it, once these files are none any more.
+
+    Each of them has its own file where files are called by the uuid.
+    """
+    goes = {change.key for change in builder.changes}
+    newest = {
+        table_files.layout: table_files.main_document.as_of
+        for table_files in existing
+        if table_files.main_document is not None and table_files.layout.naming.is_by_uuid
+    }
+    return any(
+        other.main_document is not None
+        and other.main_document.is_live
+        and other.key not in goes
+        and other.main_document.as_of < newest[other.layout]
+        for other in context.existing
+        if other not in existing and other.layout in newest
+    )
+
+
+def _rename_target_in_folder(context: PublishContext, uuid: str, existing: list[TableFiles]) -> Wakeup | None:
+    """Who has the table by the catalog's word, and by a file beside these.
+
+    What a row publishes is known to the others once it has settled, and a sweep does not wait for those that it finds.
+    """
+    catalog_id = context.policy.catalog_id
+    for table_files in existing if uuid else ():
+        for doc in foreign_documents(context.finder, table_files.layout):
+            if doc.is_live and doc.ref == MAIN_BRANCH and (doc.guid, doc.catalog_id) == (uuid, catalog_id):
+                name = TableIdentifier(context.name.catalog, doc.namespace, doc.name)
+                found = (
+                    context.observations.answer_for(name).found if context.policy.table_filter.covers(name) else None
+                )
+                if isinstance(found, Table) and found.uuid == uuid and found.skip_reason is None:
+                    return Wakeup(name, table_files.layout.encoded)
+    return None
+
+
+def _was_absent_long_enough(context: PublishContext, uuid: str, builder: PlanBuilder) -> bool:
+    policy, answer, live = context.policy, context.answer, context.job.table_state.live
+    # It was told of the name: what it says of a table that was last published under it, it does not say of others.
+    drop = context.job.pending.drop and live is not None and live.uuid == (uuid or None)
+    # What nobody can ask is missing only where that was told.
+    is_reported = drop or policy.event_only
+    wait = policy.replica_lag if is_reported else max(policy.absence_delay, policy.replica_lag)
+    since = context.job.table_state.missing_since.get(uuid)
+    builder.missing_since[uuid] = since or answer.answered_at
+    if since is None or answer.asked_at < since + wait:
+        builder.recheck_at(
+            (since or answer.answered_at) + wait, "absent: looked at once more before it counts as dropped"
+        )
+        return False
+    swept = context.job.swept_at
+    if policy.is_swept and not drop and (swept is None or swept < since):
+        pause = max(policy.sweep_every / 4, timedelta(seconds=1))
+        builder.recheck_at(
+            answer.answered_at + pause, "absent: a sweep must come first, it finds a table that was renamed"
+        )
+        return False
+    return True
+
+
+def _drop_limit_allows(context: PublishContext, uuid: str, existing: list[TableFiles]) -> bool:
+    if context.has_table or context.job.table_state.limit_overridden:
+        return True
+    doc = existing[-1].main_document
+    pointer = doc.metadata_file_path if doc is not None else ""
+    return context.observations.is_true(IsStepAllowed(BackwardStep(StepKind.DROP, uuid, pointer)))
+
+
+def _is_purged(context: PublishContext, table_files: TableFiles) -> bool:
+    doc, location = table_files.main_document, table_files.layout.location
+    if doc is None or canonical(doc.metadata_file_path.rpartition("/")[0]) != f"{location}/metadata":
+        # Where the metadata lies in another folder nothing can be told from this one, and the event is believed.
+        return context.is_purged
+    # Else it is not: a late one may be of a table that had the name before. Where files are left a tombstone is too.
+    return set(context.observations.folder(f"{location}/metadata/")) <= {version_hint.key_of(location)}
+
+
+def _on_hold(context: PublishContext, absent: Mapping[str, datetime]) -> DeadLettered:
+    catalog = context.name.catalog
+    since = min(absent.values(), default=context.answer.answered_at)
+    return DeadLettered(
+        DeadLetterReason.HELD_DROP,
+        f"{context.name} is missing from the catalog since {since:%F %H:%M:%S} UTC, and more tables of {catalog} than "
+        "the limit allows: its files stay as they were. `sfn status` says how many. If the catalog lost its tables, "
+        f"restore them: the next sweep closes this letter. If they were dropped on purpose: sfn release {catalog}",
+    )

@@ -1,0 +1,133 @@
+"""Which name of a table has its files, where somebody spells it otherwise than the catalog lists it.
+
+Many catalogs take names in any case. The row of a spelling that the catalog does not list has no files of its own: it
+has the row of the listed name look. Two tables are never taken for one: the catalog itself must answer the same table
+under both names, list one of them and not the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Final
+
+from sfn.catalogs.spelling import may_be_same_name
+from sfn.domain.identifiers import Table, TableIdentifier
+from sfn.domain.jobs import LeasedJob, PendingChange, PublishResult, Rescheduled, Wakeup
+from sfn.publish.context import PlanBuilder, PublishContext
+from sfn.publish.policy import Policy
+from sfn.publish.queries import Observations
+
+RELIST_AFTER: Final = timedelta(seconds=2)
+"""After what time a listing that failed is asked for again: longer than one is remembered that failed."""
+
+
+def find_listed_name(
+    job: LeasedJob, observations: Observations, policy: Policy, name: TableIdentifier, table: Table, *, refresh: bool
+) -> TableIdentifier | None:
+    """Return the name under which the catalog lists a table.
+
+    Args:
+        job, facts, policy: what the decision was given.
+        name: the row's.
+        table: what the catalog answers for that name.
+        refresh: all of the row is looked at again.
+
+    Returns:
+        The row's name, or the one other spelling of it that is listed and has the same table; None where neither is.
+    """
+    table_state = job.table_state
+    is_known = table_state.listed_as == name and table_state.live is not None and table_state.live.uuid == table.uuid
+    if policy.event_only or (is_known and job.pending.renamed_to is None and not refresh):
+        return table_state.listed_as
+    listed = match_listed_name(observations, policy, name, table, fresh=table_state.live is None)
+    if listed is None and table_state.listed_as != name:
+        return _name_by_files(job, observations, policy, name, table)
+    return listed
+
+
+def match_listed_name(
+    observations: Observations, policy: Policy, name: TableIdentifier, table: Table, *, fresh: bool
+) -> TableIdentifier | None:
+    """Return the name under which the catalog lists what it answers for a name, see `listed_as`.
+
+    Args:
+        fresh: whether the catalog is asked again where what is remembered of its listing has no such name.
+    """
+    alike = observations.listed_spellings(name, fresh=fresh)
+    if name in alike:
+        return name
+    same = [
+        other for other in alike if policy.table_filter.covers(other) and _is_same_table(observations, other, table)
+    ]
+    return same[0] if len(same) == 1 else None
+
+
+def recheck_failed_listing(job: LeasedJob, observations: Observations, name: TableIdentifier) -> Rescheduled | None:
+    """Look at a new name once more, where its listing failed: of two spellings that come first both would write.
+
+    Once, whatever events come meanwhile.
+    """
+    if name not in observations.failed_listings or job.table_state.has_settled or job.table_state.live is not None:
+        return None
+    why = "its namespace could not be listed: it may be another spelling of a name that has the files"
+    return Rescheduled(
+        observations.answer_for(name).answered_at + RELIST_AFTER,
+        why,
+        job.pending,
+        PublishResult(replace(job.table_state, has_settled=True)),
+    )
+
+
+def _name_by_files(
+    job: LeasedJob, observations: Observations, policy: Policy, name: TableIdentifier, table: Table
+) -> TableIdentifier | None:
+    """Return the name that has the table's files as far as we know, where no listing tells.
+
+    Two names that both write would tell readers of the directory an older answer after a newer one. Where both have
+    files the first of the names in the order of the alphabet keeps them: two that gave way to each other would leave
+    none.
+    """
+    live, before = job.table_state.live, job.table_state.listed_as
+    has_file = live is not None and live.uuid == table.uuid
+    others = observations.other_tables_with(table.uuid, name) if table.uuid is not None else []
+    alike = [row.table for row, _ in others if may_be_same_name(row.table, name)]
+    known = [other for other in alike if not has_file or str(other) < str(name)]
+    # What was listed once, and has no file yet, may be a name that gives way to this one meanwhile.
+    if before is not None and not has_file and (table.uuid is None or str(before) < str(name)):
+        known.append(before)
+    for other in known:
+        if policy.table_filter.covers(other) and _is_same_table(observations, other, table):
+            return other
+    return None
+
+
+def _is_same_table(observations: Observations, other: TableIdentifier, table: Table) -> bool:
+    found = observations.answer_for(other).found
+    if not isinstance(found, Table) or found.skip_reason is not None:
+        return False
+    if table.uuid is None and found.metadata_location != table.metadata_location:
+        return False
+    return (found.uuid, found.location) == (table.uuid, table.location)
+
+
+def wake_listed_name(context: PublishContext, builder: PlanBuilder) -> None:
+    """Have the row of the listed name follow the events of another spelling of it.
+
+    The pointer goes along that the catalog answered here: an answer that is older is looked at again there. Where there
+    is no event it is not woken: it may be that one which had this row look. Nor is it told what it told this row.
+    """
+    pending, found = context.job.pending, context.answer.found
+    is_news = (
+        pending != PendingChange() and not pending.is_relayed
+    ) or context.job.table_state.listed_as != context.listed_as
+    if context.listed_name is not None and is_news:
+        floor = found.metadata_location if isinstance(found, Table) else pending.min_metadata_location
+        wakeup = Wakeup(
+            context.listed_name,
+            min_metadata_location=floor,
+            drop=pending.drop,
+            purge=pending.purge,
+            renamed_to=pending.renamed_to,
+        )
+        builder.wake([wakeup])

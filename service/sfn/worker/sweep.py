@@ -1,0 +1,513 @@
+"""One walk over a catalog: finds what no event told of, and puts it into the inbox as hints."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Final, Generic, TypeVar
+
+import anyio
+import structlog
+from anyio.streams.memory import MemoryObjectReceiveStream
+
+from sfn.catalogs import Catalog, UnlistedNamespace
+from sfn.clock import Clock
+from sfn.domain.catalog_answer import Loaded, LoadResult, NoSuchTable, NotModified
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import CatalogName, TableIdentifier, is_in_namespaces
+from sfn.domain.jobs import IndexedTable, PublishedPointer, SweepCompleted
+from sfn.errors import ErrorScope, ExternalError, FatalError
+from sfn.inbox import DropLimit, InboxWriter, TableIndex
+from sfn.inbox.statistics import NamedTable, without_old_names
+from sfn.publish.policy import OnDrop, Policy
+
+# ── feed: Hands what one finds to the many who work on it
+
+T = TypeVar("T")
+
+MAX_QUEUED: Final = 256
+"""Things that wait to be taken."""
+
+
+class BoundedQueue(Generic[T]):
+    """From one to many, in order. What is there is taken without a turn of the loop, which anyio's streams cost.
+
+    Args:
+        ahead: how many may wait.
+    """
+
+    def __init__(self, max_queued: int = MAX_QUEUED) -> None:
+        self._queued: deque[T] = deque()
+        self._max_queued = max_queued
+        self._has_items, self._has_room = anyio.Event(), anyio.Event()
+        self._is_closed = False
+
+    async def put(self, item: T) -> None:
+        """Hand over one more, once there is room for it."""
+        while len(self._queued) >= self._max_queued:
+            self._has_room = anyio.Event()
+            await self._has_room.wait()
+        self._queued.append(item)
+        self._has_items.set()
+
+    def close(self) -> None:
+        """Nothing more will come."""
+        self._is_closed = True
+        self._has_items.set()
+
+    async def get(self) -> T | None:
+        """The next one; None at the end."""
+        while not self._queued:
+            if self._is_closed:
+                return None
+            if self._has_items.is_set():
+                self._has_items = anyio.Event()
+            await self._has_items.wait()
+        item = self._queued.popleft()
+        if len(self._queued) <= self._max_queued // 2:
+            self._has_room.set()
+        return item
+
+
+# ── report: What a sweep has found so far
+
+MAX_LISTED: Final = 1_000
+"""Tables that a report names; the others are only counted."""
+
+
+class SweepPhase(StrEnum):
+    """Where a sweep is."""
+
+    RUNNING = "running"
+    ENDED = "ended"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+
+class SweepDifference(StrEnum):
+    """How a table differs from what was published of it."""
+
+    NEW = "new"
+    CHANGED = "changed"
+    ABSENT = "absent"
+    RENAMED = "renamed"
+    """Gone, and found under another name."""
+    LEFT_ALONE = "left-alone"
+    HELD = "held"
+    """Gone, or older than what was published, and the brake holds it."""
+
+
+@dataclass(slots=True)
+class SweepReport:
+    """One sweep. Whoever has it sees it change.
+
+    Attributes:
+        started_at, ended_at: when; None while it runs.
+        phase: where it is.
+        known_tables: rows of tables that there were before, about as many as there are to look at.
+        tables: how many were looked at.
+        differences: the first of those that differed, each with how.
+        difference_count: how many did.
+        unlisted_namespaces: namespaces, dotted, that could not be listed: their tables, and those below, count as
+            present.
+        unlisted_reason: why the first of them could not be listed; a failure comes before a refusal.
+        listing_failed: those of them with a listing that failed; the others are forbidden.
+        failed_tables: the first of those tables that could not be looked at.
+        failed_count: how many could not.
+        error: why it failed.
+        missing_tables: tables with a live file that the catalog does not show any more, under whatever name.
+        previous: the previous sweep of this process, while this one runs. Its findings may be out of date.
+    """
+
+    started_at: datetime
+    ended_at: datetime | None = None
+    phase: SweepPhase = SweepPhase.RUNNING
+    known_tables: int = 0
+    tables: int = 0
+    differences: list[tuple[TableIdentifier, SweepDifference]] = field(default_factory=list)
+    difference_count: int = 0
+    unlisted_namespaces: list[str] = field(default_factory=list)
+    unlisted_reason: str | None = None
+    listing_failed: list[str] = field(default_factory=list)
+    failed_tables: list[TableIdentifier] = field(default_factory=list)
+    failed_count: int = 0
+    error: str | None = None
+    missing_tables: int = 0
+    previous: SweepReport | None = None
+
+    def add_difference(self, table: TableIdentifier, how: SweepDifference) -> None:
+        """A table differs."""
+        self.difference_count += 1
+        if len(self.differences) < MAX_LISTED:
+            self.differences.append((table, how))
+
+    def add_unlisted(self, name: str, found: UnlistedNamespace) -> None:
+        """A namespace could not be listed, which is called so."""
+        if self.unlisted_reason is None or (found.is_failure and not self.listing_failed):
+            self.unlisted_reason = found.message
+        self.unlisted_namespaces.append(name)
+        if found.is_failure:
+            self.listing_failed.append(name)
+
+    def add_failed(self, table: TableIdentifier) -> None:
+        """A table could not be looked at."""
+        self.failed_count += 1
+        if len(self.failed_tables) < MAX_LISTED:
+            self.failed_tables.append(table)
+
+    def finish(self, phase: SweepPhase, at: datetime, error: str | None = None) -> None:
+        """It runs no more."""
+        self.phase, self.ended_at, self.error, self.previous = phase, at, error, None
+
+
+# ── sweep: One walk over a catalog
+
+CONCURRENT_LOADS = 16
+"""Loads in flight."""
+BATCH_SIZE = 200
+"""Hints in one transaction."""
+MAX_LOGGED = 100
+"""Withheld namespaces, or tables, that one record names."""
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SweepPorts:
+    """What one sweep talks to."""
+
+    catalog: Catalog
+    writer: InboxWriter
+    table_index: TableIndex
+    drop_limit: DropLimit
+    clock: Clock
+
+
+class CatalogSweep:
+    """One sweep.
+
+    What differs becomes a hint as it is found. Absences become hints only after every table was looked at, all of them
+    marked `held` when they are more than the brake allows. A table that was found under another name is told of as
+    renamed: until that name's row has settled no other part knows. What the catalog withholds counts as present. A hint
+    of a held table that is there again ends the hold.
+
+    Attributes:
+        subject: the catalog.
+        report: what it has found so far.
+    """
+
+    def __init__(self, subject: CatalogName, ports: SweepPorts, policy: Policy) -> None:
+        self.subject, self._ports, self._policy = subject, ports, policy
+        self.report = SweepReport(ports.clock.now())
+        self._notifications: list[Notification] = []
+        self._missing: list[TableIdentifier] = []
+        self._name_by_uuid: dict[str, TableIdentifier] = {}
+        self._replaced: set[TableIdentifier] = set()
+        self._unconfirmed: set[TableIdentifier] = set()
+        self._listed: set[TableIdentifier] = set()
+        self._unlisted: dict[str, str] = {}
+        self._first_failure = ""
+        self._notified = 0
+
+    async def run(self, jitter: float) -> SweepCompleted:
+        """Do it.
+
+        Args:
+            jitter: in [0, 1), spreads the next one.
+
+        Raises:
+            Trouble: the catalog or the inbox failed; no absence was told of.
+            Broken: the inbox can't be trusted any more.
+        """
+        began = self.report.started_at
+        known = {row.table: row async for row in self._ports.table_index.tables(self.subject.catalog)}
+        self.report.known_tables = len(known)
+        try:
+            await self._check_all(known)
+        except ExternalError:
+            await self._flush()
+            raise
+        await self._flush()
+        self._log_unlisted()
+        self._log_failed()
+        within_limit = await self._report_missing(known)
+        pause = self._policy.sweep_every * (0.9 + jitter / 5)
+        # One that takes longer than its interval leaves the catalog in peace for a while too.
+        due_at = max(began + pause, self._ports.clock.now() + pause / 10)
+        found = self.report
+        return SweepCompleted(
+            due_at, began, within_limit, found.tables, found.difference_count, frozenset(self._unlisted)
+        )
+
+    async def _check_all(self, known: Mapping[TableIdentifier, IndexedTable]) -> None:
+        send, receive = anyio.create_memory_object_stream[TableIdentifier](CONCURRENT_LOADS)
+        try:
+            async with anyio.create_task_group() as tasks, send:
+                for _ in range(CONCURRENT_LOADS):
+                    tasks.start_soon(self._check_each, receive.clone(), known)
+                receive.close()
+                async for table in self._covered_tables():
+                    self._listed.add(table)
+                    await send.send(table)
+        except ExceptionGroup as group:
+            gravest = _most_severe(group)
+        else:
+            return
+        raise gravest
+
+    async def _covered_tables(self) -> AsyncIterator[TableIdentifier]:
+        async for found in self._ports.catalog.tables(self._policy.table_filter.excludes_namespace):
+            if isinstance(found, UnlistedNamespace):
+                if (name := ".".join(found.namespace)) not in self._unlisted:
+                    self.report.add_unlisted(name, found)
+                self._unlisted[name] = found.message
+            elif self._policy.table_filter.covers(found):
+                yield found
+
+    async def _check_each(
+        self, tables: MemoryObjectReceiveStream[TableIdentifier], known: Mapping[TableIdentifier, IndexedTable]
+    ) -> None:
+        with tables:
+            async for table in tables:
+                try:
+                    await self._check(table, known.get(table))
+                except ExternalError as trouble:
+                    if trouble.scope is not ErrorScope.TABLE:
+                        raise
+                    self._unconfirmed.add(table)
+                    self.report.add_failed(table)
+                    self._first_failure = self._first_failure or str(trouble)
+
+    async def _check(self, table: TableIdentifier, row: IndexedTable | None) -> None:
+        if self._policy.is_retired and (row is None or row.live is None):
+            return
+        # Whether a held table is as it was published only a full answer says.
+        etag = row.etag if row is not None and row.live is not None and not row.is_on_hold else None
+        answer = await self._ports.catalog.load(table, etag)
+        self.report.tables += 1
+        if row is not None and row.live is not None and not _shows(answer, row.live):
+            self._unconfirmed.add(table)
+        if isinstance(answer, NoSuchTable):
+            self._missing.append(table)
+        elif isinstance(answer, Loaded) and _differs(answer, row):
+            self.report.add_difference(table, _difference(answer, row))
+            if answer.table.uuid is not None and answer.table.skip_reason is None:
+                self._name_by_uuid[answer.table.uuid] = table
+            if row is not None and row.live is not None and row.live.uuid != answer.table.uuid:
+                self._replaced.add(table)
+            await self._notify(
+                Notification(table, sender="sweep", min_metadata_location=answer.table.metadata_location)
+            )
+        elif row is not None and row.is_on_hold:
+            if isinstance(answer, Loaded) and (_is_published(answer, row) or _was_absent(row)):
+                await self._notify(
+                    Notification(table, sender="sweep", min_metadata_location=answer.table.metadata_location)
+                )
+            else:
+                self.report.add_difference(table, SweepDifference.HELD)
+
+    async def _notify(self, notification: Notification) -> None:
+        self._notifications.append(notification)
+        if len(self._notifications) >= BATCH_SIZE:
+            await self._flush()
+
+    async def _flush(self) -> None:
+        notifications, self._notifications = self._notifications, []
+        for start in range(0, len(notifications), BATCH_SIZE):
+            batch = notifications[start : start + BATCH_SIZE]
+            await self._ports.writer.put(batch)
+            self._notified += len(batch)
+
+    async def _report_missing(self, known: Mapping[TableIdentifier, IndexedTable]) -> bool:
+        """Whether there were few enough: what is held already counts, it waits for the same operator."""
+        gone = set(self._missing) | (set(known) - self._listed)
+        missing: list[TableIdentifier] = []
+        excluded: list[TableIdentifier] = []
+        unseen = sorted(table for table in gone if table in known and known[table].live is not None)
+        if unseen:
+            self._record_unchanged(known, gone)
+        for table in unseen:
+            if not self._policy.table_filter.covers(table):
+                excluded.append(table)
+            elif self._current_name(known[table]) is not None:
+                self.report.add_difference(table, SweepDifference.RENAMED)
+            elif self._policy.on_drop is not OnDrop.KEEP and not self._is_withheld(table):
+                missing.append(table)
+        self.report.missing_tables = len(missing)
+        self._report_renames(known, gone)
+        limit = await self._ports.drop_limit.max_missing(self.subject.catalog)
+        # What is held where nothing could be listed may still be gone.
+        unknown = [table for table, row in known.items() if row.is_on_hold and self._is_withheld(table)]
+        lost = without_old_names(_named_table(known[table]) for table in {*missing, *unknown})
+        within_limit = len(lost) <= limit
+        notified = [table for table in (*missing, *excluded) if not known[table].is_stuck]
+        held = {table for table in missing if not within_limit or known[table].is_on_hold}
+        left_alone = set(excluded)
+        for table in sorted({*notified, *held}):
+            kind = SweepDifference.LEFT_ALONE if table in left_alone else SweepDifference.ABSENT
+            self.report.add_difference(table, SweepDifference.HELD if table in held else kind)
+        self._notifications += [Notification(table, sender="sweep", hold_drops=table in held) for table in notified]
+        await self._flush()
+        if not within_limit:
+            _log.warning(
+                "drop limit reached",
+                catalog=self.subject.catalog,
+                missing=len(missing),
+                known=sum(row.live is not None for row in known.values()),
+                limit=limit,
+                remedy=f"if the catalog lost tables, restore them; if they were dropped: sfn release {self.subject}",
+            )
+        _log.info(
+            "sweep told",
+            catalog=self.subject.catalog,
+            tables=len(self._listed),
+            hints=self._notified,
+            absences=len(missing),
+            limit=limit,
+        )
+        return within_limit
+
+    def _report_renames(self, known: Mapping[TableIdentifier, IndexedTable], gone: set[TableIdentifier]) -> None:
+        """Also of a table whose name another one has by now, and of what a row has missed since before."""
+        for table, row in sorted(known.items()):
+            lost = set(row.missing_uuids)
+            if row.live is not None and row.live.uuid is not None and (table in gone or table in self._replaced):
+                lost.add(row.live.uuid)
+            names = {self._name_by_uuid[uuid] for uuid in lost & self._name_by_uuid.keys()} - {table}
+            if self._policy.table_filter.covers(table):
+                self._notifications += [Notification(table, sender="sweep", renamed_to=name) for name in sorted(names)]
+
+    def _record_unchanged(self, known: Mapping[TableIdentifier, IndexedTable], gone: set[TableIdentifier]) -> None:
+        """Note under which names tables were found that are as they were published."""
+        for table in sorted(self._listed - gone - self._unconfirmed):
+            row = known.get(table)
+            if row is not None and row.live is not None and row.live.uuid is not None:
+                self._name_by_uuid.setdefault(row.live.uuid, table)
+
+    def _current_name(self, row: IndexedTable) -> TableIdentifier | None:
+        """Under which other name a row's table was found, if its own has none."""
+        return self._name_by_uuid.get(row.live.uuid or "") if row.live is not None else None
+
+    def _is_withheld(self, table: TableIdentifier) -> bool:
+        """Whether nobody can tell that a table is gone that was not listed."""
+        return table not in self._listed and is_in_namespaces(table, self._unlisted)
+
+    def _log_unlisted(self) -> None:
+        if self._unlisted:
+            _log.warning(
+                "namespaces withheld",
+                catalog=self.subject.catalog,
+                namespaces=[namespace or "(all)" for namespace in list(self._unlisted)[:MAX_LOGGED]],
+                number=len(self._unlisted),
+                why=next(iter(self._unlisted.values())),
+            )
+
+    def _log_failed(self) -> None:
+        """Nothing else does: the sweep goes on without them, and their rows are not claimed."""
+        if self.report.failed_tables:
+            _log.warning(
+                "tables not looked at",
+                catalog=self.subject.catalog,
+                tables=[table.dotted for table in self.report.failed_tables[:MAX_LOGGED]],
+                number=self.report.failed_count,
+                error=self._first_failure,
+            )
+
+
+def _most_severe(group: ExceptionGroup[Exception]) -> Exception:
+    """Of what was raised at once, what says most about what to do next."""
+    return min(
+        group.exceptions, key=lambda error: (not isinstance(error, FatalError), not isinstance(error, ExternalError))
+    )
+
+
+def _named_table(row: IndexedTable) -> NamedTable:
+    return NamedTable(row.table, row.live.uuid if row.live is not None else None, row.is_renamed)
+
+
+def _was_absent(row: IndexedTable) -> bool:
+    """Return whether a row is held as its table was missing, whatever events came meanwhile."""
+    return row.live is not None and (row.live.uuid or "") in row.missing_uuids
+
+
+def _shows(answer: LoadResult, live: PublishedPointer) -> bool:
+    """Return whether an answer shows the table that was published, and that it may have files."""
+    if isinstance(answer, Loaded):
+        return answer.table.uuid == live.uuid and answer.table.skip_reason is None
+    return isinstance(answer, NotModified)
+
+
+def _difference(answer: Loaded, row: IndexedTable | None) -> SweepDifference:
+    if answer.table.skip_reason is not None:
+        return SweepDifference.LEFT_ALONE
+    return SweepDifference.NEW if row is None or row.live is None else SweepDifference.CHANGED
+
+
+def _differs(answer: Loaded, row: IndexedTable | None) -> bool:
+    """Whether a row should look.
+
+    One that was given up looks by itself after a while, if it may heal: it is told only of what it was not told yet.
+    """
+    if row is not None and row.reason is not None and row.min_metadata_location == answer.table.metadata_location:
+        return False
+    if row is None or row.live is None:
+        return answer.table.skip_reason is None
+    return not _is_published(answer, row) or answer.table.skip_reason is not None
+
+
+def _is_published(answer: Loaded, row: IndexedTable) -> bool:
+    pointing = answer.table.metadata_location, answer.table.uuid
+    return row.live is not None and (row.live.metadata_location, row.live.uuid) == pointing
+
+
+# ── sweeps: The sweeps of one worker
+
+
+class SweepRunner:
+    """Ended by a stop at once: what they told is told, and the next process begins them anew.
+
+    Args:
+        clock: the wall clock.
+
+    Attributes:
+        latest_reports: by catalog, the report of the sweep that runs, or of the last one.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.latest_reports: dict[str, SweepReport] = {}
+        self._clock = clock
+        self._scopes: set[anyio.CancelScope] = set()
+        self._stopped = False
+
+    def stop(self) -> None:
+        """End what runs, and whatever is begun from now on."""
+        self._stopped = True
+        for scope in self._scopes:
+            scope.cancel()
+
+    async def run(self, sweep: CatalogSweep, jitter: float) -> SweepCompleted | None:
+        """As `Sweep.run`; None where a stop ended it."""
+        report, catalog = sweep.report, sweep.subject.catalog
+        report.previous = self.latest_reports.get(catalog)
+        self.latest_reports[catalog] = report
+        with anyio.CancelScope() as scope:
+            self._scopes.add(scope)
+            # Its claim may have been on its way when the stop came.
+            if self._stopped:
+                scope.cancel()
+            try:
+                swept = await sweep.run(jitter)
+            except Exception as error:
+                report.finish(SweepPhase.FAILED, self._clock.now(), str(error))
+                raise
+            else:
+                report.finish(SweepPhase.ENDED, self._clock.now())
+                return swept
+            finally:
+                self._scopes.remove(scope)
+                if report.phase is SweepPhase.RUNNING:
+                    report.finish(SweepPhase.STOPPED, self._clock.now())
+        return None
