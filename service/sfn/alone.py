@@ -21,13 +21,9 @@ import structlog
 from sfn import limits, telemetry
 from sfn.daemon import leaf_errors
 from sfn.errors import SfnError
-from sfn.facade.app import FACADE_PATH, FacadeApplication, mount_facade
-from sfn.facade.process import StandaloneProbes
-from sfn.receiver.bearer import bearer_token
-from sfn.receiver.certificate import Certificate
-from sfn.receiver.listening import listening_socket
-from sfn.receiver.server import HttpServer
-from sfn.receiver.tokens import PartyTokens, WatchedTokenFile, index_of_presented
+from sfn.facade.app import FACADE_PATH, FacadeApplication, StandaloneProbes, mount_facade
+from sfn.http.secrets import PartyTokens, WatchedTokenFile, bearer_token, index_of_presented
+from sfn.http.server import Certificate, HttpServer, listening_socket
 from sfn.settings.listener import is_loopback
 from sfn.telemetry.logs import Level
 from sfn.telemetry.metrics import FacadeMetrics, new_registry

@@ -33,10 +33,9 @@ import structlog
 from sfn import limits, telemetry
 from sfn.concurrency import unfinished_calls
 from sfn.errors import ExternalError, FatalError, SfnError
-from sfn.receiver.app import AsgiApplication
-from sfn.receiver.listening import listening_socket
-from sfn.receiver.secret import AuthScheme
-from sfn.receiver.server import HttpServer
+from sfn.http.app import AsgiApplication
+from sfn.http.secrets import AuthScheme
+from sfn.http.server import HttpServer, listening_socket
 from sfn.settings import Settings
 from sfn.settings.roles import ALL_ROLES, Role
 from sfn.wiring import assembly

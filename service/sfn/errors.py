@@ -3,10 +3,10 @@
     SfnError(where, expected, found, remedy)
     ├ ConfigurationError            the settings are wrong: nothing is started (`sfn.settings`)
     ├ Rejected(status)              the sender's fault: answered with that HTTP status
-    │   └ NotInCatalog              the facade has no such table, namespace or view (`sfn.facade.refusals`)
+    │   └ NotInCatalog              the facade has no such table, namespace or view (`sfn.facade.routes`)
     ├ UnknownToService              the service that a command asks has no such thing (`sfn.cli.service`)
     ├ ConflictingState              that service knows better (`sfn.cli.service`)
-    ├ SourceUnavailable             a source of events can't be had now: it is asked for ever (`sfn.receiver.pull`)
+    ├ SourceUnavailable             a source of events can't be had now: it is asked for ever (`sfn.pull`)
     ├ Unmanageable                  a table can't come under management as asked (`sfn.spark.managing.refusals`)
     ├ HalfManaged                   it is, and not all that was asked for is done (`sfn.spark.managing.refusals`)
     ├ NoCredentials                 a cloud's own ways to find out who asks found nobody

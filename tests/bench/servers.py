@@ -34,7 +34,7 @@ _UVICORN: Final = (
     *("--no-access-log", "--no-proxy-headers", "--no-server-header", "--log-level", "warning"),
     *("--timeout-keep-alive", "60"),
 )
-"""What `sfn.receiver.server` sets too."""
+"""What `sfn.http.server` sets too."""
 
 _CONFIGURATION: Final = """\
 [listener]

@@ -10,11 +10,17 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Final
 
-from sfn.gateway.floor import MAX_SCANNED, MetadataLocationScanner
-from sfn.gateway.naming import MAX_TABLES_PER_TRANSACTION, UnknownTables, tables_of_change
-from sfn.gateway.outcome import notifications_of
-from sfn.gateway.recognise import NAMED_IN_BODY, CatalogChange, recognise_change
-from sfn.gateway.rewrite import rewrite_configuration
+from sfn.gateway.commits import notifications_of
+from sfn.gateway.routes import (
+    MAX_TABLES_PER_TRANSACTION,
+    NAMED_IN_BODY,
+    CatalogChange,
+    UnknownTables,
+    recognise_change,
+    tables_of_change,
+)
+from sfn.gateway.streams import MAX_SCANNED, MetadataLocationScanner
+from sfn.gateway.upstream import rewrite_configuration
 
 _LINE: Final = b"\n"
 _PARTS: Final = 4

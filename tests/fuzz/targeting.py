@@ -24,16 +24,13 @@ from uvicorn.server import ServerState
 
 from sfn.domain.events import PutResult
 from sfn.gateway import upstream
-from sfn.gateway.app import mount_gateways, standalone_gateway
-from sfn.gateway.body import Receive
-from sfn.gateway.client import Scope, Send
-from sfn.gateway.commits import CommitRecorder, IntentOptions, OnInboxFailure
+from sfn.gateway.commits import CommitRecorder, IntentOptions, OnInboxFailure, OwedSweeps
 from sfn.gateway.connection import UpstreamConnection as CatalogConnection
-from sfn.gateway.debts import OwedSweeps
-from sfn.gateway.proxy import GatewayOptions, Proxy
-from sfn.gateway.reach import CatalogMapping
+from sfn.gateway.proxy import GatewayOptions, Proxy, Scope, Send, mount_gateways, standalone_gateway
+from sfn.gateway.routes import CatalogMapping
+from sfn.gateway.streams import Receive
+from sfn.http.server import ServerConnection
 from sfn.inbox import InboxWriter
-from sfn.receiver.server import ServerConnection
 
 HOST: Final = "192.0.2.1"
 PORT: Final = 8181

@@ -55,7 +55,7 @@ class Loaded:
 TARGETS: Final[Mapping[str, Target]] = {
     "decode": Target("tests.fuzz.decoding", ("sfn.formats",), longest=65_536),
     "recognise": Target("tests.fuzz.recognising", ("sfn.gateway",), longest=65_536),
-    "targets": Target("tests.fuzz.targeting", ("sfn.gateway", "sfn.receiver.server"), longest=4_096),
+    "targets": Target("tests.fuzz.targeting", ("sfn.gateway", "sfn.http.server"), longest=4_096),
 }
 PLANTED: Final[Mapping[str, Target]] = {
     "planted": Target("tests.fuzz.planted", ("tests.fuzz.planted",), longest=64),

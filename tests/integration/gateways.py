@@ -11,11 +11,9 @@ import anyio
 from anyio.abc import ByteStream, SocketAttribute
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from sfn.gateway.app import mount_gateways, standalone_gateway
-from sfn.gateway.commits import CommitRecorder, IntentOptions, OnInboxFailure
-from sfn.gateway.debts import OwedSweeps
-from sfn.gateway.proxy import GatewayOptions, Proxy
-from sfn.gateway.reach import CatalogMapping
+from sfn.gateway.commits import CommitRecorder, IntentOptions, OnInboxFailure, OwedSweeps
+from sfn.gateway.proxy import GatewayOptions, Proxy, mount_gateways, standalone_gateway
+from sfn.gateway.routes import CatalogMapping
 from sfn.gateway.upstream import UpstreamOptions as UpstreamTerms
 from sfn.gateway.upstream import UpstreamPool
 from sfn.limits import BodyMemory

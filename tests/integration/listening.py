@@ -20,18 +20,14 @@ from sfn.domain.events import InboxMessage, Notification, PutResult, Undecodable
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import FatalError
 from sfn.formats.event import Sender
+from sfn.http.app import AsgiApplication, build_app
+from sfn.http.body import BodyLimits
+from sfn.http.events import EventFilter, EventsEndpoint, Readiness
+from sfn.http.responses import PROBLEM_MEDIA_TYPE
+from sfn.http.secrets import PartyTokens
+from sfn.http.senders import Keyring, Senders
+from sfn.http.server import Certificate, HttpServer
 from sfn.limits import BodyMemory
-from sfn.receiver.app import AsgiApplication, build_app
-from sfn.receiver.body import BodyLimits
-from sfn.receiver.certificate import Certificate
-from sfn.receiver.concern import EventFilter
-from sfn.receiver.ingest import EventsEndpoint
-from sfn.receiver.keyring import Keyring
-from sfn.receiver.problem import PROBLEM_MEDIA_TYPE
-from sfn.receiver.readiness import Readiness
-from sfn.receiver.senders import Senders
-from sfn.receiver.server import HttpServer
-from sfn.receiver.tokens import PartyTokens
 from sfn.telemetry.metrics import Metrics
 
 LIMIT = 4_096

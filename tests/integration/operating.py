@@ -15,13 +15,12 @@ from sfn.admin.app import routes
 from sfn.admin.operators import AdminContext, AdminInbox, ConfiguredCatalog, ProcessInfo
 from sfn.domain.events import Notification, UndecodableRequest
 from sfn.errors import Rejected
+from sfn.http.app import build_app
+from sfn.http.secrets import PartyTokens
+from sfn.http.senders import OPERATORS_PARTY, Keyring, OperatorAuth
 from sfn.inbox.memory import MemoryInbox
 from sfn.inbox.model import AdminCommand
 from sfn.publish.policy import TableFilter
-from sfn.receiver.app import build_app
-from sfn.receiver.keyring import Keyring
-from sfn.receiver.operators import OPERATORS_PARTY, OperatorAuth
-from sfn.receiver.tokens import PartyTokens
 from sfn.telemetry.refusals import RejectionLog
 from sfn.worker.capacity import CircuitBreakerState
 from sfn.worker.sweep import SweepReport

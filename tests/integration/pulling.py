@@ -18,12 +18,12 @@ from nats.js.api import ConsumerConfig, ConsumerInfo
 from sfn.clock import SystemClock
 from sfn.domain.identifiers import TableIdentifier
 from sfn.formats.event import Sender
+from sfn.http.events import EventFilter, IngestService
 from sfn.inbox import InboxWriter
-from sfn.receiver.concern import EventFilter
-from sfn.receiver.pull.nats import DurableConsumer, NatsOptions, NatsServer
-from sfn.receiver.pull.source import PullOptions as SourceTerms
-from sfn.receiver.pull.source import PullSource
-from sfn.receiver.taking import IngestService
+from sfn.pull.nats import NatsServer
+from sfn.pull.nats_connection import DurableConsumer, NatsOptions
+from sfn.pull.source import PullOptions as SourceTerms
+from sfn.pull.source import PullSource
 from sfn.telemetry.metrics import Metrics
 from tests.integration.listening import Inbox, covers_all_but_scratch
 from tests.integration.waiting import until

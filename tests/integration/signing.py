@@ -9,11 +9,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from sfn.formats.event import Sender
-from sfn.receiver.keyring import Keyring
-from sfn.receiver.secret import AuthScheme
-from sfn.receiver.senders import Senders
-from sfn.receiver.signature import HmacSha256, SignatureScheme, StandardWebhooks, sign
-from sfn.receiver.tokens import AcceptedToken, PartyTokens, WatchedTokenFile
+from sfn.http.secrets import AcceptedToken, AuthScheme, PartyTokens, WatchedTokenFile
+from sfn.http.senders import Keyring, Senders
+from sfn.http.signature import HmacSha256, SignatureScheme, StandardWebhooks, sign
 from tests.integration.listening import EVENT, TOKEN, request
 
 NOW: Final = datetime(2026, 11, 24, 12, tzinfo=UTC)

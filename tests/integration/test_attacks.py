@@ -11,11 +11,9 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from sfn.receiver.app import build_app
-from sfn.receiver.keyring import Keyring
-from sfn.receiver.operators import OPERATORS_PARTY
-from sfn.receiver.senders import Senders
-from sfn.receiver.tokens import PartyTokens
+from sfn.http.app import build_app
+from sfn.http.secrets import PartyTokens
+from sfn.http.senders import OPERATORS_PARTY, Keyring, Senders
 from tests.integration.lake import Lake, lake
 from tests.integration.listening import ETL, Reply, Service, answer, assert_problem, connected, listening
 from tests.integration.operating import Office

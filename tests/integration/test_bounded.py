@@ -10,9 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from sfn.receiver.app import build_app
-from sfn.receiver.body import BodyLimits
-from sfn.receiver.bounded import ADMIN_BODY_LIMITS, BodyLimitMiddleware
+from sfn.http.app import build_app
+from sfn.http.body import ADMIN_BODY_LIMITS, BodyLimitMiddleware, BodyLimits
 from tests.integration.listening import CHUNKED, Service, answer, assert_problem, chunk, listening, request
 from tests.integration.operating import Office
 

@@ -10,7 +10,7 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from sfn.receiver.server import HEAD_LIMIT, HttpServer, ServerConnection
+from sfn.http.server import HEAD_LIMIT, HttpServer, ServerConnection
 from tests.integration.listening import (
     CHUNKED,
     EVENT,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sfn.receiver.problem import PROBLEM_MEDIA_TYPE
+from sfn.http.responses import PROBLEM_MEDIA_TYPE
 from tests.integration.lake import Lake, lake
 from tests.integration.process import TOKEN, configure, serving
 from tests.integration.waiting import until

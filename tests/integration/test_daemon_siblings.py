@@ -22,16 +22,14 @@ from sfn.domain.events import InboxMessage, Notification, PutResult
 from sfn.domain.identifiers import CatalogName
 from sfn.domain.jobs import Capacity, LeasedJob
 from sfn.errors import ErrorScope, FatalError, Transient
+from sfn.http.app import build_app
+from sfn.http.body import BodyLimits
+from sfn.http.events import EventFilter, EventsEndpoint, Readiness
+from sfn.http.senders import anonymous_senders
+from sfn.http.server import listening_socket
 from sfn.inbox import ClaimResult
 from sfn.inbox.memory import MemoryInbox
 from sfn.inbox.model import InboxConfig as InboxTerms
-from sfn.receiver.app import build_app
-from sfn.receiver.body import BodyLimits
-from sfn.receiver.concern import EventFilter
-from sfn.receiver.ingest import EventsEndpoint
-from sfn.receiver.listening import listening_socket
-from sfn.receiver.readiness import Readiness
-from sfn.receiver.senders import anonymous_senders
 from sfn.storage import PrefixRouter
 from sfn.telemetry.metrics import Metrics
 from sfn.wiring.assembly import STARTING, AssembledService

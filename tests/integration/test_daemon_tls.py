@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from sfn.daemon import log_listening
-from sfn.receiver.listening import listening_socket
+from sfn.http.server import listening_socket
 from sfn.settings import load
 from tests.integration.lake import Lake, lake
 from tests.integration.process import TOKEN, configure, refused, serving

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from aiohttp import web
 
-from sfn.gateway.recognise import recognise_change
+from sfn.gateway.routes import recognise_change
 from tests.real_catalog import IS_CI
 from tests.servers.found import installed
 from tests.servers.nginx import Nginx

@@ -15,7 +15,7 @@ COMMIT = f"{NAMESPACE}/tables/t"
 
 @pytest.fixture(autouse=True)
 def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfn.gateway.body.STALL_LIMIT", 0.3)
+    monkeypatch.setattr("sfn.gateway.streams.STALL_LIMIT", 0.3)
 
 
 async def pour(_: Message, line: Line) -> None:
@@ -63,7 +63,7 @@ async def test_one_that_the_catalog_has_the_begin_of_is_given_up_there_too() -> 
 
 
 async def test_a_slow_body_that_goes_on_is_none_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfn.gateway.body.MIN_RATE", 5)
+    monkeypatch.setattr("sfn.gateway.streams.MIN_RATE", 5)
     async with gate() as made, made.connect() as wire:
         await wire.send(asked("/v1/x", "Content-Length: 6", method="POST"))
         for _ in range(6):

@@ -11,8 +11,8 @@ from fastapi.openapi.models import OpenAPI
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from sfn.errors import ErrorScope, FatalError, Transient
-from sfn.receiver.metrics import metrics_router
-from sfn.receiver.problem import PROBLEM_MEDIA_TYPE
+from sfn.http.app import metrics_router
+from sfn.http.responses import PROBLEM_MEDIA_TYPE
 from sfn.telemetry.scrape import Exposition
 from tests.integration.listening import LIMIT, TOKEN, Service
 from tests.integration.operating import client

@@ -20,7 +20,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from sfn.receiver.openapi import SCHEMAS
+from sfn.http.openapi import SCHEMAS
 from tests.integration.lake import Lake, lake
 from tests.integration.process import TOKEN, Daemon, configure, serving
 

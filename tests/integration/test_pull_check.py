@@ -135,9 +135,9 @@ async def test_credentials_that_are_not_taken_are_told(ground: Ground, tmp_path:
 
 
 async def test_a_package_that_is_missing_is_told(ground: Ground, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [one for one in sys.modules if one.startswith("sfn.receiver.pull.nats")]:
+    for name in [one for one in sys.modules if one.startswith("sfn.pull.nats")]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.delattr("sfn.receiver.pull.nats", raising=False)
+    monkeypatch.delattr("sfn.pull.nats", raising=False)
     monkeypatch.setitem(sys.modules, "nats.errors", None)
     assert await told(configured(ground, place)) == [
         (

@@ -7,8 +7,8 @@ import pytest
 from nats.aio.msg import Msg
 from structlog.testing import capture_logs
 
-from sfn.receiver.pull import SourceUnavailable
-from sfn.receiver.pull.nats import NatsServer
+from sfn.pull import SourceUnavailable
+from sfn.pull.nats import NatsServer
 from tests.integration.listening import Inbox
 from tests.integration.pulling import Place, event
 from tests.integration.waiting import until
@@ -75,7 +75,7 @@ async def test_a_consumer_of_another_kind_is_left_alone(
 async def test_a_consumer_that_falls_silent_is_asked_anew_by_another_connection(
     place: Place, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sfn.receiver.pull.nats.jetstream.SILENT", 0.5)
+    monkeypatch.setattr("sfn.pull.nats.SILENT", 0.5)
     await place.make_stream(ack_wait=1.0)
     assert place.durable is not None
     known = (f"STREAM.INFO.{place.durable.stream}", f"CONSUMER.INFO.{place.durable.stream}.sfn")

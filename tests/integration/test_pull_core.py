@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from sfn.errors import ErrorScope, Transient
-from sfn.receiver.pull.nats.core import MAX_PENDING
+from sfn.pull.nats import MAX_PENDING
 from tests.integration.listening import Inbox
 from tests.integration.pulling import LIMIT, Place, event, subjects
 from tests.integration.waiting import until

@@ -15,8 +15,9 @@ import pytest
 from anyio import to_thread
 from anyio.abc import SocketAttribute, SocketStream
 
-from sfn.receiver.pull import SourceUnavailable
-from sfn.receiver.pull.nats import DurableConsumer, NatsOptions, NatsServer
+from sfn.pull import SourceUnavailable
+from sfn.pull.nats import NatsServer
+from sfn.pull.nats_connection import DurableConsumer, NatsOptions
 from tests.integration.nats_users import USER, Operator, Party, creds
 from tests.servers.nats import Nats
 from tests.unit.certificates import Authority, Files
@@ -254,7 +255,7 @@ async def test_a_server_that_says_nothing_is_told_and_not_waited_for_long() -> N
 async def test_a_mount_that_hangs_is_told_of_and_read_again_once_it_answers(
     tokens: Nats, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sfn.receiver.pull.nats.server.STEP_TIMEOUT", 0.2)
+    monkeypatch.setattr("sfn.pull.nats.STEP_TIMEOUT", 0.2)
     hanging = tmp_path / "token"
     os.mkfifo(hanging)
     server = NatsServer(terms(tokens, token_file=hanging))

@@ -13,8 +13,8 @@ from structlog.testing import capture_logs
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, FatalError, Transient
-from sfn.receiver.senders import anonymous_senders
-from sfn.receiver.tokens import PartyTokens, WatchedTokenFile
+from sfn.http.secrets import PartyTokens, WatchedTokenFile
+from sfn.http.senders import anonymous_senders
 from tests.integration.listening import (
     CHUNKED,
     EVENT,

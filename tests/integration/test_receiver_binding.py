@@ -9,9 +9,8 @@ import pytest
 
 from sfn.domain.identifiers import CatalogName, TableIdentifier
 from sfn.formats.event import Sender
-from sfn.receiver.keyring import Keyring
-from sfn.receiver.senders import Senders
-from sfn.receiver.tokens import PartyTokens
+from sfn.http.secrets import PartyTokens
+from sfn.http.senders import Keyring, Senders
 from tests.integration.listening import LIMIT, TOKEN, Open, Reply, Service, answer, assert_problem, listening, request
 from tests.integration.signing import HMAC, MANNERS, STANDARD, TEXT, WEBHOOK, Clock, fields, said
 

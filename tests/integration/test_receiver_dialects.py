@@ -11,9 +11,8 @@ from structlog.testing import capture_logs
 
 from sfn.domain.identifiers import CatalogName, TableIdentifier
 from sfn.formats.event import Sender
-from sfn.receiver.keyring import Keyring
-from sfn.receiver.senders import Senders
-from sfn.receiver.tokens import PartyTokens
+from sfn.http.secrets import PartyTokens
+from sfn.http.senders import Keyring, Senders
 from tests.dialects.asking import SENDER, WAREHOUSE, document, golden
 from tests.dialects.samples import lakekeeper
 from tests.integration.listening import TOKEN, Open, Service, answer, assert_problem, listening, request

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sfn.receiver.senders import anonymous_senders
+from sfn.http.senders import anonymous_senders
 from tests.integration.listening import EVENT, Service, answer, listening, request
 
 

@@ -8,8 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from sfn.formats.event import Sender
-from sfn.receiver.keyring import Keyring
-from sfn.receiver.senders import Senders, anonymous_senders
+from sfn.http.senders import Keyring, Senders, anonymous_senders
 from tests.integration.listening import EVENT, Open, Reply, Service, answer, assert_problem, listening, request
 from tests.integration.signing import signers
 

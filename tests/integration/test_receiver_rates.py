@@ -10,8 +10,7 @@ from structlog.testing import capture_logs
 
 from sfn.errors import ICEBERG_ERROR_TYPES
 from sfn.formats.event import Sender
-from sfn.receiver.keyring import Keyring
-from sfn.receiver.senders import Senders
+from sfn.http.senders import Keyring, Senders
 from tests.integration.listening import CHUNKED, EVENT, LIMIT, Open, Service, answer, assert_problem, listening, request
 from tests.integration.signing import HMAC, TEXT, fields, hooked, said, signers
 

@@ -13,9 +13,8 @@ from structlog.testing import capture_logs
 from sfn.domain.events import Notification, UndecodableRequest
 from sfn.domain.identifiers import TableIdentifier
 from sfn.formats.event import Sender
-from sfn.receiver.keyring import Keyring
-from sfn.receiver.senders import Senders, anonymous_senders
-from sfn.receiver.tokens import PartyTokens, WatchedTokenFile
+from sfn.http.secrets import PartyTokens, WatchedTokenFile
+from sfn.http.senders import Keyring, Senders, anonymous_senders
 from tests.integration.listening import (
     EVENT,
     LIMIT,

@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from sfn.domain.identifiers import TableIdentifier
-from sfn.receiver.server import ServerConnection
+from sfn.http.server import ServerConnection
 from tests.integration.listening import (
     CHUNKED,
     DEADLINE,

@@ -11,7 +11,7 @@ from sfn.domain.events import MAX_STORED_BODY, UndecodableRequest
 from sfn.errors import ErrorScope, FatalError, Rejected, Transient
 from sfn.formats import decode
 from sfn.formats.event import EventRequest, Sender
-from sfn.receiver.senders import anonymous_senders
+from sfn.http.senders import anonymous_senders
 from tests.integration.listening import (
     CHUNKED,
     DEADLINE,

@@ -14,8 +14,8 @@ from structlog.testing import capture_logs
 
 from sfn.domain.jobs import DeadLettered, DeadLetterReason
 from sfn.errors import ErrorScope, FatalError, Transient
-from sfn.receiver.problem import PROBLEM_MEDIA_TYPE
-from sfn.receiver.senders import anonymous_senders
+from sfn.http.responses import PROBLEM_MEDIA_TYPE
+from sfn.http.senders import anonymous_senders
 from tests.integration.listening import Service
 from tests.integration.operating import OPERATOR, Office, client, table
 

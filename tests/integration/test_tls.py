@@ -15,9 +15,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from sfn.concurrency import WatchedFiles
-from sfn.receiver.certificate import Certificate
-from sfn.receiver.handshakes import LoggedHandshake
-from sfn.receiver.server import HEAD_LIMIT, HttpServer, ServerConnection
+from sfn.http.server import HEAD_LIMIT, Certificate, HttpServer, LoggedHandshake, ServerConnection
 from sfn.telemetry.refusals import LogThrottle
 from tests.integration.listening import EVENT, TOKEN, Open, Service, assert_problem, connected, listening, request
 from tests.integration.waiting import until

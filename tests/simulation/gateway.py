@@ -10,10 +10,9 @@ import anyio
 
 from sfn.domain.events import InboxMessage, PutResult
 from sfn.errors import ErrorScope, FatalError, OutcomeUnknown
-from sfn.gateway.commits import CommitRecorder, IntentOptions, OnInboxFailure
-from sfn.gateway.debts import OwedSweeps
+from sfn.gateway.commits import CommitRecorder, IntentOptions, OnInboxFailure, OwedSweeps
 from sfn.gateway.proxy import GatewayOptions, Proxy, UpstreamResponse
-from sfn.gateway.reach import CatalogMapping
+from sfn.gateway.routes import CatalogMapping
 from sfn.gateway.upstream import UpstreamRequest
 from tests.simulation.fates import CUT
 from tests.simulation.loop import PROCESS

@@ -14,10 +14,9 @@ from sfn.clock import SystemClock
 from sfn.errors import FatalError
 from sfn.facade import FileTree, TableSource
 from sfn.facade.app import Facade, FacadeOptions
-from sfn.facade.index import ScannedTables
-from sfn.facade.loading import TableLoader
-from sfn.facade.trees import open_tree
-from sfn.facade.walk import folder_scans
+from sfn.facade.discovery import ScannedTables, folder_scans
+from sfn.facade.metadata_files import open_tree
+from sfn.facade.tables import TableLoader
 from tests.unit.faced import HOME, Reply, ask
 
 

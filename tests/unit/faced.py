@@ -12,7 +12,7 @@ import anyio
 
 from sfn.facade import Namespace, TablePlace
 from sfn.facade.app import FacadeApplication
-from sfn.facade.trees import open_tree
+from sfn.facade.metadata_files import open_tree
 from sfn.reader.resolve import Question
 from sfn.sfnfile.document import render
 from tests.unit.directory import Directory

@@ -17,10 +17,9 @@ from sfn.domain.events import InboxMessage, Notification, PutResult
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, Transient
 from sfn.formats.event import Headers
-from sfn.receiver.concern import EventFilter
-from sfn.receiver.pull import FinalBatch, SourceUnavailable
-from sfn.receiver.pull.source import PullOptions, PullSource
-from sfn.receiver.taking import IngestService
+from sfn.http.events import EventFilter, IngestService
+from sfn.pull import FinalBatch, SourceUnavailable
+from sfn.pull.source import PullOptions, PullSource
 from sfn.telemetry.metrics import Metrics
 from tests.integration.listening import Inbox
 from tests.integration.pulling import LIMIT, SENDER

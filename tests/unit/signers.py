@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from sfn.formats.event import Sender
-from sfn.receiver.keyring import Keyring
-from sfn.receiver.secret import AuthScheme
-from sfn.receiver.senders import Senders
-from sfn.receiver.signature import HmacSha256, SignatureScheme, StandardWebhooks, sign
-from sfn.receiver.tokens import AcceptedToken, PartyTokens
+from sfn.http.secrets import AcceptedToken, AuthScheme, PartyTokens
+from sfn.http.senders import Keyring, Senders
+from sfn.http.signature import HmacSha256, SignatureScheme, StandardWebhooks, sign
 from tests.unit.webhooks import AT, BODY, MESSAGE, SECRET
 
 NAMES = ("etl", "spark", "polaris", "other")

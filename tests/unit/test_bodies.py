@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from sfn.errors import Rejected
-from sfn.receiver.body import BodyLimits, read_body
+from sfn.http.body import BodyLimits, read_body
 
 SOON = 0.02
 

@@ -18,7 +18,7 @@ from structlog.testing import capture_logs
 from trustme import KeyType
 
 from sfn.errors import FatalError
-from sfn.receiver.certificate import Certificate
+from sfn.http.server import Certificate
 from tests.unit.certificates import Authority, Files, Pair, replace, shown
 
 

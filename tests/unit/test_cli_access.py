@@ -11,7 +11,7 @@ import trustme
 from sfn.cli.access import CatalogSender, admin_access, event_access, find_sender, local_url, read_first_token
 from sfn.cli.options import ServiceOptions
 from sfn.cli.signing import EventSigner
-from sfn.receiver.signature import HmacSha256, StandardWebhooks
+from sfn.http.signature import HmacSha256, StandardWebhooks
 from sfn.settings import ConfigurationError, ListenerSettings, load, load_client
 from tests.unit.webhooks import KEY, SECRET
 

@@ -21,7 +21,7 @@ from sfn.cli.signing import EventSigner
 from sfn.clock import SystemClock
 from sfn.domain.jobs import DeadLetterReason
 from sfn.errors import SfnError
-from sfn.receiver.signature import StandardWebhooks
+from sfn.http.signature import StandardWebhooks
 from sfn.settings import ConfigurationError
 from tests.unit.admin_server import AdminServer, Asked, Reply, admin_server
 from tests.unit.operators import LETTER, NOON, ORDERS, PROD, WELL, copied

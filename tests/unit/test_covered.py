@@ -8,7 +8,7 @@ from sfn.domain.events import Notification
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import Rejected
 from sfn.formats.event import EventRequest, Sender
-from sfn.receiver.covered import signed_parts, with_message_id
+from sfn.http.signature import signed_parts, with_message_id
 
 SENDER = Sender("hook", {"theirs": "prod", "other": "dev"})
 HEADERS = [

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from sfn.facade import app, exchange
+from sfn.facade import app
 from sfn.facade.app import mount_facade
-from sfn.facade.index import ScannedTables
-from sfn.facade.trees import open_tree
-from sfn.facade.walk import folder_scans
+from sfn.facade.discovery import ScannedTables, folder_scans
+from sfn.facade.metadata_files import open_tree
 from sfn.sfnfile.document import DocumentState
 from tests.unit.answering import ground
 from tests.unit.faced import HOME, Tables, commit, placed, shown
@@ -184,7 +183,7 @@ async def test_what_lies_below_its_path_is_the_facade_s(kind: str, path: bytes, 
     asked: list[str] = []
 
     def application(name: str) -> app.FacadeApplication:
-        async def answer(_scope: exchange.Scope, _receive: exchange.Receive, _send: exchange.Send) -> None:
+        async def answer(_scope: app.Scope, _receive: app.Receive, _send: app.Send) -> None:
             asked.append(name)
 
         return answer

@@ -12,8 +12,8 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from sfn.errors import SfnError, TooManyFiles, Unreachable, Unsafe
-from sfn.facade import beneath
-from sfn.facade.beneath import LocalTree
+from sfn.facade import metadata_files
+from sfn.facade.metadata_files import LocalTree
 from sfn.safe_open import open_without_links
 from tests.promises.stores import NOBODY, told
 
@@ -141,7 +141,7 @@ def test_what_is_hidden_is_not_shown(place: Path) -> None:
 
 
 def test_a_folder_of_too_many_files_is_told(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(beneath, "MAX_LISTED_FILES", 3)
+    monkeypatch.setattr(metadata_files, "MAX_LISTED_FILES", 3)
     for number in range(3):
         (place / "t" / f"{number}").touch()
     with pytest.raises(TooManyFiles):

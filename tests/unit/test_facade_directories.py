@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from sfn.errors import Unsafe
-from sfn.facade.directories import MAX_DIRECTORY_NAME, is_directory, place_of_directory
-from sfn.facade.trees import open_tree
+from sfn.facade.metadata_files import open_tree
+from sfn.facade.tables import MAX_DIRECTORY_NAME, is_directory, place_of_directory
 from sfn.reader.resolve import Question
 
 TREES = {root: open_tree(root, {}) for root in ("file:///w", "file:///w/inner", "memory://m/w")}

@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
-from sfn.facade import exchange
+from sfn.facade import app
 from tests.unit.answering import forever, ground, scope
 from tests.unit.faced import shown
 
@@ -27,7 +27,7 @@ async def test_a_body_that_does_not_end_closes_the_connection(root: Path, monkey
     for body, closes in (([part] * 5, False), ([part] * 50, True), ([], True)):
         answer = await place.ask("/v1/config", method="POST", body=body)
         assert (answer.status, answer.headers.get("connection") == "close") == (405, closes)
-    monkeypatch.setattr(exchange, "_CLIENT_TIMEOUT", 0.01)
+    monkeypatch.setattr(app, "_CLIENT_TIMEOUT", 0.01)
     sent: list[MutableMapping[str, Any]] = []
 
     async def send(message: MutableMapping[str, Any]) -> None:
@@ -40,15 +40,15 @@ async def test_a_body_that_does_not_end_closes_the_connection(root: Path, monkey
 async def test_a_long_answer_is_sent_in_parts(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = ground(root)
     whole = (await place.table("orders")).content
-    monkeypatch.setattr(exchange, "_PART", 100)
+    monkeypatch.setattr(app, "_PART", 100)
     answer = await place.table("orders")
     assert answer.content == whole
     assert answer.parts == -(-len(whole) // 100)
 
 
 async def test_who_takes_nothing_is_not_waited_for(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange, "_CLIENT_TIMEOUT", 0.01)
-    monkeypatch.setattr(exchange, "_PART", 1)
+    monkeypatch.setattr(app, "_CLIENT_TIMEOUT", 0.01)
+    monkeypatch.setattr(app, "_PART", 1)
     sent: list[MutableMapping[str, Any]] = []
 
     async def send(message: MutableMapping[str, Any]) -> None:
@@ -65,9 +65,9 @@ async def test_who_takes_little_at_a_time_is_waited_for_as_long_as_the_whole_may
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = len((await ground(root).table("orders")).content)
-    monkeypatch.setattr(exchange, "_CLIENT_TIMEOUT", 0.0)
-    monkeypatch.setattr(exchange, "_PART", 1)
-    monkeypatch.setattr(exchange, "_MIN_RATE", 2 * whole)
+    monkeypatch.setattr(app, "_CLIENT_TIMEOUT", 0.0)
+    monkeypatch.setattr(app, "_PART", 1)
+    monkeypatch.setattr(app, "_MIN_RATE", 2 * whole)
 
     async def taken(pause: float) -> int:
         sent: list[MutableMapping[str, Any]] = []

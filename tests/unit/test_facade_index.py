@@ -8,8 +8,8 @@ import anyio
 import pytest
 
 from sfn.errors import Ambiguous, NotPermitted, TooManyFiles, Unreachable
-from sfn.facade import listing
-from sfn.facade.index import ScannedTables
+from sfn.facade import discovery
+from sfn.facade.discovery import ScannedTables
 from tests.unit.faced import Tables, placed
 
 AWAY = Unreachable("store", expected="an answer", found="none")
@@ -129,7 +129,7 @@ async def test_of_a_scan_that_came_to_its_bound_what_it_found_is_there(tables: T
 
 
 async def test_a_look_that_takes_long_holds_nobody_up(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "FIRST_SCAN_TIMEOUT", 0.05)
+    monkeypatch.setattr(discovery, "FIRST_SCAN_TIMEOUT", 0.05)
     index = ScannedTables([tables], 0, 0, timeout=0.05)
     tables.pause = anyio.Event()
     for _ in range(2):
@@ -172,7 +172,7 @@ async def test_who_goes_away_ends_no_look(tables: Tables) -> None:
 async def test_who_prepares_waits_for_the_first_look_whatever_it_takes(
     tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listing, "FIRST_SCAN_TIMEOUT", 0.01)
+    monkeypatch.setattr(discovery, "FIRST_SCAN_TIMEOUT", 0.01)
     tables.pause = anyio.Event()
     away = Tables(failure=AWAY)
     index = ScannedTables([tables, away], 60, 0)

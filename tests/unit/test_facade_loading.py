@@ -16,9 +16,8 @@ from typing_extensions import override
 
 from sfn.clock import SystemClock
 from sfn.errors import MalformedMetadata, Stale, Unreachable, Unsafe
-from sfn.facade import TablePlace, loading
-from sfn.facade.loading import MAX_CONCURRENT_READS, TableLoader, TableResponse, UnchangedTable, entity_tag
-from sfn.facade.served import SnapshotMode
+from sfn.facade import TablePlace, tables
+from sfn.facade.tables import MAX_CONCURRENT_READS, SnapshotMode, TableLoader, TableResponse, UnchangedTable, entity_tag
 from sfn.reader.files import FileReader
 from sfn.reader.resolve import Question
 from tests.unit.directory import OTHER_UUID, Directory
@@ -177,7 +176,7 @@ async def test_a_root_that_is_slow_holds_up_no_other_and_is_given_up(
                 await anyio.sleep_forever()
             return await super().read(key, most, start)
 
-    monkeypatch.setattr(loading, "READ_TIMEOUT", 1.0)
+    monkeypatch.setattr(tables, "READ_TIMEOUT", 1.0)
     slow = TablePlace(Hanging(ground.tree.tree), ground.at.question)
     refused: list[str] = []
 
@@ -199,7 +198,7 @@ async def test_a_root_that_is_slow_holds_up_no_other_and_is_given_up(
 async def test_what_is_greater_than_the_memory_is_one_for_all_who_take_it(
     ground: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loading, "MAX_CACHED_BYTES", 100)
+    monkeypatch.setattr(tables, "MAX_CACHED_BYTES", 100)
     first, second = await ground.load(), await ground.load()
     assert isinstance(first, TableResponse)
     assert isinstance(second, TableResponse)
@@ -209,7 +208,7 @@ async def test_what_is_greater_than_the_memory_is_one_for_all_who_take_it(
 
 async def test_what_is_remembered_is_bounded(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
     size = len((await ground.load()).body)  # type: ignore[union-attr]
-    monkeypatch.setattr(loading, "MAX_CACHED_BYTES", 2 * (size + 1_024) + 200)
+    monkeypatch.setattr(tables, "MAX_CACHED_BYTES", 2 * (size + 1_024) + 200)
     ground.loading = TableLoader(SystemClock(), LIMIT)
     await ground.load()
     await ground.load(snapshots=REFS)
@@ -229,7 +228,7 @@ async def test_what_is_remembered_is_bounded(ground: Ground, monkeypatch: pytest
 async def test_what_is_greater_than_the_memory_is_not_remembered(
     ground: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loading, "MAX_CACHED_BYTES", 100)
+    monkeypatch.setattr(tables, "MAX_CACHED_BYTES", 100)
     for _ in range(2):
         await ground.load()
     assert ground.tree.reads.count("00001-a.metadata.json") == 2

@@ -8,8 +8,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from sfn.errors import Unreachable
-from sfn.facade import process
-from sfn.facade.process import StandaloneProbes
+from sfn.facade import app
+from sfn.facade.app import StandaloneProbes
 from sfn.telemetry.metrics import FacadeMetrics, new_registry
 from tests.unit.faced import Reply, reply
 
@@ -19,7 +19,7 @@ async def ask(one: StandaloneProbes, path: str, method: str = "GET", **fields: s
 
 
 async def test_it_is_ready_once_something_could_be_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "RESCAN_INTERVAL", 0.0)
+    monkeypatch.setattr(app, "RESCAN_INTERVAL", 0.0)
     one = StandaloneProbes(new_registry("1"), "the catalog is elsewhere")
     refusals: list[Exception | None] = [Unreachable("disk", expected="an answer", found="none"), None]
     looked = anyio.Event()

@@ -28,7 +28,7 @@ from sfn.errors import (
     Unsafe,
     WrongTable,
 )
-from sfn.facade.refusals import NO_NAMESPACE, NO_TABLE, NotInCatalog, status_and_exception
+from sfn.facade.routes import NO_NAMESPACE, NO_TABLE, NotInCatalog, status_and_exception
 from sfn.telemetry.metrics import Metrics
 
 

@@ -13,9 +13,9 @@ from typing_extensions import override
 from sfn.domain.identifiers import JobKey, TableIdentifier
 from sfn.domain.jobs import IndexedTable, PendingChange, PublishedPointer, TableState
 from sfn.errors import ErrorScope, Transient
-from sfn.facade import roster
-from sfn.facade.roster import PublishedTables
-from sfn.facade.trees import open_tree
+from sfn.facade import tables
+from sfn.facade.metadata_files import open_tree
+from sfn.facade.tables import PublishedTables
 from sfn.inbox.memory import MemoryInbox
 from sfn.inbox.model import TableStatus
 from sfn.reader.resolve import Question
@@ -121,12 +121,12 @@ async def test_a_table_is_looked_up_by_its_row_alone_and_not_each_time(
     assert there is not None
     assert there.question.directory == "file:///w/orders-2"
     assert await rows.find(SALES, "orders") is there
-    monkeypatch.setattr(roster, "MISSING_MAX_AGE", 0.0)
+    monkeypatch.setattr(tables, "MISSING_MAX_AGE", 0.0)
     inbox.rows["sales.none"] = "file:///w/none"
     assert await rows.find(SALES, "none") is not None
     inbox.rows["sales.orders"] = None
     assert await rows.find(SALES, "orders") is there
-    monkeypatch.setattr(roster, "FOUND_MAX_AGE", 0.0)
+    monkeypatch.setattr(tables, "FOUND_MAX_AGE", 0.0)
     assert await rows.find(SALES, "orders") is None
 
 
@@ -135,8 +135,8 @@ async def test_an_inbox_in_trouble_hides_no_table_that_is_known(inbox: Told, mon
     known = await rows.find(SALES, "orders")
     await rows.find(SALES, "none")
     inbox.trouble = Transient("inbox", scope=ErrorScope.INBOX, expected="an answer", found="none")
-    monkeypatch.setattr(roster, "FOUND_MAX_AGE", 0.0)
-    monkeypatch.setattr(roster, "MISSING_MAX_AGE", 0.0)
+    monkeypatch.setattr(tables, "FOUND_MAX_AGE", 0.0)
+    monkeypatch.setattr(tables, "MISSING_MAX_AGE", 0.0)
     assert await rows.find(SALES, "orders") is known
     for name in ("none", "another"):
         with pytest.raises(Transient):
@@ -144,7 +144,7 @@ async def test_an_inbox_in_trouble_hides_no_table_that_is_known(inbox: Told, mon
 
 
 async def test_what_is_remembered_of_rows_is_bounded(inbox: Told, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(roster, "_MAX_CACHED_PLACES", 3)
+    monkeypatch.setattr(tables, "_MAX_CACHED_PLACES", 3)
     rows = PublishedTables(inbox, "prod", TREES)
     async with anyio.create_task_group() as tasks:
         for number in range(10):

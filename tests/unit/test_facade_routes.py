@@ -23,7 +23,7 @@ from sfn.facade.routes import (
     paginate,
     parse_route,
 )
-from sfn.facade.served import SnapshotMode
+from sfn.facade.tables import SnapshotMode
 
 ALL, REFS = SnapshotMode.ALL, SnapshotMode.REFS
 

@@ -25,8 +25,8 @@ from sfn.errors import (
     Unreachable,
     Unsafe,
 )
-from sfn.facade import FileTree, trees
-from sfn.facade.trees import StoreFiles, ThreadedTree, open_tree
+from sfn.facade import FileTree, metadata_files
+from sfn.facade.metadata_files import StoreFiles, ThreadedTree, open_tree
 from sfn.reader.files import FileReader, FolderEntries
 from sfn.storage import PrefixRouter
 from sfn.storage.memory import MemoryStore
@@ -209,7 +209,7 @@ class Hanging:
 
 
 async def test_what_hangs_is_told_in_time_and_holds_up_no_process_that_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trees, "CALL_TIMEOUT", 0.05)
+    monkeypatch.setattr(metadata_files, "CALL_TIMEOUT", 0.05)
     mount = Hanging()
     one = ThreadedTree(mount)
     try:

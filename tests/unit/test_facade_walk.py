@@ -11,9 +11,9 @@ import pytest
 from typing_extensions import override
 
 from sfn.errors import NotPermitted, TooManyFiles, Unreachable, Unreadable
-from sfn.facade import FileTree, TablePlace, walk
-from sfn.facade.trees import open_tree
-from sfn.facade.walk import MAX_DEPTH, folder_scans
+from sfn.facade import FileTree, TablePlace, discovery
+from sfn.facade.discovery import MAX_DEPTH, folder_scans
+from sfn.facade.metadata_files import open_tree
 from sfn.reader.files import FolderEntries
 from sfn.sfnfile.document import DocumentState
 from sfn.sfnfile.naming import ORDINAL, UUID
@@ -147,7 +147,7 @@ async def test_a_walk_that_came_to_its_bound_has_what_lies_highest(
         def _check(self, key: str) -> None:
             looked.append(key)
 
-    monkeypatch.setattr(walk, "MAX_VISITED", most)
+    monkeypatch.setattr(discovery, "MAX_VISITED", most)
     [scan] = folder_scans({f"file://{root}": Counting(open_tree(f"file://{root}", {}))})
     found: list[str] = []
 

@@ -13,9 +13,8 @@ from sfn.domain.events import InboxMessage, Intent, IntentOutcome, Notification,
 from sfn.domain.identifiers import CatalogName, TableIdentifier
 from sfn.errors import ErrorScope, FatalError, Transient
 from sfn.gateway import commits as module
-from sfn.gateway.commits import CommitRecorder, IntentOptions, OnInboxFailure, PendingCommit
-from sfn.gateway.debts import OwedSweeps
-from sfn.gateway.recognise import CatalogChange, ChangeKind
+from sfn.gateway.commits import CommitRecorder, IntentOptions, OnInboxFailure, OwedSweeps, PendingCommit
+from sfn.gateway.routes import CatalogChange, ChangeKind
 from sfn.inbox.memory import MemoryInbox
 from sfn.inbox.model import InboxConfig
 from tests.integration.waiting import until
@@ -187,7 +186,7 @@ async def test_a_broken_inbox_is_told_of_and_the_commit_passes() -> None:
 
 
 async def test_what_is_owed_is_paid_once_the_inbox_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfn.gateway.debts.RETRY_INTERVAL", 0.01)
+    monkeypatch.setattr("sfn.gateway.commits.RETRY_INTERVAL", 0.01)
     ground = Ground()
     ground.inbox.error = BUSY
     async with anyio.create_task_group() as tasks:

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from sfn.domain.events import InboxMessage, Intent, Notification, PutResult
 from sfn.domain.identifiers import CatalogName
 from sfn.errors import ErrorScope, FatalError, OutcomeUnknown
-from sfn.gateway.debts import OwedSweeps
+from sfn.gateway.commits import OwedSweeps
 
 PROD, LAB = CatalogName("prod"), CatalogName("lab")
 
@@ -72,7 +72,7 @@ async def test_the_end_of_the_process_pays_what_is_owed_or_says_what_is_not() ->
 
 @pytest.mark.parametrize("trouble", ["hangs", "is_broken"])
 async def test_whatever_befalls_the_last_try_is_said(trouble: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfn.gateway.debts.RETRY_INTERVAL", 0.05)
+    monkeypatch.setattr("sfn.gateway.commits.RETRY_INTERVAL", 0.05)
     inbox, debts = owing()
     setattr(inbox, trouble, True)
     with capture_logs() as logs:

@@ -9,9 +9,9 @@ from functools import partial
 
 import pytest
 
-from sfn.gateway.client import _UPWARDS
-from sfn.gateway.fields import PublicAddress, first_value, public_address, request_fields, response_fields
-from sfn.gateway.rewrite import decode_body, rewrite_configuration, rewrite_location, signer_addresses
+from sfn.gateway.connection import PublicAddress, first_value, public_address, request_fields, response_fields
+from sfn.gateway.proxy import _UPWARDS
+from sfn.gateway.upstream import decode_body, rewrite_configuration, rewrite_location, signer_addresses
 
 SEEN = PublicAddress("https", "sfn.example:8443", "/catalog/prod")
 

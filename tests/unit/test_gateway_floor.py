@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfn.gateway.floor import MAX_SCANNED, MetadataLocationScanner, ResponseObserver
+from sfn.gateway.streams import MAX_SCANNED, MetadataLocationScanner, ResponseObserver
 
 HERE = 's3://b/t/metadata/00003-é "\\.metadata.json'
 ANSWER = json.dumps({"config": {"a": "b"}, "metadata": {"x": "y" * 9_000}, "metadata-location": HERE, "z": 1}).encode()

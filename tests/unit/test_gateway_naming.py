@@ -9,14 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sfn.domain.identifiers import TableIdentifier
-from sfn.gateway.naming import (
+from sfn.gateway.routes import (
     MAX_TABLES_PER_TRANSACTION,
+    CatalogChange,
+    ChangeKind,
     NamespaceSeparators,
     UnknownTables,
     readings_of_namespace,
     tables_of_change,
 )
-from sfn.gateway.recognise import CatalogChange, ChangeKind
 
 COMMIT = CatalogChange(ChangeKind.COMMIT, "", "a%1Fb", "t")
 CREATE = CatalogChange(ChangeKind.CREATE, "", "n")

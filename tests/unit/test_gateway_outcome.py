@@ -6,8 +6,8 @@ import pytest
 
 from sfn.domain.events import Notification, TableOrigin
 from sfn.domain.identifiers import CatalogName, TableIdentifier
-from sfn.gateway.outcome import is_outcome_known, is_success, needs_check, notifications_of
-from sfn.gateway.recognise import CatalogChange, ChangeKind
+from sfn.gateway.commits import is_outcome_known, is_success, needs_check, notifications_of
+from sfn.gateway.routes import CatalogChange, ChangeKind
 
 OLD, NEW = TableIdentifier("prod", ("n",), "t"), TableIdentifier("prod", ("n",), "u")
 HERE = "s3://b/t/metadata/1.json"

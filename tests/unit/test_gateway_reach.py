@@ -9,10 +9,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from sfn.errors import FatalError
-from sfn.gateway.commits import CommitRecorder, IntentOptions, OnInboxFailure
-from sfn.gateway.debts import OwedSweeps
+from sfn.gateway.commits import CommitRecorder, IntentOptions, OnInboxFailure, OwedSweeps
 from sfn.gateway.proxy import GatewayOptions, Proxy, UpstreamResponse
-from sfn.gateway.reach import MAX_REPORTED_PREFIXES, CatalogMapping, UnmappedPrefixes
+from sfn.gateway.routes import MAX_REPORTED_PREFIXES, CatalogMapping, UnmappedPrefixes
 from sfn.gateway.upstream import UpstreamRequest
 from sfn.inbox.memory import MemoryInbox
 from sfn.inbox.model import InboxConfig as InboxTerms

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfn.gateway.recognise import CatalogChange, ChangeKind, recognise_change
+from sfn.gateway.routes import CatalogChange, ChangeKind, recognise_change
 
 PREFIXES = ["", "prod", "main%7Cwarehouse", "catalogs/main", "projects/p/catalogs/namespaces", "a/tables/b"]
 

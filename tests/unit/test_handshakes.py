@@ -8,8 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
-from sfn.receiver.certificate import Certificate
-from sfn.receiver.handshakes import LoggedHandshake
+from sfn.http.server import Certificate, LoggedHandshake
 from sfn.telemetry.refusals import LOG_INTERVAL, LogThrottle
 from tests.unit.certificates import Authority, Files, shown
 

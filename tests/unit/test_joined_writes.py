@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from typing_extensions import override
 
-from sfn.receiver.server import MAX_BUFFERED, BufferedTransport
+from sfn.http.server import MAX_BUFFERED, BufferedTransport
 
 BIG = b"x" * MAX_BUFFERED
 

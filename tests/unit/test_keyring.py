@@ -9,8 +9,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from sfn.errors import FatalError
-from sfn.receiver.keyring import Keyring
-from sfn.receiver.tokens import PartyTokens, WatchedTokenFile
+from sfn.http.secrets import PartyTokens, WatchedTokenFile
+from sfn.http.senders import Keyring
 
 SECRET = "s3cret-of-two"  # noqa: S105 - it opens nothing
 

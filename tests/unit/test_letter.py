@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sfn.errors import Rejected
 from sfn.formats import DecodedRequest, decode
 from sfn.formats.event import EventRequest, Headers, Sender
-from sfn.receiver.letter import to_request, to_undecodable
+from sfn.http.events import to_request, to_undecodable
 from tests.dialects.drawing import anything
 
 SENDER = Sender("hook", {"theirs": "prod"})

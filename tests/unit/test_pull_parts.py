@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from sfn.receiver.pull import SourceUnavailable
-from sfn.receiver.pull.outage import Outage
-from sfn.receiver.pull.subjects import subjects_overlap
+from sfn.pull import Outage, SourceUnavailable
+from sfn.pull.source import subjects_overlap
 from sfn.wiring.pulls import build_pull_server
 from tests.promises.inboxes import HandClock
 from tests.unit.settings_ground import CATALOG, Ground

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from sfn.daemon import leaf_errors
 from sfn.errors import ErrorScope, FatalError, Transient
-from sfn.receiver.pull import FinalBatch, source
+from sfn.pull import FinalBatch, source
 from tests.integration.pulling import event, subjects
 from tests.integration.waiting import until
 from tests.unit.pulled import GONE, SHORT, BusyAtFirst, Ground, Message, Server, Stuck

@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sfn.formats.event import Sender
-from sfn.receiver.keyring import Keyring
-from sfn.receiver.rate import RateLimit
-from sfn.receiver.senders import Senders
+from sfn.http.body import RateLimit
+from sfn.http.senders import Keyring, Senders
 
 ETL, SPARK = Sender("etl", {}), Sender("spark", {})
 

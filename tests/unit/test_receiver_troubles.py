@@ -8,8 +8,8 @@ from fastapi import APIRouter
 from structlog.testing import capture_logs
 
 from sfn.errors import ErrorScope, FatalError, Transient
-from sfn.receiver.app import build_app
-from sfn.receiver.readiness import Readiness
+from sfn.http.app import build_app
+from sfn.http.events import Readiness
 
 
 async def answered(error: Exception) -> httpx.Response:

@@ -11,11 +11,8 @@ from structlog.testing import capture_logs
 
 from sfn.clock import SystemClock
 from sfn.errors import FatalError
-from sfn.receiver.keyring import Keyring
-from sfn.receiver.operators import OPERATORS_PARTY
-from sfn.receiver.secret import AuthScheme
-from sfn.receiver.senders import Senders
-from sfn.receiver.tokens import PartyTokens, WatchedTokenFile
+from sfn.http.secrets import AuthScheme, PartyTokens, WatchedTokenFile
+from sfn.http.senders import OPERATORS_PARTY, Keyring, Senders
 from sfn.wiring.admission import build_access_control
 from tests.unit.settings_ground import CATALOG, Ground
 from tests.unit.signers import SECRETS, TEXT, head, opened, scheme_of, whose

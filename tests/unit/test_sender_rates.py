@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from sfn.formats.event import Sender
-from sfn.receiver.keyring import Keyring
-from sfn.receiver.senders import Senders
+from sfn.http.senders import Keyring, Senders
 
 SENDERS = {name: Sender(name, {name: "prod"}) for name in ("etl", "spark")}
 

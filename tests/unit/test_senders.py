@@ -8,10 +8,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from sfn.formats.event import Sender
-from sfn.receiver.keyring import Keyring
-from sfn.receiver.operators import OPERATORS_PARTY, OperatorAuth
-from sfn.receiver.senders import Senders, anonymous_senders
-from sfn.receiver.tokens import PartyTokens, WatchedTokenFile
+from sfn.http.secrets import PartyTokens, WatchedTokenFile
+from sfn.http.senders import OPERATORS_PARTY, Keyring, OperatorAuth, Senders, anonymous_senders
 from sfn.telemetry.refusals import RejectionLog
 
 ETL = Sender("etl", {"prod": "prod"})

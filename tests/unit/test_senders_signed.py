@@ -10,11 +10,9 @@ import anyio.lowlevel
 import pytest
 
 from sfn.formats.event import Sender
-from sfn.receiver.keyring import Keyring
-from sfn.receiver.operators import OPERATORS_PARTY
-from sfn.receiver.senders import Senders, VerifiedSigner
-from sfn.receiver.signature import StandardWebhooks
-from sfn.receiver.tokens import PartyTokens
+from sfn.http.secrets import PartyTokens
+from sfn.http.senders import OPERATORS_PARTY, Keyring, Senders, VerifiedSigner
+from sfn.http.signature import StandardWebhooks
 from sfn.wiring.admission import build_access_control
 from tests.unit.settings_ground import CATALOG, Ground
 from tests.unit.signers import NAMES, SECRETS, SENDERS, TEXT, Stopped, head, opened, tokens, whose

@@ -8,7 +8,7 @@ import pytest
 
 from sfn.clock import SystemClock
 from sfn.errors import FatalError
-from sfn.facade.exchange import Receive, Scope, Send
+from sfn.facade.app import Receive, Scope, Send
 from sfn.inbox.memory import MemoryInbox
 from sfn.settings.roles import ALL_ROLES, Role, parse_roles
 from sfn.storage import PrefixRouter

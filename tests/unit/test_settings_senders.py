@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sfn.receiver.secret import AuthScheme
+from sfn.http.secrets import AuthScheme
 from tests.unit.settings_ground import CATALOG, Ground
 from tests.unit.webhooks import SECRET
 

@@ -14,7 +14,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from typing_extensions import override
 
-from sfn.receiver.signature import MAX_ID, MAX_SIGNATURES, TOLERANCE, HmacSha256, SigningKey, sign, verify_signature
+from sfn.http.signature import MAX_ID, MAX_SIGNATURES, TOLERANCE, HmacSha256, SigningKey, sign, verify_signature
 from tests.unit.webhooks import AT, BODY, GITHUB, KEY, MESSAGE, SIGNATURE, STANDARD, claim_of, head, signer
 
 T = TypeVar("T")

@@ -41,7 +41,7 @@ class Terminal(Stream):
 def test_a_record_is_one_json_line_with_a_utc_time() -> None:
     stream = Stream()
     configure_logging("info", "auto", stream)
-    structlog.stdlib.get_logger("sfn.receiver").info("events refused", sender="etl", status=422, cause="a\nb")
+    structlog.stdlib.get_logger("sfn.http.app").info("events refused", sender="etl", status=422, cause="a\nb")
     (record,) = stream.records()
     stamp = datetime.fromisoformat(record.pop("timestamp"))
     assert stamp.utcoffset() == timedelta()
@@ -51,7 +51,7 @@ def test_a_record_is_one_json_line_with_a_utc_time() -> None:
         "status": 422,
         "cause": "a\nb",
         "level": "info",
-        "logger": "sfn.receiver",
+        "logger": "sfn.http.app",
     }
 
 

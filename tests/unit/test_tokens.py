@@ -10,8 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from sfn.errors import FatalError
-from sfn.receiver.bearer import bearer_token
-from sfn.receiver.tokens import MAX_FILE, AcceptedToken, PartyTokens, WatchedTokenFile, index_of_presented
+from sfn.http.secrets import MAX_FILE, AcceptedToken, PartyTokens, WatchedTokenFile, bearer_token, index_of_presented
 
 
 def test_the_scheme_is_read_as_http_wants_it() -> None:

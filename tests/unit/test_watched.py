@@ -12,8 +12,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from sfn.concurrency import WatchedFiles
-from sfn.receiver.keyring import Keyring
-from sfn.receiver.tokens import PartyTokens, WatchedTokenFile
+from sfn.http.secrets import PartyTokens, WatchedTokenFile
+from sfn.http.senders import Keyring
 from tests.integration.waiting import until
 from tests.unit.certificates import replace
 

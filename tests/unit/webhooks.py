@@ -6,7 +6,7 @@ from base64 import b64decode
 from datetime import UTC, datetime
 from typing import Final
 
-from sfn.receiver.signature import (
+from sfn.http.signature import (
     HeaderPairs,
     HmacSha256,
     SignatureClaim,

@@ -10,7 +10,7 @@ from pathlib import Path
 from sfn.cli.options import ServiceOptions
 from sfn.cli.signing import EventSigner
 from sfn.errors import SfnError
-from sfn.receiver.secret import WEBHOOK_PREFIX, AuthScheme, secret_bytes
+from sfn.http.secrets import WEBHOOK_PREFIX, AuthScheme, secret_bytes
 from sfn.settings import (
     AdminSettings,
     CatalogSettings,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from uuid import uuid4
 
 from sfn.clock import SystemClock
-from sfn.receiver.signature import SignatureScheme, sign
+from sfn.http.signature import SignatureScheme, sign
 
 
 @dataclass(frozen=True, slots=True)

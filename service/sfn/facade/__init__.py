@@ -77,5 +77,3 @@ class TableSource(Protocol):
 
 Scan: TypeAlias = Callable[[], AsyncIterator[tuple[Namespace, str, TablePlace]]]
 """Looks through tables anew. Raises `TooManyFiles` once it came to its bound: what it found until then counts."""
-
-__all__ = ["FileTree", "Namespace", "Scan", "TablePlace", "TableSource"]

@@ -2,23 +2,111 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, TypeAlias, TypeVar, assert_never
 
+import anyio
 import msgspec
 import structlog
+from prometheus_client import CollectorRegistry, Gauge
 
 from sfn import errors
 from sfn.errors import Ambiguous, FatalError, Rejected, SfnError, Unsafe
-from sfn.facade import Namespace, TablePlace, TableSource, directories, routes
-from sfn.facade.exchange import AsgiResponse, Receive, Scope, Send, send_response
-from sfn.facade.loading import TableLoader, TableResponse, UnchangedTable
-from sfn.facade.refusals import ABSENT_ERRORS, NO_NAMESPACE, NO_TABLE, NO_VIEW, NotInCatalog, status_and_exception
+from sfn.facade import Namespace, TablePlace, TableSource, routes, tables
+from sfn.facade.routes import (
+    ABSENT_ERRORS,
+    NO_NAMESPACE,
+    NO_TABLE,
+    NO_VIEW,
+    READ_METHODS,
+    NotInCatalog,
+    status_and_exception,
+)
+from sfn.facade.tables import TableLoader, TableResponse, UnchangedTable
 from sfn.reader.files import FileReader
 from sfn.telemetry.refusals import LogThrottle, RejectionLog
+from sfn.telemetry.scrape import negotiate_format
+
+# ── exchange: A request's end and an answer's way to its client
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+_CLOSE: Final = (b"connection", b"close")
+_BODY: Final = 1 << 20
+"""Bytes of a request's body that are passed over so that the connection can go on."""
+_PART: Final = 1 << 18
+"""Bytes of an answer that are sent at a time."""
+_CLIENT_TIMEOUT: Final = 30.0
+"""Seconds that a client has to send such a body, and to begin to take an answer."""
+_MIN_RATE: Final = 1 << 18
+"""Bytes a second that a client takes of an answer at least: it holds memory that others may need."""
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class AsgiResponse:
+    """A response.
+
+    Attributes:
+        status: HTTP status code.
+        body: its content.
+        fields: of its header, but for the length.
+    """
+
+    status: int
+    body: bytes | memoryview = b""
+    fields: Sequence[tuple[bytes, bytes]] = ()
+
+
+async def send_response(answer: AsgiResponse, method: str, receive: Receive, send: Send) -> None:
+    """Send an answer to a request."""
+    fields = list(answer.fields)
+    if method not in READ_METHODS and not await _drain_body(receive):
+        fields.append(_CLOSE)
+    if answer.status not in {HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED}:
+        fields.append((b"content-length", b"%d" % len(answer.body)))
+    await send({"type": "http.response.start", "status": answer.status, "headers": fields})
+    if len(answer.body) <= _PART:
+        await send({"type": "http.response.body", "body": answer.body})
+    else:
+        await _send_parts(answer.body, send)
+
+
+async def _drain_body(receive: Receive) -> bool:
+    """Whether a request's body has come to its end, so that the next request may follow; nobody looks at it.
+
+    A connection that is closed before its client has sent all may cost that client the answer.
+    """
+    left = _BODY
+    with anyio.move_on_after(_CLIENT_TIMEOUT):
+        while left >= 0:
+            message = await receive()
+            if not message.get("more_body", False):
+                return bool(message["type"] == "http.request")
+            left -= len(message["body"])
+    return False
+
+
+async def _send_parts(body: bytes | memoryview, send: Send) -> None:
+    """Send a body in parts: of one that a client is slow to take no copy lies in the connection's buffer."""
+    at = 0
+    with anyio.move_on_after(_CLIENT_TIMEOUT + len(body) / _MIN_RATE) as waiting:
+        while at < len(body):
+            part = body[at : at + _PART]
+            await send({"type": "http.response.body", "body": part, "more_body": at + _PART < len(body)})
+            at += _PART
+    if waiting.cancelled_caught:
+        # The server ends a connection whose answer is not whole.
+        _log.info("a reader takes no more", sent=at, of=len(body))
+
+
+# ── app: The facade's application
 
 T = TypeVar("T")
 
@@ -36,8 +124,6 @@ _MORE: Final = {
     HTTPStatus.SERVICE_UNAVAILABLE: [(b"retry-after", b"1")],
 }
 """Fields of refusals."""
-
-_log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +256,7 @@ class Facade:
         """All namespaces, those above others included."""
         named = await self._source_of(prefix).tables()
         levels = {namespace[:number] for namespace in named for number in range(1, len(namespace) + 1)}
-        return levels | {directories.DIRECTORY_NAMESPACE} if self._options.directories else levels
+        return levels | {tables.DIRECTORY_NAMESPACE} if self._options.directories else levels
 
     async def _namespaces(self, route: routes.ListNamespaces) -> dict[str, Any]:
         known = await self._levels(route.prefix)
@@ -204,8 +290,8 @@ class Facade:
         return await ask(other)
 
     async def _place(self, route: routes.GetTable, *, refresh: bool = False) -> TablePlace:
-        if self._options.directories and directories.is_directory(route.namespace, route.name):
-            return directories.place_of_directory(route.name, self._options.directories)
+        if self._options.directories and tables.is_directory(route.namespace, route.name):
+            return tables.place_of_directory(route.name, self._options.directories)
         place = await self._source_of(route.prefix).find(route.namespace, route.name, refresh=refresh)
         if place is None:
             raise NotInCatalog(_dotted(route.namespace, route.name), NO_TABLE, expected="a table with an SFN file")
@@ -241,3 +327,61 @@ def _etags_of(fields: Sequence[tuple[bytes, bytes]]) -> frozenset[str]:
 
 def _dotted(namespace: Namespace, *name: str) -> str:
     return ".".join((*namespace, *name))
+
+
+# ── process: What a process that is a facade and nothing else answers of itself
+
+RESCAN_INTERVAL: Final = 5.0
+"""Seconds after which folders of which nothing could be listed are looked through again."""
+
+_STARTING: Final = "the folders are being looked through"
+_RETRY_AFTER: Final = (b"retry-after", b"1")
+
+
+class StandaloneProbes:
+    """Answers whatever does not lie below the facade's own path.
+
+    Args:
+        registry: what `/metrics` shows.
+        elsewhere: what is said of any other path.
+    """
+
+    def __init__(self, registry: CollectorRegistry, elsewhere: str) -> None:
+        self._registry, self._elsewhere = registry, elsewhere
+        self._missing: str | None = _STARTING
+        Gauge("sfn_ready", "Whether /readyz says so.", registry=registry).set_function(lambda: self._missing is None)
+
+    async def prepare(self, wait_until_listed: Callable[[], Awaitable[Exception | None]]) -> None:
+        """Be ready once the first tables are known.
+
+        Args:
+            wait_until_listed: looks through the folders; why none of them could be.
+        """
+        while (refusal := await wait_until_listed()) is not None:
+            self._missing = str(refusal)
+            _log.warning("not ready", error=self._missing)
+            await anyio.sleep(RESCAN_INTERVAL)
+        self._missing = None
+        _log.info("ready")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send_response(self._answer(scope), scope["method"], receive, send)
+
+    def _answer(self, scope: Scope) -> AsgiResponse:
+        match scope["raw_path"] if scope["method"] in READ_METHODS else b"":
+            case b"/livez":
+                return AsgiResponse(HTTPStatus.OK, b'{"status":"alive"}', [_JSON])
+            case b"/readyz":
+                if self._missing is not None:
+                    return _probe_error(HTTPStatus.SERVICE_UNAVAILABLE, self._missing, _RETRY_AFTER)
+                return AsgiResponse(HTTPStatus.OK, b'{"status":"ready"}', [_JSON])
+            case b"/metrics":
+                accepted = [value for name, value in scope["headers"] if name == b"accept"]
+                encode, kind = negotiate_format(b",".join(accepted).decode("latin-1"))
+                return AsgiResponse(HTTPStatus.OK, encode(self._registry), [(b"content-type", kind.encode())])
+            case _:
+                return _probe_error(HTTPStatus.NOT_FOUND, self._elsewhere)
+
+
+def _probe_error(status: HTTPStatus, message: str, *fields: tuple[bytes, bytes]) -> AsgiResponse:
+    return AsgiResponse(status, errors.iceberg_error_body(status, message), [_JSON, *fields])

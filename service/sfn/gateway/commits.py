@@ -9,26 +9,181 @@ intent put ──▶ forwarded ──▶ answered: the intent is closed, the tab
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final, Protocol
+from http import HTTPStatus
+from typing import Final, Protocol, assert_never
 
 import anyio
 import structlog
 
-from sfn.domain.events import Intent, IntentOutcome, Notification
+from sfn.domain.events import InboxMessage, Intent, IntentOutcome, Notification, TableOrigin
 from sfn.domain.identifiers import CatalogName, JobKey, TableIdentifier
 from sfn.errors import ErrorScope, FatalError, Transient
-from sfn.gateway import outcome
-from sfn.gateway.debts import OwedSweeps
-from sfn.gateway.recognise import CatalogChange
+from sfn.gateway.routes import CatalogChange, ChangeKind
 from sfn.inbox import InboxWriter
+
+# ── debts: Catalogs that must be swept
+
+RETRY_INTERVAL: Final = 1.0
+"""Seconds from one try to the next."""
+SENDER: Final = "gateway"
+"""As whom debts are paid."""
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+class OwedSweeps:
+    """What is owed to an inbox, and paid once it takes something again.
+
+    Args:
+        inbox: the inbox.
+    """
+
+    def __init__(self, inbox: InboxWriter) -> None:
+        self._inbox = inbox
+        self._owed: dict[str, str] = {}
+        self._wakeup = anyio.Event()
+
+    def add(self, catalog: str, intent_id: str) -> None:
+        """Have a catalog swept as soon as can be, and when an intent of it is asked for.
+
+        A first sweep may come too early: a replica of the catalog lags, or the commit is still on its way there.
+
+        Args:
+            intent_id: the intent's id, which nobody else has.
+        """
+        # The last one's: an earlier one may have been opened by a payment of which nobody knows.
+        self._owed[catalog] = intent_id
+        self._wakeup.set()
+
+    async def run(self) -> None:
+        """Pay whatever comes up, for ever.
+
+        Raises:
+            Broken: the inbox can't be trusted any more.
+        """
+        while True:
+            await self._wakeup.wait()
+            # Before looking: what is owed meanwhile rings again.
+            self._wakeup = anyio.Event()
+            if not await self.put_all():
+                await anyio.sleep(RETRY_INTERVAL)
+                self._wakeup.set()
+
+    async def put_at_shutdown(self) -> None:
+        """One more try, for a moment: the process ends, and what is owed still is forgotten with it."""
+        with suppress(FatalError), anyio.move_on_after(RETRY_INTERVAL, shield=True):
+            await self.put_all()
+        if self._owed:
+            _log.error("sweeps owed and forgotten", catalogs=sorted(self._owed), remedy="sfn reconcile")
+
+    async def put_all(self) -> bool:
+        """Whether nothing is owed any more."""
+        owed = dict(self._owed)
+        if not owed:
+            return True
+        messages: list[InboxMessage] = []
+        for catalog, intent_id in sorted(owed.items()):
+            subject = CatalogName(catalog)
+            messages += [Intent(intent_id, (subject,), SENDER), Notification(subject, SENDER)]
+        try:
+            await self._inbox.put(messages)
+        except Transient:
+            return False
+        # What came to be owed meanwhile has a number of its own.
+        self._owed = dict(self._owed.items() - owed.items())
+        _log.info("sweeps made up for commits that were not noted", catalogs=sorted(owed))
+        return not self._owed
+
+
+# ── outcome: What the answer to a change says of it
+
+_REFUSED = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
+
+
+def is_outcome_known(status: int) -> bool:
+    """Whether an answer says what became of the change."""
+    return needs_check(status) or status in _REFUSED
+
+
+def is_success(status: int) -> bool:
+    """Whether the change was made."""
+    return HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES
+
+
+def needs_check(status: int) -> bool:
+    """Whether its tables are to be looked at because of it."""
+    return is_success(status) or status == HTTPStatus.NOT_FOUND
+
+
+def notifications_of(
+    change: CatalogChange,
+    tables: Sequence[TableIdentifier],
+    catalog: str,
+    sender: str,
+    metadata_location: str | None,
+    summary: bytes,
+) -> list[Notification]:
+    """What an answer that is news tells.
+
+    Args:
+        change: what was asked for.
+        tables: its tables, as of `naming.tables`; none where they can't be told.
+        catalog: our name of the catalog.
+        sender: the gateway.
+        metadata_location: metadata location in the answer.
+        summary: for whoever asks what was told of a table last.
+    """
+    # Several readings of one path; the bodies of renames and transactions name tables level by level.
+    is_guessed = len(tables) > 1 and change.kind not in {ChangeKind.RENAME, ChangeKind.TRANSACTION}
+    if not tables:
+        return [Notification(CatalogName(catalog), sender, body=summary)]
+    match change.kind:
+        case ChangeKind.CREATE | ChangeKind.REGISTER:
+            origin = TableOrigin.CREATE if change.kind is ChangeKind.CREATE else TableOrigin.REGISTER
+            return [
+                Notification(
+                    name,
+                    sender,
+                    min_metadata_location=metadata_location,
+                    origin=origin,
+                    is_guessed=is_guessed,
+                    body=summary,
+                )
+                for name in tables
+            ]
+        case ChangeKind.DROP | ChangeKind.UNREGISTER:
+            return [
+                Notification(name, sender, drop=True, purge=change.purge, is_guessed=is_guessed, body=summary)
+                for name in tables
+            ]
+        case ChangeKind.RENAME:
+            old, new = tables[0], tables[-1]
+            return [
+                Notification(old, sender, renamed_to=new, body=summary),
+                Notification(new, sender, renamed_from=old, body=summary),
+            ]
+        case (
+            ChangeKind.COMMIT
+            | ChangeKind.TRANSACTION
+            | ChangeKind.NAMESPACE
+            | ChangeKind.NOTIFICATION
+            | ChangeKind.RESTORE
+        ):
+            return [
+                Notification(name, sender, min_metadata_location=metadata_location, is_guessed=is_guessed, body=summary)
+                for name in tables
+            ]
+    assert_never(change.kind)
+
+
+# ── commits: What the inbox is told of a commit that passes
 
 INBOX_TIMEOUT: Final = 5.0
 """Seconds that a commit waits for the inbox. Once PostgreSQL has its transaction it waits for the end of that, however
 long the inbox itself waits for one."""
-
-_log = structlog.stdlib.get_logger(__name__)
 
 
 class OnInboxFailure(StrEnum):
@@ -145,10 +300,10 @@ class CommitRecorder:
             metadata_location: metadata location in the answer.
             summary: for whoever asks what was told of a table last.
         """
-        known = status is not None and outcome.is_outcome_known(status)
+        known = status is not None and is_outcome_known(status)
         news: Sequence[Notification] = ()
-        if status is not None and outcome.needs_check(status):
-            notifications = outcome.notifications_of(
+        if status is not None and needs_check(status):
+            notifications = notifications_of(
                 commit.change, commit.tables, commit.catalog, self._options.sender, metadata_location, summary
             )
             news = [notification for notification in notifications if notification.subject in commit.subjects]

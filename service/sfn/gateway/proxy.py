@@ -1,30 +1,190 @@
-"""One gateway: moves requests to its catalog and answers back, and has commits noted on their way."""
+"""The gateway: a transparent reverse proxy in front of a catalog that loses no commit that passes through it.
+
+What a commit is, and what its answer means, pure functions decide (`recognise`, `naming`, `outcome`); `commits` notes
+it in the inbox, before and after; `proxy` moves the bytes.
+"""
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
-from typing import Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 from urllib.parse import unquote
 
 import anyio
+import anyio.lowlevel
 import structlog
 
+from sfn import errors
 from sfn.errors import OutcomeUnknown, Rejected, Transient
 from sfn.formats import MAX_STORED_EVENT
-from sfn.gateway import fields, naming, outcome, rewrite
-from sfn.gateway.body import MIN_RATE, STALL_LIMIT, ClientGone, ClientStalled, Receive
-from sfn.gateway.client import BODILESS, ForwardedRequest, ResponseWriter, Scope, Send, parse_request
+from sfn.gateway import commits, connection, routes
+from sfn.gateway import upstream as gateway_upstream
 from sfn.gateway.commits import CommitRecorder, PendingCommit
-from sfn.gateway.fields import PublicAddress
-from sfn.gateway.floor import ResponseObserver
-from sfn.gateway.reach import CatalogMapping, MissingTableLimit, UnmappedPrefixes
-from sfn.gateway.recognise import NAMED_IN_BODY, CatalogChange, recognise_change
+from sfn.gateway.connection import ORIGIN_FORM, HeaderFields, PublicAddress, first_value, list_values, public_address
+from sfn.gateway.routes import (
+    NAMED_IN_BODY,
+    CatalogChange,
+    CatalogMapping,
+    MissingTableLimit,
+    UnmappedPrefixes,
+    recognise_change,
+)
+from sfn.gateway.streams import (
+    MIN_RATE,
+    STALL_LIMIT,
+    ClientGone,
+    ClientPace,
+    ClientStalled,
+    Receive,
+    RequestBody,
+    ResponseObserver,
+)
 from sfn.gateway.upstream import UpstreamRequest
-from sfn.limits import EXHAUSTED_MESSAGE, RETRY_AFTER, BodyMemory, BodyMemoryExhausted
+from sfn.limits import EXHAUSTED_MESSAGE, RETRY_AFTER, BodyMemory, BodyMemoryExhausted, BodyReservation
 from sfn.telemetry.refusals import LogThrottle
+
+# ── client: The client's side of a request that passes
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+BODILESS: Final = frozenset({HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED})
+"""Answers without a body, and without its length (RFC 9110, section 8.6)."""
+_TURNS: Final = 2
+"""Turns of the event loop until what was written is sent: our server joins what is written in one of them, uvloop sends
+what was written in the one before."""
+
+_UPWARDS: Final = re.compile(r"(?:^|/|\\|%2f|%5c)(?:\.|%2e){2}(?:/|\\|%2f|%5c|;|$)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardedRequest:
+    """A request.
+
+    Attributes:
+        method: HTTP's.
+        target: path and query behind the gateway's own path, byte for byte as they came.
+        path: the path of it, percent-encoded as it came.
+        query: what stands behind the question mark, likewise.
+        fields: the header, names in lower case.
+        address: how the client reached us.
+        peer: its address; None where the server does not know it.
+        body: what it sends.
+    """
+
+    method: str
+    target: bytes
+    path: str
+    query: str
+    fields: HeaderFields
+    address: PublicAddress
+    peer: str | None
+    body: RequestBody
+
+    @property
+    def has_parent_segments(self) -> bool:
+        """Whether a server might take the path for one outside of the address that it is put behind."""
+        return _UPWARDS.search(self.path) is not None
+
+
+def parse_request(
+    scope: Scope, receive: Receive, root: str, public: PublicAddress | None, reservation: BodyReservation
+) -> ForwardedRequest:
+    """The request of a scope.
+
+    Args:
+        scope: ASGI's, of type `http`; with `raw_target`, the target as it stands in the request's line, which
+            `sfn.http.server` adds: ASGI's own keys do not tell an origin form from others.
+        receive: ASGI's.
+        root: the gateway's own path.
+        public: how clients reach us, where that is configured.
+        reservation: the memory that its body takes.
+
+    Raises:
+        Rejected: 400; the target is in no origin form, or several hosts are named.
+    """
+    fields: HeaderFields = scope["headers"]
+    raw: bytes = scope["raw_target"]
+    if ORIGIN_FORM.fullmatch(raw) is None or not raw.startswith(root.encode()):
+        raise Rejected("", status=400, expected="a path that begins with / as the target", found="another form")
+    if sum(name == b"host" for name, _ in fields) > 1:
+        raise Rejected("", status=400, expected="one Host field", found="several")
+    coding = list_values(fields, b"transfer-encoding")
+    if coding not in ([], [b"chunked"]):
+        # The gateway drops this field, and then the catalog could not know how the body is encoded.
+        raise Rejected("", status=400, expected="no transfer coding but chunked", found="another one")
+    target = raw[len(root) :]
+    path, _, query = target.partition(b"?")
+    client = scope.get("client")
+    length = first_value(fields, b"content-length")
+    has_body = length not in {None, "0"} or bool(coding)
+    return ForwardedRequest(
+        method=scope["method"],
+        target=target,
+        path=path.decode("latin-1"),
+        query=query.decode("latin-1"),
+        fields=fields,
+        address=public or public_address(fields, scope["scheme"], root),
+        peer=client[0] if client else None,
+        body=RequestBody(
+            receive, has_body=has_body, length=None if length is None else int(length), reservation=reservation
+        ),
+    )
+
+
+class ResponseWriter:
+    """One answer.
+
+    Attributes:
+        has_begun: its status is sent; another one can't be any more.
+    """
+
+    def __init__(self, send: Send) -> None:
+        self._send, self._pace = send, ClientPace()
+        self.has_begun = False
+
+    async def begin(self, status: int, fields: Iterable[tuple[bytes, bytes]]) -> None:
+        """Send the header.
+
+        Raises:
+            Stalled: the client takes nothing any more.
+        """
+        self.has_begun = True
+        with self._pace.sending(0):
+            await self._send({"type": "http.response.start", "status": status, "headers": list(fields)})
+
+    async def send_part(self, content: bytes, *, more: bool = True) -> None:
+        """Send a part of the body.
+
+        Raises:
+            Stalled: the client takes nothing any more, or too little.
+        """
+        with self._pace.sending(len(content)):
+            await self._send({"type": "http.response.body", "body": content, "more_body": more})
+
+    async def flush(self) -> None:
+        """Have what was written on its way to the client, before this process does anything that takes long."""
+        for _ in range(_TURNS):
+            await anyio.lowlevel.checkpoint()
+
+    async def send_whole(self, status: int, content: bytes, fields: Iterable[tuple[bytes, bytes]]) -> None:
+        """Send an answer at once."""
+        length = [] if status in BODILESS else [(b"content-length", b"%d" % len(content))]
+        await self.begin(status, [*fields, *length])
+        await self.send_part(content, more=False)
+
+    async def send_error(self, status: int, message: str, fields: Iterable[tuple[bytes, bytes]] = ()) -> None:
+        """Send an error of our own."""
+        kind = (b"content-type", errors.ICEBERG_ERROR_MEDIA_TYPE)
+        await self.send_whole(status, errors.iceberg_error_body(status, message), [*fields, kind])
+
+
+# ── proxy: One gateway
 
 CONFIG: Final = "/v1/config"
 """What the path ends with of the one request whose answer is changed."""
@@ -120,7 +280,7 @@ class Proxy:
         self._metrics, self._memory = metrics, memory or BodyMemory()
         self._missing_limit = MissingTableLimit(anyio.current_time)
         self._unmapped_prefixes = UnmappedPrefixes()
-        self._separators = naming.NamespaceSeparators()
+        self._separators = routes.NamespaceSeparators()
         self._throttle = LogThrottle()
         self._accepts_anonymous = not mapping.requires_credentials
 
@@ -173,7 +333,7 @@ class Proxy:
         else:
             observer = ResponseObserver()
             await self._relay(request, writer, observer, change=True)
-            if observer.status is not None and outcome.is_success(observer.status):
+            if observer.status is not None and commits.is_success(observer.status):
                 self._report_unmapped(change.prefix)
 
     def _report_unmapped(self, prefix: str) -> None:
@@ -194,27 +354,27 @@ class Proxy:
         commit = self._pending_commit(change, catalog, request)
         if commit is None:
             await self._relay(request, writer, None, change=True)
-        elif self._accepts_anonymous or fields.first_value(request.fields, b"authorization") is not None:
+        elif self._accepts_anonymous or connection.first_value(request.fields, b"authorization") is not None:
             await self._forward_commit(await self._recorder.record_intent(commit), request, writer)
         else:
             # Nobody says whose it is: the catalog should refuse it, and then it has cost us no note.
             status = await self._forward_commit(commit, request, writer)
-            self._accepts_anonymous |= status is not None and outcome.is_success(status)
+            self._accepts_anonymous |= status is not None and commits.is_success(status)
 
     def _pending_commit(self, change: CatalogChange, catalog: str, request: ForwardedRequest) -> PendingCommit | None:
         """What there is to be noted of a change; None for nothing."""
         peer = request.peer or ""
         body: bytes | None = b""
         if change.kind in NAMED_IN_BODY:
-            is_plain = fields.first_value(request.fields, b"content-encoding") in {None, "identity"}
+            is_plain = connection.first_value(request.fields, b"content-encoding") in {None, "identity"}
             body = request.body.whole if is_plain else None
         try:
             tables = (
                 None
                 if body is None
-                else naming.tables_of_change(change, body, catalog, self._separators.get(change.prefix))
+                else routes.tables_of_change(change, body, catalog, self._separators.get(change.prefix))
             )
-        except naming.UnknownTables:
+        except routes.UnknownTables:
             tables = None
         if tables is None:
             return PendingCommit(change, catalog, (), peer=peer)
@@ -261,12 +421,12 @@ class Proxy:
             observer: sees the answer on its way; None: nobody need see it.
             change: it may change a table.
         """
-        header = fields.request_fields(request.fields, request.address, request.peer)
+        header = connection.request_fields(request.fields, request.address, request.peer)
         incoming = await self._send(request, header, change=change)
         try:
             if observer is not None:
-                observer.on_header(incoming.status, fields.first_value(incoming.fields, b"content-encoding"))
-            answer_fields = fields.response_fields(incoming.fields, bodiless=incoming.status in BODILESS)
+                observer.on_header(incoming.status, connection.first_value(incoming.fields, b"content-encoding"))
+            answer_fields = connection.response_fields(incoming.fields, bodiless=incoming.status in BODILESS)
             await writer.begin(incoming.status, self._rewrite_locations(answer_fields, request.address.url))
             size = 0
             async for part in incoming.parts():
@@ -286,13 +446,18 @@ class Proxy:
         if all(name.lower() != b"location" for name, _ in answer_fields):
             return answer_fields
         return [
-            (name, rewrite.rewrite_location(value, self._options.base, url) if name.lower() == b"location" else value)
+            (
+                name,
+                gateway_upstream.rewrite_location(value, self._options.base, url)
+                if name.lower() == b"location"
+                else value,
+            )
             for name, value in answer_fields
         ]
 
     async def _configure(self, request: ForwardedRequest, writer: ResponseWriter) -> None:
         """Answer with the catalog's configuration, in which we take its place."""
-        asked_for = fields.request_fields(request.fields, request.address, request.peer)
+        asked_for = connection.request_fields(request.fields, request.address, request.peer)
         plain = [field for field in asked_for if field[0].lower() not in _OF_A_PART]
         incoming = await self._send(request, [*plain, (b"Accept-Encoding", b"identity")], change=False)
         try:
@@ -300,7 +465,7 @@ class Proxy:
         finally:
             incoming.release()
         answer_fields = self._rewrite_locations(
-            fields.response_fields(incoming.fields, bodiless=True), request.address.url
+            connection.response_fields(incoming.fields, bodiless=True), request.address.url
         )
         if incoming.status == HTTPStatus.OK:
             body, answer_fields = self._rewrite_configuration(body, answer_fields, request.address.url)
@@ -314,9 +479,9 @@ class Proxy:
         What compresses every answer, whatever it is asked for, compresses this one too. Changed it goes on as it is
         read, which every client takes; what can't be read goes on as it came.
         """
-        codings = fields.list_values(answer_fields, b"content-encoding")
-        plain = rewrite.decode_body(body, codings, _CONFIG_LIMIT)
-        found = None if plain is None else rewrite.rewrite_configuration(plain, self._options.base, url)
+        codings = connection.list_values(answer_fields, b"content-encoding")
+        plain = gateway_upstream.decode_body(body, codings, _CONFIG_LIMIT)
+        found = None if plain is None else gateway_upstream.rewrite_configuration(plain, self._options.base, url)
         if found is None:
             if codings and (suppressed := self._throttle.allow("configuration")) is not None:
                 coding = b", ".join(codings).decode("latin-1")
@@ -355,3 +520,38 @@ async def _answer_error(error: Transient, writer: ResponseWriter) -> None:
     detail = f"expected {error.expected}, found {error.found}"
     again = [(b"retry-after", b"%d" % max(1, round(error.retry_after)))] if error.retry_after else []
     await writer.send_error(status, detail, again)
+
+
+# ── app: All gateways of a process
+
+GATEWAY_PATH: Final = "/catalog/"
+"""What stands before a gateway's name."""
+_RAW_GATEWAY_PATH: Final = GATEWAY_PATH.encode()
+
+GatewayApplication: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+def mount_gateways(proxies: Mapping[str, Proxy], others: GatewayApplication) -> GatewayApplication:
+    """An application (ASGI 3) that has the paths below `FACADE_PATH` answered by gateways, and all else by others.
+
+    Args:
+        proxies: by name.
+    """
+
+    async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not scope["raw_path"].startswith(_RAW_GATEWAY_PATH):
+            await others(scope, receive, send)
+            return
+        name = scope["raw_path"][len(_RAW_GATEWAY_PATH) :].partition(b"/")[0].decode("latin-1")
+        proxy = proxies.get(name)
+        if proxy is None:
+            await ResponseWriter(send).send_error(HTTPStatus.NOT_FOUND, f"no gateway is called {name[:64]!a}")
+        else:
+            await proxy.answer(f"{GATEWAY_PATH}{name}", scope, receive, send)
+
+    return dispatch
+
+
+def standalone_gateway(proxy: Proxy) -> GatewayApplication:
+    """A gateway's application for a listener of its own, where it begins at `/`."""
+    return partial(proxy.answer, "")

@@ -6,8 +6,8 @@ from typing import assert_never
 
 from pydantic import Field
 
-from sfn.receiver.secret import AuthScheme
-from sfn.receiver.signature import HmacSha256, SignatureScheme, StandardWebhooks
+from sfn.http.secrets import AuthScheme
+from sfn.http.signature import HmacSha256, SignatureScheme, StandardWebhooks
 from sfn.settings.bound import EventOrigin
 from sfn.settings.kinds import AtLeastOne, File, HeaderName, Secrets, Token
 from sfn.settings.section import Section

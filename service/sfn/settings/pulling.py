@@ -8,7 +8,7 @@ from typing import Final
 
 from sfn.errors import SfnError
 from sfn.formats import POLARIS_NOTIFICATIONS
-from sfn.receiver.pull.subjects import subjects_overlap
+from sfn.pull.source import subjects_overlap
 from sfn.settings.bound import check_origin_catalogs
 from sfn.settings.model import Settings, pull_origin_name
 from sfn.settings.pulls import PullSettings

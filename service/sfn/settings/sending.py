@@ -8,8 +8,8 @@ from typing import Final
 
 from sfn.clock import format_duration
 from sfn.errors import SfnError
-from sfn.receiver.secret import AuthScheme, secret_bytes
-from sfn.receiver.signature import TOLERANCE
+from sfn.http.secrets import AuthScheme, secret_bytes
+from sfn.http.signature import TOLERANCE
 from sfn.settings.bound import check_origin_catalogs
 from sfn.settings.model import Settings
 from sfn.settings.parties import SenderSettings

@@ -17,7 +17,7 @@ from pydantic import SecretStr
 
 from sfn.errors import LocationRefused
 from sfn.formats import FORMAT_NAMES
-from sfn.receiver.bearer import is_well_formed_token
+from sfn.http.secrets import is_well_formed_token
 from sfn.sfnfile.locations import canonical, check_location
 
 _SQLITE = "sqlite:///"

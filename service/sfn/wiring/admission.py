@@ -12,12 +12,9 @@ from pydantic import SecretStr
 
 from sfn.clock import Clock
 from sfn.formats.event import Sender
-from sfn.receiver.certificate import Certificate
-from sfn.receiver.keyring import Keyring
-from sfn.receiver.operators import OPERATORS_PARTY, OperatorAuth
-from sfn.receiver.secret import AuthScheme
-from sfn.receiver.senders import Senders, anonymous_senders
-from sfn.receiver.tokens import PartyTokens, WatchedTokenFile
+from sfn.http.secrets import AuthScheme, PartyTokens, WatchedTokenFile
+from sfn.http.senders import OPERATORS_PARTY, Keyring, OperatorAuth, Senders, anonymous_senders
+from sfn.http.server import Certificate
 from sfn.settings import Settings
 from sfn.telemetry.refusals import RejectionLog
 

@@ -19,16 +19,15 @@ from sfn.domain.events import Notification
 from sfn.domain.identifiers import CatalogName
 from sfn.errors import ExternalError, FatalError, Transient
 from sfn.gateway.connection import MAX_WRITE
+from sfn.http.app import AsgiApplication, build_app
+from sfn.http.body import BodyLimits
+from sfn.http.events import EventsEndpoint, Readiness
+from sfn.http.secrets import WatchedTokenFile
+from sfn.http.server import Certificate
 from sfn.inbox import InboxWriter
 from sfn.limits import BodyMemory
 from sfn.mounts import LOCAL_LOCKS_PROBLEM, LOCAL_LOCKS_REMEDY
-from sfn.receiver.app import AsgiApplication, build_app
-from sfn.receiver.body import BodyLimits
-from sfn.receiver.certificate import Certificate
-from sfn.receiver.ingest import EventsEndpoint
-from sfn.receiver.pull.source import PullSource
-from sfn.receiver.readiness import Readiness
-from sfn.receiver.tokens import WatchedTokenFile
+from sfn.pull.source import PullSource
 from sfn.settings import Settings
 from sfn.settings.roles import ALL_ROLES, Role
 from sfn.storage import ObjectStore, PrefixRouter, StoreRouter

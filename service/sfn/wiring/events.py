@@ -9,9 +9,8 @@ from sfn.domain.events import Notification, UndecodableRequest
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import Rejected
 from sfn.formats.event import Sender
-from sfn.receiver.concern import EventFilter
-from sfn.receiver.letter import to_request
-from sfn.receiver.senders import ANONYMOUS
+from sfn.http.events import EventFilter, to_request
+from sfn.http.senders import ANONYMOUS
 from sfn.settings import Settings
 from sfn.wiring.terms import table_filter
 

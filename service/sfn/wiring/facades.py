@@ -11,11 +11,9 @@ from sfn.clock import SystemClock
 from sfn.errors import FatalError
 from sfn.facade import TableSource
 from sfn.facade.app import Facade, FacadeApplication, FacadeOptions, mount_facade
-from sfn.facade.index import ScannedTables
-from sfn.facade.loading import TableLoader
-from sfn.facade.roster import FacadeInbox, PublishedTables
-from sfn.facade.trees import StoreFiles, open_tree
-from sfn.facade.walk import folder_scans
+from sfn.facade.discovery import ScannedTables, folder_scans
+from sfn.facade.metadata_files import StoreFiles, open_tree
+from sfn.facade.tables import FacadeInbox, PublishedTables, TableLoader
 from sfn.reader.files import FileReader
 from sfn.settings import FacadeSettings, Settings
 from sfn.sfnfile.locations import scheme_of

@@ -14,12 +14,10 @@ from urllib.parse import unquote, urlsplit
 from sfn.concurrency import WatchedFiles
 from sfn.domain.identifiers import JobKey
 from sfn.errors import FatalError
-from sfn.gateway.app import GatewayApplication, mount_gateways, standalone_gateway
-from sfn.gateway.commits import CommitRecorder, IntentOptions, OnInboxFailure
-from sfn.gateway.debts import OwedSweeps
-from sfn.gateway.fields import PublicAddress
-from sfn.gateway.proxy import GatewayOptions, Proxy
-from sfn.gateway.reach import CatalogMapping
+from sfn.gateway.commits import CommitRecorder, IntentOptions, OnInboxFailure, OwedSweeps
+from sfn.gateway.connection import PublicAddress
+from sfn.gateway.proxy import GatewayApplication, GatewayOptions, Proxy, mount_gateways, standalone_gateway
+from sfn.gateway.routes import CatalogMapping
 from sfn.gateway.upstream import UpstreamOptions as UpstreamTerms
 from sfn.gateway.upstream import UpstreamPool
 from sfn.inbox import InboxWriter

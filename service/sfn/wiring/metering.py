@@ -10,7 +10,7 @@ from fastapi import APIRouter
 from sfn.admin.operators import ProcessInfo
 from sfn.clock import Clock
 from sfn.formats import FORMAT_NAMES
-from sfn.receiver.metrics import metrics_router
+from sfn.http.app import metrics_router
 from sfn.settings import Settings
 from sfn.telemetry.gauges import LabelNames, ScrapedStats
 from sfn.telemetry.metrics import Metrics

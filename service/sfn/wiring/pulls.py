@@ -7,11 +7,10 @@ from typing import Protocol
 from sfn.clock import Clock
 from sfn.errors import SfnError
 from sfn.formats.event import Sender
+from sfn.http.events import EventFilter, IngestService
 from sfn.inbox import InboxWriter
-from sfn.receiver.concern import EventFilter
-from sfn.receiver.pull import PullServer
-from sfn.receiver.pull.source import PullOptions, PullSource
-from sfn.receiver.taking import IngestService
+from sfn.pull import PullServer
+from sfn.pull.source import PullOptions, PullSource
 from sfn.settings import PullSettings, Settings
 from sfn.settings.model import pull_origin_name
 from sfn.telemetry.metrics import Metrics
@@ -67,7 +66,8 @@ def build_pull_server(name: str, pull: PullSettings) -> CheckableServer:
         SfnError: the packages that speak to it are not installed.
     """
     try:
-        from sfn.receiver.pull import nats
+        from sfn.pull import nats as pull_nats
+        from sfn.pull import nats_connection
     except ModuleNotFoundError as error:
         raise SfnError(
             f"pull.{name}",
@@ -75,9 +75,13 @@ def build_pull_server(name: str, pull: PullSettings) -> CheckableServer:
             found=f"no module {error.name}",
             remedy="pip install '.[nats]'",
         ) from error
-    durable = None if pull.stream is None or pull.durable is None else nats.DurableConsumer(pull.stream, pull.durable)
-    return nats.NatsServer(
-        nats.NatsOptions(
+    durable = (
+        None
+        if pull.stream is None or pull.durable is None
+        else nats_connection.DurableConsumer(pull.stream, pull.durable)
+    )
+    return pull_nats.NatsServer(
+        nats_connection.NatsOptions(
             where=f"pull.{name}",
             servers=pull.servers,
             subject=pull.subject,

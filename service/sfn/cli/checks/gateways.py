@@ -10,7 +10,7 @@ from sfn.catalogs import ConfigAdvertiser
 from sfn.cli.checks.findings import CheckFinding, error_finding, ok_finding, warning_finding
 from sfn.cli.checks.place import address_finding
 from sfn.errors import ExternalError
-from sfn.gateway.rewrite import is_readable, is_same_address, signer_addresses
+from sfn.gateway.upstream import is_readable, is_same_address, signer_addresses
 from sfn.settings import Settings
 from sfn.settings.listener import is_loopback
 from sfn.wiring.sources import IdentifiedCatalog

@@ -12,8 +12,7 @@ from sfn.clock import SystemClock, format_duration
 from sfn.concurrency import unreadable_file_error
 from sfn.errors import FatalError, SfnError
 from sfn.formats import POLARIS_NOTIFICATIONS
-from sfn.receiver.secret import AuthScheme, describe_weakness
-from sfn.receiver.tokens import read_secrets
+from sfn.http.secrets import AuthScheme, describe_weakness, read_secrets
 from sfn.settings import SenderSettings, Settings
 from sfn.wiring.admission import build_access_control
 

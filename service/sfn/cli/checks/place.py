@@ -15,7 +15,7 @@ from sfn.cli.checks.tls import certificate_finding
 from sfn.cli.pages import pluralise
 from sfn.clock import SystemClock, format_duration
 from sfn.errors import FatalError, SfnError
-from sfn.receiver.listening import listening_socket
+from sfn.http.server import listening_socket
 from sfn.settings import Settings
 from sfn.wiring import inboxes
 

@@ -10,7 +10,7 @@ from typing import Final
 from sfn.cli.checks.findings import CheckFinding, Severity, error_finding, ok_finding, warning_finding
 from sfn.clock import format_duration
 from sfn.errors import FatalError
-from sfn.receiver.certificate import Certificate
+from sfn.http.server import Certificate
 
 RENEW_BEFORE: Final = timedelta(days=14)
 """What is valid for less should have been renewed by now."""

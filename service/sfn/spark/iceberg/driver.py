@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 from sfn.alone import EmbeddedFacade
 from sfn.errors import Rejected
 from sfn.facade import FileTree, Namespace, TablePlace
-from sfn.facade.trees import open_tree
+from sfn.facade.metadata_files import open_tree
 from sfn.sfnfile.locations import store_prefix
 from sfn.spark.asked import ReadRequest
 from sfn.spark.iceberg.settled import PinnedPointer

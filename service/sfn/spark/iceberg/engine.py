@@ -9,7 +9,7 @@ from pyspark.errors import IllegalArgumentException, UnsupportedOperationExcepti
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 from sfn.errors import MalformedMetadata, NotSupported
-from sfn.facade.directories import DIRECTORY_NAMESPACE
+from sfn.facade.tables import DIRECTORY_NAMESPACE
 from sfn.spark.asked import ReadRequest
 from sfn.spark.iceberg import driver, runtime
 from sfn.spark.iceberg.remote import RemoteFacade

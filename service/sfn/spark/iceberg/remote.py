@@ -11,7 +11,7 @@ import httpx
 import msgspec
 
 from sfn.errors import NotFound, NotPermitted, NotSupported, Unreachable, Unreadable
-from sfn.facade.directories import DIRECTORY_NAMESPACE
+from sfn.facade.tables import DIRECTORY_NAMESPACE
 from sfn.reader.metadata import PartialMetadata
 from sfn.spark.asked import AsOfOrdinal, AsOfRef, ReadRequest
 from sfn.spark.iceberg.settled import version_as_of

@@ -1,0 +1,253 @@
+"""Files below one folder of this machine. Nothing outside of it is ever opened, whatever is planted inside.
+
+Links that stay inside are followed, see `sfn.safe_open`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from itertools import islice
+from typing import Any, Final, Protocol, TypeVar
+
+from sfn.concurrency import AbandonableThreads, TimedOut
+from sfn.errors import (
+    FORBIDDEN_ERRORS,
+    ExternalError,
+    NotPermitted,
+    SfnError,
+    TooManyFiles,
+    Unauthenticated,
+    Unreachable,
+    Unsafe,
+)
+from sfn.facade import FileTree
+from sfn.reader.files import FolderEntries, run_synchronously
+from sfn.reader.local import NOT_FOUND_ERRORS, OPEN_FLAGS, read_descriptor, to_reader_error
+from sfn.reader.remote import FsspecFileSystem
+from sfn.safe_open import DIRECTORY_FLAGS, MAX_LINKS, LinkRefused, open_below
+from sfn.sfnfile.locations import is_below, scheme_of
+from sfn.storage import StoreRouter
+
+# ── beneath: Files below one folder of this machine
+
+MAX_LISTED_FILES: Final = 100_000
+"""Files of a folder whose names are looked at."""
+
+_SCHEME: Final = "file://"
+_FILE: Final = OPEN_FLAGS | os.O_NOFOLLOW
+
+
+class LocalTree:
+    """The verbs of a `FileTree` as blocking calls. For several threads.
+
+    Args:
+        root: canonical location of the folder, a link itself if it likes.
+    """
+
+    def __init__(self, root: str) -> None:
+        self._root, self._path = root, root.removeprefix(_SCHEME) or "/"
+
+    def read(self, key: str, most: int, start: int = 0) -> bytes | None:
+        """As `Files.read`."""
+        try:
+            descriptor = self._open(key, _FILE)
+            try:
+                return read_descriptor(descriptor, most, start)
+            finally:
+                os.close(descriptor)
+        except (OSError, ValueError) as error:
+            if _is_missing(error):
+                return None
+            raise to_reader_error(key, error) from error
+
+    def entries(self, prefix: str) -> FolderEntries:
+        """As `FileTree.entries`. Nobody looks where links lead; what is hidden is not shown.
+
+        Raises:
+            TooManyFiles: there are more than `MAX_LISTED_FILES`.
+        """
+        try:
+            descriptor = self._open(prefix.removesuffix("/"), DIRECTORY_FLAGS)
+            try:
+                with os.scandir(descriptor) as found:
+                    listed = list(islice(found, MAX_LISTED_FILES + 1))
+                    links = [entry.name for entry in listed if entry.is_symlink()]
+                    files = [entry.name for entry in listed if entry.is_file(follow_symlinks=False)]
+                    folders = [entry.name for entry in listed if entry.is_dir(follow_symlinks=False)]
+            finally:
+                os.close(descriptor)
+        except (OSError, ValueError) as error:
+            if _is_missing(error):
+                return FolderEntries()
+            raise to_reader_error(prefix, error) from error
+        if len(listed) > MAX_LISTED_FILES:
+            expected, remedy = f"at most {MAX_LISTED_FILES:,} files", "move out of the folder what is not ours"
+            raise TooManyFiles(prefix, expected=expected, found="more", remedy=remedy)
+        return FolderEntries(_visible(files), _visible([*folders, *links]), _visible(links))
+
+    def _open(self, key: str, flags: int) -> int:
+        """A descriptor of what lies at a key.
+
+        Raises:
+            OSError: it can't be opened.
+            Unsafe: it lies outside, or a link leads there.
+        """
+        # A key is text: bytes that are none of UTF-8 are no name that a client can ask for.
+        key.encode()
+        try:
+            return open_below(self._path, self._names(key), flags)
+        except LinkRefused as refused:
+            if not refused.link:
+                raise Unsafe(key, expected=f"at most {MAX_LINKS} links on the way", found=refused.target) from refused
+            found = f"one to {refused.target}"
+            raise Unsafe(key, expected=f"links that stay below {self._root}", found=found) from refused
+
+    def _names(self, key: str) -> list[str]:
+        path = key.removeprefix(_SCHEME)
+        names = path[len(self._path.rstrip("/")) :].strip("/").split("/")
+        if not is_below(key, self._root) or not {".", ".."}.isdisjoint(names) or "" in names[1:]:
+            raise Unsafe(key, expected=f"a place below {self._root}", found="one outside")
+        return [name for name in names if name]
+
+
+def _is_missing(error: OSError | ValueError) -> bool:
+    """Whether there is nothing, nor can be: no file has a longer name than its system allows."""
+    return isinstance(error, NOT_FOUND_ERRORS) or (isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG)
+
+
+def _visible(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(name for name in names if not name.startswith(".") and _is_text(name))
+
+
+def _is_text(name: str) -> bool:
+    """Whether a name can be part of a URL."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+# ── trees: The trees that tables are looked up in
+
+T = TypeVar("T")
+
+MAX_CONCURRENT_CALLS: Final = 16
+"""Files of a tree that are looked at at the same time."""
+CALL_TIMEOUT: Final = 30.0
+"""Seconds that a file system or store has for one call: a mount whose server is gone may never answer."""
+
+
+class BlockingTree(Protocol):
+    """The verbs of a `FileTree`, each of which returns once it has its answer."""
+
+    def read(self, key: str, most: int, start: int = 0) -> bytes | None:
+        """As `Files.read`."""
+        ...
+
+    def entries(self, prefix: str) -> FolderEntries:
+        """As `FileTree.entries`."""
+        ...
+
+
+class ThreadedTree:
+    """Implements `FileTree`: no verb blocks the loop, and none waits for ever.
+
+    Args:
+        tree: does the work.
+    """
+
+    def __init__(self, tree: BlockingTree) -> None:
+        self._tree = tree
+        self._threads = AbandonableThreads(MAX_CONCURRENT_CALLS, CALL_TIMEOUT, read_only=True)
+
+    async def read(self, key: str, most: int, start: int = 0) -> bytes | None:
+        return await self._run(f"read {key}", partial(self._tree.read, key, most, start))
+
+    async def list(self, prefix: str, limit: int) -> list[str]:
+        found = await self.entries(prefix)
+        return sorted(prefix + name for name in (*found.files, *found.folders))[:limit]
+
+    async def entries(self, prefix: str) -> FolderEntries:
+        return await self._run(f"list {prefix}", partial(self._tree.entries, prefix))
+
+    async def _run(self, name: str, call: Callable[[], T]) -> T:
+        answer = await self._threads.run(name, lambda _: call())
+        if isinstance(answer, TimedOut):
+            expected, remedy = f"an answer within {CALL_TIMEOUT:g} s", "see whether a mount or the network hangs"
+            raise Unreachable(name, expected=expected, found="none", remedy=remedy)
+        return answer
+
+
+class FsspecTree:
+    """Implements `BlockingTree` with fsspec's drivers.
+
+    Args:
+        root: canonical location that all keys lie below.
+        options: what the driver is given.
+    """
+
+    def __init__(self, root: str, options: Mapping[str, Any]) -> None:
+        self._root, self._files = root, FsspecFileSystem(scheme_of(root), options)
+
+    def read(self, key: str, most: int, start: int = 0) -> bytes | None:
+        check_below(key, self._root)
+        return run_synchronously(self._files.read(key, most, start))
+
+    def entries(self, prefix: str) -> FolderEntries:
+        check_below(prefix, self._root)
+        return run_synchronously(self._files.entries(prefix))
+
+
+class StoreFiles:
+    """Implements `Files` with a store of the service, below a root and nowhere else.
+
+    Args:
+        root: canonical location that all keys lie below.
+        stores: which one holds it.
+    """
+
+    def __init__(self, root: str, stores: StoreRouter) -> None:
+        self._root, self._stores = root, stores
+
+    async def read(self, key: str, most: int, start: int = 0) -> bytes | None:
+        check_below(key, self._root)
+        try:
+            return await self._stores.store_for(key).read_range(key, start, most)
+        except ExternalError as trouble:
+            raise _to_read_error(trouble) from trouble
+
+    async def list(self, prefix: str, limit: int) -> list[str]:
+        check_below(prefix, self._root)
+        try:
+            return await self._stores.store_for(prefix).list(prefix, limit)
+        except ExternalError as trouble:
+            raise _to_read_error(trouble) from trouble
+
+
+def open_tree(root: str, options: Mapping[str, Any]) -> FileTree:
+    """The files below a root, of this machine or of a store that fsspec has a driver for.
+
+    Args:
+        options: what that driver is given.
+    """
+    return ThreadedTree(LocalTree(root) if scheme_of(root) == "file" else FsspecTree(root, options))
+
+
+def check_below(key: str, root: str) -> None:
+    """Refuse a key outside of a root.
+
+    Raises:
+        Unsafe: it is.
+    """
+    if not is_below(key.removesuffix("/"), root) or not {".", ".."}.isdisjoint(key.split("/")):
+        raise Unsafe(key, expected=f"a place below {root}", found="one outside")
+
+
+def _to_read_error(error: ExternalError) -> SfnError:
+    """What a reader is told of a store's trouble."""
+    kind = NotPermitted if isinstance(error, (*FORBIDDEN_ERRORS, Unauthenticated)) else Unreachable
+    return kind(error.where, expected=error.expected, found=error.found, remedy=error.remedy)

@@ -1,0 +1,393 @@
+"""The routes that FastAPI does not see, in OpenAPI 3.1."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any, Final
+
+from sfn.formats import MAX_EVENTS
+from sfn.formats.event import CONTROL_CHARACTERS, MAX_LEVELS, MAX_LOCATION, MAX_NAME
+from sfn.formats.native import OPERATIONS
+from sfn.formats.polaris import NOTIFICATION_TYPES, SEPARATOR
+from sfn.http import responses
+from sfn.http.signature import MAX_ORIGIN, ORIGIN_HEADER
+
+# ── openapi_permission: The handshake of CloudEvents' webhooks in OpenAPI 3
+
+_PROBLEM: Final = {responses.PROBLEM_MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+_ORIGIN: Final = {"type": "string", "minLength": 1, "maxLength": MAX_ORIGIN, "pattern": "^[!-+\\--~]+$"}
+_RATE: Final = {"type": "string", "pattern": "^(\\*|[1-9][0-9]*)$"}
+
+
+def _handshake_error(description: str) -> dict[str, Any]:
+    return {"description": description, "content": _PROBLEM}
+
+
+def _response_header(description: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"description": description, "required": True, "schema": schema}
+
+
+_ALLOW: Final = _response_header("the methods of this route", {"type": "string"})
+
+OPTIONS: Final[dict[str, Any]] = {
+    "operationId": "permitEvents",
+    "summary": "Whether somebody may send events, and how often",
+    "description": "The handshake of CloudEvents' HTTP 1.1 Web Hooks, section 4. It needs no token.",
+    "security": [],
+    "parameters": [
+        {
+            "name": ORIGIN_HEADER,
+            "in": "header",
+            "description": "the system that asks",
+            "schema": _ORIGIN,
+            "example": "eventemitter.example.com",
+        }
+    ],
+    "responses": {
+        "200": {
+            "description": "it may send",
+            "headers": {
+                "WebHook-Allowed-Origin": _response_header("who asked", _ORIGIN),
+                "WebHook-Allowed-Rate": _response_header("requests a minute, or any number", _RATE),
+                "Allow": _ALLOW,
+            },
+        },
+        "204": {"description": "nobody asked whether they may", "headers": {"Allow": _ALLOW}},
+        "400": _handshake_error("no origin, or more than one"),
+        "405": _handshake_error("no sender is configured"),
+        "500": _handshake_error("an error of the service"),
+    },
+}
+
+
+# ── openapi_signed: How senders show who they are
+
+
+def _header_scheme(name: str, description: str) -> dict[str, Any]:
+    return {"type": "apiKey", "in": "header", "name": name, "description": description}
+
+
+SCHEMES: Final[dict[str, Any]] = {
+    "webhookId": _header_scheme(
+        "webhook-id", "of the message, the same whenever it is sent again; without a full stop"
+    ),
+    "webhookTimestamp": _header_scheme("webhook-timestamp", "seconds since 1970, at most 300 off"),
+    "webhookSignature": _header_scheme(
+        "webhook-signature",
+        "of a sender of the scheme `standard-webhooks`: `v1,` and the base64 of the HMAC-SHA256 of "
+        "`{id}.{timestamp}.{body}`; several with spaces between them, of which one must be right",
+    ),
+    "bodySignature": _header_scheme(
+        "X-Hub-Signature-256",
+        "of a sender of the scheme `hmac-sha256`: `sha256=` and the HMAC-SHA256 of the body in hexadecimal digits; the "
+        "header is the sender's `signature_header`",
+    ),
+}
+
+SENDERS: Final[list[dict[str, list[str]]]] = [
+    {"bearer": []},
+    {"webhookId": [], "webhookTimestamp": [], "webhookSignature": []},
+    {"bodySignature": []},
+]
+"""Any of these shows who a sender is: which one is configured."""
+
+
+# ── openapi_polaris: Polaris' notifications in OpenAPI 3
+
+_POLARIS_LEVEL: Final = f"[^{CONTROL_CHARACTERS}]+"
+_POLARIS_TEXT: Final = {"type": "string", "minLength": 1, "maxLength": MAX_NAME, "pattern": f"^{_POLARIS_LEVEL}$"}
+_SEPARATOR: Final = f"\\u{ord(SEPARATOR):04x}"
+_LONG: Final = {"type": "integer", "format": "int64", "minimum": -(2**63), "maximum": 2**63 - 1}
+
+POLARIS_SCHEMAS: Final[dict[str, Any]] = {
+    "NotificationRequest": {
+        "type": "object",
+        "required": ["notification-type", "payload"],
+        "properties": {
+            "notification-type": {
+                "description": "CREATE and UPDATE are one. VALIDATE and UNKNOWN are checked and change nothing.",
+                "enum": [*NOTIFICATION_TYPES],
+            },
+            "payload": {"$ref": "#/components/schemas/TableUpdateNotification"},
+        },
+    },
+    "TableUpdateNotification": {
+        "type": "object",
+        "required": ["table-name", "timestamp", "table-uuid", "metadata-location"],
+        "properties": {
+            "table-name": {**_POLARIS_TEXT, "description": "not looked at: the path says which table"},
+            "timestamp": {**_LONG, "description": "one that is late, or not later than the last one's, is taken too"},
+            "table-uuid": _POLARIS_TEXT,
+            "metadata-location": {**_POLARIS_TEXT, "maxLength": MAX_LOCATION},
+            "metadata": {"description": "not looked at"},
+        },
+    },
+    "IcebergErrorResponse": {
+        "type": "object",
+        "required": ["error"],
+        "properties": {
+            "error": {
+                "type": "object",
+                "required": ["message", "type", "code"],
+                "properties": {
+                    "message": {"type": "string"},
+                    "type": {"type": "string"},
+                    "code": {"type": "integer", "minimum": 400, "maximum": 600},
+                },
+            }
+        },
+    },
+}
+
+
+def _polaris_error(description: str, headers: dict[str, Any] | None = None) -> dict[str, Any]:
+    content = {"application/json": {"schema": {"$ref": "#/components/schemas/IcebergErrorResponse"}}}
+    return {"description": description, "content": content, **({"headers": headers} if headers else {})}
+
+
+def _in_path(name: str, description: str, example: str, schema: dict[str, Any]) -> dict[str, Any]:
+    described = {"name": name, "in": "path", "required": True, "description": description}
+    return {**described, "schema": schema, "example": example}
+
+
+def _example(summary: str, kind: str) -> dict[str, Any]:
+    payload = {
+        "table-name": "orders",
+        "timestamp": 1788000000123,
+        "table-uuid": "9c12d441-03fe-4693-9a96-a0705ddf69c1",
+        "metadata-location": "/warehouse/sales/orders/metadata/00003-5b1c.metadata.json",
+    }
+    return {"summary": summary, "value": {"notification-type": kind, "payload": payload}}
+
+
+def polaris_paths(retry_after: dict[str, Any]) -> dict[str, Any]:
+    """The path of notifications.
+
+    Args:
+        retry_after: the headers of a 429 and of a 503.
+    """
+    levels = f"^{_POLARIS_LEVEL}({_SEPARATOR}{_POLARIS_LEVEL})*$"
+    return {
+        "/v1/{prefix}/namespaces/{namespace}/tables/{table}/notifications": {
+            "parameters": [
+                _in_path("prefix", "the sender's name of the catalog", "prod", _POLARIS_TEXT),
+                _in_path("namespace", "levels with `%1F` between them", "sales", {**_POLARIS_TEXT, "pattern": levels}),
+                _in_path("table", "the table's own name", "orders", _POLARIS_TEXT),
+            ],
+            "post": {
+                "operationId": "sendNotification",
+                "summary": "Tell of a change to one table, as to Apache Polaris",
+                "description": "204 comes after the notification is on disk. None is too old: there is no 409.",
+                "security": SENDERS,
+                "requestBody": {
+                    "required": True,
+                    "content": {
+                        "application/json": {
+                            "schema": {"$ref": "#/components/schemas/NotificationRequest"},
+                            "examples": {
+                                "update": _example("a commit", "UPDATE"),
+                                "drop": _example("the table is gone", "DROP"),
+                                "validate": _example("a dry run", "VALIDATE"),
+                            },
+                        }
+                    },
+                },
+                "responses": {
+                    "204": {"description": "taken, and on disk; or of no concern"},
+                    "400": _polaris_error(
+                        "not JSON, a wrong field, or a path that names no table; which is said. Or nobody can ask the "
+                        "catalog, and it is signed, which does not cover the path"
+                    ),
+                    "401": _polaris_error("no valid token or signature, or one that is not of now"),
+                    "403": _polaris_error("a web page's request (`Origin`) where no sender need show who it is"),
+                    "404": _polaris_error("the sender has no catalog of that name"),
+                    "405": _polaris_error("another method than POST"),
+                    "408": _polaris_error("the body came too slowly"),
+                    "413": _polaris_error("too large; unless the sender signs the table is looked at all the same"),
+                    "415": _polaris_error("compressed; unless the sender signs the table is looked at all the same"),
+                    "429": _polaris_error("more requests a minute than the sender may make; try again", retry_after),
+                    "500": _polaris_error("an error of the service"),
+                    "503": _polaris_error("nothing was taken; try again", retry_after),
+                },
+            },
+        }
+    }
+
+
+# ── openapi: The routes that FastAPI does not see
+
+_PLAIN: Final = f"^[^{CONTROL_CHARACTERS}]+$"
+_LEVEL: Final = f"[^.{CONTROL_CHARACTERS}]{{1,{MAX_NAME}}}"
+_DOTTED: Final = f"^{_LEVEL}(\\.{_LEVEL}){{0,{MAX_LEVELS - 1}}}$"
+_TEXT: Final = {"type": "string", "minLength": 1, "maxLength": MAX_NAME, "pattern": _PLAIN}
+_LEVELS: Final = {
+    "description": "levels as an array, or joined by dots where none of them holds a dot; without control characters",
+    "oneOf": [{"type": "array", "items": _TEXT, "maxItems": MAX_LEVELS}, {"type": "string", "pattern": _DOTTED}],
+}
+_IDENTIFIER: Final = {"namespace": _LEVELS, "name": _TEXT}
+
+
+def _optional(schema: dict[str, Any]) -> dict[str, Any]:
+    return {**schema, "type": [schema["type"], "null"]}
+
+
+SCHEMAS: Final[dict[str, Any]] = {
+    "Identifier": {"type": "object", "required": ["namespace", "name"], "properties": _IDENTIFIER},
+    "Event": {
+        "type": "object",
+        "required": ["namespace", "name"],
+        "properties": {
+            **_IDENTIFIER,
+            "operation": {"enum": [*OPERATIONS, None], "default": OPERATIONS[0]},
+            "destination": {
+                "description": "the new name; with the operation rename, and only there",
+                "oneOf": [{"$ref": "#/components/schemas/Identifier"}, {"type": "null"}],
+            },
+            "purge": {
+                "description": "the files are deleted too; with the operation drop, and only there",
+                "type": ["boolean", "null"],
+            },
+            "catalog": {**_optional(_TEXT), "description": "needed where the sender speaks for several"},
+            "event_id": {**_optional(_TEXT), "description": "an event whose id this sender sent before is a duplicate"},
+            "table_uuid": {**_optional(_TEXT), "description": "whose event it is, where nobody can ask the catalog"},
+            "metadata_location": {
+                "description": "the new one; needed where nobody can ask the catalog, but for a drop and a rename",
+                "type": ["string", "null"],
+                "minLength": 1,
+                "maxLength": MAX_LOCATION,
+                "pattern": _PLAIN,
+            },
+            "ref": _optional(_TEXT),
+            "occurred_at": {"type": ["string", "null"], "format": "date-time"},
+        },
+    },
+    "CloudEvent": {
+        "type": "object",
+        "description": "of any source; its data is an Event, or that of a catalog which sends CloudEvents",
+        "required": ["specversion", "id", "source", "type"],
+        "properties": {"specversion": {"const": "1.0"}, "id": _TEXT, "source": _TEXT, "type": _TEXT},
+    },
+    "Accepted": {
+        "type": "object",
+        "description": "what became of the hints; a rename is two",
+        "required": ["accepted", "duplicates", "ignored"],
+        "properties": {
+            "accepted": {"type": "integer", "minimum": 0},
+            "duplicates": {"type": "integer", "minimum": 0},
+            "ignored": {"type": "integer", "minimum": 0},
+        },
+    },
+    "Problem": {
+        "type": "object",
+        "description": "RFC 9457",
+        "required": ["type", "title", "status", "detail"],
+        "properties": {
+            "type": {"type": "string"},
+            "title": {"type": "string"},
+            "status": {"type": "integer"},
+            "detail": {"type": "string"},
+            "errors": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "required": ["detail", "pointer"],
+                    "properties": {"detail": {"type": "string"}, "pointer": {"type": "string"}},
+                },
+            },
+        },
+    },
+    **POLARIS_SCHEMAS,
+}
+
+_EVENT: Final = {"$ref": "#/components/schemas/Event"}
+_CLOUD_EVENT: Final = {"$ref": "#/components/schemas/CloudEvent"}
+RETRY_AFTER: Final = {"Retry-After": {"description": "seconds", "schema": {"type": "integer", "minimum": 1}}}
+
+
+_MALFORMED: Final = "a parameter or the body is malformed, or they do not fit together"
+
+
+def error_response(description: str, **headers: dict[str, Any]) -> dict[str, Any]:
+    """An answer that is a problem document."""
+    return {"description": description, "content": _PROBLEM, **({"headers": headers} if headers else {})}
+
+
+def with_problems(paths: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """FastAPI's description of routes, with our own errors: every refusal is a problem document, whatever it says."""
+    return {
+        path: {method: _with_problems(operation) for method, operation in methods.items()}
+        for path, methods in paths.items()
+    }
+
+
+def _with_problems(operation: Mapping[str, Any]) -> dict[str, Any]:
+    answers = dict(operation["responses"])
+    if "requestBody" in operation:
+        answers |= {"400": {"description": "no text in UTF-8"}, "408": {"description": "the body came too slowly"}}
+        answers["413"] = {"description": "the body is too large"}
+    for status, answer in answers.items():
+        if int(status) >= HTTPStatus.BAD_REQUEST:
+            headers = RETRY_AFTER if int(status) == HTTPStatus.SERVICE_UNAVAILABLE else {}
+            answers[status] = error_response(_MALFORMED if status == "422" else answer["description"], **headers)
+    return {**operation, "responses": answers}
+
+
+PATHS: Final[dict[str, Any]] = {
+    "/v1/events": {
+        "post": {
+            "operationId": "sendEvents",
+            "summary": "Tell of changes to tables",
+            "description": "All events of a request are taken or none is. 202 comes after they are on disk. What "
+            "Polaris, Lakekeeper, Nessie, AWS Glue and Iceberg's events endpoint send is recognised, too, as it is.",
+            "security": SENDERS,
+            "requestBody": {
+                "required": True,
+                "content": {
+                    "application/json": {
+                        "schema": {"oneOf": [_EVENT, {"type": "array", "items": _EVENT, "maxItems": MAX_EVENTS}]},
+                        "example": {"namespace": ["sales"], "name": "orders"},
+                    },
+                    "application/cloudevents+json": {"schema": _CLOUD_EVENT},
+                    "application/cloudevents-batch+json": {
+                        "schema": {"type": "array", "items": _CLOUD_EVENT, "maxItems": MAX_EVENTS}
+                    },
+                },
+            },
+            "responses": {
+                "202": {
+                    "description": "taken, and on disk",
+                    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Accepted"}}},
+                },
+                "400": error_response("not JSON"),
+                "401": error_response("no valid token or signature, or one that is not of now"),
+                "403": error_response("a web page's request (`Origin`) where no sender need show who it is"),
+                "405": error_response("another method than POST or OPTIONS"),
+                "408": error_response("the body came too slowly"),
+                "413": error_response(
+                    "too large; unless the sender signs, those of its catalogs that can be listed are looked through "
+                    "instead"
+                ),
+                "415": error_response(
+                    "no known event format, or not the sender's; or compressed, which is made up for as with 413"
+                ),
+                "422": error_response("a known format with a wrong field, named in `errors`"),
+                "429": error_response("more requests a minute than the sender may make; try again", **RETRY_AFTER),
+                "500": error_response("an error of the service"),
+                "503": error_response("nothing was taken; try again", **RETRY_AFTER),
+            },
+        },
+        "options": OPTIONS,
+    },
+    **polaris_paths(RETRY_AFTER),
+}
+
+FOREIGN: Final = frozenset({"HTTPValidationError", "ValidationError"})
+"""FastAPI's own error, which we never answer."""
+
+SECURITY: Final[dict[str, Any]] = {
+    "bearer": {"type": "http", "scheme": "bearer", "description": "not needed where no sender is configured"},
+    **SCHEMES,
+    "operator": {"type": "http", "scheme": "bearer", "description": "an operator's token; always needed"},
+    "scraper": {"type": "http", "scheme": "bearer", "description": "not needed where no `metrics_token` is configured"},
+}

@@ -1,0 +1,141 @@
+"""How senders are answered: one pipeline takes what they say, each path has its own manner of speaking."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from dataclasses import dataclass
+from functools import lru_cache
+from http import HTTPStatus
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from sfn import errors
+from sfn.domain.events import PutResult
+from sfn.errors import Rejected, SfnError
+
+# ── problem: Problem documents
+
+PROBLEM_MEDIA_TYPE: Final = "application/problem+json"
+
+
+def problem_document(status: int, detail: str, *, pointer: str | None = None) -> bytes:
+    """A problem document of type `about:blank`.
+
+    Args:
+        status: HTTP status code.
+        detail: what is wrong, for people.
+        pointer: the wrong part of the request's body, a JSON pointer as URI fragment.
+    """
+    content: dict[str, object] = {
+        "type": "about:blank",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": detail,
+    }
+    if pointer is not None:
+        content["errors"] = [{"detail": detail, "pointer": pointer}]
+    return msgspec.json.encode(content)
+
+
+def problem_detail(error: SfnError) -> str:
+    """What was expected and found, without the place: that may be a path on this machine."""
+    text = f"expected {error.expected}, found {error.found}"
+    return f"{text}; {error.remedy}" if error.remedy else text
+
+
+def retry_after_seconds(retry_after: float | None) -> int:
+    """The value of `Retry-After` (RFC 9110, section 10.2.3): whole seconds, at least 1."""
+    return max(1, math.ceil(retry_after or 1))
+
+
+# ── faces: How senders are answered
+
+ResponseHeaders: TypeAlias = Iterable[tuple[bytes, bytes]]
+Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+CLOSE_HEADER: Final = (b"connection", b"close")
+
+
+class EventsResponse(NamedTuple):
+    """A response.
+
+    Attributes:
+        status: HTTP status code.
+        content: the body.
+        headers: all of them.
+    """
+
+    status: int
+    content: bytes
+    headers: ResponseHeaders
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseFormat:
+    """What the senders of one path are used to.
+
+    Attributes:
+        accepted: the answer when all is on disk, from what became of it and the number of events that were of no
+            concern.
+        error_body: an error's body, from its status, what is wrong, and where in the request ("#…" a JSON pointer into
+            the body, "" for nowhere).
+        media_type: of that body.
+    """
+
+    accepted: Callable[[PutResult, int], EventsResponse]
+    error_body: Callable[[int, str, str], bytes]
+    media_type: bytes
+
+    def error(self, status: int, detail: str, headers: ResponseHeaders = (), *, where: str = "") -> EventsResponse:
+        """An error."""
+        content = self.error_body(status, detail, where)
+        return _with_body(status, content, [*headers, (b"content-type", self.media_type)])
+
+    def rejected(self, refusal: Rejected) -> EventsResponse:
+        """What a sender is told of a refusal."""
+        # The client of a 408 is in the middle of its body: no next request could be told from it.
+        closing = [CLOSE_HEADER] if refusal.status == HTTPStatus.REQUEST_TIMEOUT else []
+        return self.error(refusal.status, problem_detail(refusal), closing, where=refusal.where)
+
+
+async def send_response(send: Send, answer: EventsResponse) -> None:
+    """Send a response (ASGI 3)."""
+    await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
+    await send({"type": "http.response.body", "body": answer.content})
+
+
+def _with_body(status: int, content: bytes, headers: ResponseHeaders) -> EventsResponse:
+    return EventsResponse(status, content, [*headers, (b"content-length", b"%d" % len(content))])
+
+
+def _counts_response(result: PutResult, ignored: int) -> EventsResponse:
+    return _cached_counts_response(result.accepted, result.duplicates, ignored)
+
+
+@lru_cache
+def _cached_counts_response(accepted: int, duplicates: int, ignored: int) -> EventsResponse:
+    content = b'{"accepted":%d,"duplicates":%d,"ignored":%d}' % (accepted, duplicates, ignored)
+    return _with_body(202, content, [(b"content-type", b"application/json")])
+
+
+def _problem(status: int, detail: str, where: str) -> bytes:
+    return problem_document(status, detail, pointer=where if where.startswith("#") else None)
+
+
+NATIVE: Final = ResponseFormat(_counts_response, _problem, PROBLEM_MEDIA_TYPE.encode())
+"""That of our own routes: counts, and problem documents."""
+
+
+def _iceberg_error(status: int, detail: str, where: str) -> bytes:
+    message = f"{where}: {detail}" if where.strip("#") else detail
+    return errors.iceberg_error_body(status, message)
+
+
+def _empty_response(_taken: PutResult, _ignored: int) -> EventsResponse:
+    return EventsResponse(204, b"", [])
+
+
+ICEBERG: Final = ResponseFormat(_empty_response, _iceberg_error, errors.ICEBERG_ERROR_MEDIA_TYPE)
+"""That of an Iceberg catalog: nothing to say of what was taken, and errors as Iceberg's clients know them."""

@@ -1,0 +1,267 @@
+"""One source: fetches messages for as long as the service runs, and acknowledges what is on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from http import HTTPStatus
+from typing import Final
+
+import anyio
+import structlog
+
+from sfn.clock import Clock
+from sfn.errors import FatalError, Rejected, Transient
+from sfn.formats.event import EventRequest, Headers, Sender
+from sfn.http.events import EVENTS_PATH, IngestService, log_rejected
+from sfn.pull import Message, MessageFeed, Outage, PullServer, SourceUnavailable
+from sfn.telemetry.metrics import EventMetrics
+from sfn.telemetry.pulls import PullMetrics
+from sfn.telemetry.refusals import LogThrottle
+
+# ── source: One source
+
+FIRST_PAUSE: Final = 0.5
+"""Seconds until a server that is away is asked again; doubled with each time, up to the longest."""
+LONGEST_PAUSE: Final = 15.0
+RETRY_AFTER: Final = 1.0
+"""Seconds until the inbox is asked again, where it does not say."""
+FINAL_RECHECK_TIMEOUT: Final = 2.0
+"""Most seconds after a drain until the inbox knows that catalogs have to be looked at for what was given up."""
+AFTER_DEFECT: Final = 60.0
+"""Seconds until a message comes again of which an error of our own made nothing."""
+
+_JSON: Final = (b"content-type", b"application/json")
+_RAISE_LIMIT: Final = "have smaller messages published, or raise pull.{}.body_limit; and have these events told again"
+_RESEND: Final = "have the events of that time told again, or fetch them from a stream of JetStream"
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class PullOptions:
+    """What is configured of a source.
+
+    Attributes:
+        name: in the settings.
+        sender: whom its events count as.
+        max_size: most bytes of a message.
+        drain: how long a stop waits for what is in hand.
+    """
+
+    name: str
+    sender: Sender
+    max_size: int
+    drain: timedelta
+
+
+class PullSource:
+    """One source.
+
+    Args:
+        options: what is configured of it.
+        server: where it is.
+        service: takes its events.
+        clock: the wall clock.
+        event_metrics: told of what was not taken.
+        pull_metrics: told how the source is.
+    """
+
+    def __init__(
+        self,
+        options: PullOptions,
+        server: PullServer,
+        service: IngestService,
+        *,
+        clock: Clock,
+        event_metrics: EventMetrics,
+        pull_metrics: PullMetrics,
+    ) -> None:
+        self._options, self._server, self._service = options, server, service
+        self._name, self._sender = options.name, options.sender
+        self._event_metrics, self._pull_metrics = event_metrics, pull_metrics
+        self._outage, self._throttle = Outage(options.name, clock), LogThrottle()
+        self._idle = anyio.CancelScope()
+        """Around every wait that a stop ends at once."""
+        self._pause = FIRST_PAUSE
+        self._hold = 0.0
+        """Seconds for which nothing more is fetched, as the inbox took nothing."""
+        self._needs_recheck = not server.is_durable
+        """Something may have been published that never came here, so the catalogs have to be looked at: at first what
+        was while nobody ran."""
+
+    async def run(self, stop: anyio.Event) -> None:
+        """Fetch until a stop, and end what is in hand within the drain.
+
+        Raises:
+            Broken: in a group; the inbox can't be trusted any more.
+        """
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._stop_after_drain, stop, tasks.cancel_scope)
+            while not stop.is_set():
+                try:
+                    await self._run_connection(stop)
+                except SourceUnavailable as away:
+                    # What is published until there is a connection may never come here.
+                    self._needs_recheck = self._needs_recheck or not self._server.is_durable
+                    self._outage.on_unavailable(away)
+                    await self._pause_for(stop, self._pause)
+                    self._pause = min(2 * self._pause, LONGEST_PAUSE)
+            tasks.cancel_scope.cancel()
+
+    async def _stop_after_drain(self, stop: anyio.Event, everything: anyio.CancelScope) -> None:
+        await stop.wait()
+        self._idle.cancel()
+        await anyio.sleep(self._options.drain.total_seconds())
+        _log.warning("pulled messages given up", name=self._name)
+        if not self._server.is_durable:
+            self._needs_recheck = True
+            with anyio.move_on_after(FINAL_RECHECK_TIMEOUT):
+                await self._recheck_if_needed()
+        everything.cancel()
+
+    async def _run_connection(self, stop: anyio.Event) -> None:
+        """Fetch by one connection until it is lost, or until a stop."""
+        async with AsyncExitStack() as stack:
+            feed: MessageFeed | None = None
+            with anyio.CancelScope() as self._idle:
+                feed = await stack.enter_async_context(self._server.connect())
+            if feed is None:
+                return
+            self._outage.on_connected()
+            self._pull_metrics.set_connected(self._name, is_connected=True)
+            stack.callback(self._pull_metrics.set_connected, self._name, is_connected=False)
+            await self._fetch(feed, stop)
+
+    async def _fetch(self, feed: MessageFeed, stop: anyio.Event) -> None:
+        lost, handled = 0, False
+        while not stop.is_set():
+            lost = self._count_dropped(feed, lost)
+            await self._recheck_if_needed()
+            messages = await self._next(feed)
+            if (handled or not messages) and not stop.is_set():
+                # Who may fetch, and may not acknowledge, learns of it only after the first ones.
+                self._mark_recovered()
+            handled = True
+            await self._handle_all(messages)
+            hold, self._hold = self._hold, 0.0
+            await self._pause_for(stop, hold)
+        await self._finish(feed, lost)
+
+    async def _finish(self, feed: MessageFeed, lost: int) -> None:
+        """Take what was delivered here and nobody else will ever have."""
+        last = await feed.drain()
+        self._count_dropped(feed, lost)
+        self._needs_recheck = self._needs_recheck or not last.is_complete
+        await self._handle_all(last.messages)
+        await self._recheck_if_needed()
+
+    def _mark_recovered(self) -> None:
+        self._outage.on_recovered()
+        self._pause = FIRST_PAUSE
+
+    def _count_dropped(self, feed: MessageFeed, before: int) -> int:
+        lost = feed.dropped
+        if lost > before:
+            self._needs_recheck = True
+            self._pull_metrics.count_dropped(self._name, lost - before)
+            _log.warning("pulled messages dropped", name=self._name, count=lost - before)
+        return lost
+
+    async def _next(self, feed: MessageFeed) -> list[Message]:
+        messages: list[Message] = []
+        with anyio.CancelScope() as self._idle:
+            messages += await feed.next()
+        return messages
+
+    async def _pause_for(self, stop: anyio.Event, seconds: float) -> None:
+        if not stop.is_set():
+            with anyio.CancelScope() as self._idle:
+                await anyio.sleep(seconds)
+
+    async def _recheck_if_needed(self) -> None:
+        """Have looked at what never came here, once the inbox takes it."""
+        if self._needs_recheck:
+            try:
+                await self._service.schedule_recheck(EVENTS_PATH, self._sender, _RESEND)
+            except Transient as trouble:
+                self._log_not_stored(trouble)
+            except FatalError:
+                raise
+            except Exception:  # noqa: BLE001 - as below
+                _log.exception("catalogs not looked at", name=self._name)
+            else:
+                self._needs_recheck = False
+
+    async def _handle_all(self, messages: Sequence[Message]) -> None:
+        async with anyio.create_task_group() as tasks:
+            for message in messages:
+                tasks.start_soon(self._handle, message)
+
+    async def _handle(self, message: Message) -> None:
+        # Who can't be told that a message is taken delivers it again, and the connection is lost anyway.
+        with suppress(SourceUnavailable):
+            if await self._ingest_with_retries(message):
+                await message.acknowledge()
+
+    async def _ingest_with_retries(self, message: Message) -> bool:
+        """Whether a message need not come again; where nobody keeps it, it is kept in hand until the inbox takes it."""
+        while True:
+            try:
+                await self._ingest(message)
+            except Rejected as refusal:
+                self._event_metrics.count_rejected(refusal.status)
+            except Transient as trouble:
+                self._log_not_stored(trouble)
+                self._event_metrics.count_rejected(HTTPStatus.SERVICE_UNAVAILABLE)
+                after = trouble.retry_after or RETRY_AFTER
+                if await message.redeliver(after):
+                    self._hold = max(self._hold, after)
+                    return False
+                await anyio.sleep(after)
+                continue
+            except FatalError:
+                raise
+            except Exception:  # noqa: BLE001 - the edge of the process: logged with its traceback
+                _log.exception("pulled message failed", name=self._name)
+                self._needs_recheck = self._needs_recheck or not await message.redeliver(AFTER_DEFECT)
+                return False
+            return True
+
+    async def _ingest(self, message: Message) -> None:
+        size = len(message.body)
+        if size > self._options.max_size:
+            expected = f"at most {self._options.max_size} bytes"
+            refusal = Rejected("#", status=413, expected=expected, found=f"{size}")
+            log_rejected(refusal, self._sender)
+            await self._service.schedule_recheck(EVENTS_PATH, self._sender, _RAISE_LIMIT.format(self._name))
+            raise refusal
+        await self._service.ingest(EventRequest(EVENTS_PATH, _with_type(message.headers), message.body, self._sender))
+
+    def _log_not_stored(self, trouble: Transient) -> None:
+        if (suppressed := self._throttle.allow("not taken")) is not None:
+            _log.warning("events not taken", source=self._name, error=str(trouble), left_out=suppressed)
+
+
+def _with_type(headers: Headers) -> Headers:
+    """Headers with a content type: without one an event is known by its own fields."""
+    return headers if any(name == _JSON[0] for name, _ in headers) else [*headers, _JSON]
+
+
+# ── subjects: Subjects with wildcards
+
+_ONE: Final = "*"
+_REST: Final = ">"
+
+
+def subjects_overlap(one: str, other: str) -> bool:
+    """Whether there is a subject that both of these mean."""
+    left, right = one.split("."), other.split(".")
+    for mine, theirs in zip(left, right, strict=False):
+        if _REST in {mine, theirs}:
+            return True
+        if mine != theirs and _ONE not in {mine, theirs}:
+            return False
+    return len(left) == len(right)
