@@ -27,7 +27,7 @@ _IMPORTED = [
     "sfn.cli.story",
     "sfn.cli.sweeping",
     "sfn.reader.verify",
-    "sfn.wiring",
+    "sfn.app",
     "structlog",
 ]
 _FORKS = multiprocessing.get_context("forkserver")

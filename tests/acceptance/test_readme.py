@@ -15,9 +15,9 @@ import anyio.to_thread
 import pytest
 
 import sfn
+from sfn.app import catalogs
+from sfn.app.storage import open_stores
 from sfn.settings import load
-from sfn.wiring import sources
-from sfn.wiring.places import open_stores
 from tests.integration.lake import lake
 from tests.integration.waiting import until
 
@@ -121,7 +121,7 @@ async def test_its_other_settings_are_understood(tmp_path: Path) -> None:
     file = tmp_path / "sfn.toml"
     file.write_text((first + others).replace("[senders.ci]", '[senders.ci]\ncatalog = "prod"'))
     settings = load(file, {})
-    sources.check_adapters(settings)
+    catalogs.check_adapters(settings)
     assert [one.type for one in settings.catalogs.values()] == ["rest", "pyiceberg", "told"]
     file.write_text(vending)
     assert not load(file, {}).lacks_stores

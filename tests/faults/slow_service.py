@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sfn import daemon
+from sfn.app import service
 from sfn.inbox.sqlite import committer
 from sfn.inbox.sqlite.jobs import WriterJob, run_transaction
 from sfn.inbox.sqlite.ledger import SqliteOperations
@@ -32,4 +32,4 @@ if __name__ == "__main__":
     names = vars(committer)
     assert names["transact"] is run_transaction, "the committer calls something else now, and would not be slow"
     names["transact"] = transact_slowly
-    raise SystemExit(daemon.run(load(Path(sys.argv[-1])), wrap_store=partial(SlowStore, seconds=HALF_A_CALL)))
+    raise SystemExit(service.run(load(Path(sys.argv[-1])), wrap_store=partial(SlowStore, seconds=HALF_A_CALL)))

@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 from typing_extensions import override
 
-from sfn import daemon
+from sfn.app import service
 from sfn.domain.jobs import StoredObject
 from sfn.settings import load
 from sfn.storage import ObjectStore
@@ -39,8 +39,8 @@ def deaf(inner: ObjectStore) -> ObjectStore:
 
 if __name__ == "__main__":
     settings = load(Path(sys.argv[-1]))
-    daemon.SHUTDOWN_TIMEOUT = CLOSING  # type: ignore[misc]
+    service.SHUTDOWN_TIMEOUT = CLOSING  # type: ignore[misc]
     if sys.argv[1] == "files":
         Hang(READ)
-        raise SystemExit(daemon.run(settings))
-    raise SystemExit(daemon.run(settings, wrap_store=deaf))
+        raise SystemExit(service.run(settings))
+    raise SystemExit(service.run(settings, wrap_store=deaf))

@@ -12,7 +12,7 @@ from fastapi import APIRouter
 from typing_extensions import override
 
 from sfn.admin.app import routes
-from sfn.admin.operators import AdminContext, AdminInbox, ConfiguredCatalog, ProcessInfo
+from sfn.admin.routes import AdminContext, AdminInbox, ConfiguredCatalog, ProcessInfo
 from sfn.domain.events import Notification, UndecodableRequest
 from sfn.errors import Rejected
 from sfn.http.app import build_app
@@ -21,7 +21,7 @@ from sfn.http.senders import OPERATORS_PARTY, Keyring, OperatorAuth
 from sfn.inbox.memory import MemoryInbox
 from sfn.inbox.model import AdminCommand
 from sfn.publish.policy import TableFilter
-from sfn.telemetry.refusals import RejectionLog
+from sfn.telemetry.logs import RejectionLog
 from sfn.worker.capacity import CircuitBreakerState
 from sfn.worker.sweep import SweepReport
 from tests.integration.listening import Service

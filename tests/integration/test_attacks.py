@@ -125,7 +125,7 @@ async def test_who_shows_no_right_token_gets_the_same_401_everywhere_and_no_log_
 async def test_no_record_of_any_of_them_tells_what_was_shown(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("sfn.telemetry.refusals.LOG_INTERVAL", 0.0)
+    monkeypatch.setattr("sfn.telemetry.logs.LOG_INTERVAL", 0.0)
     caplog.set_level(logging.DEBUG)
     keyring = Keyring({"senders.etl": PartyTokens({"main": TOKEN}), OPERATORS_PARTY: PartyTokens({"token": OPERATOR})})
     service = Service(senders=Senders(keyring, {"senders.etl": ETL}))

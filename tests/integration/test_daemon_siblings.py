@@ -16,8 +16,9 @@ import pytest
 from anyio.streams.memory import MemoryObjectSendStream
 from typing_extensions import override
 
+from sfn.app.service import FatalErrorReport, HttpListener, ServiceRunner, leaf_errors
+from sfn.app.wiring import STARTING, AssembledService
 from sfn.clock import SystemClock, SystemRandomSource
-from sfn.daemon import FatalErrorReport, HttpListener, ServiceRunner, leaf_errors
 from sfn.domain.events import InboxMessage, Notification, PutResult
 from sfn.domain.identifiers import CatalogName
 from sfn.domain.jobs import Capacity, LeasedJob
@@ -32,7 +33,6 @@ from sfn.inbox.memory import MemoryInbox
 from sfn.inbox.model import InboxConfig as InboxTerms
 from sfn.storage import PrefixRouter
 from sfn.telemetry.metrics import Metrics
-from sfn.wiring.assembly import STARTING, AssembledService
 from sfn.worker.catalog_sources import ConnectedCatalog
 from sfn.worker.outcome_log import OutcomeLog
 from sfn.worker.worker import Worker, WorkerInbox, WorkerOptions

@@ -10,7 +10,7 @@ import httpx
 import pytest
 from structlog.testing import capture_logs
 
-from sfn.daemon import log_listening
+from sfn.app.service import log_listening
 from sfn.http.server import listening_socket
 from sfn.settings import load
 from tests.integration.lake import Lake, lake

@@ -9,8 +9,8 @@ import anyio
 import psutil
 import pytest
 
-from sfn.alone import build_standalone
-from sfn.wiring.facades import FacadeFolders
+from sfn.app.endpoints import FacadeFolders
+from sfn.app.standalone import build_standalone
 from tests.integration.listening import Open, answer, chunk, listening, request
 from tests.unit.faced import HOME, shown
 

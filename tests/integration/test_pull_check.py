@@ -10,7 +10,7 @@ import pytest
 
 from sfn.cli.checks.findings import Severity
 from sfn.cli.checks.pulls import pull_findings
-from sfn.settings import Settings
+from sfn.settings.model import Settings
 from tests.integration.listening import Inbox
 from tests.integration.pulling import Place, event
 from tests.integration.waiting import until

@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 
 from sfn.concurrency import WatchedFiles
 from sfn.http.server import HEAD_LIMIT, Certificate, HttpServer, LoggedHandshake, ServerConnection
-from sfn.telemetry.refusals import LogThrottle
+from sfn.telemetry.logs import LogThrottle
 from tests.integration.listening import EVENT, TOKEN, Open, Service, assert_problem, connected, listening, request
 from tests.integration.waiting import until
 from tests.unit.certificates import Authority, Files, Pair, replace

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sfn.alone import EmbeddedFacade
+from sfn.app.endpoints import FacadeFolders
+from sfn.app.standalone import EmbeddedFacade
 from sfn.errors import SfnError
-from sfn.wiring.facades import FacadeFolders
 
 URI, TOKEN = "spark.sfn.facade.uri", "spark.sfn.facade.token"
 

@@ -12,7 +12,8 @@ from pyspark.sql import SparkSession
 import sfn
 from sfn.report import opening, reading
 from sfn.report.opening import parse_report_location
-from sfn.settings import Settings, load
+from sfn.settings import load
+from sfn.settings.model import Settings
 from sfn.spark.audit.job import AuditFindings, AuditRequest, run_audit
 from sfn.spark.audit.telling import EventPoster
 from tests.bench import many

@@ -12,10 +12,10 @@ import anyio
 import pytest
 from typer.testing import CliRunner, Result
 
+from sfn.app.catalogs import open_read_only
 from sfn.cli import app as sfn
 from sfn.settings import load
 from sfn.spark.audit.__main__ import app
-from sfn.wiring.looking import open_read_only
 from tests.bench import many, servers
 from tests.bench.many import Many
 from tests.bench.servers import CATALOG, Setting

@@ -11,9 +11,9 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from sfn.alone import EmbeddedFacade
+from sfn.app.endpoints import FacadeFolders
+from sfn.app.standalone import EmbeddedFacade
 from sfn.demo.fixture import RestCatalogServer
-from sfn.wiring.facades import FacadeFolders
 from tests.spark.beside import published
 
 TABLE = "reading.orders"

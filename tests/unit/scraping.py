@@ -11,9 +11,8 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from sfn.inbox.statistics import QueueStats
-from sfn.telemetry.gauges import LabelNames
 from sfn.telemetry.metrics import Metrics
-from sfn.telemetry.scrape import Scrape, ScrapeSources
+from sfn.telemetry.scrape import LabelNames, Scrape, ScrapeSources
 from sfn.worker.capacity import CircuitBreakerState
 from tests.promises.inboxes import HandClock
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from sfn.app.endpoints import build_access_control
 from sfn.clock import SystemClock
 from sfn.errors import FatalError
 from sfn.formats.event import Sender
-from sfn.wiring.admission import build_access_control
 from tests.unit.settings_ground import CATALOG, Ground
 
 SECRET = "s3cret-of-two"  # noqa: S105 - it opens nothing

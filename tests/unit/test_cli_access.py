@@ -12,7 +12,9 @@ from sfn.cli.access import CatalogSender, admin_access, event_access, find_sende
 from sfn.cli.options import ServiceOptions
 from sfn.cli.signing import EventSigner
 from sfn.http.signature import HmacSha256, StandardWebhooks
-from sfn.settings import ConfigurationError, ListenerSettings, load, load_client
+from sfn.settings import load, load_client
+from sfn.settings.service import ListenerSettings
+from sfn.settings.sources import ConfigurationError
 from tests.unit.webhooks import KEY, SECRET
 
 PARTIES = """

@@ -14,7 +14,7 @@ from sfn.cli.checks.parties import secret_findings
 from sfn.cli.checks.stores import root_finding, store_finding
 from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, Permanent, SfnError, Transient
-from sfn.settings import Settings
+from sfn.settings.model import Settings
 from sfn.storage import Deleted, Guarantees, PreconditionFailed, PrefixRouter
 from sfn.storage.local import LocalStore
 from sfn.storage.memory import MemoryStore

@@ -12,7 +12,7 @@ from sfn.catalogs.memory import MemoryCatalog
 from sfn.cli.checks.findings import CheckFinding, Severity
 from sfn.cli.checks.gateways import advertised_findings, gateway_findings
 from sfn.errors import ErrorScope, Transient
-from sfn.settings import Settings
+from sfn.settings.model import Settings
 from tests.unit.settings_ground import CATALOG, Ground
 
 OK, WARNING, ERROR = Severity.OK, Severity.WARNING, Severity.ERROR

@@ -17,7 +17,7 @@ from sfn.cli.checks.place import file_limit_findings, inbox_finding, listener_fi
 from sfn.cli.checks.tls import certificate_finding
 from sfn.clock import SystemClock
 from sfn.inbox.sqlite import SqliteInbox
-from sfn.settings import Settings
+from sfn.settings.model import Settings
 from tests.promises.inboxes import TERMS
 from tests.unit.settings_ground import CATALOG, Ground
 

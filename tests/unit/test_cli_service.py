@@ -22,7 +22,7 @@ from sfn.clock import SystemClock
 from sfn.domain.jobs import DeadLetterReason
 from sfn.errors import SfnError
 from sfn.http.signature import StandardWebhooks
-from sfn.settings import ConfigurationError
+from sfn.settings.sources import ConfigurationError
 from tests.unit.admin_server import AdminServer, Asked, Reply, admin_server
 from tests.unit.operators import LETTER, NOON, ORDERS, PROD, WELL, copied
 from tests.unit.webhooks import GITHUB, KEY, signer

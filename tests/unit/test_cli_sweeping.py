@@ -27,7 +27,7 @@ from sfn.cli.pages import to_plain_text
 from sfn.cli.service import ServiceClient
 from sfn.cli.sweeping import all_succeeded, check_sweepable, describe_delays, sweep_page, wait_for_sweeps
 from sfn.domain.jobs import DeadLetterReason
-from sfn.settings import ConfigurationError
+from sfn.settings.sources import ConfigurationError
 from tests.unit.admin_server import AdminServer, Reply, admin_server
 from tests.unit.operators import ENDED, LETTER, NOON, PROD, SILENT, WELL, copied
 

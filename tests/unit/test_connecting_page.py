@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sfn.wiring import sources
+from sfn.app import catalogs as app_catalogs
 from tests.unit.settings_ground import Ground
 
 PAGE = (Path(__file__).parents[2] / "service" / "CONNECTING.md").read_text()
@@ -34,7 +34,7 @@ def test_every_catalog_has_one() -> None:
 @pytest.mark.parametrize(("title", "text"), SHOWN)
 def test_each_is_a_configuration(tmp_path: Path, title: str, text: str) -> None:
     settings = Ground(tmp_path).load(text)
-    sources.check_adapters(settings)
+    app_catalogs.check_adapters(settings)
     assert not settings.lacks_stores
     assert bool(settings.gateway) is (title not in NO_GATEWAY)
     for name, gateway in settings.gateway.items():

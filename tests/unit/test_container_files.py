@@ -10,9 +10,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from sfn.settings import Settings, load
-from sfn.settings.quantities import parse_duration
-from sfn.wiring import sources
+from sfn.app import catalogs
+from sfn.settings import load
+from sfn.settings.model import Settings
+from sfn.settings.types import parse_duration
 from tests.unit.deployment import BUILD, COMPOSE, IMAGE, PROJECT, ROOT, SERVICES, Mount, files, mounts
 
 LEAST = {"SFN_CATALOGS__PROD__URI": "http://catalog", "SFN_SENDERS__ETL__SECRETS__MAIN": "t"}
@@ -148,7 +149,7 @@ def compose_settings(name: str = "sfn") -> Settings:
 @pytest.mark.parametrize("name", DAEMONS)
 def test_the_mounted_configuration_is_right_and_names_what_is_there(name: str) -> None:
     settings = compose_settings(name)
-    sources.check_adapters(settings)
+    catalogs.check_adapters(settings)
     (catalog,), (sender,) = settings.catalogs.values(), settings.senders.values()
     parts = urlsplit(catalog.uri)
     assert parts.hostname in SERVICES

@@ -18,8 +18,9 @@ from pydantic import create_model
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from sfn.settings import Settings, load
-from sfn.wiring import sources
+from sfn.app import catalogs
+from sfn.settings import load
+from sfn.settings.model import Settings
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "deploy" / "sfn.example.toml"
@@ -113,7 +114,7 @@ def test_what_is_set_is_what_has_no_default() -> None:
 
 def test_it_loads_as_it_stands() -> None:
     settings = load(FILE, {})
-    sources.check_adapters(settings)
+    catalogs.check_adapters(settings)
     assert (len(settings.catalogs), len(settings.stores)) == (1, 1)
 
 

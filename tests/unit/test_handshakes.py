@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
 from sfn.http.server import Certificate, LoggedHandshake
-from sfn.telemetry.refusals import LOG_INTERVAL, LogThrottle
+from sfn.telemetry.logs import LOG_INTERVAL, LogThrottle
 from tests.unit.certificates import Authority, Files, shown
 
 

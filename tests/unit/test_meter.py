@@ -25,8 +25,7 @@ from sfn.domain.jobs import (
 )
 from sfn.errors import ErrorScope, LocationRefused, Permanent, Transient
 from sfn.inbox.model import poison_letter
-from sfn.telemetry.gauges import LabelNames
-from sfn.telemetry.scrape import Scrape, ScrapeSources
+from sfn.telemetry.scrape import LabelNames, Scrape, ScrapeSources
 from sfn.worker.outcome_log import OutcomeMetrics
 from sfn.worker.worker import MAX_UNEXPECTED_ERRORS
 from tests.promises.inboxes import PLENTY, TERMS, HandClock

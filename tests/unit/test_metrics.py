@@ -14,9 +14,8 @@ from sfn.domain.events import PutResult
 from sfn.domain.jobs import DeadLetterReason, SweepCompleted
 from sfn.errors import ErrorScope
 from sfn.inbox.statistics import STAT_STATES, MissingTableStats, QueueStats
-from sfn.telemetry import gauges
-from sfn.telemetry.metrics import Metrics
-from sfn.telemetry.work import REASONS, UNDECODABLE
+from sfn.telemetry import scrape
+from sfn.telemetry.metrics import REASONS, UNDECODABLE, Metrics
 from sfn.worker.capacity import CircuitBreakerState
 from tests.promises.inboxes import HandClock
 from tests.unit.scraping import Standing, overdue, read
@@ -158,7 +157,7 @@ async def test_every_series_of_a_configured_source_is_there_from_the_start(
 
 
 def test_the_labels_are_the_inboxs_own_words() -> None:
-    assert gauges.STATES == STAT_STATES
+    assert scrape.STATES == STAT_STATES
     assert {*REASONS, UNDECODABLE} == {reason.value for reason in DeadLetterReason}
 
 

@@ -9,10 +9,10 @@ from pathlib import Path, PurePath
 
 import pytest
 
+from sfn.app import wiring
+from sfn.app.storage import local_locks
 from sfn.mounts import Mount, mount_of, mounts
-from sfn.settings import Settings
-from sfn.wiring import assembly
-from sfn.wiring.places import local_locks
+from sfn.settings.model import Settings
 from tests.unit.settings_ground import CATALOG, Ground
 
 TABLE = rb"""22 1 8:1 / / rw,relatime - ext4 /dev/root rw,nolock
@@ -137,10 +137,10 @@ async def test_a_mount_that_never_answers_is_left_behind(ground: Ground, monkeyp
         answers.wait()
         yield from ()
 
-    monkeypatch.setattr(assembly, "local_locks", hanging)
-    monkeypatch.setattr(assembly, "_MOUNTS_TIMEOUT", 0.01)
+    monkeypatch.setattr(wiring, "local_locks", hanging)
+    monkeypatch.setattr(wiring, "_MOUNTS_TIMEOUT", 0.01)
     before = set(threading.enumerate())
-    await assembly._warn_of_local_locks(ground.load(CATALOG))  # noqa: SLF001 - the start itself takes a database
+    await wiring._warn_of_local_locks(ground.load(CATALOG))  # noqa: SLF001 - the start itself takes a database
     left = set(threading.enumerate()) - before
     answers.set()
     assert asked.is_set()

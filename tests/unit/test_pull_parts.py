@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from sfn.app.endpoints import build_pull_server
 from sfn.pull import Outage, SourceUnavailable
 from sfn.pull.source import subjects_overlap
-from sfn.wiring.pulls import build_pull_server
 from tests.promises.inboxes import HandClock
 from tests.unit.settings_ground import CATALOG, Ground
 

@@ -9,7 +9,7 @@ import anyio.lowlevel
 import pytest
 from structlog.testing import capture_logs
 
-from sfn.daemon import leaf_errors
+from sfn.app.service import leaf_errors
 from sfn.errors import ErrorScope, FatalError, Transient
 from sfn.pull import FinalBatch, source
 from tests.integration.pulling import event, subjects

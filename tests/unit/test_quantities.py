@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from sfn.settings.quantities import parse_duration, parse_size
+from sfn.settings.types import parse_duration, parse_size
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from structlog.testing import capture_logs
 
-from sfn.telemetry.refusals import LOG_INTERVAL, LogThrottle, RejectionLog
+from sfn.telemetry.logs import LOG_INTERVAL, LogThrottle, RejectionLog
 
 
 def test_a_status_is_told_once_a_second_with_how_many_were_left_out() -> None:

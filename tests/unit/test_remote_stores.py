@@ -6,12 +6,12 @@ import sys
 
 import pytest
 
+from sfn.app.storage import RemoteStores
 from sfn.domain.catalog_answer import VendedCredential
 from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, Forbidden, Permanent
 from sfn.storage import ErrorKind, FetchedObject, ObjectPage, RequestFailed, content_etag
 from sfn.storage.object_store import RemoteStore, StoreService
-from sfn.wiring.remote import RemoteStores
 
 MADE_UP = f'"{"0" * 32}"'
 
@@ -20,7 +20,7 @@ async def test_what_is_vended_for_a_store_that_lacks_its_packages_is_the_stores_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A trouble of the whole store: no table of it becomes a dead letter."""
-    monkeypatch.delitem(sys.modules, "sfn.wiring.on_s3", raising=False)
+    monkeypatch.delitem(sys.modules, "sfn.app.storage_s3", raising=False)
     monkeypatch.setitem(sys.modules, "sfn.storage.s3", None)
     remotes = RemoteStores({})
     with pytest.raises(Permanent, match=r"no module sfn\.storage\.s3; pip install '\.\[s3\]'") as missing:

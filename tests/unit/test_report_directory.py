@@ -25,7 +25,7 @@ from sfn.report.keeping import SliceResult
 from sfn.report.opening import ReportLocation
 from sfn.report.totals import RunTotals
 from sfn.report.writing import write_data_file
-from sfn.settings import Settings
+from sfn.settings.model import Settings
 from sfn.sfnfile import document
 
 AT = datetime(2026, 11, 22, 12, tzinfo=UTC)

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from sfn.report.opening import parse_report_location
-from sfn.settings import ConfigurationError, load
+from sfn.settings import load
+from sfn.settings.sources import ConfigurationError
 
 ASSUMED = 'auth = "sigv4"\nsigning_region = "eu-west-1"\nsigning_name = "glue"\nrole_arn = "arn:aws:iam::1:role/x"'
 

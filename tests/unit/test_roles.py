@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sfn.errors import SfnError
-from sfn.settings.roles import ALL_ROLES, Role, check_roles, parse_roles
+from sfn.settings.model import ALL_ROLES, Role, check_roles, parse_roles
 from tests.unit.settings_ground import CATALOG, Ground
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from sfn.app.endpoints import build_access_control
 from sfn.clock import SystemClock
 from sfn.errors import FatalError
 from sfn.http.secrets import AuthScheme, PartyTokens, WatchedTokenFile
 from sfn.http.senders import OPERATORS_PARTY, Keyring, Senders
-from sfn.wiring.admission import build_access_control
 from tests.unit.settings_ground import CATALOG, Ground
 from tests.unit.signers import SECRETS, TEXT, head, opened, scheme_of, whose
 from tests.unit.webhooks import SECRET

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from sfn.formats.event import Sender
 from sfn.http.secrets import PartyTokens, WatchedTokenFile
 from sfn.http.senders import OPERATORS_PARTY, Keyring, OperatorAuth, Senders, anonymous_senders
-from sfn.telemetry.refusals import RejectionLog
+from sfn.telemetry.logs import RejectionLog
 
 ETL = Sender("etl", {"prod": "prod"})
 SPARK = Sender("spark", {"dev": "dev"})

@@ -9,11 +9,11 @@ from pathlib import Path
 import anyio.lowlevel
 import pytest
 
+from sfn.app.endpoints import build_access_control
 from sfn.formats.event import Sender
 from sfn.http.secrets import PartyTokens
 from sfn.http.senders import OPERATORS_PARTY, Keyring, Senders, VerifiedSigner
 from sfn.http.signature import StandardWebhooks
-from sfn.wiring.admission import build_access_control
 from tests.unit.settings_ground import CATALOG, Ground
 from tests.unit.signers import NAMES, SECRETS, SENDERS, TEXT, Stopped, head, opened, tokens, whose
 from tests.unit.webhooks import AT, BODY, MESSAGE

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from sfn.app.catalogs import check_adapters, rest_settings
 from sfn.catalogs.rest.settings import RestSettings
-from sfn.settings import ConfigurationError
-from sfn.wiring.sources import check_adapters, rest_settings
+from sfn.settings.sources import ConfigurationError
 from tests.unit.settings_ground import CATALOG, Ground
 
 GLUE = '[catalogs.prod]\nuri = "https://glue.eu-central-1.amazonaws.com/iceberg"\n'
@@ -119,7 +119,7 @@ def test_what_is_not_installed_is_told_with_how_to_install_it(
 sys.modules[{missing!r}] = None
 from pathlib import Path
 from sfn.settings import ConfigurationError, load
-from sfn.wiring.sources import check_adapters
+from sfn.app.catalogs import check_adapters
 try:
     check_adapters(load(Path({str(file)!r}), {{}}))
 except ConfigurationError as error:
@@ -134,7 +134,7 @@ except ConfigurationError as error:
 
 def test_who_does_not_need_them_imports_neither() -> None:
     code = (
-        "import sys, sfn.cli.serve, sfn.daemon, sfn.wiring.sources;"
+        "import sys, sfn.cli.serve, sfn.app.service, sfn.app.catalogs;"
         "print([name for name in ('botocore', 'google.auth') if name in sys.modules])"
     )
     made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

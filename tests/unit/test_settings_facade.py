@@ -6,15 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from sfn.app.endpoints import build_access_control, build_facade
 from sfn.clock import SystemClock
 from sfn.errors import FatalError
 from sfn.facade.app import Receive, Scope, Send
 from sfn.inbox.memory import MemoryInbox
-from sfn.settings.roles import ALL_ROLES, Role, parse_roles
+from sfn.settings.model import ALL_ROLES, Role, parse_roles
 from sfn.storage import PrefixRouter
 from sfn.telemetry.metrics import Metrics
-from sfn.wiring.admission import build_access_control
-from sfn.wiring.facades import build_facade
 from tests.promises.inboxes import TERMS, HandClock
 from tests.unit.settings_ground import CATALOG, Ground
 

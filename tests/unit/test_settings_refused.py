@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sfn.settings import ConfigurationError, load
+from sfn.settings import load
+from sfn.settings.sources import ConfigurationError
 from tests.unit.settings_ground import CATALOG, Ground
 
 PYICEBERG = "[catalogs.prod]\ntype = 'pyiceberg'\nproperties = { type = 'glue' }\n"

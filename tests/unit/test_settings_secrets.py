@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sfn.settings import ConfigurationError
+from sfn.settings.sources import ConfigurationError
 from tests.unit.settings_ground import CATALOG, Ground
 
 PYICEBERG = "[catalogs.prod]\ntype = 'pyiceberg'\nproperties = { type = 'glue' }\n"

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sfn.settings import StoreSettings
-from sfn.settings.stores import KEYS_BY_SCHEME
+from sfn.settings.sections import KEYS_BY_SCHEME, StoreSettings
 from tests.unit.settings_ground import CATALOG, Ground
 
 S3, AZURE, GCS = "s3://bucket/wh", "abfss://c@account.dfs.core.windows.net/wh", "gs://bucket/wh"

@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from sfn.settings.complaints import validation_errors
+from sfn.settings import validation_errors
 from sfn.settings.model import Settings
 from sfn.settings.sources import SettingsSources
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import structlog
 
-from sfn.telemetry import configure_logging
+from sfn.telemetry.logs import configure_logging
 from tests.unit.logs import TALKATIVE, as_before
 
 

@@ -10,6 +10,16 @@ from pathlib import Path
 
 import pytest
 
+from sfn.app.catalogs import (
+    build_catalogs,
+    check_adapters,
+    inbox_config,
+    publish_policy,
+    pyiceberg_settings,
+    rest_settings,
+    worker_options,
+)
+from sfn.app.wiring import build_service
 from sfn.catalogs.event_sourced import EventCatalog
 from sfn.catalogs.pyiceberg import PyIcebergCatalog, PyIcebergSettings
 from sfn.catalogs.rest.catalog import RestCatalog
@@ -20,11 +30,9 @@ from sfn.domain.identifiers import CatalogName
 from sfn.errors import FatalError
 from sfn.inbox.model import InboxConfig as InboxTerms
 from sfn.publish.policy import OnDrop, Policy, TableFilter
-from sfn.settings import ConfigurationError, Settings
+from sfn.settings.model import Settings
+from sfn.settings.sources import ConfigurationError
 from sfn.storage import PrefixRouter
-from sfn.wiring.assembly import build_service
-from sfn.wiring.sources import build_catalogs, check_adapters, pyiceberg_settings, rest_settings
-from sfn.wiring.terms import inbox_config, publish_policy, worker_options
 from sfn.worker.retry import RetryPolicy
 from sfn.worker.worker import WorkerOptions
 from tests.unit import rest_server

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from sfn.admin.operators import RetiredCatalogs
+from sfn.admin.routes import RetiredCatalogs
+from sfn.app.wiring import build_event_filter, decode_undecodable
 from sfn.domain.events import Notification, UndecodableRequest
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import Rejected
-from sfn.settings import Settings
-from sfn.wiring.events import build_event_filter, decode_undecodable
+from sfn.settings.model import Settings
 from tests.unit.settings_ground import CATALOG, Ground
 
 SETTINGS = f"""

@@ -12,11 +12,11 @@ from structlog.testing import capture_logs
 from structlog.typing import EventDict
 from typing_extensions import override
 
-from sfn.admin.operators import RetiredCatalogs
+from sfn.admin.routes import RetiredCatalogs
+from sfn.app.catalogs import LazyCatalogRegistry
 from sfn.domain.jobs import IndexedTable
 from sfn.errors import ErrorScope, ExternalError
 from sfn.inbox.memory import MemoryInbox
-from sfn.wiring.reached import LazyCatalogRegistry
 from tests.promises.inboxes import TERMS, HandClock, table
 from tests.promises.inboxes import Ground as Rows
 from tests.unit import rest_server

@@ -7,16 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from sfn.admin.operators import RetiredCatalogs
+from sfn.admin.routes import RetiredCatalogs
+from sfn.app.catalogs import LazyCatalogRegistry, check_adapters, inbox_config, publish_policy
+from sfn.app.wiring import build_service, metric_bounds
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import CatalogName
 from sfn.errors import FatalError
 from sfn.inbox.memory import MemoryInbox
-from sfn.wiring.assembly import build_service
-from sfn.wiring.metering import metric_bounds
-from sfn.wiring.reached import LazyCatalogRegistry
-from sfn.wiring.sources import check_adapters
-from sfn.wiring.terms import inbox_config, publish_policy
 from tests.promises.inboxes import TERMS, HandClock
 from tests.promises.told_world import ToldWorld
 from tests.unit.settings_ground import CATALOG, Ground

@@ -6,11 +6,8 @@ from typing import Final
 
 from fastapi import APIRouter
 
-from sfn.admin.catalogs import CatalogRoutes
 from sfn.admin.dead_letters import DeadLetterRoutes
-from sfn.admin.operators import AdminContext
-from sfn.admin.route import Authenticate, operator_route
-from sfn.admin.standing import StatusRoutes
+from sfn.admin.routes import AdminContext, Authenticate, CatalogRoutes, StatusRoutes, operator_route
 
 PREFIX: Final = "/admin/v1"
 

@@ -11,7 +11,7 @@ import structlog
 from fastapi import APIRouter, Path, Query, Request
 from starlette.exceptions import HTTPException
 
-from sfn.admin.operators import SECURITY_EXTRA, AdminContext
+from sfn.admin.routes import SECURITY_EXTRA, AdminContext
 from sfn.admin.schemas import (
     MAX_ID,
     DeadLetterCriteria,

@@ -11,18 +11,12 @@ from sfn.cli.options import ServiceOptions
 from sfn.cli.signing import EventSigner
 from sfn.errors import SfnError
 from sfn.http.secrets import WEBHOOK_PREFIX, AuthScheme, secret_bytes
-from sfn.settings import (
-    AdminSettings,
-    CatalogSettings,
-    ConfigurationError,
-    ListenerSettings,
-    SenderSettings,
-    Settings,
-    explain_no_settings,
-    load,
-    load_client,
-)
-from sfn.settings.texts import validate_http_url
+from sfn.settings import explain_no_settings, load, load_client
+from sfn.settings.model import Settings
+from sfn.settings.sections import AdminSettings, CatalogSettings, SenderSettings
+from sfn.settings.service import ListenerSettings
+from sfn.settings.sources import ConfigurationError
+from sfn.settings.types import validate_http_url
 
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 _ANY_ADDRESS = frozenset({"0.0.0.0", "::", "[::]"})  # noqa: S104 - what a configuration says, read and not bound

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from sfn.admin.schemas import ServiceStatus
     from sfn.cli.checks.findings import CheckFinding
     from sfn.cli.pages import Line
-    from sfn.settings import Settings
-    from sfn.settings.roles import Role
+    from sfn.settings.model import Role, Settings
 
 
 def check(
@@ -41,7 +40,7 @@ def check(
     """
     from sfn.cli.checks.findings import Severity, error_finding, ok_finding
     from sfn.errors import SfnError
-    from sfn.settings import ConfigurationError
+    from sfn.settings.sources import ConfigurationError
 
     try:
         settings, chosen = _load(config, roles)
@@ -58,14 +57,14 @@ def check(
 
 def _load(config: Path | None, roles: str) -> tuple[Settings, frozenset[Role]]:
     """The settings and the roles, as `sfn serve` would take them."""
+    from sfn.app import catalogs
     from sfn.settings import load
-    from sfn.settings.roles import check_roles, parse_roles
-    from sfn.wiring import sources
+    from sfn.settings.model import check_roles, parse_roles
 
     chosen = parse_roles(roles)
     settings = load(config)
     check_roles(chosen, settings)
-    sources.check_adapters(settings)
+    catalogs.check_adapters(settings)
     return settings, chosen
 
 
@@ -81,11 +80,11 @@ def _run(
     """All findings; for people each is printed as it comes."""
     import anyio
 
-    from sfn import telemetry
     from sfn.cli.checks import run_checks
+    from sfn.telemetry import logs
 
     # What the adapters log would stand among what the command prints.
-    telemetry.configure_logging("error", "console")
+    logs.configure_logging("error", "console")
     found: list[CheckFinding] = []
 
     async def run() -> None:

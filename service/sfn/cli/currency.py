@@ -10,7 +10,9 @@ from typing import Final, assert_never
 
 import anyio
 
-from sfn import telemetry
+from sfn.app import catalogs as app_catalogs
+from sfn.app import storage
+from sfn.app.catalogs import IdentifiedCatalog
 from sfn.cli.pages import pluralise
 from sfn.cli.sweeping import check_sweepable
 from sfn.clock import SystemClock
@@ -20,11 +22,11 @@ from sfn.errors import ExternalError
 from sfn.reader.documents import identifier_text
 from sfn.reader.resolve import Resolved
 from sfn.reader.verify import VerifyFinding
-from sfn.settings import Settings, load
+from sfn.settings import load
+from sfn.settings.model import Settings
 from sfn.sfnfile.locations import canonical
 from sfn.storage import PrefixRouter
-from sfn.wiring import places, sources
-from sfn.wiring.sources import IdentifiedCatalog
+from sfn.telemetry import logs
 
 _WHAT: Final = "catalog"
 
@@ -52,7 +54,7 @@ def find_owners(config: Path | None, catalog: str | None) -> OwnerCatalogs:
         Misconfigured: the configuration is wrong, or has no such catalog.
     """
     settings = load(config)
-    sources.check_adapters(settings)
+    app_catalogs.check_adapters(settings)
     askable = [name for name in settings.catalogs if name not in settings.event_only_catalogs]
     check_sweepable(catalog, askable, settings.event_only_catalogs)
     return OwnerCatalogs(settings, tuple(name for name in askable if catalog in {None, name}))
@@ -65,12 +67,14 @@ def check_is_current(found: Resolved, owners: OwnerCatalogs) -> VerifyFinding:
         found: what the directory says.
     """
     # What the adapters log would stand among what the command prints.
-    telemetry.configure_logging("error", "console")
+    logs.configure_logging("error", "console")
 
     async def ask() -> VerifyFinding:
         settings = owners.settings
-        async with places.open_stores(settings) as store_registry, AsyncExitStack() as stack:
-            catalogs = sources.build_catalogs(settings, SystemClock(), PrefixRouter(store_registry.stores).read_range)
+        async with storage.open_stores(settings) as store_registry, AsyncExitStack() as stack:
+            catalogs = app_catalogs.build_catalogs(
+                settings, SystemClock(), PrefixRouter(store_registry.stores).read_range
+            )
             for one in catalogs.values():
                 stack.push_async_callback(one.close)
             return await _ask_owner(found, {name: catalogs[name] for name in owners.names})

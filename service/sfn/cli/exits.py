@@ -22,7 +22,7 @@ def exit_on_error() -> Iterator[None]:
     try:
         yield
     except SfnError as error:
-        from sfn.settings import ConfigurationError
+        from sfn.settings.sources import ConfigurationError
 
         problems = error.problems if isinstance(error, ConfigurationError) else (error,)
         for problem in problems:

@@ -17,7 +17,7 @@ LOG_LEVELS: Final[tuple[Level, ...]] = ("debug", "info", "warning", "error")
 
 
 def _parse_size(text: str) -> int:
-    from sfn.settings.quantities import parse_size
+    from sfn.settings.types import parse_size
 
     try:
         return parse_size(text)
@@ -64,10 +64,10 @@ def facade(
     It asks no catalog and needs no inbox: what is current is what the SFN files say. Clients' URI is
     `http://HOST:PORT/iceberg`; in its namespace `dir` a table is called by its directory. Every write is refused.
     """
-    from sfn import alone
+    from sfn.app import standalone
+    from sfn.app.endpoints import FacadeFolders
     from sfn.cli.pages import escape
     from sfn.errors import SfnError
-    from sfn.wiring.facades import FacadeFolders
 
     level, most = _parse_level(log_level), _parse_size(metadata_limit)
     try:
@@ -79,8 +79,8 @@ def facade(
         raise typer.Exit(WRONG_USAGE) from None
     if (tls_certificate is None) != (tls_key is None):
         raise typer.BadParameter("expected --tls-certificate and --tls-key, found one of them alone")
-    door = alone.StandaloneListener(host, port, token_file, tls_certificate, tls_key)
-    raise typer.Exit(alone.run(folders, door, level))
+    door = standalone.StandaloneListener(host, port, token_file, tls_certificate, tls_key)
+    raise typer.Exit(standalone.run(folders, door, level))
 
 
 def canonical_root(text: str) -> str:

@@ -22,7 +22,7 @@ def healthcheck(
     """
     from sfn.cli.liveness import check_answers
     from sfn.errors import SfnError
-    from sfn.settings import ConfigurationError
+    from sfn.settings.sources import ConfigurationError
 
     try:
         if url is None:

@@ -52,7 +52,7 @@ def _reasons() -> list[str]:
 
 def parse_age(text: str) -> timedelta:
     """A stretch of time that was typed, such as `5m`."""
-    from sfn.settings.quantities import parse_duration
+    from sfn.settings.types import parse_duration
 
     try:
         return parse_duration(text)

@@ -9,14 +9,14 @@ from typing import Final
 
 import anyio
 
-from sfn import telemetry
+from sfn.app import catalogs
+from sfn.app.catalogs import open_read_only
 from sfn.cli.pages import Grid, Line, Page, Tone, escape, pluralise
 from sfn.cli.printing import progress
 from sfn.cli.sweeping import check_sweepable
 from sfn.domain.identifiers import encode_identifier
 from sfn.settings import load
-from sfn.wiring import sources
-from sfn.wiring.looking import open_read_only
+from sfn.telemetry import logs
 from sfn.worker.compare import DryRunResult, DryRunSweep
 
 MAX_SHOWN: Final = 1_000
@@ -69,11 +69,11 @@ def dry_run_catalogs(config: Path | None, catalog: str | None) -> list[CatalogDr
         Trouble: a catalog or a store can't be asked.
     """
     settings = load(config)
-    sources.check_adapters(settings)
+    catalogs.check_adapters(settings)
     names = [name for name in settings.catalogs if name not in settings.event_only_catalogs]
     check_sweepable(catalog, names, settings.event_only_catalogs)
     # What the adapters log would stand among what the command prints.
-    telemetry.configure_logging("error", "console")
+    logs.configure_logging("error", "console")
 
     # Of what was imported nothing is garbage, and to look through it again and again took a sixth of the time.
     gc.freeze()

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sfn.errors import NotInstalled, SfnError
-from sfn.settings import Settings, load
+from sfn.settings import load
+from sfn.settings.model import Settings
 
 if TYPE_CHECKING:
     from sfn.report.reading import AuditReport

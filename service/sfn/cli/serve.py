@@ -16,21 +16,21 @@ def serve(config: options.Config = None, roles: options.Roles = "receiver,worker
     facade and admin.
     """
     from sfn.errors import SfnError
-    from sfn.settings import ConfigurationError, load
-    from sfn.settings.roles import check_roles, parse_roles
+    from sfn.settings import load
+    from sfn.settings.model import check_roles, parse_roles
+    from sfn.settings.sources import ConfigurationError
 
     try:
         chosen = parse_roles(roles)
         settings = load(config)
         check_roles(chosen, settings)
 
-        from sfn import daemon
-        from sfn.wiring import sources
+        from sfn.app import catalogs, service
 
-        sources.check_adapters(settings)
+        catalogs.check_adapters(settings)
     except SfnError as error:
         for problem in error.problems if isinstance(error, ConfigurationError) else (error,):
             typer.echo(str(problem), err=True)
         raise typer.Exit(WRONG_USAGE) from None
 
-    raise typer.Exit(daemon.run(settings, roles=chosen))
+    raise typer.Exit(service.run(settings, roles=chosen))

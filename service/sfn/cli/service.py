@@ -23,7 +23,7 @@ from sfn.cli.access import ServiceAccess
 from sfn.cli.pages import escape
 from sfn.cli.unreached import CONNECT_TIMEOUT, RESPONSE_TIMEOUT, connection_error
 from sfn.errors import SfnError, suggest_name
-from sfn.settings import ConfigurationError
+from sfn.settings.sources import ConfigurationError
 
 T = TypeVar("T", bound=BaseModel)
 

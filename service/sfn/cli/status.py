@@ -65,7 +65,7 @@ def _watch(render: Callable[[], bool]) -> bool:
     """Look until Ctrl-C; what the last look found. A service that is away for a while is no end."""
     from sfn.cli.printing import clear_screen, print_error
     from sfn.errors import SfnError
-    from sfn.settings import ConfigurationError
+    from sfn.settings.sources import ConfigurationError
 
     good = True
     try:

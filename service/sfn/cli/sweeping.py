@@ -13,7 +13,7 @@ from sfn.cli.printing import ProgressCallback
 from sfn.cli.service import ServiceClient
 from sfn.clock import format_duration
 from sfn.errors import SfnError, suggest_name
-from sfn.settings import ConfigurationError
+from sfn.settings.sources import ConfigurationError
 
 FIRST_PAUSE: Final = 0.1
 """Seconds to the second look; each further pause is twice as long."""

@@ -27,7 +27,7 @@ from sfn.facade.routes import (
 )
 from sfn.facade.tables import TableLoader, TableResponse, UnchangedTable
 from sfn.reader.files import FileReader
-from sfn.telemetry.refusals import LogThrottle, RejectionLog
+from sfn.telemetry.logs import LogThrottle, RejectionLog
 from sfn.telemetry.scrape import negotiate_format
 
 # ── exchange: A request's end and an answer's way to its client

@@ -46,7 +46,7 @@ from sfn.gateway.streams import (
 )
 from sfn.gateway.upstream import UpstreamRequest
 from sfn.limits import EXHAUSTED_MESSAGE, RETRY_AFTER, BodyMemory, BodyMemoryExhausted, BodyReservation
-from sfn.telemetry.refusals import LogThrottle
+from sfn.telemetry.logs import LogThrottle
 
 # ── client: The client's side of a request that passes
 

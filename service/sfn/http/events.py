@@ -22,8 +22,8 @@ from sfn.http.senders import PossibleSigner, Senders
 from sfn.http.signature import signed_parts, trusted_catalogs, with_message_id
 from sfn.inbox import InboxWriter
 from sfn.limits import EXHAUSTED_MESSAGE, RETRY_AFTER, BodyMemory, BodyMemoryExhausted, BodyReservation
+from sfn.telemetry.logs import LogThrottle, RejectionLog
 from sfn.telemetry.metrics import EventMetrics
-from sfn.telemetry.refusals import LogThrottle, RejectionLog
 
 # ── concern: Which events matter and whether they say enough
 

@@ -26,7 +26,7 @@ from sfn.http.signature import (
     signature_headers,
     verify_signature,
 )
-from sfn.telemetry.refusals import RejectionLog
+from sfn.telemetry.logs import RejectionLog
 
 # ── keyring: Whose a token or a secret is
 

@@ -25,7 +25,7 @@ from sfn.errors import FatalError
 from sfn.http import responses
 from sfn.http.app import AsgiApplication
 from sfn.limits import connections_per_listener
-from sfn.telemetry.refusals import LogThrottle
+from sfn.telemetry.logs import LogThrottle
 
 # ── listening: The socket on which the service listens
 

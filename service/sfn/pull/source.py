@@ -17,9 +17,8 @@ from sfn.errors import FatalError, Rejected, Transient
 from sfn.formats.event import EventRequest, Headers, Sender
 from sfn.http.events import EVENTS_PATH, IngestService, log_rejected
 from sfn.pull import Message, MessageFeed, Outage, PullServer, SourceUnavailable
-from sfn.telemetry.metrics import EventMetrics
-from sfn.telemetry.pulls import PullMetrics
-from sfn.telemetry.refusals import LogThrottle
+from sfn.telemetry.logs import LogThrottle
+from sfn.telemetry.metrics import EventMetrics, PullMetrics
 
 # ── source: One source
 

@@ -24,17 +24,17 @@ from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_m
 from pyiceberg.typedef import Identifier
 from typing_extensions import override
 
+from sfn.app.storage import open_store
 from sfn.clock import SystemClock
 from sfn.domain.identifiers import Table as Said
 from sfn.domain.jobs import StoredObject
 from sfn.errors import SfnError
 from sfn.publish.commit_files import relative_path
-from sfn.settings import StoreSettings
+from sfn.settings.sections import StoreSettings
 from sfn.sfnfile import document, version_hint
 from sfn.sfnfile.document import LAST_ORDINAL, MAX_HINT_WAS, Document
 from sfn.sfnfile.naming import FileLayout, FileOwner
 from sfn.storage import PreconditionFailed
-from sfn.wiring.alone import open_store
 
 REPORT_NAME: Final = ("sfn", "audit")
 """What the SFN file calls the table."""

@@ -21,7 +21,9 @@ from sfn.errors import SfnError, suggest_name
 from sfn.report.columns import PARTITIONS, RUN_COLUMN, SCHEMA, SLICE_COLUMN
 from sfn.report.directory import DirectoryCatalog
 from sfn.report.slices import MAX_SLICES, is_valid_count
-from sfn.settings import CatalogSettings, ConfigurationError, Settings, StoreSettings
+from sfn.settings.model import Settings
+from sfn.settings.sections import CatalogSettings, StoreSettings
+from sfn.settings.sources import ConfigurationError
 from sfn.sfnfile.locations import canonical
 
 SLICES_PROPERTY: Final = "sfn.slices"

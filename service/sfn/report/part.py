@@ -9,6 +9,7 @@ from typing import Final
 import anyio
 from anyio import to_thread
 
+from sfn.app.catalogs import ReadOnlyConnections, open_read_only, table_filter
 from sfn.clock import Clock, SystemClock
 from sfn.domain.catalog_answer import NoSuchTable
 from sfn.domain.identifiers import Table, TableIdentifier
@@ -22,8 +23,6 @@ from sfn.report.listing import NamespacePart
 from sfn.report.pace import CatalogRateLimiter, RateLimitedCatalog
 from sfn.report.terms import AuditOptions
 from sfn.report.trials import CatalogRetries
-from sfn.wiring.looking import ReadOnlyConnections, open_read_only
-from sfn.wiring.terms import table_filter
 from sfn.worker.catalog_sources import ConnectedCatalog
 from sfn.worker.compare import TableComparer
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sfn.report.entries import AuditRun
-from sfn.settings import Settings
+from sfn.settings.model import Settings
 
 DEFAULT_PATIENCE: Final = 60.0
 """Seconds."""

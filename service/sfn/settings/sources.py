@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from sfn.errors import SfnError
-from sfn.settings.misconfigured import ConfigurationError
+
+# ── misconfigured: The error of settings that are wrong
+
+
+class ConfigurationError(SfnError):
+    """The settings can't be used.
+
+    Args:
+        problems: everything that is wrong with them; no secret is repeated in it.
+    """
+
+    def __init__(self, problems: Iterable[SfnError]) -> None:
+        self.problems = tuple(problems)
+        found = "".join(f"\n  {problem}" for problem in self.problems)
+        super().__init__("settings", expected="none of these problems", found=found)
+
+
+# ── sources: Where settings come from
 
 PREFIX: Final = "SFN_"
 SEPARATOR: Final = "__"

@@ -10,7 +10,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from sfn.errors import NotInstalled
-from sfn.settings.java import java_home
+from sfn.settings.service import java_home
 from sfn.spark.environment import SPARK, check_java, check_packages
 from sfn.spark.iceberg.runtime import RuntimePlatform
 

@@ -10,16 +10,301 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields
+from datetime import datetime
 from typing import Final, Protocol
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
 
 from sfn.domain.events import PutResult
-from sfn.telemetry.passing import GatewayMetrics
-from sfn.telemetry.pulls import PullMetrics
-from sfn.telemetry.refusals import LogThrottle
-from sfn.telemetry.work import PublicationMetrics
+from sfn.domain.jobs import (
+    DeadLettered,
+    DeadLetterReason,
+    Done,
+    FailureCause,
+    Rescheduled,
+    Retry,
+    Returned,
+    SweepCompleted,
+)
+from sfn.telemetry.logs import LogThrottle
+
+# ── passing: What is counted and timed of what passes through gateways
+
+_KINDS: Final = {True: "commit", False: "other"}
+_ANSWERS: Final = ("2xx", "3xx", "4xx", "5xx", "none")
+_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+
+
+class GatewayMetrics:
+    """The counters of all gateways.
+
+    Args:
+        registry: where they are read.
+        names: the configured gateways.
+    """
+
+    def __init__(self, registry: CollectorRegistry, names: Collection[str]) -> None:
+        self._requests = Counter(
+            "sfn_gateway_requests_total",
+            "Requests that passed to a catalog, by whether they may change a table, and the catalog's answer, if any.",
+            ("gateway", "kind", "answer"),
+            registry=registry,
+        )
+        self._seconds = Histogram(
+            "sfn_gateway_seconds",
+            "From the request to the header of the catalog's answer; of a commit without its note before.",
+            ("gateway", "kind"),
+            registry=registry,
+            buckets=_SECONDS,
+        )
+        self._unnoted = Counter(
+            "sfn_gateway_unnoted_total",
+            "Commits that passed without a note, as the inbox took none: their catalog is swept instead.",
+            ("gateway",),
+            registry=registry,
+        )
+        self._unmapped = Counter(
+            "sfn_gateway_unmapped_total",
+            "Commits that passed under a prefix that gateway.NAME.catalogs does not have: left to the sweep.",
+            ("gateway",),
+            registry=registry,
+        )
+        self._gateways = {
+            name: GatewayCounters(name, self._requests, self._seconds, self._unnoted, self._unmapped) for name in names
+        }
+
+    def get(self, name: str) -> GatewayCounters:
+        """The counters of one gateway."""
+        return self._gateways[name]
+
+
+class GatewayCounters:
+    """The counters of one gateway, looked up once: that takes longer than to count."""
+
+    def __init__(self, name: str, requests: Counter, seconds: Histogram, unnoted: Counter, unmapped: Counter) -> None:
+        self._requests = {
+            (change, answer): requests.labels(name, kind, answer)
+            for change, kind in _KINDS.items()
+            for answer in _ANSWERS
+        }
+        self._seconds = {change: seconds.labels(name, kind) for change, kind in _KINDS.items()}
+        self._unnoted, self._unmapped = unnoted.labels(name), unmapped.labels(name)
+
+    def answered(self, *, change: bool, status: int | None, seconds: float) -> None:
+        """The header of an answer came after so long; None: none did.
+
+        Args:
+            change: the request may change a table.
+            status: HTTP status.
+        """
+        answer = "none" if status is None else f"{status // 100}xx"
+        self._requests[change, answer if answer in _ANSWERS else "none"].inc()
+        self._seconds[change].observe(seconds)
+
+    def count_unrecorded(self) -> None:
+        """A commit passed that the inbox did not take."""
+        self._unnoted.inc()
+
+    def count_unmapped(self) -> None:
+        """A commit passed under a prefix that belongs to no catalog of ours."""
+        self._unmapped.inc()
+
+
+# ── pulls: How the sources are that events are fetched from
+
+
+class PullMetrics:
+    """How the sources are.
+
+    Args:
+        registry: where it is counted.
+        sources: the configured ones, by name.
+    """
+
+    def __init__(self, registry: CollectorRegistry, sources: Collection[str]) -> None:
+        self._connected = Gauge(
+            "sfn_pull_connected", "Whether the source delivers what is published.", ("source",), registry=registry
+        )
+        self._dropped = Counter(
+            "sfn_pull_dropped_total",
+            "Messages that the inbox was too slow for and nobody keeps; the source's catalogs are swept instead.",
+            ("source",),
+            registry=registry,
+        )
+        for source in sources:
+            self._connected.labels(source)
+            self._dropped.labels(source)
+
+    def set_connected(self, source: str, *, is_connected: bool) -> None:
+        """There is a connection, or none any more."""
+        self._connected.labels(source).set(is_connected)
+
+    def count_dropped(self, source: str, count: int) -> None:
+        """Messages were dropped."""
+        self._dropped.labels(source).inc(count)
+
+
+# ── work: What is counted and timed of the worker
+
+NOT_CONFIGURED: Final = ""
+"""The catalog's label of what belongs to no configured one: rows of one that was, and requests nobody understood."""
+UNDECODABLE: Final = "undecodable"
+"""The reason of a dead letter that is no table's."""
+REASONS: Final = tuple(reason.value for reason in DeadLetterReason if reason.value != UNDECODABLE)
+"""Why a table may be a dead letter."""
+
+_OUTCOMES: Final = (
+    (Done.label, ""),
+    (Rescheduled.label, ""),
+    *((Retry.label, cause.value) for cause in (FailureCause.TABLE, FailureCause.DEFECT)),
+    *(
+        (Returned.label, cause.value)
+        for cause in (
+            FailureCause.CATALOG,
+            FailureCause.STORE,
+            FailureCause.INBOX,
+            FailureCause.PROCESS,
+            FailureCause.STOP,
+        )
+    ),
+    *((DeadLettered.label, reason) for reason in REASONS),
+)
+_SWEEP_OUTCOMES: Final = (SweepCompleted.label, Retry.label, Returned.label)
+_DURATION_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_STALENESS_BUCKETS: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14_400)
+
+
+class PublicationMetrics:
+    """What came of tables.
+
+    Args:
+        registry: where the metrics are read.
+        catalogs: the configured ones; all others share the label `NOT_CONFIGURED`.
+
+    Attributes:
+        sweeps: what came of sweeps.
+    """
+
+    def __init__(self, registry: CollectorRegistry, catalogs: Collection[str]) -> None:
+        self._catalogs = frozenset(catalogs)
+        self._attempts = Counter(
+            "sfn_publications_total",
+            "Attempts to bring a table's files in line with its catalog, by how they ended and what was in the way.",
+            ("catalog", "outcome", "error_class"),
+            registry=registry,
+        )
+        self._durations = Histogram(
+            "sfn_publication_duration_seconds",
+            "How long those attempts took that saw their table through (outcomes done and later).",
+            ("catalog",),
+            registry=registry,
+            buckets=_DURATION_BUCKETS,
+        )
+        self._staleness = Histogram(
+            "sfn_staleness_seconds",
+            "From a commit (last-updated-ms) until its pointer was written; without the first pointer of each table, "
+            "whose last commit may be years old.",
+            ("catalog",),
+            registry=registry,
+            buckets=_STALENESS_BUCKETS,
+        )
+        self._expired = Counter(
+            "sfn_lease_expirations_total",
+            "Leases that ran out, those too that the process before this one left behind.",
+            registry=registry,
+        )
+        self._fenced = Counter(
+            "sfn_fenced_writes_total",
+            "Attempts of which nothing was taken, as their lease was lost: another one, or an operator, has the row.",
+            registry=registry,
+        )
+        self.sweeps = SweepMetrics(registry, catalogs)
+        for catalog in catalogs:
+            for outcome, error_class in _OUTCOMES:
+                self._attempts.labels(catalog, outcome, error_class)
+            for histogram in (self._durations, self._staleness):
+                histogram.labels(catalog)
+
+    def count_attempt(self, catalog: str, outcome: str, error_class: str) -> None:
+        """An attempt of a table ended.
+
+        Args:
+            catalog: whose table it is.
+            outcome: its name, such as `done`.
+            error_class: a dead letter's reason, else the value of a `Cause`; empty where nothing was in the way.
+        """
+        self._attempts.labels(_label(catalog, self._catalogs), outcome, error_class).inc()
+
+    def observe_duration(self, catalog: str, seconds: float) -> None:
+        """An attempt of a table saw it through, in that time."""
+        self._durations.labels(_label(catalog, self._catalogs)).observe(seconds)
+
+    def observe_staleness(self, catalog: str, seconds: float) -> None:
+        """A table's files name a commit that is that old."""
+        self._staleness.labels(_label(catalog, self._catalogs)).observe(seconds)
+
+    def count_expired_leases(self, leases: int) -> None:
+        """So many leases ran out."""
+        self._expired.inc(leases)
+
+    def count_lost_lease(self) -> None:
+        """Nothing of an attempt was taken: its lease was lost."""
+        self._fenced.inc()
+
+
+class SweepMetrics:
+    """What came of sweeps."""
+
+    def __init__(self, registry: CollectorRegistry, catalogs: Collection[str]) -> None:
+        self._catalogs = frozenset(catalogs)
+
+        def last(name: str, text: str) -> Gauge:
+            return Gauge(f"sfn_sweep_last_{name}", f"{text}; 0 before the first.", ("catalog",), registry=registry)
+
+        self._attempts = Counter(
+            "sfn_sweeps_total",
+            "Attempts to walk over a catalog, by how they ended.",
+            ("catalog", "outcome"),
+            registry=registry,
+        )
+        self._end = last("end_timestamp_seconds", "When the last complete sweep of this process ended, in Unix time")
+        self._duration = last("duration_seconds", "How long the last complete sweep took")
+        self._tables = last("tables", "Tables that the last complete sweep looked at")
+        self._withheld = last("withheld", "Namespaces that the last complete sweep could not list")
+        self._differing = last("differing", "Tables that the last complete sweep found to differ from their files")
+        for catalog in catalogs:
+            for outcome in _SWEEP_OUTCOMES:
+                self._attempts.labels(catalog, outcome)
+            for gauge in (self._end, self._duration, self._tables, self._withheld, self._differing):
+                gauge.labels(catalog)
+
+    def count_attempt(self, catalog: str, outcome: str) -> None:
+        """An attempt to sweep a catalog ended."""
+        self._attempts.labels(_label(catalog, self._catalogs), outcome).inc()
+
+    def set_completed(self, catalog: str, outcome: SweepCompleted, at: datetime, seconds: float) -> None:
+        """A sweep is complete.
+
+        Args:
+            catalog: which was swept.
+            outcome: what it says.
+            at: when it ended.
+            seconds: how long it took.
+        """
+        label = _label(catalog, self._catalogs)
+        self._end.labels(label).set(at.timestamp())
+        self._duration.labels(label).set(seconds)
+        self._tables.labels(label).set(outcome.tables)
+        self._withheld.labels(label).set(len(outcome.unlisted_namespaces))
+        self._differing.labels(label).set(outcome.differing)
+
+
+def _label(catalog: str, configured: Collection[str]) -> str:
+    return catalog if catalog in configured else NOT_CONFIGURED
+
+
+# ── metrics: What is counted and timed while it happens
 
 _NO_FORMAT: Final = "none"
 _REFUSALS: Final = (400, 401, 403, 404, 405, 408, 413, 415, 422, 429)

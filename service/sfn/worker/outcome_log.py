@@ -25,7 +25,7 @@ from sfn.domain.jobs import (
     describe,
 )
 from sfn.inbox.model import NewDeadLetter
-from sfn.telemetry.work import PublicationMetrics
+from sfn.telemetry.metrics import PublicationMetrics
 
 # ── journal: Where the worker tells what became of its claims
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import anyio
 
-from sfn import telemetry
+from sfn.telemetry import logs
 from tests.promises.catalog_quirks.page import measured, page
 from tests.promises.catalog_quirks.table import named
 from tests.promises.catalog_quirks.world import Seen
@@ -18,5 +18,5 @@ async def main() -> None:
     page(results).write()
 
 
-telemetry.configure_logging("error", "console")
+logs.configure_logging("error", "console")
 anyio.run(main)

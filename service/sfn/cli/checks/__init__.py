@@ -9,6 +9,8 @@ from contextlib import AsyncExitStack, aclosing
 import anyio.to_thread
 
 from sfn.admin.schemas import ServiceStatus
+from sfn.app import catalogs, storage
+from sfn.app.catalogs import vended_stores_factory
 from sfn.cli.checks.catalogs import CatalogCheck
 from sfn.cli.checks.facade import facade_findings
 from sfn.cli.checks.findings import CheckFinding, error_finding, ok_finding, warning_finding
@@ -20,11 +22,8 @@ from sfn.cli.checks.retention import Lag, assumed_lag, observed_lag, refresh_fin
 from sfn.cli.checks.stores import root_finding, store_finding
 from sfn.clock import SystemClock
 from sfn.errors import SfnError
-from sfn.settings import Settings
-from sfn.settings.roles import ALL_ROLES, Role
+from sfn.settings.model import ALL_ROLES, Role, Settings
 from sfn.storage import ObjectStore, PrefixRouter
-from sfn.wiring import places, sources
-from sfn.wiring.reached import vended_stores_factory
 
 
 async def run_checks(
@@ -96,7 +95,7 @@ async def _unopened_stores(settings: Settings) -> Mapping[str, CheckFinding]:
     found: dict[str, CheckFinding] = {}
     for name, one in settings.stores.items():
         try:
-            async with places.open_stores(settings.model_copy(update={"stores": {name: one}})):
+            async with storage.open_stores(settings.model_copy(update={"stores": {name: one}})):
                 pass
         except SfnError as error:
             found[name] = error_finding(error.where, error)
@@ -127,10 +126,10 @@ async def _catalog_findings(
     """
     clock, worst, locations = SystemClock(), assumed_lag(settings), list[str]()
     async with AsyncExitStack() as stack:
-        store_registry = await stack.enter_async_context(places.open_stores(settings))
+        store_registry = await stack.enter_async_context(storage.open_stores(settings))
         router = PrefixRouter(store_registry.stores)
         vended = vended_stores_factory(settings, router, store_registry, clock)
-        for name, catalog in sources.build_catalogs(settings, clock, router.read_range).items():
+        for name, catalog in catalogs.build_catalogs(settings, clock, router.read_range).items():
             stack.push_async_callback(catalog.close)
             if name in settings.event_only_catalogs:
                 yield ok_finding(f"catalogs.{name}", "told of by events alone: there is nothing to ask")

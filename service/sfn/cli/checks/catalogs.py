@@ -10,6 +10,8 @@ from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
+from sfn.app import catalogs
+from sfn.app.catalogs import IdentifiedCatalog
 from sfn.catalogs import CredentialVendor, UnlistedNamespace
 from sfn.cli.checks.findings import CheckFinding, Severity, error_finding, ok_finding, warning_finding
 from sfn.cli.checks.retention import Lag, short_lived_finding
@@ -22,11 +24,9 @@ from sfn.domain.jobs import DeadLetterReason
 from sfn.errors import ErrorScope, ExternalError, LocationRefused, SfnError
 from sfn.publish.existing_files import FileFinder
 from sfn.publish.policy import Policy
-from sfn.settings import Settings
+from sfn.settings.model import Settings
 from sfn.sfnfile.locations import check_location
 from sfn.storage import StoreRouter
-from sfn.wiring import terms
-from sfn.wiring.sources import IdentifiedCatalog
 from sfn.worker.catalog_sources import VendedStores
 from sfn.worker.compare import decide_with_queries
 
@@ -87,7 +87,7 @@ class CatalogCheck:
             catalog_id = await self._catalog.identity()
             how = describe_auth(self._name, self._settings.catalogs[self._name])
             yield ok_finding(self._where, f"reached{how}; files carry the catalog_id {catalog_id}")
-            policy = terms.publish_policy(self._settings, self._name, catalog_id)
+            policy = catalogs.publish_policy(self._settings, self._name, catalog_id)
             async for finding in self._check_tables(policy):
                 yield finding
         except ExternalError as trouble:

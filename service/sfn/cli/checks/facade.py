@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from sfn.cli.checks.findings import CheckFinding, ok_finding, warning_finding
-from sfn.settings import Settings
+from sfn.settings.model import Settings
 
 _WHERE: Final = "facade"
 

@@ -6,14 +6,14 @@ import json
 from collections.abc import AsyncIterator, Iterator, Mapping
 from urllib.parse import unquote, urlsplit
 
+from sfn.app.catalogs import IdentifiedCatalog
 from sfn.catalogs import ConfigAdvertiser
 from sfn.cli.checks.findings import CheckFinding, error_finding, ok_finding, warning_finding
 from sfn.cli.checks.place import address_finding
 from sfn.errors import ExternalError
 from sfn.gateway.upstream import is_readable, is_same_address, signer_addresses
-from sfn.settings import Settings
-from sfn.settings.listener import is_loopback
-from sfn.wiring.sources import IdentifiedCatalog
+from sfn.settings.model import Settings
+from sfn.settings.service import is_loopback
 
 
 def gateway_findings(settings: Settings, *, is_running: bool) -> Iterator[CheckFinding]:

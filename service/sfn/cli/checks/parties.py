@@ -7,14 +7,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from sfn.app.endpoints import build_access_control
 from sfn.cli.checks.findings import CheckFinding, error_finding, ok_finding, warning_finding
 from sfn.clock import SystemClock, format_duration
 from sfn.concurrency import unreadable_file_error
 from sfn.errors import FatalError, SfnError
 from sfn.formats import POLARIS_NOTIFICATIONS
 from sfn.http.secrets import AuthScheme, describe_weakness, read_secrets
-from sfn.settings import SenderSettings, Settings
-from sfn.wiring.admission import build_access_control
+from sfn.settings.model import Settings
+from sfn.settings.sections import SenderSettings
 
 
 def secret_findings(settings: Settings) -> Iterator[CheckFinding]:

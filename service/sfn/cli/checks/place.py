@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Final
 
 from sfn import limits
+from sfn.app import wiring
 from sfn.cli.checks.findings import CheckFinding, Severity, error_finding, ok_finding, warning_finding
 from sfn.cli.checks.tls import certificate_finding
 from sfn.cli.pages import pluralise
 from sfn.clock import SystemClock, format_duration
 from sfn.errors import FatalError, SfnError
 from sfn.http.server import listening_socket
-from sfn.settings import Settings
-from sfn.wiring import inboxes
+from sfn.settings.model import Settings
 
 _PROBE = ".sfn-check-"
 
@@ -35,7 +35,7 @@ async def inbox_finding(settings: Settings) -> tuple[str | None, CheckFinding]:
 async def _database_finding(settings: Settings) -> CheckFinding:
     where = "inbox"
     try:
-        proof = await inboxes.check_database(settings)
+        proof = await wiring.check_database(settings)
     except SfnError as error:
         return error_finding(where, error)
     state = f"schema version {proof.version} is there" if proof.version else "its tables will be made"
@@ -58,8 +58,8 @@ async def _file_finding(path: Path) -> tuple[str | None, CheckFinding]:
     """The same for a file: tried with another one beside it."""
     where = "inbox"
     try:
-        doubt = inboxes.placement_problem(path)
-        holder = inboxes.process_holding(path)
+        doubt = wiring.placement_problem(path)
+        holder = wiring.process_holding(path)
     except FatalError as error:
         return None, error_finding(where, error)
     if holder is not None:
@@ -75,7 +75,7 @@ async def _file_finding(path: Path) -> tuple[str | None, CheckFinding]:
             where, Severity.ERROR, f"{folder}: expected a folder to write into, found {error.strerror}", remedy
         )
     try:
-        await inboxes.try_inbox(scratch / path.name)
+        await wiring.try_inbox(scratch / path.name)
     except SfnError as error:
         return None, error_finding(where, error)
     finally:

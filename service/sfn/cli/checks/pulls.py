@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from urllib.parse import urlsplit
 
+from sfn.app.endpoints import build_pull_server
 from sfn.cli.checks.catalogs import is_local_host
 from sfn.cli.checks.findings import CheckFinding, error_finding, ok_finding, warning_finding
 from sfn.errors import SfnError
-from sfn.settings import PullSettings, Settings
-from sfn.settings.model import pull_origin_name
-from sfn.wiring.pulls import build_pull_server
+from sfn.settings.model import Settings, pull_origin_name
+from sfn.settings.sections import PullSettings
 
 
 async def pull_findings(settings: Settings) -> AsyncIterator[CheckFinding]:

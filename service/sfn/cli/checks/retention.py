@@ -12,7 +12,8 @@ from sfn.cli.checks.findings import CheckFinding, warning_finding
 from sfn.cli.pages import pluralise
 from sfn.clock import format_duration
 from sfn.domain.identifiers import Table
-from sfn.settings import CatalogSettings, Settings
+from sfn.settings.model import Settings
+from sfn.settings.sections import CatalogSettings
 from sfn.sfnfile.version_hint import metadata_lifetime
 
 MAX_REFRESH_AFTER: Final = timedelta(hours=12)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from urllib.parse import urlsplit
 
+from sfn.app.catalogs import rest_settings
 from sfn.catalogs import CredentialVendor
 from sfn.cli.checks.findings import CheckFinding, ok_finding, warning_finding
 from sfn.clock import format_duration
@@ -13,9 +14,8 @@ from sfn.domain.catalog_answer import NoSuchTable, VendedCredential
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import LocationRefused
 from sfn.publish.policy import OnDrop
-from sfn.settings import CatalogSettings
+from sfn.settings.sections import CatalogSettings
 from sfn.storage import StoreRouter
-from sfn.wiring.sources import rest_settings
 
 
 def describe_auth(name: str, catalog: CatalogSettings) -> str:

@@ -10,20 +10,22 @@ from dataclasses import dataclass
 from msgspec import Struct
 from pyspark.sql import SparkSession
 
-from sfn import telemetry
+from sfn.app import catalogs as app_catalogs
 from sfn.cli.options import ServiceOptions
 from sfn.cli.printing import progress
 from sfn.cli.sweeping import check_sweepable
 from sfn.errors import SfnError
 from sfn.report.opening import parse_report_location
 from sfn.report.slices import MAX_SLICES, is_valid_count
-from sfn.settings import ConfigurationError, Settings, load
-from sfn.settings.java import java_home
+from sfn.settings import load
+from sfn.settings.model import Settings
+from sfn.settings.service import java_home
+from sfn.settings.sources import ConfigurationError
 from sfn.spark.audit.job import AuditFindings, AuditRequest, run_audit
 from sfn.spark.audit.jobs import spark_error_text
 from sfn.spark.audit.telling import EventPoster, event_senders
 from sfn.spark.environment import check_java
-from sfn.wiring import sources
+from sfn.telemetry import logs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +91,7 @@ def run_from_arguments(arguments: AuditArguments) -> AuditSummary:
     if not is_valid_count(arguments.slices):
         raise _option_error("--slices", f"a power of two up to {MAX_SLICES}", f"{arguments.slices}")
     settings = load(arguments.flags.config)
-    sources.check_adapters(settings)
+    app_catalogs.check_adapters(settings)
     catalogs = _choose_catalogs(settings, arguments.catalogs)
     request = AuditRequest(
         settings=settings,
@@ -105,7 +107,7 @@ def run_from_arguments(arguments: AuditArguments) -> AuditSummary:
     )
     poster = EventPoster(event_senders(arguments.flags, catalogs, arguments.sender)) if arguments.notify else None
     # What the adapters log would stand among what the command prints.
-    telemetry.configure_logging("error", "console")
+    logs.configure_logging("error", "console")
     with _session(arguments.master) as spark, progress("slices", None) as on_progress:
         found = run_audit(spark, request, poster, on_progress)
     return _to_summary(found, request, poster or EventPoster({}))

@@ -13,6 +13,7 @@ from pyiceberg.table import Table
 from pyspark import RDD
 from pyspark.sql import Row, SparkSession
 
+from sfn.app.catalogs import open_read_only, table_filter
 from sfn.clock import SystemClock
 from sfn.errors import SfnError
 from sfn.report import keeping, opening, theirs
@@ -24,13 +25,11 @@ from sfn.report.runs import RunProgress, begin_run, files_of_previous_runs, find
 from sfn.report.terms import AuditOptions
 from sfn.report.totals import RunTotals
 from sfn.report.trials import CatalogRetries
-from sfn.settings import Settings
+from sfn.settings.model import Settings
 from sfn.spark.audit.jobs import run_slices, spark_error_text
 from sfn.spark.audit.outcome import SliceOutcome
 from sfn.spark.audit.parts import LISTED_SCHEMA, OUTCOME_SCHEMA, audit_slice_task, list_tables_task
 from sfn.spark.audit.telling import EventPoster
-from sfn.wiring.looking import open_read_only
-from sfn.wiring.terms import table_filter
 
 MAX_FAILURES_NAMED: Final = 20
 """Tables that are named of those that could not be looked at."""

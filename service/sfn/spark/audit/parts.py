@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyiceberg.io import load_file_io
 from pyspark import TaskContext
 
-from sfn import telemetry
+from sfn.app.catalogs import open_read_only, table_filter
 from sfn.domain.identifiers import TableIdentifier, decode_identifier, encode_identifier
 from sfn.errors import SfnError
 from sfn.report import earlier
@@ -29,8 +29,7 @@ from sfn.report.trials import CatalogRetries
 from sfn.report.writing import write_data_file
 from sfn.spark.audit.outcome import AuditNotification, SliceOutcome
 from sfn.spark.audit.sparing import warm_up_process
-from sfn.wiring.looking import open_read_only
-from sfn.wiring.terms import table_filter
+from sfn.telemetry import logs
 
 MAX_FAILURES_NAMED: Final = 20
 """Tables of a slice that are named of those that could not be looked at."""
@@ -59,7 +58,7 @@ def list_tables_task(options: AuditOptions) -> Callable[[Batches], Batches]:
     """From namespaces to their tables, each with its slice."""
 
     def listed(batches: Batches) -> Batches:
-        telemetry.configure_logging("error", "console")
+        logs.configure_logging("error", "console")
         warm_up_process()
         for batch in batches:
             rows = batch.to_pylist()
@@ -106,7 +105,7 @@ def audit_slice_task(options: AuditOptions) -> Callable[[Batches], Batches]:
     """From the tables of a slice to its outcome. It raises nothing: of a slice that fails the driver is told."""
 
     def looked(batches: Batches) -> Batches:
-        telemetry.configure_logging("error", "console")
+        logs.configure_logging("error", "console")
         warm_up_process()
         context = TaskContext.get()
         number = 0 if context is None else context.partitionId()

@@ -12,14 +12,14 @@ from http import HTTPStatus
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
-from sfn.alone import EmbeddedFacade
+from sfn.app.endpoints import FacadeFolders
+from sfn.app.standalone import EmbeddedFacade
 from sfn.errors import Rejected
 from sfn.facade import FileTree, Namespace, TablePlace
 from sfn.facade.metadata_files import open_tree
 from sfn.sfnfile.locations import store_prefix
 from sfn.spark.asked import ReadRequest
 from sfn.spark.iceberg.settled import PinnedPointer
-from sfn.wiring.facades import FacadeFolders
 
 PINNED_NAMESPACE: Final[Namespace] = ("tables",)
 MAX_PINNED: Final = 10_000

@@ -18,17 +18,18 @@ from typing import Any, Final
 import anyio
 import structlog
 
-from sfn import limits, telemetry
-from sfn.daemon import leaf_errors
+from sfn import limits
+from sfn.app.catalogs import DISTRIBUTION
+from sfn.app.endpoints import FacadeFolders, facade_over_folders
+from sfn.app.service import leaf_errors
 from sfn.errors import SfnError
 from sfn.facade.app import FACADE_PATH, FacadeApplication, StandaloneProbes, mount_facade
 from sfn.http.secrets import PartyTokens, WatchedTokenFile, bearer_token, index_of_presented
 from sfn.http.server import Certificate, HttpServer, listening_socket
-from sfn.settings.listener import is_loopback
+from sfn.settings.service import is_loopback
+from sfn.telemetry import logs
 from sfn.telemetry.logs import Level
 from sfn.telemetry.metrics import FacadeMetrics, new_registry
-from sfn.wiring.facades import FacadeFolders, facade_over_folders
-from sfn.wiring.terms import DISTRIBUTION
 
 ENDED, FAILED = 0, 1
 LOOPBACK: Final = "127.0.0.1"
@@ -72,7 +73,7 @@ def run(folders: FacadeFolders, listener: StandaloneListener, level: Level) -> i
     Returns:
         The exit code: 0 after a signal, 1 after a failure, which was logged.
     """
-    telemetry.configure_logging(level)
+    logs.configure_logging(level)
     limits.raise_limit()
     try:
         anyio.run(_serve, folders, listener, backend_options={"use_uvloop": True})

@@ -30,15 +30,15 @@ from typing import Final
 import anyio
 import structlog
 
-from sfn import limits, telemetry
+from sfn import limits
+from sfn.app import wiring
 from sfn.concurrency import unfinished_calls
 from sfn.errors import ExternalError, FatalError, SfnError
 from sfn.http.app import AsgiApplication
 from sfn.http.secrets import AuthScheme
 from sfn.http.server import HttpServer, listening_socket
-from sfn.settings import Settings
-from sfn.settings.roles import ALL_ROLES, Role
-from sfn.wiring import assembly
+from sfn.settings.model import ALL_ROLES, Role, Settings
+from sfn.telemetry import logs
 
 ENDED, FAILED = 0, 1
 SHUTDOWN_TIMEOUT: Final = 90.0
@@ -54,7 +54,7 @@ _GC_THRESHOLD: Final = 20_000
 _log = structlog.stdlib.get_logger(__name__)
 
 
-def run(settings: Settings, wrap_store: assembly.StoreWrapper | None = None, roles: frozenset[Role] = ALL_ROLES) -> int:
+def run(settings: Settings, wrap_store: wiring.StoreWrapper | None = None, roles: frozenset[Role] = ALL_ROLES) -> int:
     """Run the service until it is told to end or a part of it fails.
 
     Args:
@@ -64,7 +64,7 @@ def run(settings: Settings, wrap_store: assembly.StoreWrapper | None = None, rol
     Returns:
         The exit code: 0 after a drain, 1 after a failure, which was logged, or where a call hangs.
     """
-    telemetry.configure_logging(settings.telemetry.level, settings.telemetry.format)
+    logs.configure_logging(settings.telemetry.level, settings.telemetry.format)
     files = limits.raise_limit()
     if files < limits.LOW_LIMIT:
         _log.warning("low limit of open files", files=files, remedy="raise it (ulimit -n, LimitNOFILE=)")
@@ -85,13 +85,13 @@ def run(settings: Settings, wrap_store: assembly.StoreWrapper | None = None, rol
     return code
 
 
-async def _run_service(settings: Settings, wrap_store: assembly.StoreWrapper | None, roles: frozenset[Role]) -> None:
+async def _run_service(settings: Settings, wrap_store: wiring.StoreWrapper | None, roles: frozenset[Role]) -> None:
     # Before all else: uvicorn would swallow the signals, or raise them again once it has ended.
     with anyio.open_signal_receiver(SIGTERM, SIGINT) as signals:
         failure = FatalErrorReport()
         # Who can't listen leaves the inbox alone.
         with listening_socket(settings.listener.host, settings.listener.port) as listener, ExitStack() as others:
-            async with assembly.build_service(settings, failure.report, wrap_store, roles) as service:
+            async with wiring.build_service(settings, failure.report, wrap_store, roles) as service:
                 log_listening(settings, listener, roles)
                 drain = settings.listener.drain
                 listeners = [
@@ -128,7 +128,7 @@ class HttpListener:
 
 
 def _gateway_listeners(
-    service: assembly.AssembledService, settings: Settings, opened: ExitStack
+    service: wiring.AssembledService, settings: Settings, opened: ExitStack
 ) -> Iterator[HttpListener]:
     """The gateways' own listeners."""
     for gateway in service.gateways.listeners:
@@ -178,7 +178,7 @@ class ServiceRunner:
 
     def __init__(
         self,
-        service: assembly.AssembledService,
+        service: wiring.AssembledService,
         listeners: Sequence[HttpListener],
         drain: timedelta,
         failure: FatalErrorReport,
@@ -249,7 +249,7 @@ class ServiceRunner:
         for server, _ in self._servers:
             await server.up.wait()
         _tune_garbage_collector()
-        self._service.readiness.clear_reason(assembly.STARTING)
+        self._service.readiness.clear_reason(wiring.STARTING)
         _log.info("ready")
 
     async def _request_first_sweeps(self) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from sfn.app.storage import HttpPools, StoreClient
 from sfn.google_auth import GoogleIdentity
-from sfn.settings import StoreSettings
+from sfn.settings.sections import StoreSettings
 from sfn.storage.gcs import IMPOSSIBLE_GENERATION, GcsClient, GcsOptions
-from sfn.wiring.making import HttpPools, StoreClient
 
 
 class GcsClientFactory:

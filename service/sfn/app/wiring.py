@@ -1,50 +1,246 @@
-"""The composition root: from settings to the parts of one process, with what the modules beside it make of them."""
+"""The composition root: from the settings to the parts of one process. Adapters are named here alone."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
-from typing import Any, Final, TypeAlias
+from pathlib import Path
+from typing import Any, Final, NoReturn, Protocol, TypeAlias
 
 import anyio
 import structlog
+from fastapi import APIRouter
 
 from sfn.admin.app import routes
-from sfn.admin.operators import AdminContext, AdminInbox, ConfiguredCatalog, ProcessInfo, RetiredCatalogs
+from sfn.admin.routes import AdminContext, AdminInbox, ConfiguredCatalog, ProcessInfo, RetiredCatalogs
+from sfn.app.catalogs import (
+    VERSION,
+    LazyCatalogRegistry,
+    build_catalogs,
+    inbox_config,
+    table_filter,
+    vended_stores_factory,
+    worker_options,
+)
+from sfn.app.endpoints import (
+    AccessControl,
+    GatewaySet,
+    build_access_control,
+    build_facade,
+    build_gateways,
+    build_pull_sources,
+    load_certificate,
+)
+from sfn.app.storage import local_locks, open_stores
 from sfn.clock import Clock, SystemClock, SystemRandomSource
 from sfn.concurrency import AbandonableThreads, TimedOut
-from sfn.domain.events import Notification
-from sfn.domain.identifiers import CatalogName
-from sfn.errors import ExternalError, FatalError, Transient
+from sfn.domain.events import Notification, UndecodableRequest
+from sfn.domain.identifiers import CatalogName, TableIdentifier
+from sfn.errors import ExternalError, FatalError, Rejected, Transient
+from sfn.formats import FORMAT_NAMES
+from sfn.formats.event import Sender
 from sfn.gateway.connection import MAX_WRITE
-from sfn.http.app import AsgiApplication, build_app
+from sfn.http.app import AsgiApplication, build_app, metrics_router
 from sfn.http.body import BodyLimits
-from sfn.http.events import EventsEndpoint, Readiness
+from sfn.http.events import EventFilter, EventsEndpoint, Readiness, to_request
 from sfn.http.secrets import WatchedTokenFile
+from sfn.http.senders import ANONYMOUS
 from sfn.http.server import Certificate
-from sfn.inbox import InboxWriter
+from sfn.inbox import AdminQueries, CatalogAdmin, DeadLetters, DropLimit, InboxWriter, JobQueue, TableIndex
+from sfn.inbox.model import CommittedTransaction, InboxConfig
+from sfn.inbox.postgres import PostgresInbox, PostgresServer, PreflightResult, preflight
+from sfn.inbox.sqlite import Doubt, SqliteInbox, held_by, placed
 from sfn.limits import BodyMemory
 from sfn.mounts import LOCAL_LOCKS_PROBLEM, LOCAL_LOCKS_REMEDY
 from sfn.pull.source import PullSource
-from sfn.settings import Settings
-from sfn.settings.roles import ALL_ROLES, Role
+from sfn.settings.model import ALL_ROLES, Role, Settings
 from sfn.storage import ObjectStore, PrefixRouter, StoreRouter
 from sfn.telemetry.metrics import Metrics
-from sfn.wiring import inboxes
-from sfn.wiring.admission import AccessControl, build_access_control, load_certificate
-from sfn.wiring.events import build_event_filter, decode_undecodable
-from sfn.wiring.facades import build_facade
-from sfn.wiring.gateways import GatewaySet, build_gateways
-from sfn.wiring.metering import MetricsWiring
-from sfn.wiring.places import local_locks, open_stores
-from sfn.wiring.pulls import build_pull_sources
-from sfn.wiring.reached import LazyCatalogRegistry, vended_stores_factory
-from sfn.wiring.sources import build_catalogs
-from sfn.wiring.terms import VERSION, table_filter, worker_options
+from sfn.telemetry.scrape import LabelNames, Scrape, ScrapedStats, ScrapeSources
 from sfn.worker.outcome_log import OutcomeLog, OutcomeMetrics, OutcomeSinks
 from sfn.worker.worker import Worker, WorkerInbox
+
+# ── inboxes: From the settings to the inbox
+
+
+class InboxAdapter(InboxWriter, JobQueue, TableIndex, DropLimit, AdminQueries, DeadLetters, CatalogAdmin, Protocol):
+    """All faces of an inbox, and who looks after it."""
+
+    async def run_maintenance(self, retention: timedelta) -> NoReturn:
+        """Keep it small, for ever: a sibling of what uses it.
+
+        Args:
+            retention: how long events are kept.
+
+        Raises:
+            Broken: as soon as the inbox can't be trusted any more.
+        """
+        ...
+
+
+def open_inbox(
+    settings: Settings, clock: Clock, observe: Callable[[CommittedTransaction], None]
+) -> AbstractAsyncContextManager[InboxAdapter]:
+    """The configured inbox; closed in the end.
+
+    Args:
+        observe: told of every transaction.
+
+    Raises:
+        Broken: it can't be used, or not by this process.
+        Transient: scope inbox: there is no room, or no answer.
+    """
+    terms, limit = inbox_config(settings), settings.listener.queue_limit
+    if settings.inbox.path is not None:
+        return SqliteInbox.opened(settings.inbox.path, terms, clock, queue_limit=limit, observe=observe)
+    return PostgresInbox.opened(_server(settings), terms, clock, queue_limit=limit, observe=observe)
+
+
+def is_shared(settings: Settings) -> bool:
+    """Whether other processes may have the configured inbox too: what one of them is told of it, others find there."""
+    return settings.inbox.path is None
+
+
+def process_holding(file: Path) -> str | None:
+    """Which process has an inbox in a file just now, None for none.
+
+    Raises:
+        Broken: nobody can tell.
+    """
+    return held_by(file)
+
+
+def placement_problem(file: Path) -> Doubt | None:
+    """What speaks against the place of an inbox in a file; None for nothing.
+
+    Raises:
+        Broken: the file is mounted without its folder.
+    """
+    return placed(file)
+
+
+async def try_inbox(file: Path) -> None:
+    """Make an inbox in a file that is not there, open it and close it again.
+
+    Raises:
+        SfnError: none can be kept there.
+    """
+    async with SqliteInbox.opened(file, InboxConfig(), SystemClock()):
+        pass
+
+
+async def check_database(settings: Settings) -> PreflightResult:
+    """What is found of the configured database; no row of it is touched.
+
+    Raises:
+        SfnError: none can be kept there.
+    """
+    return await preflight(_server(settings), SystemClock())
+
+
+def _server(settings: Settings) -> PostgresServer:
+    return PostgresServer(settings.inbox.url, settings.inbox.password_file)
+
+
+# ── metering: The metrics of one process
+
+
+class MetricsWiring:
+    """What is counted, and who reads it.
+
+    Args:
+        settings: all of them.
+        version: of this service.
+        clock: the wall clock.
+        sources: that this process fetches events from.
+
+    Attributes:
+        metrics: for those who count.
+    """
+
+    def __init__(self, settings: Settings, version: str, clock: Clock, sources: Collection[str] = ()) -> None:
+        self._settings, self._clock = settings, clock
+        self.metrics = Metrics(
+            version=version,
+            catalogs=settings.catalogs,
+            event_formats=FORMAT_NAMES,
+            gateways=settings.gateway,
+            sources=sources,
+        )
+
+    def routes(
+        self,
+        queue_stats: Callable[[], Awaitable[ScrapedStats]],
+        process: ProcessInfo,
+        admit: Callable[[bytes | None], bool] | None,
+    ) -> APIRouter:
+        """The route of the metrics.
+
+        Args:
+            queue_stats: the inbox in numbers.
+            process: the rest.
+            admit: whether an `Authorization` header opens the route; None for everybody.
+        """
+        settings = self._settings
+        files: dict[str, Path] = {}
+        if settings.inbox.path is not None:
+            # SQLite puts its log beside the file that a link leads to.
+            database = settings.inbox.path.resolve()
+            files = {"db": database, "wal": database.with_name(f"{database.name}-wal")}
+        observed = ScrapeSources(
+            queue_stats, files, lambda: not process.not_ready_reasons(), process.catalog_ids, process.breakers
+        )
+        return metrics_router(Scrape(self.metrics.registry, observed, metric_bounds(settings), self._clock), admit)
+
+
+def metric_bounds(settings: Settings) -> LabelNames:
+    """What the metrics are told of the configuration."""
+    stores = {one.prefix: name for name, one in settings.stores.items()}
+    every, queried = settings.sweep.every, [name for name, one in settings.catalogs.items() if not one.is_event_only]
+    swept = {} if every is None else dict.fromkeys(queried, every.total_seconds())
+    return LabelNames(tuple(settings.catalogs), stores, swept)
+
+
+# ── events: From the settings to which events are taken
+
+
+def build_event_filter(settings: Settings, retirement: RetiredCatalogs) -> EventFilter:
+    """Which events matter, for as long as a catalog does not retire."""
+    interests = {name: table_filter(one) for name, one in settings.catalogs.items()}
+
+    def covers(table: TableIdentifier) -> bool:
+        return table.catalog not in retirement.names and interests[table.catalog].covers(table)
+
+    return EventFilter(covers, frozenset(settings.event_only_catalogs))
+
+
+def decode_undecodable(
+    settings: Settings, event_filter: EventFilter, event: UndecodableRequest
+) -> Sequence[Notification]:
+    """The hints of a request that nobody understood when it came, as far as they matter.
+
+    Raises:
+        Rejected: nobody understands it now, its sender is not configured any more, or what would be believed of it is
+            not what was signed.
+    """
+    decoded = event_filter.decode(to_request(event, _sender_named(settings, event.sender), event_filter.event_only))
+    return event_filter.relevant(decoded.notifications)
+
+
+def _sender_named(settings: Settings, name: str) -> Sender:
+    origins = settings.origins
+    if name in origins:
+        return Sender(name, settings.catalogs_of(name), origins[name].dialect)
+    if name == ANONYMOUS and not settings.senders:
+        return Sender(name, {catalog: catalog for catalog in settings.catalogs})
+    known = ", ".join(origins) or "none is"
+    raise Rejected("sender", status=422, expected=f"a configured sender: {known}", found=name)
+
+
+# ── assembly: The composition root
 
 STARTING: Final = "starting"
 """Why a process is not ready at first."""
@@ -114,13 +310,13 @@ async def build_service(
         SfnError: something can't be opened, or its setting is wrong.
     """
     clock, server_certificate = SystemClock(), load_certificate(settings)
-    if inboxes.is_shared(settings) and Role.WORKER in roles:
+    if is_shared(settings) and Role.WORKER in roles:
         await _warn_of_local_locks(settings)
     access_control, is_receiver = build_access_control(settings, clock), Role.RECEIVER in roles
     metering = MetricsWiring(settings, VERSION, clock, settings.pull if is_receiver else ())
     observe = metering.metrics.commits.observe
     async with (
-        inboxes.open_inbox(settings, clock, observe) as inbox,
+        open_inbox(settings, clock, observe) as inbox,
         open_stores(settings) as registry,
         AsyncExitStack() as stack,
     ):
@@ -200,7 +396,7 @@ async def _warn_of_local_locks(settings: Settings) -> None:
         )
 
 
-async def _retired_catalogs(inbox: inboxes.InboxAdapter) -> frozenset[str]:
+async def _retired_catalogs(inbox: InboxAdapter) -> frozenset[str]:
     """What operators said before the start; an answer that was lost on the way is no reason to end.
 
     Raises:
@@ -213,15 +409,15 @@ async def _retired_catalogs(inbox: inboxes.InboxAdapter) -> frozenset[str]:
     return await inbox.retired_catalogs()
 
 
-async def _maintain(settings: Settings, inbox: inboxes.InboxAdapter, retirement: RetiredCatalogs) -> None:
-    if not inboxes.is_shared(settings):
+async def _maintain(settings: Settings, inbox: InboxAdapter, retirement: RetiredCatalogs) -> None:
+    if not is_shared(settings):
         await inbox.run_maintenance(settings.inbox.event_retention)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(inbox.run_maintenance, settings.inbox.event_retention)
         tasks.start_soon(_follow_retirement, inbox, retirement)
 
 
-async def _follow_retirement(inbox: inboxes.InboxAdapter, retirement: RetiredCatalogs) -> None:
+async def _follow_retirement(inbox: InboxAdapter, retirement: RetiredCatalogs) -> None:
     """Learn what operators tell other processes, for ever."""
     while True:
         await anyio.sleep(_RETIREMENT_POLL_SECONDS)
@@ -231,7 +427,7 @@ async def _follow_retirement(inbox: inboxes.InboxAdapter, retirement: RetiredCat
 
 def _build_worker(
     settings: Settings,
-    inbox: inboxes.InboxAdapter,
+    inbox: InboxAdapter,
     catalog_registry: LazyCatalogRegistry,
     stores: StoreRouter,
     clock: Clock,
@@ -251,7 +447,7 @@ def _build_worker(
 def _build_application(
     settings: Settings,
     access_control: AccessControl,
-    inbox: inboxes.InboxAdapter,
+    inbox: InboxAdapter,
     readiness: Readiness,
     process: ProcessInfo,
     on_broken: Callable[[FatalError], None],

@@ -9,16 +9,20 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from difflib import get_close_matches
-from typing import Final
+from pathlib import Path
+from typing import Annotated, Final, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 
-from pydantic import SecretStr
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, StringConstraints
 
 from sfn.errors import LocationRefused
 from sfn.formats import FORMAT_NAMES
 from sfn.http.secrets import is_well_formed_token
 from sfn.sfnfile.locations import canonical, check_location
+
+# ── texts: Strings with a shape
 
 _SQLITE = "sqlite:///"
 _LIBPQ_PARAMETERS: Final = frozenset(
@@ -202,3 +206,127 @@ def _parse_inline(text: str, expected: str) -> object:
     except tomllib.TOMLDecodeError:
         raise ValueError(f"{expected}, written as in TOML") from None
     return parsed
+
+
+# ── quantities: Durations and sizes as people write them
+
+DURATION_UNITS: Final = {
+    "ms": timedelta(milliseconds=1),
+    "s": timedelta(seconds=1),
+    "m": timedelta(minutes=1),
+    "h": timedelta(hours=1),
+    "d": timedelta(days=1),
+}
+SIZE_UNITS: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "kB": 10**3, "MB": 10**6, "GB": 10**9}
+
+MAX_DURATION: Final = timedelta(days=36_500)
+"""Of all durations: so long from now is still a date."""
+
+_ZERO: Final = ("0", 0)
+"""What needs no unit. No set, for a value of a wrong type may have no hash."""
+
+_QUANTITY: Final = re.compile(r"(\d{1,9}(?:\.\d{1,9})?) ?([A-Za-z]{1,3})", re.ASCII)
+
+
+def parse_duration(text: object) -> timedelta:
+    """A duration of one number and one unit. A bare 0 needs no unit.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if isinstance(text, timedelta):
+        return text
+    if text in _ZERO and not isinstance(text, bool):
+        return timedelta()
+    number, unit = _split_quantity(text)
+    if unit not in DURATION_UNITS:
+        raise ValueError(f"a duration such as 30s: a number and one of {', '.join(DURATION_UNITS)}")
+    # Before they are multiplied: the product may be more than a timedelta holds.
+    if float(number) > MAX_DURATION / DURATION_UNITS[unit]:
+        raise ValueError(f"a duration of at most {MAX_DURATION.days}d")
+    return float(number) * DURATION_UNITS[unit]
+
+
+def parse_duration_or_off(text: object) -> timedelta | None:
+    """A duration, or None for `off`.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    return None if text is None or text == "off" else parse_duration(text)
+
+
+def duration_between(shortest: str, longest: str) -> AfterValidator:
+    """Refuses other durations; none at all (`off`) passes.
+
+    Args:
+        shortest, longest: as people write them.
+    """
+    least, most = parse_duration(shortest), parse_duration(longest)
+
+    def check(value: timedelta | None) -> timedelta | None:
+        if value is not None and not least <= value <= most:
+            raise ValueError(f"a duration from {shortest} to {longest}")
+        return value
+
+    return AfterValidator(check)
+
+
+def parse_size(text: object) -> int:
+    """Bytes, of one number and one unit.
+
+    Raises:
+        ValueError: it is none, or no whole number of bytes.
+    """
+    number, unit = _split_quantity(text)
+    if unit not in SIZE_UNITS:
+        raise ValueError(f"a size such as 1MiB: a number and one of {', '.join(SIZE_UNITS)}")
+    count = float(number) * SIZE_UNITS[unit]
+    if not count.is_integer():
+        raise ValueError("a whole number of bytes")
+    return int(count)
+
+
+def _split_quantity(text: object) -> tuple[str, str]:
+    found = _QUANTITY.fullmatch(text) if isinstance(text, str) else None
+    return ("", "") if found is None else (found[1], found[2])
+
+
+Duration: TypeAlias = Annotated[timedelta, BeforeValidator(parse_duration)]
+PositiveDuration: TypeAlias = Annotated[timedelta, Field(gt=timedelta()), BeforeValidator(parse_duration)]
+DurationOrOff: TypeAlias = Annotated[timedelta | None, BeforeValidator(parse_duration_or_off)]
+Size: TypeAlias = Annotated[int, Field(gt=0), BeforeValidator(parse_size)]
+
+
+# ── kinds: Kinds of values that several sections have
+
+Name: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+"""What an operator may call a catalog, a sender or a store: it goes into URLs, metrics and logs."""
+
+Text: TypeAlias = Annotated[str, Field(min_length=1)]
+Texts: TypeAlias = Annotated[tuple[Text, ...], BeforeValidator(parse_array)]
+Prefix: TypeAlias = Annotated[Text, AfterValidator(validate_prefix)]
+Prefixes: TypeAlias = Annotated[tuple[Prefix, ...], BeforeValidator(parse_array)]
+File: TypeAlias = Annotated[Path, BeforeValidator(parse_path)]
+Url: TypeAlias = Annotated[str, AfterValidator(validate_http_url)]
+Secret: TypeAlias = Annotated[SecretStr, Field(min_length=1)]
+Token: TypeAlias = Annotated[SecretStr, AfterValidator(validate_bearer_token)]
+Secrets: TypeAlias = Annotated[Mapping[Text, SecretStr], BeforeValidator(parse_table)]
+"""What they look like depends on another key."""
+HeaderName: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
+Properties: TypeAlias = Annotated[Mapping[Text, SecretStr], BeforeValidator(parse_table)]
+HttpHeaders: TypeAlias = Annotated[Mapping[str, SecretStr], BeforeValidator(parse_table)]
+EventFormatName: TypeAlias = Annotated[Text, AfterValidator(validate_event_format)]
+CatalogNames: TypeAlias = Annotated[Mapping[Text, Text], BeforeValidator(parse_table)]
+PublishInterval: TypeAlias = Annotated[Duration, duration_between("0s", "1h")]
+"""The inbox takes a longer one for a clock that jumped, and passes over it."""
+AtLeastOne: TypeAlias = Annotated[int, Field(ge=1)]
+
+
+# ── section: What every section of the settings has in common
+
+
+class Section(BaseModel):
+    """A table of the file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from sfn.app.storage import HttpPools, StoreClient
 from sfn.aws_auth import AwsIdentity, AwsKeys
-from sfn.settings import StoreSettings
+from sfn.settings.sections import StoreSettings
 from sfn.storage.s3 import IMPOSSIBLE_ETAG, BucketEndpoints, S3Client, S3Options
-from sfn.wiring.making import HttpPools, StoreClient
 
 
 class S3ClientFactory:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sfn.settings import StoreSettings
+from sfn.app.storage import HttpPools, StoreClient
+from sfn.settings.sections import StoreSettings
 from sfn.storage.azure import (
     IMPOSSIBLE_ETAG,
     AccessToken,
@@ -16,7 +17,6 @@ from sfn.storage.azure import (
     EntraApplication,
     SharedSignature,
 )
-from sfn.wiring.making import HttpPools, StoreClient
 
 
 class AzureClientFactory:

@@ -1,0 +1,497 @@
+"""How operators' requests are matched and admitted, before anything else of them is read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from http import HTTPStatus
+from typing import Annotated, Any, Final, TypeAlias
+from urllib.parse import unquote
+
+import structlog
+from fastapi import APIRouter, Query, Request
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+from starlette.routing import Match
+from starlette.types import Receive, Scope, Send
+from typing_extensions import override
+
+from sfn.admin.schemas import (
+    AdoptRequest,
+    AffectedTables,
+    AuditEntryModel,
+    AuditPage,
+    CatalogModel,
+    CircuitBreakerModel,
+    DropLimitModel,
+    ReleasedTables,
+    RetireRequest,
+    ServiceStatus,
+    SweepAccepted,
+    SweepModel,
+    SweepRequest,
+    TableCountsModel,
+    TableModel,
+    UnpublishedReason,
+)
+from sfn.clock import Clock
+from sfn.domain.events import Notification, UndecodableRequest
+from sfn.domain.identifiers import CatalogName, TableIdentifier
+from sfn.domain.jobs import IndexedTable
+from sfn.errors import suggest_name
+from sfn.inbox import AdminQueries, CatalogAdmin, DeadLetters, DropLimit, InboxWriter, TableIndex
+from sfn.inbox.admin import recorded_owner
+from sfn.inbox.model import AdminCommand, DeadLetterFilter
+from sfn.inbox.statistics import STAT_STATES, QueueStats
+from sfn.publish.policy import TableFilter
+from sfn.worker.capacity import CircuitBreakerState
+from sfn.worker.sweep import SweepReport
+
+# ── route: How operators' requests are matched and admitted
+
+Authenticate: TypeAlias = Callable[[bytes | None, str | None], str | None]
+"""The name of the operators' token in an `Authorization` header that a client of that address has shown; None for any
+other header. It takes the same time for every wrong one, and is told to the log."""
+
+
+def operator_route(authenticate: Authenticate) -> type[APIRoute]:
+    """The class of a route for operators alone; `request.state.token` has the name of their token.
+
+    What is percent-encoded in a path separates nothing: a table's name may have a slash.
+
+    Args:
+        authenticate: who is an operator.
+    """
+
+    class OperatorRoute(APIRoute):
+        @override
+        def matches(self, scope: Scope) -> tuple[Match, Scope]:
+            # ASGI's `path` is decoded, and Starlette would see the slashes of names in it.
+            raw: bytes = scope["raw_path"]
+            match, child = super().matches({**scope, "path": raw.decode("ascii")})
+            if match is not Match.NONE:
+                child["path_params"] = {name: unquote(value) for name, value in child["path_params"].items()}
+            return match, child
+
+        @override
+        async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+            # No dependency of FastAPI's: it reads a body, and refuses a malformed one, before it asks any.
+            request = Request(scope)
+            shown = request.headers.getlist("authorization")
+            client = request.client.host if request.client is not None else None
+            # Two of them are no answer to the question who it is (RFC 9110, section 5.3).
+            # ASGI's headers are bytes, Starlette reads them as Latin-1.
+            token = authenticate(shown[0].encode("latin-1") if len(shown) == 1 else None, client)
+            if token is None:
+                challenge = {"WWW-Authenticate": "Bearer"}
+                raise HTTPException(HTTPStatus.UNAUTHORIZED, "a valid bearer token is needed", challenge)
+            request.state.token = token
+            await super().handle(scope, receive, send)
+
+    return OperatorRoute
+
+
+# ── operators: What operators reach
+
+MAX_ACTOR: Final = 200
+"""Most characters of a `From` header that the audit log repeats."""
+
+SECURITY_EXTRA: Final[dict[str, Any]] = {"security": [{"operator": []}]}
+"""What the description of each route says of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdminInbox:
+    """The inbox's faces to operators."""
+
+    queries: AdminQueries
+    dead_letters: DeadLetters
+    catalog_admin: CatalogAdmin
+    drop_limit: DropLimit
+    table_index: TableIndex
+    writer: InboxWriter
+
+
+@dataclass(frozen=True, slots=True)
+class ConfiguredCatalog:
+    """A configured catalog.
+
+    Attributes:
+        type: how it is spoken to.
+        is_sweepable: whether its tables can be listed.
+        interest: which of its tables get files.
+    """
+
+    type: str
+    is_sweepable: bool = True
+    interest: TableFilter = TableFilter()
+
+
+@dataclass(slots=True)
+class RetiredCatalogs:
+    """Which catalogs' tables get no files any more: read once, and after each change, so that all can ask."""
+
+    names: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessInfo:
+    """What this process alone knows.
+
+    Attributes:
+        version: of the service.
+        started_at: when it started.
+        not_ready_reasons: why it is not ready.
+        catalog_ids: the `catalog_id` of each catalog that was reached.
+        breakers: those that are not closed.
+        sweep_reports: by catalog, the sweep that runs, or the last one.
+        retired_catalogs: which catalogs retired.
+        roles: what it does of the service, where others do the rest; empty for all.
+    """
+
+    version: str
+    started_at: datetime
+    not_ready_reasons: Callable[[], Sequence[str]]
+    catalog_ids: Callable[[], Mapping[str, str]]
+    breakers: Callable[[], Sequence[CircuitBreakerState]]
+    sweep_reports: Callable[[], Mapping[str, SweepReport]]
+    retired_catalogs: RetiredCatalogs = field(default_factory=RetiredCatalogs)
+    roles: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class AdminContext:
+    """All of it.
+
+    Attributes:
+        inbox: its faces.
+        process: what this process knows.
+        catalogs: the configured ones, by name.
+        decode: the hints of a request that nobody understood when it came; raises `Rejected`, also where its
+            sender is not configured any more.
+        clock: the wall clock.
+    """
+
+    inbox: AdminInbox
+    process: ProcessInfo
+    catalogs: Mapping[str, ConfiguredCatalog]
+    decode: Callable[[UndecodableRequest], Sequence[Notification]]
+    clock: Clock
+
+    def command(self, request: Request, target: str) -> AdminCommand:
+        """What an operator said now: by the name of the token, and who is behind it as the client has it.
+
+        `From` is that header's purpose (RFC 9110, section 10.1.2). It is believed as far as the token is.
+        """
+        token: str = request.state.token
+        client_name = request.headers.get("from", "")
+        shown = "".join(letter for letter in client_name[:MAX_ACTOR] if letter.isprintable())
+        return AdminCommand(f"{shown} ({token})" if shown else token, target, self.clock.now())
+
+    def configured_catalog(self, catalog: str) -> ConfiguredCatalog:
+        """A configured catalog.
+
+        Raises:
+            HTTPException: 404, there is none of that name.
+        """
+        found = self.catalogs.get(catalog)
+        if found is None:
+            detail = f"no catalog of that name is configured; {suggest_name(catalog, tuple(self.catalogs))}"
+            raise HTTPException(HTTPStatus.NOT_FOUND, detail)
+        return found
+
+    def parse_table(self, identifier: str, catalog: str | None) -> TableIdentifier:
+        """The table of a dotted identifier, whose parts may be percent-encoded.
+
+        Raises:
+            HTTPException: 422, it is none, or it could be of several catalogs.
+        """
+        *namespace, name = (unquote(part, errors="replace") for part in identifier.split("."))
+        if not all((*namespace, name)):
+            detail = "table: expected levels and a name, joined by dots; %2E is a dot in one of them, %25 a %"
+            raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
+        if catalog is None and len(self.catalogs) != 1:
+            raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, "catalog: there are several, and none was named")
+        return TableIdentifier(catalog or next(iter(self.catalogs)), tuple(namespace), name)
+
+    def sweepable_catalogs(self, catalogs: Collection[str]) -> list[str]:
+        """Those of these catalogs that can be swept; of none, all that can.
+
+        Raises:
+            HTTPException: 404, one is not configured; 422, one can't be swept.
+        """
+        for name in catalogs:
+            if not self.configured_catalog(name).is_sweepable:
+                detail = f"{name}: there is no catalog to ask, what is not told of it can't be found"
+                raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
+        return list(dict.fromkeys(catalogs)) or [name for name, one in self.catalogs.items() if one.is_sweepable]
+
+
+# ── standing: The operators' questions
+
+LEVEL_SEPARATOR: Final = "\x1f"
+"""Between the levels of a namespace in a path, as in Iceberg's REST catalog specification."""
+MAX_DEAD_LETTERS: Final = 20
+"""Dead letters of one table that its story names."""
+
+
+class StatusRoutes:
+    """Routes that change nothing."""
+
+    def __init__(self, context: AdminContext) -> None:
+        self._context, self._queries, self._letters = context, context.inbox.queries, context.inbox.dead_letters
+        self._catalog_admin = context.inbox.catalog_admin
+
+    def register(self, router: APIRouter) -> None:
+        """Add them."""
+        unknown: dict[int | str, dict[str, Any]] = {404: {"description": "the inbox knows no such table"}}
+        router.add_api_route("/status", self.status, operation_id="status", openapi_extra=SECURITY_EXTRA)
+        router.add_api_route(
+            "/tables/{catalog}/{namespace}/{table}",
+            self.table,
+            operation_id="table",
+            responses=unknown,
+            openapi_extra=SECURITY_EXTRA,
+        )
+        router.add_api_route("/audit", self.audit, operation_id="audit", openapi_extra=SECURITY_EXTRA)
+
+    async def status(self) -> ServiceStatus:
+        """How all of it stands."""
+        process = self._context.process
+        stats = await self._queries.stats()
+        reasons: Counter[str] = Counter()
+        for (_, reason), count in stats.dead_letters.items():
+            reasons[reason] += count
+        return ServiceStatus(
+            version=process.version,
+            started_at=process.started_at,
+            ready=not process.not_ready_reasons(),
+            not_ready_reasons=process.not_ready_reasons(),
+            catalogs=[await self._catalog_model(name, stats) for name in self._context.catalogs],
+            breakers=[CircuitBreakerModel.from_state(breaker) for breaker in process.breakers()],
+            dead_letters=dict(reasons),
+            roles=sorted(process.roles),
+        )
+
+    async def table(self, catalog: str, namespace: str, table: str) -> TableModel:
+        """What is held of a table, wanted, tried, and when it is looked at next and why.
+
+        The levels of the namespace are separated by %1F; it is `%1F` alone for a table without any.
+        """
+        configured = self._context.configured_catalog(catalog)
+        levels = tuple(level for level in namespace.split(LEVEL_SEPARATOR) if level)
+        name = TableIdentifier(catalog, levels, table)
+        table_status = await self._queries.table_status(name)
+        is_covered = configured.interest.covers(name)
+        if table_status is None:
+            why = "nothing was told of it yet" if is_covered else "the catalog's include or exclude leaves it out"
+            raise HTTPException(HTTPStatus.NOT_FOUND, f"the inbox knows no table {name}: {why}")
+        retired = catalog in self._context.process.retired_catalogs.names
+        unpublished = UnpublishedReason.for_table(name, table_status, is_retired=retired, is_covered=is_covered)
+        letters = await self._letters.list_newest(DeadLetterFilter(status=None, table=name), MAX_DEAD_LETTERS)
+        return TableModel.from_status(name, table_status, unpublished, letters)
+
+    async def audit(
+        self,
+        limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
+        before: Annotated[int | None, Query(ge=1, le=2**62)] = None,
+    ) -> AuditPage:
+        """What operators ordered, the newest first."""
+        entries = [AuditEntryModel.from_entry(entry) for entry in await self._queries.audit_log(before, limit)]
+        return AuditPage(entries=entries, next=entries[-1].id if len(entries) == limit else None)
+
+    async def _catalog_model(self, name: str, stats: QueueStats) -> CatalogModel:
+        process = self._context.process
+        report = process.sweep_reports().get(name)
+        catalog_id = process.catalog_ids().get(name)
+        drop_limit = await self._queries.drop_limit_state(name)
+        tables = {state: stats.tables.get((name, state), 0) for state in STAT_STATES}
+        missing = stats.missing.get(name)
+        return CatalogModel(
+            name=name,
+            type=self._context.catalogs[name].type,
+            catalog_id=catalog_id,
+            foreign_catalog_id=await self._foreign_catalog_id(name, catalog_id),
+            retired=name in process.retired_catalogs.names,
+            live_tables=drop_limit.live_tables,
+            tables=TableCountsModel(**tables),
+            oldest_due_at=stats.oldest_due.get(name),
+            drop_limit=DropLimitModel.from_state(drop_limit, tables["held"]),
+            sweep=SweepModel.from_report(report) if report is not None else None,
+            open_intents=stats.open_intents.get(name, 0),
+            oldest_intent_at=stats.oldest_intent.get(name),
+            missing_tables=missing.count if missing is not None else 0,
+            missing_since=missing.since if missing is not None else None,
+        )
+
+    async def _foreign_catalog_id(self, name: str, catalog_id: str | None) -> str | None:
+        """Whose a catalog's files are where they are another's."""
+        if catalog_id is None:
+            return None
+        owner = await recorded_owner(name, catalog_id, self._catalog_admin, self._context.inbox.table_index)
+        return owner if owner != catalog_id else None
+
+
+# ── catalogs: The operators' orders about whole catalogs
+
+SENDER: Final = "operator"
+"""Of hints that an order makes."""
+BATCH_SIZE: Final = 500
+"""Hints in one transaction: puts wait for it."""
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+class CatalogRoutes:
+    """Routes that concern whole catalogs."""
+
+    def __init__(self, context: AdminContext) -> None:
+        self._context, self._inbox = context, context.inbox
+
+    def register(self, router: APIRouter) -> None:
+        """Add them."""
+        unknown: dict[int | str, dict[str, Any]] = {404: {"description": "no such catalog, or table"}}
+        conflicting = {**unknown, 409: {"description": "their files are known to carry another catalog_id"}}
+        for path, route, name, status in (
+            ("/reconcile", self.reconcile, "reconcile", HTTPStatus.ACCEPTED),
+            ("/brakes/{catalog}:release", self.release, "releaseBrake", HTTPStatus.OK),
+            ("/catalogs/{catalog}:adopt", self.adopt, "adopt", HTTPStatus.OK),
+            ("/catalogs/{catalog}:retire", self.retire, "retire", HTTPStatus.OK),
+        ):
+            router.add_api_route(
+                path,
+                route,
+                methods=["POST"],
+                operation_id=name,
+                status_code=status,
+                responses=conflicting if route == self.adopt else unknown,
+                openapi_extra=SECURITY_EXTRA,
+            )
+
+    async def reconcile(self, request: Request, body: SweepRequest | None = None) -> SweepAccepted:
+        """Have catalogs swept now; `/status` tells how far that is."""
+        catalogs = self._context.sweepable_catalogs(body.catalogs if body is not None else ())
+        command = self._context.command(request, ", ".join(catalogs))
+        await self._inbox.catalog_admin.reconcile(
+            [Notification(CatalogName(name), sender=SENDER) for name in catalogs], command
+        )
+        _log.info("sweeps ordered", catalogs=catalogs, actor=command.actor)
+        starts_at = {name: at for name in catalogs if (at := await self._starts_at(name)) is not None}
+        return SweepAccepted(catalogs=catalogs, requested_at=command.at, starts_at=starts_at)
+
+    async def release(self, catalog: str, request: Request) -> ReleasedTables:
+        """Let go what a catalog's brake holds: each of the held tables may take its step once."""
+        self._context.configured_catalog(catalog)
+        command = self._context.command(request, catalog)
+        released = await self._inbox.drop_limit.release(catalog, command)
+        _log.info("brake released", catalog=catalog, tables=released, actor=command.actor)
+        return ReleasedTables(released=released)
+
+    async def adopt(self, catalog: str, body: AdoptRequest, request: Request) -> AffectedTables:
+        """Have tables take over the files of the same identifiers that another catalog's service, or ours, wrote.
+
+        Without names these are all tables of the catalog whose files carry that id, or of whose files that is not
+        known. A name that the inbox does not know is 404, and an id that no file carries while they are known to carry
+        another is 409: none is looked at. `force` has all of them looked at.
+        """
+        self._context.configured_catalog(catalog)
+        recorded_owner_id = await self._inbox.catalog_admin.owner_id(catalog)
+        if not body.force:
+            await self._check_catalog_id(catalog, body, recorded_owner_id)
+        count = 0
+        async for page in self._adoption_pages(catalog, body.tables):
+            fits = body.force or body.tables is not None
+            tables = [
+                known.table
+                for known in page
+                if fits or _catalog_id_in_file(known, recorded_owner_id) in {None, body.from_}
+            ]
+            if not tables:
+                continue
+            notifications = [
+                Notification(table, sender=SENDER, force=True, adopt_catalog_id=body.from_) for table in tables
+            ]
+            about = f"{catalog} from {body.from_}: {', '.join(table.dotted for table in tables[:10])}"
+            await self._inbox.catalog_admin.adopt(notifications, self._context.command(request, about))
+            count += len(notifications)
+        _log.info("files adopted", catalog=catalog, catalog_id=body.from_, tables=count)
+        return AffectedTables(tables=count)
+
+    async def retire(self, catalog: str, request: Request, body: RetireRequest | None = None) -> AffectedTables:
+        """Withdraw all files of a catalog and write none any more, until that is undone.
+
+        The catalog is still asked, as for any publish: it must answer until all is withdrawn.
+        """
+        self._context.configured_catalog(catalog)
+        undo = body is not None and body.undo
+        command = self._context.command(request, catalog)
+        await self._inbox.catalog_admin.retire(catalog, retired=not undo, command=command)
+        self._context.process.retired_catalogs.names = await self._inbox.catalog_admin.retired_catalogs()
+        _log.warning("catalog comes back" if undo else "catalog retires", catalog=catalog, actor=command.actor)
+        count = 0
+        async for page in self._pages(catalog):
+            await self._inbox.writer.put([Notification(known.table, sender=SENDER, force=True) for known in page])
+            count += len(page)
+        if undo and self._context.configured_catalog(catalog).is_sweepable:
+            await self._inbox.writer.put([Notification(CatalogName(catalog), sender=SENDER)])
+        return AffectedTables(tables=count)
+
+    async def _starts_at(self, catalog: str) -> datetime | None:
+        """When a sweep that was asked for may begin: two of a catalog are kept apart."""
+        status = await self._inbox.queries.table_status(CatalogName(catalog))
+        return status.due_at if status is not None and status.state == "queued" else None
+
+    async def _check_catalog_id(self, catalog: str, body: AdoptRequest, recorded_owner_id: str | None) -> None:
+        """Refuse an id that no file carries while others are known that could be adopted."""
+        own_catalog_id = self._context.process.catalog_ids().get(catalog)
+        others: set[str] = set()
+        fits = False
+        async for page in self._adoption_pages(catalog, body.tables):
+            for known in page:
+                found = _catalog_id_in_file(known, recorded_owner_id)
+                fits = fits or found == body.from_
+                if found not in {None, own_catalog_id, body.from_}:
+                    others.add(found or "")
+        if others and (body.tables is not None or not fits):
+            detail = f"expected {' or '.join(sorted(others)[:3])} (what its files carry), found {body.from_}"
+            raise HTTPException(HTTPStatus.CONFLICT, detail)
+
+    async def _adoption_pages(self, catalog: str, named: Sequence[str] | None) -> AsyncIterator[list[IndexedTable]]:
+        if named is None:
+            async for known in self._pages(catalog):
+                yield known
+            return
+        tables = [self._context.parse_table(identifier, catalog) for identifier in dict.fromkeys(named)]
+        page = []
+        for table in tables:
+            status = await self._inbox.queries.table_status(table)
+            if status is None:
+                detail = f"the inbox knows no table {table}: nothing was told of it yet; none was looked at"
+                raise HTTPException(HTTPStatus.NOT_FOUND, detail)
+            page.append(
+                IndexedTable(
+                    table, status.table_state.live, None, foreign_catalog_id=status.table_state.foreign_catalog_id
+                )
+            )
+        yield page
+
+    async def _pages(self, catalog: str) -> AsyncIterator[list[IndexedTable]]:
+        page: list[IndexedTable] = []
+        async for known in self._inbox.table_index.tables(catalog):
+            page.append(known)
+            if len(page) == BATCH_SIZE:
+                yield page
+                page = []
+        if page:
+            yield page
+
+
+def _catalog_id_in_file(known: IndexedTable, recorded_owner_id: str | None) -> str | None:
+    """The `catalog_id` in the file at a table's place; None where nobody knows.
+
+    Args:
+        recorded_owner_id: of live files of which it was not noted.
+    """
+    return known.catalog_id_in_file or (recorded_owner_id if known.live is not None else None)

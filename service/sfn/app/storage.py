@@ -1,0 +1,241 @@
+"""What it takes to make stores on one kind of service."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import Final, Protocol
+
+from sfn.domain.catalog_answer import VendedCredential
+from sfn.errors import ErrorScope, Permanent
+from sfn.mounts import MOUNTS, mounts, mounts_of
+from sfn.settings.model import Settings
+from sfn.settings.sections import StoreSettings
+from sfn.sfnfile.locations import is_below, scheme_of, store_prefix
+from sfn.storage import ObjectClient, ObjectStore, PrefixRouter
+from sfn.storage.local import LocalStore
+from sfn.storage.object_store import HttpPool, RemoteStore, StoreService
+from sfn.worker.catalog_sources import OpenStore
+
+# ── making: What it takes to make stores on one kind of service
+
+
+@dataclass(frozen=True, slots=True)
+class StoreClient:
+    """Requests to a service as one principal.
+
+    Attributes:
+        client: the requests.
+        endpoint: of the service, None for its own.
+        impossible_etag: a tag in its form that no object has.
+    """
+
+    client: ObjectClient
+    endpoint: str | None
+    impossible_etag: str
+
+
+class StoreClientFactory(Protocol):
+    """One kind of service; what its stores share is kept here."""
+
+    def build(self, settings: StoreSettings, vended: Mapping[str, str]) -> StoreClient:
+        """Requests by settings, or where something is vended as whom that says.
+
+        Args:
+            settings: of the section that covers a location, or of none.
+            vended: by Iceberg's names; empty for nothing.
+
+        Raises:
+            KeyError: what is vended lacks that key.
+        """
+        ...
+
+
+class HttpPools:
+    """Connections, by whose certificates are trusted."""
+
+    def __init__(self) -> None:
+        self._pools: dict[Path | None, HttpPool] = {}
+
+    def pool_for(self, settings: StoreSettings) -> HttpPool:
+        """The pool that a section's stores share with others."""
+        return self._pools.setdefault(settings.ca_file, HttpPool(settings.ca_file))
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for pool in self._pools.values():
+            await pool.close()
+
+
+# ── remote: Stores on object stores
+
+_EXTRAS: Final = {"s3": "s3", "abfss": "azure", "gs": "gcs"}
+
+
+class RemoteStores:
+    """Makes stores; those on one service have what is known of it in common. Closed together.
+
+    Args:
+        configured: the sections `stores.NAME`, by name.
+    """
+
+    def __init__(self, configured: Mapping[str, StoreSettings]) -> None:
+        self._configured, self._pools = configured, HttpPools()
+        self._makers: dict[str, StoreClientFactory] = {}
+        self._services: dict[tuple[str, str | None, bool], StoreService] = {}
+        self._stores: list[RemoteStore] = []
+
+    def store(self, name: str) -> RemoteStore:
+        """The store of one section.
+
+        Raises:
+            Permanent: scope store: the packages that speak to it are not installed.
+        """
+        settings = self._configured[name]
+        store = self._store(f"stores.{name}.prefix", settings.scheme, settings, {})
+        self._stores.append(store)
+        return store
+
+    def open_vended(self, credential: VendedCredential, location: str) -> RemoteStore:
+        """The store of a location, as whom a catalog vended it for; where it answers, a section may say that covers it.
+
+        Raises:
+            Permanent: scope table: what was vended opens another kind of store; scope store: the packages that speak
+                to it are not installed.
+        """
+        covering = [one for one in self._configured.values() if is_below(location, one.prefix)]
+        settings = max(covering, key=lambda one: len(one.prefix), default=StoreSettings(prefix=location.rstrip("/")))
+        scheme = scheme_of(location)
+        try:
+            return self._store(location, scheme, settings, credential.config)
+        except KeyError as error:
+            raise Permanent(
+                location,
+                scope=ErrorScope.TABLE,
+                expected=f"credentials for {scheme}: from the catalog",
+                found=f"some without {error.args[0]}",
+                remedy="see with which kind of store the catalog vends them for",
+            ) from error
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for store in self._stores:
+            await store.close()
+        await self._pools.close()
+
+    def _store(self, where: str, scheme: str, settings: StoreSettings, vended: Mapping[str, str]) -> RemoteStore:
+        client = self._maker(where, scheme).build(settings, vended)
+        unsafe = settings.unsafe_unconditional_writes
+        service = self._services.setdefault(
+            (scheme, client.endpoint, unsafe), StoreService(client.impossible_etag, unsafe=unsafe)
+        )
+        return RemoteStore(client.client, service, of_one_table=bool(vended))
+
+    def _maker(self, where: str, scheme: str) -> StoreClientFactory:
+        if scheme not in self._makers:
+            try:
+                self._makers[scheme] = _build_factory(scheme, self._pools)
+            except ModuleNotFoundError as error:
+                raise Permanent(
+                    where,
+                    scope=ErrorScope.STORE,
+                    expected=f"the packages that {scheme}: needs",
+                    found=f"no module {error.name}",
+                    remedy=f"pip install '.[{_EXTRAS[scheme]}]'",
+                ) from error
+        return self._makers[scheme]
+
+
+def _build_factory(scheme: str, pools: HttpPools) -> StoreClientFactory:
+    match scheme:
+        case "s3":
+            from sfn.app.storage_s3 import S3ClientFactory
+
+            return S3ClientFactory(pools)
+        case "gs":
+            from sfn.app.storage_gcs import GcsClientFactory
+
+            return GcsClientFactory(pools)
+        case _:
+            from sfn.app.storage_azure import AzureClientFactory
+
+            return AzureClientFactory(pools)
+
+
+# ── places: From the settings to the stores
+
+
+@dataclass(frozen=True, slots=True)
+class StoreRegistry:
+    """The stores of one process.
+
+    Attributes:
+        stores: those that are configured, by canonical prefix.
+        open_vended: opens others, with what a catalog vends.
+    """
+
+    stores: Mapping[str, ObjectStore]
+    open_vended: OpenStore
+
+
+@asynccontextmanager
+async def open_stores(settings: Settings) -> AsyncIterator[StoreRegistry]:
+    """The stores; their connections are closed in the end.
+
+    Raises:
+        SfnError: a store's packages are not installed.
+    """
+    remotes = RemoteStores(settings.stores)
+    try:
+        bounds = [place for catalog in settings.catalogs.values() for place in catalog.allowed_locations]
+        stores = {one.prefix: _build_store(name, one, remotes, bounds) for name, one in settings.stores.items()}
+        yield StoreRegistry(stores, remotes.open_vended)
+    finally:
+        await remotes.close()
+
+
+def local_locks(settings: Settings, table: Path = MOUNTS) -> Iterator[tuple[str, str, str]]:
+    """Yield the mounts of stores whose locks hold on one host alone: store, mount point, option. Blocks.
+
+    Args:
+        table: the list of mounts.
+    """
+    known = mounts(table)
+    for name, one in settings.stores.items():
+        if one.scheme == "file":
+            # Unlike `ColumnPath.resolve`, no error where links lead in a circle.
+            folder = PurePath(os.path.realpath(one.prefix.removeprefix("file://") or "/"))
+            for mount in mounts_of(folder, known):
+                if mount.local_locks is not None:
+                    yield name, mount.point, mount.local_locks
+
+
+def _build_store(name: str, settings: StoreSettings, remotes: RemoteStores, bounds: Collection[str]) -> ObjectStore:
+    if settings.scheme == "file":
+        return LocalStore(settings.prefix, bounds=bounds, links_to=settings.links_to)
+    return remotes.store(name)
+
+
+# ── alone: One store for one place
+
+_STORE_NAME = "report"
+
+
+@asynccontextmanager
+async def open_store(location: str, stores: Mapping[str, StoreSettings]) -> AsyncIterator[ObjectStore]:
+    """The store of a canonical location; closed in the end.
+
+    Args:
+        stores: the configured ones, by name.
+
+    Raises:
+        SfnError: its packages are not installed.
+    """
+    if not any(is_below(location, one.prefix) for one in stores.values()):
+        # Not the directory alone, which need not be there yet.
+        stores = {_STORE_NAME: StoreSettings(prefix=store_prefix(location))}
+    async with open_stores(Settings(stores=stores)) as registry:
+        yield PrefixRouter(registry.stores).store_for(location)
