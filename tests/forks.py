@@ -23,9 +23,9 @@ _IMPORTED = [
     "pyiceberg.catalog.rest",
     "pytest",
     "sfn.cli",
-    "sfn.cli.overview",
-    "sfn.cli.story",
-    "sfn.cli.sweeping",
+    "sfn.cli.status",
+    "sfn.cli.table",
+    "sfn.cli.sweep",
     "sfn.reader.verify",
     "sfn.app",
     "structlog",
@@ -64,6 +64,6 @@ def command(folder: Path, arguments: Sequence[str], environment: Mapping[str, st
     own.clear()
     own.update(environment)
     sys.argv = ["sfn", *arguments]
-    from sfn.cli import main  # noqa: PLC0415 - a fork that is no command has another one, or none
+    from sfn.cli.main import main  # noqa: PLC0415 - a fork that is no command has another one, or none
 
     main()

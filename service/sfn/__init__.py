@@ -39,9 +39,9 @@ if TYPE_CHECKING:
         Unsafe,
         WrongTable,
     )
-    from sfn.reader.blocking import ahistory, aread, aresolve, history, read, resolve
+    from sfn.reader.api import ahistory, aread, aresolve, history, read, resolve
+    from sfn.reader.history import HistoryEntry
     from sfn.reader.resolve import Resolved
-    from sfn.reader.timeline import HistoryEntry
 
 __all__ = [
     "Ambiguous",
@@ -77,9 +77,9 @@ __all__ = [
 ]
 
 _MODULES: Final = {
-    "HistoryEntry": "sfn.reader.timeline",
+    "HistoryEntry": "sfn.reader.history",
     "Resolved": "sfn.reader.resolve",
-    **dict.fromkeys(("ahistory", "aread", "aresolve", "history", "read", "resolve"), "sfn.reader.blocking"),
+    **dict.fromkeys(("ahistory", "aread", "aresolve", "history", "read", "resolve"), "sfn.reader.api"),
 }
 
 

@@ -1,5 +1,5 @@
 """`python -m sfn`: the command line."""
 
-from sfn.cli import main
+from sfn.cli.main import main
 
 main()

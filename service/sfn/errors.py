@@ -4,8 +4,8 @@
     ├ ConfigurationError            the settings are wrong: nothing is started (`sfn.settings`)
     ├ Rejected(status)              the sender's fault: answered with that HTTP status
     │   └ NotInCatalog              the facade has no such table, namespace or view (`sfn.facade.routes`)
-    ├ UnknownToService              the service that a command asks has no such thing (`sfn.cli.service`)
-    ├ ConflictingState              that service knows better (`sfn.cli.service`)
+    ├ UnknownToService              the service that a command asks has no such thing (`sfn.cli.client`)
+    ├ ConflictingState              that service knows better (`sfn.cli.client`)
     ├ SourceUnavailable             a source of events can't be had now: it is asked for ever (`sfn.pull`)
     ├ Unmanageable                  a table can't come under management as asked (`sfn.spark.managing.refusals`)
     ├ HalfManaged                   it is, and not all that was asked for is done (`sfn.spark.managing.refusals`)

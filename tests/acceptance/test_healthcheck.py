@@ -16,8 +16,8 @@ import pytest
 import trustme
 from typing_extensions import override
 
-from sfn.cli.access import local_url
-from sfn.cli.liveness import check_answers
+from sfn.cli.client import local_url
+from sfn.cli.main import check_answers
 from sfn.errors import SfnError
 from sfn.settings.service import ListenerSettings
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sfn.cli.service import actor_name
+from sfn.cli.client import actor_name
 from tests.acceptance.command import Place, answered, interrupted, on_terminal, place, sfn
 from tests.integration.waiting import until
 

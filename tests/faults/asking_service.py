@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sfn import cli
+from sfn.cli import main
 from sfn.inbox import intents
 
 SOONER: Final = 30
@@ -20,4 +20,4 @@ if __name__ == "__main__":
     )
     vars(intents)["ASKS"] = ASKS
     vars(intents)["MERGED_WITHIN"] = intents.MERGE_WINDOW / SOONER
-    cli.main()
+    main.main()

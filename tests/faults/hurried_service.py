@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sfn import cli
+from sfn.cli import main
 from sfn.storage import object_store
 
 ANSWERED_WITHIN: Final = 1.0
@@ -15,4 +15,4 @@ if __name__ == "__main__":
     defaults = object_store.HttpPool.__init__.__kwdefaults__
     assert defaults == {"limit": object_store.REQUEST_TIMEOUT}, "the pool's patience is set elsewhere now"
     defaults["limit"] = ANSWERED_WITHIN
-    cli.main()
+    main.main()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
-from sfn import cli
+from sfn.cli import main
 from sfn.inbox import transitions
 
 SWEEP_PAUSE: Final = timedelta(seconds=1)
@@ -16,4 +16,4 @@ SWEEP_PAUSE: Final = timedelta(seconds=1)
 if __name__ == "__main__":
     assert transitions.SWEEP_PAUSE > SWEEP_PAUSE, "they are kept apart by less: this module does nothing any more"
     vars(transitions)["SWEEP_PAUSE"] = SWEEP_PAUSE
-    cli.main()
+    main.main()

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from sfn.aws_auth import AwsIdentity, AwsKeys
-from sfn.cli.checks.findings import Severity
-from sfn.cli.checks.stores import store_finding as checked
+from sfn.cli.check_config import Severity
+from sfn.cli.check_config import store_finding as checked
 from sfn.storage import PrefixRouter
 from tests.integration.test_publish_requests import NAME, Line
 from tests.promises.grounds import s3_store

@@ -10,8 +10,7 @@ from signal import SIGKILL, SIGTERM
 import anyio
 import pytest
 
-from sfn.cli.checks.findings import Severity
-from sfn.cli.checks.place import inbox_finding
+from sfn.cli.check_config import Severity, inbox_finding
 from sfn.settings import load
 from tests.integration.process import Daemon, serving
 from tests.integration.sharing import stored

@@ -12,7 +12,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 import sfn
 from sfn.reader import verify
 from sfn.reader.files import run_synchronously
-from sfn.reader.remote import FsspecFileSystem
+from sfn.reader.remote_files import FsspecFileSystem
 from tests.faults.proxy import Asked, Fault, Pass, Proxy
 from tests.servers.s3 import REGION, ROOT, S3
 from tests.unit.odd_paths import ODD, odd_table

@@ -14,11 +14,8 @@ from fsspec import register_implementation
 from fsspec.implementations.memory import MemoryFileSystem
 from typing_extensions import override
 
-from sfn.reader.files import FileSystem
-from sfn.reader.local import LocalFileSystem
-from sfn.reader.memory import InMemoryFileSystem
-from sfn.reader.opening import RoutedFileSystem
-from sfn.reader.remote import FsspecFileSystem
+from sfn.reader.files import FileSystem, InMemoryFileSystem, LocalFileSystem, RoutedFileSystem
+from sfn.reader.remote_files import FsspecFileSystem
 from tests.promises.stores import plant_file
 
 

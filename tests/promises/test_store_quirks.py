@@ -15,8 +15,8 @@ from typing import TypeAlias
 import anyio
 import pytest
 
-from sfn.cli.checks.findings import Severity
-from sfn.cli.checks.stores import store_finding as checked
+from sfn.cli.check_config import Severity
+from sfn.cli.check_config import store_finding as checked
 from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, Permanent, Transient
 from sfn.storage import Deleted, Guarantees

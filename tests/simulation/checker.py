@@ -13,8 +13,7 @@ from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.errors import MalformedDocument, Stale, Unreadable
 from sfn.publish.existing_files import pointer_files
 from sfn.publish.policy import Policy
-from sfn.reader.files import run_synchronously
-from sfn.reader.opening import FileSystemOptions
+from sfn.reader.files import FileSystemOptions, run_synchronously
 from sfn.reader.resolve import Question, Resolved, resolve_question
 from sfn.sfnfile import version_hint
 from sfn.sfnfile.naming import MAIN_BRANCH, FileLayout

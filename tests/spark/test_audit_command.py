@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from sfn.app.catalogs import open_read_only
-from sfn.cli import app as sfn
+from sfn.cli.main import app as sfn
 from sfn.settings import load
 from sfn.spark.audit.__main__ import app
 from tests.bench import many, servers

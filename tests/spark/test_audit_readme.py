@@ -13,7 +13,7 @@ import pytest
 from pyiceberg.catalog import load_catalog
 from typer.testing import CliRunner
 
-from sfn.cli import app as sfn
+from sfn.cli.main import app as sfn
 from sfn.spark.audit.__main__ import app
 from tests.bench import many
 from tests.bench.many import Many

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sfn.cli.access import EventAccess, ServiceAccess
+from sfn.cli.client import EventAccess, ServiceAccess
 from sfn.spark.audit.outcome import AuditNotification
 from sfn.spark.audit.telling import MAX_FAILURES_IN_A_ROW, EventPoster
 

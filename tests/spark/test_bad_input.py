@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import sfn.spark
 from sfn.errors import CommitNotFound, NotFound, NotInstalled, NotSupported, Stale, WrongTable
-from sfn.reader.blocking import InvalidTime
+from sfn.reader.api import InvalidTime
 from sfn.spark import starting
 from sfn.spark.iceberg import runtime
 from tests.spark.telling import refusal, told

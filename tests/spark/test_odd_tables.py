@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 import sfn
 import sfn.spark
 from sfn.errors import CommitNotFound, NotSupported, Unreadable
-from sfn.reader.trust import AllowedLocations
+from sfn.reader.metadata import AllowedLocations
 from sfn.spark.asked import AsOfOrdinal, AsOfRef, AsOfSnapshot, AsOfTime, parse_as_of
 from sfn.spark.files.spelling import check_file_location
 from tests.unit.odd_paths import NOT_ON_EVERY_STORE, ODD, odd_table

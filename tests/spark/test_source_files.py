@@ -40,7 +40,7 @@ from pyspark.sql.types import LongType as SparkLong
 from pyspark.sql.types import StringType as SparkString
 
 from sfn.errors import NotSupported, Unsafe
-from sfn.reader.project import Projection
+from sfn.reader.data_file import Projection
 from sfn.spark.source.reader import PartitionFiles
 from sfn.spark.source.rows import SfnLoad
 from sfn.spark.source.scan import group_tasks

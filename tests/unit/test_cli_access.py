@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 import trustme
 
-from sfn.cli.access import CatalogSender, admin_access, event_access, find_sender, local_url, read_first_token
-from sfn.cli.options import ServiceOptions
-from sfn.cli.signing import EventSigner
+from sfn.cli.client import CatalogSender, admin_access, event_access, find_sender, local_url, read_first_token
+from sfn.cli.options import EventSigner, ServiceOptions
 from sfn.http.signature import HmacSha256, StandardWebhooks
 from sfn.settings import load, load_client
 from sfn.settings.service import ListenerSettings

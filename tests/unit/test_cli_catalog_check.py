@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 from typing_extensions import override
 
+from sfn.app import catalogs
 from sfn.catalogs import SkipNamespace, UnlistedNamespace
 from sfn.catalogs.memory import MemoryCatalog
-from sfn.cli.checks import catalogs
-from sfn.cli.checks.catalogs import CatalogCheck, is_local_host
-from sfn.cli.checks.findings import CheckFinding, Severity
-from sfn.cli.checks.retention import Lag, assumed_lag
+from sfn.cli.check_catalogs import CatalogCheck, Lag, assumed_lag, is_local_host
+from sfn.cli.check_config import CheckFinding, Severity
 from sfn.domain.catalog_answer import LoadResult
 from sfn.domain.events import EventHistory
 from sfn.domain.identifiers import TableIdentifier

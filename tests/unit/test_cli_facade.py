@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from sfn.cli import app
 from sfn.cli.facade import canonical_root
+from sfn.cli.main import app
 
 
 @pytest.mark.parametrize("root", ["s3://bucket", "s3://bucket/", "gs://bucket/lake", "memory://lake"])

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from sfn.catalogs.memory import MemoryCatalog
-from sfn.cli.checks.findings import CheckFinding, Severity
-from sfn.cli.checks.gateways import advertised_findings, gateway_findings
+from sfn.cli.check_config import CheckFinding, Severity, advertised_findings, gateway_findings
 from sfn.errors import ErrorScope, Transient
 from sfn.settings.model import Settings
 from tests.unit.settings_ground import CATALOG, Ground

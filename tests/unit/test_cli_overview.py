@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 
 from sfn.admin.schemas import CircuitBreakerModel, DropLimitModel, ServiceStatus, TableCountsModel
-from sfn.cli.overview import LATE_AFTER, attention_items, describe_sweep, status_page
-from sfn.cli.pages import to_plain_text
+from sfn.cli.render import to_plain_text
+from sfn.cli.status import LATE_AFTER, attention_items, describe_sweep, status_page
 from tests.unit.operators import CALM, ENDED, NOON, SILENT, WELL, catalog, copied, swept
 
 URL = "http://127.0.0.1:8085"

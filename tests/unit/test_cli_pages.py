@@ -6,7 +6,7 @@ from datetime import timedelta, timezone
 
 import pytest
 
-from sfn.cli.pages import Grid, Line, escape, format_ago, format_time, pluralise, to_plain_text
+from sfn.cli.render import Grid, Line, escape, format_ago, format_time, pluralise, to_plain_text
 from sfn.clock import format_duration
 from tests.unit.operators import NOON
 

@@ -12,9 +12,14 @@ import pytest
 import trustme
 
 from sfn import limits
-from sfn.cli.checks.findings import CheckFinding, Severity
-from sfn.cli.checks.place import file_limit_findings, inbox_finding, listener_findings
-from sfn.cli.checks.tls import certificate_finding
+from sfn.cli.check_config import (
+    CheckFinding,
+    Severity,
+    certificate_finding,
+    file_limit_findings,
+    inbox_finding,
+    listener_findings,
+)
 from sfn.clock import SystemClock
 from sfn.inbox.sqlite import SqliteInbox
 from sfn.settings.model import Settings

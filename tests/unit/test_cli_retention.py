@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from sfn.admin.schemas import CatalogModel, DifferingTable
-from sfn.cli.checks.findings import CheckFinding, Severity
-from sfn.cli.checks.retention import Lag, assumed_lag, observed_lag, refresh_findings
+from sfn.cli.check_catalogs import Lag, assumed_lag, observed_lag, refresh_findings
+from sfn.cli.check_config import CheckFinding, Severity
 from tests.unit.operators import ENDED, NOON, PROD, copied
 from tests.unit.settings_ground import CATALOG, Ground
 from tests.unit.test_cli_catalog_check import LOCAL, ORDERS, World

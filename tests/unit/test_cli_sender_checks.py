@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sfn.cli.checks.findings import CheckFinding, Severity
-from sfn.cli.checks.parties import secret_findings
+from sfn.cli.check_config import CheckFinding, Severity, secret_findings
 from tests.unit.settings_ground import CATALOG, Ground
 from tests.unit.webhooks import SECRET
 

@@ -14,10 +14,16 @@ import trustme
 from pydantic_core import to_jsonable_python
 
 from sfn.admin.schemas import AdoptRequest, DeadLetterCriteria, DeadLetterSelection
-from sfn.cli.access import ServiceAccess, admin_access
-from sfn.cli.options import ServiceOptions
-from sfn.cli.service import MAX_ATTEMPTS, MAX_WAIT, ServiceClient, UnknownToService, actor_name
-from sfn.cli.signing import EventSigner
+from sfn.cli.client import (
+    MAX_ATTEMPTS,
+    MAX_WAIT,
+    ServiceAccess,
+    ServiceClient,
+    UnknownToService,
+    actor_name,
+    admin_access,
+)
+from sfn.cli.options import EventSigner, ServiceOptions
 from sfn.clock import SystemClock
 from sfn.domain.jobs import DeadLetterReason
 from sfn.errors import SfnError

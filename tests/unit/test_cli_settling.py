@@ -9,11 +9,10 @@ import pytest
 from pydantic_core import to_jsonable_python
 
 from sfn.admin.schemas import LastResultModel, PendingChangeModel, TableModel
-from sfn.cli.access import ServiceAccess
-from sfn.cli.pages import to_plain_text
-from sfn.cli.remedies import remedy_for
-from sfn.cli.service import ServiceClient
-from sfn.cli.settling import WaitClock, result_lines, wait_for_table, wait_result
+from sfn.cli.client import ServiceAccess, ServiceClient
+from sfn.cli.notify import WaitClock, result_lines, wait_for_table, wait_result
+from sfn.cli.render import to_plain_text
+from sfn.cli.status import remedy_for
 from tests.unit.admin_server import AdminServer, Reply, admin_server
 from tests.unit.operators import LETTER, NOON, ORDERS, copied
 

@@ -7,9 +7,9 @@ from datetime import timedelta
 import pytest
 
 from sfn.admin.schemas import DeadLetterModel, LastEventModel, LastResultModel, PendingChangeModel, TableModel
-from sfn.cli.pages import Tone, to_plain_text
-from sfn.cli.remedies import remedy_for
-from sfn.cli.story import TableVerdict, describe_key, table_page, table_verdict
+from sfn.cli.render import Tone, to_plain_text
+from sfn.cli.status import remedy_for
+from sfn.cli.table import TableVerdict, describe_key, table_page, table_verdict
 from sfn.domain.jobs import DeadLetterReason
 from tests.unit.operators import LETTER, NOON, ORDERS, copied
 

@@ -20,12 +20,11 @@ from sfn.admin.schemas import (
     SweepModel,
     UndecodableRequestModel,
 )
-from sfn.cli import bulk
-from sfn.cli.access import ServiceAccess
+from sfn.cli import dead_letters
+from sfn.cli.client import ServiceAccess, ServiceClient
 from sfn.cli.options import complete_catalog, complete_reason
-from sfn.cli.pages import to_plain_text
-from sfn.cli.service import ServiceClient
-from sfn.cli.sweeping import all_succeeded, check_sweepable, describe_delays, sweep_page, wait_for_sweeps
+from sfn.cli.render import to_plain_text
+from sfn.cli.sweep import all_succeeded, check_sweepable, describe_delays, sweep_page, wait_for_sweeps
 from sfn.domain.jobs import DeadLetterReason
 from sfn.settings.sources import ConfigurationError
 from tests.unit.admin_server import AdminServer, Reply, admin_server
@@ -207,7 +206,7 @@ def letters(*numbers: int, following: int | None = None) -> Reply:
 def test_letters_are_read_page_after_page(server: AdminServer, service: ServiceClient) -> None:
     pages = (letters(1, 2, following=2), letters(3, following=3), letters())
     server.tell("GET /admin/v1/dead-letters", *pages)
-    found = bulk.fetch_letters(service, DeadLetterCriteria(reason=DeadLetterReason.POISON), "all", 0)
+    found = dead_letters.fetch_letters(service, DeadLetterCriteria(reason=DeadLetterReason.POISON), "all", 0)
     assert ([letter.id for letter in found.dead_letters], found.next) == ([1, 2, 3], None)
     assert [asked.path.partition("?")[2] for asked in server.asked] == [
         "status=all&reason=poison&limit=1000",
@@ -215,12 +214,12 @@ def test_letters_are_read_page_after_page(server: AdminServer, service: ServiceC
         "status=all&reason=poison&limit=1000&after=3",
     ]
     server.tell("GET /admin/v1/dead-letters", *pages)
-    assert bulk.count_open(service, DeadLetterCriteria()) == 3
+    assert dead_letters.count_open(service, DeadLetterCriteria()) == 3
 
 
 def test_no_more_letters_are_read_than_are_wanted(server: AdminServer, service: ServiceClient) -> None:
     server.tell("GET /admin/v1/dead-letters", letters(1, 2, following=2), letters(3, following=3))
-    found = bulk.fetch_letters(service, DeadLetterCriteria(), "open", 3)
+    found = dead_letters.fetch_letters(service, DeadLetterCriteria(), "open", 3)
     assert (len(found.dead_letters), found.next) == (3, 3)
     assert server.asked[-1].path.endswith("limit=1&after=2")
 
@@ -228,15 +227,15 @@ def test_no_more_letters_are_read_than_are_wanted(server: AdminServer, service: 
 def test_letters_are_replayed_batch_after_batch(
     server: AdminServer, service: ServiceClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bulk, "MAX_BATCH", 2)
-    monkeypatch.setattr(bulk, "MAX_IDS", 2)
+    monkeypatch.setattr(dead_letters, "MAX_BATCH", 2)
+    monkeypatch.setattr(dead_letters, "MAX_IDS", 2)
     failed = {"id": 3, "why": "half of it was kept"}
     server.tell(
         "POST /admin/v1/dead-letters:replay",
         Reply(200, {"replayed": 2, "failed": [], "skipped": [], "next": 2}),
         Reply(200, {"replayed": 0, "failed": [failed], "skipped": [], "next": None}),
     )
-    done = bulk.replay_all(service, [], DeadLetterCriteria(catalog="prod"), 3)
+    done = dead_letters.replay_all(service, [], DeadLetterCriteria(catalog="prod"), 3)
     assert (done.count, [one.why for one in done.failed]) == (2, ["half of it was kept"])
     assert [msgspec.json.decode(asked.body) for asked in server.asked] == [
         {"filter": {"catalog": "prod"}, "after": 0, "limit": 2},
@@ -244,10 +243,12 @@ def test_letters_are_replayed_batch_after_batch(
     ]
     server.asked.clear()
     server.tell("POST /admin/v1/dead-letters:discard", Reply(200, {"discarded": 2, "next": None, "skipped": [9]}))
-    assert bulk.discard_all(service, [1, 2, 3], DeadLetterCriteria(), 3) == bulk.BatchResult(count=4, skipped=[9, 9])
+    assert dead_letters.discard_all(service, [1, 2, 3], DeadLetterCriteria(), 3) == dead_letters.BatchResult(
+        count=4, skipped=[9, 9]
+    )
     assert [msgspec.json.decode(asked.body) for asked in server.asked] == [{"ids": [1, 2]}, {"ids": [3]}]
     server.asked.clear()
-    assert bulk.discard_all(service, [], DeadLetterCriteria(), 0) == bulk.BatchResult()
+    assert dead_letters.discard_all(service, [], DeadLetterCriteria(), 0) == dead_letters.BatchResult()
     assert server.asked == []
 
 
@@ -262,11 +263,11 @@ def test_a_letter_that_is_not_open_says_what_became_of_it(server: AdminServer, s
         Reply(200, {"dead_letters": [], "next": None}),
     )
     said = "dead letter 7 is closed (replayed 3 s ago); "
-    assert bulk.explain_not_open(service, 7, NOON) == f"{said}the open one of sales.orders is 8"
-    assert bulk.explain_not_open(service, 7, NOON) == f"{said}sales.orders has none open"
+    assert dead_letters.explain_not_open(service, 7, NOON) == f"{said}the open one of sales.orders is 8"
+    assert dead_letters.explain_not_open(service, 7, NOON) == f"{said}sales.orders has none open"
     request = copied(closed, catalog=None, namespace=None, name=None, table=None, sender="etl")
     server.tell("GET /admin/v1/dead-letters/7", Reply(200, to_jsonable_python(request)))
-    assert bulk.explain_not_open(service, 7, NOON) == "dead letter 7 is closed (replayed 3 s ago)"
+    assert dead_letters.explain_not_open(service, 7, NOON) == "dead letter 7 is closed (replayed 3 s ago)"
 
 
 def test_a_letter_is_shown_whole() -> None:
@@ -274,13 +275,13 @@ def test_a_letter_is_shown_whole() -> None:
         {"path": "/v1/events", "content_type": None, "size": 99_999, "body": '{\n"x": "\x1b[2J"'}
     )
     letter = copied(LETTER, actor="ann@host", sender="etl", request=event)
-    page = to_plain_text(list(bulk.letter_lines(letter, NOON))).splitlines()
+    page = to_plain_text(list(dead_letters.letter_lines(letter, NOON))).splitlines()
     assert page[0] == "dead letter 7: location-refused, open"
     assert "changed   2026-08-21 11:30:00Z (30 min ago) by ann@host" in page
     assert "request   POST /v1/events, no type said, 99,999 bytes, of which are kept:" in page
     assert page[-2:] == ["  {", r'  "x": "\x1b[2J"']
     assert any(line.startswith("remedy    set stores.NAME.prefix or catalogs.prod.allowed_locations") for line in page)
-    closed = to_plain_text(list(bulk.letter_lines(copied(letter, status="discarded"), NOON)))
+    closed = to_plain_text(list(dead_letters.letter_lines(copied(letter, status="discarded"), NOON)))
     assert "remedy" not in closed
 
 
@@ -312,11 +313,11 @@ def caused(*causes: str) -> Reply:
 
 def test_letters_are_chosen_by_a_part_of_their_cause(server: AdminServer, service: ServiceClient) -> None:
     server.tell("GET /admin/v1/dead-letters", caused(DENIED, FULL, DENIED))
-    found = bulk.fetch_letters(service, DeadLetterCriteria(), "open", 0, "PERMISSION to write")
+    found = dead_letters.fetch_letters(service, DeadLetterCriteria(), "open", 0, "PERMISSION to write")
     assert [letter.id for letter in found.dead_letters] == [1, 3]
     assert server.asked[-1].path.endswith("limit=1000")
     server.tell("GET /admin/v1/dead-letters", caused(DENIED, FULL, DENIED))
-    found = bulk.fetch_letters(service, DeadLetterCriteria(), "open", 1, "permission")
+    found = dead_letters.fetch_letters(service, DeadLetterCriteria(), "open", 1, "permission")
     assert ([letter.id for letter in found.dead_letters], found.next) == ([1], 1)
 
 
@@ -324,7 +325,9 @@ def test_letters_are_counted_by_their_cause_the_most_frequent_first(
     server: AdminServer, service: ServiceClient
 ) -> None:
     server.tell("GET /admin/v1/dead-letters", caused(FULL, DENIED, DENIED))
-    causes = bulk.group_by_cause(bulk.fetch_letters(service, DeadLetterCriteria(), "open", 0).dead_letters)
+    causes = dead_letters.group_by_cause(
+        dead_letters.fetch_letters(service, DeadLetterCriteria(), "open", 0).dead_letters
+    )
     assert [(one.cause, one.count, one.example) for one in causes] == [(DENIED, 2, 2), (FULL, 1, 1)]
-    grid = bulk.causes_grid(causes, LETTER.opened_at)
+    grid = dead_letters.causes_grid(causes, LETTER.opened_at)
     assert [(row[0], row[-1]) for row in grid.rows] == [("2", DENIED), ("1", FULL)]

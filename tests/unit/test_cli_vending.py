@@ -9,10 +9,8 @@ from pathlib import Path
 import pytest
 from typing_extensions import override
 
-from sfn.cli.checks.catalogs import CatalogCheck
-from sfn.cli.checks.findings import CheckFinding, Severity
-from sfn.cli.checks.retention import assumed_lag
-from sfn.cli.checks.vending import dropped_files_finding
+from sfn.cli.check_catalogs import CatalogCheck, assumed_lag, dropped_files_finding
+from sfn.cli.check_config import CheckFinding, Severity
 from sfn.clock import SystemClock
 from sfn.domain.catalog_answer import NoSuchTable, VendedCredential
 from sfn.domain.identifiers import TableIdentifier

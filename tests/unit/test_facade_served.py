@@ -9,7 +9,7 @@ import pytest
 
 from sfn.errors import MalformedMetadata, Unsafe, WrongTable
 from sfn.facade.tables import READ_ONLY_PROPERTIES, SnapshotMode, load_table_result
-from sfn.reader.trust import AllowedLocations
+from sfn.reader.metadata import AllowedLocations
 from sfn.sfnfile.document import Document
 from tests.unit.directory import FIRST_ORDINAL, OTHER_UUID, UUID, WRITTEN_AT
 

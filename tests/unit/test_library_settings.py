@@ -168,7 +168,7 @@ for catalog in load_catalog("prod", **settings), open_catalog(PyIcebergSettings(
 
 
 def test_without_such_a_catalog_pyiceberg_is_not_imported() -> None:
-    code = "import sys, sfn.cli.serve, sfn.app.service, sfn.app.catalogs; print('pyiceberg' in sys.modules)"
+    code = "import sys, sfn.cli.main, sfn.app.service, sfn.app.catalogs; print('pyiceberg' in sys.modules)"
     assert python(code) == "False"
 
 

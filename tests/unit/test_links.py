@@ -13,7 +13,7 @@ import pytest
 import sfn
 from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, Permanent, Unsafe
-from sfn.reader import local as reader
+from sfn.reader import files as reader
 from sfn.reader.files import run_synchronously
 from sfn.reader.verify import verify
 from sfn.sfnfile.naming import depth_below_table

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sfn.errors import MalformedMetadata
 from sfn.reader.files import FIRST_READ_SIZE, PART_SIZE, run_synchronously
-from sfn.reader.identity import MAX_SCAN_STEPS, MAX_SCANNED_SIZE, read_table_uuid
+from sfn.reader.metadata import MAX_SCAN_STEPS, MAX_SCANNED_SIZE, read_table_uuid
 from tests.unit.directory import UUID
 
 KEY = "table-uuid"
@@ -109,7 +109,7 @@ FORGED = {"depth": b"[" * 64, "keys": b'"":0,' * 16, "arrays": b"[[[]]]," * 16}
 def test_a_file_of_nothing_but_signs_is_given_up_and_not_taken_for_another_tables(
     monkeypatch: pytest.MonkeyPatch, forged: bytes
 ) -> None:
-    monkeypatch.setattr("sfn.reader.identity.MAX_SCAN_STEPS", 100_000)
+    monkeypatch.setattr("sfn.reader.metadata.MAX_SCAN_STEPS", 100_000)
     body = gzip.compress(b'{"a": [' * (forged[:1] == b"[") + b"{" * (forged[:1] == b'"') + forged * (PART_SIZE // 16))
     with pytest.raises(MalformedMetadata, match="within 100,000 signs"):
         found(body)
@@ -126,7 +126,7 @@ LARGE = {
 @pytest.mark.parametrize("repeated", LARGE.values(), ids=LARGE)
 def test_real_metadata_takes_few_steps(monkeypatch: pytest.MonkeyPatch, repeated: bytes) -> None:
     """So few, that 256 MiB take fewer than there may be."""
-    monkeypatch.setattr("sfn.reader.identity.MAX_SCAN_STEPS", MAX_SCAN_STEPS // 32)
+    monkeypatch.setattr("sfn.reader.metadata.MAX_SCAN_STEPS", MAX_SCAN_STEPS // 32)
     assert found(b'{"a": [%b{}], "table-uuid": "x"}' % (repeated * (8 * PART_SIZE // len(repeated)))) == "x"
 
 

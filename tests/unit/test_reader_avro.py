@@ -37,7 +37,7 @@ from pyiceberg.types import (
 )
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
-from sfn.reader.avro import check_avro
+from sfn.reader.avro_check import check_avro
 
 _PART = StructType(NestedField(30, "least", LongType(), required=True), NestedField(31, "most", StringType()))
 _SCHEMA = Schema(

@@ -20,9 +20,9 @@ from pyiceberg.transforms import IdentityTransform
 import sfn
 from sfn.errors import Unsafe
 from sfn.reader import verify
+from sfn.reader.inspect import MetadataWalk, WalkLimits
+from sfn.reader.metadata import AllowedLocations
 from sfn.reader.table import load_metadata
-from sfn.reader.trust import AllowedLocations
-from sfn.reader.walk import MetadataWalk, WalkLimits
 from sfn.sfnfile.document import render
 from tests.unit.directory import Directory
 from tests.unit.real_table import IDENTIFIER, MemoryIO, RealTable, real_table

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import sfn
 from sfn.catalogs.metadata import read_metadata
-from sfn.cli import app
+from sfn.cli.main import app
 from sfn.errors import MalformedMetadata, RefNotFound, Unreadable, WrongTable
 from sfn.reader import verify
 from sfn.reader.metadata import head_of

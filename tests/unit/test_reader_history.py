@@ -10,8 +10,8 @@ import pytest
 
 import sfn
 from sfn.errors import CommitNotFound, Dropped, MalformedDocument, Stale, TooManyFiles
-from sfn.reader import timeline
-from sfn.reader.timeline import CommitSource
+from sfn.reader import history
+from sfn.reader.history import CommitSource
 from sfn.sfnfile.document import CommitEntry, DocumentState, render_ordinal
 from sfn.sfnfile.naming import IDENTIFIER, ORDINAL, UUID, Naming
 from tests.unit.directory import FIRST_ORDINAL, OTHER_UUID, WRITTEN_AT, Directory
@@ -99,7 +99,7 @@ def test_other_tables_commits_between_do_not_make_the_history_shorter(
     place.commit(4, guid=OTHER_UUID)
     place.commit(6, guid=OTHER_UUID)
     assert minutes(sfn.history(place.path, limit=3)) == [3, 5, 7]
-    monkeypatch.setattr(timeline, "MAX_READ", 1)
+    monkeypatch.setattr(history, "MAX_READ", 1)
     with pytest.raises(TooManyFiles, match="at most 1 files of commits, found more that are other tables'"):
         sfn.history(place.path, limit=3)
 
@@ -188,7 +188,7 @@ def test_a_commit_whose_metadata_was_deleted_since_is_no_sign_of_a_stale_file(pl
 def test_so_many_foreign_commits_are_looked_through_and_no_more(
     place: Directory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(timeline, "MAX_READ", 3)
+    monkeypatch.setattr(history, "MAX_READ", 3)
     for number in (60, 61, 62, 63):
         place.commit(number, guid=OTHER_UUID)
     head(place, 70)

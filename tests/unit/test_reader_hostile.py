@@ -13,12 +13,10 @@ from hypothesis import strategies as st
 
 import sfn
 from sfn.errors import NotRelative, Unreadable, Unsafe
-from sfn.reader.documents import MAX_HOPS
-from sfn.reader.files import CountingFiles, run_synchronously
-from sfn.reader.memory import InMemoryFileSystem
-from sfn.reader.opening import FileSystemOptions
+from sfn.reader.files import CountingFiles, FileSystemOptions, InMemoryFileSystem, run_synchronously
+from sfn.reader.lookup import MAX_HOPS
+from sfn.reader.metadata import AllowedLocations
 from sfn.reader.resolve import Question, resolve_question
-from sfn.reader.trust import AllowedLocations
 from sfn.sfnfile.document import DocumentState
 from sfn.sfnfile.locations import canonical, store_prefix
 from tests.unit.directory import UUID as GUID

@@ -19,8 +19,8 @@ import sfn
 from sfn.catalogs.metadata import UnreadableDocument, read_metadata
 from sfn.errors import SfnError
 from sfn.reader import verify
+from sfn.reader.inspect import MetadataWalk, WalkLimits
 from sfn.reader.table import load_metadata, metadata_at_ref
-from sfn.reader.walk import MetadataWalk, WalkLimits
 from sfn.sfnfile.document import parse, render
 from tests.unit.real_table import IDENTIFIER, RealTable, real_table
 

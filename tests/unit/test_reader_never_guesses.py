@@ -21,9 +21,7 @@ from sfn.errors import (
     Unreadable,
 )
 from sfn.reader import lookup
-from sfn.reader.files import directory_url, run_synchronously
-from sfn.reader.local import LocalFileSystem
-from sfn.reader.opening import FileSystemOptions
+from sfn.reader.files import FileSystemOptions, LocalFileSystem, directory_url, run_synchronously
 from sfn.reader.resolve import Question, resolve_question
 from sfn.sfnfile import document
 from sfn.sfnfile.document import CommitEntry, DocumentState, Link

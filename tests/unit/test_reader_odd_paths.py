@@ -17,10 +17,10 @@ from pyiceberg.catalog.sql import SqlCatalog
 import sfn
 from sfn.errors import LocationRefused, Unreachable, Unsafe
 from sfn.reader import verify
-from sfn.reader.remote import FsspecFileSystem
+from sfn.reader.inspect import MetadataWalk, WalkLimits
+from sfn.reader.metadata import AllowedLocations
+from sfn.reader.remote_files import FsspecFileSystem
 from sfn.reader.table import load_metadata
-from sfn.reader.trust import AllowedLocations
-from sfn.reader.walk import MetadataWalk, WalkLimits
 from sfn.sfnfile.locations import check_literal, check_location
 from tests.unit.odd_paths import NOT_ON_EVERY_STORE, ODD, OddTable, odd_table
 from tests.unit.real_table import MemoryIO

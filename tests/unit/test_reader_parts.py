@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from sfn.errors import Unreachable
 from sfn.reader.files import run_synchronously
-from sfn.reader.remote import FsspecFileSystem
+from sfn.reader.remote_files import FsspecFileSystem
 
 BODY = bytes(range(200)) * 100
 URL = "excessive://lake/x"

@@ -11,9 +11,7 @@ from typing_extensions import override
 
 import sfn
 from sfn.errors import Ambiguous
-from sfn.reader.files import directory_url, run_synchronously
-from sfn.reader.local import LocalFileSystem
-from sfn.reader.opening import FileSystemOptions
+from sfn.reader.files import FileSystemOptions, LocalFileSystem, directory_url, run_synchronously
 from sfn.reader.resolve import Question, resolve_question
 from sfn.sfnfile import document
 from sfn.sfnfile.document import Document

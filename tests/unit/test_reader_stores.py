@@ -16,9 +16,8 @@ from typing_extensions import override
 
 import sfn
 from sfn.errors import NotFound, NotPermitted, Unreachable
-from sfn.reader.files import run_synchronously
-from sfn.reader.local import LocalFileSystem
-from sfn.reader.remote import FsspecFileSystem
+from sfn.reader.files import LocalFileSystem, run_synchronously
+from sfn.reader.remote_files import FsspecFileSystem
 from sfn.sfnfile.naming import IDENTIFIER, ORDINAL, Naming
 from tests.promises.files import s3_error
 from tests.promises.stores import NOBODY

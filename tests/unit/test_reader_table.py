@@ -26,7 +26,7 @@ from sfn.errors import (
     Unreadable,
     WrongTable,
 )
-from sfn.reader.fileio import BoundedIO
+from sfn.reader.pyiceberg_files import BoundedIO
 from tests.unit.directory import OTHER_UUID
 from tests.unit.real_table import IDENTIFIER, RealTable, real_table, table_by_price, table_in_memory
 

@@ -10,9 +10,9 @@ from pyiceberg.types import DateType, LongType
 
 import sfn
 from sfn.errors import CommitNotFound
-from sfn.reader import fileio, tree, verify
+from sfn.reader import inspect, pyiceberg_files, verify
+from sfn.reader.inspect import MetadataWalk, WalkLimits
 from sfn.reader.table import load_metadata, metadata_at_ref
-from sfn.reader.walk import MetadataWalk, WalkLimits
 from tests.unit.directory import OTHER_UUID, Directory
 from tests.unit.real_table import RealTable, real_table
 
@@ -22,14 +22,14 @@ def fixture_made(tmp_path: Path) -> RealTable:
     return real_table(tmp_path)
 
 
-def walked(made: RealTable, extent: WalkLimits | None = None, ref: str = "main") -> tree.MetadataNode:
+def walked(made: RealTable, extent: WalkLimits | None = None, ref: str = "main") -> inspect.MetadataNode:
     found = sfn.resolve(made.directory, ref=ref)
     whole = load_metadata(found)
     head = metadata_at_ref(whole, ref, found.metadata_location).current_snapshot_id
     return MetadataWalk(found.metadata_location, whole, found.files).metadata(head, extent or WalkLimits(100))
 
 
-def snapshot(seen: tree.MetadataNode) -> tree.SnapshotContents:
+def snapshot(seen: inspect.MetadataNode) -> inspect.SnapshotContents:
     (one,) = [one.contents for one in seen.snapshots if one.contents is not None]
     return one
 
@@ -56,8 +56,8 @@ def test_everything_is_in_the_tree(made: RealTable) -> None:
     }
     manifests = snapshot(seen).manifests
     assert [one.partitions for one in manifests] == [
-        [tree.PartitionBounds("day", "2026-11-02", "2026-11-02", has_null=False)],
-        [tree.PartitionBounds("day", "2026-11-01", "2026-11-01", has_null=False)],
+        [inspect.PartitionBounds("day", "2026-11-02", "2026-11-02", has_null=False)],
+        [inspect.PartitionBounds("day", "2026-11-01", "2026-11-01", has_null=False)],
     ]
     sizes = {f"file://{file}": file.stat().st_size for file in made.files("parquet")}
     for one in manifests:
@@ -126,7 +126,7 @@ def test_a_broken_file_on_the_way_is_named_and_hides_no_other(
 
 
 def test_a_file_of_metadata_is_read_as_far_as_it_may_be(made: RealTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fileio, "MAX_MANIFEST_SIZE", 1_000)
+    monkeypatch.setattr(pyiceberg_files, "MAX_MANIFEST_SIZE", 1_000)
     assert all("expected at most" in problem for problem in walked(made).problems)
 
 
@@ -224,7 +224,7 @@ def test_a_bound_of_another_width_is_a_problem_and_hides_no_file(
 
 def test_a_day_beyond_every_calendar_is_shown_as_its_number(made: RealTable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MetadataWalk, "_source", lambda _self, _field: DateType())
-    monkeypatch.setattr("sfn.reader.walk.from_bytes", lambda _type, _encoded: 4_000_000)
+    monkeypatch.setattr("sfn.reader.inspect.from_bytes", lambda _type, _encoded: 4_000_000)
     seen = walked(made)
     assert seen.problems == []
     assert {bound.lower for one in snapshot(seen).manifests for bound in one.partitions} == {"4000000"}

@@ -134,7 +134,7 @@ except ConfigurationError as error:
 
 def test_who_does_not_need_them_imports_neither() -> None:
     code = (
-        "import sys, sfn.cli.serve, sfn.app.service, sfn.app.catalogs;"
+        "import sys, sfn.cli.main, sfn.app.service, sfn.app.catalogs;"
         "print([name for name in ('botocore', 'google.auth') if name in sys.modules])"
     )
     made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from sfn.cli import directory as given
-from sfn.cli.exits import WRONG_USAGE
+from sfn.cli import read as given
+from sfn.cli.options import WRONG_USAGE
 
 if TYPE_CHECKING:
     from sfn.telemetry.logs import Level
@@ -66,7 +66,7 @@ def facade(
     """
     from sfn.app import standalone
     from sfn.app.endpoints import FacadeFolders
-    from sfn.cli.pages import escape
+    from sfn.cli.render import escape
     from sfn.errors import SfnError
 
     level, most = _parse_level(log_level), _parse_size(metadata_limit)

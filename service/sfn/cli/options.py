@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Final, TypeAlias
+from uuid import uuid4
 
 import typer
+
+from sfn.clock import SystemClock
+from sfn.domain.identifiers import decode_identifier
+from sfn.errors import SfnError
+from sfn.http.signature import SignatureScheme, sign
+
+# ── options: The options that several commands have
 
 _SERVICE: Final = "Which service"
 
@@ -182,3 +191,76 @@ NewerThan: TypeAlias = Annotated[
     timedelta | None,
     typer.Option("--newer-than", parser=parse_age, metavar="AGE", help="Opened since, such as 1h.", show_default=False),
 ]
+
+
+# ── tables: Tables as people name them
+
+
+def parse_identifier(text: str, hint: str) -> tuple[str, ...]:
+    """Levels and name of a dotted identifier, whose parts may be percent-encoded: `a%2Eb.c` is the table c of `a.b`.
+
+    Args:
+        hint: which argument or option it is, for the message.
+
+    Raises:
+        BadParameter: a part is empty, or no UTF-8.
+    """
+    try:
+        return decode_identifier(text)
+    except ValueError:
+        expected = "an identifier such as sales.orders, without empty parts; a dot in a part is %2E"
+    raise typer.BadParameter(f"{expected}: {text!r}", param_hint=hint)
+
+
+def parse_table_name(text: str, hint: str = "NS.TABLE") -> tuple[tuple[str, ...], str]:
+    """The namespace's levels and the name.
+
+    Raises:
+        BadParameter: as of `identifier`, or there is no namespace.
+    """
+    *namespace, name = parse_identifier(text, hint)
+    if not namespace:
+        raise typer.BadParameter(f"a namespace and a name, such as sales.orders: {text!r}", param_hint=hint)
+    return tuple(namespace), name
+
+
+# ── signing: What a command signs its events with
+
+
+@dataclass(frozen=True, slots=True)
+class EventSigner:
+    """A sender's way to sign.
+
+    Attributes:
+        scheme: how.
+        secret: what keys the signature.
+    """
+
+    scheme: SignatureScheme
+    secret: bytes = field(repr=False)
+
+    def headers(self, body: bytes) -> dict[str, str]:
+        """The headers that sign a message of now, of an id of its own."""
+        return sign(self.scheme, self.secret, body, f"msg_{uuid4().hex}", SystemClock().now())
+
+
+# ── exits: How a command ends
+
+FAILED: Final = 1
+WRONG_USAGE: Final = 2
+INTERRUPTED: Final = 130
+"""128 and the number of SIGINT, as shells have it."""
+
+
+@contextmanager
+def exit_on_error() -> Iterator[None]:
+    """Turn an error of the block into its message and its exit code."""
+    try:
+        yield
+    except SfnError as error:
+        from sfn.settings.sources import ConfigurationError
+
+        problems = error.problems if isinstance(error, ConfigurationError) else (error,)
+        for problem in problems:
+            typer.echo(str(problem), err=True)
+        raise typer.Exit(WRONG_USAGE if isinstance(error, ConfigurationError) else FAILED) from None

@@ -2,12 +2,128 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sfn.cli import options
-from sfn.cli.exits import exit_on_error
+from sfn.cli.options import exit_on_error
+from sfn.cli.render import Grid, Line, Page, Tone, escape, format_time, pluralise
+from sfn.clock import format_duration
+from sfn.errors import NotInstalled, SfnError
+from sfn.report.reading import AuditReport, ReportedTable, RunSummary
+from sfn.report.totals import FINE_STATES
+from sfn.settings import load
+from sfn.settings.model import Settings
+
+# ── reported: A report
+
+_NUMBERS = frozenset({"TABLES", "LAG", "BEHIND", "KEPT", "LIVES", "DIFFER", "UNSEEN", "UNCHANGED", "WORST LAG"})
+
+
+def report_page(report: AuditReport) -> Page:
+    """All of it."""
+    found: list[Line | Grid] = []
+    whole = "" if report.is_whole else ", not at its end: the next audit goes on with it"
+    deep = ", with all files" if report.deep else ""
+    found.append(Line(f"run {report.run} of {format_time(report.began_at)}{deep}{whole}", _tone(report)))
+    states = [
+        (f"  {escape(catalog)}", state, f"{number:,}")
+        for catalog, counts in report.states.items()
+        for state, number in counts.items()
+    ]
+    found.append(Grid(("  CATALOG", "STATE", "TABLES"), states, _NUMBERS))
+    found += _listed("the worst lag", report.worst_lag, len(report.worst_lag))
+    found += _listed("files that are not ours", report.foreign, report.foreign_total)
+    found += _listed("near their metadata's retention", report.near_retention, report.near_retention_total)
+    found += _listed("files of the current snapshot are missing", report.missing_files, report.missing_files_total)
+    found += _listed("not looked at", report.unchecked, report.unchecked_total)
+    if report.oldest_file_seconds is not None:
+        oldest = format_duration(timedelta(seconds=report.oldest_file_seconds))
+        found.append(Line(f"the oldest SFN file was written {oldest} before the run looked at it"))
+    found.append(Line("the last runs"))
+    found.append(Grid(("  RUN", "TABLES", "DIFFER", "UNSEEN", "UNCHANGED", "WORST LAG"), _past(report.trend), _NUMBERS))
+    return found
+
+
+def _tone(report: AuditReport) -> Tone:
+    is_fine = all(state in FINE_STATES for counts in report.states.values() for state in counts)
+    return Tone.GOOD if is_fine and report.is_whole and not report.missing_files_total else Tone.WARNING
+
+
+def _listed(title: str, rows: Sequence[ReportedTable], total: int) -> list[Line | Grid]:
+    if not rows:
+        return []
+    more = f" (the first {len(rows)} of {pluralise(total, 'table')}: --limit)" if total > len(rows) else ""
+    cells = [
+        (
+            f"  {escape(f'{row.catalog}:{row.table}')}",
+            row.state,
+            _time(row.lag_seconds),
+            "" if row.commits_behind is None else f"{row.commits_behind:,}",
+            "" if row.previous_versions_max is None else f"{row.previous_versions_max:,}",
+            _time(row.lifetime_seconds),
+            escape(row.detail),
+        )
+        for row in rows
+    ]
+    heads = ("  TABLE", "STATE", "LAG", "BEHIND", "KEPT", "LIVES", "DETAIL")
+    return [Line(f"{title}{more}"), Grid(heads, cells, _NUMBERS, "DETAIL")]
+
+
+def _time(seconds: float | None) -> str:
+    return "" if seconds is None else format_duration(timedelta(seconds=seconds))
+
+
+def _past(trend: Sequence[RunSummary]) -> list[tuple[str, ...]]:
+    return [
+        (
+            f"  {one.run}{'' if one.is_whole else ' (in part)'}",
+            f"{one.tables:,}",
+            f"{one.differing:,}",
+            f"{one.unchecked:,}",
+            f"{one.unchanged:,}",
+            _time(one.worst_lag_seconds),
+        )
+        for one in trend
+    ]
+
+
+# ── reporting: A report
+
+if TYPE_CHECKING:
+    from sfn.report.reading import AuditReport
+
+
+def read_report(
+    config: Path | None, where: str, opened_with: Mapping[str, str], run: str | None, most: int, past: int
+) -> AuditReport:
+    """What it says; arguments as of `sfn.report.reading.read_report`.
+
+    Raises:
+        NotInstalled: PyIceberg or PyArrow is missing.
+        SfnError: there is no report, or no such run.
+    """
+    try:
+        from sfn.report import opening, reading, theirs
+    except ImportError as error:
+        remedy = "pip install '.[read]'"
+        raise NotInstalled("sfn report", expected="PyIceberg and PyArrow", found=str(error), remedy=remedy) from None
+    # A directory needs no configuration.
+    place = opening.parse_report_location(where, Settings() if config is None else load(config), opened_with)
+    with theirs.map_report_errors(str(place), "see that it can be reached, and try again"):
+        table = opening.find_report(place)
+    if table is None:
+        remedy = "write one: python -m sfn.spark.audit --report …"
+        raise SfnError(str(place), expected="a report", found="none", remedy=remedy)
+    with theirs.map_report_errors(str(place), "see that its files can be read, and try again"):
+        return reading.read_report(table, str(place), run, most, past)
+
+
+# ── report: `sfn report`
 
 
 def report(
@@ -30,9 +146,7 @@ def report(
 
     The report is an Iceberg table: whatever reads one has all of it in SQL.
     """
-    from sfn.cli.printing import print_json, print_page
-    from sfn.cli.reported import report_page
-    from sfn.cli.reporting import read_report
+    from sfn.cli.render import print_json, print_page
 
     with exit_on_error():
         content = read_report(config, report, options.parse_pairs("--report-option", report_option), run, limit, past)

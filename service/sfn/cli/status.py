@@ -3,16 +3,293 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from sfn.admin.schemas import CatalogModel, CircuitBreakerModel, DeadLetterModel, ServiceStatus, SweepModel
 from sfn.cli import options
-from sfn.cli.exits import FAILED, exit_on_error
+from sfn.cli.options import FAILED, exit_on_error
+from sfn.cli.render import Grid, Line, Page, Tone, escape, format_ago, pluralise
+from sfn.clock import format_duration
+from sfn.domain.identifiers import encode_identifier
+from sfn.domain.jobs import DeadLetterReason
+
+# ── remedies: What to do about a dead letter
+
+
+def adopt_command(catalog: str | None, foreign_id: str | None, table: str = "") -> str:
+    """The command that takes over the files of another `catalog_id`; where it is not known it is to be filled in."""
+    # It is read from a file that somebody else wrote, and pasted into a shell.
+    source = "CATALOG_ID" if foreign_id is None else quote(escape(foreign_id))
+    return f"sfn adopt {catalog} --from {source} {table}".rstrip()
+
+
+def remedy_for(letter: DeadLetterModel, foreign_id: str | None = None) -> str:
+    """What somebody should do, with the commands to type.
+
+    Args:
+        foreign_id: the `catalog_id` in the file that keeps ours from the letter's table.
+    """
+    replay = f"`sfn dead-letters replay {letter.id}`"
+    catalog, table = letter.catalog, encode_identifier(letter.namespace or [], letter.name or "")
+    match letter.reason:
+        case DeadLetterReason.HELD_DROP:
+            return f"look at the catalog; where it is right: `sfn release {catalog}`, or {replay} for this table alone"
+        case DeadLetterReason.FOREIGN_CATALOG:
+            adopt = f"`{adopt_command(catalog, foreign_id, table)}`"
+            return f"{adopt} if the file is ours, or set catalogs.{catalog}.catalog_id, or move one of the two tables"
+        case DeadLetterReason.FOREIGN_FILE:
+            return f"move the file away, then {replay}"
+        case DeadLetterReason.LOCATION_REFUSED:
+            settings = f"stores.NAME.prefix or catalogs.{catalog}.allowed_locations"
+            return f"set {settings}, or exclude the table; restart the service, then {replay}"
+        case DeadLetterReason.PERMANENT:
+            return f"mend what the detail says, then {replay}"
+        case DeadLetterReason.EXHAUSTED:
+            return f"see its last error in the detail and mend that, then {replay}"
+        case DeadLetterReason.POISON:
+            see = "see the detail and the service's log for why its attempts ended the process, or failed"
+            return f"{see}; then {replay}. What ended the process is tried again after 8 h anyway"
+        case DeadLetterReason.UNDECODABLE:
+            return f"mend the sender, or upgrade the service, then {replay}: the request is decoded again"
+        case _:
+            return "use the `sfn` of the service's own version: this one does not know the reason"
+
+
+# ── overview: The whole service on one page
+
+LATE_AFTER: Final = timedelta(minutes=5)
+"""A table that was due so long ago is waited for: nothing in a sound service takes as long."""
+
+_MAX_NAMED: Final = 3
+"""Namespaces or tables that one line names."""
+_NUMERIC_COLUMNS: Final = ("LIVE", "DUE", "SCHEDULED", "RETRYING", "LEASED", "DEAD", "HELD")
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """Something that does not mend itself, or not soon.
+
+    Attributes:
+        what: what is wrong.
+        command: what to type next; may be empty.
+    """
+
+    what: str
+    command: str = ""
+
+
+def attention_items(status: ServiceStatus, now: datetime) -> list[Attention]:
+    """All that somebody should look at, what holds up most first."""
+    found = [Attention(f"not ready: {escape(', '.join(status.not_ready_reasons))}")] if not status.ready else []
+    # One of more than one slot has seen a success since: what was wrong is over.
+    found += [
+        Attention(_describe_breaker(breaker, now), "sfn check")
+        for breaker in status.breakers
+        if breaker.allowed_probes <= 1
+    ]
+    for catalog in status.catalogs:
+        found.extend(_catalog_items(catalog, now, is_unreachable=is_unreachable(status, catalog.name)))
+    given_up = {
+        reason: number for reason, number in status.dead_letters.items() if reason != DeadLetterReason.HELD_DROP
+    }
+    if total := sum(given_up.values()):
+        kinds = ", ".join(f"{number:,} {escape(reason)}" for reason, number in sorted(given_up.items()))
+        found.append(Attention(f"{pluralise(total, 'dead letter')}: {kinds}", "sfn dead-letters list --by-cause"))
+    return found
+
+
+def status_page(status: ServiceStatus, url: str, now: datetime) -> Page:
+    """What an operator sees first."""
+    wrong = attention_items(status, now)
+    page: list[Line | Grid] = [_headline(status, wrong)]
+    if not wrong and (dead := sum(one.tables.dead for one in status.catalogs)):
+        page.append(Line(f"  {pluralise(dead, 'table')} given up, with the dead letters discarded"))
+    for one in wrong:
+        page.append(Line(f"  ! {one.what}", Tone.WARNING))
+        if one.command:
+            page.append(Line(f"      → {one.command}"))
+    page += [
+        Line(""),
+        Line(
+            f"sfn {escape(status.version)}{_describe_roles(status)} at {url}, "
+            f"up {format_duration(now - status.started_at)}",
+            Tone.QUIET,
+        ),
+        Line(""),
+    ]
+    columns = ("CATALOG", *_NUMERIC_COLUMNS, "OLDEST DUE", "LAST SWEEP")
+    page.append(Grid(columns, [_row(one, now) for one in status.catalogs], frozenset(_NUMERIC_COLUMNS), "LAST SWEEP"))
+    if few := [one for one in status.catalogs if one.missing_tables and not _are_many_missing(one)]:
+        page += [
+            Line(""),
+            *(Line(f"{_describe_missing(one, now)}; a table counts as dropped later", Tone.QUIET) for one in few),
+        ]
+    if open_ones := [one for one in status.catalogs if one.open_intents]:
+        page += [Line(""), *(Line(_describe_open_intents(one, now), Tone.QUIET) for one in open_ones)]
+    return page
+
+
+def is_unreachable(status: ServiceStatus, catalog: str) -> bool:
+    """Whether a catalog does not answer, as far as the service has asked it."""
+    return any(one.scope == "catalog" and one.name == catalog and one.allowed_probes <= 1 for one in status.breakers)
+
+
+def describe_sweep(sweep: SweepModel | None, now: datetime) -> str:
+    """How far the last sweep came, or what came of it."""
+    if sweep is None:
+        return "none yet"
+    if sweep.is_running:
+        total = max(sweep.known_tables, sweep.tables)
+        return f"running for {format_duration(now - sweep.started_at)}: {sweep.tables:,} of {total:,}"
+    when = format_ago(sweep.ended_at or sweep.started_at, now)
+    if sweep.state != "ended":
+        return f"{escape(sweep.state)} {when}"
+    return f"{when}: {pluralise(sweep.tables, 'table')}, {sweep.differences_total:,} differed"
+
+
+def _headline(status: ServiceStatus, wrong: list[Attention]) -> Line:
+    if wrong:
+        needs = "thing needs" if len(wrong) == 1 else "things need"
+        return Line(f"{len(wrong)} {needs} attention", Tone.BAD)
+    live = sum(one.live_tables for one in status.catalogs)
+    others = sum(one.tables.total for one in status.catalogs) - live
+    waiting = sum(one.tables.due + one.tables.retrying + one.tables.leased for one in status.catalogs)
+    work = f"{waiting:,} being seen to" if waiting else "nothing waits"
+    without = f" and {others:,} without a file (dropped, left out, not published yet)" if others > 0 else ""
+    return Line(f"all is well: {pluralise(live, 'table')}{without}, {work}", Tone.GOOD)
+
+
+def _describe_breaker(breaker: CircuitBreakerModel, now: datetime) -> str:
+    began = breaker.failing_since.astimezone(UTC)
+    since = f"{began:%H:%M:%S} UTC" if began.date() == now.date() else f"{began:%F %H:%M:%S} UTC"
+    name = f" {escape(breaker.name)}" if breaker.name else ""
+    what = f"the {breaker.scope}{name} is in trouble since {since} ({format_duration(now - began)})"
+    return f"{what}, asked again {format_ago(breaker.open_until, now)}: {escape(breaker.error)}"
+
+
+def _catalog_items(catalog: CatalogModel, now: datetime, *, is_unreachable: bool) -> Iterator[Attention]:
+    name = catalog.name
+    # One of whose tables nobody told, and that is not swept, is not asked either.
+    if catalog.catalog_id is None and (catalog.tables.total or catalog.sweep is not None):
+        yield Attention(f"{name}: not reached yet", "sfn check")
+    if catalog.foreign_catalog_id is not None:
+        what = f"{name}: its files were written for the catalog_id {escape(catalog.foreign_catalog_id)}, and now it is "
+        yield Attention(
+            f"{what}{escape(catalog.catalog_id or 'unknown')}: each table stays as it is from its next commit on",
+            adopt_command(name, catalog.foreign_catalog_id),
+        )
+    if catalog.retired:
+        yield Attention(_describe_retired(catalog, is_unreachable=is_unreachable), f"sfn retire {name} --undo")
+    if _are_many_missing(catalog):
+        yield Attention(
+            _describe_missing(catalog, now),
+            f"see whether {name} lost tables or somebody dropped them; which they are: sfn reconcile --catalog {name}",
+        )
+    brake = catalog.drop_limit
+    if held := max(brake.on_hold, catalog.tables.held):
+        step = "its" if held == 1 else "their"
+        yield Attention(
+            f"{name}: the brake holds {pluralise(held, 'table')} until somebody looks "
+            f"(no more than {brake.limit:,} may go within an hour): {step} files stay as they were",
+            f"if {name} lost tables, restore them, then sfn reconcile --catalog {name}; if they were dropped on "
+            f"purpose: sfn release {name}; which they are: sfn dead-letters list --catalog {name} --reason held-drop",
+        )
+    elif brake.limit_reached:
+        yield Attention(f"{name}: the brake is on, more drops will be held", f"sfn release {name}")
+    late = now - catalog.oldest_due_at if catalog.oldest_due_at is not None else timedelta()
+    if late > LATE_AFTER:
+        waiting = pluralise(catalog.tables.due + catalog.tables.retrying, "table")
+        given_up = f", {catalog.tables.dead:,} given up" if catalog.tables.dead else ""
+        yield Attention(f"{name}: late by {format_duration(late)}, {waiting} in the queue{given_up}")
+    if catalog.sweep is not None:
+        # A running sweep may reach the faulty tables last, so the findings of the one before are shown too.
+        sweeps = (catalog.sweep.previous, catalog.sweep) if catalog.sweep.is_running else (catalog.sweep,)
+        found = (attention for sweep in sweeps if sweep is not None for attention in _sweep_items(name, sweep))
+        yield from dict.fromkeys(found)
+
+
+def _are_many_missing(catalog: CatalogModel) -> bool:
+    """Return whether more tables are missing than somebody drops from hour to hour."""
+    return catalog.missing_tables > max(1, catalog.live_tables // 100)
+
+
+def _describe_missing(catalog: CatalogModel, now: datetime) -> str:
+    since = catalog.missing_since or now
+    began = since.astimezone(UTC)
+    at = f"{began:%H:%M:%S} UTC" if began.date() == now.date() else f"{began:%F %H:%M:%S} UTC"
+    verb = "is" if catalog.missing_tables == 1 else "are"
+    tables = f"{catalog.missing_tables:,} of its {pluralise(max(catalog.live_tables, catalog.missing_tables), 'table')}"
+    return f"{catalog.name}: {tables} {verb} missing from the catalog since {at} ({format_duration(now - since)})"
+
+
+def _describe_retired(catalog: CatalogModel, *, is_unreachable: bool) -> str:
+    if not catalog.live_tables:
+        return f"{catalog.name} is retired: no live table is left; take it out of the configuration, or have it back"
+    left = f"{catalog.live_tables:,} of its tables still {'has a file' if catalog.live_tables == 1 else 'have files'}"
+    why = "the catalog is away, and is asked before one goes" if is_unreachable else "being withdrawn"
+    return f"{catalog.name} is retired: {left} ({why}); leave it in the configuration until none has"
+
+
+def _sweep_items(name: str, sweep: SweepModel) -> Iterator[Attention]:
+    if sweep.state == "failed":
+        yield Attention(f"{name}: the last sweep failed: {escape(sweep.error or 'no reason told')}", "sfn check")
+    if sweep.listing_failed:
+        what = f"{name}: could not list {_shortened(sweep.listing_failed, 'namespace')}"
+        why = f": {escape(sweep.unlisted_reason)}" if sweep.unlisted_reason else ""
+        yield Attention(f"{what}; nothing in them counts as dropped{why}", "sfn check")
+    failed = set(sweep.listing_failed)
+    if refused := [one for one in sweep.unlisted_namespaces if one not in failed]:
+        yield Attention(f"{name}: may not list {_shortened(refused, 'namespace')}", "sfn check")
+    if sweep.failed_tables:
+        yield Attention(f"{name}: could not look at {_shortened(sweep.failed_tables, 'table')}", "sfn check")
+
+
+def _shortened(names: Sequence[str], thing: str) -> str:
+    shown = ", ".join(escape(name) or "(all)" for name in names[:_MAX_NAMED])
+    return f"{pluralise(len(names), thing)}: {shown}{', …' if len(names) > _MAX_NAMED else ''}"
+
+
+def _row(catalog: CatalogModel, now: datetime) -> tuple[str, ...]:
+    tables, name = catalog.tables, f"{catalog.name} (retired)" if catalog.retired else catalog.name
+    counts = (
+        catalog.live_tables,
+        tables.due,
+        tables.scheduled,
+        tables.retrying,
+        tables.leased,
+        tables.dead,
+        tables.held,
+    )
+    oldest = "-" if catalog.oldest_due_at is None else format_ago(catalog.oldest_due_at, now)
+    return (
+        name,
+        *(f"{count:,}" for count in counts),
+        oldest,
+        "-" if catalog.is_event_only else describe_sweep(catalog.sweep, now),
+    )
+
+
+def _describe_open_intents(catalog: CatalogModel, now: datetime) -> str:
+    commits, at = pluralise(catalog.open_intents, "commit"), catalog.oldest_intent_at
+    oldest = f", the oldest of {format_duration(now - at)} ago" if at is not None else ""
+    return f"{catalog.name}: {commits} through a gateway, whose outcome is not known yet{oldest}"
+
+
+def _describe_roles(status: ServiceStatus) -> str:
+    """What the process does that was asked, where others do the rest."""
+    return f", {' and '.join(escape(role) for role in status.roles)} alone," if status.roles else ""
+
+
+# ── status: `sfn status`
 
 if TYPE_CHECKING:
-    from sfn.cli.service import ServiceClient
+    from sfn.cli.client import ServiceClient
 
 REFRESH_INTERVAL: Final = 2.0
 """Seconds from one look to the next."""
@@ -41,8 +318,7 @@ def status(
 
     Ends with 0 whenever the service answered, however it is; for a probe there is --exit-code.
     """
-    from sfn.cli.access import admin_access
-    from sfn.cli.service import ServiceClient
+    from sfn.cli.client import ServiceClient, admin_access
 
     with (
         exit_on_error(),
@@ -63,7 +339,7 @@ def status(
 
 def _watch(render: Callable[[], bool]) -> bool:
     """Look until Ctrl-C; what the last look found. A service that is away for a while is no end."""
-    from sfn.cli.printing import clear_screen, print_error
+    from sfn.cli.render import clear_screen, print_error
     from sfn.errors import SfnError
     from sfn.settings.sources import ConfigurationError
 
@@ -85,8 +361,7 @@ def _watch(render: Callable[[], bool]) -> bool:
 
 def _show_service(service: ServiceClient, *, as_json: bool) -> bool:
     """Whether all is well."""
-    from sfn.cli.overview import attention_items, status_page
-    from sfn.cli.printing import print_json, print_page
+    from sfn.cli.render import print_json, print_page
     from sfn.clock import SystemClock
 
     now, found = SystemClock().now(), service.status()
@@ -100,11 +375,10 @@ def _show_service(service: ServiceClient, *, as_json: bool) -> bool:
 
 def _show_table(service: ServiceClient, table: str, catalog: str | None, *, as_json: bool) -> bool:
     """Whether nobody has to do anything about the table."""
-    from sfn.cli.pages import Tone
-    from sfn.cli.printing import print_json, print_page
-    from sfn.cli.service import UnknownToService
-    from sfn.cli.story import table_page, table_verdict
-    from sfn.cli.tables import parse_table_name
+    from sfn.cli.client import UnknownToService
+    from sfn.cli.options import parse_table_name
+    from sfn.cli.render import Tone, print_json, print_page
+    from sfn.cli.table import table_page, table_verdict
     from sfn.clock import SystemClock
     from sfn.errors import SfnError
 

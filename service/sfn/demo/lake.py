@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sfn.errors import SfnError
-from sfn.reader.blocking import resolve
+from sfn.reader.api import resolve
 from sfn.sfnfile.locations import canonical
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from sfn.demo.listener import RunningService, running_service
 from sfn.demo.narrator import Narrator
 from sfn.demo.sql import SqlCatalogFile
 from sfn.errors import Dropped, Unreadable
-from sfn.reader.blocking import resolve
+from sfn.reader.api import resolve
 from sfn.sfnfile import document, version_hint
 from sfn.sfnfile.naming import FileLayout, FileOwner
 

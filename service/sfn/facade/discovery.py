@@ -13,8 +13,8 @@ import structlog
 
 from sfn.errors import Ambiguous, SfnError, TooManyFiles, Unreachable, Unreadable
 from sfn.facade import FileTree, Namespace, Scan, TablePlace
-from sfn.reader.documents import read_document
 from sfn.reader.files import FolderEntries
+from sfn.reader.lookup import read_document
 from sfn.reader.resolve import Question
 from sfn.sfnfile.document import Document
 from sfn.sfnfile.locations import longest_prefix

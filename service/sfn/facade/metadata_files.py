@@ -24,9 +24,15 @@ from sfn.errors import (
     Unsafe,
 )
 from sfn.facade import FileTree
-from sfn.reader.files import FolderEntries, run_synchronously
-from sfn.reader.local import NOT_FOUND_ERRORS, OPEN_FLAGS, read_descriptor, to_reader_error
-from sfn.reader.remote import FsspecFileSystem
+from sfn.reader.files import (
+    NOT_FOUND_ERRORS,
+    OPEN_FLAGS,
+    FolderEntries,
+    read_descriptor,
+    run_synchronously,
+    to_reader_error,
+)
+from sfn.reader.remote_files import FsspecFileSystem
 from sfn.safe_open import DIRECTORY_FLAGS, MAX_LINKS, LinkRefused, open_below
 from sfn.sfnfile.locations import is_below, scheme_of
 from sfn.storage import StoreRouter

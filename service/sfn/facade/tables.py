@@ -24,11 +24,10 @@ from sfn.facade import Namespace, TablePlace
 from sfn.facade.discovery import ScannedTables
 from sfn.inbox import AdminQueries, TableIndex
 from sfn.reader import metadata
-from sfn.reader.blocking import parse_identifier
+from sfn.reader.api import parse_identifier
 from sfn.reader.files import FileReader
-from sfn.reader.metadata import check_table_uuid, malformed_metadata_error
+from sfn.reader.metadata import AllowedLocations, check_table_uuid, malformed_metadata_error
 from sfn.reader.resolve import MetadataPointer, Question, resolve_pointer
-from sfn.reader.trust import AllowedLocations
 from sfn.sfnfile.document import Document
 from sfn.sfnfile.locations import check_any_scheme, longest_prefix
 

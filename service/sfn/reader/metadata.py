@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import re
 import zlib
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, TypeVar
 
@@ -12,13 +15,181 @@ from msgspec import Raw
 
 from sfn.clock import format_duration
 from sfn.domain.identifiers import normal_uuid
-from sfn.errors import CommitNotFound, MalformedMetadata, RefNotFound, Stale, WrongTable
+from sfn.errors import CommitNotFound, LocationRefused, MalformedMetadata, RefNotFound, Stale, Unsafe, WrongTable
 from sfn.reader.files import FIRST_READ_SIZE, PART_SIZE, FileReader, read_parts
-from sfn.reader.identity import read_table_uuid
 from sfn.sfnfile import document
 from sfn.sfnfile.document import LAST_ORDINAL, Document, render_ordinal
-from sfn.sfnfile.locations import decompress
+from sfn.sfnfile.locations import (
+    canonical,
+    check_any_scheme,
+    check_literal,
+    decompress,
+    is_below,
+    scheme_of,
+    store_prefix,
+)
 from sfn.sfnfile.naming import MAIN_BRANCH
+
+# ── identity: The `table-uuid` of a metadata file of any size
+
+MAX_SCANNED_SIZE: Final = 1 << 30
+"""Bytes of JSON that are looked through: what inflates to more is no metadata."""
+
+MAX_SCAN_STEPS: Final = 8_000_000
+"""Signs that are looked at one by one, in some seconds; metadata of 256 MiB takes 5 million where it is but schemas."""
+
+_KEY: Final = "table-uuid"
+_MAX_VALUE_LENGTH: Final = 400
+"""Bytes of a string that are kept: no uuid is longer, however it is escaped."""
+
+_SIGN: Final = re.compile(rb'["{}\[\],:]')
+_STRING_SIGN: Final = re.compile(rb'["\\]')
+_IN_STRING: Final = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
+_TEXT: Final = rb'[^"{}\[\]]++|"(?:[^"\\]++|\\.)*+"'
+_FLAT: Final = re.compile(rb"(?:%b|\{(?:%b)*+\}|\[(?:%b)*+\])*+" % (_TEXT, _TEXT, _TEXT), re.DOTALL)
+"""Whole strings, whatever else neither opens nor closes anything, and what holds nothing but these."""
+
+_NEAR: Final = re.compile(
+    rb"""
+    \s*+ \{ \s*+
+    (?> "(?!table-uuid")[^"\\]*+" \s*+ : \s*+ (?: "[^"\\]*+" | [-+.0-9A-Za-z]++ ) \s*+ , \s*+ )*+
+    "table-uuid" \s*+ : \s*+ "([-0-9A-Za-z]++)"
+    """,
+    re.VERBOSE,
+)
+"""A file that has it behind nothing but plain numbers and texts, as nearly all have."""
+
+
+async def read_table_uuid(files: FileReader, key: str, first: bytes, most: int = MAX_SCANNED_SIZE) -> str | None:
+    """The file's `table-uuid`; None where it has none, or is no metadata.
+
+    Args:
+        files: how to read the rest, as far as it is needed.
+        key: the file's canonical URL.
+        first: its first `FIRST_READ_SIZE` bytes.
+        most: bytes of JSON that are looked through, to the end of their part.
+
+    Raises:
+        MalformedMetadata: it was not found in so many bytes, or in `MAX_SCAN_STEPS`. That is not to say that it has
+            none: who takes the file for another table's would be misled.
+    """
+    if (near := _NEAR.match(first)) is not None:
+        return near[1].decode()
+    search = _UuidScanner()
+    left = most
+    try:
+        async for part in decompress(read_parts(files, key, first, FIRST_READ_SIZE), PART_SIZE):
+            search.feed(part)
+            left -= len(part)
+            if search.over:
+                break
+            if left <= 0 or search.is_exhausted:
+                raise _uuid_not_found_error(key, most)
+    except zlib.error:
+        return None
+    return search.value
+
+
+def _uuid_not_found_error(key: str, most: int) -> MalformedMetadata:
+    return MalformedMetadata(
+        key,
+        expected=f"a table-uuid in {most >> 20:,} MiB of JSON, and within {MAX_SCAN_STEPS:,} signs of it",
+        found="none by then",
+        remedy="ask the catalog which file is current: engines write it at the beginning",
+    )
+
+
+class _UuidScanner:
+    """Looks for one key of the outermost object, and knows just as much JSON as that takes.
+
+    Attributes:
+        value: what was found, if it is a string.
+        over: nothing that follows can change it.
+    """
+
+    def __init__(self) -> None:
+        self.value: str | None = None
+        self.over = False
+        self._left = MAX_SCAN_STEPS
+        self._depth = 0
+        self._text: bytearray | None = None
+        self._is_escaped = False
+        self._last: str | None = None
+        self._is_ours = False
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether it has taken as many steps as it may."""
+        return self._left <= 0
+
+    def feed(self, part: bytes) -> None:
+        """Look at the next part, as far as steps are left."""
+        at = 0
+        while at < len(part) and not self.over and self._left > 0:
+            self._left -= 1
+            at = self._outside(part, at) if self._text is None else self._inside(self._text, part, at)
+
+    def _outside(self, part: bytes, at: int) -> int:
+        """Go to behind the next sign that means something."""
+        if self._depth > 1 and (flat := _FLAT.match(part, at)) is not None:
+            at = flat.end()
+        sign = _SIGN.search(part, at)
+        if sign is None:
+            return len(part)
+        match sign[0]:
+            case b'"':
+                self._text = bytearray()
+            case b"{" | b"[":
+                self._depth += 1
+            case b"}" | b"]":
+                self._depth -= 1
+                self.over = self._depth <= 0
+            case b":":
+                self._is_ours = self._last == _KEY
+            case b"," if self._depth == 1:
+                self._is_ours = False
+            case _:
+                pass
+        return sign.end()
+
+    def _inside(self, text: bytearray, part: bytes, at: int) -> int:
+        """Go to behind the next sign in a string."""
+        if self._is_escaped:
+            self._is_escaped = False
+            self._keep(text, part[at : at + 1])
+            return at + 1
+        if (self._depth != 1 or len(text) == _MAX_VALUE_LENGTH) and (rest := _IN_STRING.match(part, at)) is not None:
+            # Nothing of it is kept.
+            at = rest.end()
+        sign = _STRING_SIGN.search(part, at)
+        if sign is None:
+            self._keep(text, part[at:])
+            return len(part)
+        self._keep(text, part[at : sign.start()])
+        if sign[0] == b"\\":
+            self._is_escaped = True
+            self._keep(text, b"\\")
+        else:
+            self._text = None
+            self._closed(text)
+        return sign.end()
+
+    @staticmethod
+    def _keep(text: bytearray, some: bytes) -> None:
+        text += some[: _MAX_VALUE_LENGTH - len(text)]
+
+    def _closed(self, text: bytearray) -> None:
+        if self._depth != 1:
+            return
+        try:
+            self._last = str(json.loads(f'"{text.decode()}"'))
+        except ValueError:
+            self._last = None
+        if self._is_ours:
+            self.value, self.over = self._last, True
+
+
+# ── metadata: The metadata file that a document names
 
 _T = TypeVar("_T")
 
@@ -308,3 +479,91 @@ def ref_not_found_error(ref: str, there: Iterable[str], where: str) -> RefNotFou
 def malformed_metadata_error(key: str, expected: str, found: str) -> MalformedMetadata:
     """The refusal of a metadata file that is none."""
     return MalformedMetadata(key, expected=expected, found=found, remedy="ask the catalog which file is current")
+
+
+# ── trust: Which locations a reader follows that it was told by a file
+
+_ESCAPE: Final = re.compile("%(?:2E|2F|5C)")
+"""As `sfn.sfnfile.naming` writes them."""
+_DECODED: Final = {"http", "https"}
+"""Schemes whose servers take a part of a path for a query, and `%2F` for a separator."""
+
+
+@dataclass(frozen=True, slots=True)
+class AllowedLocations:
+    """What is followed from one directory.
+
+    Without `allowed` that is the directory's own bucket, container or host: who may write there could else have a
+    reader show what only the reader may see.
+
+    Attributes:
+        directory: canonical URL that the reader was given.
+        allowed: canonical prefixes; where there are any, what is followed lies below one of them or the directory.
+    """
+
+    directory: str
+    allowed: tuple[str, ...] = ()
+
+    def check_location(self, location: str, named_by: str) -> str:
+        """The canonical form of a location that may be followed.
+
+        Args:
+            named_by: the file that names it.
+
+        Raises:
+            Unsafe: it is in another bucket or on another host, outside of what is allowed, relative, or has user
+                information, a query, a control character, an encoded, empty or dotted segment.
+        """
+        _check_shape(location, location, named_by)
+        return self._within(canonical(location), location, named_by)
+
+    def check_file(self, location: str, named_by: str) -> str:
+        """As `place`, of a file that a table's metadata names: what other locations may not have is part of its name.
+
+        Over HTTP it is not, and may lead elsewhere.
+
+        Raises:
+            Unsafe: it is in another bucket or on another host, outside of what is allowed, relative, or has user
+                information, a control character or a dotted segment; over HTTP also as of `place`.
+        """
+        if scheme_of(canonical(location)) in _DECODED:
+            return self.check_location(location, named_by)
+        try:
+            place = check_literal(location)
+        except LocationRefused as refused:
+            raise _unsafe_error(refused, location, named_by) from None
+        return self._within(place, location, named_by)
+
+    def check_link(self, location: str, named_by: str) -> str:
+        """As `place`, of an SFN file: one of a name with a dot or a slash is called by the escape of it.
+
+        Over HTTP that is the character itself, and may lead elsewhere.
+        """
+        is_decoded = scheme_of(canonical(location)) in _DECODED
+        _check_shape(location if is_decoded else _ESCAPE.sub("-", location), location, named_by)
+        return self._within(canonical(location), location, named_by)
+
+    def _within(self, place: str, location: str, named_by: str) -> str:
+        if is_below(place, self.directory):
+            return place
+        if self.allowed:
+            if any(is_below(place, prefix) for prefix in self.allowed):
+                return place
+            expected = f"a location below {', '.join((self.directory, *self.allowed))}"
+        elif store_prefix(place) == store_prefix(self.directory):
+            return place
+        else:
+            expected = f"a location in {store_prefix(self.directory)}, as the directory is"
+        remedy = "if it is right, name it among the `allowed` prefixes (`--allow`); a mount is read with `relative`"
+        raise Unsafe(named_by, expected=expected, found=location, remedy=remedy)
+
+
+def _check_shape(shape: str, location: str, named_by: str) -> None:
+    try:
+        check_any_scheme(shape)
+    except LocationRefused as refused:
+        raise _unsafe_error(refused, location, named_by) from None
+
+
+def _unsafe_error(refused: LocationRefused, location: str, named_by: str) -> Unsafe:
+    return Unsafe(named_by, expected=refused.expected, found=f"{refused.found} in {location!r}")

@@ -1,5 +1,3 @@
-"""How a reader finds a table's current metadata file (specification, section 5). It never guesses."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -8,20 +6,44 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from sfn.clock import Clock, SystemClock
-from sfn.errors import CommitNotFound, Stale, WrongTable
-from sfn.reader import metadata, relative
-from sfn.reader.boundary import AllowedFiles
-from sfn.reader.branches import BranchLookup
-from sfn.reader.documents import FoundDocument
-from sfn.reader.files import CountingFiles, FileReader, RequestCounts
-from sfn.reader.lookup import FoundBy, Lookup
-from sfn.reader.metadata import PartialMetadata
-from sfn.reader.opening import FileSystemOptions
-from sfn.reader.timeline import CommitFiles, DocumentVersion, HistoryEntry, MetadataLog, has_commit_files
-from sfn.reader.trust import AllowedLocations
-from sfn.reader.wanted import TableSelector
+from sfn.errors import CommitNotFound, NotRelative, Stale, Unsafe, WrongTable
+from sfn.reader import metadata
+from sfn.reader.files import CountingFiles, FileReader, FileSystemOptions, RequestCounts
+from sfn.reader.history import CommitFiles, DocumentVersion, HistoryEntry, MetadataLog, has_commit_files
+from sfn.reader.lookup import BranchLookup, FoundBy, FoundDocument, Lookup, TableSelector
+from sfn.reader.metadata import AllowedLocations, PartialMetadata
+from sfn.reader.table import AllowedFiles
 from sfn.sfnfile.document import Document, render_ordinal
+from sfn.sfnfile.locations import store_prefix
 from sfn.sfnfile.naming import MAIN_BRANCH
+
+# ── relative: Where a metadata file lies relative to the SFN file
+
+
+def relative_location(found: FoundDocument) -> str:
+    """The metadata file's location beside a document.
+
+    Raises:
+        NotRelative: the document does not tell.
+        Unsafe: it leads out of the store.
+    """
+    original = found.doc.metadata_file_relative
+    if original is None:
+        remedy = "resolve it without `relative`"
+        raise NotRelative(found.key, expected="`metadata_file_relative`", found="none", remedy=remedy)
+    store = store_prefix(found.key)
+    path = found.folder.removeprefix(store).split("/")[1:-1]
+    for segment in original.split("/"):
+        if segment != "..":
+            path.append(segment)
+        elif path:
+            path.pop()
+        else:
+            raise Unsafe(found.key, expected="a `metadata_file_relative` within the store", found=original)
+    return "/".join((store, *path))
+
+
+# ── resolve: How a reader finds a table's current metadata file
 
 if TYPE_CHECKING:
     from pyiceberg.table import StaticTable
@@ -231,7 +253,7 @@ class _Resolver:
 
     def _metadata_location(self, found: FoundDocument) -> tuple[str, str]:
         """Where the metadata file of a document lies, and its canonical URL."""
-        location = relative.relative_location(found) if self._question.relative else found.doc.metadata_file_path
+        location = relative_location(found) if self._question.relative else found.doc.metadata_file_path
         return location, self._trust.check_location(location, found.key)
 
     async def _read_metadata(self, key: str, found: FoundDocument) -> PartialMetadata:

@@ -2,22 +2,179 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from pyiceberg.expressions import BooleanExpression
+from pyiceberg.expressions import (
+    AlwaysTrue,
+    And,
+    BooleanExpression,
+    EqualTo,
+    In,
+    LessThanOrEqual,
+    LiteralPredicate,
+    Or,
+    Reference,
+    SetPredicate,
+)
+from pyiceberg.expressions.literals import Literal, LongLiteral
 from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema
-from pyiceberg.table import FileScanTask
+from pyiceberg.table import FileScanTask, ManifestGroupPlanner
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.transforms import TimeTransform
+from pyiceberg.typedef import KeyDefaultDict
+from typing_extensions import override
 
-from sfn.errors import SfnError
-from sfn.reader.datafile import read_batches
-from sfn.reader.planning import FilePlanner, plan_files
+from sfn.errors import NotSupported, SfnError
+from sfn.reader.data_file import Projection, describe_file, first_misread_field, read_batches
 from sfn.reader.predicate import bind_filter
-from sfn.reader.project import Projection
 from sfn.reader.table import to_unreadable
+
+# ── planning: Which files hold the rows of a table
+
+_READ: Final = {FileFormat.PARQUET, FileFormat.ORC}
+_READ_DELETES: Final = {*_READ, FileFormat.PUFFIN}
+_DELETES: Final = {DataFileContent.POSITION_DELETES, DataFileContent.EQUALITY_DELETES}
+
+_EQUALITY: Final = "equality deletes"
+"""What PyIceberg's message has in it where there are such; its exception is of no kind of its own."""
+
+
+def plan_files(
+    metadata: TableMetadata,
+    location: str,
+    plan: Callable[[BooleanExpression], Iterable[FileScanTask]],
+    pruning: BooleanExpression,
+    remedy: str,
+) -> list[FileScanTask]:
+    """Return the files that are to be read.
+
+    Args:
+        location: the metadata file, for messages.
+        plan: asks PyIceberg for the files that may have rows for which an expression holds.
+        pruning: that expression.
+        remedy: what reads tables that this does not.
+
+    Raises:
+        NotSupported: there is something that PyIceberg or PyArrow does not read.
+        Unreadable: see `sfn.reader.table.read_rows` for its kinds.
+    """
+    try:
+        tasks = _tasks(plan, pruning)
+    except SfnError:
+        raise
+    except Exception as error:
+        if isinstance(error, ValueError) and _EQUALITY in f"{error}":
+            raise _refusal(location, "files without equality deletes", _EQUALITY, remedy) from error
+        # PyIceberg, PyArrow and the drivers let through whatever they stumble over.
+        raise to_unreadable(location, error) from error
+    for task in tasks:
+        _check(task, metadata, location, remedy)
+    return tasks
+
+
+def _tasks(
+    plan: Callable[[BooleanExpression], Iterable[FileScanTask]], pruning: BooleanExpression
+) -> list[FileScanTask]:
+    try:
+        return list(plan(pruning))
+    except (SfnError, OSError):
+        raise
+    except Exception:
+        if isinstance(pruning, AlwaysTrue):
+            raise
+        # Statistics that can't be decoded rule no file out.
+        return list(plan(AlwaysTrue()))
+
+
+def _check(task: FileScanTask, metadata: TableMetadata, location: str, remedy: str) -> None:
+    if task.file.file_format not in _READ:
+        raise _refusal(location, "data in Parquet or ORC files", describe_file("data", task.file), remedy)
+    if task.file.file_format is FileFormat.ORC and (found := first_misread_field(task.file, metadata.schema())):
+        raise _refusal(location, "what PyArrow reads of ORC files", describe_file(found, task.file), remedy)
+    for delete in task.delete_files:
+        if delete.file_format not in _READ_DELETES:
+            expected = "position deletes in Parquet, ORC or Puffin files"
+            raise _refusal(location, expected, describe_file("position deletes", delete), remedy)
+
+
+def _refusal(location: str, expected: str, found: str, remedy: str) -> NotSupported:
+    return NotSupported(location, expected=expected, found=found, remedy=remedy)
+
+
+class FilePlanner(ManifestGroupPlanner):
+    """A planner of the files that may have rows for which an expression holds.
+
+    A delete file is left out only by its partition. Its column statistics describe the rows of the delete file: the
+    value of a column that is no key may differ from the value in the row that it deletes.
+
+    A file of a year, month, day or hour before 1970 may be listed one too late. Iceberg's Java library before 0.11
+    rounded these numbers towards zero. Later versions widen their comparisons in the same way.
+    """
+
+    def plan_current_snapshot(self) -> Iterable[FileScanTask]:
+        """Return the data files of the table's current snapshot, each with its deletes."""
+        snapshot = self.table_metadata.current_snapshot()
+        return () if snapshot is None else self.plan_files(snapshot.manifests(self.io))
+
+    def filter_tasks(self, tasks: Iterable[FileScanTask]) -> list[FileScanTask]:
+        """Return the tasks whose data file may hold a matching row, by its partition and its statistics."""
+        in_partition = KeyDefaultDict(self._build_partition_evaluator)
+        by_statistics = self._build_metrics_evaluator()
+        return [task for task in tasks if in_partition[task.file.spec_id](task.file) and by_statistics(task.file)]
+
+    @override
+    def _build_partition_projection(self, spec_id: int) -> BooleanExpression:
+        fields = self.table_metadata.specs()[spec_id].fields
+        times = {field.name for field in fields if isinstance(field.transform, TimeTransform)}
+        return _widened(super()._build_partition_projection(spec_id), times)
+
+    @override
+    def _build_metrics_evaluator(self) -> Callable[[DataFile], bool]:
+        may_match = super()._build_metrics_evaluator()
+        return lambda file: file.content in _DELETES or may_match(file)
+
+
+def _widened(projected: BooleanExpression, times: Collection[str]) -> BooleanExpression:
+    """Return an expression of partition values that also holds for values before 1970 that are one too large.
+
+    Args:
+        projected: an inclusive projection by PyIceberg: `and`, `or`, and predicates without `not`, `<` and `>`.
+        times: the names of the fields that are years, months, days or hours.
+    """
+    match projected:
+        case And(left=left, right=right):
+            return And(_widened(left, times), _widened(right, times))
+        case Or(left=left, right=right):
+            return Or(_widened(left, times), _widened(right, times))
+        case LiteralPredicate(term=Reference(name=name)) if name in times:
+            return _later(projected)
+        case SetPredicate(term=Reference(name=name)) if name in times:
+            return In(term=projected.term, values=_with_later(projected.literals))
+        case _:
+            return projected
+
+
+def _later(predicate: LiteralPredicate) -> BooleanExpression:
+    match predicate:
+        case LessThanOrEqual() if predicate.literal.value < 0:
+            return LessThanOrEqual(term=predicate.term, value=LongLiteral(predicate.literal.value + 1))
+        case EqualTo():
+            return In(term=predicate.term, values=_with_later({predicate.literal}))
+        case _:
+            # Values that are too large match a lower bound all the more.
+            return predicate
+
+
+def _with_later(literals: Iterable[Literal[Any]]) -> set[Literal[Any]]:
+    return {*literals, *(LongLiteral(one.value + 1) for one in literals if one.value < 0)}
+
+
+# ── scan: The rows of a table
 
 if TYPE_CHECKING:
     from pyiceberg.table import StaticTable

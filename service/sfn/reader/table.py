@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +14,12 @@ from sfn.clock import SystemClock
 from sfn.domain.identifiers import is_uuid
 from sfn.errors import MalformedMetadata, NotInstalled, NotPermitted, Stale, Unreachable, Unreadable
 from sfn.reader import metadata
-from sfn.reader.files import run_synchronously
+from sfn.reader.files import FileSystem, run_synchronously
+from sfn.reader.metadata import AllowedLocations
 from sfn.sfnfile.locations import canonical, scheme_of
 from sfn.sfnfile.naming import MAIN_BRANCH
+
+# ── table: A table as PyIceberg reads it
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,9 +30,9 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
-    from sfn.reader.opening import FileSystemOptions
+    from sfn.reader.files import FileSystemOptions
+    from sfn.reader.metadata import AllowedLocations
     from sfn.reader.resolve import Resolved
-    from sfn.reader.trust import AllowedLocations
 
 
 def open_static_table(found: Resolved, properties: Mapping[str, str] | None) -> StaticTable:
@@ -237,7 +241,7 @@ def metadata_at_ref(whole: TableMetadata, ref: str, where: str) -> TableMetadata
 def _io(found: Resolved, properties: Mapping[str, str] | None) -> FileIO:
     from pyiceberg.io import load_file_io
 
-    from sfn.reader.fileio import CheckedIO
+    from sfn.reader.pyiceberg_files import CheckedIO
 
     if properties is not None:
         return CheckedIO(load_file_io(dict(properties), found.metadata_location))
@@ -250,8 +254,35 @@ def open_allowed_io(metadata_location: str, allowed_locations: AllowedLocations,
     """
     from pyiceberg.io import load_file_io
 
-    from sfn.reader.fileio import BoundedIO, OpenedIO
+    from sfn.reader.pyiceberg_files import BoundedIO, OpenedIO
 
     is_here = scheme_of(canonical(metadata_location)) == "file"
     inner = load_file_io({}, metadata_location) if is_here else OpenedIO({}, scheme_of(options.url), options.options)
     return BoundedIO(inner, allowed_locations, metadata_location)
+
+
+# ── boundary: The files that a table's metadata names
+
+
+@dataclass(frozen=True, slots=True)
+class AllowedFiles:
+    """A storage whose verbs never suspend, and where its files may lie."""
+
+    file_system: FileSystem
+    allowed_locations: AllowedLocations
+
+    def read(self, location: str, most: int, named_by: str) -> bytes | None:
+        """A file's first bytes; None where there is no file.
+
+        Raises:
+            Unreadable: Unsafe, or of the storage.
+        """
+        return run_synchronously(self.file_system.read(self.allowed_locations.check_file(location, named_by), most))
+
+    def size(self, location: str, named_by: str) -> int | None:
+        """How many bytes a file has; None where there is no file.
+
+        Raises:
+            Unreadable: Unsafe, or of the storage.
+        """
+        return run_synchronously(self.file_system.size(self.allowed_locations.check_file(location, named_by)))

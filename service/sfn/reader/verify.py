@@ -22,10 +22,9 @@ from sfn.errors import (
     Unreadable,
 )
 from sfn.reader import metadata
-from sfn.reader.boundary import AllowedFiles
 from sfn.reader.files import run_synchronously
 from sfn.reader.resolve import Resolved
-from sfn.reader.table import load_metadata, metadata_at_ref, require_packages
+from sfn.reader.table import AllowedFiles, load_metadata, metadata_at_ref, require_packages
 from sfn.sfnfile.locations import canonical
 from sfn.sfnfile.naming import MAIN_BRANCH
 
@@ -155,7 +154,7 @@ def _check_other_refs(found: Resolved, contents: metadata.PartialMetadata) -> It
 
 def _check_files_below_head(found: Resolved, files: AllowedFiles, on_progress: OnProgress) -> Iterator[VerifyFinding]:
     """Every file below the head."""
-    from sfn.reader.walk import MetadataWalk
+    from sfn.reader.inspect import MetadataWalk
 
     try:
         whole = load_metadata(found)

@@ -8,11 +8,10 @@ from typing import Any, Final
 
 from sfn.clock import SystemClock
 from sfn.domain.identifiers import Table, TableIdentifier
-from sfn.reader.files import RequestCounts
+from sfn.reader.files import FileSystemOptions, RequestCounts
 from sfn.reader.lookup import FoundBy
-from sfn.reader.opening import FileSystemOptions
+from sfn.reader.metadata import AllowedLocations
 from sfn.reader.resolve import Resolved
-from sfn.reader.trust import AllowedLocations
 from sfn.reader.verify import verify
 from sfn.sfnfile.document import Document
 from sfn.sfnfile.locations import canonical

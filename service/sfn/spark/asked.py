@@ -10,11 +10,10 @@ from datetime import datetime
 from typing import Any, Final, TypeAlias
 from uuid import UUID
 
-from sfn.reader.blocking import InvalidTime, Time, datetime_to_milliseconds, parse_identifier, time_to_ordinal
-from sfn.reader.files import directory_url
-from sfn.reader.opening import FileSystemOptions
+from sfn.reader.api import InvalidTime, Time, datetime_to_milliseconds, parse_identifier, time_to_ordinal
+from sfn.reader.files import FileSystemOptions, directory_url
+from sfn.reader.history import HistoryEntry
 from sfn.reader.resolve import Question
-from sfn.reader.timeline import HistoryEntry
 from sfn.sfnfile.locations import canonical
 from sfn.sfnfile.naming import MAIN_BRANCH
 
@@ -71,7 +70,7 @@ class ReadRequest:
         as_of: as which it is read.
         table: namespace levels and name; None where the directory holds one table only.
         uuid: its uuid, instead or as well.
-        allowed: canonical prefixes below which files may lead, see `sfn.reader.trust`.
+        allowed: canonical prefixes below which files may lead, see `sfn.reader.metadata`.
         options: what fsspec's driver is given; may hold secrets.
         row_filter: rows that it does not hold for may be left out; None for all.
     """

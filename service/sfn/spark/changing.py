@@ -12,7 +12,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 from pyspark.sql import DataFrame, SparkSession
 
 from sfn.errors import CommitNotFound, NotSupported
-from sfn.reader.blocking import Time, time_to_ordinal
+from sfn.reader.api import Time, time_to_ordinal
 from sfn.spark.asked import AsOfOrdinal, AsOfRef, ReadRequest, make_read_request
 from sfn.spark.pinned import PinnedTable, pin_table
 from sfn.spark.source.engine import to_dataframe

@@ -10,7 +10,7 @@ from uuid import UUID
 from pyspark.sql import DataFrame, SparkSession
 
 from sfn.errors import NotInstalled, NotSupported, suggest_name
-from sfn.reader.blocking import Time
+from sfn.reader.api import Time
 from sfn.reader.predicate import parse_filter
 from sfn.spark.asked import ReadRequest, make_read_request
 from sfn.spark.engine import Engine

@@ -16,11 +16,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sfn.clock import SystemClock
 from sfn.errors import SfnError, suggest_name
-from sfn.reader.blocking import Time
-from sfn.reader.conform import cast_array
-from sfn.reader.documents import FoundDocument, identifier_text
+from sfn.reader.api import Time
+from sfn.reader.data_file import cast_array
 from sfn.reader.files import run_synchronously
-from sfn.reader.lookup import Lookup
+from sfn.reader.lookup import FoundDocument, Lookup, identifier_text
 from sfn.reader.table import open_allowed_io, to_unreadable
 from sfn.sfnfile.document import render_ordinal
 from sfn.spark.asked import ReadRequest, make_read_request

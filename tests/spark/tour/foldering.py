@@ -10,7 +10,7 @@ from pyiceberg.table import StaticTable
 
 import sfn.spark
 from sfn.errors import Unreadable
-from sfn.reader.blocking import resolve
+from sfn.reader.api import resolve
 from sfn.sfnfile import version_hint
 from tests.spark.beside import beside
 from tests.spark.tour.chapter import Chapter

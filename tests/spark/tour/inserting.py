@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from sfn.reader.blocking import resolve
+from sfn.reader.api import resolve
 from tests.spark.tour.chapter import Chapter
 from tests.spark.tour.rendering import table as lines
 from tests.spark.tour.stage import Row, Stage

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from typer.testing import CliRunner
 
-from sfn.cli import app
+from sfn.cli.main import app
 from sfn.errors import SfnError
 
 

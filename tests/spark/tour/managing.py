@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import sfn.spark
-from sfn.reader.blocking import resolve
+from sfn.reader.api import resolve
 from sfn.sfnfile import version_hint
 from tests.spark.tour.chapter import Chapter
 from tests.spark.tour.place import GATED, LAKE, SFN

@@ -10,7 +10,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from sfn.reader.blocking import resolve
+from sfn.reader.api import resolve
 from sfn.sfnfile.locations import canonical
 from tests.spark.tour.inspection import Inspection, inspected, name, tree, verified
 from tests.spark.tour.place import GATED, LAKE, NAMESPACE, SFN

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from sfn.cli import options
-from sfn.cli.exits import FAILED, INTERRUPTED, exit_on_error
+from sfn.cli.options import FAILED, INTERRUPTED, exit_on_error
 from sfn.spark.environment import check_packages
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="markdown")
@@ -77,7 +77,7 @@ def audit(
     """
     with exit_on_error():
         check_packages()
-        from sfn.cli.printing import print_json, print_page
+        from sfn.cli.render import print_json, print_page
         from sfn.spark.audit.command import AuditArguments, run_from_arguments
         from sfn.spark.audit.page import render_summary
 

@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 
 from sfn.app import catalogs as app_catalogs
 from sfn.cli.options import ServiceOptions
-from sfn.cli.printing import progress
-from sfn.cli.sweeping import check_sweepable
+from sfn.cli.render import progress
+from sfn.cli.sweep import check_sweepable
 from sfn.errors import SfnError
 from sfn.report.opening import parse_report_location
 from sfn.report.slices import MAX_SLICES, is_valid_count

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sfn.cli.pages import Grid, Line, Page, Tone, escape, pluralise
+from sfn.cli.render import Grid, Line, Page, Tone, escape, pluralise
 from sfn.report.totals import FINE_STATES
 from sfn.spark.audit.command import AuditSummary
 

@@ -6,9 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from sfn.cli.access import EventAccess, event_access
+from sfn.cli.client import EventAccess, ServiceClient, event_access
 from sfn.cli.options import ServiceOptions
-from sfn.cli.service import ServiceClient
 from sfn.errors import SfnError
 from sfn.spark.audit.outcome import AuditNotification
 

@@ -12,8 +12,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
-from sfn.reader.conform import cast_array
-from sfn.reader.project import to_scalar
+from sfn.reader.data_file import cast_array, to_scalar
 from sfn.spark.files.deletes import FILE_COLUMN
 from sfn.spark.files.names import COLUMN_PREFIX
 from sfn.spark.files.plan import PlannedFile

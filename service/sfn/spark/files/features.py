@@ -9,7 +9,7 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema, index_by_id
 
 from sfn.errors import NotSupported
-from sfn.reader.datafile import describe_file
+from sfn.reader.data_file import describe_file
 from sfn.spark.files.history import SchemaHistory
 from sfn.spark.files.manifests import is_data_file
 from sfn.spark.files.nested import ColumnScope, column_scope

@@ -10,7 +10,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from sfn.errors import NotInstalled
-from sfn.reader.trust import AllowedLocations
+from sfn.reader.metadata import AllowedLocations
 from sfn.sfnfile.locations import scheme_of
 from sfn.spark.files.features import not_supported_error
 

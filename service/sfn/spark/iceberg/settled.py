@@ -12,11 +12,11 @@ from typing import Final
 from sfn.errors import NotSupported
 from sfn.reader import metadata
 from sfn.reader import resolve as reading
-from sfn.reader.documents import FoundDocument
 from sfn.reader.files import run_synchronously
+from sfn.reader.history import DocumentVersion
+from sfn.reader.lookup import FoundDocument
 from sfn.reader.metadata import PartialMetadata
 from sfn.reader.resolve import MetadataPointer, Resolved
-from sfn.reader.timeline import DocumentVersion
 from sfn.sfnfile.locations import canonical
 from sfn.sfnfile.naming import MAIN_BRANCH
 from sfn.spark.asked import AsOf, AsOfOrdinal, AsOfRef, AsOfSnapshot, AsOfTime, ReadRequest

@@ -13,9 +13,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, IncrementalAppendScan
 
 from sfn.errors import SfnError
-from sfn.reader import planning as reading
-from sfn.reader.conform import split_batch
-from sfn.reader.datafile import read_batches
+from sfn.reader import scan as reading
+from sfn.reader.data_file import read_batches, split_batch
 from sfn.reader.table import to_unreadable
 from sfn.spark.source.settled import PinnedScan
 

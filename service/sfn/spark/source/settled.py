@@ -14,9 +14,9 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import IcebergBaseModel
 
 from sfn.errors import NotSupported
-from sfn.reader.opening import FileSystemOptions
+from sfn.reader.files import FileSystemOptions
+from sfn.reader.metadata import AllowedLocations
 from sfn.reader.table import open_allowed_io
-from sfn.reader.trust import AllowedLocations
 from sfn.spark.asked import ReadRequest
 from sfn.spark.pinned import PinnedTable
 

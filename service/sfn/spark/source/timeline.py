@@ -9,9 +9,9 @@ from typing import Final, TypeAlias
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
 from sfn.errors import suggest_name
-from sfn.reader.blocking import history
+from sfn.reader.api import history
+from sfn.reader.history import HistoryEntry
 from sfn.reader.lookup import MAX_LISTED
-from sfn.reader.timeline import HistoryEntry
 from sfn.sfnfile.document import parse_ordinal, render_ordinal
 from sfn.spark.asked import ReadRequest
 from sfn.spark.source.options import SourceOptions

@@ -18,8 +18,8 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 from typing_extensions import override
 
 from sfn.errors import CommitNotFound
+from sfn.reader.history import CommitSource, HistoryEntry
 from sfn.reader.lookup import MAX_LISTED
-from sfn.reader.timeline import CommitSource, HistoryEntry
 from sfn.sfnfile.document import parse_ordinal, render_ordinal
 from sfn.spark.finders import forget_archive_finders
 from sfn.spark.source.timeline import LATEST, TimelineLoad, TimelineRow, to_timeline_row

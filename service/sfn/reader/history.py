@@ -8,9 +8,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 
 from sfn.errors import CommitNotFound, MalformedDocument, TooManyFiles
-from sfn.reader.documents import FoundDocument, describe_end, identifier_text, read_document
 from sfn.reader.files import FileReader
-from sfn.reader.lookup import MAX_READ, list_keys
+from sfn.reader.lookup import MAX_READ, FoundDocument, describe_end, identifier_text, list_keys, read_document
 from sfn.reader.metadata import PartialMetadata, check_log_times
 from sfn.sfnfile.document import LAST_ORDINAL, CommitEntry, Document, DocumentState, render_ordinal
 from sfn.sfnfile.locations import canonical

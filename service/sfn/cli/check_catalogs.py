@@ -3,32 +3,191 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
+from sfn.admin.schemas import CatalogModel
 from sfn.app import catalogs
-from sfn.app.catalogs import IdentifiedCatalog
+from sfn.app.catalogs import IdentifiedCatalog, rest_settings
 from sfn.catalogs import CredentialVendor, UnlistedNamespace
-from sfn.cli.checks.findings import CheckFinding, Severity, error_finding, ok_finding, warning_finding
-from sfn.cli.checks.retention import Lag, short_lived_finding
-from sfn.cli.checks.vending import describe_auth, dropped_files_finding, vending_finding
-from sfn.cli.pages import pluralise
-from sfn.clock import SystemClock
-from sfn.domain.catalog_answer import Loaded
-from sfn.domain.identifiers import TableIdentifier, encode_identifier
+from sfn.cli.check_config import CheckFinding, Severity, error_finding, ok_finding, warning_finding
+from sfn.cli.render import pluralise
+from sfn.clock import SystemClock, format_duration
+from sfn.domain.catalog_answer import Loaded, NoSuchTable, VendedCredential
+from sfn.domain.identifiers import Table, TableIdentifier, encode_identifier
 from sfn.domain.jobs import DeadLetterReason
 from sfn.errors import ErrorScope, ExternalError, LocationRefused, SfnError
 from sfn.publish.existing_files import FileFinder
-from sfn.publish.policy import Policy
+from sfn.publish.policy import OnDrop, Policy
 from sfn.settings.model import Settings
+from sfn.settings.sections import CatalogSettings
 from sfn.sfnfile.locations import check_location
+from sfn.sfnfile.version_hint import metadata_lifetime
 from sfn.storage import StoreRouter
 from sfn.worker.catalog_sources import VendedStores
 from sfn.worker.compare import decide_with_queries
+
+# ── vending: As whom a catalog is asked
+
+
+def describe_auth(name: str, catalog: CatalogSettings) -> str:
+    """How a catalog is told who asks, as the rest of a sentence; nothing where it is not, or PyIceberg does it."""
+    match catalog.auth:
+        case "sigv4":
+            region, service = rest_settings(name, catalog).signing
+            return f" with AWS's signatures for {service} in {region}"
+        case "google":
+            return " with Google's tokens"
+        case None if catalog.token or catalog.token_file:
+            return " with a bearer token"
+        case None if catalog.credential or catalog.credential_file:
+            return " with OAuth2 client credentials"
+        case None:
+            return " with a user and a password" if urlsplit(catalog.uri or "").username else ""
+
+
+async def vending_finding(
+    where: str, catalog: CredentialVendor, table: TableIdentifier, now: datetime
+) -> CheckFinding | None:
+    """What a catalog vends for a table, None where it has no such table; raises trouble as the catalog does.
+
+    Args:
+        where: the table's place in the findings.
+        now: from which it is counted how long that is good.
+    """
+    grants = await catalog.vended_credentials(table)
+    if isinstance(grants, NoSuchTable):
+        return None
+    if not grants:
+        remedy = (
+            "let the catalog vend them (a role that it may assume, and a grant for our principal to write to the "
+            "table's place), or set vended_credentials = false"
+        )
+        return warning_finding(where, "no credentials are vended", remedy)
+    return ok_finding(
+        where, f"credentials are vended: {', '.join(_describe_credential(grant, now) for grant in grants)}"
+    )
+
+
+def dropped_files_finding(
+    where: str, on_drop: OnDrop, own: StoreRouter, places: Sequence[str], *, has_stores: bool
+) -> CheckFinding:
+    """What becomes of the files of dropped tables, for which nothing is vended.
+
+    Args:
+        where: the catalog's place in the findings.
+        own: the configured stores.
+        places: canonical locations of tables; none where none could be loaded.
+        has_stores: there are any of those stores.
+    """
+    where = f"{where}.on_drop"
+    if on_drop is OnDrop.KEEP:
+        return ok_finding(where, "nothing is vended for a dropped table: its files stay as they are, as on_drop says")
+    bare = [place for place in places if not _covers(own, place)]
+    if has_stores and not places:
+        said = "its files are reached where a store covers them; no table tells yet whether one does"
+        return ok_finding(where, f"nothing is vended for a dropped table: {said}")
+    if has_stores and not bare:
+        return ok_finding(
+            where, "nothing is vended for a dropped table: its files are reached with its store's own keys"
+        )
+    remedy = 'configure a store that covers them, with keys of its own: [stores.NAME] prefix; or set on_drop = "keep"'
+    place = bare[0] if bare else "its place"
+    text = f"nothing is vended for a dropped table, and no store covers {place}: its files there can't be ended"
+    return warning_finding(where, text, remedy)
+
+
+def _covers(own: StoreRouter, place: str) -> bool:
+    try:
+        own.store_for(place)
+    except LocationRefused:
+        return False
+    return True
+
+
+def _describe_credential(grant: VendedCredential, now: datetime) -> str:
+    place = grant.prefix or "wherever the table lies"
+    if grant.expires_at is None:
+        return f"for {place}, not saying until when"
+    return f"for {place}, good for {format_duration(grant.expires_at - now)}"
+
+
+# ── retention: What is deleted too soon
+
+MAX_REFRESH_AFTER: Final = timedelta(hours=12)
+"""Half of what cleaners spare: a refresh that fails has as long again to be tried."""
+
+_CHANGED = "changed"
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """How late our files may be.
+
+    Attributes:
+        time: how late; None: without bound.
+        source: where that is known from, for people.
+    """
+
+    time: timedelta | None
+    source: str
+
+
+def assumed_lag(settings: Settings, why: str = "where no event comes") -> Lag:
+    """How late they are at the worst, while nothing is in trouble: the next sweep finds what no event told of."""
+    every = settings.sweep.every
+    return Lag(every, "sweep.every is off" if every is None else f"sweep.every, {why}")
+
+
+def observed_lag(status: CatalogModel, settings: Settings, now: datetime) -> Lag:
+    """How late they are by what the running service says of a catalog."""
+    if status.sweep is None:
+        return assumed_lag(settings, "as no sweep has yet looked for what no event told of")
+    if unreported := [one for one in status.sweep.differences if one.kind == _CHANGED]:
+        return assumed_lag(
+            settings, f"and the last sweep found {pluralise(len(unreported), 'table')} that no event had told of"
+        )
+    if status.oldest_due_at is None:
+        return Lag(timedelta(), "nothing waits in the running service")
+    return Lag(now - status.oldest_due_at, "so long the oldest waits in the running service")
+
+
+def short_lived_finding(where: str, table: Table, lag: Lag) -> CheckFinding | None:
+    """A warning of a table whose files may lead to nothing; None for any other."""
+    lives = metadata_lifetime(table)
+    if lives is None or (lag.time is not None and lives >= lag.time):
+        return None
+    retained = pluralise(table.previous_versions_max or 0, "previous file")
+    late = "without bound" if lag.time is None else f"by up to {format_duration(lag.time)}"
+    text = (
+        f"its metadata files are deleted {format_duration(lives)} after the next commit ("
+        f"write.metadata.delete-after-commit.enabled, {retained}), and ours may be late {late} ({lag.source}): "
+        "readers may be led to one that is gone"
+    )
+    remedy = (
+        "raise the table's write.metadata.previous-versions-max, or set write.metadata.delete-after-commit.enabled to "
+        "false; or be in time: send events, shorten sweep.every"
+    )
+    return warning_finding(where, text, remedy)
+
+
+def refresh_findings(name: str, catalog: CatalogSettings) -> Iterator[CheckFinding]:
+    """A warning of files that go unwritten for so long that cleaners may take them for orphans."""
+    if catalog.refresh_after >= MAX_REFRESH_AFTER:
+        text = (
+            f"{format_duration(catalog.refresh_after)}: cleaners delete files that no metadata names once they are a "
+            "day old (Spark's remove_orphan_files refuses less than 24 h; Glue's and scripts may use one day), and a "
+            "refresh that fails needs time to be tried again"
+        )
+        yield warning_finding(f"catalogs.{name}.refresh_after", text, "leave it at 8h, or below 12h at least")
+
+
+# ── catalogs: Catalogs
 
 MAX_SAMPLED_NAMESPACES: Final = 20
 """Namespaces of which one table is looked at, unless all are wanted."""

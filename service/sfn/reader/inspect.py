@@ -1,10 +1,10 @@
-"""The walk from a metadata file to the data, with PyIceberg's own readers, as far as it is wanted."""
+"""A table as a tree: what one finds who walks from its SFN file to its data by hand."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from pyiceberg import manifest as avro
@@ -15,9 +15,161 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import IcebergType, PrimitiveType
 
 from sfn.errors import CommitNotFound, SfnError
-from sfn.reader import tree
-from sfn.reader.boundary import AllowedFiles
-from sfn.reader.fileio import MetadataIO
+from sfn.reader.pyiceberg_files import MetadataIO
+from sfn.reader.table import AllowedFiles
+
+# ── tree: A table as a tree
+
+
+@dataclass(frozen=True, slots=True)
+class DataFileNode:
+    """A file of rows, or of deletes.
+
+    Attributes:
+        partition: by field, as people read it.
+    """
+
+    path: str
+    content: str
+    format: str
+    records: int
+    bytes: int
+    partition: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class FileGroup:
+    """Files of one content and format.
+
+    Attributes:
+        content: `data`, `position deletes` or `equality deletes`.
+    """
+
+    content: str
+    format: str
+    files: int
+    records: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionBounds:
+    """Between what the values of a partition field lie, as people read them; None where there is none."""
+
+    field: str
+    lower: str | None
+    upper: str | None
+    has_null: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestNode:
+    """A manifest, as its list tells of it, and what is in it.
+
+    Attributes:
+        content: `data` or `deletes`.
+        sequence_number: of the commit that added it.
+        added, existing, deleted: files.
+        kinds: its live files, summed up.
+        files: its live files, where they were asked for.
+        files_omitted: more of them.
+        problem: why it can't be looked into; empty where it was, or was not to be.
+    """
+
+    path: str
+    content: str
+    bytes: int
+    sequence_number: int
+    added: int | None
+    existing: int | None
+    deleted: int | None
+    partitions: list[PartitionBounds]
+    kinds: list[FileGroup] = field(default_factory=list)
+    files: list[DataFileNode] = field(default_factory=list)
+    files_omitted: int = 0
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotContents:
+    """What a snapshot consists of.
+
+    Attributes:
+        manifest_list: its file.
+        manifests_omitted: more of them, not looked into.
+        problem: why it can't be walked.
+    """
+
+    manifest_list: str
+    manifests: list[ManifestNode] = field(default_factory=list)
+    manifests_omitted: int = 0
+    problem: str = ""
+
+    @property
+    def problems(self) -> list[str]:
+        """All that is wrong."""
+        return [text for text in (self.problem, *(one.problem for one in self.manifests)) if text]
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotNode:
+    """A snapshot.
+
+    Attributes:
+        timestamp_ms: Unix milliseconds.
+        refs: branches and tags whose head it is.
+        summary: what its writer counted.
+        contents: None for those that were not to be walked.
+    """
+
+    snapshot_id: int
+    parent_snapshot_id: int | None
+    timestamp_ms: int
+    operation: str
+    refs: list[str]
+    summary: dict[str, str]
+    contents: SnapshotContents | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RefNode:
+    """A branch or tag."""
+
+    name: str
+    type: str
+    snapshot_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataNode:
+    """The metadata file.
+
+    Attributes:
+        columns: names and types of the current schema.
+        partition_fields: of the default partition spec.
+        snapshots: the newest, oldest first, and the one that was walked.
+        snapshots_omitted, refs_left_out: more of them.
+    """
+
+    path: str
+    format_version: int
+    table_uuid: str
+    location: str
+    last_updated_ms: int
+    columns: list[str]
+    partition_fields: list[str]
+    refs: list[RefNode]
+    refs_omitted: int
+    snapshots: list[SnapshotNode]
+    snapshots_omitted: int
+
+    @property
+    def problems(self) -> list[str]:
+        """All that is wrong below."""
+        return [text for one in self.snapshots if one.contents is not None for text in one.contents.problems]
+
+
+# ── walk: The walk from a metadata file to the data
 
 T = TypeVar("T")
 
@@ -55,7 +207,7 @@ class MetadataWalk:
     def __init__(self, location: str, whole: TableMetadata, files: AllowedFiles) -> None:
         self._location, self._whole, self._files = location, whole, files
 
-    def metadata(self, snapshot_id: int | None, extent: WalkLimits) -> tree.MetadataNode:
+    def metadata(self, snapshot_id: int | None, extent: WalkLimits) -> MetadataNode:
         """What there is.
 
         Args:
@@ -68,10 +220,8 @@ class MetadataWalk:
         walked = None if snapshot_id is None else self.snapshot(snapshot_id)
         newest = sorted(whole.snapshots, key=lambda one: one.timestamp_ms)[-extent.limit :]
         shown = newest if walked is None or walked in newest else [walked, *newest[1:]]
-        refs = [
-            tree.RefNode(name, ref.snapshot_ref_type.value, ref.snapshot_id) for name, ref in sorted(whole.refs.items())
-        ]
-        return tree.MetadataNode(
+        refs = [RefNode(name, ref.snapshot_ref_type.value, ref.snapshot_id) for name, ref in sorted(whole.refs.items())]
+        return MetadataNode(
             path=self._location,
             format_version=whole.format_version,
             table_uuid=str(whole.table_uuid),
@@ -100,7 +250,7 @@ class MetadataWalk:
             raise CommitNotFound(self._location, expected=f"a snapshot {snapshot_id}", found=f"the newest: {known}")
         return found
 
-    def snapshot_contents(self, snapshot: Snapshot, extent: WalkLimits) -> tree.SnapshotContents:
+    def snapshot_contents(self, snapshot: Snapshot, extent: WalkLimits) -> SnapshotContents:
         """What a snapshot consists of."""
         manifests, problem = self.manifests(snapshot)
         chosen = manifests[: extent.limit]
@@ -108,7 +258,7 @@ class MetadataWalk:
         for number, one in enumerate(chosen):
             seen.append(self._manifest(one, snapshot.manifest_list, extent))
             extent.on_progress(number + 1, len(chosen))
-        return tree.SnapshotContents(snapshot.manifest_list, seen, len(manifests) - len(chosen), problem)
+        return SnapshotContents(snapshot.manifest_list, seen, len(manifests) - len(chosen), problem)
 
     def manifests(self, snapshot: Snapshot) -> tuple[list[avro.ManifestFile], str]:
         """The manifests that a snapshot's list names, or why there are none."""
@@ -125,14 +275,14 @@ class MetadataWalk:
         entries, problem = self._try_read(lambda: one.fetch_manifest_entry(io), one.manifest_path)
         return [entry.data_file for entry in entries], problem
 
-    def _manifest(self, one: avro.ManifestFile, listed_in: str, extent: WalkLimits) -> tree.ManifestNode:
+    def _manifest(self, one: avro.ManifestFile, listed_in: str, extent: WalkLimits) -> ManifestNode:
         path, spec = one.manifest_path, self._whole.specs().get(one.partition_spec_id)
         bounds, unbound = self._try_read(lambda: [] if spec is None else self._bounds(spec, one.partitions or []), path)
         files, problem = self.files(one, listed_in)
         listed = files[: extent.limit] if extent.files else []
         shown, odd = self._try_read(lambda: [self._file(file, spec) for file in listed], path)
         kinds, uncounted = self._try_read(lambda: _file_groups(files), path)
-        return tree.ManifestNode(
+        return ManifestNode(
             path=path,
             content="deletes" if one.content is avro.ManifestContent.DELETES else "data",
             bytes=one.manifest_length,
@@ -147,18 +297,16 @@ class MetadataWalk:
             problem=problem or unbound or odd or uncounted,
         )
 
-    def _file(self, file: avro.DataFile, spec: PartitionSpec | None) -> tree.DataFileNode:
+    def _file(self, file: avro.DataFile, spec: PartitionSpec | None) -> DataFileNode:
         fields = () if spec is None else spec.fields
         partition = {one.name: str(self._human(one, file.partition[at])) for at, one in enumerate(fields)}
-        return tree.DataFileNode(
+        return DataFileNode(
             file.file_path, *_content_and_format(file), file.record_count, file.file_size_in_bytes, partition
         )
 
-    def _bounds(
-        self, spec: PartitionSpec, summaries: Iterable[avro.PartitionFieldSummary]
-    ) -> list[tree.PartitionBounds]:
+    def _bounds(self, spec: PartitionSpec, summaries: Iterable[avro.PartitionFieldSummary]) -> list[PartitionBounds]:
         return [
-            tree.PartitionBounds(
+            PartitionBounds(
                 one.name,
                 self._bound(one, summary.lower_bound),
                 self._bound(one, summary.upper_bound),
@@ -205,11 +353,9 @@ class MetadataWalk:
             return [], f"{where}: expected a readable file of metadata, found {found}"
 
     @staticmethod
-    def _snapshot_node(
-        snapshot: Snapshot, refs: Iterable[tree.RefNode], walked: tree.SnapshotContents | None
-    ) -> tree.SnapshotNode:
+    def _snapshot_node(snapshot: Snapshot, refs: Iterable[RefNode], walked: SnapshotContents | None) -> SnapshotNode:
         summary = snapshot.summary
-        return tree.SnapshotNode(
+        return SnapshotNode(
             snapshot_id=snapshot.snapshot_id,
             parent_snapshot_id=snapshot.parent_snapshot_id,
             timestamp_ms=snapshot.timestamp_ms,
@@ -220,13 +366,13 @@ class MetadataWalk:
         )
 
 
-def _file_groups(files: Iterable[avro.DataFile]) -> list[tree.FileGroup]:
+def _file_groups(files: Iterable[avro.DataFile]) -> list[FileGroup]:
     sums: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0])
     for file in files:
         sums_of_kind = sums[_content_and_format(file)]
         for at, number in enumerate((1, file.record_count, file.file_size_in_bytes)):
             sums_of_kind[at] += number
-    return [tree.FileGroup(content, form, *numbers) for (content, form), numbers in sorted(sums.items())]
+    return [FileGroup(content, form, *numbers) for (content, form), numbers in sorted(sums.items())]
 
 
 def _content_and_format(file: avro.DataFile) -> tuple[str, str]:

@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Final
 
 from sfn.admin.schemas import DeadLetterModel, PendingChangeModel, TableModel
-from sfn.cli.pages import Grid, Line, Page, Tone, escape, format_ago, pluralise
-from sfn.cli.remedies import adopt_command, remedy_for
+from sfn.cli.render import Grid, Line, Page, Tone, escape, format_ago, pluralise
+from sfn.cli.status import adopt_command, remedy_for
 from sfn.clock import format_duration
 from sfn.domain.identifiers import encode_identifier
 from sfn.domain.jobs import DeadLettered, DeadLetterReason, Rescheduled, Retry, Returned

@@ -14,12 +14,11 @@ from pyiceberg.typedef import Properties
 from typing_extensions import override
 
 from sfn.errors import MalformedMetadata, NotFound, NotInstalled, NotSupported
-from sfn.reader.avro import check_avro, patch_doubles, patch_nan
-from sfn.reader.boundary import AllowedFiles
-from sfn.reader.files import run_synchronously
-from sfn.reader.local import LocalFileSystem
-from sfn.reader.remote import FsspecFileSystem
-from sfn.reader.trust import AllowedLocations
+from sfn.reader.avro_check import check_avro, patch_doubles, patch_nan
+from sfn.reader.files import LocalFileSystem, run_synchronously
+from sfn.reader.metadata import AllowedLocations
+from sfn.reader.remote_files import FsspecFileSystem
+from sfn.reader.table import AllowedFiles
 from sfn.sfnfile.locations import canonical, scheme_of
 
 MAX_MANIFEST_SIZE: Final = 256 << 20

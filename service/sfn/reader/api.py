@@ -14,10 +14,9 @@ from anyio import to_thread
 
 from sfn.errors import DirectoryNotFound, NotFound
 from sfn.reader import resolve as reading
-from sfn.reader.files import FileSystem, directory_url, run_synchronously
-from sfn.reader.opening import FileSystemOptions
+from sfn.reader.files import FileSystem, FileSystemOptions, directory_url, run_synchronously
+from sfn.reader.history import HistoryEntry
 from sfn.reader.resolve import Question, Resolved
-from sfn.reader.timeline import HistoryEntry
 from sfn.sfnfile.document import parse_ordinal
 from sfn.sfnfile.locations import canonical
 from sfn.sfnfile.naming import MAIN_BRANCH
@@ -71,7 +70,7 @@ def resolve(
             milliseconds, an aware datetime, or an ISO 8601 text with a time zone.
         relative: take the metadata file where it lies relative to the SFN file: in a copy of the bucket, or on a mount.
         allowed: prefixes below which files may lead, beside the directory itself; without any, all of the directory's
-            own bucket (`sfn.reader.trust`).
+            own bucket (`sfn.reader.metadata`).
         storage_options: what fsspec's driver is given, such as credentials.
 
     Raises:

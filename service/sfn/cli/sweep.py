@@ -1,0 +1,394 @@
+"""`sfn reconcile`: one sweep now."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Final
+
+import anyio
+import typer
+
+from sfn.admin.schemas import ServiceStatus, SweepAccepted, SweepModel
+from sfn.app import catalogs
+from sfn.app.catalogs import open_read_only
+from sfn.cli import options
+from sfn.cli.client import ServiceClient
+from sfn.cli.options import FAILED, INTERRUPTED, exit_on_error
+from sfn.cli.render import Grid, Line, Page, ProgressCallback, Tone, escape, format_time, pluralise, progress
+from sfn.clock import format_duration
+from sfn.domain.identifiers import encode_identifier
+from sfn.errors import SfnError, suggest_name
+from sfn.settings import load
+from sfn.settings.sources import ConfigurationError
+from sfn.telemetry import logs
+from sfn.worker.compare import DryRunResult, DryRunSweep
+
+# ── sweeping: Sweeps of the running service
+
+FIRST_PAUSE: Final = 0.1
+"""Seconds to the second look; each further pause is twice as long."""
+MAX_PAUSE: Final = 2.0
+"""Seconds between two looks at most."""
+_AT_ONCE: Final = timedelta(seconds=1)
+"""What a sweep may wait without a word."""
+_HELD: Final = "held"
+_APART: Final = "two of a catalog are kept apart"
+
+
+def check_sweepable(catalog: str | None, sweepable: Sequence[str], event_only: Collection[str]) -> None:
+    """Refuse a catalog that can't be swept.
+
+    Args:
+        catalog: as it was named; None for all.
+        sweepable: those that can.
+        event_only: those that can't, as events tell of them.
+
+    Raises:
+        Misconfigured: it is none of these, or there are none.
+    """
+    mute = sorted(one for one in event_only if one == catalog or (catalog is None and not sweepable))
+    if mute:
+        found = "one that is told of by events: there is nothing to compare"
+        raise ConfigurationError([SfnError(", ".join(mute), expected="a catalog that can be asked", found=found)])
+    if catalog is not None and catalog not in sweepable:
+        expected = f"a configured catalog that can be asked ({', '.join(sweepable) or 'none'})"
+        raise ConfigurationError(
+            [SfnError("--catalog", expected=expected, found=catalog, remedy=suggest_name(catalog, sweepable))]
+        )
+
+
+def describe_delays(accepted: SweepAccepted, status: ServiceStatus) -> list[str]:
+    """What holds up sweeps that were asked for, in words: how long, and until when."""
+    lines = []
+    running = {one.name for one in status.catalogs if one.sweep is not None and one.sweep.is_running}
+    for name in accepted.catalogs:
+        begins = accepted.starts_at.get(name)
+        if begins is None and name in running:
+            lines.append(f"{name}: is being swept just now; another sweep follows it, {_APART}")
+        elif begins is not None and begins - accepted.requested_at > _AT_ONCE:
+            wait = format_duration(begins - accepted.requested_at)
+            lines.append(f"{name}: the sweep waits {wait}, until {format_time(begins)}, as {_APART}")
+    return lines
+
+
+def wait_for_sweeps(
+    service: ServiceClient,
+    accepted: SweepAccepted,
+    on_progress: ProgressCallback,
+    on_waiting: Callable[[str], None],
+    sleep: Callable[[float], None] = time.sleep,
+) -> dict[str, SweepModel]:
+    """The sweeps that were asked for, by catalog, once all of them ended.
+
+    Args:
+        on_progress: told how far they are.
+        on_waiting: told once of each catalog that is in trouble, so that its sweep does not begin.
+        sleep: waits so many seconds.
+    """
+    pause, reported = FIRST_PAUSE, set[str]()
+    while True:
+        status = service.status()
+        sweeps = sweeps_since(status, accepted.catalogs, accepted.requested_at)
+        total = sum(max(sweep.known_tables, sweep.tables) for sweep in sweeps.values())
+        on_progress(
+            sum(sweep.tables for sweep in sweeps.values()), total if len(sweeps) == len(accepted.catalogs) else None
+        )
+        if len(sweeps) == len(accepted.catalogs) and not any(sweep.is_running for sweep in sweeps.values()):
+            return sweeps
+        for breaker in status.breakers:
+            mine = breaker.scope == "catalog" and breaker.name in accepted.catalogs and breaker.name not in sweeps
+            stopped = mine and breaker.allowed_probes <= 1
+            if stopped and breaker.name not in reported:
+                reported.add(breaker.name)
+                on_waiting(breaker.name)
+        sleep(pause)
+        pause = min(2 * pause, MAX_PAUSE)
+
+
+def sweeps_since(status: ServiceStatus, catalogs: Sequence[str], since: datetime) -> dict[str, SweepModel]:
+    """The sweeps of these catalogs that began no earlier."""
+    return {
+        one.name: one.sweep
+        for one in status.catalogs
+        if one.name in catalogs and one.sweep is not None and one.sweep.started_at >= since
+    }
+
+
+def all_succeeded(sweeps: Mapping[str, SweepModel]) -> bool:
+    """Whether every table that may be seen was looked at."""
+    return all(
+        sweep.state == "ended" and not (sweep.failed_tables or sweep.listing_failed) for sweep in sweeps.values()
+    )
+
+
+def sweep_page(
+    sweeps: Mapping[str, SweepModel], retired: Collection[str] = (), missing: Mapping[str, datetime] | None = None
+) -> Page:
+    """What differed, and what could not be looked at.
+
+    Args:
+        retired: catalogs whose tables get no files.
+        missing: since when tables are missing, by catalog, as far as that is known; else since the sweep began.
+    """
+    page: list[Line | Grid] = []
+    for name, sweep in sweeps.items():
+        page.append(_headline(name, sweep, retired=name in retired))
+        if sweep.missing_tables:
+            verb = "table is" if sweep.missing_tables == 1 else "tables are"
+            since = format_time((missing or {}).get(name, sweep.started_at))
+            page.append(Line(f"  {sweep.missing_tables:,} {verb} missing from the catalog since {since}", Tone.WARNING))
+        if sweep.differences:
+            held = f"held by the brake: sfn release {name}"
+            rows = [
+                (f"  {escape(one.table)}", held if one.kind == _HELD else escape(one.kind)) for one in sweep.differences
+            ]
+            page.append(Grid(("  TABLE", "IS"), rows, wide_column="  TABLE"))
+        if (more := sweep.differences_total - len(sweep.differences)) > 0:
+            page.append(Line(f"  and {more:,} more"))
+        page += list(_unlisted(sweep))
+        page += [Line(f"  could not look at {escape(one)}", Tone.BAD) for one in sweep.failed_tables]
+    return page
+
+
+def _unlisted(sweep: SweepModel) -> Iterator[Line]:
+    failed = set(sweep.listing_failed)
+    for one in sweep.unlisted_namespaces:
+        has_failed = one in failed
+        may = "could not" if has_failed else "may not"
+        yield Line(f"  {may} list the namespace {escape(one) or '(all)'}", Tone.BAD if has_failed else Tone.WARNING)
+    if sweep.unlisted_namespaces and sweep.unlisted_reason:
+        yield Line(
+            f"    {escape((sweep.listing_failed or sweep.unlisted_namespaces)[0])}: {escape(sweep.unlisted_reason)}",
+            Tone.QUIET,
+        )
+
+
+def _headline(name: str, sweep: SweepModel, *, retired: bool) -> Line:
+    checked = pluralise(sweep.tables, "table")
+    if sweep.state != "ended":
+        why = f": {escape(sweep.error)}" if sweep.error else ""
+        return Line(f"{name}: the sweep {escape(sweep.state)} after {checked}{why}", Tone.BAD)
+    if not sweep.differences_total:
+        return Line(f"{name}: {checked}, nothing differed", Tone.GOOD)
+    said = f"{name}: {checked}, {sweep.differences_total:,} differed"
+    if retired:
+        return Line(f"{said}; retired: nothing is written (`sfn retire {name} --undo`)", Tone.WARNING)
+    if sweep.differences and all(one.kind == _HELD for one in sweep.differences):
+        return Line(said, Tone.WARNING)
+    return Line(f"{said} and are being seen to", Tone.WARNING)
+
+
+# ── rehearsal: What a sweep would find
+
+MAX_SHOWN: Final = 1_000
+"""Tables of a catalog that a page names; JSON has them all."""
+
+
+@dataclass(frozen=True, slots=True)
+class DryRunDifference:
+    """A table that differs."""
+
+    table: str
+    kind: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class DryRunFailure:
+    """A namespace that may not or could not be listed, or a table that could not be examined."""
+
+    name: str
+    why: str
+    is_failure: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogDryRun:
+    """What one catalog's walk found."""
+
+    name: str
+    tables: int
+    differences: list[DryRunDifference]
+    unlisted_namespaces: list[DryRunFailure]
+    failed_tables: list[DryRunFailure]
+
+    @property
+    def is_in_sync(self) -> bool:
+        """Whether nothing differs, as far as tables may be seen."""
+        return (
+            not self.differences
+            and not self.failed_tables
+            and not any(one.is_failure for one in self.unlisted_namespaces)
+        )
+
+
+def dry_run_catalogs(config: Path | None, catalog: str | None) -> list[CatalogDryRun]:
+    """Look at the tables of all configured catalogs, or of one.
+
+    Raises:
+        Misconfigured: the configuration is wrong, or has no such catalog.
+        Trouble: a catalog or a store can't be asked.
+    """
+    settings = load(config)
+    catalogs.check_adapters(settings)
+    names = [name for name in settings.catalogs if name not in settings.event_only_catalogs]
+    check_sweepable(catalog, names, settings.event_only_catalogs)
+    # What the adapters log would stand among what the command prints.
+    logs.configure_logging("error", "console")
+
+    # Of what was imported nothing is garbage, and to look through it again and again took a sixth of the time.
+    gc.freeze()
+
+    async def walk() -> list[CatalogDryRun]:
+        found = []
+        async with open_read_only(settings) as parts:
+            for name in names if catalog is None else [catalog]:
+                source = await parts.connect(name)
+                with progress(name, None) as on_progress:
+                    sweep = DryRunSweep(
+                        source,
+                        parts.stores,
+                        lambda so_far: on_progress(so_far.tables, so_far.listed if so_far.is_fully_listed else None),
+                    )
+                    found.append(_to_catalog_dry_run(name, await sweep.run()))
+        return found
+
+    return anyio.run(walk, backend_options={"use_uvloop": True})
+
+
+def dry_run_page(found: list[CatalogDryRun]) -> Page:
+    """What differs, catalog by catalog."""
+    page: list[Line | Grid] = []
+    for one in found:
+        checked = pluralise(one.tables, "table")
+        if one.is_in_sync:
+            page.append(Line(f"{one.name}: {checked}, nothing differs", Tone.GOOD))
+        else:
+            differ = f"{len(one.differences):,} {'differs' if len(one.differences) == 1 else 'differ'}"
+            page.append(Line(f"{one.name}: {checked}, {differ}", Tone.WARNING))
+        if one.differences:
+            rows = [(f"  {escape(each.table)}", each.kind, escape(each.detail)) for each in one.differences[:MAX_SHOWN]]
+            page.append(Grid(("  TABLE", "IS", "DETAIL"), rows, wide_column="DETAIL"))
+        if (more := len(one.differences) - MAX_SHOWN) > 0:
+            page.append(Line(f"  and {more:,} more: --json has them all"))
+        page += [
+            Line(f"  could not list {escape(each.name)}: {escape(each.why)}", Tone.WARNING)
+            for each in one.unlisted_namespaces
+        ]
+        page += [
+            Line(f"  could not look at {escape(each.name)}: {escape(each.why)}", Tone.BAD) for each in one.failed_tables
+        ]
+    if not all(one.is_in_sync for one in found):
+        page.append(Line("what the brake holds, or a retired catalog leaves alone, `sfn status` knows", Tone.QUIET))
+    return page
+
+
+def _to_catalog_dry_run(name: str, found: DryRunResult) -> CatalogDryRun:
+    return CatalogDryRun(
+        name,
+        found.tables,
+        [
+            DryRunDifference(encode_identifier(one.table.namespace, one.table.name), one.kind, one.detail)
+            for one in found.differences
+        ],
+        [DryRunFailure(".".join(one.namespace) or "(all)", one.message, one.is_failure) for one in found.unlisted],
+        [DryRunFailure(encode_identifier(table.namespace, table.name), why) for table, why in found.failed],
+    )
+
+
+# ── reconcile: `sfn reconcile`
+
+
+def reconcile(
+    *,
+    catalog: Annotated[
+        str | None,
+        typer.Option(
+            "--catalog",
+            metavar="NAME",
+            help="Of that catalog alone.",
+            show_default=False,
+            autocompletion=options.complete_catalog,
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only look, in this process: see below.", show_default=False)
+    ] = False,
+    wait: Annotated[bool, typer.Option(help="Wait for the end of the sweep.")] = True,
+    as_json: options.AsJson = False,
+    config: options.Config = None,
+    url: options.Url = None,
+    token_file: options.TokenFile = None,
+    ca_file: options.CaFile = None,
+) -> None:
+    """Have the running service compare every table with its catalog now, and tell what differed.
+
+    Ends with 1 if the sweep failed, or could not list a namespace or examine a table. Ctrl-C leaves it running.
+
+    With --dry-run the service is not asked: this process lists the catalog, loads each table and reads the files beside
+    it, from the configuration. It touches no inbox, writes nothing, and ends as `diff` does: 0 nothing differs,
+    1 something does or could not be looked at. Files of tables that are gone are not found this way.
+    """
+    if dry_run:
+        if url is not None or token_file is not None:
+            raise typer.BadParameter("--dry-run asks no service: it takes neither --url nor --token-file")
+        good = _dry_run(config, catalog, as_json=as_json)
+    else:
+        good = _run_sweep(options.ServiceOptions(config, url, token_file, ca_file), catalog, wait=wait, as_json=as_json)
+    if not good:
+        raise typer.Exit(FAILED)
+
+
+def _dry_run(config: Path | None, catalog: str | None, *, as_json: bool) -> bool:
+    from sfn.cli.render import print_json, print_page
+
+    with exit_on_error():
+        found = dry_run_catalogs(config, catalog)
+    if as_json:
+        print_json({"catalogs": found})
+    else:
+        print_page(dry_run_page(found))
+    return all(one.is_in_sync for one in found)
+
+
+def _run_sweep(flags: options.ServiceOptions, catalog: str | None, *, wait: bool, as_json: bool) -> bool:
+    from sfn.cli.client import ServiceClient, admin_access
+    from sfn.cli.render import print_error, print_json, print_page, progress
+
+    with exit_on_error(), ServiceClient(admin_access(flags)) as service:
+        catalogs = service.status().catalogs
+        event_only = [one.name for one in catalogs if one.is_event_only]
+        check_sweepable(catalog, [one.name for one in catalogs if one.name not in event_only], event_only)
+        accepted = service.reconcile([catalog] if catalog is not None else [])
+        if not wait:
+            if as_json:
+                print_json(accepted)
+            else:
+                typer.echo(f"asked for: {', '.join(accepted.catalogs)}; `sfn status` tells how far it is")
+            return True
+
+        def waits(name: str) -> None:
+            print_error(f"{name}: the sweep waits, as the catalog is in trouble; Ctrl-C leaves it queued")
+
+        for delay in describe_delays(accepted, service.status()):
+            print_error(delay)
+        try:
+            with progress("sweeping", None) as moved:
+                sweeps = wait_for_sweeps(service, accepted, moved, waits)
+            catalogs = service.status().catalogs
+            retired = {one.name for one in catalogs if one.retired}
+        except KeyboardInterrupt:
+            print_error("the sweep goes on in the service: `sfn status` tells how far it is")
+            raise typer.Exit(INTERRUPTED) from None
+    if as_json:
+        found = [{"name": name, "retired": name in retired, **sweeps[name].model_dump()} for name in sweeps]
+        print_json({"catalogs": found})
+    else:
+        since = {one.name: one.missing_since for one in catalogs if one.missing_since is not None}
+        print_page(sweep_page(sweeps, retired, since))
+    return all_succeeded(sweeps)
