@@ -13,11 +13,11 @@ from pyspark.sql.types import StructType
 from typing_extensions import override
 
 if TYPE_CHECKING:
-    from sfn.spark.source.rows import SfnLoad
+    from sfn.spark.engine_sfn import SfnLoad
 
 
 class DefaultSource(DataSource):
-    """`spark.read.format("sfn").load(directory)`: see `sfn.spark.source.rows`."""
+    """`spark.read.format("sfn").load(directory)`: see `sfn.spark.engine_sfn`."""
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
@@ -40,7 +40,7 @@ class DefaultSource(DataSource):
 def _rows(options: dict[str, str]) -> SfnLoad:
     try:
         from sfn.errors import SfnError
-        from sfn.spark.source.rows import SfnLoad
+        from sfn.spark.engine_sfn import SfnLoad
     except ImportError as error:
         remedy = "pip install '.[spark]' there, or set PYSPARK_PYTHON to the Python that has it"
         raise ImportError(f'format("sfn") lacks a package in {sys.executable}: {error}; {remedy}') from error

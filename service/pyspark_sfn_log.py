@@ -10,11 +10,11 @@ from pyspark.sql.types import StructType
 from typing_extensions import override
 
 if TYPE_CHECKING:
-    from sfn.spark.source.timeline import TimelineLoad
+    from sfn.spark.source_timeline import TimelineLoad
 
 
 class DefaultSource(DataSource):
-    """`spark.read.format("sfn-log")` and `spark.readStream.format("sfn-log")`: see `sfn.spark.source.timeline`."""
+    """`spark.read.format("sfn-log")` and `spark.readStream.format("sfn-log")`: see `sfn.spark.source_timeline`."""
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
@@ -27,25 +27,23 @@ class DefaultSource(DataSource):
 
     @override
     def schema(self) -> StructType:
-        from sfn.spark.finders import forget_archive_finders
-        from sfn.spark.source.timeline import TIMELINE_SCHEMA
+        from sfn.spark.source_timeline import TIMELINE_SCHEMA
+        from sfn.spark.start import forget_archive_finders
 
         forget_archive_finders()
         return TIMELINE_SCHEMA
 
     @override
     def reader(self, schema: StructType) -> DataSourceReader:
-        from sfn.spark.finders import forget_archive_finders
-        from sfn.spark.source.timeline import check_columns
-        from sfn.spark.source.timeline_readers import TimelineReader
+        from sfn.spark.source_timeline import TimelineReader, check_columns
+        from sfn.spark.start import forget_archive_finders
 
         forget_archive_finders()
         return TimelineReader(self._timeline, check_columns(schema))
 
     @override
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        from sfn.spark.source.timeline import check_columns
-        from sfn.spark.source.timeline_readers import TimelineStream
+        from sfn.spark.source_timeline import TimelineStream, check_columns
 
         return TimelineStream(self._timeline, check_columns(schema))
 
@@ -53,7 +51,7 @@ class DefaultSource(DataSource):
 def _timeline(options: dict[str, str]) -> TimelineLoad:
     try:
         from sfn.errors import SfnError
-        from sfn.spark.source.timeline import TimelineLoad
+        from sfn.spark.source_timeline import TimelineLoad
     except ImportError as error:
         remedy = "pip install '.[spark]' there, or set PYSPARK_PYTHON to the Python that has it"
         raise ImportError(f'format("sfn-log") lacks a package in {sys.executable}: {error}; {remedy}') from error

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sfn.demo.fixture import ServerRuntime, find_runtime
+from sfn.demo.environment import ServerRuntime, find_runtime
 from sfn.errors import SfnError
 
 TOLD = {name: Path(os.environ[name]) for name in ("SFN_JAVA", "SFN_JARS", "XDG_CACHE_HOME") if os.environ.get(name)}  # noqa: TID251 - the test run's own surroundings

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from sfn.demo.fixture import RestCatalogServer, find_runtime
+from sfn.demo.environment import RestCatalogServer, find_runtime
 from sfn.errors import SfnError
 
 if TYPE_CHECKING:

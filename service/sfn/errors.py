@@ -7,8 +7,8 @@
     ├ UnknownToService              the service that a command asks has no such thing (`sfn.cli.client`)
     ├ ConflictingState              that service knows better (`sfn.cli.client`)
     ├ SourceUnavailable             a source of events can't be had now: it is asked for ever (`sfn.pull`)
-    ├ Unmanageable                  a table can't come under management as asked (`sfn.spark.managing.refusals`)
-    ├ HalfManaged                   it is, and not all that was asked for is done (`sfn.spark.managing.refusals`)
+    ├ Unmanageable                  a table can't come under management as asked (`sfn.spark.manage_target`)
+    ├ HalfManaged                   it is, and not all that was asked for is done (`sfn.spark.manage_target`)
     ├ NoCredentials                 a cloud's own ways to find out who asks found nobody
     ├ Unreadable                    the reader refuses
     │   ├ NotFound                  nothing of ours lies there

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sfn.demo import lake
+from sfn.demo import environment
 from tests.real_catalog import runtime
 
 SFN = Path(sys.executable).with_name("sfn")
@@ -24,7 +24,7 @@ SURROUNDINGS = {name: value for name, value in os.environ.items() if not name.st
 @pytest.fixture(name="surroundings")
 def fixture_surroundings(tmp_path: Path) -> dict[str, str]:
     """An environment in which the demo can run, with an empty folder for temporary files."""
-    lake.require_packages()
+    environment.require_packages()
     found = runtime()
     folder = {"TMPDIR": str(tmp_path), "SFN_JAVA": str(found.java), "SFN_JARS": str(found.jars)}
     # A proxy where nobody listens, for loopback addresses too.

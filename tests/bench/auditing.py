@@ -9,9 +9,9 @@ from pathlib import Path
 
 import psutil
 
-from sfn.report.opening import parse_report_location
+from sfn.audit.spark_job import AuditRequest, run_audit
+from sfn.audit.storage import parse_report_location
 from sfn.settings import load
-from sfn.spark.audit.job import AuditRequest, run_audit
 from tests.spark.running import running, settings
 
 SLICES = 32

@@ -19,7 +19,7 @@ from typing import Final
 
 import httpx
 
-from sfn.demo.fixture import RestCatalogServer
+from sfn.demo.environment import RestCatalogServer
 from tests.bench.record import Figure, Goal, Run, Unmeasured
 from tests.bench.servers import CATALOG, NAMESPACE, Service, Setting, service
 from tests.bench.wire import Wire, wire

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import psutil
 
-from sfn.demo.guard import GuardedProcess
+from sfn.demo.environment import GuardedProcess
 from tests.bench.record import ROOT, Unmeasured
 from tests.bench.wrk import TOKEN
 from tests.servers.process import child_with, free_port

@@ -18,7 +18,7 @@ import anyio
 import psutil
 
 import sfn
-from sfn.demo.guard import GuardedProcess
+from sfn.demo.environment import GuardedProcess
 from tests.faults.lake import NAMESPACE
 from tests.servers.process import child_with
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import httpx
 
-from sfn.demo.fixture import RestCatalogServer
+from sfn.demo.environment import RestCatalogServer
 from sfn.sfnfile.document import DocumentState
 from tests.faults import inboxes
 from tests.faults.files import contents, pointed

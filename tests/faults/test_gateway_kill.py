@@ -12,7 +12,7 @@ import aiohttp
 import anyio
 import anyio.to_thread
 
-from sfn.demo.fixture import RestCatalogServer
+from sfn.demo.environment import RestCatalogServer
 from tests.faults import fleet, inboxes
 from tests.faults.asking_service import ASKS
 from tests.faults.committers import ON_ONE_TABLE, Committers, Shop

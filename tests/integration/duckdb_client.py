@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
-from sfn.demo.lake import duckdb_for_iceberg
+from sfn.demo.environment import duckdb_for_iceberg
 
 
 def main(uri: str, *statements: str) -> None:

@@ -15,9 +15,8 @@ import httpx
 from pyiceberg.catalog.rest import RestCatalog
 
 import sfn
-from sfn.demo.direct import DirectCatalog
-from sfn.demo.fixture import RestCatalogServer, ServerRuntime
-from sfn.demo.guard import GuardedProcess
+from sfn.demo.demo import DirectCatalog
+from sfn.demo.environment import GuardedProcess, RestCatalogServer, ServerRuntime
 from sfn.errors import Unreadable
 from sfn.sfnfile import document
 from sfn.sfnfile.locations import canonical

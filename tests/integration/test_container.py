@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 import sfn
-from sfn.demo.fixture import RestCatalogServer
+from sfn.demo.environment import RestCatalogServer
 from tests.integration import sealed
 from tests.integration.lake import Lake, lake
 from tests.integration.sealed import Container, Done, Running

@@ -19,7 +19,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
 
-from sfn.demo.direct import DirectCatalog
+from sfn.demo.demo import DirectCatalog
 from tests.integration.facing import Facing, facing
 from tests.integration.pages import ROOT
 from tests.unit.real_table import RealTable, real_table

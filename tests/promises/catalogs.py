@@ -23,7 +23,7 @@ from sfn.catalogs.memory import MemoryCatalog
 from sfn.catalogs.pyiceberg import PyIcebergCatalog, PyIcebergSettings
 from sfn.catalogs.rest.catalog import RestCatalog
 from sfn.catalogs.rest.settings import RestSettings
-from sfn.demo.fixture import RestCatalogServer
+from sfn.demo.environment import RestCatalogServer
 from sfn.domain.identifiers import TableIdentifier
 from tests.promises.sql_world import sql_world
 from tests.promises.told_world import ToldWorld

@@ -15,7 +15,7 @@ from typing import ClassVar, Self
 import httpx
 import psutil
 
-from sfn.demo.guard import GuardedProcess
+from sfn.demo.environment import GuardedProcess
 
 PATIENCE = 60.0
 """Seconds that a server has to answer: far more than it takes where nothing else goes on."""

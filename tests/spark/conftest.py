@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 import pytest
 from typing_extensions import override
 
-from sfn.demo.fixture import RestCatalogServer
+from sfn.demo.environment import RestCatalogServer
 from tests.real_catalog import IS_CI, runtime
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import Filter
 
-from sfn.spark.source.reader import PartitionFiles
-from sfn.spark.source.rows import SfnLoad
+from sfn.spark.engine_sfn import PartitionFiles, SfnLoad
 
 
 def rows_read(directory: str, filters: Sequence[Filter] = (), **options: str) -> list[dict[str, Any]]:

@@ -10,12 +10,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 import sfn
-from sfn.report import opening, reading
-from sfn.report.opening import parse_report_location
+from sfn.audit import read, storage
+from sfn.audit.spark_job import AuditFindings, AuditRequest, EventPoster, run_audit
+from sfn.audit.storage import parse_report_location
 from sfn.settings import load
 from sfn.settings.model import Settings
-from sfn.spark.audit.job import AuditFindings, AuditRequest, run_audit
-from sfn.spark.audit.telling import EventPoster
 from tests.bench import many
 from tests.bench.many import Many, Running
 
@@ -46,9 +45,9 @@ class Audited:
 
     def rows(self, columns: tuple[str, ...] = ("identifier", "state")) -> list[tuple[object, ...]]:
         """What the report has of the newest run."""
-        table = opening.find_report(self.order.report)
+        table = storage.find_report(self.order.report)
         assert table is not None
-        run = reading.read_report(table, "", None, 1, 1).run
+        run = read.read_report(table, "", None, 1, 1).run
         found = table.scan(row_filter=f"run = '{run}'").to_arrow().select(columns).to_pylist()
         return sorted((tuple(row.values()) for row in found), key=str)
 
@@ -178,7 +177,7 @@ def test_a_catalog_that_goes_away_in_the_middle_is_waited_for_once(spark: SparkS
 
 def test_a_report_of_an_older_version_gets_the_columns_that_it_lacks(spark: SparkSession, audited: Audited) -> None:
     run(spark, audited.order)
-    table = opening.find_report(audited.order.report)
+    table = storage.find_report(audited.order.report)
     assert table is not None
     with table.update_schema(allow_incompatible_changes=True) as update:
         for column in ("etag", "lifetime_seconds", "deep"):
@@ -188,7 +187,7 @@ def test_a_report_of_an_older_version_gets_the_columns_that_it_lacks(spark: Spar
 
 
 def test_a_disk_that_takes_nothing_more_is_said_and_made_up_for(spark: SparkSession, audited: Audited) -> None:
-    table = opening.open_report(audited.order.report, SLICES)
+    table = storage.open_report(audited.order.report, SLICES)
     with table.transaction() as change:
         change.set_properties({"write.data.path": "file:///dev/full"})
     found = run(spark, audited.order)
@@ -202,8 +201,8 @@ def test_a_disk_that_takes_nothing_more_is_said_and_made_up_for(spark: SparkSess
 def test_old_runs_are_forgotten_with_their_files(spark: SparkSession, audited: Audited) -> None:
     for _ in range(3):
         run(spark, replace(audited.order, keep=2))
-    table = opening.find_report(audited.order.report)
+    table = storage.find_report(audited.order.report)
     assert table is not None
-    assert len(reading.read_report(table, "", None, 1, 9).trend) == 2
+    assert len(read.read_report(table, "", None, 1, 9).trend) == 2
     assert len(list((audited.folder / "report" / "data").glob("*/*/*.parquet"))) == 2 * SLICES
     assert sfn.read(audited.folder / "report").num_rows == 2 * TABLES

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sfn.demo.fixture import RestCatalogServer
-from sfn.report.opening import parse_report_location
+from sfn.audit.spark_job import AuditRequest, run_audit
+from sfn.audit.storage import parse_report_location
+from sfn.demo.environment import RestCatalogServer
 from sfn.settings import load
-from sfn.spark.audit.job import AuditRequest, run_audit
 from tests.spark.beside import published
 
 NAMESPACE, OWNER = "audited", "0123456789abcdef0123456789abcdef"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sfn.spark.audit.jobs import spark_error_text
+from sfn.audit.spark_job import spark_error_text
 
 LOST = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.runJob.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Lost task 0.0: Python worker exited (crashed)

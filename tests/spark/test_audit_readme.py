@@ -13,8 +13,8 @@ import pytest
 from pyiceberg.catalog import load_catalog
 from typer.testing import CliRunner
 
+from sfn.audit.__main__ import app
 from sfn.cli.main import app as sfn
-from sfn.spark.audit.__main__ import app
 from tests.bench import many
 from tests.bench.many import Many
 from tests.spark.running import FAST, surroundings
@@ -57,7 +57,7 @@ def configured(file: Path, catalog: many.Running) -> None:
 def typed(command: list[str], folder: Path) -> list[str]:
     """One with its paths in a folder, and Spark on this machine."""
     words = [word.replace("/warehouse", str(folder)).replace("…", "local[1]") for word in command]
-    places = {"sfn.toml": folder, "service/sfn/spark/audit/__main__.py": ROOT}
+    places = {"sfn.toml": folder, "service/sfn/audit/__main__.py": ROOT}
     typed = [str(places[word] / word) if word in places else word for word in words]
     # Of a dozen tables: each slice takes its time, whatever it has.
     return [*typed, "--slices", "1"] if "--report" in typed else typed
@@ -78,7 +78,7 @@ def submitted(command: list[str], folder: Path) -> str:
 def test_they_find_what_is_there(configuration: Path, tmp_path: Path) -> None:
     with surroundings(tmp_path), as_before(), many.running(tmp_path / "c", Many(tmp_path / "lake", TABLES)) as catalog:
         configured(configuration, catalog)
-        assert ALONE[:3] == ["python", "-m", "sfn.spark.audit"]
+        assert ALONE[:3] == ["python", "-m", "sfn.audit.spark_job"]
         alone = CliRunner().invoke(app, typed(ALONE, tmp_path)[3:])
         assert (alone.exit_code, f"{TABLES} rows; 0 unchanged" in alone.stdout) == (0, True), alone.output
         (events := tmp_path / "events").mkdir()

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from sfn.audit.spark_job import MAX_FAILURES_IN_A_ROW, AuditNotification, EventPoster
 from sfn.cli.client import EventAccess, ServiceAccess
-from sfn.spark.audit.outcome import AuditNotification
-from sfn.spark.audit.telling import MAX_FAILURES_IN_A_ROW, EventPoster
 
 
 class Deaf:

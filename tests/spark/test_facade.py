@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from sfn.app.endpoints import FacadeFolders
 from sfn.app.standalone import EmbeddedFacade
-from sfn.demo.fixture import RestCatalogServer
+from sfn.demo.environment import RestCatalogServer
 from tests.spark.beside import published
 
 TABLE = "reading.orders"

@@ -14,10 +14,10 @@ from pyiceberg.types import FixedType, LongType, NestedField, StringType, UUIDTy
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from sfn import spark as on_spark
-from sfn.demo.fixture import RestCatalogServer
+from sfn.demo.environment import RestCatalogServer
 from sfn.errors import NotInstalled, NotSupported
-from sfn.spark.files.spelling import HadoopUris
+from sfn.spark import read_table
+from sfn.spark.files_pruning import HadoopUris
 from tests.spark.beside import published
 
 MERGE_ON_READ = "'write.delete.mode'='merge-on-read', 'write.delete.granularity'='partition'"
@@ -31,7 +31,7 @@ def fixture_read(spark: SparkSession, catalog: RestCatalogServer) -> Read:
 
     def read(name: str) -> DataFrame:
         with catalog.client() as client:
-            return on_spark.read(spark, published(client, f"files.{name}"), engine="files")
+            return read_table.read(spark, published(client, f"files.{name}"), engine="files")
 
     return read
 

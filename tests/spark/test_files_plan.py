@@ -18,12 +18,10 @@ from pyiceberg.types import IntegerType, ListType, LongType, MapType, NestedFiel
 from pyroaring import BitMap64
 
 from sfn.errors import NotSupported
-from sfn.spark.files import features, footers
-from sfn.spark.files.history import schema_history
-from sfn.spark.files.names import column_names
-from sfn.spark.files.nested import ColumnScope, column_scope
-from sfn.spark.files.plan import plan_read
-from sfn.spark.files.vectors import DeletionVector, decode_bitmap
+from sfn.spark import files_pruning
+from sfn.spark.deletion_vectors import DeletionVector, decode_bitmap
+from sfn.spark.engine_files import plan_read
+from sfn.spark.files_schema import ColumnScope, column_names, column_scope, schema_history
 
 PATH_ID = 2147483546
 """Iceberg's id of the column `file_path` of position deletes."""
@@ -95,7 +93,7 @@ def test_a_file_that_is_listed_twice_is_noticed() -> None:
 )
 def test_files_that_are_refused(file: ManifestEntry, found: str) -> None:
     with pytest.raises(NotSupported, match=f"found {found}; engine='iceberg'"):
-        features.check_files("m.json", [file.data_file])
+        files_pruning.check_files("m.json", [file.data_file])
 
 
 @pytest.mark.parametrize(
@@ -111,7 +109,7 @@ def test_files_that_are_refused(file: ManifestEntry, found: str) -> None:
 def test_columns_that_are_refused(field: NestedField, found: str) -> None:
     schema = Schema(field, NestedField(9, "id", LongType()))
     with pytest.raises(NotSupported, match=f"found {found}; engine='iceberg'"):
-        features.check_schema("m.json", schema, schema_history([schema], 9), case_sensitive=False)
+        files_pruning.check_schema("m.json", schema, schema_history([schema], 9), case_sensitive=False)
 
 
 def column(number: int, name: str, kind: iceberg.IcebergType | None = None) -> NestedField:
@@ -174,12 +172,12 @@ def test_every_file_of_a_table_with_a_name_mapping_is_looked_into(tmp_path: Path
     pq.write_table(pa.table({"id": [1]}), tmp_path / "foreign.parquet")
     own, foreign = (f"file://{tmp_path}/{name}.parquet" for name in ("own", "foreign"))
     io = load_file_io({}, own)
-    footers.check_field_ids(io, [], "m.json")
-    footers.check_field_ids(io, [own, own], "m.json")
+    files_pruning.check_field_ids(io, [], "m.json")
+    files_pruning.check_field_ids(io, [own, own], "m.json")
     with pytest.raises(NotSupported, match=r"foreign\.parquet: .*a file without field ids"):
-        footers.check_field_ids(io, [own, foreign], "m.json")
+        files_pruning.check_field_ids(io, [own, foreign], "m.json")
     with pytest.raises(NotSupported, match="a name mapping, and more than 1,000 files"):
-        footers.check_field_ids(io, [own] * 1_001, "m.json")
+        files_pruning.check_field_ids(io, [own] * 1_001, "m.json")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import pytest
 
 import pyspark_sfn
 import pyspark_sfn_log
-from sfn.spark.finders import forget_archive_finders
+from sfn.spark.start import forget_archive_finders
 from tests.unit.real_table import real_table
 
 

@@ -19,9 +19,8 @@ from pyspark_sfn_log import DefaultSource
 from sfn.errors import CommitNotFound
 from sfn.sfnfile.document import render_ordinal
 from sfn.sfnfile.naming import IDENTIFIER, ORDINAL, Naming
-from sfn.spark.source.options import STORAGE
-from sfn.spark.source.timeline import TIMELINE_SCHEMA, TimelineLoad, TimelineRow
-from sfn.spark.source.timeline_readers import Offset, TimelineStream
+from sfn.spark.source_options import STORAGE
+from sfn.spark.source_timeline import TIMELINE_SCHEMA, Offset, TimelineLoad, TimelineRow, TimelineStream
 from tests.spark.beside import beside, dropped
 
 NAMINGS = pytest.mark.parametrize("naming", [ORDINAL, IDENTIFIER], ids=["ordinal", "identifier"])

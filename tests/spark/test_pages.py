@@ -9,10 +9,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from sfn import history
-from sfn.demo.fixture import RestCatalogServer
+from sfn.demo.environment import RestCatalogServer
 from sfn.sfnfile.document import render_ordinal
 from sfn.sfnfile.naming import ORDINAL
-from sfn.spark import starting
+from sfn.spark import start
 from tests.spark.beside import beside
 
 ROOT = Path(__file__).parents[2]
@@ -45,7 +45,7 @@ def fixture_directory(spark: SparkSession, catalog: RestCatalogServer) -> str:
 
 @pytest.mark.parametrize("page", SHOWN)
 def test_its_python_runs(page: str, spark: SparkSession, directory: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(starting, "check_java", lambda _home: None)  # the JVM of these tests was started before
+    monkeypatch.setattr(start, "check_java", lambda _home: None)  # the JVM of these tests was started before
     text = (ROOT / page).read_text()
     (block,) = (
         one for one in re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE) if "sfn.spark" in one

@@ -18,13 +18,12 @@ from pyspark.sql import datasource as spark_filters
 
 import sfn
 import sfn.spark
-from sfn.demo.fixture import RestCatalogServer
+from sfn.demo.environment import RestCatalogServer
 from sfn.errors import NotSupported
-from sfn.spark.asked import make_read_request
-from sfn.spark.changing import snapshots_between
-from sfn.spark.pinned import pin_table
-from sfn.spark.source.scan import plan_scan
-from sfn.spark.source.settled import pin_appended_scan
+from sfn.spark.change_log import snapshots_between
+from sfn.spark.engine_sfn import plan_scan
+from sfn.spark.request import make_read_request
+from sfn.spark.time_travel import pin_appended_scan, pin_table
 from tests.spark.beside import published
 from tests.spark.rows_read import rows_read
 from tests.unit.listed_table import POSITIONS, ListedTable, listed, own_catalog
@@ -33,7 +32,7 @@ ENGINES = ("iceberg", "files", "sfn")
 
 
 def ids(spark: SparkSession, directory: str, engine: str, row_filter: str | None = None) -> list[int]:
-    rows = sfn.spark.read(spark, directory, engine=engine, row_filter=row_filter)
+    rows = sfn.spark.read_table.read(spark, directory, engine=engine, row_filter=row_filter)
     return sorted(row.id for row in rows.collect())
 
 
@@ -61,7 +60,7 @@ def test_rows_of_a_partition_by_nan_stay_deleted(
         assert ids(spark, directory, engine) == [1, 3, 4, 6], engine
     assert sorted(sfn.read(directory)["id"].to_pylist()) == [1, 3, 4, 6]
     assert ids(spark, directory, "files", "x is nan") == [1, 3, 4, 6]
-    view = sfn.spark.view(spark, directory, "partitions")
+    view = sfn.spark.views.view(spark, directory, "partitions")
     assert [row.file_count for row in view.collect()] == [2]
 
 

@@ -41,10 +41,8 @@ from pyspark.sql.types import StringType as SparkString
 
 from sfn.errors import NotSupported, Unsafe
 from sfn.reader.data_file import Projection
-from sfn.spark.source.reader import PartitionFiles
-from sfn.spark.source.rows import SfnLoad
-from sfn.spark.source.scan import group_tasks
-from sfn.spark.source.types import spark_schema
+from sfn.spark.arrow_types import spark_schema
+from sfn.spark.engine_sfn import PartitionFiles, SfnLoad, group_tasks
 from tests.spark.beside import beside
 from tests.spark.rows_read import partitions, rows_read
 

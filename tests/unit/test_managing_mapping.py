@@ -8,8 +8,14 @@ from typing import Final
 
 import pytest
 
-from sfn.spark.managing.mapping import ColumnPath, InvalidMappings, PartitionMappings, parse_partition_fields
-from sfn.spark.managing.transforms import TRANSFORMS_BY_TYPE, list_choices
+from sfn.spark.manage_target import (
+    TRANSFORMS_BY_TYPE,
+    ColumnPath,
+    InvalidMappings,
+    PartitionMappings,
+    list_choices,
+    parse_partition_fields,
+)
 
 COLUMNS = {
     ("order_ts",): "timestamp",

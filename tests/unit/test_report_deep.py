@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from sfn.audit import slices
 from sfn.domain.identifiers import Table, TableIdentifier
-from sfn.report import deep
 
 NAME = TableIdentifier("prod", ("ns",), "orders")
 
@@ -15,7 +15,7 @@ def table(location: str) -> Table:
 
 
 def test_a_file_that_is_not_there_is_missing(tmp_path: Path) -> None:
-    missing, unseen = deep.find_missing_files(NAME, table(tmp_path.as_uri()), (), {})
+    missing, unseen = slices.find_missing_files(NAME, table(tmp_path.as_uri()), (), {})
     assert "00001-a.metadata.json" in missing
     assert unseen == ""
 
@@ -23,6 +23,6 @@ def test_a_file_that_is_not_there_is_missing(tmp_path: Path) -> None:
 def test_a_store_that_does_not_answer_is_missing_nothing() -> None:
     quick = {"retries": {"max_attempts": 0}, "connect_timeout": 1}
     options = {"key": "k", "secret": "s", "endpoint_url": "http://127.0.0.1:9", "config_kwargs": quick}
-    missing, unseen = deep.find_missing_files(NAME, table("s3://bucket/orders"), (), options)
+    missing, unseen = slices.find_missing_files(NAME, table("s3://bucket/orders"), (), options)
     assert missing == ""
     assert "expected a store that answers, found EndpointConnectionError" in unseen

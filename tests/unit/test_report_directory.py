@@ -15,16 +15,13 @@ from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
 
 import sfn
+from sfn.audit import read, report, storage, writer
+from sfn.audit.report import PARTITIONS, SCHEMA, AuditState, ReportRow, RunTotals
+from sfn.audit.storage import DirectoryCatalog, ReportLocation
+from sfn.audit.writer import SliceResult, write_data_file
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import SfnError
 from sfn.publish.comparison import DifferenceKind
-from sfn.report import earlier, keeping, opening, reading, runs
-from sfn.report.columns import PARTITIONS, SCHEMA, AuditState, ReportRow
-from sfn.report.directory import DirectoryCatalog
-from sfn.report.keeping import SliceResult
-from sfn.report.opening import ReportLocation
-from sfn.report.totals import RunTotals
-from sfn.report.writing import write_data_file
 from sfn.settings.model import Settings
 from sfn.sfnfile import document
 
@@ -33,30 +30,30 @@ AT = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
 @pytest.fixture(name="place")
 def fixture_place(tmp_path: Path) -> ReportLocation:
-    return opening.parse_report_location(str(tmp_path / "report"), Settings(), {})
+    return storage.parse_report_location(str(tmp_path / "report"), Settings(), {})
 
 
-def reported(table: Table, slices: int = 2, at: datetime = AT) -> runs.RunProgress:
+def reported(table: Table, slices: int = 2, at: datetime = AT) -> writer.RunProgress:
     """One run of ten tables, written."""
-    run = runs.begin_run(at, slices, ("prod",), runs.list_runs(table), deep=False)
+    run = writer.begin_run(at, slices, ("prod",), writer.list_runs(table), deep=False)
     for number in range(slices):
         write(table, run, number, [entry for entry in entries_of(run) if entry.slice == number])
     return run
 
 
-def entries_of(run: runs.RunProgress) -> list[ReportRow]:
+def entries_of(run: writer.RunProgress) -> list[ReportRow]:
     """The rows of ten tables."""
     names = [TableIdentifier("prod", ("ns",), f"t{number}") for number in range(10)]
     return [run.run.row(name, AuditState.CURRENT, run.run.began_at) for name in names]
 
 
-def write(table: Table, run: runs.RunProgress, number: int, entries: list[ReportRow]) -> None:
+def write(table: Table, run: writer.RunProgress, number: int, entries: list[ReportRow]) -> None:
     file = write_data_file(table.metadata.model_dump_json(), {}, number, entries)
-    keeping.commit_slices(table, run, [SliceResult(number, RunTotals.of_rows(entries), file)])
+    writer.commit_slices(table, run, [SliceResult(number, RunTotals.of_rows(entries), file)])
 
 
 def test_whoever_reads_directories_reads_it(place: ReportLocation, tmp_path: Path) -> None:
-    reported(opening.open_report(place, 2))
+    reported(storage.open_report(place, 2))
     assert sfn.read(tmp_path / "report").num_rows == 10
     found = sfn.resolve(tmp_path / "report", table="sfn.audit")
     hint = (tmp_path / "report" / "metadata" / "version-hint.text").read_text()
@@ -64,53 +61,53 @@ def test_whoever_reads_directories_reads_it(place: ReportLocation, tmp_path: Pat
 
 
 def test_of_two_writers_at_once_one_comes_later_and_nothing_is_lost(place: ReportLocation) -> None:
-    mine, theirs = opening.open_report(place, 2), opening.open_report(place, 2)
+    mine, theirs = storage.open_report(place, 2), storage.open_report(place, 2)
     reported(theirs)
     reported(mine, at=AT.replace(hour=13))
-    found = opening.find_report(place)
+    found = storage.find_report(place)
     assert found is not None
     assert found.scan().to_arrow().num_rows == 20
-    assert [one.is_ended for one in runs.list_runs(found)] == [True, True]
+    assert [one.is_ended for one in writer.list_runs(found)] == [True, True]
 
 
 def test_two_that_make_it_at_once_make_one(place: ReportLocation) -> None:
     assert place.directory is not None
-    opening.open_report(place, 2)
+    storage.open_report(place, 2)
     with pytest.raises(CommitFailedException):
         DirectoryCatalog(place.directory, {}, {}).create(SCHEMA, PARTITIONS, {})
 
 
 def test_a_slice_without_tables_is_done_too(place: ReportLocation) -> None:
-    table = opening.open_report(place, 2)
-    run = runs.begin_run(AT, 2, ("prod",), [], deep=False)
+    table = storage.open_report(place, 2)
+    run = writer.begin_run(AT, 2, ("prod",), [], deep=False)
     write(table, run, 0, [])
     write(table, run, 1, [])
-    assert [(one.done, one.is_ended) for one in runs.list_runs(table)] == [({0, 1}, True)]
+    assert [(one.done, one.is_ended) for one in writer.list_runs(table)] == [({0, 1}, True)]
 
 
 def test_an_unfinished_run_is_gone_on_with_only_where_it_did_the_same(place: ReportLocation) -> None:
-    table = opening.open_report(place, 2)
-    run = runs.begin_run(AT, 2, ("prod",), [], deep=False)
+    table = storage.open_report(place, 2)
+    run = writer.begin_run(AT, 2, ("prod",), [], deep=False)
     write(table, run, 1, [])
-    known = runs.list_runs(table)
-    found = runs.find_unfinished(known, ("prod",), AT, deep=False)
+    known = writer.list_runs(table)
+    found = writer.find_unfinished(known, ("prod",), AT, deep=False)
     assert found is not None
     assert (found.run.name, found.done) == (run.run.name, {1})
-    assert runs.find_unfinished(known, ("prod", "other"), AT, deep=False) is None
-    assert runs.find_unfinished(known, ("prod",), AT, deep=True) is None
-    assert runs.find_unfinished(known, ("prod",), AT + timedelta(hours=48), deep=False) is None
+    assert writer.find_unfinished(known, ("prod", "other"), AT, deep=False) is None
+    assert writer.find_unfinished(known, ("prod",), AT, deep=True) is None
+    assert writer.find_unfinished(known, ("prod",), AT + timedelta(hours=48), deep=False) is None
 
 
 def test_a_file_of_an_older_version_has_fewer_columns(place: ReportLocation) -> None:
     older = Schema(*(field for field in SCHEMA.fields if field.name not in {"etag", "sfn_file", "skip_reason"}))
     assert place.directory is not None
-    table = DirectoryCatalog(place.directory, {}, {}).create(older, PARTITIONS, {opening.SLICES_PROPERTY: "2"})
+    table = DirectoryCatalog(place.directory, {}, {}).create(older, PARTITIONS, {storage.SLICES_PROPERTY: "2"})
     reported(table)
     (path, *_) = [task.file.file_path for task in table.scan().plan_files()]
-    found = earlier.read_previous_rows(load_file_io({}, path), [path], lambda _catalog, _identifier: True)
+    found = report.read_previous_rows(load_file_io({}, path), [path], lambda _catalog, _identifier: True)
     assert found
     assert {one.remembered for one in found.values()} == {None}
-    fitted = opening.open_report(place, 2)
+    fitted = storage.open_report(place, 2)
     assert set(SCHEMA.column_names) == set(fitted.schema().column_names)
 
 
@@ -128,43 +125,43 @@ def test_a_table_that_is_no_report_is_refused(
     place: ReportLocation, schema: Schema, spec: PartitionSpec, said: str
 ) -> None:
     assert place.directory is not None
-    DirectoryCatalog(place.directory, {}, {}).create(schema, spec, {opening.SLICES_PROPERTY: "2"})
+    DirectoryCatalog(place.directory, {}, {}).create(schema, spec, {storage.SLICES_PROPERTY: "2"})
     with pytest.raises(SfnError) as refused:
-        opening.open_report(place, 2)
+        storage.open_report(place, 2)
     assert said in str(refused.value)
     assert "--report" in str(refused.value)
 
 
 def test_somebody_else_s_sfn_file_is_left_alone(place: ReportLocation, tmp_path: Path) -> None:
-    reported(opening.open_report(place, 2))
+    reported(storage.open_report(place, 2))
     file = tmp_path / "report" / "metadata" / "_sfn" / "sfn_audit_main.ver"
     other = document.render(replace(document.parse(file.read_bytes()), catalog_id="another"))
     file.write_bytes(other)
     with pytest.raises(SfnError, match="expected the SFN file of a report, found one of another"):
-        opening.open_report(place, 2)
+        storage.open_report(place, 2)
     assert file.read_bytes() == other
 
 
 def test_old_runs_go_and_their_files_too(place: ReportLocation, tmp_path: Path) -> None:
-    table = opening.open_report(place, 2)
+    table = storage.open_report(place, 2)
     for day in (1, 2, 3):
         reported(table, at=AT.replace(day=day))
-    assert keeping.remove_old_runs(table, 2, AT) == 1
-    assert [one.run.began_at.day for one in runs.list_runs(table)] == [2, 3]
+    assert writer.remove_old_runs(table, 2, AT) == 1
+    assert [one.run.began_at.day for one in writer.list_runs(table)] == [2, 3]
     assert sfn.read(tmp_path / "report").num_rows == 20
     assert len(list((tmp_path / "report" / "data").glob("run=20261101*/*/*"))) == 0
 
 
 def test_of_a_run_that_ended_one_snapshot_stays_and_says_all_of_it(place: ReportLocation, tmp_path: Path) -> None:
-    table = opening.open_report(place, 8)
+    table = storage.open_report(place, 8)
     for day in (1, 2):
         reported(table, 8, AT.replace(day=day))
-    begun = runs.begin_run(AT.replace(day=3), 8, ("prod",), runs.list_runs(table), deep=False)
+    begun = writer.begin_run(AT.replace(day=3), 8, ("prod",), writer.list_runs(table), deep=False)
     write(table, begun, 0, [])
     write(table, begun, 1, [])
-    assert keeping.remove_old_runs(table, None, AT.replace(day=5)) == 0
+    assert writer.remove_old_runs(table, None, AT.replace(day=5)) == 0
     assert len(table.snapshots()) == 4
-    known = runs.list_runs(table)
+    known = writer.list_runs(table)
     assert [(one.totals.tables, one.is_ended, len(one.done)) for one in known] == [
         (10, True, 8),
         (10, True, 8),
@@ -180,9 +177,9 @@ def test_of_a_run_that_ended_one_snapshot_stays_and_says_all_of_it(place: Report
 
 
 def test_what_is_read_names_few_and_counts_all(place: ReportLocation) -> None:
-    table = opening.open_report(place, 1)
+    table = storage.open_report(place, 1)
     reported(table, 1)
-    run = runs.begin_run(AT.replace(day=23), 1, ("prod",), runs.list_runs(table), deep=True)
+    run = writer.begin_run(AT.replace(day=23), 1, ("prod",), writer.list_runs(table), deep=True)
     states = (
         [DifferenceKind.BEHIND] * 3
         + [DifferenceKind.FOREIGN_FILE] * 2
@@ -199,7 +196,7 @@ def test_what_is_read_names_few_and_counts_all(place: ReportLocation) -> None:
         entry.error = "away" if entry.state == AuditState.UNKNOWN else None
     entries[-1].deep, entries[-1].unchanged = "a file is missing", True
     write(table, run, 0, entries)
-    found = reading.read_report(table, "here", None, 1, 5)
+    found = read.read_report(table, "here", None, 1, 5)
     assert found.states == {"prod": {"behind": 3, "current": 3, "foreign-file": 2, "unknown": 2}}
     assert [row.table for row in found.worst_lag] == ["ns.t2"]
     assert ([row.table for row in found.foreign], found.foreign_total) == (["ns.t3"], 2)
@@ -217,49 +214,49 @@ def test_what_is_read_names_few_and_counts_all(place: ReportLocation) -> None:
 
 def test_of_two_processes_at_one_run_each_slice_is_in_the_report_once(place: ReportLocation) -> None:
     """The second took the first for killed: a slice that the other has committed meanwhile is left out."""
-    mine, theirs = opening.open_report(place, 2), opening.open_report(place, 2)
-    run = runs.begin_run(AT, 2, ("prod",), [], deep=False)
+    mine, theirs = storage.open_report(place, 2), storage.open_report(place, 2)
+    run = writer.begin_run(AT, 2, ("prod",), [], deep=False)
     parts = [[entry for entry in entries_of(run) if entry.slice == number] for number in range(2)]
     write(mine, run, 0, parts[0])
-    gone_on = runs.find_unfinished(runs.list_runs(theirs.refresh()), ("prod",), AT, deep=False)
+    gone_on = writer.find_unfinished(writer.list_runs(theirs.refresh()), ("prod",), AT, deep=False)
     assert gone_on is not None
     write(mine, run, 1, parts[1])
     write(theirs, gone_on, 1, parts[1])
     for table, one in ((mine, run), (theirs, gone_on)):
         assert (len(one.done), one.totals.tables) == (2, 10)
         assert table.refresh().scan().to_arrow().num_rows == 10
-    assert [(one.totals.tables, one.is_ended) for one in runs.list_runs(mine)] == [(10, True)]
+    assert [(one.totals.tables, one.is_ended) for one in writer.list_runs(mine)] == [(10, True)]
 
 
 def test_whom_the_service_was_not_told_of_is_counted_whichever_slice_another_has_committed(
     place: ReportLocation,
 ) -> None:
-    table = opening.open_report(place, 2)
-    run = runs.begin_run(AT, 2, ("prod",), [], deep=False)
+    table = storage.open_report(place, 2)
+    run = writer.begin_run(AT, 2, ("prod",), [], deep=False)
     write(table, run, 0, [])
-    gone_on = runs.find_unfinished(runs.list_runs(table), ("prod",), AT, deep=False)
+    gone_on = writer.find_unfinished(writer.list_runs(table), ("prod",), AT, deep=False)
     assert gone_on is not None
-    keeping.commit_slices(table, gone_on, [SliceResult(number, RunTotals(), None) for number in (0, 1)], unnotified=3)
-    assert [(one.totals.unnotified, one.is_ended) for one in runs.list_runs(table)] == [(3, True)]
+    writer.commit_slices(table, gone_on, [SliceResult(number, RunTotals(), None) for number in (0, 1)], unnotified=3)
+    assert [(one.totals.unnotified, one.is_ended) for one in writer.list_runs(table)] == [(3, True)]
 
 
 def test_a_run_that_is_under_way_loses_nothing_to_another_that_ended(place: ReportLocation) -> None:
-    table = opening.open_report(place, 2)
-    under_way = runs.begin_run(AT, 2, ("other",), [], deep=False)
+    table = storage.open_report(place, 2)
+    under_way = writer.begin_run(AT, 2, ("other",), [], deep=False)
     write(table, under_way, 0, [])
-    late = opening.open_report(place, 2)
+    late = storage.open_report(place, 2)
     reported(table, at=AT.replace(hour=13))
-    assert keeping.remove_old_runs(table, 1, AT.replace(hour=14)) == 0
+    assert writer.remove_old_runs(table, 1, AT.replace(hour=14)) == 0
     assert len(table.snapshots()) == 3
     write(late, under_way, 1, [])
-    assert [one.is_ended for one in runs.list_runs(late)] == [True, True]
-    keeping.remove_old_runs(late, 1, AT.replace(hour=15))
+    assert [one.is_ended for one in writer.list_runs(late)] == [True, True]
+    writer.remove_old_runs(late, 1, AT.replace(hour=15))
     assert len(late.snapshots()) == 2
 
 
 def test_runs_of_which_no_snapshot_tells_any_more_go_too(place: ReportLocation) -> None:
     """Whoever maintains the catalog's tables may have removed them."""
-    table = opening.open_report(place, 2)
+    table = storage.open_report(place, 2)
     for day in (1, 2, 3):
         reported(table, at=AT.replace(day=day))
     current = table.current_snapshot()
@@ -267,15 +264,15 @@ def test_runs_of_which_no_snapshot_tells_any_more_go_too(place: ReportLocation) 
     table.maintenance.expire_snapshots().by_ids(
         [one.snapshot_id for one in table.snapshots() if one != current]
     ).commit()
-    assert keeping.remove_old_runs(table, 1, AT) == 2
+    assert writer.remove_old_runs(table, 1, AT) == 2
     assert table.scan().to_arrow().num_rows == 10
 
 
 def test_old_runs_stay_while_a_tag_may_need_them(place: ReportLocation) -> None:
-    table = opening.open_report(place, 2)
+    table = storage.open_report(place, 2)
     for day in (1, 2):
         reported(table, at=AT.replace(day=day))
     current = table.current_snapshot()
     assert current is not None
     table.manage_snapshots().create_tag(current.snapshot_id, "kept").commit()
-    assert keeping.remove_old_runs(table, 1, AT) == 0
+    assert writer.remove_old_runs(table, 1, AT) == 0

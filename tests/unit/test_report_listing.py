@@ -8,13 +8,13 @@ import anyio
 import pytest
 from typing_extensions import override
 
+from sfn.audit.slices import NamespacePart, list_namespaces, list_tables
+from sfn.audit.throttle import MAX_TRIES, CatalogRetries
 from sfn.catalogs.listing import MAX_CONSECUTIVE_FAILURES, MAX_PROBES
 from sfn.catalogs.memory import MemoryCatalog
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, Transient
 from sfn.publish.policy import TableFilter
-from sfn.report.listing import NamespacePart, list_namespaces, list_tables
-from sfn.report.trials import MAX_TRIES, CatalogRetries
 
 
 class Failing(MemoryCatalog):

@@ -9,19 +9,16 @@ from typing import Any
 import anyio
 import pytest
 
+from sfn.audit import storage
+from sfn.audit.report import AuditState, PreviousRow, is_valid_count, matching_slices, slice_of
+from sfn.audit.slices import AuditRun
+from sfn.audit.throttle import MAX_TRIES, CatalogRateLimiter, CatalogRetries
 from sfn.domain.catalog_answer import Loaded, NoSuchTable, NotModified, StagedCreate
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, Permanent, SfnError, Transient
 from sfn.publish.comparison import ComparisonResult, DifferenceKind, TableDifference
 from sfn.publish.existing_files import OurFile, TableFiles
-from sfn.report import theirs
-from sfn.report.columns import AuditState
-from sfn.report.earlier import PreviousRow
-from sfn.report.entries import AuditRun
-from sfn.report.pace import CatalogRateLimiter
-from sfn.report.slices import is_valid_count, matching_slices, slice_of
-from sfn.report.trials import MAX_TRIES, CatalogRetries
 from sfn.sfnfile.document import Document, DocumentState
 from sfn.sfnfile.naming import FileLayout
 from sfn.worker.compare import CachedAnswer, TableComparison
@@ -219,12 +216,12 @@ class Theirs(Exception):
 @pytest.mark.parametrize("error", [OSError("disk\nfull"), ValueError("garbage"), Theirs("locked")])
 def test_what_others_raise_of_a_report_is_one_line_that_names_it(error: Exception) -> None:
     said = f"report here: .* found {type(error).__name__}: .*; try again$"
-    with pytest.raises(SfnError, match=said), theirs.map_report_errors("here", "try again"):
+    with pytest.raises(SfnError, match=said), storage.map_report_errors("here", "try again"):
         raise error
 
 
 @pytest.mark.parametrize("error", [TypeError("ours"), SfnError("a table", expected="one", found="none")])
 def test_what_is_ours_is_not_put_down_to_others(error: Exception) -> None:
-    with pytest.raises(type(error)) as raised, theirs.map_report_errors("here", "try again"):
+    with pytest.raises(type(error)) as raised, storage.map_report_errors("here", "try again"):
         raise error
     assert raised.value is error

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sfn.report.opening import parse_report_location
+from sfn.audit.storage import parse_report_location
 from sfn.settings import load
 from sfn.settings.sources import ConfigurationError
 

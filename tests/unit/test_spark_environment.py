@@ -9,8 +9,8 @@ import pytest
 
 import sfn.spark
 from sfn.errors import NotInstalled
-from sfn.spark import environment
-from sfn.spark.environment import check_java, check_packages
+from sfn.spark import start
+from sfn.spark.start import check_java, check_packages
 
 GOOD = {"pyspark": "4.1.4", "pandas": "2.3.3"}
 
@@ -25,7 +25,7 @@ def fixture_installed(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
             raise PackageNotFoundError(name)
         return packages[name]
 
-    monkeypatch.setattr(environment, "version", version)
+    monkeypatch.setattr(start, "version", version)
     return packages
 
 
@@ -121,7 +121,7 @@ def test_a_java_home_that_leads_nowhere_is_told(tmp_path: Path) -> None:
 
 def test_a_java_that_can_not_be_started_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = java(tmp_path, "sleep 10")
-    monkeypatch.setattr(environment, "_PATIENCE", 0.05)
+    monkeypatch.setattr(start, "_PATIENCE", 0.05)
     assert "found one that says nothing in 0 s; install one" in refusal(home)
     (Path(home) / "bin" / "java").write_bytes(b"\x7fELF of another processor")
     assert "found one that can't be started: Exec format error; install one" in refusal(home)

@@ -74,8 +74,8 @@ def demo(
     Java and jars are those that `make jars` fetched, unless they are given. Without them it says so in its first line,
     and runs on PyIceberg's SQL catalog.
     """
-    from sfn.demo.fixture import find_runtime
-    from sfn.demo.story import run_demo
+    from sfn.demo.demo import run_demo
+    from sfn.demo.environment import find_runtime
     from sfn.errors import Permanent, SfnError
 
     # Else the temporary folder would outlive a demo that is told to end.

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sfn.audit.read import AuditReport, ReportedTable, RunSummary
+from sfn.audit.report import FINE_STATES
 from sfn.cli import options
 from sfn.cli.options import exit_on_error
 from sfn.cli.render import Grid, Line, Page, Tone, escape, format_time, pluralise
 from sfn.clock import format_duration
 from sfn.errors import NotInstalled, SfnError
-from sfn.report.reading import AuditReport, ReportedTable, RunSummary
-from sfn.report.totals import FINE_STATES
 from sfn.settings import load
 from sfn.settings.model import Settings
 
@@ -95,32 +95,32 @@ def _past(trend: Sequence[RunSummary]) -> list[tuple[str, ...]]:
 # ── reporting: A report
 
 if TYPE_CHECKING:
-    from sfn.report.reading import AuditReport
+    from sfn.audit.read import AuditReport
 
 
 def read_report(
     config: Path | None, where: str, opened_with: Mapping[str, str], run: str | None, most: int, past: int
 ) -> AuditReport:
-    """What it says; arguments as of `sfn.report.reading.read_report`.
+    """What it says; arguments as of `sfn.audit.read.read_report`.
 
     Raises:
         NotInstalled: PyIceberg or PyArrow is missing.
         SfnError: there is no report, or no such run.
     """
     try:
-        from sfn.report import opening, reading, theirs
+        from sfn.audit import read, storage
     except ImportError as error:
         remedy = "pip install '.[read]'"
         raise NotInstalled("sfn report", expected="PyIceberg and PyArrow", found=str(error), remedy=remedy) from None
     # A directory needs no configuration.
-    place = opening.parse_report_location(where, Settings() if config is None else load(config), opened_with)
-    with theirs.map_report_errors(str(place), "see that it can be reached, and try again"):
-        table = opening.find_report(place)
+    place = storage.parse_report_location(where, Settings() if config is None else load(config), opened_with)
+    with storage.map_report_errors(str(place), "see that it can be reached, and try again"):
+        table = storage.find_report(place)
     if table is None:
-        remedy = "write one: python -m sfn.spark.audit --report …"
+        remedy = "write one: python -m sfn.audit.spark_job --report …"
         raise SfnError(str(place), expected="a report", found="none", remedy=remedy)
-    with theirs.map_report_errors(str(place), "see that its files can be read, and try again"):
-        return reading.read_report(table, str(place), run, most, past)
+    with storage.map_report_errors(str(place), "see that its files can be read, and try again"):
+        return read.read_report(table, str(place), run, most, past)
 
 
 # ── report: `sfn report`
@@ -141,8 +141,8 @@ def report(
     as_json: options.AsJson = False,
     config: options.Config = None,
 ) -> None:
-    """Show what an audit (`python -m sfn.spark.audit`) found: how tables stand, the worst lag, foreign files, tables
-    near their metadata's retention, what could not be looked at, and the trend over runs.
+    """Show what an audit (`python -m sfn.audit.spark_job`) found: how tables stand, the worst lag, foreign files,
+    tables near their metadata's retention, what could not be looked at, and the trend over runs.
 
     The report is an Iceberg table: whatever reads one has all of it in SQL.
     """

@@ -19,23 +19,23 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
-from sfn.spark.environment import check_packages
+from sfn.spark.start import check_packages
 
 if TYPE_CHECKING:
-    from sfn.spark.changing import changes
-    from sfn.spark.managing.bringing import manage
-    from sfn.spark.reading import read
-    from sfn.spark.starting import session
+    from sfn.spark.change_log import changes
+    from sfn.spark.manage_table import manage
+    from sfn.spark.read_table import read
+    from sfn.spark.start import session
     from sfn.spark.views import view
 
 __all__ = ["changes", "manage", "read", "session", "view"]
 
 # None of these modules is called as what it has: once imported, it would itself be found under that name.
 _WHERE: Final = {
-    "changes": "sfn.spark.changing",
-    "manage": "sfn.spark.managing.bringing",
-    "read": "sfn.spark.reading",
-    "session": "sfn.spark.starting",
+    "changes": "sfn.spark.change_log",
+    "manage": "sfn.spark.manage_table",
+    "read": "sfn.spark.read_table",
+    "session": "sfn.spark.start",
     "view": "sfn.spark.views",
 }
 

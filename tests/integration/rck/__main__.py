@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from sfn.demo.fixture import RestCatalogServer
+from sfn.demo.environment import RestCatalogServer
 from tests.integration.rck.kit import EXPECTED, compatibility_kit, secluded, tried
 from tests.real_catalog import runtime
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, Self
 from xml.etree import ElementTree as ET
 
-from sfn.demo.fixture import ServerRuntime
+from sfn.demo.environment import ServerRuntime
 from tests.integration.pages import ROOT
 from tests.servers.found import CACHES, found
 

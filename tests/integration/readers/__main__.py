@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from sfn.demo.fixture import find_runtime
+from sfn.demo.environment import find_runtime
 from tests.integration.measuring import options, write_down
 from tests.integration.readers.matrix import EXPECTED, measured
 from tests.integration.readers.rendering import pages

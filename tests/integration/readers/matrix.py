@@ -10,9 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Self
 
-from sfn.demo.fixture import RestCatalogServer, ServerRuntime
-from sfn.demo.lake import NAMESPACE
-from sfn.demo.listener import running_service
+from sfn.demo.environment import NAMESPACE, RestCatalogServer, ServerRuntime, running_service
 from tests.integration.readers.outcome import outcome
 from tests.integration.readers.readers import READERS, Rows
 from tests.integration.readers.steps import STEPS

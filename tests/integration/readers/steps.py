@@ -11,7 +11,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DateType, DoubleType, LongType, NestedField, StringType
 
-from sfn.demo.lake import NAMESPACE, duckdb_for_iceberg
+from sfn.demo.environment import NAMESPACE, duckdb_for_iceberg
 from tests.integration import relocation
 from tests.integration.readers.readers import Place
 from tests.integration.readers.story import Story

@@ -11,8 +11,7 @@ from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.table import Table
 
 import sfn
-from sfn.demo.lake import NAMESPACE
-from sfn.demo.listener import RunningService
+from sfn.demo.environment import NAMESPACE, RunningService
 from sfn.errors import Unreadable
 from sfn.sfnfile import document, version_hint
 from sfn.sfnfile.locations import canonical

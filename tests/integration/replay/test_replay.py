@@ -11,7 +11,7 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from sfn.demo.fixture import RestCatalogServer
+from sfn.demo.environment import RestCatalogServer
 from tests.integration.gated import beside
 from tests.integration.replay.request import Answer, Catalog
 from tests.integration.replay.requests import FILLED, REQUESTS

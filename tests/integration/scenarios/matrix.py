@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
 
-from sfn.demo.fixture import RestCatalogServer, ServerRuntime
+from sfn.demo.environment import RestCatalogServer, ServerRuntime
 from sfn.sfnfile.naming import NAMINGS
 from tests.integration.scenarios import (
     commits,

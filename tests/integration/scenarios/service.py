@@ -15,7 +15,7 @@ from urllib.parse import quote
 import httpx
 
 from sfn.clock import SystemClock
-from sfn.demo.guard import GuardedProcess
+from sfn.demo.environment import GuardedProcess
 from tests.integration.waiting import wait_for
 
 Identifier = tuple[str, ...]

@@ -6,7 +6,7 @@ from argparse import ArgumentParser
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from sfn.demo.fixture import RestCatalogServer, find_runtime
+from sfn.demo.environment import RestCatalogServer, find_runtime
 from tests.integration.measuring import write_down
 from tests.spark.matrix.matrix import EXPECTED, FEATURES, measured
 from tests.spark.matrix.rendering import pages

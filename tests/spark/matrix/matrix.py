@@ -14,8 +14,8 @@ from typing import Final, Self
 from pyspark.sql import SparkSession
 
 import sfn.spark
-from sfn.spark.engine import Engine
-from sfn.spark.reading import ENGINES
+from sfn.spark.read_table import ENGINES
+from sfn.spark.request import Engine
 from tests.spark.matrix import (
     changes,
     equality,
@@ -127,7 +127,7 @@ def _rows(spark: SparkSession, feature: Feature, table: Table, *, thorough: bool
 def _row(spark: SparkSession, table: Table, look: Look, engines: Sequence[Engine]) -> dict[str, str]:
     seen = {
         engine.name: outcome(
-            partial(sfn.spark.read, spark, table.directory, engine=engine.name, **look.asked), look.truth
+            partial(sfn.spark.read_table.read, spark, table.directory, engine=engine.name, **look.asked), look.truth
         )
         for engine in engines
     }

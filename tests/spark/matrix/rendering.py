@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from sfn.spark.reading import ENGINES
+from sfn.spark.read_table import ENGINES
 from tests.integration.pages import Shown
 from tests.spark.matrix.matrix import Matrix
 from tests.spark.matrix.outcome import REFUSES, SAME

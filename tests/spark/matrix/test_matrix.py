@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from sfn.errors import NotSupported
-from sfn.spark.reading import ENGINES
+from sfn.spark.read_table import ENGINES
 from tests.integration.measuring import differences
 from tests.spark.matrix.matrix import EXPECTED, FEATURES, Matrix, installed, measured
 from tests.spark.matrix.outcome import REFUSES, SAME, WRONG, checked, outcome

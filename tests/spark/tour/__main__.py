@@ -13,8 +13,8 @@ from typing import Final
 
 import pytest
 
-from sfn.demo.fixture import RestCatalogServer
-from sfn.demo.narrator import Narrator
+from sfn.demo.demo import Narrator
+from sfn.demo.environment import RestCatalogServer
 from sfn.errors import SfnError, suggest_name
 from tests.real_catalog import runtime
 from tests.spark.running import running, settings

@@ -12,8 +12,7 @@ from typing import Final
 from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
 
-from sfn.demo.fixture import RestCatalogServer
-from sfn.demo.listener import RunningService, running_service
+from sfn.demo.environment import RestCatalogServer, RunningService, running_service
 
 NAMESPACE: Final = "tour"
 LAKE, GATED, SFN, FOLDERS = "lake", "gated", "sfn", "folders"

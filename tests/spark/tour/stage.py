@@ -11,7 +11,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from sfn.demo.narrator import Narrator
+from sfn.demo.demo import Narrator
 from sfn.errors import SfnError
 from tests.spark.tour.place import LAKE, NAMESPACE, SFN, Place
 from tests.spark.tour.rendering import statement, table

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from sfn.demo.fixture import RestCatalogServer
-from sfn.demo.narrator import Narrator
+from sfn.demo.demo import Narrator
+from sfn.demo.environment import RestCatalogServer
 from tests.spark.tour.chapter import Chapter
 from tests.spark.tour.chapters import CHAPTERS
 from tests.spark.tour.place import Place, place

@@ -1,0 +1,280 @@
+"""`python -m sfn.audit.spark_job`, or this file given to `spark-submit`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Annotated
+
+import typer
+from msgspec import Struct
+from pyspark.sql import SparkSession
+
+from sfn.app import catalogs as app_catalogs
+from sfn.audit.report import MAX_SLICES, is_valid_count
+from sfn.audit.spark_job import AuditFindings, AuditRequest, EventPoster, event_senders, run_audit, spark_error_text
+from sfn.audit.storage import parse_report_location
+from sfn.cli import options
+from sfn.cli.options import FAILED, INTERRUPTED, ServiceOptions, exit_on_error
+from sfn.cli.render import progress
+from sfn.cli.sweep import check_sweepable
+from sfn.errors import SfnError
+from sfn.settings import load
+from sfn.settings.model import Settings
+from sfn.settings.service import java_home
+from sfn.settings.sources import ConfigurationError
+from sfn.spark.start import check_java, check_packages
+from sfn.telemetry import logs
+
+# ── command: From what was typed to a run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditArguments:
+    """What was typed."""
+
+    report: str
+    catalogs: tuple[str, ...]
+    deep: bool
+    notify: bool
+    rate: float | None
+    slices: int
+    fresh: bool
+    keep: int
+    patience: float
+    report_options: Mapping[str, str]
+    storage_options: Mapping[str, str]
+    master: str | None
+    sender: str | None
+    flags: ServiceOptions
+
+
+class AuditFailure(Struct, frozen=True):
+    """A table, or a namespace, that could not be looked at."""
+
+    name: str
+    why: str
+
+
+class AuditSummary(Struct, frozen=True):
+    """What came of a run; of one that was gone on with, all that is missing, refused or not told of is counted."""
+
+    run: str
+    report: str
+    tables: int
+    states: dict[str, int]
+    unchanged: int
+    slices_resumed: int
+    notified: int
+    notifications_ignored: int
+    notifications_failed: int
+    notifications_error: str
+    missing_files: int
+    failures: list[AuditFailure]
+    failures_total: int
+    slices_failed: dict[int, str]
+    slices_unread: dict[int, str]
+    runs_removed: int
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether everything could be looked at and told of."""
+        return not (self.failures_total or self.slices_failed or self.notifications_failed)
+
+
+def run_from_arguments(arguments: AuditArguments) -> AuditSummary:
+    """Do it.
+
+    Raises:
+        Misconfigured: something that was typed, or the configuration, is wrong.
+        SfnError: the report can't be written.
+    """
+    if not is_valid_count(arguments.slices):
+        raise _option_error("--slices", f"a power of two up to {MAX_SLICES}", f"{arguments.slices}")
+    settings = load(arguments.flags.config)
+    app_catalogs.check_adapters(settings)
+    catalogs = _choose_catalogs(settings, arguments.catalogs)
+    request = AuditRequest(
+        settings=settings,
+        catalogs=catalogs,
+        report=parse_report_location(arguments.report, settings, arguments.report_options),
+        slices=arguments.slices,
+        rate=arguments.rate,
+        patience=arguments.patience,
+        deep=arguments.deep,
+        options=arguments.storage_options,
+        fresh=arguments.fresh,
+        keep=arguments.keep,
+    )
+    poster = EventPoster(event_senders(arguments.flags, catalogs, arguments.sender)) if arguments.notify else None
+    # What the adapters log would stand among what the command prints.
+    logs.configure_logging("error", "console")
+    with _session(arguments.master) as spark, progress("slices", None) as on_progress:
+        found = run_audit(spark, request, poster, on_progress)
+    return _to_summary(found, request, poster or EventPoster({}))
+
+
+def _choose_catalogs(settings: Settings, named: tuple[str, ...]) -> tuple[str, ...]:
+    askable = [name for name in settings.catalogs if name not in settings.event_only_catalogs]
+    for name in named:
+        check_sweepable(name, askable, settings.event_only_catalogs)
+    chosen = tuple(name for name in askable if not named or name in named)
+    if not chosen:
+        raise _option_error("catalogs", "a catalog that can be asked", "none")
+    return chosen
+
+
+@contextmanager
+def _session(master: str | None) -> Iterator[SparkSession]:
+    """The session that there is, as a notebook's, or one for this run, as spark-submit says or on this machine."""
+    there = SparkSession.getActiveSession()
+    if there is not None:
+        yield there
+        return
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # noqa: TID251 - where spark-submit has started a Java already
+        check_java(java_home())
+    # Where nobody says which, Spark's own is this machine: `local[*]`.
+    builder = SparkSession.builder.appName("sfn audit")
+    try:
+        spark = (builder if master is None else builder.master(master)).getOrCreate()
+    except Exception as error:
+        raise SfnError(
+            "Spark", expected="a session", found=spark_error_text(error), remedy="see Spark's log"
+        ) from error
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def _to_summary(found: AuditFindings, request: AuditRequest, poster: EventPoster) -> AuditSummary:
+    failures = [AuditFailure(name, why) for name, why in found.failures]
+    return AuditSummary(
+        run=found.run,
+        report=str(request.report),
+        tables=sum(found.states.values()),
+        states=dict(sorted(found.states.items())),
+        unchanged=found.unchanged,
+        slices_resumed=found.resumed_slices,
+        notified=poster.accepted,
+        notifications_ignored=poster.ignored,
+        notifications_failed=found.run_totals.unnotified,
+        notifications_error=poster.error,
+        missing_files=found.run_totals.with_missing_files,
+        failures=failures,
+        failures_total=found.run_totals.unchecked,
+        slices_failed=dict(sorted(found.failed.items())),
+        slices_unread=dict(sorted(found.unread.items())),
+        runs_removed=found.removed_runs,
+    )
+
+
+def _option_error(where: str, expected: str, found: str) -> ConfigurationError:
+    return ConfigurationError([SfnError(where, expected=expected, found=found)])
+
+
+# ── __main__: `python -m sfn
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="markdown")
+
+
+@app.command()
+def audit(
+    *,
+    report: Annotated[
+        str, typer.Option("--report", metavar="DIRECTORY|CATALOG:NS.TABLE", help="Where the report is written.")
+    ],
+    catalog: Annotated[
+        list[str] | None,
+        typer.Option("--catalog", metavar="NAME", help="Only that catalog; may be repeated.", show_default=False),
+    ] = None,
+    deep: Annotated[bool, typer.Option("--deep", help="Also: do all files of current snapshots exist?")] = False,
+    notify: Annotated[bool, typer.Option("--hints/--no-hints", help="Tell the service of what differs.")] = True,
+    rate: Annotated[
+        float | None,
+        typer.Option(
+            "--rate", min=0.1, metavar="N", help="Tables a second that a catalog is asked for.", show_default=False
+        ),
+    ] = None,
+    slices: Annotated[
+        int, typer.Option("--slices", metavar="N", help="Of a new report: the parts of a run, a power of two.")
+    ] = 32,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Begin anew, where the last run was ended before its time.")
+    ] = False,
+    keep: Annotated[int, typer.Option("--keep", min=1, metavar="N", help="Runs that the report keeps.")] = 90,
+    patience: Annotated[
+        timedelta,
+        typer.Option(
+            "--patience", parser=options.parse_age, metavar="TIME", help="How long to wait for a catalog that is away."
+        ),
+    ] = timedelta(seconds=60),
+    report_option: options.ReportOptions = None,
+    storage_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--storage-option", metavar="KEY=VALUE", help="With --deep: how fsspec opens files.", show_default=False
+        ),
+    ] = None,
+    master: Annotated[
+        str | None,
+        typer.Option(
+            "--master", metavar="URL", help="Spark's, where spark-submit does not say it.", show_default=False
+        ),
+    ] = None,
+    sender: Annotated[
+        str | None,
+        typer.Option("--sender", metavar="NAME", help="As which sender the service is told.", show_default=False),
+    ] = None,
+    as_json: options.AsJson = False,
+    config: options.Config = None,
+    url: options.Url = None,
+    token_file: options.TokenFile = None,
+    ca_file: options.CaFile = None,
+) -> None:
+    """Compare every table of the configured catalogs with what lies in its directory, and write a report of it.
+
+    What differs is told to the running service, which writes the files: so a catalog that never had any gets its first
+    ones too. A run that was ended before its time is gone on with; `sfn report` shows what was found.
+
+    Ends with 1 where something could not be looked at, or not be told of.
+    """
+    with exit_on_error():
+        check_packages()
+        from sfn.audit.read import render_summary
+        from sfn.cli.render import print_json, print_page
+
+        arguments = AuditArguments(
+            report=report,
+            catalogs=tuple(catalog or ()),
+            deep=deep,
+            notify=notify,
+            rate=rate,
+            slices=slices,
+            fresh=fresh,
+            keep=keep,
+            patience=patience.total_seconds(),
+            report_options=options.parse_pairs("--report-option", report_option),
+            storage_options=options.parse_pairs("--storage-option", storage_option),
+            master=master,
+            sender=sender,
+            flags=options.ServiceOptions(config, url, token_file, ca_file),
+        )
+        try:
+            summary = run_from_arguments(arguments)
+        except KeyboardInterrupt:
+            typer.echo("what is in the report stays there: the next run goes on with it", err=True)
+            raise typer.Exit(INTERRUPTED) from None
+    if as_json:
+        print_json(summary)
+    else:
+        print_page(render_summary(summary))
+    if not summary.is_whole:
+        raise typer.Exit(FAILED)
+
+
+if __name__ == "__main__":
+    app(prog_name="python -m sfn.audit.spark_job")

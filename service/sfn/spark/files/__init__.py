@@ -1,1 +1,0 @@
-"""The engine `files`: PyIceberg plans, and Spark's own Parquet reader reads. It needs no jar."""

@@ -1,1 +1,0 @@
-"""Bringing a table that Spark has under Iceberg's management, by Iceberg's own procedures."""
