@@ -158,7 +158,7 @@ def test_what_is_typed_wrongly_is_said_before_anything_runs(
 def test_a_report_that_is_not_there_is_said(tmp_path: Path) -> None:
     found = CliRunner().invoke(sfn, ["report", str(tmp_path)])
     assert found.exit_code == 1
-    assert "expected a report, found none; write one: python -m sfn.audit.spark_job" in found.stderr
+    assert "expected a report, found none; write one: python -m sfn.audit" in found.stderr
 
 
 def test_a_report_whose_own_catalog_is_away_is_said(tmp_path: Path, made: Many) -> None:

@@ -78,7 +78,7 @@ def submitted(command: list[str], folder: Path) -> str:
 def test_they_find_what_is_there(configuration: Path, tmp_path: Path) -> None:
     with surroundings(tmp_path), as_before(), many.running(tmp_path / "c", Many(tmp_path / "lake", TABLES)) as catalog:
         configured(configuration, catalog)
-        assert ALONE[:3] == ["python", "-m", "sfn.audit.spark_job"]
+        assert ALONE[:3] == ["python", "-m", "sfn.audit"]
         alone = CliRunner().invoke(app, typed(ALONE, tmp_path)[3:])
         assert (alone.exit_code, f"{TABLES} rows; 0 unchanged" in alone.stdout) == (0, True), alone.output
         (events := tmp_path / "events").mkdir()

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from typing_extensions import override
 
-from sfn.app import catalogs
 from sfn.catalogs import SkipNamespace, UnlistedNamespace
 from sfn.catalogs.memory import MemoryCatalog
+from sfn.cli import check_catalogs
 from sfn.cli.check_catalogs import CatalogCheck, Lag, assumed_lag, is_local_host
 from sfn.cli.check_config import CheckFinding, Severity
 from sfn.domain.catalog_answer import LoadResult
@@ -191,7 +191,7 @@ async def test_a_sample_is_looked_at_unless_all_are_wanted(world: World, monkeyp
     sampled = "listed; 6 of 7 tables looked at, a sample: one of each namespace; --all looks at all"
     assert [one.text for one in await world.found()][1] == sampled
     assert len(world.catalog.loads) == 6
-    monkeypatch.setattr(catalogs, "MAX_SAMPLED_NAMESPACES", 3)
+    monkeypatch.setattr(check_catalogs, "MAX_SAMPLED_NAMESPACES", 3)
     in_part = "listed in part; 3 tables looked at, a sample; --all looks at all"
     assert [one.text for one in await world.found()][1] == in_part
     world.catalog.loads.clear()

@@ -38,7 +38,7 @@ async def test_each_store_without_its_package_is_named_and_what_is_not_looked_at
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("s3", "gcs"):
-        monkeypatch.delitem(sys.modules, f"sfn.wiring.on_{name}", raising=False)
+        monkeypatch.delitem(sys.modules, f"sfn.app.storage_{name}", raising=False)
         monkeypatch.setitem(sys.modules, f"sfn.storage.{name}", None)
     settings = Ground(tmp_path).load(f"{TEXT}[inbox]\nurl = 'sqlite:///{tmp_path}/inbox.db'\n")
     found = [one async for one in run_checks(settings, thorough=False)]

@@ -16,16 +16,16 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PACKAGE = ROOT / "service" / "sfn"
 DEMO = sorted(PACKAGE.glob("demo/*.py"))
 DRIVER = [PACKAGE / "inbox" / "postgres" / "driver.py"]
-NATS = sorted(PACKAGE.glob("receiver/pull/nats/*.py"))
-LIBRARY = sorted(PACKAGE.glob("catalog/library/*.py"))
+NATS = sorted(PACKAGE.glob("pull/nats*.py"))
+LIBRARY = sorted(PACKAGE.glob("catalogs/pyiceberg*.py"))
 SPARK = [*PACKAGE.glob("spark/**/*.py"), *PACKAGE.parent.glob("pyspark_sfn*.py")]
-_OF_TABLES = "avro conform datafile fileio orc planning predicate project scan table walk"
+_OF_TABLES = "avro_check data_file inspect predicate pyiceberg_files scan table"
 READERS = [PACKAGE / "reader" / f"{name}.py" for name in _OF_TABLES.split()]
-TABLES = [*READERS, *sorted(PACKAGE.glob("report/*.py"))]
+TABLES = [*READERS, *sorted(PACKAGE.glob("audit/*.py"))]
 CLOUDS = {
-    "s3": ([PACKAGE / "aws.py", *sorted(PACKAGE.glob("store/s3/*.py"))], "botocore"),
-    "azure": (sorted(PACKAGE.glob("store/azure/*.py")), "azure"),
-    "gcs": ([PACKAGE / "google.py", *sorted(PACKAGE.glob("store/gcs/*.py"))], "google"),
+    "s3": ([PACKAGE / "aws_auth.py", PACKAGE / "storage" / "s3.py"], "botocore"),
+    "azure": ([PACKAGE / "storage" / "azure.py"], "azure"),
+    "gcs": ([PACKAGE / "google_auth.py", PACKAGE / "storage" / "gcs.py"], "google"),
 }
 """What is there for an extra, and what that brings by fsspec's driver."""
 OPTIONAL = {file for files, _ in CLOUDS.values() for file in files} | set(DRIVER) | set(NATS)

@@ -1,4 +1,4 @@
-"""`python -m sfn.audit.spark_job`, or this file given to `spark-submit`."""
+"""`python -m sfn.audit`, or this file given to `spark-submit`."""
 
 from __future__ import annotations
 
@@ -277,4 +277,4 @@ def audit(
 
 
 if __name__ == "__main__":
-    app(prog_name="python -m sfn.audit.spark_job")
+    app(prog_name="python -m sfn.audit")

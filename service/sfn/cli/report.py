@@ -117,7 +117,7 @@ def read_report(
     with storage.map_report_errors(str(place), "see that it can be reached, and try again"):
         table = storage.find_report(place)
     if table is None:
-        remedy = "write one: python -m sfn.audit.spark_job --report …"
+        remedy = "write one: python -m sfn.audit --report …"
         raise SfnError(str(place), expected="a report", found="none", remedy=remedy)
     with storage.map_report_errors(str(place), "see that its files can be read, and try again"):
         return read.read_report(table, str(place), run, most, past)
@@ -141,7 +141,7 @@ def report(
     as_json: options.AsJson = False,
     config: options.Config = None,
 ) -> None:
-    """Show what an audit (`python -m sfn.audit.spark_job`) found: how tables stand, the worst lag, foreign files,
+    """Show what an audit (`python -m sfn.audit`) found: how tables stand, the worst lag, foreign files,
     tables near their metadata's retention, what could not be looked at, and the trend over runs.
 
     The report is an Iceberg table: whatever reads one has all of it in SQL.

@@ -352,8 +352,8 @@ def fill_partition_values(
         one.metadata, one.nullable = {}, True
     types = to_arrow_schema(values)
     columns = [pa.array([uris[file.path] for file in files], pa.string())]
-    for field, kind in zip(lacking, list(types)[1:], strict=True):
-        cells = [to_scalar(file.constants.get(field.field_id), field.field_type) for file in files]
+    for column, kind in zip(lacking, list(types)[1:], strict=True):
+        cells = [to_scalar(file.constants.get(column.field_id), column.field_type) for file in files]
         columns.append(pa.concat_arrays([_cell(cell, kind.type) for cell in cells]))
     known = f.broadcast(spark.createDataFrame(pa.Table.from_arrays(columns, schema=types), values))
     joined = rows.join(known, rows[FILE_COLUMN] == known[_FILE_OF_VALUES], "left")
@@ -460,7 +460,7 @@ def _read_files(spark: SparkSession, pinned: PinnedTable, plan: ReadPlan, past: 
     deletes = DeletedRows(spark, reader, plan, uris)
     parts = []
     for files, is_touched in ((plan.plain, False), (plan.with_deletes, True)):
-        for some, is_lacking in _group_by_lacking(files, {field.field_id for field in fields}):
+        for some, is_lacking in _group_by_lacking(files, {column.field_id for column in fields}):
             part = reader.rows([(uris[file.path], file.size) for file in some], schema)
             part = with_positions(part) if is_touched or is_lacking else part
             part = deletes.remove_from(part) if is_touched else part

@@ -428,11 +428,11 @@ def _details(spark: SparkSession, name: str) -> Mapping[str, str]:
 
 
 def _columns(kind: StructType, above: ColumnPath = ()) -> Iterator[tuple[ColumnPath, str]]:
-    for field in kind.fields:
-        path = (*above, field.name)
-        yield path, field.dataType.simpleString()
-        if isinstance(field.dataType, StructType):
-            yield from _columns(field.dataType, path)
+    for member in kind.fields:
+        path = (*above, member.name)
+        yield path, member.dataType.simpleString()
+        if isinstance(member.dataType, StructType):
+            yield from _columns(member.dataType, path)
 
 
 def _check_times(table: str, provider: str, schema: StructType) -> None:
