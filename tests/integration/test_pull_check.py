@@ -8,8 +8,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from sfn.cli.check import pull_findings
 from sfn.cli.check_config import Severity
+from sfn.cli.check_findings import pull_findings
 from sfn.settings.model import Settings
 from tests.integration.listening import Inbox
 from tests.integration.pulling import Place, event

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from typing_extensions import override
 
-from sfn.cli.check import run_checks
 from sfn.cli.check_config import CheckFinding, Severity, error_finding, root_finding, secret_findings, store_finding
+from sfn.cli.check_findings import run_checks
 from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, Permanent, SfnError, Transient
 from sfn.settings.model import Settings

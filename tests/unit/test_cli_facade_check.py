@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sfn.cli.check import facade_findings
 from sfn.cli.check_config import Severity
+from sfn.cli.check_findings import facade_findings
 from tests.unit.settings_ground import CATALOG, Ground
 
 STORE = '[stores.lake]\nprefix = "/warehouse"\n'

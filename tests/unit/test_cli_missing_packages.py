@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sfn.cli.check import run_checks
 from sfn.cli.check_config import Severity
+from sfn.cli.check_findings import run_checks
 from tests.unit.settings_ground import Ground
 
 ERROR, WARNING = Severity.ERROR, Severity.WARNING

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from pydantic_core import to_jsonable_python
 
+from sfn.admin import schemas
 from sfn.admin.schemas import (
     DeadLetterCriteria,
     DifferingTable,
@@ -227,7 +228,7 @@ def test_no_more_letters_are_read_than_are_wanted(server: AdminServer, service: 
 def test_letters_are_replayed_batch_after_batch(
     server: AdminServer, service: ServiceClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dead_letters, "MAX_BATCH", 2)
+    monkeypatch.setattr(schemas, "MAX_BATCH", 2)
     monkeypatch.setattr(dead_letters, "MAX_IDS", 2)
     failed = {"id": 3, "why": "half of it was kept"}
     server.tell(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
 import sys
 import tomllib
 from collections.abc import Iterable, Iterator
@@ -21,7 +22,8 @@ LIBRARY = sorted(PACKAGE.glob("catalogs/pyiceberg*.py"))
 SPARK = [*PACKAGE.glob("spark/**/*.py"), *PACKAGE.parent.glob("pyspark_sfn*.py")]
 _OF_TABLES = "avro_check data_file inspect predicate pyiceberg_files scan table"
 READERS = [PACKAGE / "reader" / f"{name}.py" for name in _OF_TABLES.split()]
-TABLES = [*READERS, *sorted(PACKAGE.glob("audit/*.py"))]
+_ON_SPARK = {PACKAGE / "audit" / "spark_job.py", PACKAGE / "audit" / "__main__.py"}
+TABLES = [*READERS, *sorted(set(PACKAGE.glob("audit/*.py")) - _ON_SPARK)]
 CLOUDS = {
     "s3": ([PACKAGE / "aws_auth.py", PACKAGE / "storage" / "s3.py"], "botocore"),
     "azure": ([PACKAGE / "storage" / "azure.py"], "azure"),
@@ -29,7 +31,9 @@ CLOUDS = {
 }
 """What is there for an extra, and what that brings by fsspec's driver."""
 OPTIONAL = {file for files, _ in CLOUDS.values() for file in files} | set(DRIVER) | set(NATS)
-SERVICE = sorted(set(PACKAGE.rglob("*.py")) - set(DEMO) - set(LIBRARY) - set(SPARK) - set(TABLES) - OPTIONAL)
+SERVICE = sorted(
+    set(PACKAGE.rglob("*.py")) - set(DEMO) - set(LIBRARY) - set(SPARK) - set(TABLES) - _ON_SPARK - OPTIONAL
+)
 
 BY_NAME = {"httptools", "uvloop"}
 """uvicorn and anyio are told to use them."""
@@ -67,6 +71,13 @@ def imported(files: Iterable[Path]) -> set[str]:
             elif isinstance(node, ast.ImportFrom):
                 names.add(node.module or "")
     return {name.split(".")[0] for name in names} - sys.stdlib_module_names - {"sfn"}
+
+
+def test_the_command_line_starts_without_what_only_commands_need() -> None:
+    slow = "aiohttp anyio fastapi fsspec httpx pyarrow pydantic pyiceberg pyspark rich.console structlog"
+    code = f"import sys, sfn.cli.main; print(*(sys.modules.keys() & set({slow.split()!r})))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert found.split() == []
 
 
 def test_the_service_needs_what_it_imports() -> None:

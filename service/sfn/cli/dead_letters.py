@@ -10,21 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
-from sfn.admin.schemas import (
-    MAX_BATCH,
-    DeadLetterCriteria,
-    DeadLetterDetails,
-    DeadLetterModel,
-    DeadLetterPage,
-    DeadLetterSelection,
-    FailedReplay,
-)
 from sfn.cli import options
-from sfn.cli.client import ServiceClient, UnknownToService
 from sfn.cli.options import FAILED, exit_on_error
 from sfn.cli.render import Grid, Line, Tone, escape, format_ago, format_time, progress
 from sfn.cli.status import remedy_for
-from sfn.cli.table import describe_key
 from sfn.domain.identifiers import encode_identifier
 
 # ── bulk: Dead letters by the page and by the batch
@@ -61,6 +50,8 @@ def fetch_letters(
     Args:
         cause: a part of the letters' cause, in any case.
     """
+    from sfn.admin.schemas import MAX_BATCH, DeadLetterPage
+
     found: list[DeadLetterModel] = []
     after: int | None = None
     while True:
@@ -97,6 +88,8 @@ def causes_grid(found: Sequence[CauseCount], now: datetime) -> Grid:
 
 def count_open(service: ServiceClient, criteria: DeadLetterCriteria) -> int:
     """How many open letters a filter covers."""
+    from sfn.admin.schemas import MAX_BATCH
+
     total, after = 0, None
     while True:
         page = service.dead_letters(_query_parameters(criteria, "open", after, MAX_BATCH))
@@ -141,6 +134,9 @@ def discard_all(service: ServiceClient, numbers: list[int], criteria: DeadLetter
 
 def explain_not_open(service: ServiceClient, number: int, now: datetime) -> str:
     """Why there is nothing to do about a letter that is not open, and which one of the same table is."""
+    from sfn.admin.schemas import DeadLetterCriteria
+    from sfn.cli.client import UnknownToService
+
     try:
         letter = service.dead_letter(number)
     except UnknownToService:
@@ -159,6 +155,8 @@ def explain_not_open(service: ServiceClient, number: int, now: datetime) -> str:
 
 def letter_lines(letter: DeadLetterDetails, now: datetime) -> Iterator[Line | Grid]:
     """One letter, whole."""
+    from sfn.cli.table import describe_key
+
     actor = "" if letter.actor is None else f" by {escape(letter.actor)}"
     yield Line(f"dead letter {letter.id}: {letter.reason}, {letter.status}", Tone.BAD)
     rows = [
@@ -195,6 +193,8 @@ def _in_batches(
     send: Callable[[DeadLetterSelection], int | None], numbers: list[int], criteria: DeadLetterCriteria, total: int
 ) -> None:
     """Ask as often as it takes, of none not at all; `send` answers after which letter to go on, None for the end."""
+    from sfn.admin.schemas import MAX_BATCH, DeadLetterSelection
+
     for start in range(0, len(numbers), MAX_IDS):
         send(DeadLetterSelection(ids=numbers[start : start + MAX_IDS]))
     after: int | None = 0
@@ -205,7 +205,14 @@ def _in_batches(
 # ── dead_letters: `sfn dead-letters`
 
 if TYPE_CHECKING:
-    from sfn.admin.schemas import DeadLetterCriteria
+    from sfn.admin.schemas import (
+        DeadLetterCriteria,
+        DeadLetterDetails,
+        DeadLetterModel,
+        DeadLetterPage,
+        DeadLetterSelection,
+        FailedReplay,
+    )
     from sfn.cli.client import ServiceClient
 
 MAX_EXPLAINED: Final = 10

@@ -12,13 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from sfn.admin.schemas import DeadLetterModel, TableModel
 from sfn.cli import options
-from sfn.cli.client import ServiceClient, UnknownToService
 from sfn.cli.options import FAILED, INTERRUPTED, exit_on_error
 from sfn.cli.render import Line, Tone, escape, format_ago
 from sfn.cli.status import remedy_for
-from sfn.cli.table import table_verdict, waiting_text
 from sfn.clock import SystemClock, format_duration
 
 # ── settling: An event followed until its table has settled it
@@ -82,6 +79,9 @@ def wait_for_table(
     Args:
         on_waiting: told what is waited for, once for each look that does not come at once.
     """
+    from sfn.cli.client import UnknownToService
+    from sfn.cli.table import table_verdict
+
     until, pause = clock.monotonic() + timeout.total_seconds(), FIRST_PAUSE
     reported_due_at: datetime | None = None
     while True:
@@ -110,11 +110,15 @@ def _is_finished(table: TableModel, now: datetime, left: timedelta) -> bool:
 
 def _is_pending(table: TableModel, now: datetime) -> bool:
     """Whether a table waits for another look until which it is not what it should be."""
+    from sfn.cli.table import table_verdict, waiting_text
+
     return waiting_text(table, now) is not None and table_verdict(table, now).tone is Tone.WARNING
 
 
 def is_settled(table: TableModel, now: datetime) -> bool:
     """Whether nothing that was told of a table waits for a look, and none that was to come again is due."""
+    from sfn.cli.table import waiting_text
+
     if table.state != "queued":
         return table.state == "dead"
     return not table.pending.has_unprocessed and (table.due_at > now or waiting_text(table, now) is None)
@@ -126,6 +130,8 @@ def wait_result(name: str, table: TableModel | None, now: datetime, timeout: tim
     Args:
         name: the table as it was typed.
     """
+    from sfn.cli.table import table_verdict, waiting_text
+
     if table is None:
         said = "nothing to publish: the catalog has no such table, and no file of ours lies there"
         return WaitResult(name, WaitOutcome.NOTHING_TO_DO, said, "", None)
@@ -176,7 +182,8 @@ def _why(table: TableModel) -> str:
 # ── notify: `sfn notify`
 
 if TYPE_CHECKING:
-    from sfn.cli.client import AcceptedEvents, EventAccess, ServiceAccess
+    from sfn.admin.schemas import DeadLetterModel, TableModel
+    from sfn.cli.client import AcceptedEvents, EventAccess, ServiceAccess, ServiceClient
 
 WAIT_TIMEOUT: Final = timedelta(seconds=60)
 """How long `--wait` waits for what is published at once."""

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 from uuid import uuid4
 
 import typer
@@ -16,7 +16,9 @@ import typer
 from sfn.clock import SystemClock
 from sfn.domain.identifiers import decode_identifier
 from sfn.errors import SfnError
-from sfn.http.signature import SignatureScheme, sign
+
+if TYPE_CHECKING:
+    from sfn.http.signature import SignatureScheme
 
 # ── options: The options that several commands have
 
@@ -73,8 +75,8 @@ def parse_pairs(option: str, given: Sequence[str] | None) -> dict[str, str]:
     """What was given as `KEY=VALUE`, each of them by itself."""
     found = {}
     for text in given or ():
-        key, sign, value = text.partition("=")
-        if not key or not sign:
+        key, equals, value = text.partition("=")
+        if not key or not equals:
             raise typer.BadParameter(f"expected KEY=VALUE, found {text!r}", param_hint=option)
         found[key] = value
     return found
@@ -241,6 +243,8 @@ class EventSigner:
 
     def headers(self, body: bytes) -> dict[str, str]:
         """The headers that sign a message of now, of an id of its own."""
+        from sfn.http.signature import sign
+
         return sign(self.scheme, self.secret, body, f"msg_{uuid4().hex}", SystemClock().now())
 
 

@@ -11,12 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, assert_never
 
-import anyio
 import typer
 
-from sfn.app import catalogs as app_catalogs
-from sfn.app import storage
-from sfn.app.catalogs import IdentifiedCatalog
 from sfn.cli import options
 from sfn.cli.options import FAILED, exit_on_error, parse_identifier
 from sfn.cli.render import pluralise
@@ -25,19 +21,15 @@ from sfn.clock import SystemClock
 from sfn.domain.catalog_answer import Loaded, NoSuchTable, NotModified, StagedCreate
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.errors import ExternalError
-from sfn.reader.lookup import identifier_text
-from sfn.reader.resolve import Resolved
-from sfn.reader.verify import VerifyFinding
-from sfn.settings import load
-from sfn.settings.model import Settings
 from sfn.sfnfile.locations import canonical
-from sfn.storage import PrefixRouter
-from sfn.telemetry import logs
 
 # ── directory: What commands have in common that read a table's directory
 
 if TYPE_CHECKING:
+    from sfn.app.catalogs import IdentifiedCatalog
     from sfn.reader.resolve import Resolved
+    from sfn.reader.verify import VerifyFinding
+    from sfn.settings.model import Settings
 
 
 @contextmanager
@@ -502,6 +494,9 @@ def find_owners(config: Path | None, catalog: str | None) -> OwnerCatalogs:
     Raises:
         Misconfigured: the configuration is wrong, or has no such catalog.
     """
+    from sfn.app import catalogs as app_catalogs
+    from sfn.settings import load
+
     settings = load(config)
     app_catalogs.check_adapters(settings)
     askable = [name for name in settings.catalogs if name not in settings.event_only_catalogs]
@@ -515,6 +510,13 @@ def check_is_current(found: Resolved, owners: OwnerCatalogs) -> VerifyFinding:
     Args:
         found: what the directory says.
     """
+    import anyio
+
+    from sfn.app import catalogs as app_catalogs
+    from sfn.app import storage
+    from sfn.storage import PrefixRouter
+    from sfn.telemetry import logs
+
     # What the adapters log would stand among what the command prints.
     logs.configure_logging("error", "console")
 
@@ -548,6 +550,9 @@ async def _ask_owner(found: Resolved, catalogs: Mapping[str, IdentifiedCatalog])
 
 
 async def _compare_with_owner(found: Resolved, owner: IdentifiedCatalog, name: str) -> VerifyFinding:
+    from sfn.reader.lookup import identifier_text
+    from sfn.reader.verify import VerifyFinding
+
     doc = found.document
     try:
         answer = await owner.load(TableIdentifier(name, doc.namespace, doc.name), None)
@@ -565,6 +570,8 @@ async def _compare_with_owner(found: Resolved, owner: IdentifiedCatalog, name: s
 
 
 def _compared(found: Resolved, table: Table, owner: str) -> VerifyFinding:
+    from sfn.reader.verify import VerifyFinding
+
     ours, theirs = found.document.metadata_file_path, table.metadata_location
     if found.document.guid != table.uuid:
         return _problem(found, f"the uuid {table.uuid}, which {owner}'s table has", f"{found.document.guid}")
@@ -577,6 +584,8 @@ def _compared(found: Resolved, table: Table, owner: str) -> VerifyFinding:
 
 
 def _problem(found: Resolved, expected: str, what: str) -> VerifyFinding:
+    from sfn.reader.verify import VerifyFinding
+
     return VerifyFinding(_WHAT, ok=False, text=f"{found.sfn_file}: expected {expected}, found {what}")
 
 

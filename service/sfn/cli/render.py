@@ -13,7 +13,6 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 import typer
-from pydantic_core import to_jsonable_python
 
 from sfn.cli.options import FAILED, WRONG_USAGE
 from sfn.clock import format_duration
@@ -134,6 +133,8 @@ def print_page(page: Page) -> None:
 
 def print_json(value: object) -> None:
     """Print a value, a model or a dataclass among others, as JSON."""
+    from pydantic_core import to_jsonable_python
+
     built = to_jsonable_python(value)
     text = json.dumps(built, indent=2, ensure_ascii=False)
     try:

@@ -9,15 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sfn.audit.read import AuditReport, ReportedTable, RunSummary
-from sfn.audit.report import FINE_STATES
 from sfn.cli import options
 from sfn.cli.options import exit_on_error
 from sfn.cli.render import Grid, Line, Page, Tone, escape, format_time, pluralise
 from sfn.clock import format_duration
 from sfn.errors import NotInstalled, SfnError
-from sfn.settings import load
-from sfn.settings.model import Settings
 
 # ── reported: A report
 
@@ -50,6 +46,8 @@ def report_page(report: AuditReport) -> Page:
 
 
 def _tone(report: AuditReport) -> Tone:
+    from sfn.audit.report import FINE_STATES
+
     is_fine = all(state in FINE_STATES for counts in report.states.values() for state in counts)
     return Tone.GOOD if is_fine and report.is_whole and not report.missing_files_total else Tone.WARNING
 
@@ -95,7 +93,7 @@ def _past(trend: Sequence[RunSummary]) -> list[tuple[str, ...]]:
 # ── reporting: A report
 
 if TYPE_CHECKING:
-    from sfn.audit.read import AuditReport
+    from sfn.audit.read import AuditReport, ReportedTable, RunSummary
 
 
 def read_report(
@@ -107,6 +105,9 @@ def read_report(
         NotInstalled: PyIceberg or PyArrow is missing.
         SfnError: there is no report, or no such run.
     """
+    from sfn.settings import load
+    from sfn.settings.model import Settings
+
     try:
         from sfn.audit import read, storage
     except ImportError as error:

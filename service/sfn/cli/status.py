@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from sfn.admin.schemas import CatalogModel, CircuitBreakerModel, DeadLetterModel, ServiceStatus, SweepModel
 from sfn.cli import options
 from sfn.cli.options import FAILED, exit_on_error
 from sfn.cli.render import Grid, Line, Page, Tone, escape, format_ago, pluralise
@@ -289,6 +288,7 @@ def _describe_roles(status: ServiceStatus) -> str:
 # ── status: `sfn status`
 
 if TYPE_CHECKING:
+    from sfn.admin.schemas import CatalogModel, CircuitBreakerModel, DeadLetterModel, ServiceStatus, SweepModel
     from sfn.cli.client import ServiceClient
 
 REFRESH_INTERVAL: Final = 2.0

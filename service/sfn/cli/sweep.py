@@ -8,25 +8,21 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
-import anyio
 import typer
 
-from sfn.admin.schemas import ServiceStatus, SweepAccepted, SweepModel
-from sfn.app import catalogs
-from sfn.app.catalogs import open_read_only
 from sfn.cli import options
-from sfn.cli.client import ServiceClient
 from sfn.cli.options import FAILED, INTERRUPTED, exit_on_error
 from sfn.cli.render import Grid, Line, Page, ProgressCallback, Tone, escape, format_time, pluralise, progress
 from sfn.clock import format_duration
 from sfn.domain.identifiers import encode_identifier
 from sfn.errors import SfnError, suggest_name
-from sfn.settings import load
-from sfn.settings.sources import ConfigurationError
-from sfn.telemetry import logs
-from sfn.worker.compare import DryRunResult, DryRunSweep
+
+if TYPE_CHECKING:
+    from sfn.admin.schemas import ServiceStatus, SweepAccepted, SweepModel
+    from sfn.cli.client import ServiceClient
+    from sfn.worker.compare import DryRunResult
 
 # ── sweeping: Sweeps of the running service
 
@@ -51,6 +47,8 @@ def check_sweepable(catalog: str | None, sweepable: Sequence[str], event_only: C
     Raises:
         Misconfigured: it is none of these, or there are none.
     """
+    from sfn.settings.sources import ConfigurationError
+
     mute = sorted(one for one in event_only if one == catalog or (catalog is None and not sweepable))
     if mute:
         found = "one that is told of by events: there is nothing to compare"
@@ -234,6 +232,14 @@ def dry_run_catalogs(config: Path | None, catalog: str | None) -> list[CatalogDr
         Misconfigured: the configuration is wrong, or has no such catalog.
         Trouble: a catalog or a store can't be asked.
     """
+    import anyio
+
+    from sfn.app import catalogs
+    from sfn.app.catalogs import open_read_only
+    from sfn.settings import load
+    from sfn.telemetry import logs
+    from sfn.worker.compare import DryRunSweep
+
     settings = load(config)
     catalogs.check_adapters(settings)
     names = [name for name in settings.catalogs if name not in settings.event_only_catalogs]

@@ -30,7 +30,7 @@ from tests.unit.directory import Directory
 
 Rows: TypeAlias = Sequence[dict[str, Any]]
 IDENTIFIER: Final = "odd.table"
-READ: Final = sfn.spark.read_table.read
+READ: Final = sfn.spark.read
 """Each look-up of the name checks the versions of packages, which takes 10 ms."""
 
 
