@@ -5,35 +5,35 @@ from __future__ import annotations
 from typing import Final
 
 SECTIONS: Final = {
-    "listener": "The address at which the service takes requests.",
+    "listener": "The HTTP address at which the listener accepts requests.",
     "inbox": "Where events and jobs are stored.",
     "worker": "How many tables are published at a time.",
     "retry": "How often a failed table is tried again.",
-    "sweep": "How often the service compares each catalog with the published files.",
+    "sweep": "How often the listener compares each catalog with the published files.",
     "senders": (
         "Who may send events: one section for each sender. `NAME` is yours. Without a sender everyone may send events, "
-        "and the service listens on a loopback address only."
+        "and the listener accepts connections on a loopback address only."
     ),
-    "pull": "Where the service fetches events itself: one section for each source.",
+    "pull": "Where the listener fetches events itself: one section for each source.",
     "catalogs": (
         "The catalogs: one section for each. `NAME` is yours; logs, metrics and URLs show it. Names have letters, "
         "digits, `_`, `.` and `-`, and at most 64 characters. See [catalogs](../catalogs/README.md)."
     ),
     "stores": (
-        "The places where tables lie: one section for each. The service publishes no table that lies below none of "
-        "them, unless its catalog vends credentials. Without keys the service finds credentials as the tools of the "
+        "The places where tables lie: one section for each. The listener publishes no table that lies below none of "
+        "them, unless its catalog vends credentials. Without keys the listener finds credentials as the tools of the "
         "store's provider do. See [stores](../stores/README.md)."
     ),
-    "gateway": "The gateways: one section for each catalog address that clients reach through the service.",
+    "gateway": "The gateways: one section for each catalog address that clients reach through the listener.",
     "facade": (
         "The read-only catalog at `/iceberg`. Without a token it does not exist, unless `open` is `true`. "
         "See [the facade](../read/facade.md)."
     ),
-    "admin": "Who operates the service. Without a token there are no admin routes.",
+    "admin": "Who operates the listener. Without a token there are no admin routes.",
     "telemetry": "Log and metrics.",
 }
 
-_READ_AGAIN: Final = "The service reads the file again when it changes."
+_READ_AGAIN: Final = "The listener reads the file again when it changes."
 _PEM: Final = "A file with the certificates (PEM) to trust instead of the system's."
 _GLOBS: Final = (
     "Globs over dotted names: `*` stands for characters within one level, `**` for any number of levels. Characters "
@@ -47,7 +47,7 @@ _CATALOGS: Final = (
 
 DESCRIPTIONS: Final = {
     # ---- listener
-    "listener.host": "The address to bind. `0.0.0.0` is all addresses: a container needs it. It requires a sender.",
+    "listener.host": "The address to bind. `0.0.0.0` is all addresses: a container needs it. Any address but loopback requires a sender.",
     "listener.port": "The port. 0 takes any free port; the log says which.",
     "listener.body_limit": "The longest request body.",
     "listener.body_memory": (
@@ -59,11 +59,11 @@ DESCRIPTIONS: Final = {
         "How long a shutdown waits for running work. Let an orchestrator wait 40 s longer before it kills the process."
     ),
     "listener.queue_limit": (
-        "How many notifications may wait for the disk. Beyond that, the service answers events with 503. Each takes at "
+        "How many notifications may wait for the disk. Beyond that, the listener answers events with 503. Each takes at "
         "most 4 KiB of memory: 40 MiB for 10,000."
     ),
     "listener.tls_certificate_file": (
-        "The certificate chain (PEM), the service's own certificate first. Set `tls_key_file` too. Without both the "
+        "The certificate chain (PEM), the listener's own certificate first. Set `tls_key_file` too. Without both the "
         f"service speaks plain HTTP. {_READ_AGAIN}"
     ),
     "listener.tls_key_file": f"The private key (PEM, not encrypted) of that certificate. {_READ_AGAIN}",
@@ -90,13 +90,13 @@ DESCRIPTIONS: Final = {
     # ---- sweep
     "sweep.every": (
         'The time between two sweeps of a catalog, at least `1s`; or `"off"`. Without sweeps, a rename that no event '
-        "reported counts as a drop until an event reports the new name. A restart is needed."
+        "reported counts as a drop until an event reports the new name."
     ),
     # ---- senders
     "senders.NAME.catalog": _CATALOG.format("sender"),
     "senders.NAME.catalogs": _CATALOGS.format("sender"),
     "senders.NAME.dialect": (
-        "The only [event format](event-formats.md) to accept from this sender. Without it the service recognises the "
+        "The only [event format](event-formats.md) to accept from this sender. Without it the listener recognises the "
         "format. Other formats are rejected with 415."
     ),
     "senders.NAME.scheme": (
@@ -135,7 +135,7 @@ DESCRIPTIONS: Final = {
     ),
     "pull.NAME.stream": "With JetStream: the stream, which must exist. Set `durable` too. Without both it is core NATS.",
     "pull.NAME.durable": (
-        "With JetStream: the consumer, which all replicas share. The service creates it if needed. It refuses one with a "
+        "With JetStream: the consumer, which all replicas share. The listener creates it if needed. It refuses one with a "
         "`max_deliver`. Each source needs one of its own."
     ),
     "pull.NAME.ca_file": (
@@ -279,10 +279,10 @@ DESCRIPTIONS: Final = {
     ),
     "gateway.NAME.catalogs": "Several catalogs behind one address: the prefix of each in requests, and your name of it.",
     "gateway.NAME.host": (
-        "The address of a listener of its own, where the gateway begins at `/`. Without it the gateway is at "
+        "An HTTP address of its own, where the gateway begins at `/`. Without it the gateway is at "
         "`/catalog/NAME` of the listener. It has the certificate of `[listener]`."
     ),
-    "gateway.NAME.port": "The port of that listener. 0 takes any free port.",
+    "gateway.NAME.port": "The port of that address. 0 takes any free port.",
     "gateway.NAME.public_url": (
         "The address that clients use. Without it: as the client's request and the proxies' headers say."
     ),
