@@ -1,4 +1,4 @@
-"""The reference pages that are generated: `docs/reference/settings.md` from the model, `docs/reference/cli.md` from the app.
+"""Generate `docs/reference/settings.md` from the settings model, and `docs/reference/cli.md` from the command line.
 
 `python -m tests.pages` writes both; `tests/unit/test_reference_pages.py` compares them.
 """
@@ -75,7 +75,8 @@ def _model_of(section: str, info: FieldInfo) -> tuple[type[BaseModel], str]:
 
 def _setting(name: str, field: FieldInfo) -> str:
     described = field.description or DESCRIPTIONS[name]
-    return f"### `{name}`\n\n{_kind(field.annotation, field.metadata)}. {_default(field)}. `{_variable(name)}`\n\n{described}"
+    facts = f"{_kind(field.annotation, field.metadata)}. {_default(field)}. `{_variable(name)}`"
+    return f"### `{name}`\n\n{facts}\n\n{described}"
 
 
 def _variable(name: str) -> str:
@@ -126,8 +127,9 @@ def _bounds(metadata: list[Any]) -> str:
     most = next((check.le for check in metadata if isinstance(check, Le)), None)
     if least is None and above is None:
         return "" if most is None else f", at most {most}"
-    first = f"from {least}" if above is None else f"above {above}"
-    return f", {first}" + ("" if most is None else f" to {most}")
+    if most is None:
+        return f", at least {least}" if above is None else f", above {above}"
+    return f", from {least} to {most}" if above is None else f", above {above} and at most {most}"
 
 
 def _default(field: FieldInfo) -> str:
