@@ -55,7 +55,7 @@ DESCRIPTIONS: Final = {
     ),
     "listener.tls_certificate_file": (
         "The certificate chain (PEM), the listener's own certificate first. Set `tls_key_file` too. Without both "
-        "the service speaks plain HTTP. The listener reads the file again when it changes."
+        "the listener speaks plain HTTP. The listener reads the file again when it changes."
     ),
     "listener.tls_key_file": (
         "The private key (PEM, not encrypted) of that certificate. The listener reads the file again when it changes."
