@@ -45,6 +45,7 @@ def test_its_commands_run(made: RealTable, command: str) -> None:
 
 
 def test_it_lists_every_refusal() -> None:
-    listed = set(re.findall(r"`([A-Z]\w+)`", ERRORS.read_text().partition("## What is refused")[2].partition("\n## ")[0]))
+    section = ERRORS.read_text().partition("## What is refused")[2].partition("\n## ")[0]
+    listed = set(re.findall(r"`([A-Z]\w+)`", section))
     refusals = {name for name in sfn.__all__ if issubclass(vars(errors).get(name, object), errors.Unreadable)}
     assert refusals - listed == {"Unreadable"} - listed
