@@ -1,4 +1,4 @@
-"""What READING.md shows works as it stands there, and what it lists is what there is."""
+"""What the pages on reading show works as it stands there, and what they list is what there is."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ import sfn
 from sfn import errors
 from tests.unit.real_table import RealTable, real_table
 
-READING = Path(__file__).parents[2] / "service" / "READING.md"
+DOCS = Path(__file__).parents[2] / "docs"
+ERRORS = DOCS / "reference" / "errors.md"
 BIN = Path(sys.executable).parent
 
 
-def blocks(language: str) -> list[str]:
+def blocks(page: str, language: str) -> list[str]:
     """The fenced blocks of a language."""
-    return re.findall(rf"^```{language}\n(.*?)^```", READING.read_text(), re.DOTALL | re.MULTILINE)
+    return re.findall(rf"^```{language}\n(.*?)^```", (DOCS / page).read_text(), re.DOTALL | re.MULTILINE)
 
 
 @pytest.fixture(name="made", scope="module")
@@ -28,14 +29,13 @@ def fixture_made(tmp_path_factory: pytest.TempPathFactory) -> RealTable:
 
 
 def test_its_python_runs(made: RealTable) -> None:
-    # The other one is for Spark, and run there.
-    block, _ = blocks("python")
+    (block,) = blocks("read/python-api.md", "python")
     code = block.replace("/warehouse/sales/orders", made.directory)
     told = subprocess.run([BIN / "python", "-W", "error", "-c", code], capture_output=True, text=True, check=True)
     assert made.pointer in told.stdout
 
 
-@pytest.mark.parametrize("command", blocks("sh")[0].splitlines())
+@pytest.mark.parametrize("command", blocks("read/command-line.md", "sh")[0].splitlines())
 def test_its_commands_run(made: RealTable, command: str) -> None:
     here = command.replace("/warehouse/sales/orders", made.directory)
     told = subprocess.run(
@@ -45,6 +45,7 @@ def test_its_commands_run(made: RealTable, command: str) -> None:
 
 
 def test_it_lists_every_refusal() -> None:
-    listed = set(re.findall(r"`([A-Z]\w+)`", READING.read_text().partition("## What is refused")[2]))
+    section = ERRORS.read_text().partition("## What is refused")[2].partition("\n## ")[0]
+    listed = set(re.findall(r"`([A-Z]\w+)`", section))
     refusals = {name for name in sfn.__all__ if issubclass(vars(errors).get(name, object), errors.Unreadable)}
     assert refusals - listed == {"Unreadable"} - listed

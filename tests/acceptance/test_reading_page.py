@@ -1,4 +1,4 @@
-"""What `service/READING.md` and the README have a reader write does what they say."""
+"""What the pages on Python and the shell have a reader write does what they say."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.acceptance.command import sfn
 from tests.unit.real_table import RealTable, real_table
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("README.md", "service/READING.md")
+PYTHON, SHELL = "docs/read/python-api.md", "docs/read/command-line.md"
 EXAMPLE = "/warehouse/sales/orders"
 
 
@@ -26,19 +26,17 @@ def blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / page).read_text(), re.DOTALL | re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_its_python_runs(page: str, made: RealTable, capsys: pytest.CaptureFixture[str]) -> None:
-    # Those for Spark have a test beside Spark's.
-    (block,) = (block for block in blocks(page, "python") if "import sfn.spark" not in block)
+def test_its_python_runs(made: RealTable, capsys: pytest.CaptureFixture[str]) -> None:
+    (block,) = blocks(PYTHON, "python")
     names: dict[str, object] = {}
     exec(block.replace(EXAMPLE, made.directory), names)  # noqa: S102 - it is ours
     assert getattr(names["found"], "metadata_location", None) == made.pointer
-    told = [commit.metadata_location for commit in history(made.directory)] if "history" in block else []
+    told = [commit.metadata_location for commit in history(made.directory)]
     assert re.findall(r"file://\S+", capsys.readouterr().out) == told
 
 
 async def test_its_commands_run(made: RealTable) -> None:
-    (block,) = blocks("service/READING.md", "sh")
+    (block,) = blocks(SHELL, "sh")
     for line in block.splitlines():
         command, *arguments = shlex.split(line.partition("  # ")[0].replace(EXAMPLE, made.directory))
         told = await sfn(*arguments)

@@ -1,4 +1,4 @@
-"""What each event comes to, as `service/CATALOGS.md` shows it: found by decoding a sample of each."""
+"""What each event comes to, as `docs/reference/event-formats.md` shows it: found by decoding a sample."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def page() -> Shown:
     """The tables of all dialects, in the order in which they are recognised."""
     samples = by_dialect()
     tables = "\n".join(f"`{name}`: {TITLES[name]}\n\n{_table(samples[name])}" for name in FORMAT_NAMES)
-    return Shown("service/CATALOGS.md", MODULE, f"\n{tables}\n")
+    return Shown("docs/reference/event-formats.md", MODULE, f"\n{tables}\n")
 
 
 def _words(said: DecodedRequest) -> str:

@@ -1,4 +1,4 @@
-"""The least that `service/STORES.md` grants is enough for a table's whole life; `sfn check` sees what is missing."""
+"""The least that `docs/stores/s3.md` grants is enough for a table's whole life; `sfn check` sees what is missing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.promises.grounds import s3_store
 from tests.servers.s3 import S3
 from tests.servers.s3 import Keys as User
 
-PAGE = Path(__file__).parents[2] / "service" / "STORES.md"
+PAGE = Path(__file__).parents[2] / "docs" / "stores" / "s3.md"
 LAKE = "lake/warehouse"
 
 

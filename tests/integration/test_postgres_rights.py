@@ -28,9 +28,8 @@ WHERE rolname = 'sfn'"""
 
 def written() -> str:
     """What the page has an operator run."""
-    (script,) = re.findall(
-        r"^```sql\n(.*?)^```", (ROOT / "service" / "OPERATING.md").read_text(), re.DOTALL | re.MULTILINE
-    )
+    page = (ROOT / "docs" / "operate" / "replicas.md").read_text()
+    (script,) = re.findall(r"^```sql\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     return str(script)
 
 

@@ -122,7 +122,7 @@ async def test_many_who_want_a_proof_share_one(store: RemoteStore, proxy: Proxy,
     counted = Counter(proxy.asked)
     assert counted == {"PUT": 6, "GET": 7, "DELETE": 2}
     # The page on stores says so.
-    page = (Path(__file__).parents[2] / "service" / "STORES.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "stores" / "README.md").read_text()
     assert "The proof takes 6 writes, 7 reads and 2 deletes." in page
 
 

@@ -70,7 +70,7 @@ class Found:
 def page(found: Found) -> Shown:
     """Where it is shown."""
     tables = "\n".join(f"{title}:\n\n{_table(rows)}" for title, rows in found.cells.items())
-    return Shown("README.md", _MODULE, f"\n{tables}\n")
+    return Shown("docs/evidence/contracts.md", _MODULE, f"\n{tables}\n")
 
 
 def sentence(name: str) -> str:

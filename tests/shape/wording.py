@@ -114,7 +114,7 @@ def counted(root: Path) -> dict[str, Counter[str]]:
         words.update(word for line, text in prose_of(source) for _, word in private_prose(text))
         if words:
             found[str(path.relative_to(root))] = words
-    for path in [*sorted((root / "docs").rglob("*.md")), *sorted(root.glob("service/*.md")), root / "README.md"]:
+    for path in [*sorted((root / "docs").rglob("*.md")), root / "README.md"]:
         if words := Counter(word for _, word in private_prose(path.read_text())):
             found[str(path.relative_to(root))] = words
     return found

@@ -1,4 +1,4 @@
-"""The README's commands of an audit, as they stand there: on this machine, by spark-submit, and what was found."""
+"""The page's commands of an audit, as they stand there: on this machine, by spark-submit, and what was found."""
 
 from __future__ import annotations
 
@@ -27,10 +27,9 @@ WITHIN: Final = 120.0
 
 
 def commands() -> list[list[str]]:
-    """Those of the section, in order."""
-    text = (ROOT / "README.md").read_text()
-    section = text.partition("\n## Auditing whole catalogs\n")[2].partition("\n## ")[0]
-    return [shlex.split(line, comments=True) for line in re.findall(r"^\$ (.*)$", section, re.MULTILINE)]
+    """Those of the page, in order."""
+    text = (ROOT / "docs" / "spark" / "audit.md").read_text()
+    return [shlex.split(line, comments=True) for line in re.findall(r"^\$ (.*)$", text, re.MULTILINE)]
 
 
 ALONE, SUBMITTED, SHOWN = commands()

@@ -35,7 +35,7 @@ ROWS: Final = (
     "(1, TIMESTAMP'2026-01-01 10:00:00', 11, named_struct('city', 'Ulm'), 'north'), "
     "(2, TIMESTAMP'2026-02-01 10:00:00', 12, NULL, 'so/u th'), (3, NULL, NULL, named_struct('city', NULL), 'north')"
 )
-PAGE: Final = Path(__file__).parents[2] / "service" / "READING.md"
+PAGE: Final = Path(__file__).parents[2] / "docs" / "spark" / "manage.md"
 MAPPINGS: Final = "order_ts=days, customer_id=bucket[8]"
 HTML: Final = re.compile(r"<tr><th>([^<]*)</th><td>([^<]*)</td></tr>")
 

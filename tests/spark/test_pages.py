@@ -1,4 +1,4 @@
-"""What the README and `service/READING.md` have a user of PySpark write does what they say."""
+"""What the pages on Spark have a user of PySpark write does what they say."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.spark.beside import beside
 ROOT = Path(__file__).parents[2]
 EXAMPLE = "/warehouse/sales/orders"
 SHOWN = {
-    "README.md": {"orders": [1, 2], "before": [1], "added": [2], "loaded": [1, 2]},
-    "service/READING.md": {"orders": [1, 2], "added": [2]},
+    "docs/spark/README.md": {"orders": [1, 2], "before": [1], "added": [2], "loaded": [1, 2]},
+    "docs/spark/reading.md": {"orders": [1, 2], "added": [2]},
 }
 """The rows that names of their examples have in the end, where these are the table's."""
-COUNTED = {"README.md": {"history": 2}, "service/READING.md": {"commits": 4, "told": 1}}
-STREAMS = {"README.md": "commits", "service/READING.md": "stream"}
+COUNTED = {"docs/spark/README.md": {"history": 2}, "docs/spark/reading.md": {"commits": 4, "pointer": 1}}
+STREAMS = {"docs/spark/README.md": "commits", "docs/spark/reading.md": "stream"}
 
 
 @pytest.fixture(name="directory", scope="module")

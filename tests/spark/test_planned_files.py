@@ -98,7 +98,7 @@ def test_no_engine_of_ours_lets_a_filter_hide_a_delete(
         with pytest.raises(NotSupported, match="equality deletes"):
             rows_read(directory, [spark_filters.EqualTo(("x",), "new")])
     else:
-        # Version 1.11 of Iceberg's own library overlooks the delete: READING.md says so.
+        # Version 1.11 of Iceberg's own library overlooks the delete: docs/spark/reading.md says so.
         assert ids(spark, directory, "iceberg") == [2]
         assert ids(spark, directory, "iceberg", "x = 'new'") == [1]
         assert ids(spark, directory, "files", "x = 'new'") == ids(spark, directory, "sfn", "x = 'new'") == []

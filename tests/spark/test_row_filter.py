@@ -160,7 +160,7 @@ def test_one_that_does_not_fit_is_quoted(spark: SparkSession, directory: str, ro
 
 
 def test_like_in_an_or_reads_rows_of_a_partition_that_is_null(spark: SparkSession, catalog: RestCatalogServer) -> None:
-    """Version 1.11 of Iceberg's own library fails: READING.md says so."""
+    """Version 1.11 of Iceberg's own library fails: docs/spark/reading.md says so."""
     name = "filtered.by_item"
     spark.sql(f"CREATE TABLE lake.{name} (id BIGINT, item STRING) USING iceberg PARTITIONED BY (item)")
     spark.sql(f"INSERT INTO lake.{name} VALUES (1, 'apple'), (2, 'pear'), (3, NULL), (4, NULL)")

@@ -1,9 +1,10 @@
-"""`service/CATALOGS.md`: what it says of each event is what decoding one finds, and its settings are understood."""
+"""The pages of catalogs: what is said of each event is what decoding one finds, and settings are understood."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Final
 
 from sfn.formats import FORMAT_NAMES
 from sfn.settings import load
@@ -11,6 +12,7 @@ from tests.dialects.page import TITLES, page
 from tests.dialects.samples import by_dialect
 
 PAGE = page()
+SETTINGS: Final = Path(__file__).parents[2] / "docs" / "catalogs" / "README.md"
 
 
 def test_every_dialect_is_on_it() -> None:
@@ -22,7 +24,7 @@ def test_it_says_what_is_found() -> None:
 
 
 def test_its_settings_are_understood(tmp_path: Path) -> None:
-    (shown,) = re.findall(r"^```toml\n(.*?)^```", PAGE.path.read_text(), re.DOTALL | re.MULTILINE)
+    (shown,) = re.findall(r"^```toml\n(.*?)^```", SETTINGS.read_text(), re.DOTALL | re.MULTILINE)
     file = tmp_path / "sfn.toml"
     file.write_text(f'[catalogs.prod]\nuri = "https://catalog"\n[stores.lake]\nprefix = "s3://lake"\n{shown}')
     settings = load(file, {})

@@ -1,4 +1,4 @@
-"""The page of how catalogs are connected: each of its configurations is one that the service takes."""
+"""The pages of how catalogs are connected: each of their configurations is one that the service takes."""
 
 from __future__ import annotations
 
@@ -10,38 +10,49 @@ import pytest
 from sfn.app import catalogs as app_catalogs
 from tests.unit.settings_ground import Ground
 
-PAGE = (Path(__file__).parents[2] / "service" / "CONNECTING.md").read_text()
-SHOWN = re.findall(r"\n## ([^\n]+)\n.*?```toml\n(.*?)```", PAGE, re.DOTALL)
-NO_GATEWAY = {"AWS Glue", "Amazon S3 Tables"}
+PAGES = Path(__file__).parents[2] / "docs" / "catalogs"
+SHOWN = re.compile(r"\A# ([^\n]+)\n.*?```toml\n(.*?)```", re.DOTALL)
+TITLES = {
+    "gateway": "Connect through the gateway",
+    "iceberg-rest": "Any Iceberg REST catalog",
+    "polaris": "Apache Polaris",
+    "lakekeeper": "Lakekeeper",
+    "nessie": "Nessie",
+    "gravitino": "Apache Gravitino",
+    "aws-glue": "AWS Glue",
+    "s3-tables": "Amazon S3 Tables",
+    "unity-catalog": "Unity Catalog (Databricks)",
+    "biglake": "BigLake (Google)",
+}
+OTHERS = {"README", "event-only", "nats", "pyiceberg", "send-events"}
+"""Pages with a test elsewhere: `test_catalogs_page.py`, `tests/acceptance/test_readme.py`."""
+NO_GATEWAY = {"aws-glue", "s3-tables"}
+
+
+def shown(page: str) -> tuple[str, str]:
+    """The title of a page, and its first configuration."""
+    found = SHOWN.match((PAGES / f"{page}.md").read_text())
+    assert found is not None, page
+    return found[1], found[2]
 
 
 def test_every_catalog_has_one() -> None:
-    titles = re.findall(r"\n## ([^\n]+)", PAGE)
-    assert [title for title, _ in SHOWN] == titles
-    assert titles == [
-        "Through the gateway",
-        "Apache Polaris",
-        "Lakekeeper",
-        "Nessie",
-        "Apache Gravitino",
-        "AWS Glue",
-        "Amazon S3 Tables",
-        "Unity Catalog (Databricks)",
-        "BigLake (Google)",
-    ]
+    assert {page: shown(page)[0] for page in TITLES} == TITLES
+    assert {file.stem for file in PAGES.glob("*.md")} == {*TITLES, *OTHERS}
 
 
-@pytest.mark.parametrize(("title", "text"), SHOWN)
-def test_each_is_a_configuration(tmp_path: Path, title: str, text: str) -> None:
+@pytest.mark.parametrize("page", TITLES)
+def test_each_is_a_configuration(tmp_path: Path, page: str) -> None:
+    _, text = shown(page)
     settings = Ground(tmp_path).load(text)
     app_catalogs.check_adapters(settings)
     assert not settings.lacks_stores
-    assert bool(settings.gateway) is (title not in NO_GATEWAY)
+    assert bool(settings.gateway) is (page not in NO_GATEWAY)
     for name, gateway in settings.gateway.items():
         catalogs = {settings.catalogs[ours].uri or "" for ours in settings.catalogs_behind(name).values()}
         # Who asks the catalog and who goes through the gateway come to the same one.
         assert all(uri.startswith(gateway.upstream) for uri in catalogs)
-    if title in NO_GATEWAY:
+    if page in NO_GATEWAY:
         ours = next(iter(settings.catalogs))
         problems = Ground(tmp_path).problems(f'{text}\n[gateway.{ours}]\nupstream = "{settings.catalogs[ours].uri}"\n')
         assert "not signed with SigV4" in problems[0]

@@ -124,7 +124,7 @@ def test_the_demo_needs_what_it_imports_beside() -> None:
 
 def test_what_it_says_to_install_is_there_to_be_installed() -> None:
     """It is on no index: only a clone of it has extras, and those alone that it names."""
-    pages = [*PACKAGE.rglob("*.py"), *ROOT.glob("service/*.md"), *ROOT.glob("deploy/*.toml"), ROOT / "README.md"]
+    pages = [*PACKAGE.rglob("*.py"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("deploy/*.toml"), ROOT / "README.md"]
     texts = {page: page.read_text() for page in pages}
     assert [page for page, text in texts.items() if f"{PROJECT['name']}[" in text] == []
     told = {

@@ -1,5 +1,5 @@
-"""`deploy/sfn.example.toml`: it loads as it stands, names every key, and shows the defaults as they are; and the table
-of OPERATING.md has every key too.
+"""`deploy/sfn.example.toml`: it loads as it stands, names every key, and shows the defaults as they are; and the
+reference of settings has every key too.
 
 A line that begins with `#` and no space after it is a setting that is not set.
 """
@@ -90,17 +90,14 @@ def test_every_key_is_in_it_once_and_no_other() -> None:
     assert sorted(key.name for key in SHOWN) == sorted(set(FIELDS) - {WITHOUT_VALUE})
 
 
-def tabled() -> Iterator[str]:
-    """The keys in the table of settings, such as `catalogs.uri`: the first of a row names the section of the others."""
-    text = (ROOT / "service" / "OPERATING.md").read_text().partition("\n## Settings\n")[2].partition("\n## ")[0]
-    for keys in re.findall(r"^\| (`[a-z]+\..*?) \|", text, re.MULTILINE):
-        first, *others = re.findall(r"`(.+?)`", keys)
-        section, _, key = first.replace(".NAME.", ".").partition(".")
-        yield from (f"{section}.{one}" for one in (key, *others))
+def described() -> list[str]:
+    """Return the keys with a heading in the reference of settings, such as `catalogs.uri`."""
+    text = (ROOT / "docs" / "reference" / "settings.md").read_text()
+    return [key.replace(".NAME.", ".") for key in re.findall(r"^### `(.+)`$", text, re.MULTILINE)]
 
 
-def test_every_key_is_in_the_table_for_operators_once_and_no_other() -> None:
-    assert sorted(tabled()) == sorted(FIELDS)
+def test_every_key_is_in_the_reference_once_and_no_other() -> None:
+    assert sorted(described()) == sorted(FIELDS)
 
 
 def test_every_line_is_a_remark_a_table_or_a_key() -> None:

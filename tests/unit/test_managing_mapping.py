@@ -40,7 +40,7 @@ ALREADY = (
     "the table is partitioned by this column already, leave it out or take order_ts, local_ts, day, customer_id, "
     "amount, price, paid, region, body, place.city, place.at, order, id, region_trunc_2_1"
 )
-PAGE: Final = File(__file__).parents[2] / "service" / "READING.md"
+PAGE: Final = File(__file__).parents[2] / "docs" / "spark" / "manage.md"
 WHOLE = "identity, truncate[W] or bucket[N]"
 NONE = "a mapping is 1-1, identity, or n-1, bucket[N], truncate[W], year, month, day or hour, which {} is not"
 

@@ -1,4 +1,4 @@
-"""What a row filter selects: the rules of READING.md, "Filters", type by type, and in files that are odd."""
+"""What a row filter selects: the rules of `docs/read/filters.md`, type by type, and in files that are odd."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ def read(
     """The rows of the table in a directory, as an Arrow table.
 
     Args:
-        row_filter: which rows, as PyIceberg's `Table.scan` takes it (`READING.md`, "Filters"); all without.
+        row_filter: which rows, as PyIceberg's `Table.scan` takes it (`docs/read/filters.md`); all without.
         selected_fields: which columns.
         limit: as many rows at most.
         properties: how PyIceberg opens data files, see `Resolved.table`.

@@ -2,7 +2,7 @@
 
 Rows are compared here, as Spark SQL compares them, and not by PyIceberg and PyArrow. PyIceberg rounds literals to the
 column's type, and takes NULL for a value that differs from every other. PyArrow asks statistics that know no NaN, and
-looks for columns in data files that lack them. `READING.md`, "Filters", states the rules.
+looks for columns in data files that lack them. `docs/read/filters.md` states the rules.
 """
 
 from __future__ import annotations

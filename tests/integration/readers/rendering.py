@@ -19,10 +19,12 @@ _FILE = f"{_DIRECTORY}/metadata/_sfn/sales_orders_main.ver"
 
 
 def pages(matrix: Matrix) -> list[Shown]:
-    """Where it is shown: the cells on one page, all else on the other."""
+    """Where it is shown: the cells on two pages, all else on another."""
+    cells = f"\n{LEGEND}\n\n{_cells(matrix)}\n"
     return [
-        Shown("service/READERS.md", _MODULE, rendered(matrix)),
-        Shown("README.md", _MODULE, f"\n{LEGEND}\n\n{_cells(matrix)}\n"),
+        Shown("docs/evidence/readers.md", _MODULE, rendered(matrix)),
+        Shown("README.md", _MODULE, cells),
+        Shown("docs/read/README.md", _MODULE, cells),
     ]
 
 

@@ -23,7 +23,7 @@ _ESCAPED = str.maketrans({"|": r"\|", "&": "&amp;", "<": "&lt;", "`": "'"})
 
 def pages(matrix: Matrix) -> list[Shown]:
     """Where it is shown."""
-    return [Shown("README.md", _MODULE, rendered(matrix))]
+    return [Shown("docs/evidence/scenarios.md", _MODULE, rendered(matrix))]
 
 
 def rendered(matrix: Matrix) -> str:

@@ -19,7 +19,7 @@ LEGEND: Final = (
 
 def pages(matrix: Matrix) -> list[Shown]:
     """Where it is shown."""
-    return [Shown("README.md", _MODULE, rendered(matrix))]
+    return [Shown("docs/evidence/spark.md", _MODULE, rendered(matrix))]
 
 
 def rendered(matrix: Matrix) -> str:
