@@ -152,7 +152,7 @@ async def test_a_service_that_is_away_is_told_from_one_in_trouble(tmp_path: Path
 async def test_a_dry_run_of_what_is_told_of_alone_says_that_there_is_nothing_to_compare(tmp_path: Path) -> None:
     (tmp_path / "sfn.toml").write_text(
         '[senders.etl]\nsecrets = { main = "a-secret" }\ncatalog = "outside"\n'
-        '[catalogs.outside]\ntype = "told"\ncatalog_id = "outside"\nallowed_locations = ["/lake"]\n'
+        '[catalogs.outside]\ntype = "events"\ncatalog_id = "outside"\nallowed_locations = ["/lake"]\n'
     )
     told = await sfn("reconcile", "--dry-run", "--config", str(tmp_path / "sfn.toml"))
     assert (told.status, told.out) == (2, "")

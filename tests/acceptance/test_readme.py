@@ -128,7 +128,7 @@ async def test_its_other_settings_are_understood(tmp_path: Path) -> None:
         blocks("docs/catalogs/pyiceberg.md", "toml"),
         blocks("docs/catalogs/event-only.md", "toml"),
     )
-    others = pyiceberg + event_only.replace('type = "events"', 'type = "told"')  # until the setting has its new name
+    others = pyiceberg + event_only.replace('type = "events"', 'type = "events"')  # until the setting has its new name
     file.write_text((FIRST + others).replace("[senders.ci]", '[senders.ci]\ncatalog = "prod"'))
     settings = load(file, {})
     catalogs.check_adapters(settings)

@@ -37,7 +37,7 @@ def exhausted(service: Service) -> Iterator[None]:
 
 TOLD = """
 [catalogs.told]
-type = "told"
+type = "events"
 catalog_id = "told"
 allowed_locations = ["{prefix}"]
 """

@@ -71,7 +71,7 @@ class Office:
         catalogs = {
             "prod": ConfiguredCatalog("rest", interest=self.interest),
             "dev.eu": ConfiguredCatalog("rest"),
-            "mute": ConfiguredCatalog("told", is_sweepable=False),
+            "mute": ConfiguredCatalog("events", is_sweepable=False),
         }
         inbox = self.inbox
         operations = AdminContext(

@@ -44,7 +44,7 @@ port = 0
 [inbox]
 url = "sqlite:///{folder}/inbox/inbox.db"
 [catalogs.hive]
-type = "told"
+type = "events"
 catalog_id = "hive-prod"
 allowed_locations = ["{folder}/warehouse"]
 replica_lag = "0"

@@ -18,7 +18,7 @@ from tests.servers.nats import Nats
 from tests.servers.process import free_port
 from tests.unit.settings_ground import CATALOG, Ground
 
-TOLD = '[catalogs.hive]\ntype = "told"\ncatalog_id = "x"\nallowed_locations = ["/w"]\n'
+TOLD = '[catalogs.hive]\ntype = "events"\ncatalog_id = "x"\nallowed_locations = ["/w"]\n'
 SENDER = '[senders.etl]\nsecrets = { m = "sixteen-of-these" }\ncatalog = "hive"\n'
 
 

@@ -216,7 +216,7 @@ LISTING = ("memory", "rest", "rest, two a page", "pyiceberg: sql", "pyiceberg: r
 """Catalogs that can be listed, and that step back."""
 
 
-@pytest.fixture(params=[*LISTING, "told"])
+@pytest.fixture(params=[*LISTING, "events"])
 async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[World]:
     """An empty namespace of each catalog."""
     async with _world(request, tmp_path) as made:
@@ -232,7 +232,7 @@ async def _world(request: pytest.FixtureRequest, folder: Path) -> AsyncGenerator
     match request.param:
         case "memory":
             yield MemoryWorld()
-        case "told":
+        case "events":
             yield ToldWorld(f"space{next(_spaces)}")
         case "pyiceberg: sql":
             async with sql_world(folder) as made:

@@ -17,7 +17,7 @@ TEXT = """
 uri = "http://127.0.0.1:1"
 refresh_after = "1d"
 [catalogs.told]
-type = "told"
+type = "events"
 catalog_id = "x"
 allowed_locations = ["s3://lake"]
 [senders.etl]

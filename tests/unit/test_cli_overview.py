@@ -180,7 +180,7 @@ def test_a_sweep_that_runs_says_how_far_it_is() -> None:
 
 
 def test_a_catalog_that_is_told_of_is_never_swept() -> None:
-    told = to_plain_text(status_page(catalog(type="told", sweep=None), URL, NOON)).splitlines()
+    told = to_plain_text(status_page(catalog(type="events", sweep=None), URL, NOON)).splitlines()
     assert told[-1].split()[-2:] == ["-", "-"]
 
 

@@ -108,7 +108,7 @@ def test_a_secret_that_two_senders_have_is_an_error(ground: Ground, tmp_path: Pa
     assert SECRET not in found.text
 
 
-TOLD = "[catalogs.hive]\ntype = 'told'\ncatalog_id = 'h'\nallowed_locations = ['/w']\n"
+TOLD = "[catalogs.hive]\ntype = 'events'\ncatalog_id = 'h'\nallowed_locations = ['/w']\n"
 BOTH = "catalogs = { p = 'prod', h = 'hive' }"
 
 

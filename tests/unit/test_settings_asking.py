@@ -16,7 +16,7 @@ from tests.unit.settings_ground import CATALOG, Ground
 GLUE = '[catalogs.prod]\nuri = "https://glue.eu-central-1.amazonaws.com/iceberg"\n'
 BIGLAKE = '[catalogs.prod]\nuri = "https://biglake.googleapis.com/iceberg/v1/restcatalog"\n'
 TOLD = (
-    "[catalogs.prod]\ntype = 'told'\ncatalog_id = 'c'\nallowed_locations = ['/lake']\n"
+    "[catalogs.prod]\ntype = 'events'\ncatalog_id = 'c'\nallowed_locations = ['/lake']\n"
     "{}\n[senders.etl]\nsecrets = {{ main = 'a' }}\n"
 )
 
@@ -88,7 +88,7 @@ def test_keys_that_do_not_fit_are_named(ground: Ground, more: str, said: str) ->
 
 
 @pytest.mark.parametrize("key", ["auth = 'sigv4'", "vended_credentials = true", "signing_name = 'glue'"])
-@pytest.mark.parametrize("kind", ["pyiceberg", "told"])
+@pytest.mark.parametrize("kind", ["pyiceberg", "events"])
 def test_only_rest_catalogs_have_them(ground: Ground, key: str, kind: str) -> None:
     pyiceberg = f"[catalogs.prod]\ntype = 'pyiceberg'\nproperties = {{ type = 'glue' }}\n{key}\n"
     problem = ground.problem(pyiceberg if kind == "pyiceberg" else TOLD.format(key))

@@ -101,7 +101,7 @@ def test_so_is_a_catalog_that_we_sign_for_ourselves(ground: Ground) -> None:
 
 def test_a_catalog_that_nobody_can_ask_can_not_be_behind_it(ground: Ground) -> None:
     told = (
-        '[catalogs.told]\ntype = "told"\ncatalog_id = "t"\nallowed_locations = ["/w"]\n'
+        '[catalogs.told]\ntype = "events"\ncatalog_id = "t"\nallowed_locations = ["/w"]\n'
         '[senders.etl]\nsecrets = { main = "a" }\ncatalog = "told"\n'
     )
     problem = ground.problem(f'{CATALOG}{told}{GATEWAY}catalog = "told"')

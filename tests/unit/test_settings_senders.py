@@ -12,7 +12,7 @@ from tests.unit.settings_ground import CATALOG, Ground
 from tests.unit.webhooks import SECRET
 
 TEXT = "a text of sixteen"
-TOLD = "[catalogs.out]\ntype = 'told'\ncatalog_id = 'out'\nallowed_locations = ['/w']\n"
+TOLD = "[catalogs.out]\ntype = 'events'\ncatalog_id = 'out'\nallowed_locations = ['/w']\n"
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ catalog = "hive"
 TOLD = f"""
 {SENDER}
 [catalogs.hive]
-type = "told"
+type = "events"
 catalog_id = "hive-prod"
 allowed_locations = ["s3://lake/"]
 """

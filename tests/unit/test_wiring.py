@@ -169,7 +169,7 @@ def test_pyiceberg_is_told_what_its_settings_say(ground: Ground) -> None:
 
 
 async def test_each_type_of_catalog_has_its_adapter(ground: Ground) -> None:
-    told = '[catalogs.heard]\ntype = "told"\ncatalog_id = "c"\nallowed_locations = ["/lake"]\n'
+    told = '[catalogs.heard]\ntype = "events"\ncatalog_id = "c"\nallowed_locations = ["/lake"]\n'
     told += '[senders.etl]\nsecrets = { main = "a" }\ncatalog = "heard"\n'
     both = build_catalogs(ground.load(CATALOG + PYICEBERG + told), SystemClock(), PrefixRouter({}).read_range)
     kinds = {name: type(one) for name, one in both.items()}

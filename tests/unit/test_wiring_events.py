@@ -19,7 +19,7 @@ SETTINGS = f"""
 {CATALOG}
 exclude = ["tmp.*"]
 [catalogs.hive]
-type = "told"
+type = "events"
 catalog_id = "hive-prod"
 allowed_locations = ["s3://lake/"]
 exclude = ["tmp.*"]

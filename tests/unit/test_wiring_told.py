@@ -23,7 +23,7 @@ BOTH = f"""
 secrets = {{ main = "a" }}
 catalog = "hive"
 [catalogs.hive]
-type = "told"
+type = "events"
 catalog_id = "hive-prod"
 allowed_locations = ["s3://lake/"]
 {CATALOG}

@@ -280,7 +280,7 @@ class CatalogModel(AdminModel):
     @property
     def is_event_only(self) -> bool:
         """Whether nobody can ask it: it is never swept."""
-        return self.type == "told"
+        return self.type == "events"
 
 
 class CircuitBreakerModel(AdminModel):

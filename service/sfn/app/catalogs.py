@@ -89,7 +89,7 @@ def check_adapters(settings: Settings) -> None:
                     auth.check_installed(rest_settings(name, one))
                 case "pyiceberg":
                     pyiceberg.check_can_open(pyiceberg_settings(name, one))
-                case "told":
+                case "events":
                     pass
         except ConfigurationError as error:
             problems.extend(error.problems)
@@ -151,7 +151,7 @@ def _build_catalog(name: str, catalog: CatalogSettings, clock: Clock, read_range
             return RestCatalog(rest_settings(name, catalog), clock)
         case "pyiceberg":
             return PyIcebergCatalog(pyiceberg_settings(name, catalog))
-        case "told":
+        case "events":
             return EventCatalog(name, catalog.catalog_id or "", read_range, catalog.allowed_locations)
 
 

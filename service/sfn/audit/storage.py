@@ -272,7 +272,7 @@ def pyiceberg_properties(catalog: CatalogSettings, name: str) -> dict[str, Any]:
     match catalog.type:
         case "pyiceberg":
             return {key: value.get_secret_value() for key, value in catalog.properties.items()}
-        case "told":
+        case "events":
             raise _option_error("a catalog that can be asked", f"{name}, which is only told of")
         case _:
             return _rest_properties(catalog, name)

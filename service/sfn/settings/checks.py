@@ -44,12 +44,12 @@ _REST_KEYS: Final = (
 )
 _PYICEBERG_KEYS: Final = frozenset({"properties"})
 
-_KEYS_OF_OTHER_TYPES: Final = {"rest": _PYICEBERG_KEYS, "pyiceberg": _REST_KEYS, "told": _REST_KEYS | _PYICEBERG_KEYS}
+_KEYS_OF_OTHER_TYPES: Final = {"rest": _PYICEBERG_KEYS, "pyiceberg": _REST_KEYS, "events": _REST_KEYS | _PYICEBERG_KEYS}
 """Keys that do not go with a type of catalog."""
 _REMEDY_BY_TYPE: Final = {
     "rest": 'set type = "pyiceberg", if PyIceberg is to ask the catalog',
     "pyiceberg": "PyIceberg's own names for such things go into properties",
-    "told": "remove it: such a catalog is never asked",
+    "events": "remove it: such a catalog is never asked",
 }
 _KEYS_EXCLUDED_BY_AUTH: Final = {
     None: _AWS_KEYS | _GOOGLE_KEYS,

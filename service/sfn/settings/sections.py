@@ -95,7 +95,7 @@ class CatalogSettings(Section):
         keep_for: with that naming, how long they do.
     """
 
-    type: Literal["rest", "pyiceberg", "told"] = "rest"
+    type: Literal["rest", "pyiceberg", "events"] = "rest"
     catalog_id: Text | None = None
     properties: Properties = Field(default_factory=dict)
     uri: Annotated[Url | None, AfterValidator(_require_uri_for_rest)] = Field(
@@ -139,7 +139,7 @@ class CatalogSettings(Section):
     @property
     def is_event_only(self) -> bool:
         """Whether nobody can ask it, or list it: its events are the truth."""
-        return self.type == "told"
+        return self.type == "events"
 
 
 # ── stores: The sections `stores
