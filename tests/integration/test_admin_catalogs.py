@@ -1,16 +1,28 @@
-"""The operators' orders about whole catalogs: swept, retired, their files adopted, their brakes released."""
+"""The admin API's commands on whole catalogs and on many dead letters, and what they may cost."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from typing import Any
 
 import httpx
 import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
+from sfn.domain.events import Notification, UndecodableRequest
 from sfn.domain.identifiers import CatalogName
 from sfn.domain.jobs import DeadLettered, DeadLetterReason, Done, PublishResult, TableState
+from sfn.http.app import build_app
+from sfn.http.body import ADMIN_BODY_LIMITS, BodyLimitMiddleware, BodyLimits
+from tests.integration.listening import CHUNKED, Service, answer, assert_problem, chunk, listening, request
 from tests.integration.operating import Office, got, operating, posted, table
+
+# ── The operators' orders about whole catalogs: swept, retired, their files adopted, their brakes released.
+
 
 ORDERS = table("orders")
 
@@ -184,3 +196,126 @@ async def test_an_order_about_an_unknown_catalog_is_404(operator: httpx.AsyncCli
     reply = await operator.post(f"/admin/v1/{order}")
     assert reply.status_code == 404
     assert "prod" in reply.json()["detail"]
+
+
+# ── Replays of many requests at once: nobody else waits for all that they say.
+
+
+REPLAY = "/admin/v1/dead-letters:replay"
+EVENTS = [Notification(table(f"t{number}"), "etl") for number in range(750)]
+ODD = UndecodableRequest("etl", "/v1/events", "application/json", b"{\xff", 2, "expected JSON")
+
+
+@pytest.fixture(name="office_admin_replays")
+async def fixture_office_admin_replays() -> Office:
+    office = Office(understood=EVENTS)
+    await office.inbox.put([ODD] * 5)
+    return office
+
+
+async def audited(operator: httpx.AsyncClient) -> list[int]:
+    """How many letters each order changed, in their order."""
+    return [entry["count"] for entry in (await got(operator, "/admin/v1/audit"))["entries"]][::-1]
+
+
+async def batches(operator: httpx.AsyncClient) -> list[tuple[int, int | None]]:
+    """What each batch of all letters says: how many, and where the next one begins."""
+    said: list[tuple[int, int | None]] = []
+    while not said or said[-1][1] is not None:
+        answer = await posted(operator, REPLAY, {"filter": {}, "after": said[-1][1] if said else 0})
+        said.append((answer["replayed"], answer["next"]))
+    return said
+
+
+async def test_a_batch_ends_once_its_requests_say_enough(operator: httpx.AsyncClient) -> None:
+    assert await batches(operator) == [(2, 2), (2, 4), (1, None)]
+    assert await audited(operator) == [2, 2, 1]
+
+
+async def test_what_is_not_understood_counts_as_nothing(
+    operator: httpx.AsyncClient, office_admin_replays: Office
+) -> None:
+    office_admin_replays.understood = None
+    assert await batches(operator) == [(0, None)]
+
+
+async def test_named_letters_are_dealt_with_part_by_part(operator: httpx.AsyncClient) -> None:
+    assert await posted(operator, REPLAY, {"ids": [1, 2, 3, 4, 5]}) == {
+        "replayed": 5,
+        "failed": [],
+        "passed": [],
+        "next": None,
+    }
+    assert await audited(operator) == [2, 2, 1]
+
+
+async def test_a_limit_that_ends_a_batch_says_where_the_next_begins(operator: httpx.AsyncClient) -> None:
+    answer = await posted(operator, REPLAY, {"filter": {}, "limit": 1})
+    assert (answer["replayed"], answer["next"]) == (1, 1)
+
+
+# ── What an operator's order may cost, and that it costs nothing before anybody knows that an operator sent it.
+
+
+OPERATOR = "an-operators-token"
+
+
+def served() -> Any:  # noqa: ANN401 - an application
+    service = Service()
+    return build_app(
+        service.ingest(),
+        service.readiness,
+        version="1",
+        on_fatal=service.broken.append,
+        routers=[Office().router()],
+    )
+
+
+async def test_a_body_that_says_how_large_it_is_is_not_read() -> None:
+    async with listening(served()) as connect:
+        head = request(f"Content-Length: {ADMIN_BODY_LIMITS.size + 1}", path=REPLAY, token=OPERATOR)
+        assert_problem(await answer(connect, head), 413)
+
+
+async def test_a_body_that_grows_is_read_no_further() -> None:
+    async with listening(served()) as connect, connect() as wire:
+        await wire.send(request(CHUNKED, path=REPLAY, token=OPERATOR))
+        for _ in range(ADMIN_BODY_LIMITS.size // 65_536 + 1):
+            await wire.send(chunk(b" " * 65_536))
+        assert_problem(await wire.reply(), 413)
+
+
+async def test_an_order_of_an_allowed_size_arrives_whole() -> None:
+    async with listening(served()) as connect:
+        body = b" " * (ADMIN_BODY_LIMITS.size - 20) + b'{"ids": [1]}'
+        assert (
+            await answer(connect, request("Content-Type: application/json", path=REPLAY, body=body, token=OPERATOR))
+        ).status == 200
+
+
+async def test_a_body_that_never_ends_is_given_up() -> None:
+    async def reads(asked: Request) -> Response:
+        return Response(await asked.body())
+
+    patient = Starlette(routes=[Route(REPLAY, reads, methods=["POST"])])
+    async with (
+        listening(BodyLimitMiddleware(patient, BodyLimits(size=100, deadline=0.2))) as connect,
+        connect() as wire,
+    ):
+        await wire.send(request("Content-Length: 50", path=REPLAY, token=None), b"{")
+        reply = await wire.reply()
+        assert (reply.status, reply.headers["connection"]) == (408, "close")
+
+
+@pytest.mark.parametrize("size", [50, ADMIN_BODY_LIMITS.size + 1])
+async def test_the_body_of_who_is_no_operator_is_not_read(size: int) -> None:
+    async with listening(served()) as connect, connect() as wire:
+        await wire.send(request(f"Content-Length: {size}", path=REPLAY, token=None), b"{")
+        assert_problem(await wire.reply(), 401)
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+async def test_what_has_no_body_is_answered_without_one(method: str) -> None:
+    async with listening(served()) as connect, connect() as wire:
+        await wire.send(request("Content-Length: 5", path="/livez", method=method, token=None))
+        assert (await wire.reply(headless=method == "HEAD")).status == 200

@@ -1,7 +1,4 @@
-"""Who may write below one root, or ask a facade, has it show and open nothing else.
-
-The process is watched by strace: whatever the attacks do, no file outside of its roots is opened.
-"""
+"""Who may write below one root, or ask a facade, has it show and open nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sfn facade` as a process of its own."""
+"""The facade behind a real server, as a process, and within the service."""
 
 from __future__ import annotations
 
@@ -6,17 +6,33 @@ import signal
 import socket
 import ssl
 import threading
+from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
 
+import anyio
 import httpx
+import psutil
 import pytest
 
+from sfn.app.endpoints import FacadeFolders
+from sfn.app.standalone import build_standalone
 from tests.integration.facing import WITHIN, facing, refused
+from tests.integration.lake import Lake, lake
+from tests.integration.listening import Open, answer, chunk, listening, request
+from tests.integration.process import Daemon, configure, serving
 from tests.integration.waiting import wait_for
 from tests.unit.certificates import Authority
-from tests.unit.faced import commit, shown
+from tests.unit.faced import HOME, commit, shown
 
-SECRET = "a-token-of-readers"  # noqa: S105 - it opens nothing
+# ── A facade behind the real server, byte for byte.
+
+
+MIB = 1 << 20
+ORDERS = f"/iceberg{HOME}/sales/tables/orders"
+
+
+def get(path: str = ORDERS, *fields: str, method: str = "GET", body: bytes | None = None) -> bytes:
+    return request(*fields, method=method, path=path, body=body, token=None)
 
 
 @pytest.fixture(name="root")
@@ -24,6 +40,105 @@ def fixture_root(tmp_path: Path) -> Path:
     root = tmp_path.resolve() / "w"
     shown(root / "sales" / "orders")
     return root
+
+
+@pytest.fixture(name="connect")
+async def fixture_connect(root: Path) -> AsyncIterator[Open]:
+    async with listening(build_standalone(FacadeFolders([f"file://{root}"])).application) as connect:
+        yield connect
+
+
+async def test_one_connection_serves_reads_and_refusals_with_their_bodies_unread(connect: Open) -> None:
+    async with connect() as wire:
+        for method, body, status in (
+            ("GET", None, 200),
+            ("POST", b"{}", 403),
+            ("HEAD", None, 204),
+            ("DELETE", b"", 405),
+            ("GET", b"x" * 100_000, 200),
+            ("PUT", b"x" * 500_000, 405),
+            ("GET", None, 200),
+        ):
+            await wire.send(get(method=method, body=body))
+            reply = await wire.reply(headless=method == "HEAD")
+            assert (method, reply.status, "connection" in reply.headers) == (method, status, False)
+        await wire.send(get(ORDERS, "Transfer-Encoding: chunked", method="POST"), chunk(b"{}"), chunk(b""))
+        assert (await wire.reply()).status == 403
+        await wire.send(get(f"{ORDERS}x", method="HEAD"), get())
+        assert (await wire.reply(headless=True)).status == 404
+        assert (await wire.reply()).status == 200
+
+
+async def test_who_sends_on_and_on_is_answered_and_let_go(connect: Open) -> None:
+    async with connect() as wire:
+        await wire.send(get(ORDERS, "Content-Length: 99999999", method="POST"), b"x" * (MIB + 1))
+        reply = await wire.reply()
+        assert (reply.status, reply.headers["connection"]) == (403, "close")
+
+
+async def test_who_waits_to_be_told_to_go_on_is(connect: Open) -> None:
+    async with connect() as wire:
+        await wire.send(get(ORDERS, "Expect: 100-continue", "Content-Length: 2", method="POST"))
+        assert (await wire.head()).startswith(b"HTTP/1.1 100")
+        await wire.send(b"{}")
+        assert (await wire.reply()).status == 403
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"{ORDERS}%00",
+        f"{ORDERS}/../../../x",
+        "/iceberg/v1/sfn/namespaces/%2E%2E/tables/%2E%2E",
+        "/iceberg/v1/config?warehouse=" + "x" * 60_000,
+        "/iceberg/v1/sfn/namespaces/dir/tables/%2F" + "a" * 60_000,
+        "/iceberg//v1/config",
+        "/iceberg/v1/config;x",
+        "/iceberg/v1/sfn/namespaces/" + "a%1F" * 15_000 + "/tables/t",
+    ],
+)
+async def test_odd_paths_are_refused_in_iceberg_s_shape(connect: Open, path: str) -> None:
+    reply = await answer(connect, get(path))
+    assert reply.status in {400, 403, 404}
+    assert reply.json["error"]["code"] == reply.status
+
+
+async def test_bytes_that_are_no_ascii_are_no_request(connect: Open) -> None:
+    async with connect() as wire:
+        await wire.send(get().replace(b"orders", b"\xc3\xa4"))
+        assert (await wire.reply()).status == 400
+
+
+async def test_slow_readers_of_a_large_table_cost_little(root: Path, connect: Open) -> None:
+    place = shown(root / "large", "sales.large")
+    large = 24 * MIB
+    place.metadata(location=f"file:{place.path}", x="x" * large)
+    path = ORDERS.replace("orders", "large")
+    assert len((await answer(connect, get(path))).content) > large
+    process = psutil.Process()
+    before = process.memory_info().rss
+    async with anyio.create_task_group() as tasks:
+
+        async def take() -> None:
+            async with connect() as wire:
+                await wire.send(get(path))
+                await wire.head()
+                await anyio.sleep_forever()
+
+        for _ in range(10):
+            tasks.start_soon(take)
+        await anyio.sleep(0.5)
+        more = process.memory_info().rss - before
+        tasks.cancel_scope.cancel()
+    print("ten slow readers:", more // MIB, "MiB")
+    # Each with a copy of its own would be 240.
+    assert more < 3 * large
+
+
+# ── `sfn facade` as a process of its own.
+
+
+SECRET = "a-token-of-readers"  # noqa: S105 - it opens nothing
 
 
 def test_it_shows_tables_below_its_roots_until_it_is_told_to_end(root: Path, tmp_path: Path) -> None:
@@ -112,3 +227,117 @@ def test_a_port_that_is_taken_is_told(root: Path) -> None:
 def test_who_lets_everybody_read_is_told_so(root: Path, tmp_path: Path) -> None:
     with facing(tmp_path, root, "--host", "0.0.0.0") as facade:  # noqa: S104 - it is what is told
         assert facade.records("everybody who reaches it may read")
+
+
+# ── The facade of the service: what is published, as a catalog of its own.
+
+
+FACADE = """\
+[facade]
+token = "a-token-of-readers"
+"""
+PREFIX = "/iceberg/v1/prod/namespaces"
+READER = {"Authorization": "Bearer a-token-of-readers"}
+
+
+@pytest.fixture(name="world")
+async def fixture_world(tmp_path: Path) -> AsyncGenerator[Lake]:
+    async with lake(tmp_path) as made:
+        yield made
+
+
+async def get_facade_service(daemon: Daemon, path: str, **fields: str) -> httpx.Response:
+    return await daemon.client.get(path, headers={**READER, **fields})
+
+
+async def until_shown(daemon: Daemon, name: str, pointer: str) -> httpx.Response:
+    """Ask for a table until it is at a metadata file."""
+    with anyio.fail_after(20):
+        while True:
+            answer = await get_facade_service(daemon, f"{PREFIX}/sales/tables/{name}")
+            if answer.status_code == httpx.codes.OK and answer.json()["metadata-location"] == pointer:
+                return answer
+            await anyio.sleep(0.05)
+
+
+async def listed(daemon: Daemon) -> list[str]:
+    answer = await get_facade_service(daemon, f"{PREFIX}/sales/tables")
+    return [one["name"] for one in answer.json().get("identifiers", [])]
+
+
+async def test_what_is_published_is_shown_to_readers(world: Lake) -> None:
+    world.commit("orders")
+    world.commit("items")
+    async with serving(configure(world, FACADE)) as daemon:
+        await world.until_published("orders", "items")
+        assert (await get_facade_service(daemon, "/iceberg/v1/config")).json()["overrides"] == {"prefix": "prod"}
+        with anyio.fail_after(20):
+            # A row is settled after its file is there, and a listing is kept for a moment.
+            while await listed(daemon) != ["items", "orders"]:  # noqa: ASYNC110 - no event crosses processes
+                await anyio.sleep(0.1)
+        first = await get_facade_service(daemon, f"{PREFIX}/sales/tables/orders")
+        again = await get_facade_service(
+            daemon, f"{PREFIX}/sales/tables/orders", **{"If-None-Match": first.headers["etag"]}
+        )
+        assert (first.status_code, again.status_code) == (200, 304)
+        pointer = world.commit("orders")
+        await daemon.tell("orders")
+        told = await until_shown(daemon, "orders", pointer)
+        assert told.json()["metadata"]["properties"]["gc.enabled"] == "false"
+        directory = str(world.directory("orders")).replace("/", "%2F")
+        assert (await get_facade_service(daemon, f"{PREFIX}/dir/tables/{directory}")).content == told.content
+        assert (await get_facade_service(daemon, f"{PREFIX}/dir/tables/%2Fetc")).status_code == httpx.codes.FORBIDDEN
+        # The inbox of the service lies beside the warehouse.
+        inbox = f"{world.folder}/inbox".replace("/", "%2F")
+        assert (await get_facade_service(daemon, f"{PREFIX}/dir/tables/{inbox}")).status_code == httpx.codes.FORBIDDEN
+        page = (await daemon.client.get("/metrics")).text
+        assert 'sfn_facade_requests_total{status="304"} 1.0' in page
+        assert 'sfn_facade_requests_total{status="403"} 2.0' in page
+
+
+async def test_only_its_readers_are_let_in_and_they_nowhere_else(world: Lake) -> None:
+    world.commit("orders")
+    async with serving(configure(world, f'{FACADE}[admin]\ntoken = "an-operator"\n')) as daemon:
+        # A sender's token, as all requests of this client have it; an operator's; none.
+        for fields in ({}, {"Authorization": "Bearer an-operator"}, {"Authorization": ""}):
+            answer = await daemon.client.get("/iceberg/v1/config", headers=fields)
+            assert answer.status_code == httpx.codes.UNAUTHORIZED
+        assert (await get_facade_service(daemon, "/admin/v1/status")).status_code == httpx.codes.UNAUTHORIZED
+        sent = await daemon.client.post("/v1/events", headers=READER, json={"namespace": ["sales"], "name": "orders"})
+        assert sent.status_code == httpx.codes.UNAUTHORIZED
+
+
+async def test_a_table_elsewhere_is_not_shown_however_it_was_published(world: Lake) -> None:
+    """Of all tables those below the facade's own roots are."""
+    world.commit("orders")
+    (world.folder / "warehouse" / "public").mkdir(parents=True)
+    more = f'{FACADE}roots = ["{world.folder}/warehouse/public"]\n'
+    async with serving(configure(world, more)) as daemon:
+        await world.until_published("orders")
+        assert (await get_facade_service(daemon, PREFIX)).json()["namespaces"] == [["dir"]]
+        answer = await get_facade_service(daemon, f"{PREFIX}/sales/tables/orders")
+        assert answer.status_code == httpx.codes.NOT_FOUND
+        directory = str(world.directory("orders")).replace("/", "%2F")
+        assert (
+            await get_facade_service(daemon, f"{PREFIX}/dir/tables/{directory}")
+        ).status_code == httpx.codes.FORBIDDEN
+
+
+async def test_files_below_a_root_of_their_own_are_found(world: Lake) -> None:
+    world.commit("orders")
+    metadata = world.directory("orders") / "metadata"
+    (world.folder / "warehouse" / "pointers").mkdir(parents=True)
+    file = configure(world, FACADE)
+    text = file.read_text()
+    placing = f'[catalogs.prod]\nplacement = "root"\nroot = "{world.folder}/warehouse/pointers"\n'
+    file.write_text(text.replace("[catalogs.prod]\n", placing))
+    async with serving(file) as daemon:
+        pointer = world.commit("orders")
+        await daemon.tell("orders")
+        await until_shown(daemon, "orders", pointer)
+        assert [path.name for path in metadata.iterdir() if not path.name.endswith(".json")] == []
+
+
+async def test_there_is_none_without_its_role(world: Lake) -> None:
+    async with serving(configure(world, FACADE), {"SFN_ROLES": "receiver,worker"}) as daemon:
+        assert (await get_facade_service(daemon, "/iceberg/v1/config")).status_code == httpx.codes.NOT_FOUND

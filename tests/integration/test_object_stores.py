@@ -1,24 +1,35 @@
-"""The service as a real process, tables on real object stores: a table's whole life, read by its directory alone."""
+"""The service on object stores, with keys of its own and with vended credentials."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import json
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from uuid import uuid4
 
 import anyio
 import anyio.to_thread
 import pyarrow as pa
 import pytest
+from aiohttp import web
 from pyiceberg.catalog.sql import SqlCatalog
+from typing_extensions import override
 
 import sfn
 from sfn.errors import Dropped, NotFound
 from tests.integration.clouds import CLOUDS, Cloud
-from tests.integration.process import TOKEN, serving
+from tests.integration.lake import Lake as LakeVended
+from tests.integration.process import TOKEN, Daemon, serving
 from tests.promises.sql_world import SCHEMA
+from tests.servers.s3 import REGION, ROOT, S3, Keys
+
+# ── The service as a real process, tables on real object stores: a table's whole life, read by its directory alone.
+
 
 CONFIGURATION = """\
 [listener]
@@ -116,3 +127,195 @@ async def test_a_table_lives_on_a_store_and_readers_follow(lake: Lake) -> None:
         await daemon.tell("orders", operation="drop")
         await until(lake.is_over)
         assert not daemon.records("settled", outcome="dead")
+
+
+# ── The service as a real process without any storage keys of its own: the catalog vends them, table by table.
+
+
+CONFIGURATION_VENDED = """\
+[listener]
+port = 0
+[inbox]
+url = "sqlite:///{folder}/inbox/inbox.db"
+[sweep]
+every = "{every}"
+[admin]
+token = "an-operators-token"
+[catalogs.prod]
+uri = "{uri}"
+vended_credentials = true
+replica_lag = "0"
+absence_delay = "0"
+min_publish_interval = "0"
+on_drop = "{on_drop}"
+[senders.etl]
+secrets = {{ main = "{token}" }}
+"""
+READS_AND_WRITES = ("s3:GetObject", "s3:PutObject", "s3:DeleteObject")
+
+
+@dataclass
+class VendingLake(LakeVended):
+    """A catalog whose tables lie in a bucket, and which gives keys to whoever asks for a table's.
+
+    Attributes:
+        server: has the bucket.
+        bucket: where tables lie.
+        lasts: seconds that keys are said to last.
+        keys: what is vended now, by table.
+        vended: for which tables, in order.
+    """
+
+    server: S3 = field(kw_only=True)
+    bucket: str = field(kw_only=True)
+    lasts: float = 3600.0
+    keys: dict[str, Keys] = field(default_factory=dict)
+    vended: list[str] = field(default_factory=list)
+
+    @override
+    def location(self, name: str) -> str:
+        return f"s3://{self.bucket}/wh/{name}"
+
+    @override
+    def commit(self, name: str) -> str:
+        versions = self._tables.setdefault(name, [])
+        uuid = self._uuids.setdefault(name, str(uuid4()))
+        key = f"wh/{name}/metadata/{len(versions):05d}-{uuid4()}.metadata.json"
+        body = json.dumps({"format-version": 2, "table-uuid": uuid}).encode()
+        self.server.client.put_object(Bucket=self.bucket, Key=key, Body=body)
+        versions.append(f"s3://{self.bucket}/{key}")
+        return versions[-1]
+
+    def let_in(self, name: str) -> None:
+        """Have a new principal for a table, which is vended from now on."""
+        self.keys[name] = self.server.user(self.bucket, on_bucket=["s3:ListBucket"], on_objects=READS_AND_WRITES)
+
+    @override
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        match request.path.strip("/").split("/")[1:]:
+            case ["namespaces", "sales", "tables", name, "credentials"] if name in self._tables:
+                self.vended.append(name)
+                return web.json_response({"storage-credentials": [self._credential(name)]})
+            case _:
+                return await super()._answer(request)
+
+    def _credential(self, name: str) -> dict[str, object]:
+        keys = self.keys[name]
+        config = {
+            "s3.access-key-id": keys.access,
+            "s3.secret-access-key": keys.secret,
+            "s3.session-token-expires-at-ms": str(int((time.time() + self.lasts) * 1000)),  # noqa: TID251 - its clock
+            "s3.endpoint": self.server.url,
+            "s3.path-style-access": "true",
+            "client.region": REGION,
+        }
+        return {"prefix": f"{self.location(name)}/", "config": config}
+
+    def told(self, name: str) -> str | None:
+        """What a reader of the table's directory is told, whose keys are their own; "" for a dropped table."""
+        options = {"key": ROOT.access, "secret": ROOT.secret, "endpoint_url": self.server.url}
+        try:
+            found = sfn.resolve(self.location(name), ("sales", name), storage_options=options)
+        except NotFound:
+            return None
+        except Dropped:
+            return ""
+        return found.metadata_location
+
+    def configured(self, *, on_drop: str = "tombstone", every: str = "off") -> Path:
+        file = self.folder / "sfn.toml"
+        text = CONFIGURATION_VENDED.format(folder=self.folder, uri=self.uri, token=TOKEN, on_drop=on_drop, every=every)
+        file.write_text(text)
+        return file
+
+
+@pytest.fixture
+async def lake_vended(s3: S3, tmp_path: Path) -> AsyncIterator[VendingLake]:
+    made = VendingLake(tmp_path, server=s3, bucket=s3.bucket())
+    await made.open()
+    yield made
+    await made.close()
+
+
+async def published(lake: VendingLake, daemon: Daemon, name: str) -> None:
+    pointer = lake.commit(name)
+    assert (await daemon.tell(name)).status_code == 202
+    await until(lambda: lake.told(name) == pointer)
+
+
+async def test_without_keys_of_its_own_the_service_writes_with_what_is_vended(lake_vended: VendingLake) -> None:
+    for name in ("orders", "customers"):
+        lake_vended.let_in(name)
+    async with serving(lake_vended.configured(), {"AWS_EC2_METADATA_DISABLED": "true"}) as daemon:
+        for name in ("orders", "customers", "orders", "orders"):
+            await published(lake_vended, daemon, name)
+        assert sorted(lake_vended.vended) == ["customers", "orders"]
+        lake_vended.drop("orders")
+        await daemon.tell("orders", operation="drop")
+        await until(lambda: lake_vended.told("orders") == "")
+        assert not daemon.records("settled", outcome="dead")
+        # Not in the log, and nowhere on the disk.
+        written = b"".join(file.read_bytes() for file in lake_vended.folder.rglob("*") if file.is_file())
+        assert lake_vended.keys["orders"].secret.encode() not in written
+
+
+async def test_keys_that_end_are_asked_for_before_they_do(lake_vended: VendingLake) -> None:
+    lake_vended.lasts = 1.0
+    lake_vended.let_in("orders")
+    async with serving(lake_vended.configured()) as daemon:
+        await published(lake_vended, daemon, "orders")
+        before = len(lake_vended.vended)
+        # The answer's `Date`, which their end is counted from, has whole seconds.
+        await anyio.sleep(lake_vended.lasts + 1.0)
+        await published(lake_vended, daemon, "orders")
+        assert len(lake_vended.vended) > before
+
+
+async def test_keys_that_the_store_does_not_know_any_more_are_asked_for_anew(lake_vended: VendingLake) -> None:
+    lake_vended.let_in("orders")
+    async with serving(lake_vended.configured()) as daemon:
+        await published(lake_vended, daemon, "orders")
+        lake_vended.server.forget(lake_vended.keys["orders"])
+        lake_vended.let_in("orders")
+        await published(lake_vended, daemon, "orders")
+        assert lake_vended.vended == ["orders", "orders"]
+        assert not daemon.records("settled", outcome="retry")
+
+
+@pytest.mark.parametrize("on_drop", ["tombstone", "keep"])
+async def test_of_a_table_that_was_dropped_while_nobody_looked_nothing_is_vended(
+    lake_vended: VendingLake, on_drop: str
+) -> None:
+    lake_vended.let_in("orders")
+    async with serving(lake_vended.configured()) as daemon:
+        await published(lake_vended, daemon, "orders")
+    lake_vended.drop("orders")
+    async with serving(lake_vended.configured(on_drop=on_drop)) as daemon:
+        await daemon.tell("orders", operation="drop")
+        outcome = "dead" if on_drop == "tombstone" else "done"
+        record = await daemon.until_logged("settled", table="sales.orders", outcome=outcome)
+        assert ("on_drop" in json.dumps(record)) is (on_drop == "tombstone")
+
+
+async def test_a_check_without_any_store_sees_what_is_vended_and_what_is_not(lake_vended: VendingLake) -> None:
+    lake_vended.let_in("orders")
+    lake_vended.commit("orders")
+    done = await anyio.run_process(
+        [sys.executable, "-m", "sfn", "check", "--config", lake_vended.configured(), "--json"], check=False
+    )
+    found = {one["where"]: one for one in json.loads(done.stdout)["findings"]}
+    assert found["catalogs.prod: sales.orders"]["severity"] == "ok"
+    assert f"s3://{lake_vended.bucket}/wh/orders" in found["catalogs.prod: sales.orders"]["text"]
+    assert found["catalogs.prod.on_drop"]["severity"] == "warning"
+    assert not [one for one in found.values() if one["severity"] == "error"], done.stdout
+    assert b"usersecret" not in done.stdout + done.stderr
+
+
+async def test_a_dry_run_reads_files_with_what_is_vended(lake_vended: VendingLake) -> None:
+    lake_vended.let_in("orders")
+    async with serving(lake_vended.configured()) as daemon:
+        await published(lake_vended, daemon, "orders")
+    done = await anyio.run_process(
+        [sys.executable, "-m", "sfn", "reconcile", "--dry-run", "--config", lake_vended.configured()]
+    )
+    assert b"nothing differs" in done.stdout

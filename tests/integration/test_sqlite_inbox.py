@@ -1,4 +1,4 @@
-"""The inbox in a file: who may open it, and what is still there afterwards."""
+"""The inbox in a file."""
 
 from __future__ import annotations
 
@@ -6,19 +6,26 @@ import os
 import random
 import signal
 import sqlite3
+import threading
 import time
-from contextlib import closing, suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import replace
 from multiprocessing import Pipe
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 import pytest
+from anyio.abc import TaskGroup
 from structlog.testing import capture_logs
+from typing_extensions import override
 
 from sfn.domain.events import Notification, PutResult
 from sfn.domain.identifiers import CatalogName
 from sfn.domain.jobs import (
+    Capacity,
+    ConcurrencyGroup,
     DeadLettered,
     DeadLetterReason,
     Done,
@@ -36,6 +43,9 @@ from tests.integration.inbox_processes import hold, open_it, put_for_ever
 from tests.integration.waiting import until
 from tests.promises.inboxes import AT, PLENTY, TERMS, Ground, HandClock, pointer, table
 from tests.promises.stores import ended, names_in, started, told
+
+# ── The inbox in a file: who may open it, and what is still there afterwards.
+
 
 ORDERS, RETURNS, STOCK = table("orders"), table("returns"), table("stock")
 MEMO = PublishCache(etag="v1", objects={f"{AT}/a.ver": StoredObject(b"\xff", "t1")})
@@ -301,3 +311,55 @@ def test_what_was_acknowledged_is_there_after_a_kill(tmp_path: Path, kill: int) 
         assert acknowledged <= stored
         told_of = set(db.execute("SELECT DISTINCT key FROM event"))
         assert set(db.execute("SELECT key FROM subject")) == told_of
+
+
+# ── An inbox that is slow: what waits for its turn behind a long transaction.
+
+
+ORDERS_SQLITE_SLOW, RETURNS_SQLITE_SLOW = table("orders"), table("returns")
+LEASE = TERMS.lease.total_seconds()
+
+
+class SlowSlots(Capacity):
+    """None; and whoever asks how many has to wait."""
+
+    entered, left = threading.Event(), threading.Event()
+
+    @override
+    def available_in(self, lane: ConcurrencyGroup) -> int:
+        self.entered.set()
+        self.left.wait(10)
+        return 0
+
+
+@asynccontextmanager
+async def busy(inbox: SqliteInbox) -> AsyncIterator[TaskGroup]:
+    """While the inbox is in a transaction: tasks that end once it is over."""
+    slow = SlowSlots(0, 0, 0)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(inbox.claim, slow)
+        await anyio.to_thread.run_sync(slow.entered.wait, 10)
+        yield tasks
+        slow.left.set()
+
+
+async def test_a_lease_lasts_from_when_the_inbox_came_to_it(tmp_path: Path) -> None:
+    clock, expired = HandClock(), list[int]()
+    async with SqliteInbox.opened(tmp_path / "inbox.db", TERMS, clock) as inbox:
+        ground = Ground(inbox, clock)
+
+        async def claim() -> None:
+            expired.append((await inbox.claim(PLENTY)).expired_leases)
+
+        await ground.hint(ORDERS_SQLITE_SLOW)
+        renewed = await ground.claim()
+        await ground.hint(RETURNS_SQLITE_SLOW)
+        async with busy(inbox) as tasks:
+            tasks.start_soon(inbox.renew, [renewed])
+            tasks.start_soon(claim)
+            await anyio.lowlevel.checkpoint()
+            clock.turn(LEASE + 5)
+        for seconds in (LEASE - 1, 1):
+            clock.turn(seconds)
+            await claim()
+    assert expired == [0, 0, 2]

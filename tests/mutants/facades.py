@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-ANSWERS = "tests/unit/test_facade_answers.py"
-BENEATH = "tests/unit/test_facade_beneath.py"
-INDEX = "tests/unit/test_facade_index.py"
-LOADING = "tests/unit/test_facade_loading.py"
-ROSTER = "tests/unit/test_facade_roster.py"
+ANSWERS = "tests/unit/test_facade_app.py"
+BENEATH = "tests/unit/test_facade_metadata_files.py"
+INDEX = "tests/unit/test_facade_discovery.py"
+LOADING = "tests/unit/test_facade_tables.py"
+ROSTER = "tests/unit/test_facade_tables.py"
 ROUTES = "tests/unit/test_facade_routes.py"
-SERVED = "tests/unit/test_facade_served.py"
+SERVED = "tests/unit/test_facade_tables.py"
 
 FACADES = (
     Mutant(

@@ -16,11 +16,11 @@ DIED = f"{PASSING}::test_a_commit_is_published_though_the_gateway_died_before_th
 HIDDEN = f"{TABLES}::test_of_a_rename_to_what_is_not_published_the_old_name_is_looked_at"
 AGAIN = f"{TABLES}::test_a_name_that_had_a_table_is_looked_at_again_where_a_replica_does_not_know_its_new_one"
 
-NAMES = "tests/unit/test_gateway_naming.py"
+NAMES = "tests/unit/test_gateway_routes.py"
 ANSWERS = "tests/integration/test_gateway_answers.py"
 CONNECTIONS = "tests/integration/test_gateway_connections.py"
-BODIES = "tests/unit/test_body_memory.py"
-WORKER = "tests/unit/test_worker_trouble.py"
+BODIES = "tests/unit/test_limits.py"
+WORKER = "tests/unit/test_worker.py"
 
 PUBLISHED = 'assert stage.is_published("a")'
 
@@ -116,13 +116,13 @@ GATEWAYS = (
         "15-last-configuration-is-every-catalogs",
         15,
         f"{NAMES}::test_separators_of_every_configuration_of_a_prefix_are_remembered",
-        'assert separators.of("main|a")',
+        'assert separators.get("main|a")',
     ),
     Mutant(
         "15-separators-are-of-any-prefix",
         15,
         f"{NAMES}::test_separators_of_every_configuration_of_a_prefix_are_remembered",
-        'assert separators.of("main|a")',
+        'assert separators.get("main|a")',
     ),
     Mutant(
         "15-notification-is-no-change",
@@ -164,7 +164,7 @@ GATEWAYS = (
     Mutant(
         "15-target-is-any-text",
         15,
-        "tests/integration/test_gateway_targets.py::test_a_target_that_is_no_path_goes_nowhere",
+        "tests/integration/test_gateway_requests.py::test_a_target_that_is_no_path_goes_nowhere",
         "assert answer.status in",
     ),
     Mutant(
@@ -174,11 +174,11 @@ GATEWAYS = (
         "fast.add(8)",
     ),
     Mutant("15-empty-body-makes-room", 15, f"{BODIES}::test_a_body_that_holds_nothing_has_no_room_to_make", "False"),
-    Mutant("15-bodies-are-given-up-in-vain", 15, f"{BODIES}::test_nobody_is_given_up_in_vain", "slow.is_given_up"),
+    Mutant("15-bodies-are-given-up-in-vain", 15, f"{BODIES}::test_nobody_is_given_up_in_vain", "slow.is_evicted"),
     Mutant(
         "15-place-goes-to-who-gave-up",
         15,
-        "tests/unit/test_gateway_places.py::test_a_place_is_not_given_to_who_gives_up_in_the_same_turn",
+        "tests/unit/test_gateway_upstream.py::test_a_place_is_not_given_to_who_gives_up_in_the_same_turn",
         "if not task.cancelled() and task.exception()] == []",
     ),
     Mutant(

@@ -6,8 +6,8 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant
 
-WITHHELD: Final = "tests/unit/test_sweep_withheld.py"
-WALK: Final = "tests/unit/test_rest_listing.py"
+WITHHELD: Final = "tests/unit/test_worker_sweep.py"
+WALK: Final = "tests/unit/test_catalogs_rest_listing.py"
 
 LISTINGS = (
     Mutant(
@@ -25,13 +25,13 @@ LISTINGS = (
     Mutant(
         "08-sweep-counts-for-what-it-could-not-list",
         8,
-        "tests/promises/test_inbox_rows.py::test_a_sweep_does_not_count_for_what_it_could_not_list[asyncio-memory]",
+        "tests/promises/test_inbox_jobs.py::test_a_sweep_does_not_count_for_what_it_could_not_list[asyncio-memory]",
         "assert swept == dict.fromkeys(unseen)",
     ),
     Mutant(
         "08-unknown-404-needs-no-listing",
         8,
-        "tests/unit/test_rest_trouble.py"
+        "tests/unit/test_catalogs_rest_errors.py"
         "::test_a_404_of_another_type_counts_once_no_listing_names_the_table[asyncio-BaseException-404-404]",
         "DID NOT RAISE",
     ),
@@ -50,7 +50,7 @@ LISTINGS = (
     Mutant(
         "15-commit-under-an-unmapped-prefix-is-silent",
         15,
-        "tests/unit/test_gateway_reach.py::test_commits_under_an_unmapped_prefix_are_counted_and_logged_once[asyncio]",
+        "tests/unit/test_gateway_routes.py::test_commits_under_an_unmapped_prefix_are_counted_and_logged_once[asyncio]",
         "assert stage.unmapped == 4",
     ),
 )

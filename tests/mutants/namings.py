@@ -8,11 +8,11 @@ REFRESHED = "tests/simulation/test_refreshes.py::test_nothing_of_ours_grows_old_
 FORWARDED = "tests/simulation/test_forwarding.py"
 SIMULATED = "tests/simulation/test_namings.py"
 
-FOUND_AGAIN = "tests/unit/test_publish_found_again.py"
-RENAMED = "tests/unit/test_publish_renamed.py"
+FOUND_AGAIN = "tests/unit/test_publish_drops.py"
+RENAMED = "tests/unit/test_publish_drops.py"
 ALIASED = "tests/unit/test_publish_aliases.py"
 
-RIVALS = "tests/unit/test_publish_hint_rivals.py"
+RIVALS = "tests/unit/test_publish_version_hint.py"
 
 NAMINGS = (
     Mutant(
@@ -24,13 +24,13 @@ NAMINGS = (
     Mutant(
         "01-head-that-nobody-shows-is-named",
         1,
-        "tests/unit/test_reader_heads.py::test_what_the_service_names_as_snapshot_is_none_where_no_reader_shows_one",
+        "tests/unit/test_reader_metadata.py::test_what_the_service_names_as_snapshot_is_none_where_no_reader_shows_one",
         "assert published is None",
     ),
     Mutant(
         "01-uuid-has-two-spellings",
         1,
-        "tests/unit/test_publish_told.py::test_a_uuid_may_be_spelled_otherwise[asyncio-without hyphens]",
+        "tests/unit/test_publish_event_only.py::test_a_uuid_may_be_spelled_otherwise[asyncio-without hyphens]",
         '== ("dropped", uuid)',
     ),
     Mutant(
@@ -60,7 +60,7 @@ NAMINGS = (
     Mutant(
         "05-stopped-look-is-memory",
         5,
-        "tests/unit/test_publish_commits.py::test_also_after_a_look_that_ended_before_it_saw_them[asyncio]",
+        "tests/unit/test_publish_commit_files.py::test_also_after_a_look_that_ended_before_it_saw_them[asyncio]",
         "assert line.pointers[-1] == after.metadata_location",
     ),
     Mutant(
@@ -96,7 +96,7 @@ NAMINGS = (
     Mutant(
         "08-drop-is-told-once-more",
         8,
-        "tests/unit/test_outcomes.py::test_a_drop_that_a_claim_saw_through_is_not_told_once_more[True-outcome0-False]",
+        "tests/unit/test_inbox_outcomes.py::test_a_drop_that_a_claim_saw_through_is_not_told_once_more[True-outcome0-False]",
         "assert (after.pending.drop, after.pending.purge, after.due_at) == (kept, kept, NOW)",
     ),
     Mutant(
@@ -146,7 +146,7 @@ NAMINGS = (
     Mutant(
         "09-links-below-a-location-are-followed",
         9,
-        "tests/unit/test_links.py::test_a_folder_below_the_location_that_is_a_link_is_refused"
+        "tests/unit/test_storage_links.py::test_a_folder_below_the_location_that_is_a_link_is_refused"
         "[metadata-metadata/version-hint.text-b/orders-replace]",
         "with pytest.raises(Permanent)",
     ),
@@ -159,33 +159,33 @@ NAMINGS = (
     Mutant(
         "09-newest-of-a-name-ends-first",
         9,
-        "tests/unit/test_publish_by_uuid.py::test_the_newest_file_of_a_name_ends_only_after_the_older_ones[asyncio]",
+        "tests/unit/test_publish_existing_files.py::test_the_newest_file_of_a_name_ends_only_after_the_older_ones[asyncio]",
         'assert [line.of(table)["state"] for table in (first, second)] == ["current", "current"]',
     ),
     Mutant(
         "09-own-older-file-goes-last",
         9,
-        "tests/unit/test_publish_order.py"
+        "tests/unit/test_publish_plan.py"
         "::test_an_older_file_of_ones_own_goes_before_another_table_takes_the_place_of_the_newest[asyncio]",
         'assert ("current", second.uuid) not in store.states',
     ),
     Mutant(
         "09-same-pointer-is-older",
         9,
-        "tests/unit/test_publish_order.py::test_a_file_that_says_the_same_is_not_waited_for[asyncio]",
+        "tests/unit/test_publish_plan.py::test_a_file_that_says_the_same_is_not_waited_for[asyncio]",
         'assert (line.document(A)["guid"], line.document(B)["guid"]) == (table.uuid, new.uuid)',
     ),
     Mutant(
         "09-older-of-a-row-that-went-on-is-forgotten",
         9,
-        "tests/unit/test_publish_order.py"
+        "tests/unit/test_publish_plan.py"
         "::test_an_older_one_is_waited_for_also_once_its_row_has_published_another_table[asyncio]",
         'assert (line.document(A)["state"], line.document(B, there)["guid"]) == ("current", gone.uuid)',
     ),
     Mutant(
         "09-name-of-another-catalog-is-waited-for",
         9,
-        "tests/unit/test_publish_by_uuid.py"
+        "tests/unit/test_publish_existing_files.py"
         "::test_a_rename_waits_for_no_file_of_another_catalog_that_has_the_name_too[asyncio]",
         'assert (body["state"], body["table_identifier"]) == ("current", name.dotted)',
     ),
@@ -205,7 +205,7 @@ NAMINGS = (
     Mutant(
         "09-older-elsewhere-is-overlooked",
         9,
-        "tests/unit/test_publish_order.py"
+        "tests/unit/test_publish_plan.py"
         "::test_that_is_so_too_where_an_older_one_lies_at_a_place_that_the_table_left[asyncio]",
         'assert line.document(B, there)["state"] == "current"',
     ),
@@ -218,44 +218,44 @@ NAMINGS = (
     Mutant(
         "13-old-place-is-the-newest",
         13,
-        "tests/unit/test_publish_commits.py::test_a_table_that_moved_has_no_commit_twice_once_its_log_is_cut",
+        "tests/unit/test_publish_commit_files.py::test_a_table_that_moved_has_no_commit_twice_once_its_log_is_cut",
         "assert pointers == [*last.metadata_log, last.metadata_location][-len(pointers) :]",
     ),
     Mutant(
         "09-newest-file-of-a-gone-table-goes-first",
         9,
-        "tests/unit/test_publish_sites.py::test_of_two_files_of_a_table_that_is_gone_the_older_one_goes_first"
+        "tests/unit/test_publish_locations.py::test_of_two_files_of_a_table_that_is_gone_the_older_one_goes_first"
         "[asyncio-ordinal-identifier-tombstone]",
         "assert {first.metadata_location} not in store.live[since:]",
     ),
     Mutant(
         "09-first-place-is-where-it-lives",
         9,
-        "tests/unit/test_publish_beside.py::test_two_names_of_a_table_that_is_gone_do_not_wait_for_one_another",
+        "tests/unit/test_publish_plan.py::test_two_names_of_a_table_that_is_gone_do_not_wait_for_one_another",
         "publishes and no end",
     ),
     Mutant(
         "09-hint-that-was-found-is-kept",
         9,
-        "tests/unit/test_publish_beside.py::test_two_tables_of_one_directory_that_end_at_once_leave_no_hint",
+        "tests/unit/test_publish_plan.py::test_two_tables_of_one_directory_that_end_at_once_leave_no_hint",
         "assert line.hint() is None",
     ),
     Mutant(
         "09-hint-that-is-to-be-replaced-goes",
         9,
-        "tests/unit/test_publish_beside.py::test_a_hint_that_the_same_table_under_another_name_will_replace_stays",
+        "tests/unit/test_publish_plan.py::test_a_hint_that_the_same_table_under_another_name_will_replace_stays",
         "assert line.hint() == said is not None",
     ),
     Mutant(
         "09-name-is-taken-under-one-spelling",
         9,
-        "tests/unit/test_publish_spelled.py::test_the_file_of_another_spelling_says_whose_the_name_is_now",
+        "tests/unit/test_publish_spellings.py::test_the_file_of_another_spelling_says_whose_the_name_is_now",
         'assert left["name_now"]["sfn_file_path"] == key_of(LISTED, "file:///warehouse/second")',
     ),
     Mutant(
         "09-hint-speaks-for-who-has-no-file",
         9,
-        "tests/unit/test_publish_sites.py"
+        "tests/unit/test_publish_locations.py"
         "::test_a_hint_beside_a_file_by_uuid_goes_once_the_table_has_its_file_by_another_naming[asyncio]",
         "assert store.hints[key] is None",
     ),
@@ -286,7 +286,7 @@ NAMINGS = (
     Mutant(
         "09-commits-without-head",
         9,
-        "tests/unit/test_publish_commits.py::test_whoever_writes_the_file_of_a_commit_has_written_the_head",
+        "tests/unit/test_publish_commit_files.py::test_whoever_writes_the_file_of_a_commit_has_written_the_head",
         'assert line.head["metadata_file_path"] == last.metadata_location',
     ),
     Mutant(

@@ -1,4 +1,7 @@
-"""What every inbox promises to those who put into it. A new adapter is one more line in `inboxes.ADAPTERS`."""
+"""What every inbox promises to those who put into it. A new adapter is one more line in `inboxes.ADAPTERS`. What an
+inbox promises to tell of itself: which hints needed no look of their own, which leases ran out, when a catalog is
+swept. What every inbox promises to tell operators of how things stand.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +11,27 @@ import anyio
 import pytest
 
 from sfn.domain.events import Notification, PutResult
-from sfn.domain.identifiers import CatalogName
+from sfn.domain.identifiers import CatalogName, TableIdentifier
 from sfn.domain.jobs import (
     Capacity,
     DeadLettered,
     DeadLetterReason,
     Done,
+    Outcome,
     PendingChange,
     PublishResult,
     Rescheduled,
     Retry,
     Returned,
+    SweepCompleted,
     TableState,
+    Wakeup,
 )
-from tests.promises.inboxes import TERMS, Ground, pointer, subjects, table
+from sfn.inbox.model import LastEvent
+from tests.promises.inboxes import PLENTY, TERMS, Ground, pointer, subjects, table
+
+# ── What every inbox promises to those who put into it. A new adapter is one more line in `inboxes.ADAPTERS`.
+
 
 ORDERS, RETURNS = table("orders"), table("returns")
 
@@ -252,3 +262,168 @@ async def test_a_wait_ends_at_its_time(ground: Ground) -> None:
     with anyio.fail_after(5):
         await ground.inbox.wait(ground.now + timedelta(seconds=0.01))
         await ground.inbox.wait(ground.now - timedelta(seconds=1))
+
+
+# ── What an inbox promises to tell of itself: which hints needed no look of their own, which leases ran out, when a
+# catalog is swept.
+
+
+ORDERS, RETURNS = table("orders"), table("returns")
+LEASE = TERMS.lease.total_seconds()
+
+
+async def superseded(ground: Ground) -> int:
+    """One more hint of a table: whether a look that was to come anyway answers it."""
+    return (await ground.inbox.put([Notification(ORDERS)])).coalesced
+
+
+async def test_a_hint_joins_one_that_waits(ground: Ground) -> None:
+    assert await ground.inbox.put([Notification(ORDERS), Notification(RETURNS), Notification(ORDERS)]) == PutResult(
+        3, 0, 1
+    )
+    assert await ground.inbox.put([Notification(ORDERS)]) == PutResult(1, 0, 1)
+
+
+async def test_a_duplicate_joins_nothing(ground: Ground) -> None:
+    await ground.inbox.put([Notification(ORDERS, "etl", "e1")])
+    assert await ground.inbox.put([Notification(ORDERS, "etl", "e1")]) == PutResult(0, 1, 0)
+
+
+async def test_a_hint_that_comes_while_its_row_is_looked_at_has_a_look_of_its_own(ground: Ground) -> None:
+    await ground.hint(ORDERS)
+    claim = await ground.claim()
+    assert [await superseded(ground) for _ in range(3)] == [0, 1, 1]
+    await ground.settle(claim, ground.done())
+    assert await superseded(ground) == 1
+    await ground.settle(await ground.claim(), ground.done())
+    assert await superseded(ground) == 0
+
+
+@pytest.mark.parametrize("outcome", ["done", "later", "dead", "given up"])
+async def test_a_hint_after_all_was_answered_joins_nothing(ground: Ground, outcome: str) -> None:
+    outcomes: dict[str, Outcome] = {
+        "done": ground.done(),
+        "later": Rescheduled(ground.after(60), "replicas lag"),
+        "dead": DeadLettered(DeadLetterReason.PERMANENT, "it can't be", recheck_at=ground.after(60)),
+        "given up": DeadLettered(DeadLetterReason.HELD_DROP, "the brake is on"),
+    }
+    await ground.settled(ORDERS, outcomes[outcome])
+    assert await superseded(ground) == 0
+
+
+@pytest.mark.parametrize("outcome", [Retry, Returned])
+async def test_what_was_not_seen_through_still_waits(ground: Ground, outcome: type[Retry | Returned]) -> None:
+    await ground.settled(ORDERS, outcome(ground.after(60), "its store is away"))
+    assert await superseded(ground) == 1
+
+
+async def test_every_lease_that_runs_out_is_told_once(ground: Ground) -> None:
+    await ground.hint(ORDERS, RETURNS)
+    first, second = await ground.claims()
+    ground.clock.turn(LEASE / 2)
+    assert await ground.inbox.renew([second]) == [second]
+    ground.clock.turn(LEASE / 2)
+    claimed = await ground.inbox.claim(PLENTY)
+    assert ([claim.subject for claim in claimed.jobs], claimed.expired_leases) == ([first.subject], 1)
+    assert (await ground.inbox.claim(PLENTY)).expired_leases == 0
+    await ground.settle(second, Done(ground.after(60)))
+    ground.clock.turn(LEASE)
+    assert (await ground.inbox.claim(PLENTY)).expired_leases == 1
+
+
+async def test_a_catalog_that_is_to_be_swept_says_when(ground: Ground) -> None:
+    assert await ground.inbox.table_status(CatalogName("few")) is None
+    await ground.inbox.reconcile([Notification(CatalogName("few"))], ground.order())
+    claim = await ground.claim()
+    await ground.settle(claim, SweepCompleted(ground.after(900), ground.now, within_limit=True))
+    await ground.inbox.reconcile([Notification(CatalogName("few"))], ground.order())
+    standing = await ground.inbox.table_status(CatalogName("few"))
+    assert standing is not None
+    assert (standing.state, standing.due_at) == ("queued", ground.after(30))
+
+
+# ── What every inbox promises to tell operators of how things stand.
+
+
+ORDERS_INBOX_STANDING, RETURNS_INBOX_STANDING, STOCK = table("orders"), table("returns"), table("stock")
+
+
+async def test_a_tables_standing_is_its_whole_story(ground: Ground) -> None:
+    assert await ground.inbox.table_status(ORDERS_INBOX_STANDING) is None
+    await ground.inbox.put(
+        [Notification(ORDERS_INBOX_STANDING, "etl", "e1", min_metadata_location=pointer(2), body=b'{"name": "orders"}')]
+    )
+    told = ground.now
+    standing = await ground.inbox.table_status(ORDERS_INBOX_STANDING)
+    assert standing is not None
+    assert (standing.state, standing.has_unprocessed, standing.pending, standing.last_result) == (
+        "queued",
+        True,
+        PendingChange(min_metadata_location=pointer(2)),
+        None,
+    )
+    assert standing.last_event == LastEvent("etl", "e1", told, b'{"name": "orders"}')
+    claim = await ground.claim()
+    ground.clock.turn(5)
+    await ground.settle(claim, Retry(ground.after(9), "the store hangs"))
+    standing = await ground.inbox.table_status(ORDERS_INBOX_STANDING)
+    assert standing is not None
+    assert standing.last_result is not None
+    assert (standing.last_result.outcome, standing.last_result.why, standing.last_result.at) == (
+        "retry",
+        "the store hangs",
+        ground.now,
+    )
+    assert (standing.attempt, standing.failing_since, standing.due_at) == (1, told, ground.after(9))
+
+
+async def test_the_last_event_is_found_however_often_others_asked_for_a_look_since(ground: Ground) -> None:
+    async def last(name: TableIdentifier) -> LastEvent | None:
+        standing = await ground.inbox.table_status(name)
+        assert standing is not None
+        return standing.last_event
+
+    told = LastEvent("etl", "e1", ground.now, b"one")
+    await ground.inbox.put([Notification(ORDERS_INBOX_STANDING, "etl", "e1", body=b"one")])
+    await ground.settle(await ground.claim(), ground.done())
+    for _ in range(2):
+        await ground.hint(RETURNS_INBOX_STANDING)
+        returns = next(claim for claim in await ground.claims() if claim.subject == RETURNS_INBOX_STANDING)
+        await ground.settle(
+            returns, Done(ground.after(60), PublishResult(wakeups=(Wakeup(ORDERS_INBOX_STANDING), Wakeup(STOCK))))
+        )
+        assert await last(ORDERS_INBOX_STANDING) == told
+        assert await last(STOCK) is None
+    await ground.inbox.put([Notification(ORDERS_INBOX_STANDING, "etl", "e2", body=b"two")])
+    assert await last(ORDERS_INBOX_STANDING) == LastEvent("etl", "e2", ground.now, b"two")
+
+
+async def test_a_last_claim_that_was_well_says_no_why(ground: Ground) -> None:
+    await ground.settled(ORDERS_INBOX_STANDING, ground.done())
+    standing = await ground.inbox.table_status(ORDERS_INBOX_STANDING)
+    assert standing is not None
+    assert standing.last_result is not None
+    assert (standing.last_result.outcome, standing.last_result.why, standing.has_unprocessed) == ("done", None, False)
+    assert standing.table_state.live is not None
+
+
+async def test_every_row_of_a_table_is_counted_once(ground: Ground) -> None:
+    async def counted() -> dict[str, int]:
+        figures = await ground.inbox.stats()
+        return {state: count for (catalog, state), count in figures.tables.items() if catalog == "prod" and count}
+
+    names = [table(name) for name in ("a", "b", "c", "d", "e", "f")]
+    await ground.inbox.put([Notification(CatalogName("prod"))])
+    await ground.hint(*names)
+    assert await counted() == {"due": 6}
+    sweep, a, b, c, d, e, _ = sorted(await ground.claims(), key=lambda claim: str(claim.subject))
+    assert await counted() == {"leased": 6}
+    await ground.settle(sweep, Retry(ground.after(9), ""))
+    await ground.settle(a, ground.done())
+    await ground.settle(b, Retry(ground.after(9), ""))
+    await ground.settle(c, DeadLettered(DeadLetterReason.HELD_DROP, ""))
+    await ground.settle(d, DeadLettered(DeadLetterReason.POISON, ""))
+    await ground.settle(e, Done(ground.now, forget=True))
+    assert await counted() == {"scheduled": 1, "retrying": 1, "held": 1, "dead": 1, "leased": 1}
+    figures = await ground.inbox.stats()
+    assert figures.dead_letters == {("prod", "held-drop"): 1, ("prod", "poison"): 1}

@@ -1,4 +1,7 @@
-"""What every inbox promises about claims: leases, fences, lanes and turns."""
+"""What every inbox promises about claims: leases, fences, lanes and turns. What an inbox promises about rows whose
+processes did not come back from them. For how long something that was told waits to be published: however often it
+failed, or was given back.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +16,26 @@ from sfn.domain.jobs import (
     BackwardStep,
     Capacity,
     ConcurrencyGroup,
+    DeadLettered,
+    DeadLetterReason,
     Done,
     LeasedJob,
+    Outcome,
     PendingChange,
     Priority,
     PublishCache,
+    PublishResult,
     Rescheduled,
     Retry,
     Returned,
     StepKind,
+    Wakeup,
 )
+from sfn.inbox.model import DeadLetterFilter, NewDeadLetter
 from tests.promises.inboxes import AT, PLENTY, TERMS, Ground, pointer, subjects, table
+
+# ── What every inbox promises about claims: leases, fences, lanes and turns.
+
 
 ORDERS, RETURNS = table("orders"), table("returns")
 LEASE = TERMS.lease.total_seconds()
@@ -286,3 +298,184 @@ async def test_it_is_told_when_the_next_row_falls_due(ground: Ground) -> None:
     ground.clock.turn(30)
     claimed = await ground.inbox.claim(PLENTY)
     assert (subjects(claimed.jobs), claimed.next_due) == (["prod:sales.orders"], ground.after(20))
+
+
+# ── What an inbox promises about rows whose processes did not come back from them.
+
+
+ORDERS, RETURNS = table("orders"), table("returns")
+
+
+async def test_a_row_that_five_processes_did_not_come_back_from_is_poison(ground: Ground) -> None:
+    await ground.hint(ORDERS)
+    for attempt in range(1, TERMS.max_crashes + 1):
+        assert (await ground.claim()).attempt == attempt
+        ground.clock.turn(LEASE)
+    assert await ground.claims() == []
+    assert await ground.open_letters() == [("prod:sales.orders", "poison")]
+    (letter,) = await ground.letters()
+    assert letter.attempts == TERMS.max_crashes
+
+
+async def test_poison_is_told_once_and_looked_at_again(ground: Ground) -> None:
+    """It may only have been beside what ended the process: what was acknowledged must not be stranded."""
+    await ground.inbox.put([Notification(ORDERS, min_metadata_location=pointer(3))])
+    told: list[NewDeadLetter] = []
+    for _ in range(TERMS.max_crashes):
+        told += (await ground.inbox.claim(PLENTY)).poison_letters
+        ground.clock.turn(LEASE)
+    told += (await ground.inbox.claim(PLENTY)).poison_letters
+    told += (await ground.inbox.claim(PLENTY)).poison_letters
+    assert [(letter.subject, letter.reason) for letter in told] == [(ORDERS, DeadLetterReason.POISON)]
+    ground.clock.turn(TERMS.poison_pause.total_seconds())
+    claim = await ground.claim()
+    assert (claim.pending.min_metadata_location, claim.group.priority) == (pointer(3), Priority.LIVE)
+    await ground.settle(claim, Done(ground.after(HOUR)))
+    assert await ground.open_letters() == []
+
+
+async def test_crashes_count_in_a_row_only(ground: Ground) -> None:
+    await ground.hint(ORDERS)
+    for _ in range(3):
+        for _ in range(TERMS.max_crashes - 1):
+            await ground.claim()
+            ground.clock.turn(LEASE)
+        await ground.settle(await ground.claim(), Retry(ground.now, "it failed"))
+    assert await ground.open_letters() == []
+
+
+async def test_a_catalog_is_never_poison_but_paused(ground: Ground) -> None:
+    """Were it dead, nobody would look at its tables any more."""
+    await ground.inbox.put([Notification(CatalogName("prod"))])
+    for _ in range(TERMS.max_crashes):
+        await ground.claim()
+        ground.clock.turn(LEASE)
+    assert await ground.claims() == []
+    assert await ground.open_letters() == []
+    ground.clock.turn(TERMS.retry_cap.total_seconds())
+    assert (await ground.claim()).subject == CatalogName("prod")
+
+
+async def test_a_crash_of_a_row_that_was_dead_before_opens_no_letter_anew(ground: Ground) -> None:
+    await ground.settled(ORDERS, DeadLettered(DeadLetterReason.HELD_DROP, "the brake is on"))
+    await ground.hint(ORDERS)
+    await ground.claim()
+    ground.clock.turn(LEASE)
+    await ground.claim()
+    assert await ground.open_letters() == [("prod:sales.orders", "held-drop")]
+
+
+# ── For how long something that was told waits to be published: however often it failed, or was given back.
+
+
+ORDERS_INBOX_WAITS, STOCK = table("orders"), table("stock")
+
+
+async def test_the_most_overdue_row_is_the_oldest_that_something_was_told_of(ground: Ground) -> None:
+    await ground.published(STOCK, due=10)
+    told = ground.clock.turn(100)
+    assert (await ground.inbox.stats()).oldest_due == {}
+    await ground.hint(ORDERS_INBOX_WAITS)
+    ground.clock.turn(7)
+    await ground.hint(table("late"))
+    assert (await ground.inbox.stats()).oldest_due == {"prod": told}
+    await ground.claims()
+    assert (await ground.inbox.stats()).oldest_due == {}
+
+
+@pytest.mark.parametrize("outcome", [Retry, Returned])
+async def test_a_row_that_fails_waits_since_something_was_told(ground: Ground, outcome: type[Retry | Returned]) -> None:
+    told = ground.now
+    await ground.hint(ORDERS_INBOX_WAITS)
+    ground.clock.turn(5)
+    for _ in range(3):
+        await ground.settle(await ground.claim(), outcome(ground.after(30), "its store is away"))
+        assert (await ground.inbox.stats()).oldest_due == {"prod": told}
+        ground.clock.turn(30)
+    claim = await ground.claim()
+    assert (await ground.inbox.stats()).oldest_due == {"prod": told}
+    await ground.settle(claim, ground.done())
+    assert (await ground.inbox.stats()).oldest_due == {}
+
+
+async def test_a_row_whose_worker_died_waits_since_something_was_told(ground: Ground) -> None:
+    told = ground.now
+    await ground.hint(ORDERS_INBOX_WAITS)
+    await ground.claim()
+    ground.clock.turn(100)
+    await ground.claims()
+    assert (await ground.inbox.stats()).oldest_due == {"prod": told}
+
+
+@pytest.mark.parametrize("outcome", [Retry, Returned])
+async def test_what_is_told_of_a_row_that_fails_waits_since_then(
+    ground: Ground, outcome: type[Retry | Returned]
+) -> None:
+    await ground.published(ORDERS_INBOX_WAITS, due=10)
+    ground.clock.turn(10)
+    await ground.settle(await ground.claim(), outcome(ground.after(60), "its store is away"))
+    ground.clock.turn(5)
+    assert (await ground.inbox.stats()).oldest_due == {}
+    told = ground.now
+    await ground.hint(ORDERS_INBOX_WAITS)
+    ground.clock.turn(5)
+    await ground.hint(ORDERS_INBOX_WAITS)
+    assert (await ground.inbox.stats()).oldest_due == {"prod": told}
+
+
+async def test_what_is_told_while_a_chore_runs_waits_since_then(ground: Ground) -> None:
+    await ground.published(ORDERS_INBOX_WAITS, due=10)
+    ground.clock.turn(10)
+    claim, told = await ground.claim(), ground.clock.turn(5)
+    await ground.hint(ORDERS_INBOX_WAITS)
+    ground.clock.turn(5)
+    await ground.settle(claim, Retry(ground.after(60), "no"))
+    assert (await ground.inbox.stats()).oldest_due == {"prod": told}
+
+
+@pytest.mark.parametrize("outcome", ["later", "held"])
+async def test_what_waits_on_purpose_is_not_overdue(ground: Ground, outcome: str) -> None:
+    outcomes: dict[str, Outcome] = {
+        "later": Rescheduled(ground.after(600), "absent for 10 min first", PendingChange(drop=True)),
+        "held": DeadLettered(DeadLetterReason.HELD_DROP, "the brake is on"),
+    }
+    await ground.settled(ORDERS_INBOX_WAITS, Returned(ground.after(1), "its store is away"))
+    ground.clock.turn(1)
+    await ground.settle(await ground.claim(), outcomes[outcome])
+    ground.clock.turn(300)
+    assert (await ground.inbox.stats()).oldest_due == {}
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        DeadLetterReason.PERMANENT,
+        DeadLetterReason.EXHAUSTED,
+        DeadLetterReason.POISON,
+        DeadLetterReason.LOCATION_REFUSED,
+    ],
+)
+async def test_a_table_that_is_given_up_waits_until_its_letter_is_closed(
+    ground: Ground, reason: DeadLetterReason
+) -> None:
+    dead = DeadLettered(reason, "it can't be", recheck_at=ground.after(600))
+    given_up = ground.now
+    await ground.settled(ORDERS_INBOX_WAITS, dead)
+    await ground.settled(STOCK, DeadLettered(DeadLetterReason.HELD_DROP, "the brake is on"))
+    ground.clock.turn(300)
+    await ground.settled(table("later"), DeadLettered(reason, "nor can this", recheck_at=ground.after(600)))
+    assert (await ground.inbox.stats()).oldest_due == {"prod": given_up}
+    ground.clock.turn(300)
+    await ground.settle(await ground.claim(), ground.done())
+    assert (await ground.inbox.stats()).oldest_due == {"prod": ground.after(-300)}
+    letters = await ground.inbox.list_after(DeadLetterFilter(), 0, 9)
+    await ground.inbox.discard([letter.id for letter in letters], ground.order())
+    assert (await ground.inbox.stats()).oldest_due == {}
+
+
+async def test_what_another_row_asks_of_one_that_the_brake_holds_is_not_overdue(ground: Ground) -> None:
+    await ground.settled(ORDERS_INBOX_WAITS, DeadLettered(DeadLetterReason.HELD_DROP, "the brake is on"))
+    await ground.settled(
+        STOCK, Rescheduled(ground.after(600), "renamed", result=PublishResult(wakeups=(Wakeup(ORDERS_INBOX_WAITS),)))
+    )
+    assert (await ground.inbox.stats()).oldest_due == {}

@@ -1,7 +1,4 @@
-"""A store with a quirk is right in every promise, or it is refused with the reason before a file of a table is written.
-
-The promises are those of `test_store`, run once more on each quirk that is right.
-"""
+"""A store with a quirk is right in every promise, or it is refused before a table's file is written."""
 
 from __future__ import annotations
 

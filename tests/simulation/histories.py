@@ -23,7 +23,7 @@ def _only(*names: str) -> dict[str, float]:
 
 BY_UUID_NAMED: Files = {"naming": UUID}
 COMMITS: Files = {"naming": ORDINAL}
-FEW_COMMITS: Files = {"naming": ORDINAL, "keep": 3}
+FEW_COMMITS: Files = {"naming": ORDINAL, "keep_commits": 3}
 BRANCHED: Files = {"branches": ("main", "r-*")}
 ALONGSIDE: Files = {"placement": Placement.ALONGSIDE}
 BELOW_ROOT: Files = {"placement": Placement.ROOT, "root": "s3://lake/sfn"}

@@ -157,7 +157,7 @@ class Stage:
 
     async def hint_as(self, name: TableIdentifier, service: int = 0, **what: Any) -> None:
         """As `hint`, of any identifier."""
-        self.world.post.told.add(what.get("floor", ""))
+        self.world.post.told.add(what.get("min_metadata_location", ""))
         number = self.world.next_event()
         hint = Notification(name, sender="test", event_id=f"s{number}", **what)
         await self.world.services[service].kept.put(hint)

@@ -28,7 +28,7 @@ def test_an_events_own_location_is_never_written() -> None:
         await asyncio.sleep(20)
         never = f"{PLACE}/metadata/00009-{'0' * 8}-0000-0000-0000-{'0' * 12}.metadata.json"
         stage.world.ranks.owner[never] = table.uuid
-        await stage.hint("a", floor=never)
+        await stage.hint("a", min_metadata_location=never)
 
     assert stage.run(act) == []
 
@@ -62,7 +62,7 @@ def test_a_claim_that_ends_the_process_runs_out_of_attempts() -> None:
 
         table = stage.create("a")
         stage.service.script = deadly
-        await stage.hint("a", floor=table.metadata_location)
+        await stage.hint("a", min_metadata_location=table.metadata_location)
         await asyncio.sleep(150)
         row = stage.row("a")
         assert row is not None
@@ -82,7 +82,7 @@ def test_memory_does_not_skip() -> None:
         await stage.hint("a")
         await asyncio.sleep(20)
         stage.world.files.bodies.pop(HINT)
-        await stage.hint("a", floor=table.metadata_location)
+        await stage.hint("a", min_metadata_location=table.metadata_location)
         await asyncio.sleep(20)
         assert HINT in stage.world.files.bodies
 

@@ -33,7 +33,7 @@ def test_of_a_rename_the_new_name_gets_its_file_and_the_old_one_leads_there(fate
 @pytest.mark.parametrize("fate", [Fate(), Fate(ended=1, status=CUT)], ids=["answered", "cut off"])
 def test_of_a_rename_to_what_is_not_published_the_old_name_is_looked_at(fate: Fate) -> None:
     """Its new name has nobody look at it."""
-    stage = Gated(interest=TableFilter(exclude=("n.hidden",)))
+    stage = Gated(table_filter=TableFilter(exclude=("n.hidden",)))
 
     async def act() -> None:
         await stage.begin()

@@ -73,7 +73,7 @@ def test_a_late_hint_is_found_out_by_the_document() -> None:
         await asyncio.sleep(20)
         second = stage.commit("a")
         held = stage.hold(f"before write {HINT}")
-        await stage.hint("a", floor=second.metadata_location)
+        await stage.hint("a", min_metadata_location=second.metadata_location)
         await held.reached.wait()
         stage.roll_back("a", first)
         await stage.hint("a", service=1)

@@ -31,7 +31,7 @@ class ToldStage(Stage):
     async def tell(self, name: str, table: Table, birth: TableOrigin | None = None, *, uuid: bool = True) -> None:
         """An event of a pointer."""
         told = table.uuid if uuid else None
-        await self.hint(name, floor=table.metadata_location, birth=birth, uuid=told)
+        await self.hint(name, min_metadata_location=table.metadata_location, origin=birth, uuid=told)
 
     async def tell_created(self, name: str = "a", place: str = PLACE, *, opaque: bool = False) -> Table:
         """A new table, told of and published."""

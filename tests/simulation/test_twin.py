@@ -12,18 +12,12 @@ import pytest
 
 from tests.promises import (
     test_inbox,
-    test_inbox_brake,
+    test_inbox_admin,
     test_inbox_claims,
-    test_inbox_counts,
-    test_inbox_crashes,
-    test_inbox_custody,
-    test_inbox_desk,
+    test_inbox_drop_limit,
     test_inbox_intents,
-    test_inbox_intents_many,
-    test_inbox_rows,
-    test_inbox_standing,
-    test_inbox_tellings,
-    test_inbox_waits,
+    test_inbox_jobs,
+    test_inbox_reported_changes,
 )
 from tests.promises.inboxes import TERMS, Ground, HandClock
 from tests.simulation.database.kept import Replica
@@ -33,9 +27,13 @@ from tests.simulation.weather import Weather
 
 Promise = Callable[[Ground], Awaitable[None]]
 OF_EACH = (
-    *(test_inbox, test_inbox_brake, test_inbox_claims, test_inbox_counts, test_inbox_crashes, test_inbox_custody),
-    *(test_inbox_desk, test_inbox_intents, test_inbox_intents_many, test_inbox_rows, test_inbox_standing),
-    *(test_inbox_tellings, test_inbox_waits),
+    test_inbox,
+    test_inbox_admin,
+    test_inbox_claims,
+    test_inbox_drop_limit,
+    test_inbox_intents,
+    test_inbox_jobs,
+    test_inbox_reported_changes,
 )
 
 MANY = {

@@ -38,7 +38,7 @@ def policy_of(truth: CatalogTruth, *, told: bool, files: Mapping[str, Any]) -> P
 
 
 UNSWEPT: Final[dict[str, Any]] = {
-    "swept": False,
+    "is_swept": False,
     "sweep_every": timedelta(days=36_500),
     "refresh_after": timedelta(hours=8),
     "expire_after": timedelta(days=7),

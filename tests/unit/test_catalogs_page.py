@@ -1,4 +1,4 @@
-"""The pages of catalogs: what is said of each event is what decoding one finds, and settings are understood."""
+"""The pages of catalogs and of how to connect them agree with the code, and their settings load."""
 
 from __future__ import annotations
 
@@ -6,10 +6,17 @@ import re
 from pathlib import Path
 from typing import Final
 
+import pytest
+
+from sfn.app import catalogs as app_catalogs
 from sfn.formats import FORMAT_NAMES
 from sfn.settings import load
 from tests.dialects.page import TITLES, page
 from tests.dialects.samples import by_dialect
+from tests.unit.settings_ground import Ground
+
+# ── The pages of catalogs: what is said of each event is what decoding one finds, and settings are understood.
+
 
 PAGE = page()
 SETTINGS: Final = Path(__file__).parents[2] / "docs" / "catalogs" / "README.md"
@@ -30,3 +37,54 @@ def test_its_settings_are_understood(tmp_path: Path) -> None:
     settings = load(file, {})
     assert settings.senders["lakekeeper"].dialect == "lakekeeper"
     assert list(settings.catalogs_of("lakekeeper").values()) == ["prod"]
+
+
+# ── The pages of how catalogs are connected: each of their configurations is one that the service takes.
+
+
+PAGES = Path(__file__).parents[2] / "docs" / "catalogs"
+SHOWN = re.compile(r"\A# ([^\n]+)\n.*?```toml\n(.*?)```", re.DOTALL)
+TITLES_CONNECTING_PAGE = {
+    "gateway": "Connect through the gateway",
+    "iceberg-rest": "Any Iceberg REST catalog",
+    "polaris": "Apache Polaris",
+    "lakekeeper": "Lakekeeper",
+    "nessie": "Nessie",
+    "gravitino": "Apache Gravitino",
+    "aws-glue": "AWS Glue",
+    "s3-tables": "Amazon S3 Tables",
+    "unity-catalog": "Unity Catalog (Databricks)",
+    "biglake": "BigLake (Google)",
+}
+OTHERS = {"README", "event-only", "nats", "pyiceberg", "send-events"}
+"""Pages with a test elsewhere: `test_catalogs_page.py`, `tests/acceptance/test_readme.py`."""
+NO_GATEWAY = {"aws-glue", "s3-tables"}
+
+
+def shown(page: str) -> tuple[str, str]:
+    """The title of a page, and its first configuration."""
+    found = SHOWN.match((PAGES / f"{page}.md").read_text())
+    assert found is not None, page
+    return found[1], found[2]
+
+
+def test_every_catalog_has_one() -> None:
+    assert {page: shown(page)[0] for page in TITLES_CONNECTING_PAGE} == TITLES_CONNECTING_PAGE
+    assert {file.stem for file in PAGES.glob("*.md")} == {*TITLES_CONNECTING_PAGE, *OTHERS}
+
+
+@pytest.mark.parametrize("page", TITLES_CONNECTING_PAGE)
+def test_each_is_a_configuration(tmp_path: Path, page: str) -> None:
+    _, text = shown(page)
+    settings = Ground(tmp_path).load(text)
+    app_catalogs.check_adapters(settings)
+    assert not settings.lacks_stores
+    assert bool(settings.gateway) is (page not in NO_GATEWAY)
+    for name, gateway in settings.gateway.items():
+        catalogs = {settings.catalogs[ours].uri or "" for ours in settings.catalogs_behind(name).values()}
+        # Who asks the catalog and who goes through the gateway come to the same one.
+        assert all(uri.startswith(gateway.upstream) for uri in catalogs)
+    if page in NO_GATEWAY:
+        ours = next(iter(settings.catalogs))
+        problems = Ground(tmp_path).problems(f'{text}\n[gateway.{ours}]\nupstream = "{settings.catalogs[ours].uri}"\n')
+        assert "not signed with SigV4" in problems[0]

@@ -1,4 +1,4 @@
-"""What no linter knows of the Dockerfile and the Compose file: that they fit each other and the project."""
+"""The Dockerfile, the Compose file and the lock files."""
 
 from __future__ import annotations
 
@@ -9,12 +9,17 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from packaging.requirements import Requirement
 
 from sfn.app import catalogs
 from sfn.settings import load
 from sfn.settings.model import Settings
 from sfn.settings.types import parse_duration
 from tests.unit.deployment import BUILD, COMPOSE, IMAGE, PROJECT, ROOT, SERVICES, Mount, files, mounts
+from tests.unit.locks import DEPLOY, closure, entries, here, runtime
+
+# ── What no linter knows of the Dockerfile and the Compose file: that they fit each other and the project.
+
 
 LEAST = {"SFN_CATALOGS__PROD__URI": "http://catalog", "SFN_SENDERS__ETL__SECRETS__MAIN": "t"}
 OURS = ["commit", "replica-1", "replica-2", "sfn"]
@@ -218,3 +223,39 @@ def test_replicas_share_a_database_whose_password_is_in_a_file() -> None:
 @pytest.mark.parametrize("name", sorted(set(SERVICES) - set(OURS)))
 def test_what_is_not_built_here_is_of_one_version(name: str) -> None:
     assert re.fullmatch(r"[a-z/-]+:\d+(\.\d+)+(-[a-z]+)?", SERVICES[name]["image"])
+
+
+# ── The locks beside that of the tests: the image has what it needs and no more, at its versions; Spark adds to it.
+
+
+IMAGE_IMAGE_LOCKS, BUILD_IMAGE_LOCKS, ALL, SPARK = (
+    DEPLOY / f"{name_image_locks}.lock" for name_image_locks in ("image", "build", "requirements", "spark")
+)
+
+
+@pytest.mark.parametrize("lock", [IMAGE_IMAGE_LOCKS, BUILD_IMAGE_LOCKS], ids=["image", "build"])
+def test_what_is_shipped_is_what_was_tested(lock: Path) -> None:
+    tested = entries(ALL)
+    assert {name: entry for name, entry in entries(lock).items() if tested.get(name) != entry} == {}
+
+
+def test_the_image_has_what_the_service_needs_and_no_more() -> None:
+    assert here(IMAGE_IMAGE_LOCKS) == closure(runtime())
+
+
+def test_the_wheel_is_built_with_what_it_asks_for_and_no_more() -> None:
+    assert here(BUILD_IMAGE_LOCKS) == closure(PROJECT["build-system"]["requires"])
+
+
+def test_what_spark_needs_is_in_two_locks_that_go_together() -> None:
+    wanted = [Requirement(one) for one in PROJECT["project"]["optional-dependencies"]["spark"]]
+    tested, added = entries(ALL), entries(SPARK)
+    assert added.keys() == {"py4j", "pyspark"}
+    assert added.keys().isdisjoint(tested)
+    assert closure(map(str, wanted)) <= tested.keys() | added.keys()
+    pinned = {name: entry.split()[0].split("==")[1] for name, entry in (tested | added).items()}
+    assert [one.name for one in wanted if not one.specifier.contains(pinned[one.name])] == []
+
+
+def test_ivy_comes_with_the_pyspark_that_tests_run() -> None:
+    assert entries(DEPLOY / "rest-fixture" / "pyspark.lock") == {"pyspark": entries(SPARK)["pyspark"]}

@@ -1,12 +1,12 @@
-"""`deploy/sfn.example.toml`: it loads as it stands, names every key, and shows the defaults as they are; and the
-reference of settings has every key too.
-
-A line that begins with `#` and no space after it is a setting that is not set.
-"""
+"""Files that users take as they are: example settings, alerts, the Makefile."""
 
 from __future__ import annotations
 
+import os
+import pty
 import re
+import shutil
+import subprocess
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+import yaml
 from pydantic import create_model
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
@@ -21,6 +22,11 @@ from pydantic_core import PydanticUndefined
 from sfn.app import catalogs
 from sfn.settings import load
 from sfn.settings.model import Settings
+from tests.unit.test_telemetry_metrics import EXPOSED
+
+# ── `deploy/sfn.example.toml`: it loads as it stands, names every key, and shows the defaults as they are; and the
+# reference of settings has every key too.
+
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "deploy" / "sfn.example.toml"
@@ -143,3 +149,207 @@ def test_the_sender_in_it_may_be_let_in(tmp_path: Path) -> None:
     file = tmp_path / "sfn.toml"
     file.write_text("\n".join(line.removeprefix("#") if line.startswith(wanted) else line for line in LINES))
     assert load(file, {"SFN_LISTENER__HOST": "0.0.0.0"}).catalogs_of("etl") == {"prod": "prod"}  # noqa: S104 - not bound
+
+
+# ── The alarms for Prometheus rest on metrics and labels that the service exposes.
+
+
+FILE_ALERTS = Path(__file__).parents[2] / "deploy" / "prometheus" / "alerts.yml"
+OF_PROMETHEUS = {"instance", "job"}
+RULES: list[dict[str, Any]] = [
+    rule for group in yaml.safe_load(FILE_ALERTS.read_text())["groups"] for rule in group["rules"]
+]
+
+
+COMMANDS = {"check", "dead-letters", "reconcile", "release", "status"}
+"""Of `sfn`, those that help."""
+
+
+def exposed(rule: dict[str, Any]) -> list[str]:
+    """The metrics that a rule's expression names."""
+    return re.findall(r"\b(?:sfn|process)_\w+", rule["expr"])
+
+
+def test_each_has_a_name_of_its_own() -> None:
+    names = [rule["alert"] for rule in RULES]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=[rule["alert"] for rule in RULES])
+def test_it_rests_on_what_is_exposed_and_says_what_to_do(rule: dict[str, Any]) -> None:
+    labels = {label for name in exposed(rule) for label in EXPOSED[name]}
+    selected = re.findall(r"(\w+) *[=!]~?\"", rule["expr"])
+    texts = " ".join(rule["annotations"].values())
+    told = re.findall(r"\$labels\.(\w+)", texts)
+    assert {*selected, *told} <= {*labels, *OF_PROMETHEUS}
+    assert set(re.findall(r"\bsfn_\w+", texts)) <= set(EXPOSED)
+    assert set(re.findall(r"\bsfn ([a-z-]+)", texts)) <= COMMANDS
+    assert rule["labels"]["severity"] in {"critical", "warning"}
+    assert set(rule["annotations"]) == {"summary", "description"}
+    assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
+    assert re.fullmatch(r"\d+[smh]", rule.get("for", "0s"))
+
+
+def test_what_the_brake_holds_is_let_go_by_a_command_that_the_alarm_names() -> None:
+    (texts,) = [rule["annotations"]["description"] for rule in RULES if rule["alert"] == "SfnTablesHeld"]
+    assert "sfn release {{ $labels.catalog }}" in texts
+
+
+def test_what_operators_must_know_of_has_an_alarm() -> None:
+    alarmed = {name for rule in RULES for name in exposed(rule)}
+    assert alarmed >= {
+        "sfn_sweep_last_end_timestamp_seconds",
+        "sfn_catalog_reached",
+        "sfn_dead_letters",
+        "sfn_gateway_unmapped_total",
+        "sfn_gateway_unnoted_total",
+        "sfn_held_tables",
+        "sfn_inbox_answers",
+        "sfn_lease_expirations_total",
+        "sfn_missing_tables",
+        "sfn_oldest_pending_age_seconds",
+        "sfn_pull_connected",
+        "sfn_ready",
+        "sfn_sweep_last_withheld",
+    }
+
+
+# ── `make test` where servers can't be had, and what is told while things are fetched.
+
+
+MAKEFILE = Path(__file__).parents[2] / "Makefile"
+MAKE = str(shutil.which("make"))
+
+
+@pytest.fixture(name="tree")
+def fixture_tree(tmp_path: Path) -> Path:
+    """A source tree whose virtual environment is there, and notes what is run in it; it can fetch nothing."""
+    shutil.copy(MAKEFILE, tmp_path)
+    (tmp_path / "deploy").mkdir()
+    for source in ("deploy/requirements.lock", "deploy/spark.lock", "pyproject.toml"):
+        (tmp_path / source).touch()
+    commands = tmp_path / ".venv" / "bin"
+    commands.mkdir(parents=True)
+    for name in ("python", "pytest", "ruff", "mypy", "lint-imports", "hadolint", "check-jsonschema"):
+        (commands / name).write_text(f"#!/bin/sh\necho {name} >>ran\nexit {int(name == 'python')}\n")
+        (commands / name).chmod(0o755)
+    for stamp in ("installed", "spark"):
+        (tmp_path / ".venv" / stamp).touch()
+    return tmp_path
+
+
+def made(tree: Path, *, ci: str | None) -> subprocess.CompletedProcess[str]:
+    surroundings = {"PATH": os.environ["PATH"], **({} if ci is None else {"CI": ci})}  # noqa: TID251 - a child's
+    return subprocess.run(
+        [MAKE, "test"], cwd=tree, env=surroundings, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+@pytest.mark.parametrize("ci", [None, "", "false"])
+def test_every_other_test_is_run(tree: Path, ci: str | None) -> None:
+    done = made(tree, ci=ci)
+    assert done.returncode == 0, done.stderr
+    assert (tree / "ran").read_text().split()[-4:] == ["python", "python", "python", "pytest"]
+    assert "no catalog server, or no compatibility kit: the tests that need it are skipped" in done.stderr
+    assert "a server is missing: the tests of stores, of PostgreSQL or of NATS that need it are skipped" in done.stderr
+    assert "no PySpark, or no runtime of Iceberg's for it: the tests that need them are skipped" in done.stderr
+
+
+def test_on_ci_it_is_a_failure(tree: Path) -> None:
+    assert made(tree, ci="true").returncode != 0
+    assert (tree / "ran").read_text().split()[-1] == "python"
+
+
+@pytest.mark.parametrize(("ci", "last"), [(None, "pytest"), ("true", "python")])
+@pytest.mark.parametrize("missing", ["servers.py", "jars.py --spark"])
+def test_one_that_is_missing_is_no_reason_to_do_without_the_others(
+    tree: Path, ci: str | None, last: str, missing: str
+) -> None:
+    python = f"#!/bin/sh\necho python >>ran\n[ \"$*\" != 'deploy/fetch/{missing}' ]\n"
+    (tree / ".venv" / "bin" / "python").write_text(python)
+    done = made(tree, ci=ci)
+    assert (done.returncode == 0) is (last == "pytest")
+    assert (tree / "ran").read_text().split()[-1] == last
+    assert "no catalog server" not in done.stderr
+
+
+@pytest.mark.parametrize(("ci", "last"), [(None, "pytest"), ("true", "ruff")])
+def test_without_pyspark_mypy_leaves_out_what_imports_it(tree: Path, ci: str | None, last: str) -> None:
+    (tree / ".venv" / "spark").unlink()
+    commands = tree / ".venv" / "bin"
+    (commands / "python").write_text("#!/bin/sh\n")
+    (commands / "mypy").write_text('#!/bin/sh\necho "mypy $*" >>ran\n')
+    done = made(tree, ci=ci)
+    ran = (tree / "ran").read_text().splitlines()
+    assert ran[-1] == last
+    assert [line for line in ran if line.startswith("mypy ")] == (
+        [] if ci else [r"mypy --exclude=/(pyspark_sfn|spark)(/|\.py$)"]
+    )
+    assert ("make: no PySpark: mypy leaves out what imports it" in done.stderr) is (ci is None)
+
+
+def test_where_it_is_had_nothing_is_said(tree: Path) -> None:
+    (tree / ".venv" / "bin" / "python").write_text("#!/bin/sh\n")
+    done = made(tree, ci=None)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.fixture(name="fetching")
+def fixture_fetching(tree: Path) -> Path:
+    """A source tree whose virtual environment is yet to be made, of 51 packages."""
+    (tree / ".venv" / "installed").unlink()
+    (tree / "deploy" / "requirements.lock").write_text("a==1\nb==2\n")
+    pip = tree / ".venv" / "bin" / "pip"
+    pip.write_text(
+        "#!/bin/sh\n"
+        'case "$*" in *--quiet*) exit 0 ;; esac\n'
+        "echo 'Collecting a==1'\n"
+        "echo '  Downloading a-1-py3-none-any.whl.metadata (2 kB)'\n"
+        "echo '  Downloading a-1-py3-none-any.whl (41.5 MB)'\n"
+        "echo 'Downloading https://index.example/packages/b_c-2.whl (1 kB)'\n"
+        "for number in $(seq 49); do echo '  Using cached d-1.whl (1 kB)'; done\n"
+        "echo 'Installing collected packages: a, b'\n"
+    )
+    pip.chmod(0o755)
+    for python in (tree / "python", tree / ".venv" / "bin" / "python"):
+        python.write_text("#!/bin/sh\n")
+        python.chmod(0o755)
+    return tree
+
+
+FETCH = [MAKE, "venv", "PYTHON=./python"]
+
+
+def test_packages_that_are_fetched_are_told_of_in_a_few_lines(fetching: Path) -> None:
+    done = subprocess.run(FETCH, cwd=fetching, capture_output=True, text=True, timeout=60, check=False)
+    first, *others = done.stderr.splitlines()
+    assert done.returncode == 0
+    assert first.startswith("make: 2 Python packages into .venv")
+    assert others == ["  25 packages so far", "  50 packages so far", "  … and installing them"]
+    (fetching / ".venv" / "bin" / "pip").write_text("#!/bin/sh\nexit 1\n")
+    (fetching / ".venv" / "installed").unlink()
+    failed = subprocess.run(FETCH, cwd=fetching, capture_output=True, check=False, timeout=60)
+    assert failed.returncode != 0
+
+
+def test_on_a_terminal_they_are_told_of_in_one_line_that_is_written_anew(fetching: Path) -> None:
+    ours, theirs = pty.openpty()
+    try:
+        done = subprocess.run(FETCH, cwd=fetching, stdout=theirs, stderr=theirs, check=False, timeout=60)
+        shown = os.read(ours, 65_536).decode()
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert done.returncode == 0
+    first, line, rest = shown.split("\r\n")
+    assert first.startswith("make: 2 Python packages into .venv")
+    told = line.split("\r")
+    assert (told[0], told[1]) == ("\x1b[K  package 1: a (41.5 MB)", "\x1b[K  package 2: b_c (1 kB)")
+    assert (len(told), told[-1], rest) == (52, "\x1b[K  … and installing them", "")
+
+
+@pytest.mark.parametrize("name", ["Makefile", "Dockerfile"])
+def test_what_a_lock_has_is_all_that_is_installed(name: str) -> None:
+    installs = [line for line in MAKEFILE.with_name(name).read_text().splitlines() if "--require-hashes" in line]
+    assert installs
+    assert all("--no-deps" in line for line in installs)

@@ -1,4 +1,4 @@
-"""What the inbox is told of commits that pass through a gateway."""
+"""What a gateway records of commits, and what it owes to an inbox in trouble."""
 
 from __future__ import annotations
 
@@ -7,18 +7,32 @@ from dataclasses import replace
 
 import anyio
 import pytest
+from structlog.testing import capture_logs
 from typing_extensions import override
 
-from sfn.domain.events import InboxMessage, Intent, IntentOutcome, Notification, PutResult
+from sfn.domain.events import InboxMessage, Intent, IntentOutcome, Notification, PutResult, TableOrigin
 from sfn.domain.identifiers import CatalogName, TableIdentifier
-from sfn.errors import ErrorScope, FatalError, Transient
+from sfn.errors import ErrorScope, FatalError, OutcomeUnknown, Transient
 from sfn.gateway import commits as module
-from sfn.gateway.commits import CommitRecorder, IntentOptions, OnInboxFailure, OwedSweeps, PendingCommit
+from sfn.gateway.commits import (
+    CommitRecorder,
+    IntentOptions,
+    OnInboxFailure,
+    OwedSweeps,
+    PendingCommit,
+    is_outcome_known,
+    is_success,
+    needs_check,
+    notifications_of,
+)
 from sfn.gateway.routes import CatalogChange, ChangeKind
 from sfn.inbox.memory import MemoryInbox
 from sfn.inbox.model import InboxConfig
 from tests.integration.waiting import until
 from tests.promises.inboxes import HandClock
+
+# ── What the inbox is told of commits that pass through a gateway.
+
 
 ORDERS = TableIdentifier("prod", ("sales",), "orders")
 COMMIT = PendingCommit(CatalogChange(ChangeKind.COMMIT, "", "sales", "orders"), "prod", (ORDERS,), (ORDERS,))
@@ -198,3 +212,202 @@ async def test_what_is_owed_is_paid_once_the_inbox_answers(monkeypatch: pytest.M
         await until(lambda: bool(ground.inbox.notes))
         assert ground.inbox.notes == [DEBT]
         tasks.cancel_scope.cancel()
+
+
+# ── What a gateway owes to an inbox that took nothing for a while.
+
+
+PROD, LAB = CatalogName("prod"), CatalogName("lab")
+
+
+class Taking:
+    """An inbox that takes what is put, and may be cut off before it can say so."""
+
+    def __init__(self) -> None:
+        self.notes: list[InboxMessage] = []
+        self.is_cut_off = self.hangs = self.is_broken = False
+
+    async def put(self, notes: Sequence[InboxMessage]) -> PutResult:
+        if self.hangs:
+            await anyio.sleep_forever()
+        if self.is_broken:
+            raise FatalError("inbox", expected="a sound one", found="ruins")
+        self.notes += notes
+        if self.is_cut_off:
+            raise OutcomeUnknown("inbox", scope=ErrorScope.INBOX, expected="an answer", found="none")
+        return PutResult(0, 0)
+
+    @property
+    def opened(self) -> list[str]:
+        """Ids of intents."""
+        return [note.id for note in self.notes if isinstance(note, Intent)]
+
+
+def owing() -> tuple[Taking, OwedSweeps]:
+    """An inbox, and the sweep of a catalog that is owed to it."""
+    inbox = Taking()
+    debts = OwedSweeps(inbox)
+    debts.add("prod", "1")
+    return inbox, debts
+
+
+async def test_every_catalog_is_swept_now_and_asked_for_later() -> None:
+    inbox, debts = owing()
+    debts.add("lab", "2")
+    assert await debts.put_all()
+    assert inbox.notes == [
+        *(Intent("2", (LAB,), "gateway"), Notification(LAB, "gateway")),
+        *(Intent("1", (PROD,), "gateway"), Notification(PROD, "gateway")),
+    ]
+    assert await debts.put_all()
+    assert inbox.opened == ["2", "1"]
+
+
+async def test_the_end_of_the_process_pays_what_is_owed_or_says_what_is_not() -> None:
+    inbox, debts = owing()
+    await debts.put_at_shutdown()
+    assert inbox.opened == ["1"]
+    debts.add("lab", "2")
+    inbox.is_cut_off = True
+    with capture_logs() as logs:
+        await debts.put_at_shutdown()
+    assert [(record["event"], record["catalogs"]) for record in logs] == [("sweeps owed and forgotten", ["lab"])]
+
+
+@pytest.mark.parametrize("trouble", ["hangs", "is_broken"])
+async def test_whatever_befalls_the_last_try_is_said(trouble: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sfn.gateway.commits.RETRY_INTERVAL", 0.05)
+    inbox, debts = owing()
+    setattr(inbox, trouble, True)
+    with capture_logs() as logs:
+        await debts.put_at_shutdown()
+    assert [record["event"] for record in logs] == ["sweeps owed and forgotten"]
+
+
+async def test_what_was_being_paid_as_the_process_ended_is_owed_still() -> None:
+    inbox, debts = owing()
+    inbox.hangs = True
+    with anyio.move_on_after(0.02):
+        await debts.run()
+    inbox.hangs = False
+    await debts.put_at_shutdown()
+    assert inbox.opened == ["1"]
+
+
+async def test_what_is_not_known_to_be_paid_is_paid_again() -> None:
+    inbox, debts = owing()
+    inbox.is_cut_off = True
+    assert not await debts.put_all()
+    inbox.is_cut_off = False
+    assert await debts.put_all()
+    assert inbox.opened == ["1", "1"]
+
+
+async def test_what_is_owed_after_that_is_asked_for_from_then_on() -> None:
+    """An id that is put again is left as it is."""
+    inbox, debts = owing()
+    inbox.is_cut_off = True
+    assert not await debts.put_all()
+    inbox.is_cut_off = False
+    debts.add("prod", "2")
+    assert await debts.put_all()
+    assert inbox.opened == ["1", "2"]
+
+
+# ── What an answer to a change says of it.
+
+
+OLD, NEW = TableIdentifier("prod", ("n",), "t"), TableIdentifier("prod", ("n",), "u")
+HERE_GATEWAY_OUTCOME = "s3://b/t/metadata/1.json"
+
+
+@pytest.mark.parametrize(
+    ("statuses", "known", "news"),
+    [
+        ([200, 201, 202, 204, 299], True, True),
+        ([400, 401, 403], True, False),
+        # A balancer's second try turns a drop that was done into a 404.
+        ([404], True, True),
+        # The first try may still run, or its answer is lost.
+        (
+            [100, 301, 307, 405, 406, 408, 409, 410, 412, 419, 422, 429, 499, 500, 501, 502, 503, 504, 520, 599],
+            False,
+            False,
+        ),
+    ],
+)
+def test_a_status_tells_what_is_known(statuses: list[int], *, known: bool, news: bool) -> None:
+    assert [is_outcome_known(status) for status in statuses] == [known] * len(statuses)
+    assert [needs_check(status) for status in statuses] == [news] * len(statuses)
+    assert [is_success(status) for status in statuses] == [status // 100 == 2 for status in statuses]
+
+
+@pytest.mark.parametrize(
+    ("change", "named", "told"),
+    [
+        (
+            CatalogChange(ChangeKind.NOTIFICATION, "", "n", "t"),
+            (OLD,),
+            [Notification(OLD, "g", min_metadata_location=HERE_GATEWAY_OUTCOME)],
+        ),
+        (CatalogChange(ChangeKind.RESTORE, "w"), (), [Notification(CatalogName("prod"), "g")]),
+        (
+            CatalogChange(ChangeKind.CREATE, "", "n"),
+            (OLD,),
+            [Notification(OLD, "g", min_metadata_location=HERE_GATEWAY_OUTCOME, origin=TableOrigin.CREATE)],
+        ),
+        (
+            CatalogChange(ChangeKind.REGISTER, "", "n"),
+            (OLD,),
+            [Notification(OLD, "g", min_metadata_location=HERE_GATEWAY_OUTCOME, origin=TableOrigin.REGISTER)],
+        ),
+        (
+            CatalogChange(ChangeKind.COMMIT, "", "n", "t"),
+            (OLD,),
+            [Notification(OLD, "g", min_metadata_location=HERE_GATEWAY_OUTCOME)],
+        ),
+        (CatalogChange(ChangeKind.DROP, "", "n", "t"), (OLD,), [Notification(OLD, "g", drop=True)]),
+        (
+            CatalogChange(ChangeKind.DROP, "", "n", "t", purge=True),
+            (OLD,),
+            [Notification(OLD, "g", drop=True, purge=True)],
+        ),
+        (CatalogChange(ChangeKind.UNREGISTER, "", "n", "t"), (OLD,), [Notification(OLD, "g", drop=True)]),
+        (
+            CatalogChange(ChangeKind.RENAME, ""),
+            (OLD, NEW),
+            [Notification(OLD, "g", renamed_to=NEW), Notification(NEW, "g", renamed_from=OLD)],
+        ),
+        (
+            CatalogChange(ChangeKind.TRANSACTION, ""),
+            (OLD, NEW),
+            [
+                Notification(OLD, "g", min_metadata_location=HERE_GATEWAY_OUTCOME),
+                Notification(NEW, "g", min_metadata_location=HERE_GATEWAY_OUTCOME),
+            ],
+        ),
+        (CatalogChange(ChangeKind.NAMESPACE, "", "n"), (), [Notification(CatalogName("prod"), "g")]),
+        (CatalogChange(ChangeKind.TRANSACTION, ""), (), [Notification(CatalogName("prod"), "g")]),
+    ],
+)
+def test_each_change_tells_of_its_tables(
+    change: CatalogChange, named: tuple[TableIdentifier, ...], told: list[Notification]
+) -> None:
+    assert notifications_of(change, named, "prod", "g", HERE_GATEWAY_OUTCOME, b"") == told
+
+
+@pytest.mark.parametrize(
+    "kind", [ChangeKind.CREATE, ChangeKind.REGISTER, ChangeKind.COMMIT, ChangeKind.DROP, ChangeKind.UNREGISTER]
+)
+def test_several_readings_of_one_path_are_guesses(kind: ChangeKind) -> None:
+    """A name that is read in one way, or that a body says level by level, is none."""
+    readings = (TableIdentifier("prod", ("a.b",), "t"), TableIdentifier("prod", ("a", "b"), "t"))
+    told = notifications_of(CatalogChange(kind, "", "a.b", "t"), readings, "prod", "g", HERE_GATEWAY_OUTCOME, b"")
+    assert [(hint.subject, hint.is_guessed) for hint in told] == [(name, True) for name in readings]
+
+
+def test_what_was_said_is_kept_for_who_asks() -> None:
+    (hint,) = notifications_of(
+        CatalogChange(ChangeKind.COMMIT, "", "n", "t"), (OLD,), "prod", "g", None, "POST /v1/… 200".encode()
+    )
+    assert hint.body == b"POST /v1/\xe2\x80\xa6 200"

@@ -1,27 +1,127 @@
-"""What a source does with messages, whatever its server is: here one in memory."""
+"""Sources of pulled events: configuration, fetching and acknowledging."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 
 import anyio
 import anyio.lowlevel
 import pytest
 from structlog.testing import capture_logs
 
+from sfn.app.endpoints import build_pull_server
 from sfn.app.service import leaf_errors
 from sfn.errors import ErrorScope, FatalError, Transient
-from sfn.pull import FinalBatch, source
+from sfn.pull import FinalBatch, Outage, SourceUnavailable, source
+from sfn.pull.source import subjects_overlap
 from tests.integration.pulling import event, subjects
 from tests.integration.waiting import until
-from tests.unit.pulled import GONE, SHORT, BusyAtFirst, Ground, Message, Server, Stuck
+from tests.promises.inboxes import HandClock
+from tests.unit.pulled import GONE as GONE_PULL_SOURCE
+from tests.unit.pulled import SHORT, BusyAtFirst, Message, Server, Stuck
+from tests.unit.pulled import Ground as GroundPullSource
+from tests.unit.settings_ground import CATALOG, Ground
+
+# ── The small parts of what fetches events.
+
+
+GONE = SourceUnavailable("pull.events", expected="an answer", found="none", remedy="see")
+
+
+def events(logs: Sequence[Mapping[str, object]]) -> list[object]:
+    return [record["event"] for record in logs]
+
+
+def test_a_source_that_stays_away_is_told_of_once_a_minute() -> None:
+    clock = HandClock()
+    outage = Outage("events", clock)
+    with capture_logs() as logs:
+        for _ in range(4):
+            outage.on_unavailable(GONE)
+            clock.turn(25)
+    first, second = logs
+    assert (first["event"], first["name"], first["error"], first["left_out"]) == (
+        "pull source away",
+        "events",
+        "pull.events: expected an answer, found none; see",
+        0,
+    )
+    assert (second["since"], second["left_out"]) == (first["since"], 2)
+
+
+def test_a_source_that_comes_and_goes_is_told_of_once_a_minute_and_not_more() -> None:
+    clock = HandClock()
+    outage = Outage("events", clock)
+    outage.on_recovered()
+    with capture_logs() as logs:
+        for _ in range(30):
+            outage.on_unavailable(GONE)
+            clock.turn(1)
+            outage.on_recovered()
+            clock.turn(1)
+        outage.on_unavailable(GONE)
+    assert events(logs) == ["pull source away", "pull source works again", "pull source away"]
+    assert (logs[1]["seconds"], logs[2]["left_out"]) == (1.0, 29)
+
+
+def test_a_clock_that_was_set_back_silences_nothing() -> None:
+    clock = HandClock()
+    outage = Outage("events", clock)
+    with capture_logs() as logs:
+        outage.on_unavailable(GONE)
+        clock.turn(-3_600)
+        outage.on_unavailable(GONE)
+    assert len(logs) == 2
+
+
+def test_a_source_that_is_reached_is_told_of_once() -> None:
+    outage = Outage("events", HandClock())
+    with capture_logs() as logs:
+        outage.on_connected()
+        outage.on_connected()
+    assert events(logs) == ["pull source connected"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "both"),
+    [
+        ("a", "a", True),
+        ("a", "b", False),
+        ("a.b", "a", False),
+        ("a.*", "a.b", True),
+        ("a.*", "a.b.c", False),
+        ("a.>", "a.b.c", True),
+        ("a.>", "a", False),
+        (">", "a.b", True),
+        ("*.b", "a.*", True),
+        ("*.b", "a.c", False),
+        ("a.*.c", "a.>", True),
+        ("a.b.>", "a.*", False),
+    ],
+)
+def test_subjects_overlap_where_there_is_one_that_both_mean(one: str, other: str, both: bool) -> None:
+    assert subjects_overlap(one, other) == both
+    assert subjects_overlap(other, one) == both
+
+
+def test_a_source_of_a_stream_keeps_and_another_does_not(tmp_path: Path) -> None:
+    pull = "[pull.events]\nservers = ['nats://a']\nsubject = 's'\n"
+    for more, keeps in (("", False), ("stream = 's'\ndurable = 'd'", True)):
+        settings = Ground(tmp_path).load(CATALOG + pull + more)
+        assert build_pull_server("events", settings.pull["events"]).is_durable == keeps
+
+
+# ── What a source does with messages, whatever its server is: here one in memory.
+
 
 BROKEN = FatalError("inbox", expected="a sound inbox", found="another")
 
 
 async def test_a_broken_inbox_ends_the_source_and_nothing_more_is_acknowledged() -> None:
     messages = [Message(event(1)), Message(event(2))]
-    ground = Ground(Server([[messages]]))
+    ground = GroundPullSource(Server([[messages]]))
     ground.inbox.failure = BROKEN
     with pytest.raises(ExceptionGroup) as caught, anyio.fail_after(20):
         await ground.run()
@@ -31,7 +131,7 @@ async def test_a_broken_inbox_ends_the_source_and_nothing_more_is_acknowledged()
 
 async def test_what_an_error_of_our_own_made_nothing_of_comes_again_much_later() -> None:
     message, next_one = Message(event(1)), Message(event(2))
-    ground = Ground(Server([[[message], [next_one]]]))
+    ground = GroundPullSource(Server([[[message], [next_one]]]))
     ground.inbox.failure = ZeroDivisionError("ours")
     with capture_logs() as logs:
         async with ground.running():
@@ -44,7 +144,7 @@ async def test_what_an_error_of_our_own_made_nothing_of_comes_again_much_later()
 
 async def test_what_an_error_of_our_own_made_nothing_of_has_the_catalogs_looked_at_where_nobody_keeps_it() -> None:
     message = Message(event(1), keeps=False)
-    ground = Ground(Server([[[message]]], is_durable=False, stays=True))
+    ground = GroundPullSource(Server([[[message]]], is_durable=False, stays=True))
     ground.inbox.failure = ZeroDivisionError("ours")
     with capture_logs() as logs:
         async with ground.running():
@@ -56,7 +156,7 @@ async def test_what_an_error_of_our_own_made_nothing_of_has_the_catalogs_looked_
 
 async def test_nothing_more_is_fetched_for_as_long_as_the_inbox_asks_to_be_left_alone() -> None:
     first, second = Message(event(1)), Message(event(2))
-    ground = Ground(Server([[[first], [second]]]))
+    ground = GroundPullSource(Server([[[first], [second]]]))
     ground.inbox.failure = Transient("inbox", scope=ErrorScope.INBOX, expected="room", found="none", retry_after=0.5)
     async with ground.running():
         await until(lambda: first.told)
@@ -67,11 +167,11 @@ async def test_nothing_more_is_fetched_for_as_long_as_the_inbox_asks_to_be_left_
 
 
 async def test_a_server_that_can_not_be_told_loses_nothing() -> None:
-    acknowledged, returned = Message(event(1), error=GONE), Message(event(2), error=GONE)
-    ground = Ground(Server([[[acknowledged], [Message(event(3))]]]))
+    acknowledged, returned = Message(event(1), error=GONE_PULL_SOURCE), Message(event(2), error=GONE_PULL_SOURCE)
+    ground = GroundPullSource(Server([[[acknowledged], [Message(event(3))]]]))
     async with ground.running():
         await until(lambda: len(ground.inbox.taken) == 2)
-    busy = Ground(Server([[[returned], [Message(event(3))]]]), BusyAtFirst())
+    busy = GroundPullSource(Server([[[returned], [Message(event(3))]]]), BusyAtFirst())
     async with busy.running():
         await until(lambda: busy.inbox.taken)
     assert subjects(busy.inbox) == ["t3"]
@@ -80,7 +180,7 @@ async def test_a_server_that_can_not_be_told_loses_nothing() -> None:
 async def test_a_server_that_is_away_is_asked_after_longer_and_longer_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source, "FIRST_PAUSE", SHORT)
     server = Server([[]], away=3, stays=True)
-    ground = Ground(server)
+    ground = GroundPullSource(server)
     with capture_logs() as logs:
         async with ground.running():
             await until(lambda: len(logs) == 3)
@@ -98,7 +198,7 @@ async def test_a_server_that_lets_us_in_and_refuses_what_follows_is_away_still(
 ) -> None:
     monkeypatch.setattr(source, "FIRST_PAUSE", SHORT)
     server = Server([list(refused) for _ in range(3)])
-    ground = Ground(server)
+    ground = GroundPullSource(server)
     with capture_logs() as logs:
         async with ground.running():
             await until(lambda: len(server.opened_at) == 4)
@@ -108,7 +208,7 @@ async def test_a_server_that_lets_us_in_and_refuses_what_follows_is_away_still(
 
 async def test_a_stop_ends_a_pause_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source, "FIRST_PAUSE", 60.0)
-    ground = Ground(Server(away=1_000))
+    ground = GroundPullSource(Server(away=1_000))
     with capture_logs() as logs:
         async with ground.running():
             await until(lambda: logs)
@@ -121,7 +221,7 @@ async def test_what_was_published_while_nobody_ran_is_looked_for_where_nobody_ke
     keeps: bool, looked_at: list[str]
 ) -> None:
     for away in (0, 1):
-        ground = Ground(Server(away=away, is_durable=keeps))
+        ground = GroundPullSource(Server(away=away, is_durable=keeps))
         with capture_logs():
             async with ground.running():
                 await until(partial(ground.has_asked, away + 1))
@@ -132,7 +232,7 @@ async def test_what_was_published_while_nobody_ran_is_looked_for_where_nobody_ke
 @pytest.mark.parametrize(("is_all", "looked_at"), [(True, ["prod"]), (False, ["prod", "prod"])])
 async def test_a_stop_takes_what_was_delivered_and_looks_for_what_was_not(is_all: bool, looked_at: list[str]) -> None:
     left = Message(event(1), keeps=False)
-    ground = Ground(Server([[]], is_durable=False, stays=True, last=FinalBatch([left], is_all)))
+    ground = GroundPullSource(Server([[]], is_durable=False, stays=True, last=FinalBatch([left], is_all)))
     async with ground.running():
         await until(lambda: ground.inbox.taken)
     assert (left.told, sorted(subjects(ground.inbox))) == (["taken"], sorted([*looked_at, "t1"]))
@@ -140,7 +240,7 @@ async def test_a_stop_takes_what_was_delivered_and_looks_for_what_was_not(is_all
 
 @pytest.mark.parametrize(("keeps", "looked_at"), [(False, ["prod", "prod"]), (True, [])])
 async def test_what_a_stop_gives_up_is_looked_for_where_nobody_keeps_it(keeps: bool, looked_at: list[str]) -> None:
-    ground = Ground(Server([[[Message(event(1), keeps=keeps)]]], is_durable=keeps), inbox := Stuck())
+    ground = GroundPullSource(Server([[[Message(event(1), keeps=keeps)]]], is_durable=keeps), inbox := Stuck())
     with capture_logs() as logs:
         async with ground.running():
             await inbox.stuck.wait()

@@ -1,7 +1,4 @@
-"""Which columns of a data file belong to the table: those with a field id; without any id, those that are mapped.
-
-And what becomes of what it lacks or has another type of.
-"""
+"""Which columns of a data file belong to the table: those with a field id; without any id, those that are mapped."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""A value of whatever type, at whatever key, is a wrong setting and never a defect of ours."""
+"""Types of settings: durations, sizes, and values of any wrong type."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import date, time
+from datetime import date, time, timedelta
 from typing import get_args
 
 import pytest
@@ -12,6 +12,65 @@ from pydantic import BaseModel, ValidationError
 from sfn.settings import validation_errors
 from sfn.settings.model import Settings
 from sfn.settings.sources import SettingsSources
+from sfn.settings.types import parse_duration, parse_size
+
+# ── Durations and sizes as people write them.
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [
+        *(("500ms", 500), ("30s", 30_000), ("1.5s", 1500), ("10m", 600_000), ("72h", 259_200_000)),
+        *(("7d", 604_800_000), ("0s", 0), ("0", 0), ("2 s", 2000)),
+    ],
+)
+def test_durations(text: str, milliseconds: int) -> None:
+    assert parse_duration(text) == timedelta(milliseconds=milliseconds)
+
+
+def test_nothing_needs_no_unit() -> None:
+    assert parse_duration(0) == timedelta()
+
+
+@pytest.mark.parametrize("text", ["36500d", "876000h", "52560000m"])
+def test_a_duration_is_a_hundred_years_at_most(text: str) -> None:
+    assert parse_duration(text) == timedelta(days=36_500)
+
+
+@pytest.mark.parametrize("text", ["36500.001d", "876001h", "999999999d", "999999999.999999999d"])
+def test_a_longer_one_is_none(text: str) -> None:
+    with pytest.raises(ValueError, match="a duration of at most 36500d"):
+        parse_duration(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "30", 31, 1.5, "s", "-1s", "1S", "1w", "1h30m", "1e3s", "٣s", "1s\n", "9" * 10 + "d"),
+        *(None, True, False, ["30s"], {"a": 1}),
+    ],
+)
+def test_no_durations(text: object) -> None:
+    with pytest.raises(ValueError, match="a duration such as 30s"):
+        parse_duration(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("1B", 1), ("64KiB", 65_536), ("1MiB", 1_048_576), ("2GiB", 2_147_483_648), ("1kB", 1000), ("1.5KiB", 1536)],
+)
+def test_sizes(text: str, count: int) -> None:
+    assert parse_size(text) == count
+
+
+@pytest.mark.parametrize("text", ["", "1", 2, "1mib", "1M", "-1B", "1.5B", "0.3KiB", "1MiB ", None, ["1MiB"], {"a": 1}])
+def test_no_sizes(text: object) -> None:
+    with pytest.raises(ValueError, match=r"a size such as 1MiB|whole number of bytes"):
+        parse_size(text)
+
+
+# ── A value of whatever type, at whatever key, is a wrong setting and never a defect of ours.
+
 
 PLAIN = (0, -1, 10**30, 1.5, float("nan"), True, date(2026, 8, 21), time(12), "", "x", "[", "[1, {}]")
 VALUES: tuple[object, ...] = (*PLAIN, [], ["30s"], [[]], {}, {"a": 1}, {"a": ["b"]})

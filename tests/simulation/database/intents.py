@@ -49,7 +49,7 @@ class TwinIntents:
 
         return await self._connection.run("get intents", get)
 
-    async def look(self, sought: IntentQuery) -> FoundIntents:
+    async def find(self, sought: IntentQuery) -> FoundIntents:
         async def look(session: Session) -> FoundIntents:
             rows, left = _all(session), dict[JobKey, datetime]()
             for row in rows:

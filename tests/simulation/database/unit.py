@@ -37,7 +37,7 @@ class TwinUnit:
         self.intents = TwinIntents(connection)
         self.letters = TwinLetters(connection)
         self.catalogs = TwinCatalogs(connection)
-        self.roster = TwinRoster(connection)
+        self.table_index = TwinRoster(connection)
 
     async def alone(self) -> bool:
         async def alone(session: Session) -> bool:

@@ -1,0 +1,553 @@
+"""The admin API: status, tables, dead letters, and wrong requests."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
+
+import httpx
+import pytest
+from structlog.testing import capture_logs
+
+from sfn.admin.schemas import UnpublishedReason
+from sfn.domain.events import Intent, IntentOutcome, Notification, UndecodableRequest
+from sfn.domain.identifiers import Table, TableIdentifier
+from sfn.domain.jobs import (
+    DeadLettered,
+    DeadLetterReason,
+    Done,
+    LeasedJob,
+    PublishCache,
+    PublishResult,
+    Rescheduled,
+    Retry,
+    TableState,
+)
+from sfn.errors import ErrorScope
+from sfn.inbox.model import DeadLetterFilter
+from sfn.publish.policy import TableFilter
+from sfn.worker.capacity import CircuitBreakerState
+from sfn.worker.sweep import SweepDifference, SweepPhase, SweepReport
+from tests.integration.listening import Service
+from tests.integration.operating import Office, client, got, operating, posted, table
+from tests.promises.inboxes import AT, pointer
+
+# ── The operators' routes: how things stand, dead letters found and dealt with, whole catalogs.
+
+
+ORDERS = table("orders")
+LETTERS = "/admin/v1/dead-letters"
+ODD = UndecodableRequest("etl", "/v1/events", "application/json", b"{\xff", 2, "expected JSON")
+
+
+@pytest.fixture(name="office")
+def fixture_office() -> Office:
+    return Office()
+
+
+@pytest.fixture(name="operator")
+async def fixture_operator(office: Office) -> AsyncIterator[httpx.AsyncClient]:
+    async with operating(office) as client:
+        yield client
+
+
+async def test_the_status_of_a_quiet_service(operator: httpx.AsyncClient) -> None:
+    status = await got(operator, "/admin/v1/status")
+    assert (status["version"], status["ready"], status["reasons"]) == ("1.2.3", True, [])
+    assert (status["breakers"], status["dead_letters"]) == ([], {})
+    (prod, dev, mute) = status["catalogs"]
+    assert (prod["name"], prod["type"], prod["catalog_id"]) == ("prod", "rest", "c1")
+    assert (dev["name"], dev["catalog_id"], mute["type"]) == ("dev.eu", None, "events")
+    assert prod["tables"] == {"due": 0, "scheduled": 0, "retrying": 0, "leased": 0, "dead": 0, "held": 0}
+    assert prod["brake"] == {"tripped": False, "held": 0, "steps": 0, "limit": 1}
+    assert (prod["oldest_due_at"], prod["sweep"], prod["retired"]) == (None, None, False)
+
+
+async def test_the_status_of_a_service_in_trouble(operator: httpx.AsyncClient, office: Office) -> None:
+    ground = office.ground
+    office.reasons = ("draining",)
+    office.breakers.append(
+        CircuitBreakerState(ErrorScope.STORE, "file:///lake", ground.after(5), 0, ground.now, "full")
+    )
+    office.breakers.append(CircuitBreakerState(ErrorScope.CATALOG, "prod", ground.now, 2, ground.now, "silent"))
+    await ground.settled(ORDERS, DeadLettered(DeadLetterReason.HELD_DROP, "why"))
+    await ground.settled(table("stock", "dev.eu"), DeadLettered(DeadLetterReason.EXHAUSTED, "why"))
+    await ground.inbox.put([ODD])
+    await ground.hint(table("late"))
+    ground.clock.turn(60)
+    status = await got(operator, "/admin/v1/status")
+    assert (status["ready"], status["reasons"]) == (False, ["draining"])
+    assert status["dead_letters"] == {"held-drop": 1, "exhausted": 1, "undecodable": 1}
+    assert [(one["scope"], one["name"], one["state"], one["error"]) for one in status["breakers"]] == [
+        ("store", "file:///lake", "open", "full"),
+        ("catalog", "prod", "half-open", "silent"),
+    ]
+    assert {one["since"] for one in status["breakers"]} == {"2026-01-01T00:00:00Z"}
+    (prod, *_) = status["catalogs"]
+    assert (prod["tables"]["held"], prod["tables"]["due"], prod["brake"]["held"]) == (1, 1, 1)
+    assert prod["oldest_due_at"] == (ground.now - timedelta(seconds=60)).isoformat().replace("+00:00", "Z")
+
+
+async def test_a_sweep_tells_how_far_it_is(operator: httpx.AsyncClient, office: Office) -> None:
+    report = office.sweeps["prod"] = SweepReport(office.clock.now(), known_tables=500, tables=120)
+    report.add_difference(ORDERS, SweepDifference.CHANGED)
+    report.add_failed(table("stock"))
+    sweep = (await got(operator, "/admin/v1/status"))["catalogs"][0]["sweep"]
+    assert (sweep["state"], sweep["tables"], sweep["known"], sweep["ended_at"]) == ("running", 120, 500, None)
+    assert (sweep["differed"], sweep["differed_total"]) == ([{"table": "sales.orders", "kind": "changed"}], 1)
+    assert sweep["failed"] == ["sales.stock"]
+    report.previous = SweepReport(office.clock.now(), unlisted_namespaces=["hidden"])
+    sweep = (await got(operator, "/admin/v1/status"))["catalogs"][0]["sweep"]
+    assert (sweep["withheld"], sweep["before"]["withheld"]) == ([], ["hidden"])
+    report.finish(SweepPhase.FAILED, office.clock.turn(9), "the catalog went away")
+    sweep = (await got(operator, "/admin/v1/status"))["catalogs"][0]["sweep"]
+    assert (sweep["state"], sweep["error"], sweep["before"]) == ("failed", "the catalog went away", None)
+
+
+async def test_one_tables_whole_story(operator: httpx.AsyncClient, office: Office) -> None:
+    ground = office.ground
+    await ground.published(ORDERS)
+    await ground.inbox.put([Notification(ORDERS, "etl", "e1", min_metadata_location=pointer(7), body=b"{}\n\xff")])
+    await ground.settle(await ground.claim(), Retry(ground.after(9), "the store hangs"))
+    story = await got(operator, "/admin/v1/tables/prod/sales/orders")
+    assert (story["catalog"], story["namespace"], story["name"], story["table"]) == (
+        "prod",
+        ["sales"],
+        "orders",
+        "sales.orders",
+    )
+    assert (story["state"], story["attempt"], story["locations"]) == ("queued", 1, [AT])
+    assert story["published"]["location"] == AT
+    assert story["wanted"] == {
+        "metadata_location": pointer(7),
+        "drop": False,
+        "purge": False,
+        "renamed_to": None,
+        "news": True,
+    }
+    assert (story["last"]["outcome"], story["last"]["why"]) == ("retry", "the store hangs")
+    assert (story["last_event"]["sender"], story["last_event"]["event_id"]) == ("etl", "e1")
+    assert story["last_event"]["body"] == "{}\n\ufffd"
+    assert story["dead_letters"] == []
+
+
+async def test_a_story_names_the_latest_dead_letter_first(operator: httpx.AsyncClient, office: Office) -> None:
+    for reason in (DeadLetterReason.PERMANENT, DeadLetterReason.LOCATION_REFUSED):
+        await office.ground.hint(ORDERS)
+        office.clock.turn(300)
+        await office.ground.settle(await office.ground.claim(), DeadLettered(reason, "why"))
+        (letter,) = (await got(operator, LETTERS, table="sales.orders", catalog="prod"))["dead_letters"]
+        await posted(operator, f"{LETTERS}:discard", {"ids": [letter["id"]]})
+    story = await got(operator, "/admin/v1/tables/prod/sales/orders")
+    assert [letter["reason"] for letter in story["dead_letters"]] == ["location-refused", "permanent"]
+
+
+async def test_levels_of_a_namespace_are_separated_as_in_icebergs_rest_catalog(
+    operator: httpx.AsyncClient, office: Office
+) -> None:
+    await office.ground.hint(TableIdentifier("prod", ("a.b", "c"), "t"), TableIdentifier("prod", (), "top"))
+    assert (await got(operator, "/admin/v1/tables/prod/a.b%1Fc/t"))["namespace"] == ["a.b", "c"]
+    assert (await got(operator, "/admin/v1/tables/prod/%1F/top"))["namespace"] == []
+
+
+@pytest.mark.parametrize("path", ["tables/prod/sales/orders", "tables/none/sales/orders", "dead-letters/7"])
+async def test_what_there_is_not_is_404(operator: httpx.AsyncClient, path: str) -> None:
+    reply = await operator.get(f"/admin/v1/{path}")
+    assert (reply.status_code, reply.headers["content-type"]) == (404, "application/problem+json")
+
+
+async def test_dead_letters_come_page_by_page_and_filtered(operator: httpx.AsyncClient, office: Office) -> None:
+    for name in ("a", "b", "c"):
+        await office.ground.settled(table(name), DeadLettered(DeadLetterReason.PERMANENT, "why"))
+    office.clock.turn(60)
+    await office.ground.settled(table("d"), DeadLettered(DeadLetterReason.EXHAUSTED, "why"))
+    first = await got(operator, LETTERS, limit=2)
+    assert [letter["table"] for letter in first["dead_letters"]] == ["sales.a", "sales.b"]
+    rest = await got(operator, LETTERS, after=first["next"], limit=9)
+    assert ([letter["table"] for letter in rest["dead_letters"]], rest["next"]) == (["sales.c", "sales.d"], None)
+
+    async def found(**params: str | int) -> list[str]:
+        return [letter["table"] for letter in (await got(operator, LETTERS, **params))["dead_letters"]]
+
+    now = office.clock.now().isoformat()
+    assert await found(reason="exhausted") == ["sales.d"]
+    assert await found(table="sales.b", catalog="prod") == ["sales.b"]
+    assert await found(since=now) == ["sales.d"]
+    assert await found(before=now, status="all") == ["sales.a", "sales.b", "sales.c"]
+    assert await found(status="replayed") == []
+    assert await found(catalog="dev.eu") == []
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"reason": "bad"},
+        {"status": "shut"},
+        {"limit": "0"},
+        {"limit": "1001"},
+        {"tabel": "sales.a"},
+        {"table": "sales.a"},
+        {"table": "sales..a", "catalog": "prod"},
+        {"before": "2026-01-01T00:00:00"},
+        {"after": "99999999999999999999"},
+    ],
+)
+async def test_what_can_not_be_looked_for_is_422(operator: httpx.AsyncClient, params: dict[str, str]) -> None:
+    assert (await operator.get(LETTERS, params=params)).status_code == 422
+
+
+async def test_a_dot_in_a_name_is_told_from_one_between_names(operator: httpx.AsyncClient, office: Office) -> None:
+    named = {"sales.eu.a": (("sales", "eu"), "a"), "sales.eu%2Ea": (("sales",), "eu.a"), "100%25.a": (("100%",), "a")}
+    for name in named.values():
+        await office.ground.settled(TableIdentifier("prod", *name), DeadLettered(DeadLetterReason.PERMANENT, "why"))
+    for told, name in named.items():
+        [letter] = (await got(operator, LETTERS, table=told, catalog="prod"))["dead_letters"]
+        assert (tuple(letter["namespace"]), letter["name"]) == name
+
+
+async def test_a_letter_about_a_request_shows_it(operator: httpx.AsyncClient, office: Office) -> None:
+    await office.inbox.put([ODD])
+    ((letter,),) = ((await got(operator, LETTERS, sender="etl"))["dead_letters"],)
+    shown = await got(operator, f"{LETTERS}/{letter['id']}")
+    assert (shown["reason"], shown["sender"], shown["table"]) == ("undecodable", "etl", None)
+    assert shown["event"] == {"path": "/v1/events", "content_type": "application/json", "size": 2, "body": "{\ufffd"}
+
+
+async def test_a_replay_is_audited_with_who_said_it(operator: httpx.AsyncClient, office: Office) -> None:
+    await office.ground.settled(ORDERS, DeadLettered(DeadLetterReason.PERMANENT, "why"))
+    (letter,) = (await got(operator, LETTERS))["dead_letters"]
+    operator.headers["From"] = "ann@example\x7f.org"
+    answer = await posted(operator, f"{LETTERS}:replay", {"ids": [letter["id"], 99]})
+    assert answer == {"replayed": 1, "failed": [], "passed": [99], "next": None}
+    assert (await office.ground.claim()).subject == ORDERS
+    (entry,) = (await got(operator, "/admin/v1/audit"))["entries"]
+    assert (entry["actor"], entry["action"], entry["count"]) == ("ann@example.org (main)", "replay", 1)
+    assert entry["subject"] == f"ids {letter['id']}, 99"
+    assert (await got(operator, f"{LETTERS}/{letter['id']}"))["actor"] == "ann@example.org (main)"
+
+
+async def test_a_filter_is_worked_off_batch_by_batch(operator: httpx.AsyncClient, office: Office) -> None:
+    for number in range(5):
+        await office.ground.settled(table(f"t{number}"), DeadLettered(DeadLetterReason.PERMANENT, "why"))
+    await office.ground.settled(ORDERS, DeadLettered(DeadLetterReason.POISON, "why"))
+    counts, after = [], 0
+    while after is not None:
+        asked = {"filter": {"reason": "permanent"}, "limit": 2, "after": after}
+        answer = await posted(operator, f"{LETTERS}:discard", asked)
+        counts.append(answer["discarded"])
+        after = answer["next"]
+    assert counts == [2, 2, 1]
+    assert [letter["table"] for letter in (await got(operator, LETTERS))["dead_letters"]] == ["sales.orders"]
+
+
+@pytest.mark.parametrize("verb", ["replay", "discard"])
+async def test_ids_of_no_open_letters_are_told(operator: httpx.AsyncClient, office: Office, verb: str) -> None:
+    await office.ground.settled(ORDERS, DeadLettered(DeadLetterReason.PERMANENT, "why"))
+    await posted(operator, f"{LETTERS}:discard", {"ids": [1]})
+    await office.ground.settled(table("stock"), DeadLettered(DeadLetterReason.PERMANENT, "why"))
+    answer = await posted(operator, f"{LETTERS}:{verb}", {"ids": [7, 1, 2, 1]})
+    assert (answer[f"{verb}ed"], answer["passed"]) == (1, [7, 1])
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {},
+        {"ids": [1], "filter": {}},
+        {"filter": {"tabel": "sales.orders"}},
+        {"filter": {"status": "open"}},
+        {"ids": [-1]},
+        {"ids": [1], "all": True},
+        {"filter": {"table": "sales.orders"}},
+        [],
+    ],
+)
+@pytest.mark.parametrize("verb", ["replay", "discard"])
+async def test_an_order_that_is_not_clear_changes_nothing(
+    operator: httpx.AsyncClient, office: Office, verb: str, content: object
+) -> None:
+    await office.ground.settled(ORDERS, DeadLettered(DeadLetterReason.PERMANENT, "why"))
+    assert (await operator.post(f"{LETTERS}:{verb}", json=content)).status_code == 422
+    assert len((await got(operator, LETTERS))["dead_letters"]) == 1
+    assert (await got(operator, "/admin/v1/audit"))["entries"] == []
+
+
+async def test_a_request_that_is_understood_now_becomes_its_hints(operator: httpx.AsyncClient, office: Office) -> None:
+    await office.inbox.put([ODD])
+    office.understood = [Notification(ORDERS, "etl", "e1")]
+    answer = await posted(operator, f"{LETTERS}:replay", {"filter": {"reason": "undecodable"}})
+    assert answer == {"replayed": 1, "failed": [], "passed": [], "next": None}
+    assert (await office.ground.claim()).subject == ORDERS
+
+
+async def test_a_request_that_nobody_understands_stays_a_letter(operator: httpx.AsyncClient, office: Office) -> None:
+    await office.inbox.put([ODD, UndecodableRequest("etl", "/v1/events", None, b"[", 70_000, "expected JSON")])
+    answer = await posted(operator, f"{LETTERS}:replay", {"filter": {}})
+    assert answer["replayed"] == 0
+    first, second = answer["failed"]
+    assert "a known format" in first["why"]
+    assert "sfn reconcile" in second["why"]
+    assert len((await got(operator, LETTERS))["dead_letters"]) == 2
+
+
+async def test_the_audit_log_comes_page_by_page(operator: httpx.AsyncClient) -> None:
+    for catalog in ("prod", "dev.eu", "mute"):
+        await posted(operator, f"/admin/v1/brakes/{catalog}:release")
+    first = await got(operator, "/admin/v1/audit", limit=2)
+    assert [entry["subject"] for entry in first["entries"]] == ["mute", "dev.eu"]
+    second = await got(operator, "/admin/v1/audit", limit=2, before=first["next"])
+    assert ([entry["subject"] for entry in second["entries"]], second["next"]) == (["prod"], None)
+
+
+async def test_every_route_needs_the_operators_token(operator: httpx.AsyncClient) -> None:
+    description = (await operator.get("/openapi.json")).json()
+    del operator.headers["Authorization"]
+    asked = 0
+    for path, methods in description["paths"].items():
+        if path.startswith("/admin/"):
+            for method, operation in methods.items():
+                reply = await operator.request(method, path.replace("{", "").replace("}", ""))
+                assert (reply.status_code, reply.headers["www-authenticate"]) == (401, "Bearer")
+                assert operation["security"] == [{"operator": []}]
+                asked += 1
+    assert asked == 11
+
+
+# ── What operators' requests are answered that are not right: who may ask comes first, then what is wrong with what.
+
+
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.mark.parametrize("body", [b"{", b"[" * 100_000, b"[]", b""])
+async def test_who_is_no_operator_is_told_so_whatever_was_sent(office: Office, body: bytes) -> None:
+    async with client(Service(), office.router()) as stranger:
+        with capture_logs() as logs:
+            reply = await stranger.post(f"{LETTERS}:replay", content=body, headers=JSON)
+    assert (reply.status_code, reply.headers["www-authenticate"]) == (401, "Bearer")
+    assert [(entry["event"], entry["status"]) for entry in logs] == [("request refused", 401)]
+
+
+@pytest.mark.parametrize(
+    ("path", "detail"),
+    [
+        ("?limit=0", "query limit: should be greater than or equal to 1"),
+        ("?limit=many", "query limit: should be a valid integer, unable to parse string as an integer"),
+        ("?reason=s3cret", "query reason: should be 'held-drop', 'foreign-catalog', "),
+        ("?before=2026-01-01T00:00:00", "query before: should have timezone info"),
+        ("?tabel=s3cret", "query tabel: no such key is known"),
+        ("/x1", "path number: should be a valid integer, "),
+    ],
+)
+async def test_a_parameter_that_is_wrong_is_named(operator: httpx.AsyncClient, path: str, detail: str) -> None:
+    reply = await operator.get(LETTERS + path)
+    assert reply.status_code == 422
+    assert reply.json()["detail"].startswith(detail)
+    assert "s3cret" not in reply.text
+
+
+@pytest.mark.parametrize(
+    ("body", "detail"),
+    [
+        (b"{", "body: should be JSON"),
+        (b"[]", "body: should be a valid dictionary"),
+        (b'{"ids": ["s3cret"]}', "body ids 0: should be a valid integer, "),
+        (b'{"filter": {"tabel": "s3cret"}}', "body filter tabel: no such key is known"),
+        (b'{"ids": [%s]}' % b",".join([b"1"] * 1_001), "body ids: should have at most 1000 items"),
+        (b"", "body: is needed, and missing"),
+    ],
+)
+async def test_a_field_of_an_order_that_is_wrong_is_named(
+    operator: httpx.AsyncClient, body: bytes, detail: str
+) -> None:
+    reply = await operator.post(f"{LETTERS}:replay", content=body, headers=JSON)
+    assert reply.status_code == 422
+    assert reply.json()["detail"].startswith(detail)
+    assert "s3cret" not in reply.text
+
+
+async def test_of_much_that_is_wrong_the_first_is_named(operator: httpx.AsyncClient) -> None:
+    reply = await operator.post(f"{LETTERS}:replay", json={"ids": ["x"] * 900, "y" * 5_000: 1})
+    assert reply.json()["detail"].endswith("; and more")
+    assert len(reply.text) < 2_000
+
+
+async def test_names_with_a_slash_are_asked_for(operator: httpx.AsyncClient, office: Office) -> None:
+    names = [
+        TableIdentifier("prod", ("a/b", "c"), "t/u"),
+        TableIdentifier("prod", ("a",), "50%"),
+        TableIdentifier("prod", ("a",), "%2F"),
+    ]
+    await office.ground.hint(*names)
+    for name, path in zip(names, ("a%2Fb%1Fc/t%2Fu", "a/50%25", "a/%252F"), strict=True):
+        found = await got(operator, f"/admin/v1/tables/prod/{path}")
+        assert (tuple(found["namespace"]), found["name"]) == (name.namespace, name.name)
+    assert (await operator.get("/admin/v1/tables/prod/a/b/c")).status_code == 404
+
+
+async def test_an_unknown_catalog_is_404_with_the_nearest_name(operator: httpx.AsyncClient) -> None:
+    requests = [
+        operator.get(LETTERS, params={"catalog": "prd"}),
+        operator.get(LETTERS, params={"catalog": "prd", "table": "sales.orders"}),
+        operator.post(f"{LETTERS}:discard", json={"filter": {"catalog": "prd"}}),
+        operator.post("/admin/v1/brakes/prd:release"),
+        operator.post("/admin/v1/catalogs/prd:retire"),
+        operator.post("/admin/v1/catalogs/prd:adopt", json={"from": "c0"}),
+        operator.post("/admin/v1/reconcile", json={"catalogs": ["prd"]}),
+        operator.get("/admin/v1/tables/prd/sales/orders"),
+    ]
+    for request in requests:
+        reply = await request
+        assert reply.status_code == 404, reply.url
+        assert reply.json()["detail"] == "no catalog of that name is configured; did you mean prod?"
+    reply = await operator.post("/admin/v1/brakes/nothing-like-it:release")
+    assert reply.json()["detail"] == "no catalog of that name is configured; known here: prod, dev.eu, mute"
+
+
+async def test_letters_of_a_catalog_that_left_are_found_and_discarded(
+    operator: httpx.AsyncClient, office: Office
+) -> None:
+    await office.ground.settled(table("orders", "left"), DeadLettered(DeadLetterReason.PERMANENT, "no such catalog"))
+    assert len((await got(operator, LETTERS, catalog="left"))["dead_letters"]) == 1
+    assert (await posted(operator, f"{LETTERS}:discard", {"filter": {"catalog": "left"}}))["discarded"] == 1
+    assert (await got(operator, LETTERS, catalog="left"))["dead_letters"] == []
+
+
+# ── What a table's story says: why it has no live file, and which dead letters it had.
+
+
+ORDERS_ADMIN_STORIES, SECRET = table("orders"), table("secret")
+GONE = TableState(has_settled=True)
+THERE = PublishCache(Table("u1", AT, pointer(1)))
+LEFT_ALONE = PublishCache(Table("u1", AT, pointer(1), skip_reason="switched off"))
+
+
+@pytest.fixture(name="office_admin_stories")
+def fixture_office_admin_stories() -> Office:
+    return Office(interest=TableFilter(exclude=("sales.secret",)))
+
+
+def spelled(at: datetime) -> str:
+    """A moment in JSON."""
+    return at.isoformat().replace("+00:00", "Z")
+
+
+async def why(operator: httpx.AsyncClient, name: TableIdentifier = ORDERS_ADMIN_STORIES) -> str | None:
+    found: str | None = (await got(operator, f"/admin/v1/tables/prod/sales/{name.name}"))["unpublished"]
+    return found
+
+
+async def looked_at_again(office: Office, name: TableIdentifier = ORDERS_ADMIN_STORIES) -> LeasedJob:
+    await office.ground.published(name)
+    await office.inbox.put([Notification(name, drop=True)])
+    return await office.ground.claim()
+
+
+async def test_a_table_with_a_file_is_published(operator: httpx.AsyncClient, office_admin_stories: Office) -> None:
+    await office_admin_stories.ground.hint(ORDERS_ADMIN_STORIES)
+    assert await why(operator) is None
+    await office_admin_stories.ground.settle(
+        await office_admin_stories.ground.claim(), office_admin_stories.ground.done()
+    )
+    assert await why(operator) is None
+    assert (await got(operator, "/admin/v1/status"))["catalogs"][0]["live"] == 1
+
+
+async def test_a_table_that_was_renamed(operator: httpx.AsyncClient, office_admin_stories: Office) -> None:
+    story = TableState(has_settled=True, renamed_to=table("sold"))
+    await office_admin_stories.ground.settle(
+        await looked_at_again(office_admin_stories),
+        Done(office_admin_stories.ground.after(60), PublishResult(story, THERE)),
+    )
+    assert (await got(operator, "/admin/v1/tables/prod/sales/orders"))["renamed_to"] == "sales.sold"
+
+
+async def test_a_version_hint_that_is_not_ours(operator: httpx.AsyncClient, office_admin_stories: Office) -> None:
+    await office_admin_stories.ground.settled(
+        ORDERS_ADMIN_STORIES,
+        Done(office_admin_stories.ground.after(60), PublishResult(TableState(foreign_version_hint="7"))),
+    )
+    assert (await got(operator, "/admin/v1/tables/prod/sales/orders"))["foreign_hint"] == "7"
+
+
+async def test_a_table_with_commits_that_nobody_knows_the_outcome_of(
+    operator: httpx.AsyncClient, office_admin_stories: Office
+) -> None:
+    ground = office_admin_stories.ground
+    await ground.settled(ORDERS_ADMIN_STORIES, ground.done())
+    opened = ground.now
+    await ground.inbox.put([Intent("a", (ORDERS_ADMIN_STORIES,)), Intent("b", (ORDERS_ADMIN_STORIES, table("sold")))])
+    story = await got(operator, "/admin/v1/tables/prod/sales/orders")
+    assert (story["open_intents"], story["next_ask_at"]) == (2, spelled(ground.after(30)))
+    (catalog, *others) = (await got(operator, "/admin/v1/status"))["catalogs"]
+    assert (catalog["open_intents"], catalog["oldest_intent_at"]) == (2, spelled(opened))
+    assert {(one["open_intents"], one["oldest_intent_at"]) for one in others} == {(0, None)}
+    await ground.inbox.put([IntentOutcome("a", is_known=True), IntentOutcome("b", is_known=True)])
+    story = await got(operator, "/admin/v1/tables/prod/sales/orders")
+    assert (story["open_intents"], story["next_ask_at"]) == (0, None)
+
+
+async def test_a_table_that_was_dropped(operator: httpx.AsyncClient, office_admin_stories: Office) -> None:
+    ground = office_admin_stories.ground
+    await ground.settle(await looked_at_again(office_admin_stories), Done(ground.after(60), PublishResult(GONE, THERE)))
+    assert await why(operator) == UnpublishedReason.DROPPED
+    assert (await got(operator, "/admin/v1/status"))["catalogs"][0]["live"] == 0
+
+
+async def test_a_table_that_was_never_there(operator: httpx.AsyncClient, office_admin_stories: Office) -> None:
+    await office_admin_stories.ground.settled(
+        ORDERS_ADMIN_STORIES,
+        Rescheduled(office_admin_stories.ground.after(60), "neither", result=PublishResult(TableState(misses=1))),
+    )
+    assert await why(operator) == UnpublishedReason.MISSING
+
+
+async def test_a_table_that_wants_no_files(operator: httpx.AsyncClient, office_admin_stories: Office) -> None:
+    ground = office_admin_stories.ground
+    await ground.settle(
+        await looked_at_again(office_admin_stories), Done(ground.after(60), PublishResult(GONE, LEFT_ALONE))
+    )
+    assert await why(operator) == UnpublishedReason.LEFT_ALONE
+
+
+async def test_a_table_that_never_wanted_files(operator: httpx.AsyncClient, office_admin_stories: Office) -> None:
+    nothing = PublishResult(TableState(misses=1), LEFT_ALONE)
+    await office_admin_stories.ground.settled(
+        ORDERS_ADMIN_STORIES, Rescheduled(office_admin_stories.ground.after(60), "neither", result=nothing)
+    )
+    assert await why(operator) == UnpublishedReason.LEFT_ALONE
+
+
+async def test_a_table_that_the_settings_leave_out(operator: httpx.AsyncClient, office_admin_stories: Office) -> None:
+    unknown = await operator.get("/admin/v1/tables/prod/sales/secret")
+    assert (unknown.status_code, "include or exclude leaves it out" in unknown.json()["detail"]) == (404, True)
+    ground = office_admin_stories.ground
+    await ground.settle(
+        await looked_at_again(office_admin_stories, SECRET), Done(ground.after(60), PublishResult(GONE, THERE))
+    )
+    assert await why(operator, SECRET) == UnpublishedReason.EXCLUDED
+
+
+async def test_the_open_letter_is_shown_however_many_there_were_before(
+    operator: httpx.AsyncClient, office_admin_stories: Office
+) -> None:
+    for _ in range(1_002):
+        await office_admin_stories.inbox.discard(
+            [one.id for one in await office_admin_stories.inbox.list_after(DeadLetterFilter(), 0, 9)],
+            office_admin_stories.ground.order(),
+        )
+        await office_admin_stories.ground.hint(ORDERS_ADMIN_STORIES)
+        office_admin_stories.clock.turn(300)
+        await office_admin_stories.ground.settle(
+            await office_admin_stories.ground.claim(), DeadLettered(DeadLetterReason.PERMANENT, "why")
+        )
+    shown = (await got(operator, "/admin/v1/tables/prod/sales/orders"))["dead_letters"]
+    assert [letter["id"] for letter in shown] == list(range(1_002, 982, -1))
+    assert shown[0]["status"] == "open"
+
+
+async def test_a_table_of_a_catalog_that_retired(operator: httpx.AsyncClient, office_admin_stories: Office) -> None:
+    ground = office_admin_stories.ground
+    await ground.settle(await looked_at_again(office_admin_stories), Done(ground.after(60), PublishResult(GONE, THERE)))
+    office_admin_stories.process.retired_catalogs.names = frozenset({"prod"})
+    assert await why(operator) == UnpublishedReason.RETIRED

@@ -1,0 +1,347 @@
+"""Senders: who may send, by token or signature."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from datetime import timedelta
+from itertools import count
+from pathlib import Path
+
+import anyio.lowlevel
+import pytest
+from structlog.testing import capture_logs
+
+from sfn.app.endpoints import build_access_control
+from sfn.errors import FatalError
+from sfn.formats.event import Sender
+from sfn.http.secrets import PartyTokens, WatchedTokenFile
+from sfn.http.senders import OPERATORS_PARTY, Keyring, OperatorAuth, Senders, VerifiedSigner, anonymous_senders
+from sfn.http.signature import StandardWebhooks
+from sfn.telemetry.logs import RejectionLog
+from tests.unit.settings_ground import CATALOG, Ground
+from tests.unit.signers import NAMES, SECRETS, SENDERS, TEXT, Stopped, head, opened, tokens
+from tests.unit.signers import whose as whose_senders_signed
+from tests.unit.webhooks import AT, BODY, MESSAGE
+
+# ── Whose a token is: of one that two parties have, nobody's.
+
+
+SECRET = "s3cret-of-two"  # noqa: S105 - it opens nothing
+
+
+class Files:
+    """Two parties with a file of tokens each, a third with a token in the settings."""
+
+    def __init__(self, folder: Path) -> None:
+        self.etl, self.spark = folder / "etl", folder / "spark"
+        self._numbers = count()
+        self.watched: dict[Path, WatchedTokenFile] = {}
+        self.write(self.etl, "etl")
+        self.write(self.spark, "spark")
+
+    def opened(self, operators: str = "operators") -> Keyring:
+        self.watched = {file: WatchedTokenFile(file) for file in (self.etl, self.spark)}
+        parties = {"etl": PartyTokens({}, self.watched[self.etl]), "spark": PartyTokens({}, self.watched[self.spark])}
+        return Keyring({**parties, "admin": PartyTokens({"token": operators})})
+
+    def write(self, file: Path, *tokens: str) -> None:
+        # The number tells files apart whose size and time are the same.
+        file.write_text("\n".join([*tokens, "#" * next(self._numbers)]))
+        if file in self.watched:
+            self.watched[file].reload_if_changed()
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    return Files(tmp_path)
+
+
+def whose(keyring: Keyring, *tokens: str) -> list[str | None]:
+    owners = [keyring.owner_of(b"Bearer " + token.encode()) for token in tokens]
+    return [owner[0] if owner is not None else None for owner in owners]
+
+
+def test_a_token_is_its_partys(files: Files) -> None:
+    assert whose(files.opened(), "etl", "spark", "operators", "other") == ["etl", "spark", "admin", None]
+
+
+def test_a_token_is_known_by_its_name(files: Files) -> None:
+    assert files.opened().owner_of(b"Bearer operators") == ("admin", "token")
+
+
+@pytest.mark.parametrize(("spark", "operators"), [(SECRET, "operators"), ("spark", SECRET)])
+def test_a_token_of_two_parties_stops_the_start(files: Files, spark: str, operators: str) -> None:
+    files.write(files.etl, "etl", SECRET)
+    files.write(files.spark, spark)
+    with pytest.raises(FatalError) as caught:
+        files.opened(operators)
+    other = "admin (token)" if spark == "spark" else f"spark ({files.spark}:1)"
+    assert caught.value.where == f"etl ({files.etl}:2) and {other}"
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("first", ["etl", "operators"])
+def test_one_that_comes_to_be_of_two_parties_is_nobodys_until_it_is_one_partys_again(files: Files, first: str) -> None:
+    keyring = files.opened()
+    files.write(files.spark, "spark", first)
+    owner = {"etl": "etl", "operators": "admin"}[first]
+    assert whose(keyring, "spark", "etl", "operators").count(None) == 1
+    assert whose(keyring, first) == [None]
+    files.write(files.spark, "spark")
+    assert whose(keyring, first) == [owner]
+
+
+def test_one_that_moves_to_another_party_is_that_partys_once_the_first_let_go_of_it(files: Files) -> None:
+    keyring = files.opened()
+    files.write(files.spark, "spark", "etl")
+    files.write(files.etl, "anew")
+    assert whose(keyring, "etl", "anew", "spark") == ["spark", "etl", "spark"]
+
+
+def test_it_is_logged_once_with_both_places_and_without_the_token(files: Files) -> None:
+    files.write(files.etl, SECRET)
+    keyring = files.opened()
+    with capture_logs() as logs:
+        for own in ("spark", "spark", "another"):
+            files.write(files.spark, own, SECRET)
+            whose(keyring, SECRET)
+        files.write(files.spark, SECRET)
+        whose(keyring, SECRET)
+    told = [entry for entry in logs if entry["log_level"] == "error"]
+    assert [entry["places"] for entry in told] == [
+        [f"etl ({files.etl}:1)", f"spark ({files.spark}:2)"],
+        [f"etl ({files.etl}:1)", f"spark ({files.spark}:1)"],
+    ]
+    assert "s3cret" not in str(logs)
+
+
+def test_a_party_may_have_a_token_twice(files: Files) -> None:
+    files.write(files.etl, "etl", "etl")
+    both = PartyTokens({"main": "etl"}, WatchedTokenFile(files.etl))
+    assert whose(Keyring({"etl": both}), "etl") == ["etl"]
+
+
+# ── Who may send, who may operate, and where no token is needed.
+
+
+ETL = Sender("etl", {"prod": "prod"})
+SPARK = Sender("spark", {"dev": "dev"})
+
+
+def shown(token: str) -> bytes:
+    return b"Bearer " + token.encode()
+
+
+@pytest.fixture
+def keyring() -> Keyring:
+    return Keyring(
+        {
+            "etl": PartyTokens({"old": "etl-old-token", "new": "etl-new-token"}),
+            "spark": PartyTokens({"main": "spark-token"}),
+            OPERATORS_PARTY: PartyTokens({"token": "an-operators-token"}),
+        }
+    )
+
+
+@pytest.fixture
+def senders(keyring: Keyring) -> Senders:
+    return Senders(keyring, {"etl": ETL, "spark": SPARK})
+
+
+@pytest.fixture
+def operators(keyring: Keyring) -> OperatorAuth:
+    return OperatorAuth(keyring, RejectionLog("admin"))
+
+
+def test_every_active_token_is_its_senders(senders: Senders) -> None:
+    assert senders.identify_by_token(shown("etl-old-token")) == ETL
+    assert senders.identify_by_token(shown("etl-new-token")) == ETL
+    assert senders.identify_by_token(shown("spark-token")) == SPARK
+
+
+@pytest.mark.parametrize(
+    "authorization",
+    [
+        *(None, b"", b"Bearer", b"Bearer ", b"etl-old-token", b"Basic etl-old-token", b"Bearer etl-old-toke"),
+        *(b"Bearer etl-old-token2", b"Bearer etl-old-token spark-token", b"Bearer etl-old-token,", b"Bearer \xff"),
+    ],
+)
+def test_anything_else_is_nobody(senders: Senders, operators: OperatorAuth, authorization: bytes | None) -> None:
+    assert senders.identify_by_token(authorization) is None
+    assert not operators.authenticate(authorization, None)
+
+
+def test_an_operator_is_no_sender_and_a_sender_no_operator(senders: Senders, operators: OperatorAuth) -> None:
+    assert operators.authenticate(shown("an-operators-token"), None)
+    assert senders.identify_by_token(shown("an-operators-token")) is None
+    assert not operators.authenticate(shown("etl-new-token"), None)
+
+
+def test_who_is_no_operator_is_logged_with_an_address_and_no_token(operators: OperatorAuth) -> None:
+    with capture_logs() as logs:
+        operators.authenticate(shown("an-operators-token"), "10.0.0.6")
+        for _ in range(3):
+            operators.authenticate(shown("gu3ss"), "10.0.0.7")
+    (entry,) = logs
+    assert entry == {
+        "event": "request refused",
+        "log_level": "warning",
+        "where": "admin",
+        "status": 401,
+        "why": "an operator's token is needed",
+        "client": "10.0.0.7",
+        "left_out": 0,
+    }
+
+
+def test_no_representation_tells_a_secret(tmp_path: Path) -> None:
+    file = tmp_path / "tokens"
+    file.write_text("file-secret\n")
+    tokens = PartyTokens({"main": "s3cret-token"}, WatchedTokenFile(file))
+    keyring = Keyring({"etl": tokens})
+    for thing in (tokens, tokens.active(), keyring, Senders(keyring, {"etl": ETL}), WatchedTokenFile(file)):
+        assert "s3cret" not in repr(thing)
+        assert "file-secret" not in repr(thing)
+        assert repr(tokens.active()[0].digest) not in repr(thing)
+
+
+def test_without_senders_everybody_speaks_for_all_catalogs() -> None:
+    everybody = Sender("anonymous", {"dev": "dev", "prod": "prod"})
+    senders = anonymous_senders(["dev", "prod"])
+    assert senders.identify_by_token(None) == everybody
+    assert senders.identify_by_token(shown("whatever")) == everybody
+
+
+def test_a_configured_sender_ends_anonymity(keyring: Keyring) -> None:
+    senders = Senders(keyring, {"etl": ETL}, open_to=Sender("anonymous", {}))
+    assert senders.identify_by_token(None) is None
+
+
+def test_no_sender_and_no_anonymity_is_nobody() -> None:
+    assert Senders(Keyring({}), {}).identify_by_token(shown("x")) is None
+
+
+# ── Which sender a signature is of: exactly one, and never by a secret that two of them have.
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_who_signed_it_is_the_sender_and_each_has_its_manner(name: str) -> None:
+    assert await whose_senders_signed(opened(), head(name)) == name
+
+
+async def test_the_id_of_a_message_is_told_where_there_is_one() -> None:
+    senders = opened()
+    for name, message in (("etl", MESSAGE), ("polaris", None)):
+        claimants = senders.identify(None, head(name))
+        assert isinstance(claimants, tuple)
+        assert await senders.verify_signer(claimants, BODY) == VerifiedSigner(SENDERS[name], message)
+        assert await senders.verify_signer(claimants, BODY + b" ") is None
+
+
+async def test_what_two_senders_signed_is_nobodys() -> None:
+    assert await whose_senders_signed(opened(), head("etl", "spark")) is None
+    assert await whose_senders_signed(opened(), head("etl", "polaris")) is None
+
+
+async def test_others_have_their_turn_between_two_senders_that_it_may_be() -> None:
+    senders, turns = opened(), 0
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await anyio.lowlevel.checkpoint()
+
+    claimants = senders.identify(None, head("etl", "polaris"))
+    assert isinstance(claimants, tuple)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(take_turns)
+        await senders.verify_signer(claimants, BODY)
+        taken = turns
+        tasks.cancel_scope.cancel()
+    assert (len(claimants), taken) == (4, 3)
+
+
+async def test_several_secrets_of_one_sender_are_active_and_may_all_have_signed() -> None:
+    new = f"whsec_{b64encode(b'another one, of 26 bytes..').decode()}"
+    senders = opened(Keyring({name: tokens(name, **({"new": new} if name == "etl" else {})) for name in NAMES}))
+    both = dict(head("etl"))
+    both[b"webhook-signature"] += b" " + dict(head("etl", secret=new))[b"webhook-signature"]
+    for headers in (head("etl"), head("etl", secret=new), [*both.items()]):
+        assert await whose_senders_signed(senders, headers) == "etl"
+    assert await whose_senders_signed(opened(), head("etl", secret=new)) is None
+
+
+async def test_a_signature_is_of_now_by_the_clock() -> None:
+    clock = Stopped()
+    senders = opened(clock=clock)
+    for off, owner in ((0, "etl"), (300, "etl"), (301, None), (-300, "etl"), (-301, None)):
+        clock.at = AT + timedelta(seconds=off)
+        assert await whose_senders_signed(senders, head("etl")) == owner
+
+
+async def test_a_valid_token_goes_before_a_signature_and_a_wrong_one_leaves_it_its_word() -> None:
+    keyring = Keyring(
+        {"bearer": PartyTokens({"m": "a-token"}), OPERATORS_PARTY: PartyTokens({"t": "op"})} | {"etl": tokens("etl")}
+    )
+    senders = Senders(
+        keyring,
+        {"bearer": Sender("bearer", {}), "etl": SENDERS["etl"]},
+        signing={"etl": StandardWebhooks()},
+        clock=Stopped(),
+    )
+    assert await whose_senders_signed(senders, head("etl"), b"Bearer a-token") == "bearer"
+    for wrong in (b"Bearer wrong", b"Bearer op", b""):
+        assert await whose_senders_signed(senders, head("etl"), wrong) == "etl"
+        assert await whose_senders_signed(senders, head("spark"), wrong) is None
+        assert senders.identify(wrong, []) is None
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_a_secret_that_signs_opens_nothing_where_it_is_shown(name: str) -> None:
+    shown = b"Bearer " + SECRETS[name].encode()
+    assert await whose_senders_signed(opened(), [], shown) is None
+    assert Keyring({name: tokens(name)}).owner_of(shown) is None
+
+
+async def test_who_shows_nothing_is_the_open_sender_and_who_shows_something_wrong_is_nobody() -> None:
+    everybody = Sender("local", {})
+    senders = opened(open_to=everybody)
+    assert senders.identify(None, [(b"host", b"x")]) is everybody
+    assert senders.is_open(everybody)
+    assert not senders.is_open(SENDERS["etl"])
+    assert await whose_senders_signed(senders, head("etl")) == "etl"
+    right = dict(head("etl"))
+    for wrong in (
+        [*{**right, b"webhook-timestamp": b"0"}.items()],
+        [(b"webhook-id", b"x")],
+        [(b"x-polaris-signature-256", b"")],
+        [*{**right, b"webhook-signature": b"v1,Ceo5qEr07ixe2NLpvHk3FH9bwy/WavXrAFQ/9tdO6mc="}.items()],
+    ):
+        assert await whose_senders_signed(senders, wrong) is None
+    assert senders.identify(b"Bearer wrong", []) is None
+
+
+def test_no_representation_tells_a_secret_that_signs() -> None:
+    keyring = Keyring({name: tokens(name) for name in NAMES})
+    for thing in (tokens("etl"), tokens("etl").active(), keyring, keyring.signing_keys("etl"), opened(keyring)):
+        assert "MfKQ" not in repr(thing)
+        assert repr(keyring.signing_keys("etl")[0].secret) not in repr(thing)
+
+
+async def test_settings_say_how_each_sender_signs_and_who_need_not(tmp_path: Path) -> None:
+    (tmp_path / "etl").write_text(SECRETS["etl"])
+    text = (
+        f"{CATALOG}[senders.etl]\nscheme = 'standard-webhooks'\nsecrets_file = '{tmp_path}/etl'\n"
+        f"[senders.polaris]\nscheme = 'hmac-sha256'\nsignature_header = 'X-Polaris-Signature-256'\nrate_limit = 7\n"
+        f"secrets = {{ main = '{TEXT}' }}\n[senders.local]\nscheme = 'none'\nrate_limit = 9\n"
+    )
+    admitted = build_access_control(Ground(tmp_path).load(text), Stopped())
+    assert [await whose_senders_signed(admitted.senders, head(name)) for name in ("etl", "spark", "polaris")] == [
+        "etl",
+        None,
+        "polaris",
+    ]
+    assert admitted.senders.identify(None, []) == Sender("local", {"prod": "prod"})
+    assert admitted.senders.least_rate == 7
+    assert len(admitted.files) == 1

@@ -1,0 +1,569 @@
+"""Dropped, renamed and restored tables."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import Table, TableIdentifier
+from sfn.domain.jobs import DeadLettered, DeadLetterReason, Done, Rescheduled
+from sfn.errors import Transient
+from sfn.inbox.memory import MemoryInbox
+from sfn.inbox.model import DeadLetterFilter, DeadLetterStatus, TableStatus
+from sfn.publish.policy import OnDrop, Policy, TableFilter
+from sfn.sfnfile import version_hint
+from sfn.sfnfile.naming import NAMINGS, UUID, FileLayout, FileOwner, Naming
+from tests.promises.inboxes import TERMS
+from tests.unit.publishing import AT, LAG, A, B, HintsNoted, Line, TornStore, key_of, named
+
+# ── What becomes of files whose table is gone, or gets none any more.
+
+
+DAY = timedelta(days=1).total_seconds()
+
+
+def elsewhere(line: Line) -> Table:
+    """A new table whose metadata lies in another folder than its own: that folder tells nothing of a purge."""
+    table = line.catalog.create(A)
+    line.catalog.drop(A)
+    table = replace(table, metadata_location=f"file:///elsewhere/00000-{table.uuid}.metadata.json")
+    line.catalog.register(A, table)
+    return table
+
+
+@pytest.mark.anyio
+async def test_a_table_that_gets_no_files_is_looked_at_once() -> None:
+    line = Line()
+    line.catalog.create(A, left_alone="it is encrypted")
+    await line.hear(Notification(A), seconds=3600)
+    assert line.catalog.loads <= 2
+    assert line.store.files == {}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("how", ["encrypted", "excluded"])
+async def test_files_of_a_table_that_gets_none_any_more_go_and_so_does_its_row(how: str) -> None:
+    line = Line()
+    line.catalog.create(A)
+    await line.hear(Notification(A), seconds=20)
+    assert sorted(line.store.files) == [key_of(A), f"{AT}/metadata/version-hint.text"]
+    if how == "encrypted":
+        line.catalog.commit(A, left_alone="it is encrypted")
+    else:
+        line.policy = replace(line.policy, table_filter=TableFilter(exclude=("n.*",)))
+    loads = line.catalog.loads
+    await line.hear(Notification(A), seconds=3600)
+    assert line.store.files == {}
+    assert line.catalog.loads - loads <= 3
+    await line.work(9 * DAY)
+    assert [row async for row in line.inbox.tables("prod")] == []
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("on_drop", "state"), [(OnDrop.TOMBSTONE, "dropped"), (OnDrop.DELETE, None), (OnDrop.KEEP, "current")]
+)
+async def test_a_drop_leaves_what_the_settings_say(on_drop: OnDrop, state: str | None) -> None:
+    line = Line()
+    line.policy = replace(line.policy, on_drop=on_drop)
+    table = line.catalog.create(A)
+    line.store.files[table.metadata_location] = b"{}"
+    await line.hear(Notification(A), seconds=20)
+    line.catalog.drop(A)
+    await line.hear(Notification(A, drop=True), seconds=60)
+    assert line.document(A).get("state") == state
+    assert (line.hint() is None) is (on_drop is not OnDrop.KEEP)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("purged", [True, False], ids=["purged", "not purged"])
+async def test_a_purge_that_no_event_told_of_is_seen_by_the_folder(purged: bool) -> None:
+    line = Line()
+    table = line.catalog.create(A)
+    line.store.files[table.metadata_location] = b"{}"
+    await line.hear(Notification(A), seconds=20)
+    line.catalog.drop(A)
+    if purged:
+        del line.store.files[table.metadata_location]
+    await line.hear(Notification(A, drop=True), seconds=60)
+    assert line.document(A).get("state") == (None if purged else "dropped")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("told", [True, False])
+async def test_where_metadata_lies_in_another_folder_the_event_alone_tells_of_a_purge(told: bool) -> None:
+    line = Line()
+    elsewhere(line)
+    await line.hear(Notification(A), seconds=20)
+    line.catalog.drop(A)
+    await line.hear(Notification(A, drop=True, purge=told), seconds=60)
+    assert line.document(A).get("state") == (None if told else "dropped")
+
+
+@pytest.mark.anyio
+async def test_a_purge_of_a_table_whose_files_are_still_there_leaves_a_tombstone() -> None:
+    """The event may be a late one, of a table that had the name before."""
+    line = Line()
+    line.store.files[line.catalog.create(A).metadata_location] = b"{}"
+    await line.hear(Notification(A), seconds=20)
+    line.catalog.drop(A)
+    await line.hear(Notification(A, drop=True, purge=True), seconds=60)
+    assert line.document(A)["state"] == "dropped"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("history", ["relocated", "dropped", "renamed"])
+async def test_a_table_without_files_whose_tombstone_still_lies_there_is_not_looked_at_without_end(
+    history: str,
+) -> None:
+    line = Line()
+    line.store.files[line.catalog.create(A).metadata_location] = b"{}"
+    await line.hear(Notification(A), seconds=20)
+    if history == "relocated":
+        line.catalog.commit(A, location="file:///warehouse/n/moved")
+        await line.hear(Notification(A), seconds=20)
+        line.catalog.commit(A, left_alone="it is switched off")
+    else:
+        if history == "dropped":
+            line.catalog.drop(A)
+        else:
+            line.catalog.rename(A, B)
+        await line.hear(Notification(A, drop=history == "dropped"), Notification(B), seconds=60)
+        line.catalog.create(A, left_alone="it is encrypted")
+    await line.hear(Notification(A), seconds=20)
+    assert line.document(A)["state"] in {"moved", "dropped", "renamed"}
+    for _ in range(9 * 4):
+        await line.work(DAY / 4)
+    assert line.document(A) == {}
+
+
+@pytest.mark.anyio
+async def test_a_table_that_is_listed_and_not_found_is_looked_at_now_and_then() -> None:
+    line = Line()
+    line.policy = replace(line.policy, replica_lag=timedelta(0))
+    line.catalog.create(A)
+    await line.hear(Notification(A), seconds=20)
+    line.catalog.hidden = frozenset({A})
+    loads = line.catalog.loads
+    await line.hear(Notification(A, drop=True), seconds=1800)
+    assert 2 < line.catalog.loads - loads <= 31
+    assert line.document(A)["state"] == "current"
+
+
+@pytest.mark.anyio
+async def test_what_the_brake_holds_stays_young_and_lets_go_of_a_table_that_came_back() -> None:
+    """Cleaners delete by age what no metadata names, and an operator may need days."""
+    line = Line()
+    line.inbox = MemoryInbox(replace(TERMS, max_drops={"prod": 0}), line.clock)
+    line.store.files[line.catalog.create(A).metadata_location] = b"{}"
+    await line.hear(Notification(A), seconds=20)
+    files = {key_of(A), f"{AT}/metadata/version-hint.text"}
+    line.catalog.hidden = frozenset({A})
+    line.catalog.unlisted = frozenset({A})
+    await line.hear(Notification(A, drop=True), seconds=60)
+    for _ in range(3):
+        assert isinstance(line.outcomes[-1], DeadLettered)
+        assert line.outcomes[-1].reason is DeadLetterReason.HELD_DROP
+        await line.work(DAY / 3)
+        assert line.outcomes[-1].result is not None
+        assert set(line.outcomes[-1].result.written_keys) == files
+        assert line.document(A)["state"] == "current"
+    line.catalog.hidden = line.catalog.unlisted = frozenset()
+    await line.work(DAY / 3)
+    assert isinstance(line.outcomes[-1], Done)
+    assert [letter.status for letter in await line.inbox.list_after(DeadLetterFilter(status=None), 0, 9)] == [
+        DeadLetterStatus.SUPERSEDED
+    ]
+
+
+@pytest.mark.anyio
+async def test_an_event_of_a_table_that_a_replica_does_not_show_yet_is_looked_at_once_more() -> None:
+    line = Line()
+    line.store.files[line.catalog.create(A).metadata_location] = b"{}"
+    await line.hear(Notification(A), seconds=20)
+    line.catalog.drop(A)
+    await line.hear(Notification(A, drop=True), seconds=60)
+    assert line.document(A)["state"] == "dropped"
+    table = line.catalog.create(A)
+    line.catalog.hidden = frozenset({A})
+    await line.hear(Notification(A, min_metadata_location=table.metadata_location))
+    line.catalog.hidden = frozenset()
+    await line.work(LAG.total_seconds())
+    assert line.document(A)["metadata_file_path"] == table.metadata_location
+
+
+@pytest.mark.anyio
+async def test_a_drop_that_a_replica_does_not_show_yet_is_looked_at_once_more() -> None:
+    """Though the answer shows something new: a commit that came before the drop."""
+    line = Line()
+    line.store.files[line.catalog.create(A).metadata_location] = b"{}"
+    await line.hear(Notification(A), seconds=20)
+    line.store.files[line.catalog.commit(A).metadata_location] = b"{}"
+    await line.hear(Notification(A, drop=True))
+    assert isinstance(line.outcomes[-1], Rescheduled)
+    line.catalog.drop(A)
+    await line.work(60)
+    assert line.document(A)["state"] == "dropped"
+
+
+@pytest.mark.anyio
+async def test_a_newer_file_does_not_wait_for_an_older_one_elsewhere_that_the_brake_holds() -> None:
+    line = Line()
+    line.inbox = MemoryInbox(replace(TERMS, max_drops={"prod": 0}), line.clock)
+    line.store.files[line.catalog.create(A).metadata_location] = b"{}"
+    await line.hear(Notification(A), seconds=20)
+    line.catalog.rename(A, B)
+    there = "file:///warehouse/n/b"
+    line.store.files[line.catalog.commit(B, location=there).metadata_location] = b"{}"
+    await line.inbox.put([Notification(B)])
+    await line.work(only=lambda table: table == B)
+    assert line.document(A)["state"] == line.document(B, there)["state"] == "current"
+    line.catalog.drop(B)
+    await line.hear(Notification(A, drop=True), seconds=60)
+    await line.hear(Notification(B, drop=True), seconds=60)
+    letters = await line.inbox.list_after(DeadLetterFilter(status=None), 0, 99)
+    held = [letter.subject for letter in letters if letter.reason is DeadLetterReason.HELD_DROP]
+    assert held == [A, B]
+
+
+@pytest.mark.anyio
+async def test_a_purge_concerns_the_table_that_was_purged_and_none_that_took_its_name_since() -> None:
+    """Between the two nothing settled, so the wish is still there; what vanishes now leaves a tombstone."""
+    line = Line()
+    line.store = store = TornStore()
+    elsewhere(line)
+    await line.hear(Notification(A), seconds=20)
+    line.catalog.drop(A)
+    second = elsewhere(line)
+    store.torn = True
+    with pytest.raises(Transient):
+        await line.hear(Notification(A, drop=True, purge=True), seconds=20)
+    store.torn = False
+    assert line.document(A)["guid"] == second.uuid
+    line.catalog.drop(A)
+    line.clock.turn(TERMS.lease.total_seconds())
+    await line.work(60)
+    assert line.document(A)["state"] == "current", "nor was a drop told of this one"
+    await line.work(700)
+    assert line.document(A)["state"] == "dropped"
+
+
+@pytest.mark.anyio
+async def test_a_purge_ends_with_the_first_look_at_the_table_that_took_the_name() -> None:
+    line = Line()
+    elsewhere(line)
+    await line.hear(Notification(A), seconds=20)
+    line.catalog.drop(A)
+    second = elsewhere(line)
+    await line.hear(Notification(A, drop=True, purge=True))
+    assert isinstance(line.outcomes[-1], Rescheduled)
+    assert line.document(A)["guid"] == second.uuid
+    line.catalog.drop(A)
+    await line.hear(Notification(A, drop=True), seconds=60)
+    assert line.document(A)["state"] == "dropped"
+
+
+@pytest.mark.anyio
+async def test_a_purge_told_of_before_a_table_first_settled_is_of_one_before_it() -> None:
+    line = Line()
+    elsewhere(line)
+    await line.hear(
+        Notification(A, drop=True, purge=True),
+        Notification(A, min_metadata_location="file:///elsewhere/00009-x.metadata.json"),
+    )
+    assert isinstance(line.outcomes[-1], Rescheduled)
+    line.catalog.drop(A)
+    await line.hear(Notification(A, drop=True), seconds=60)
+    assert line.document(A)["state"] == "dropped"
+
+
+@pytest.mark.anyio
+async def test_a_table_that_is_switched_off_leaves_after_its_older_files() -> None:
+    line = Line()
+    line.store.files[line.catalog.create(A).metadata_location] = b"{}"
+    await line.hear(Notification(A), seconds=20)
+    line.catalog.rename(A, B)
+    line.catalog.commit(B)
+    await line.inbox.put([Notification(B)])
+    await line.work(only=lambda table: table == B)
+    line.catalog.commit(B, left_alone="it is switched off")
+    await line.inbox.put([Notification(B)])
+    line.clock.turn(5)
+    await line.work(only=lambda table: table == B)
+    assert line.document(B)["state"] == "current"
+    await line.hear(Notification(A), seconds=1500)
+    assert line.document(A).get("state") != "current"
+    assert line.document(B) == {}
+
+
+# ── What is known of the two names of a table that was renamed, for whoever asks about either.
+
+
+ELSEWHERE = "file:///warehouse/n/other"
+
+
+async def standing(line: Line, name: TableIdentifier) -> TableStatus:
+    found = await line.inbox.table_status(name)
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+async def line() -> Line:
+    """One with a table that was renamed."""
+    line = Line()
+    line.catalog.create(A)
+    await line.hear(Notification(A), seconds=20)
+    line.catalog.rename(A, B)
+    told = Notification(A, "etl", "e1", renamed_to=B, body=b"it was renamed")
+    arrival = Notification(B, "etl", "e1/to", renamed_from=A, body=b"it was renamed")
+    await line.hear(told, arrival, seconds=60)
+    assert (line.document(A)["state"], line.document(B)["state"]) == ("renamed", "current")
+    return line
+
+
+@pytest.mark.anyio
+async def test_each_name_has_the_event_that_told_of_it(line: Line) -> None:
+    for name, event_id in ((A, "e1"), (B, "e1/to")):
+        event = (await standing(line, name)).last_event
+        assert event is not None
+        assert (event.event_id, event.body) == (event_id, b"it was renamed")
+
+
+@pytest.mark.anyio
+async def test_the_old_name_says_the_new_one_until_another_table_has_it(line: Line) -> None:
+    assert [(await standing(line, name)).table_state.renamed_to for name in (A, B)] == [B, None]
+    line.catalog.create(A, ELSEWHERE)
+    await line.hear(Notification(A), seconds=60)
+    assert (await standing(line, A)).table_state.renamed_to is None
+
+
+@pytest.mark.anyio
+async def test_a_table_that_has_its_old_name_again_elsewhere_is_not_said_to_be_another(line: Line) -> None:
+    line.catalog.rename(B, A)
+    line.catalog.commit(A, location=ELSEWHERE)
+    await line.hear(Notification(A), Notification(B), seconds=60)
+    left = line.document(A)
+    assert (left["state"], left["moved_to"]["name"], left.get("name_now")) == ("moved", "a", None)
+    line.catalog.rename(A, B)
+    await line.hear(Notification(B), Notification(A), seconds=60)
+    assert [line.document(name)["state"] for name in (A, B)] == ["moved", "moved"]
+    assert [line.document(name, ELSEWHERE)["state"] for name in (A, B)] == ["renamed", "current"]
+
+
+@pytest.mark.anyio
+async def test_nor_where_both_names_lead_to_the_same_file() -> None:
+    line = Line()
+    table = line.catalog.create(A)
+    await line.hear(Notification(A), seconds=20)
+    line.policy = replace(line.policy, naming=UUID)
+    line.catalog.rename(A, B)
+    await line.hear(Notification(B), Notification(A, renamed_to=B), seconds=60)
+    assert (line.document(A)["state"], line.document(A)["moved_to"]["name"]) == ("renamed", "b")
+    line.catalog.rename(B, A)
+    await line.hear(Notification(A), Notification(B), seconds=60)
+    left = line.document(A)
+    assert left["moved_to"]["sfn_file_path"].endswith(f"/{table.uuid}_main.ver")
+    assert (left["state"], left["moved_to"]["name"], left.get("name_now")) == ("moved", "a", None)
+
+
+@pytest.mark.anyio
+async def test_a_table_that_moved_before_it_was_dropped_has_no_other_name(line: Line) -> None:
+    line.policy = replace(line.policy, on_drop=OnDrop.DELETE)
+    line.catalog.commit(B, location=ELSEWHERE)
+    await line.hear(Notification(B), seconds=60)
+    line.catalog.drop(B)
+    await line.hear(Notification(B, drop=True), seconds=60)
+    assert [line.document(B, place).get("state") for place in (AT, ELSEWHERE)] == ["moved", None]
+    assert (await standing(line, B)).table_state.renamed_to is None
+
+
+@pytest.mark.anyio
+async def test_no_hint_says_what_only_the_old_names_file_said() -> None:
+    """The table went back to an older version and to its first name, whose file had stayed as it was meanwhile."""
+    line = Line()
+    first = line.catalog.create(A)
+    await line.hear(Notification(A), seconds=20)
+    line.catalog.rename(A, B)
+    second = line.catalog.commit(B)
+    await line.inbox.put([Notification(B)])
+    await line.work(only=lambda table: table == B)
+    assert line.hint() == version_hint.content(second)
+    line.catalog.drop(B)
+    line.catalog.register(A, first)
+    line.clock.turn(TERMS.lease.total_seconds())
+    line.store = store = HintsNoted(line.store.files)
+    await line.work(only=lambda table: table == A)
+    await line.hear(Notification(B, renamed_to=A), seconds=3600)
+    assert line.document(B)["state"] == "renamed"
+    assert store.hints[key_of(B)] in {None, version_hint.content(first)}
+    assert line.hint() == version_hint.content(first)
+
+
+# ── Of which table a drop was told, and what becomes of a tombstone whose table turns out to be there.
+
+
+C = named("c")
+LONG = 700
+"""Seconds after which a table counts as dropped of which no drop was told."""
+
+
+@pytest.fixture
+def line_publish_found_again() -> Line:
+    return Line()
+
+
+async def replaced(line: Line, *, told: bool) -> None:
+    """A table that took the name of another one, in its directory, of whose drop an event tells only now."""
+    line.store.files[line.catalog.create(A).metadata_location] = b"{}"
+    await line.hear(Notification(A), seconds=20)
+    line.catalog.drop(A)
+    line.store.files[line.catalog.create(A).metadata_location] = b"{}"
+    await line.hear(Notification(A, drop=told))
+    assert isinstance(line.outcomes[-1], Rescheduled)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("told", [True, False], ids=["told of the first", "not told"])
+async def test_a_drop_that_was_told_of_one_table_is_not_told_of_the_next(
+    line_publish_found_again: Line, told: bool
+) -> None:
+    await replaced(line_publish_found_again, told=told)
+    line_publish_found_again.catalog.drop(A)
+    await line_publish_found_again.hear(Notification(A), seconds=60)
+    assert line_publish_found_again.document(A)["state"] == "current"
+    await line_publish_found_again.work(LONG)
+    assert line_publish_found_again.document(A)["state"] == "dropped"
+
+
+@pytest.mark.anyio
+async def test_a_drop_that_was_told_of_the_next_table_counts(line_publish_found_again: Line) -> None:
+    await replaced(line_publish_found_again, told=True)
+    line_publish_found_again.catalog.drop(A)
+    await line_publish_found_again.hear(Notification(A, drop=True), seconds=60)
+    assert line_publish_found_again.document(A)["state"] == "dropped"
+
+
+@pytest.mark.anyio
+async def test_a_drop_is_not_told_of_what_the_row_missed_before_it_had_that_table(
+    line_publish_found_again: Line,
+) -> None:
+    """The name had one table, then another elsewhere that nobody published, which is what was dropped."""
+    line_publish_found_again.store.files[line_publish_found_again.catalog.create(A).metadata_location] = b"{}"
+    await line_publish_found_again.hear(Notification(A), seconds=20)
+    line_publish_found_again.catalog.rename(A, B)
+    second = line_publish_found_again.catalog.create(A, location=ELSEWHERE)
+    line_publish_found_again.store.files[second.metadata_location] = b"{}"
+    await line_publish_found_again.inbox.put([Notification(A)])
+    await line_publish_found_again.work()
+    assert (
+        line_publish_found_again.document(A, ELSEWHERE)["state"]
+        == line_publish_found_again.document(A)["state"]
+        == "current"
+    )
+    line_publish_found_again.catalog.drop(A)
+    await line_publish_found_again.inbox.put([Notification(A, drop=True)])
+    await line_publish_found_again.work(60, only=lambda table: table == A)
+    assert line_publish_found_again.document(A, ELSEWHERE)["state"] == "dropped"
+    assert line_publish_found_again.document(A)["state"] == "current"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("naming", NAMINGS.values(), ids=NAMINGS)
+@pytest.mark.parametrize("place", [AT, ELSEWHERE], ids=["here", "elsewhere"])
+async def test_a_tombstone_leads_on_once_its_table_is_there_under_another_name(naming: Naming, place: str) -> None:
+    line = Line(Policy("c1", replica_lag=LAG, absence_delay=LAG, is_swept=False, naming=naming))
+    table = line.catalog.create(A)
+    line.store.files[table.metadata_location] = b"{}"
+    await line.hear(Notification(A), seconds=20)
+    line.catalog.drop(A)
+    await line.hear(Notification(A, drop=True), seconds=60)
+    key = FileLayout(AT, naming).keys(FileOwner(A.namespace, A.name, table.uuid))[0]
+    assert b'"dropped"' in line.store.files[key]
+    line.catalog.register(B, replace(table, location=place))
+    await line.hear(Notification(B), Notification(A), seconds=60)
+    stays = naming.is_by_uuid and place == AT
+    assert (b'"current"' if stays else b'"renamed"') in line.store.files[key]
+    line.catalog.drop(B)
+    await line.hear(Notification(B, drop=True), Notification(A), seconds=3600)
+    assert b'"current"' not in line.store.files[key]
+
+
+async def dropped(line: Line) -> Table:
+    """Publish a table, drop it, and return what it was."""
+    table = line.catalog.create(A)
+    line.store.files[table.metadata_location] = b"{}"
+    await line.hear(Notification(A), seconds=20)
+    line.catalog.drop(A)
+    await line.hear(Notification(A, drop=True), seconds=60)
+    assert line.document(A)["state"] == "dropped"
+    return table
+
+
+@pytest.mark.anyio
+async def test_a_tombstone_leads_on_once_its_table_is_there_at_another_place(line_publish_found_again: Line) -> None:
+    table = await dropped(line_publish_found_again)
+    pointer = f"{ELSEWHERE}/metadata/00001-{table.uuid}.metadata.json"
+    line_publish_found_again.catalog.register(A, replace(table, location=ELSEWHERE, metadata_location=pointer))
+    await line_publish_found_again.hear(Notification(A), seconds=60)
+    assert line_publish_found_again.document(A)["moved_to"]["sfn_file_path"].startswith(ELSEWHERE)
+    assert (
+        line_publish_found_again.document(A)["state"],
+        line_publish_found_again.document(A, ELSEWHERE)["state"],
+    ) == ("moved", "current")
+
+
+@pytest.mark.anyio
+async def test_a_tombstone_leads_on_at_once_where_only_the_new_name_at_another_place_was_told_of(
+    line_publish_found_again: Line,
+) -> None:
+    """The table's log says where it was before."""
+    table = await dropped(line_publish_found_again)
+    pointer = f"{ELSEWHERE}/metadata/00001-{table.uuid}.metadata.json"
+    log = (table.metadata_location, "no location\0", f"{AT}/elsewhere/00000-x.metadata.json")
+    line_publish_found_again.catalog.register(
+        B, replace(table, location=ELSEWHERE, metadata_location=pointer, metadata_log=log)
+    )
+    await line_publish_found_again.hear(Notification(B), seconds=60)
+    assert line_publish_found_again.document(A)["state"] == "renamed"
+    assert line_publish_found_again.document(A)["moved_to"]["name"] == "b"
+
+
+@pytest.mark.anyio
+async def test_what_leads_to_a_file_that_is_gone_leads_on_once_the_table_has_another_name(
+    line_publish_found_again: Line,
+) -> None:
+    table = line_publish_found_again.catalog.create(A)
+    line_publish_found_again.store.files[table.metadata_location] = b"{}"
+    await line_publish_found_again.hear(Notification(A), seconds=20)
+    line_publish_found_again.catalog.rename(A, B)
+    await line_publish_found_again.hear(Notification(A, renamed_to=B), Notification(B), seconds=60)
+    assert line_publish_found_again.document(A)["moved_to"]["name"] == "b"
+    line_publish_found_again.catalog.commit(B, left_alone="it is switched off")
+    await line_publish_found_again.hear(Notification(B), seconds=60)
+    assert line_publish_found_again.document(B) == {}
+    line_publish_found_again.catalog.commit(B)
+    line_publish_found_again.catalog.rename(B, C)
+    await line_publish_found_again.hear(Notification(C), seconds=60)
+    assert (
+        line_publish_found_again.document(A)["state"],
+        line_publish_found_again.document(A)["moved_to"]["name"],
+    ) == ("renamed", "c")
+
+
+@pytest.mark.anyio
+async def test_a_tombstone_that_leads_on_expires_all_the_same(line_publish_found_again: Line) -> None:
+    table = line_publish_found_again.catalog.create(A)
+    line_publish_found_again.store.files[table.metadata_location] = b"{}"
+    await line_publish_found_again.hear(Notification(A), seconds=20)
+    line_publish_found_again.catalog.drop(A)
+    await line_publish_found_again.hear(Notification(A, drop=True), seconds=60)
+    line_publish_found_again.catalog.register(B, table)
+    await line_publish_found_again.hear(Notification(B), Notification(A), seconds=60)
+    assert line_publish_found_again.document(A)["state"] == "renamed"
+    await line_publish_found_again.work(line_publish_found_again.policy.expire_after.total_seconds() + 86400)
+    assert line_publish_found_again.document(A) == {}
+    assert line_publish_found_again.document(B)["state"] == "current"
