@@ -38,12 +38,6 @@ from sfn.storage.memory import MemoryStore
 from sfn.worker.catalog_sources import VendedStores
 from tests.unit.operators import ENDED, NOON, PROD, copied
 from tests.unit.settings_ground import CATALOG, Ground
-from tests.unit.test_cli_check_catalogs import LOCAL as LOCAL_CLI_RETENTION
-from tests.unit.test_cli_check_catalogs import LOCAL as LOCAL_CLI_VENDING
-from tests.unit.test_cli_check_catalogs import ORDERS as ORDERS_CLI_RETENTION
-from tests.unit.test_cli_check_catalogs import ORDERS as ORDERS_CLI_VENDING
-from tests.unit.test_cli_check_catalogs import Known as KnownCliVending
-from tests.unit.test_cli_check_catalogs import World as WorldCliRetention
 
 # ── What `sfn check` finds out about a catalog: who we are there, what we may see, and whose files lie there.
 
@@ -263,17 +257,17 @@ def test_this_machine_is_known_by_its_names(host: str, local: bool) -> None:
 
 
 @pytest.fixture(name="world_cli_retention")
-def fixture_world_cli_retention(tmp_path: Path) -> WorldCliRetention:
+def fixture_world_cli_retention(tmp_path: Path) -> World:
     """One with a table of a commit every two seconds, of which twenty metadata files stay."""
-    world = WorldCliRetention(tmp_path)
-    version = [world.catalog.commit(ORDERS_CLI_RETENTION) for _ in range(100)][-1]
-    world.catalog.amend(ORDERS_CLI_RETENTION, replace(version, previous_versions_max=20))
+    world = World(tmp_path)
+    version = [world.catalog.commit(ORDERS) for _ in range(100)][-1]
+    world.catalog.amend(ORDERS, replace(version, previous_versions_max=20))
     return world
 
 
 @pytest.mark.anyio
 async def test_a_table_that_forgets_within_the_time_of_a_sweep_is_warned_of(
-    world_cli_retention: WorldCliRetention,
+    world_cli_retention: World,
 ) -> None:
     finding = await world_cli_retention.wrong()
     assert finding == CheckFinding(
@@ -288,13 +282,13 @@ async def test_a_table_that_forgets_within_the_time_of_a_sweep_is_warned_of(
 
 
 @pytest.mark.anyio
-async def test_without_sweeps_files_may_be_late_without_bound(world_cli_retention: WorldCliRetention) -> None:
-    finding = await world_cli_retention.wrong(f"{LOCAL_CLI_RETENTION}[sweep]\nevery = 'off'\n")
+async def test_without_sweeps_files_may_be_late_without_bound(world_cli_retention: World) -> None:
+    finding = await world_cli_retention.wrong(f"{LOCAL}[sweep]\nevery = 'off'\n")
     assert "ours may be late without bound (sweep.every is off)" in finding.text
 
 
 @pytest.mark.anyio
-async def test_what_lives_as_long_as_files_are_late_is_fine(world_cli_retention: WorldCliRetention) -> None:
+async def test_what_lives_as_long_as_files_are_late_is_fine(world_cli_retention: World) -> None:
     world_cli_retention.lag = Lag(timedelta(seconds=40), "measured")
     assert {one.severity for one in await world_cli_retention.found()} == {Severity.OK}
     world_cli_retention.lag = Lag(timedelta(seconds=41), "measured")
@@ -302,13 +296,13 @@ async def test_what_lives_as_long_as_files_are_late_is_fine(world_cli_retention:
 
 
 @pytest.mark.anyio
-async def test_a_table_that_keeps_all_its_metadata_files_is_fine(world_cli_retention: WorldCliRetention) -> None:
-    version = world_cli_retention.catalog.current(ORDERS_CLI_RETENTION)
+async def test_a_table_that_keeps_all_its_metadata_files_is_fine(world_cli_retention: World) -> None:
+    version = world_cli_retention.catalog.current(ORDERS)
     assert version is not None
-    world_cli_retention.catalog.amend(ORDERS_CLI_RETENTION, replace(version, previous_versions_max=None))
-    assert {
-        one.severity for one in await world_cli_retention.found(f"{LOCAL_CLI_RETENTION}[sweep]\nevery = 'off'\n")
-    } == {Severity.OK}
+    world_cli_retention.catalog.amend(ORDERS, replace(version, previous_versions_max=None))
+    assert {one.severity for one in await world_cli_retention.found(f"{LOCAL}[sweep]\nevery = 'off'\n")} == {
+        Severity.OK
+    }
 
 
 def swept(*kinds: str) -> CatalogModel:
@@ -358,12 +352,12 @@ def test_files_that_cleaners_may_take_for_orphans_are_warned_of(tmp_path: Path, 
 # ── What `sfn check` says of how it is known to a catalog, and of what the catalog vends.
 
 
-VENDED = f"{LOCAL_CLI_VENDING}vended_credentials = true\n"
+VENDED = f"{LOCAL}vended_credentials = true\n"
 ORDERS_AT = "s3://lake/wh/orders"
 GRANT = VendedCredential("s3://lake/orders", {"s3.access-key-id": "s3cret"})
 
 
-class Vending(KnownCliVending):
+class Vending(Known):
     """A catalog that counts how often it is asked for grants.
 
     Attributes:
@@ -446,7 +440,7 @@ async def test_a_table_that_is_gone_is_passed_over(tmp_path: Path) -> None:
 
 
 async def test_who_does_not_want_them_asks_for_none(catalog: Vending, tmp_path: Path) -> None:
-    await found(catalog, tmp_path, LOCAL_CLI_VENDING)
+    await found(catalog, tmp_path, LOCAL)
     assert catalog.asked == []
 
 
@@ -466,7 +460,7 @@ async def test_who_does_not_want_them_asks_for_none(catalog: Vending, tmp_path: 
     ],
 )
 async def test_how_it_is_known_there_is_told(catalog: Vending, tmp_path: Path, more: str, how: str) -> None:
-    first, *_ = await found(catalog, tmp_path, f"{LOCAL_CLI_VENDING}{more}\n")
+    first, *_ = await found(catalog, tmp_path, f"{LOCAL}{more}\n")
     assert first.text == f"reached{how}; files carry the catalog_id ours"
 
 
@@ -480,7 +474,7 @@ async def test_signatures_over_plain_http_are_warned_of(catalog: Vending, tmp_pa
     text = "[catalogs.prod]\nuri = 'http://catalog.example'\nauth = 'google'\n"
     (finding,) = [one for one in await found(catalog, tmp_path, text) if one.severity is not Severity.OK]
     assert "a secret is sent over plain HTTP" in finding.text
-    assert ORDERS_CLI_VENDING not in catalog.asked
+    assert ORDERS not in catalog.asked
 
 
 @pytest.mark.parametrize(
