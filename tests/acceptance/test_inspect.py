@@ -54,7 +54,7 @@ async def test_files_are_listed_where_they_are_asked_for(made: RealTable) -> Non
 
 async def test_any_snapshot_is_walked(made: RealTable) -> None:
     told = (await inspected(made, "--snapshot", str(made.audit), "--json")).json
-    walked = [one["snapshot_id"] for one in told["metadata"]["snapshots"] if one["walked"]]
+    walked = [one["snapshot_id"] for one in told["metadata"]["snapshots"] if one["contents"]]
     assert walked == [made.audit]
     told_wrong = await inspected(made, "--snapshot", "7")
     assert (told_wrong.status, told_wrong.out, told_wrong.err.count("\n")) == (1, "", 1)
@@ -64,7 +64,7 @@ async def test_json_has_all_of_it(made: RealTable) -> None:
     told = (await inspected(made, "--json", "--files")).json
     assert told["sfn"]["metadata_location"] == told["metadata"]["path"] == made.pointer
     assert told["problems"] == []
-    (walked,) = [one["walked"] for one in told["metadata"]["snapshots"] if one["walked"]]
+    (walked,) = [one["contents"] for one in told["metadata"]["snapshots"] if one["contents"]]
     assert [file["partition"] for one in walked["manifests"] for file in one["files"]] == [
         {"day": "2026-11-02"},
         {"day": "2026-11-01"},

@@ -110,7 +110,7 @@ async def test_a_sweep_is_followed_to_its_end_and_tells_what_differed(here: Plac
     assert re.search(r"^  sales\.found +new$", told.out, re.MULTILINE)
     await until(lambda: here.lake.published("found") == pointer)
     after = (await sfn(*rehearsed, "--json")).json["catalogs"]
-    assert "sales.found" not in [one["table"] for one in after[0]["differed"]]
+    assert "sales.found" not in [one["table"] for one in after[0]["differences"]]
 
 
 async def test_a_catalog_that_is_not_configured_is_named_with_those_that_are(here: Place) -> None:
@@ -210,7 +210,7 @@ async def test_long_lists_come_a_page_at_a_time(here: Place) -> None:
 async def test_what_operators_did_is_on_record(here: Place) -> None:
     assert (await here.sfn("release", "prod")).out == "prod: 0 tables released\n"
     newest, *_ = (await here.sfn("audit", "--limit", "1", "--json")).json["entries"]
-    assert (newest["action"], newest["subject"], newest["count"]) == ("release", "prod", 0)
+    assert (newest["action"], newest["target"], newest["count"]) == ("release", "prod", 0)
     assert newest["actor"].startswith(actor_name())
     told = await here.sfn("audit", "--limit", "1")
     assert f"there are more: --before {newest['id']}\n" == told.err

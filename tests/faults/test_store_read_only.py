@@ -84,7 +84,7 @@ async def test_a_store_that_is_read_only_for_a_while_gives_no_table_up(
             # So long that each would have been tried again, if it were its own trouble.
             await anyio.sleep(LATE)
             seen = await status(service)
-            assert [one["scope"] for one in seen["breakers"] if one["slots"] <= 1]
+            assert [one["scope"] for one in seen["breakers"] if one["allowed_probes"] <= 1]
             assert seen["dead_letters"] == {}
             assert await metric(service, 'sfn_oldest_pending_age_seconds{catalog="lake"}') >= LATE
         await eventually(lambda: not lake.wrong())

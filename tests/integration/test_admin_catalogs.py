@@ -43,12 +43,12 @@ async def test_catalogs_are_swept_when_an_operator_asks(operator: httpx.AsyncCli
     assert answer["catalogs"] == ["prod", "dev.eu"]
     claims = await office.ground.claims()
     assert {claim.subject for claim in claims} == {CatalogName("prod"), CatalogName("dev.eu")}
-    assert answer["begins_at"] == dict.fromkeys(("prod", "dev.eu"), answer["asked_at"])
+    assert answer["starts_at"] == dict.fromkeys(("prod", "dev.eu"), answer["requested_at"])
     again = await posted(operator, "/admin/v1/reconcile", {"catalogs": ["prod", "prod"]})
-    assert (again["catalogs"], again["begins_at"]) == (["prod"], {})
+    assert (again["catalogs"], again["starts_at"]) == (["prod"], {})
     (newest, first) = (await got(operator, "/admin/v1/audit"))["entries"]
-    assert (newest["action"], newest["subject"], newest["count"]) == ("reconcile", "prod", 1)
-    assert (first["subject"], first["count"]) == ("prod, dev.eu", 2)
+    assert (newest["action"], newest["target"], newest["count"]) == ("reconcile", "prod", 1)
+    assert (first["target"], first["count"]) == ("prod, dev.eu", 2)
 
 
 @pytest.mark.parametrize(("catalog", "status"), [("unknown", 404), ("mute", 422)])
@@ -114,7 +114,7 @@ async def carrying(office: Office, name: str, catalog_id: str | None, *, foreign
 
 async def foreign_id(operator: httpx.AsyncClient) -> str | None:
     """Whose files are to be adopted, as the status says."""
-    found: str | None = (await got(operator, "/admin/v1/status"))["catalogs"][0]["foreign_id"]
+    found: str | None = (await got(operator, "/admin/v1/status"))["catalogs"][0]["foreign_catalog_id"]
     return found
 
 
@@ -172,10 +172,10 @@ async def test_a_whole_catalog_adopts_no_file_that_carries_another_id(
 
 async def test_a_table_and_its_letter_say_whose_file_is_in_the_way(operator: httpx.AsyncClient, office: Office) -> None:
     await carrying(office, "orders", "c9", foreign=True)
-    assert (await got(operator, "/admin/v1/tables/prod/sales/orders"))["foreign_id"] == "c9"
-    assert (await got(operator, "/admin/v1/dead-letters/1"))["foreign_id"] == "c9"
+    assert (await got(operator, "/admin/v1/tables/prod/sales/orders"))["foreign_catalog_id"] == "c9"
+    assert (await got(operator, "/admin/v1/dead-letters/1"))["foreign_catalog_id"] == "c9"
     await carrying(office, "orders", "c1")
-    assert (await got(operator, "/admin/v1/tables/prod/sales/orders"))["foreign_id"] is None
+    assert (await got(operator, "/admin/v1/tables/prod/sales/orders"))["foreign_catalog_id"] is None
 
 
 async def test_where_all_files_are_ours_an_adoption_changes_nothing(

@@ -53,13 +53,13 @@ async def fixture_operator(office: Office) -> AsyncIterator[httpx.AsyncClient]:
 
 async def test_the_status_of_a_quiet_service(operator: httpx.AsyncClient) -> None:
     status = await got(operator, "/admin/v1/status")
-    assert (status["version"], status["ready"], status["reasons"]) == ("1.2.3", True, [])
+    assert (status["version"], status["ready"], status["not_ready_reasons"]) == ("1.2.3", True, [])
     assert (status["breakers"], status["dead_letters"]) == ([], {})
     (prod, dev, mute) = status["catalogs"]
     assert (prod["name"], prod["type"], prod["catalog_id"]) == ("prod", "rest", "c1")
     assert (dev["name"], dev["catalog_id"], mute["type"]) == ("dev.eu", None, "events")
     assert prod["tables"] == {"due": 0, "scheduled": 0, "retrying": 0, "leased": 0, "dead": 0, "held": 0}
-    assert prod["brake"] == {"tripped": False, "held": 0, "steps": 0, "limit": 1}
+    assert prod["drop_limit"] == {"limit_reached": False, "on_hold": 0, "steps": 0, "limit": 1}
     assert (prod["oldest_due_at"], prod["sweep"], prod["retired"]) == (None, None, False)
 
 
@@ -76,7 +76,7 @@ async def test_the_status_of_a_service_in_trouble(operator: httpx.AsyncClient, o
     await ground.hint(table("late"))
     ground.clock.turn(60)
     status = await got(operator, "/admin/v1/status")
-    assert (status["ready"], status["reasons"]) == (False, ["draining"])
+    assert (status["ready"], status["not_ready_reasons"]) == (False, ["draining"])
     assert status["dead_letters"] == {"held-drop": 1, "exhausted": 1, "undecodable": 1}
     assert [(one["scope"], one["name"], one["state"], one["error"]) for one in status["breakers"]] == [
         ("store", "file:///lake", "open", "full"),
@@ -84,7 +84,7 @@ async def test_the_status_of_a_service_in_trouble(operator: httpx.AsyncClient, o
     ]
     assert {one["since"] for one in status["breakers"]} == {"2026-01-01T00:00:00Z"}
     (prod, *_) = status["catalogs"]
-    assert (prod["tables"]["held"], prod["tables"]["due"], prod["brake"]["held"]) == (1, 1, 1)
+    assert (prod["tables"]["held"], prod["tables"]["due"], prod["drop_limit"]["on_hold"]) == (1, 1, 1)
     assert prod["oldest_due_at"] == (ground.now - timedelta(seconds=60)).isoformat().replace("+00:00", "Z")
 
 
@@ -93,15 +93,15 @@ async def test_a_sweep_tells_how_far_it_is(operator: httpx.AsyncClient, office: 
     report.add_difference(ORDERS, SweepDifference.CHANGED)
     report.add_failed(table("stock"))
     sweep = (await got(operator, "/admin/v1/status"))["catalogs"][0]["sweep"]
-    assert (sweep["state"], sweep["tables"], sweep["known"], sweep["ended_at"]) == ("running", 120, 500, None)
-    assert (sweep["differed"], sweep["differed_total"]) == ([{"table": "sales.orders", "kind": "changed"}], 1)
-    assert sweep["failed"] == ["sales.stock"]
+    assert (sweep["state"], sweep["tables"], sweep["known_tables"], sweep["ended_at"]) == ("running", 120, 500, None)
+    assert (sweep["differences"], sweep["differences_total"]) == ([{"table": "sales.orders", "kind": "changed"}], 1)
+    assert sweep["failed_tables"] == ["sales.stock"]
     report.previous = SweepReport(office.clock.now(), unlisted_namespaces=["hidden"])
     sweep = (await got(operator, "/admin/v1/status"))["catalogs"][0]["sweep"]
-    assert (sweep["withheld"], sweep["before"]["withheld"]) == ([], ["hidden"])
+    assert (sweep["unlisted_namespaces"], sweep["previous"]["unlisted_namespaces"]) == ([], ["hidden"])
     report.finish(SweepPhase.FAILED, office.clock.turn(9), "the catalog went away")
     sweep = (await got(operator, "/admin/v1/status"))["catalogs"][0]["sweep"]
-    assert (sweep["state"], sweep["error"], sweep["before"]) == ("failed", "the catalog went away", None)
+    assert (sweep["state"], sweep["error"], sweep["previous"]) == ("failed", "the catalog went away", None)
 
 
 async def test_one_tables_whole_story(operator: httpx.AsyncClient, office: Office) -> None:
@@ -118,14 +118,14 @@ async def test_one_tables_whole_story(operator: httpx.AsyncClient, office: Offic
     )
     assert (story["state"], story["attempt"], story["locations"]) == ("queued", 1, [AT])
     assert story["published"]["location"] == AT
-    assert story["wanted"] == {
-        "metadata_location": pointer(7),
+    assert story["pending"] == {
+        "min_metadata_location": pointer(7),
         "drop": False,
         "purge": False,
         "renamed_to": None,
-        "news": True,
+        "has_unprocessed": True,
     }
-    assert (story["last"]["outcome"], story["last"]["why"]) == ("retry", "the store hangs")
+    assert (story["last_result"]["outcome"], story["last_result"]["why"]) == ("retry", "the store hangs")
     assert (story["last_event"]["sender"], story["last_event"]["event_id"]) == ("etl", "e1")
     assert story["last_event"]["body"] == "{}\n\ufffd"
     assert story["dead_letters"] == []
@@ -210,7 +210,7 @@ async def test_a_letter_about_a_request_shows_it(operator: httpx.AsyncClient, of
     ((letter,),) = ((await got(operator, LETTERS, sender="etl"))["dead_letters"],)
     shown = await got(operator, f"{LETTERS}/{letter['id']}")
     assert (shown["reason"], shown["sender"], shown["table"]) == ("undecodable", "etl", None)
-    assert shown["event"] == {"path": "/v1/events", "content_type": "application/json", "size": 2, "body": "{\ufffd"}
+    assert shown["request"] == {"path": "/v1/events", "content_type": "application/json", "size": 2, "body": "{\ufffd"}
 
 
 async def test_a_replay_is_audited_with_who_said_it(operator: httpx.AsyncClient, office: Office) -> None:
@@ -222,7 +222,7 @@ async def test_a_replay_is_audited_with_who_said_it(operator: httpx.AsyncClient,
     assert (await office.ground.claim()).subject == ORDERS
     (entry,) = (await got(operator, "/admin/v1/audit"))["entries"]
     assert (entry["actor"], entry["action"], entry["count"]) == ("ann@example.org (main)", "replay", 1)
-    assert entry["subject"] == f"ids {letter['id']}, 99"
+    assert entry["target"] == f"ids {letter['id']}, 99"
     assert (await got(operator, f"{LETTERS}/{letter['id']}"))["actor"] == "ann@example.org (main)"
 
 
@@ -246,7 +246,7 @@ async def test_ids_of_no_open_letters_are_told(operator: httpx.AsyncClient, offi
     await posted(operator, f"{LETTERS}:discard", {"ids": [1]})
     await office.ground.settled(table("stock"), DeadLettered(DeadLetterReason.PERMANENT, "why"))
     answer = await posted(operator, f"{LETTERS}:{verb}", {"ids": [7, 1, 2, 1]})
-    assert (answer[f"{verb}ed"], answer["passed"]) == (1, [7, 1])
+    assert (answer[f"{verb}ed"], answer["skipped"]) == (1, [7, 1])
 
 
 @pytest.mark.parametrize(
@@ -294,9 +294,9 @@ async def test_the_audit_log_comes_page_by_page(operator: httpx.AsyncClient) -> 
     for catalog in ("prod", "dev.eu", "mute"):
         await posted(operator, f"/admin/v1/brakes/{catalog}:release")
     first = await got(operator, "/admin/v1/audit", limit=2)
-    assert [entry["subject"] for entry in first["entries"]] == ["mute", "dev.eu"]
+    assert [entry["target"] for entry in first["entries"]] == ["mute", "dev.eu"]
     second = await got(operator, "/admin/v1/audit", limit=2, before=first["next"])
-    assert ([entry["subject"] for entry in second["entries"]], second["next"]) == (["prod"], None)
+    assert ([entry["target"] for entry in second["entries"]], second["next"]) == (["prod"], None)
 
 
 async def test_every_route_needs_the_operators_token(operator: httpx.AsyncClient) -> None:
@@ -450,7 +450,7 @@ async def test_a_table_with_a_file_is_published(operator: httpx.AsyncClient, off
         await office_admin_stories.ground.claim(), office_admin_stories.ground.done()
     )
     assert await why(operator) is None
-    assert (await got(operator, "/admin/v1/status"))["catalogs"][0]["live"] == 1
+    assert (await got(operator, "/admin/v1/status"))["catalogs"][0]["live_tables"] == 1
 
 
 async def test_a_table_that_was_renamed(operator: httpx.AsyncClient, office_admin_stories: Office) -> None:
@@ -467,7 +467,7 @@ async def test_a_version_hint_that_is_not_ours(operator: httpx.AsyncClient, offi
         ORDERS_ADMIN_STORIES,
         Done(office_admin_stories.ground.after(60), PublishResult(TableState(foreign_version_hint="7"))),
     )
-    assert (await got(operator, "/admin/v1/tables/prod/sales/orders"))["foreign_hint"] == "7"
+    assert (await got(operator, "/admin/v1/tables/prod/sales/orders"))["foreign_version_hint"] == "7"
 
 
 async def test_a_table_with_commits_that_nobody_knows_the_outcome_of(
@@ -478,20 +478,20 @@ async def test_a_table_with_commits_that_nobody_knows_the_outcome_of(
     opened = ground.now
     await ground.inbox.put([Intent("a", (ORDERS_ADMIN_STORIES,)), Intent("b", (ORDERS_ADMIN_STORIES, table("sold")))])
     story = await got(operator, "/admin/v1/tables/prod/sales/orders")
-    assert (story["open_intents"], story["next_ask_at"]) == (2, spelled(ground.after(30)))
+    assert (story["open_intents"], story["next_check_at"]) == (2, spelled(ground.after(30)))
     (catalog, *others) = (await got(operator, "/admin/v1/status"))["catalogs"]
     assert (catalog["open_intents"], catalog["oldest_intent_at"]) == (2, spelled(opened))
     assert {(one["open_intents"], one["oldest_intent_at"]) for one in others} == {(0, None)}
     await ground.inbox.put([IntentOutcome("a", is_known=True), IntentOutcome("b", is_known=True)])
     story = await got(operator, "/admin/v1/tables/prod/sales/orders")
-    assert (story["open_intents"], story["next_ask_at"]) == (0, None)
+    assert (story["open_intents"], story["next_check_at"]) == (0, None)
 
 
 async def test_a_table_that_was_dropped(operator: httpx.AsyncClient, office_admin_stories: Office) -> None:
     ground = office_admin_stories.ground
     await ground.settle(await looked_at_again(office_admin_stories), Done(ground.after(60), PublishResult(GONE, THERE)))
     assert await why(operator) == UnpublishedReason.DROPPED
-    assert (await got(operator, "/admin/v1/status"))["catalogs"][0]["live"] == 0
+    assert (await got(operator, "/admin/v1/status"))["catalogs"][0]["live_tables"] == 0
 
 
 async def test_a_table_that_was_never_there(operator: httpx.AsyncClient, office_admin_stories: Office) -> None:

@@ -106,8 +106,8 @@ async def test_a_sweep_that_an_operator_asks_for_says_what_differed(world: Lake)
         await daemon.until_logged("settled", table="sales.orders", outcome="done")
         status = await ordered(daemon, "status", method="GET")
         (prod,) = status["catalogs"]
-        assert prod["sweep"]["began_at"] >= asked["asked_at"]
-        assert (prod["sweep"]["state"], prod["sweep"]["differed"]) == (
+        assert prod["sweep"]["started_at"] >= asked["requested_at"]
+        assert (prod["sweep"]["state"], prod["sweep"]["differences"]) == (
             "ended",
             [{"table": "sales.orders", "kind": "new"}],
         )

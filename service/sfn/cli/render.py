@@ -132,10 +132,11 @@ def print_page(page: Page) -> None:
 
 
 def print_json(value: object) -> None:
-    """Print a value, a model or a dataclass among others, as JSON."""
+    """Print a value as JSON: models, dataclasses and structs, alone or in lists and mappings."""
+    from msgspec import to_builtins
     from pydantic_core import to_jsonable_python
 
-    built = to_jsonable_python(value)
+    built = to_jsonable_python(value, fallback=to_builtins)
     text = json.dumps(built, indent=2, ensure_ascii=False)
     try:
         text.encode(sys.stdout.encoding)

@@ -95,7 +95,7 @@ def owner_of(table: Known) -> Look:
 def why(stage: Stage, table: Known, by: str) -> Look:
     """Whoever operates the service, now and not at the end: what a table waits for."""
     row = stage.world.service.row(stage.section.name, table.identifier)
-    said = (row["last"]["why"] if row is not None else None) or NONE
+    said = (row["last_result"]["why"] if row is not None else None) or NONE
     return Look("", by, lambda _: said)
 
 

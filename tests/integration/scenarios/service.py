@@ -205,7 +205,7 @@ def _bearer(token: str) -> dict[str, str]:
 
 
 def _is_looked_at(row: Row) -> bool:
-    return not row["wanted"]["news"] and row["state"] in {"dead", "queued"}
+    return not row["pending"]["has_unprocessed"] and row["state"] in {"dead", "queued"}
 
 
 def _is_settled(row: Row) -> bool:
@@ -219,4 +219,4 @@ def _is_swept_since(since: datetime, catalog: Mapping[str, Any]) -> bool:
         return False
     if sweep["error"] is not None:
         raise AssertionError(f"a sweep without an error: {sweep}")
-    return datetime.fromisoformat(sweep["began_at"]) >= since
+    return datetime.fromisoformat(sweep["started_at"]) >= since

@@ -42,7 +42,7 @@ class Inspection:
     @classmethod
     def parse(cls, told: Mapping[str, Any]) -> Self:
         metadata = told["metadata"]
-        walked = next((one["walked"] for one in metadata["snapshots"] if one["walked"] is not None), None)
+        walked = next((one["contents"] for one in metadata["snapshots"] if one["contents"] is not None), None)
         manifests = [] if walked is None else walked["manifests"]
         files = [file for one in manifests for file in one["files"]]
         return cls(
