@@ -1,31 +1,18 @@
-"""The admin API: status, tables, dead letters, and wrong requests."""
+"""The admin API: status, dead letters, and wrong requests."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import httpx
 import pytest
 from structlog.testing import capture_logs
 
-from sfn.admin.schemas import UnpublishedReason
-from sfn.domain.events import Intent, IntentOutcome, Notification, UndecodableRequest
-from sfn.domain.identifiers import Table, TableIdentifier
-from sfn.domain.jobs import (
-    DeadLettered,
-    DeadLetterReason,
-    Done,
-    LeasedJob,
-    PublishCache,
-    PublishResult,
-    Rescheduled,
-    Retry,
-    TableState,
-)
+from sfn.domain.events import Notification, UndecodableRequest
+from sfn.domain.identifiers import TableIdentifier
+from sfn.domain.jobs import DeadLettered, DeadLetterReason, Retry
 from sfn.errors import ErrorScope
-from sfn.inbox.model import DeadLetterFilter
-from sfn.publish.policy import TableFilter
 from sfn.worker.capacity import CircuitBreakerState
 from sfn.worker.sweep import SweepDifference, SweepPhase, SweepReport
 from tests.integration.listening import Service
@@ -218,7 +205,7 @@ async def test_a_replay_is_audited_with_who_said_it(operator: httpx.AsyncClient,
     (letter,) = (await got(operator, LETTERS))["dead_letters"]
     operator.headers["From"] = "ann@example\x7f.org"
     answer = await posted(operator, f"{LETTERS}:replay", {"ids": [letter["id"], 99]})
-    assert answer == {"replayed": 1, "failed": [], "passed": [99], "next": None}
+    assert answer == {"replayed": 1, "failed": [], "skipped": [99], "next": None}
     assert (await office.ground.claim()).subject == ORDERS
     (entry,) = (await got(operator, "/admin/v1/audit"))["entries"]
     assert (entry["actor"], entry["action"], entry["count"]) == ("ann@example.org (main)", "replay", 1)
@@ -276,7 +263,7 @@ async def test_a_request_that_is_understood_now_becomes_its_hints(operator: http
     await office.inbox.put([ODD])
     office.understood = [Notification(ORDERS, "etl", "e1")]
     answer = await posted(operator, f"{LETTERS}:replay", {"filter": {"reason": "undecodable"}})
-    assert answer == {"replayed": 1, "failed": [], "passed": [], "next": None}
+    assert answer == {"replayed": 1, "failed": [], "skipped": [], "next": None}
     assert (await office.ground.claim()).subject == ORDERS
 
 
@@ -411,143 +398,3 @@ async def test_letters_of_a_catalog_that_left_are_found_and_discarded(
     assert len((await got(operator, LETTERS, catalog="left"))["dead_letters"]) == 1
     assert (await posted(operator, f"{LETTERS}:discard", {"filter": {"catalog": "left"}}))["discarded"] == 1
     assert (await got(operator, LETTERS, catalog="left"))["dead_letters"] == []
-
-
-# ── What a table's story says: why it has no live file, and which dead letters it had.
-
-
-ORDERS_ADMIN_STORIES, SECRET = table("orders"), table("secret")
-GONE = TableState(has_settled=True)
-THERE = PublishCache(Table("u1", AT, pointer(1)))
-LEFT_ALONE = PublishCache(Table("u1", AT, pointer(1), skip_reason="switched off"))
-
-
-@pytest.fixture(name="office_admin_stories")
-def fixture_office_admin_stories() -> Office:
-    return Office(interest=TableFilter(exclude=("sales.secret",)))
-
-
-def spelled(at: datetime) -> str:
-    """A moment in JSON."""
-    return at.isoformat().replace("+00:00", "Z")
-
-
-async def why(operator: httpx.AsyncClient, name: TableIdentifier = ORDERS_ADMIN_STORIES) -> str | None:
-    found: str | None = (await got(operator, f"/admin/v1/tables/prod/sales/{name.name}"))["unpublished"]
-    return found
-
-
-async def looked_at_again(office: Office, name: TableIdentifier = ORDERS_ADMIN_STORIES) -> LeasedJob:
-    await office.ground.published(name)
-    await office.inbox.put([Notification(name, drop=True)])
-    return await office.ground.claim()
-
-
-async def test_a_table_with_a_file_is_published(operator: httpx.AsyncClient, office_admin_stories: Office) -> None:
-    await office_admin_stories.ground.hint(ORDERS_ADMIN_STORIES)
-    assert await why(operator) is None
-    await office_admin_stories.ground.settle(
-        await office_admin_stories.ground.claim(), office_admin_stories.ground.done()
-    )
-    assert await why(operator) is None
-    assert (await got(operator, "/admin/v1/status"))["catalogs"][0]["live_tables"] == 1
-
-
-async def test_a_table_that_was_renamed(operator: httpx.AsyncClient, office_admin_stories: Office) -> None:
-    story = TableState(has_settled=True, renamed_to=table("sold"))
-    await office_admin_stories.ground.settle(
-        await looked_at_again(office_admin_stories),
-        Done(office_admin_stories.ground.after(60), PublishResult(story, THERE)),
-    )
-    assert (await got(operator, "/admin/v1/tables/prod/sales/orders"))["renamed_to"] == "sales.sold"
-
-
-async def test_a_version_hint_that_is_not_ours(operator: httpx.AsyncClient, office_admin_stories: Office) -> None:
-    await office_admin_stories.ground.settled(
-        ORDERS_ADMIN_STORIES,
-        Done(office_admin_stories.ground.after(60), PublishResult(TableState(foreign_version_hint="7"))),
-    )
-    assert (await got(operator, "/admin/v1/tables/prod/sales/orders"))["foreign_version_hint"] == "7"
-
-
-async def test_a_table_with_commits_that_nobody_knows_the_outcome_of(
-    operator: httpx.AsyncClient, office_admin_stories: Office
-) -> None:
-    ground = office_admin_stories.ground
-    await ground.settled(ORDERS_ADMIN_STORIES, ground.done())
-    opened = ground.now
-    await ground.inbox.put([Intent("a", (ORDERS_ADMIN_STORIES,)), Intent("b", (ORDERS_ADMIN_STORIES, table("sold")))])
-    story = await got(operator, "/admin/v1/tables/prod/sales/orders")
-    assert (story["open_intents"], story["next_check_at"]) == (2, spelled(ground.after(30)))
-    (catalog, *others) = (await got(operator, "/admin/v1/status"))["catalogs"]
-    assert (catalog["open_intents"], catalog["oldest_intent_at"]) == (2, spelled(opened))
-    assert {(one["open_intents"], one["oldest_intent_at"]) for one in others} == {(0, None)}
-    await ground.inbox.put([IntentOutcome("a", is_known=True), IntentOutcome("b", is_known=True)])
-    story = await got(operator, "/admin/v1/tables/prod/sales/orders")
-    assert (story["open_intents"], story["next_check_at"]) == (0, None)
-
-
-async def test_a_table_that_was_dropped(operator: httpx.AsyncClient, office_admin_stories: Office) -> None:
-    ground = office_admin_stories.ground
-    await ground.settle(await looked_at_again(office_admin_stories), Done(ground.after(60), PublishResult(GONE, THERE)))
-    assert await why(operator) == UnpublishedReason.DROPPED
-    assert (await got(operator, "/admin/v1/status"))["catalogs"][0]["live_tables"] == 0
-
-
-async def test_a_table_that_was_never_there(operator: httpx.AsyncClient, office_admin_stories: Office) -> None:
-    await office_admin_stories.ground.settled(
-        ORDERS_ADMIN_STORIES,
-        Rescheduled(office_admin_stories.ground.after(60), "neither", result=PublishResult(TableState(misses=1))),
-    )
-    assert await why(operator) == UnpublishedReason.MISSING
-
-
-async def test_a_table_that_wants_no_files(operator: httpx.AsyncClient, office_admin_stories: Office) -> None:
-    ground = office_admin_stories.ground
-    await ground.settle(
-        await looked_at_again(office_admin_stories), Done(ground.after(60), PublishResult(GONE, LEFT_ALONE))
-    )
-    assert await why(operator) == UnpublishedReason.LEFT_ALONE
-
-
-async def test_a_table_that_never_wanted_files(operator: httpx.AsyncClient, office_admin_stories: Office) -> None:
-    nothing = PublishResult(TableState(misses=1), LEFT_ALONE)
-    await office_admin_stories.ground.settled(
-        ORDERS_ADMIN_STORIES, Rescheduled(office_admin_stories.ground.after(60), "neither", result=nothing)
-    )
-    assert await why(operator) == UnpublishedReason.LEFT_ALONE
-
-
-async def test_a_table_that_the_settings_leave_out(operator: httpx.AsyncClient, office_admin_stories: Office) -> None:
-    unknown = await operator.get("/admin/v1/tables/prod/sales/secret")
-    assert (unknown.status_code, "include or exclude leaves it out" in unknown.json()["detail"]) == (404, True)
-    ground = office_admin_stories.ground
-    await ground.settle(
-        await looked_at_again(office_admin_stories, SECRET), Done(ground.after(60), PublishResult(GONE, THERE))
-    )
-    assert await why(operator, SECRET) == UnpublishedReason.EXCLUDED
-
-
-async def test_the_open_letter_is_shown_however_many_there_were_before(
-    operator: httpx.AsyncClient, office_admin_stories: Office
-) -> None:
-    for _ in range(1_002):
-        await office_admin_stories.inbox.discard(
-            [one.id for one in await office_admin_stories.inbox.list_after(DeadLetterFilter(), 0, 9)],
-            office_admin_stories.ground.order(),
-        )
-        await office_admin_stories.ground.hint(ORDERS_ADMIN_STORIES)
-        office_admin_stories.clock.turn(300)
-        await office_admin_stories.ground.settle(
-            await office_admin_stories.ground.claim(), DeadLettered(DeadLetterReason.PERMANENT, "why")
-        )
-    shown = (await got(operator, "/admin/v1/tables/prod/sales/orders"))["dead_letters"]
-    assert [letter["id"] for letter in shown] == list(range(1_002, 982, -1))
-    assert shown[0]["status"] == "open"
-
-
-async def test_a_table_of_a_catalog_that_retired(operator: httpx.AsyncClient, office_admin_stories: Office) -> None:
-    ground = office_admin_stories.ground
-    await ground.settle(await looked_at_again(office_admin_stories), Done(ground.after(60), PublishResult(GONE, THERE)))
-    office_admin_stories.process.retired_catalogs.names = frozenset({"prod"})
-    assert await why(operator) == UnpublishedReason.RETIRED

@@ -394,7 +394,7 @@ async def test_a_commit_that_undoes_is_none(dsn_postgres_tables: str) -> None:
     """Whoever goes on after a failed statement is told of no error by the server, but that it has rolled back."""
 
     async def go_on(sql: Sql) -> None:
-        await sql.execute("INSERT INTO sfn.catalogs (name, retired) VALUES ('prod', true)")
+        await sql.execute("INSERT INTO sfn.catalog (name, retired) VALUES ('prod', true)")
         with suppress(PostgresFault):
             await sql.execute("SELECT 1 / 0")
 

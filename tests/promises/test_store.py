@@ -1,25 +1,18 @@
-"""What every store promises. A new adapter is one more line in `grounds.ADAPTERS`. What a store promises to several
-processes at once.
-"""
+"""What every store promises. A new adapter is one more line in `grounds.ADAPTERS`."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from multiprocessing import get_context
 from pathlib import Path
 
 import anyio
-import anyio.to_thread
 import pytest
 
 from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, Permanent
 from sfn.sfnfile.document import MAX_DOCUMENT_BYTES
 from sfn.storage import Deleted, PreconditionFailed
-from tests.promises.grounds import ADAPTERS, Ground, Opened
-from tests.promises.stores import ended
-
-# ── What every store promises. A new adapter is one more line in `grounds.ADAPTERS`.
+from tests.promises.grounds import ADAPTERS, Ground
 
 
 @pytest.fixture(params=list(ADAPTERS))
@@ -243,51 +236,3 @@ async def test_no_swap_is_lost_among_tasks(ground: Ground) -> None:
     held = await ground.store.read(ground.key)
     assert held is not None
     assert held.body == b"160"
-
-
-# ── What a store promises to several processes at once.
-
-
-PROCESSES, SWAPS = 8, 50
-
-# What the processes import takes longer than what they do: they are forked from one that has it.
-FORKED = get_context("forkserver")
-FORKED.set_forkserver_preload([__name__])
-
-
-@pytest.fixture(params=[name for name in ADAPTERS if name != "memory"])
-async def ground_store_processes(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Ground]:
-    async with ADAPTERS[request.param](request, tmp_path) as ground:
-        yield ground
-
-
-def count_up(opened: Opened, key: str) -> None:
-    """Add 1 to the number in a file, so many times, each by compare-and-swap."""
-
-    async def run() -> None:
-        async with opened() as store:
-            turns = SWAPS
-            while turns:
-                held = await store.read(key)
-                assert held is not None
-                written = await store.write(key, b"%d" % (int(held.body) + 1), held)
-                turns -= isinstance(written, StoredObject)
-
-    anyio.run(run)
-
-
-async def test_no_swap_of_many_processes_is_lost(ground_store_processes: Ground) -> None:
-    assert isinstance(await ground_store_processes.store.write(ground_store_processes.key, b"0", None), StoredObject)
-    processes = [
-        FORKED.Process(
-            target=count_up, args=(ground_store_processes.elsewhere, ground_store_processes.key), daemon=True
-        )
-        for _ in range(PROCESSES)
-    ]
-    for process in processes:
-        process.start()
-    for process in processes:
-        assert await anyio.to_thread.run_sync(ended, process) == 0
-    held = await ground_store_processes.store.read(ground_store_processes.key)
-    assert held is not None
-    assert int(held.body) == PROCESSES * SWAPS

@@ -66,7 +66,7 @@ _FIRST: Final = f"""
       received_at bigint NOT NULL, body bytea NOT NULL) WITH ({_OFTEN_VACUUMED});
     CREATE UNIQUE INDEX event_known ON sfn.event(sender, event_id) WHERE event_id IS NOT NULL;
 
-    CREATE TABLE sfn.catalogs(
+    CREATE TABLE sfn.catalog(
       name text PRIMARY KEY, swept_at bigint, tripped boolean NOT NULL DEFAULT false,
       retired boolean NOT NULL DEFAULT false, catalog_id text);
     CREATE TABLE sfn.permit(
@@ -103,7 +103,7 @@ _INTENTS: Final = f"""
 """
 
 # By a version without it a sweep counts for the namespaces as well that it could not list.
-_WITHHELD: Final = "ALTER TABLE sfn.catalogs ADD COLUMN IF NOT EXISTS withheld text"
+_WITHHELD: Final = "ALTER TABLE sfn.catalog ADD COLUMN IF NOT EXISTS withheld text"
 
 # A version without it counts no drop towards half of the tables, and leaves alone what others noted for that.
 _MISSING: Final = """

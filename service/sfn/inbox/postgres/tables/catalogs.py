@@ -19,11 +19,11 @@ class CatalogTable:
         self._sql = sql
 
     async def lock(self, catalog: str) -> None:
-        await self._sql.execute("INSERT INTO sfn.catalogs(name) VALUES($1) ON CONFLICT DO NOTHING", catalog)
-        await self._sql.fetch("SELECT FROM sfn.catalogs WHERE name = $1 FOR UPDATE", catalog)
+        await self._sql.execute("INSERT INTO sfn.catalog(name) VALUES($1) ON CONFLICT DO NOTHING", catalog)
+        await self._sql.fetch("SELECT FROM sfn.catalog WHERE name = $1 FOR UPDATE", catalog)
 
     async def tripped(self) -> frozenset[str]:
-        found = await self._sql.fetch("SELECT name FROM sfn.catalogs WHERE tripped")
+        found = await self._sql.fetch("SELECT name FROM sfn.catalog WHERE tripped")
         return frozenset(name for (name,) in found)
 
     async def trip(self, catalog: str, *, tripped: bool) -> None:
@@ -69,7 +69,7 @@ class CatalogTable:
 
     async def swept_at(self, catalogs: Collection[str]) -> dict[str, LastSweep]:
         found = await self._sql.fetch(
-            "SELECT name, swept_at, withheld FROM sfn.catalogs WHERE name = ANY($1) AND swept_at IS NOT NULL",
+            "SELECT name, swept_at, withheld FROM sfn.catalog WHERE name = ANY($1) AND swept_at IS NOT NULL",
             list(catalogs),
         )
         return {name: parse_sweep(began, withheld) for name, began, withheld in found}
@@ -82,19 +82,19 @@ class CatalogTable:
         await self._note("retired", catalog, retired)
 
     async def retired_catalogs(self) -> frozenset[str]:
-        found = await self._sql.fetch("SELECT name FROM sfn.catalogs WHERE retired")
+        found = await self._sql.fetch("SELECT name FROM sfn.catalog WHERE retired")
         return frozenset(name for (name,) in found)
 
     async def record_owner(self, catalog: str, catalog_id: str) -> None:
         await self._note("catalog_id", catalog, catalog_id)
 
     async def owner_id(self, catalog: str) -> str | None:
-        found = await self._sql.fetch("SELECT catalog_id FROM sfn.catalogs WHERE name = $1", catalog)
+        found = await self._sql.fetch("SELECT catalog_id FROM sfn.catalog WHERE name = $1", catalog)
         return next((catalog_id for (catalog_id,) in found), None)
 
     async def _note(self, column: str, catalog: str, value: object) -> None:
         await self._sql.execute(
-            f"INSERT INTO sfn.catalogs(name, {column}) VALUES($1, $2) "
+            f"INSERT INTO sfn.catalog(name, {column}) VALUES($1, $2) "
             f"ON CONFLICT (name) DO UPDATE SET {column} = excluded.{column}",
             catalog,
             value,

@@ -1,0 +1,56 @@
+"""What a store promises to several processes at once."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from multiprocessing import get_context
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from sfn.domain.jobs import StoredObject
+from tests.promises.grounds import ADAPTERS, Ground, Opened
+from tests.promises.stores import ended
+
+PROCESSES, SWAPS = 8, 50
+
+# What the processes import takes longer than what they do: they are forked from one that has it.
+FORKED = get_context("forkserver")
+FORKED.set_forkserver_preload([__name__])
+
+
+@pytest.fixture(params=[name for name in ADAPTERS if name != "memory"])
+async def ground(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Ground]:
+    async with ADAPTERS[request.param](request, tmp_path) as ground:
+        yield ground
+
+
+def count_up(opened: Opened, key: str) -> None:
+    """Add 1 to the number in a file, so many times, each by compare-and-swap."""
+
+    async def run() -> None:
+        async with opened() as store:
+            turns = SWAPS
+            while turns:
+                held = await store.read(key)
+                assert held is not None
+                written = await store.write(key, b"%d" % (int(held.body) + 1), held)
+                turns -= isinstance(written, StoredObject)
+
+    anyio.run(run)
+
+
+async def test_no_swap_of_many_processes_is_lost(ground: Ground) -> None:
+    assert isinstance(await ground.store.write(ground.key, b"0", None), StoredObject)
+    processes = [
+        FORKED.Process(target=count_up, args=(ground.elsewhere, ground.key), daemon=True) for _ in range(PROCESSES)
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        assert await anyio.to_thread.run_sync(ended, process) == 0
+    held = await ground.store.read(ground.key)
+    assert held is not None
+    assert int(held.body) == PROCESSES * SWAPS
