@@ -72,7 +72,7 @@ async def test_an_event_can_be_waited_for(here: Place) -> None:
         True,
     )
     exact = (await here.sfn("notify", "sales.obstructed", "--wait", "--json")).json
-    assert (exact["accepted"], exact["tables"][0]["end"]) == (1, "dead-letter")
+    assert (exact["accepted"], exact["tables"][0]["outcome"]) == (1, "dead-letter")
     file.unlink()
     assert (await here.sfn("dead-letters", "discard", "--table", "sales.obstructed", "--yes")).status == 0
     missing = await here.sfn("notify", "sales.mistyped", "--wait")

@@ -69,7 +69,7 @@ async def test_the_status_of_a_service_in_trouble(operator: httpx.AsyncClient, o
         ("store", "file:///lake", "open", "full"),
         ("catalog", "prod", "half-open", "silent"),
     ]
-    assert {one["since"] for one in status["breakers"]} == {"2026-01-01T00:00:00Z"}
+    assert {one["failing_since"] for one in status["breakers"]} == {"2026-01-01T00:00:00Z"}
     (prod, *_) = status["catalogs"]
     assert (prod["tables"]["held"], prod["tables"]["due"], prod["drop_limit"]["on_hold"]) == (1, 1, 1)
     assert prod["oldest_due_at"] == (ground.now - timedelta(seconds=60)).isoformat().replace("+00:00", "Z")
