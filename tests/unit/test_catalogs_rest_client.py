@@ -1,115 +1,27 @@
-"""The HTTP client of a REST catalog."""
+"""What goes over the wire to a catalog, byte for byte, and what is read from its answers."""
 
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from itertools import cycle
+from datetime import UTC, datetime
 
 import anyio
 import msgspec
-import psutil
 import pytest
 from aiohttp import web
-from hypothesis import given
-from hypothesis import strategies as st
 
 from sfn.catalogs import CatalogFailure
 from sfn.catalogs.rest import responses
-from sfn.catalogs.rest.client import CatalogHttpClient, route_of
-from sfn.catalogs.rest.errors import CatalogReply, retry_after
+from sfn.catalogs.rest.client import route_of
+from sfn.catalogs.rest.errors import CatalogReply
 from sfn.catalogs.rest.settings import RestSettings
 from sfn.domain.catalog_answer import Loaded, NotModified, StagedCreate
 from sfn.domain.identifiers import TableIdentifier
-from sfn.errors import ErrorScope, ExternalError, Permanent, Transient, UnaddressableTable
+from sfn.errors import ErrorScope, ExternalError, Permanent, UnaddressableTable
 from tests.unit.rest_server import ORDERS, PRIVATE, Open, Responder, Server, reply, running, table
 
-# ── A catalog that leads elsewhere while the service runs is not followed: those may be other tables.
 
-
-FIRST = {"prefix": "first"}
-SECOND = {"prefix": "second"}
-
-
-@pytest.fixture
-def server(server: Server) -> Server:
-    server.config = configured(FIRST)
-    return server
-
-
-def configured(overrides: Mapping[str, str]) -> Responder:
-    return reply({"defaults": {}, "overrides": overrides})
-
-
-@pytest.mark.parametrize("status", [429, 500])
-async def test_another_prefix_is_trouble_that_names_both(server: Server, opened: Open, status: int) -> None:
-    catalog = opened(server, catalog_id="ours")
-    await catalog.load(ORDERS, None)
-    server.config, server.other = configured(SECOND), reply(b"", status)
-    with pytest.raises(Transient):
-        await catalog.load(ORDERS, None)
-    server.other = reply(table())
-    for _ in range(2):
-        with pytest.raises(Transient) as caught:
-            await catalog.load(ORDERS, None)
-        trouble = caught.value
-        assert trouble.scope is ErrorScope.CATALOG
-        assert f"{server.uri} with prefix 'first'" in trouble.expected
-        assert f"{server.uri} with prefix 'second'" in trouble.found
-        assert "restart" in trouble.remedy
-    assert not [path for path in server.asked if "second" in path]
-
-
-async def test_another_uri_is_trouble_that_names_both(server: Server, opened: Open) -> None:
-    async with running() as elsewhere:
-        elsewhere.other = reply(table())
-        catalog = opened(server)
-        await catalog.identity()
-        server.config, server.other = configured({"uri": elsewhere.uri, **FIRST}), reply(b"", 500)
-        with pytest.raises(Transient) as caught:
-            await catalog.load(ORDERS, None)
-        assert caught.value.scope is ErrorScope.CATALOG
-        assert f"{elsewhere.uri} with prefix 'first' instead of {server.uri} with prefix 'first'" in caught.value.found
-        assert elsewhere.requests == []
-
-
-async def test_a_catalog_that_leads_to_the_first_again_is_asked_there(server: Server, opened: Open) -> None:
-    catalog = opened(server)
-    await catalog.load(ORDERS, None)
-    server.config, server.other = configured(SECOND), reply(b"", 429)
-    for _ in range(2):
-        with pytest.raises(Transient):
-            await catalog.load(ORDERS, None)
-    server.config, server.other = configured({"uri": f"{server.uri}/", **FIRST}), reply(table())
-    assert isinstance(await catalog.load(ORDERS, None), Loaded)
-
-
-async def test_what_names_no_other_tables_is_followed(server: Server, opened: Open) -> None:
-    catalog = opened(server)
-    await catalog.load(ORDERS, None)
-    server.other = reply(b"", 429)
-    with pytest.raises(Transient):
-        await catalog.load(ORDERS, None)
-    server.config, server.other = configured({"header.x-more": "1", **FIRST}), reply(table())
-    await catalog.load(ORDERS, None)
-    assert server.requests[-1].headers["x-more"] == "1"
-
-
-async def test_a_new_start_takes_the_new_way(server: Server, opened: Open) -> None:
-    await opened(server).load(ORDERS, None)
-    server.config = configured(SECOND)
-    assert isinstance(await opened(server).load(ORDERS, None), Loaded)
-    assert server.asked[-1].startswith("/v1/second/")
-
-
-# ── What goes over the wire to a catalog, byte for byte, and what is read from its answers.
-
-
-def configured_rest_requests(overrides: dict[str, str], defaults: dict[str, str] | None = None) -> Responder:
+def configured(overrides: dict[str, str], defaults: dict[str, str] | None = None) -> Responder:
     return reply({"defaults": defaults or {}, "overrides": overrides})
 
 
@@ -146,13 +58,13 @@ async def test_names_are_encoded_once(
     ],
 )
 async def test_a_prefix_is_taken_as_the_catalog_wrote_it(server: Server, opened: Open, prefix: str, root: str) -> None:
-    server.config = configured_rest_requests({"prefix": prefix})
+    server.config = configured({"prefix": prefix})
     await opened(server).load(ORDERS, None)
     assert server.asked == [f"{root}/namespaces/sales/tables/orders?snapshots=refs"]
 
 
 async def test_namespace_levels_are_joined_as_the_catalog_wants(server: Server, opened: Open) -> None:
-    server.config = configured_rest_requests({"namespace-separator": "%2E"}, {"namespace-separator": "%1F"})
+    server.config = configured({"namespace-separator": "%2E"}, {"namespace-separator": "%1F"})
     await opened(server).load(TableIdentifier("lake", ("a", "b"), "t"), None)
     assert server.asked == ["/v1/namespaces/a%2Eb/tables/t?snapshots=refs"]
 
@@ -164,7 +76,7 @@ async def test_namespace_levels_are_joined_as_the_catalog_wants(server: Server, 
 async def test_what_cannot_be_said_is_not_asked(
     server: Server, opened: Open, namespace: tuple[str, ...], name: str
 ) -> None:
-    server.config = configured_rest_requests({"namespace-separator": "%2E"})
+    server.config = configured({"namespace-separator": "%2E"})
     with pytest.raises(Permanent) as caught:
         await opened(server).load(TableIdentifier("lake", namespace, name), None)
     assert caught.value.scope is ErrorScope.TABLE
@@ -177,7 +89,7 @@ async def test_what_cannot_be_said_is_not_asked(
 async def test_a_name_that_holds_the_separator_is_told_apart_from_the_one_that_its_path_names(
     server: Server, opened: Open, namespace: tuple[str, ...], instead: tuple[str, ...]
 ) -> None:
-    server.config = configured_rest_requests({"namespace-separator": "%2E"})
+    server.config = configured({"namespace-separator": "%2E"})
     with pytest.raises(UnaddressableTable) as caught:
         await opened(server).load(TableIdentifier("lake", namespace, "t"), None)
     assert caught.value.addressed_levels == instead
@@ -188,7 +100,7 @@ async def test_the_configuration_is_asked_for_once(
     server: Server, opened: Open, warehouse: str | None, query: str
 ) -> None:
     server.uri += "/api/catalog/"
-    server.config = configured_rest_requests({})
+    server.config = configured({})
     server.other = reply({"defaults": {}, "overrides": {}, **table()})
     catalog = opened(server, warehouse=warehouse)
     await catalog.load(ORDERS, None)
@@ -200,7 +112,7 @@ async def test_the_configuration_is_asked_for_once(
 async def test_the_catalog_may_send_us_elsewhere(server: Server, opened: Open) -> None:
     async with running() as elsewhere:
         elsewhere.other = reply(table())
-        server.config = configured_rest_requests({"uri": f"{elsewhere.uri}/there/"})
+        server.config = configured({"uri": f"{elsewhere.uri}/there/"})
         await opened(server).load(ORDERS, None)
         assert elsewhere.asked == ["/there/v1/namespaces/sales/tables/orders?snapshots=refs"]
     assert server.asked == []
@@ -216,7 +128,7 @@ def test_nobody_leads_our_token_out_of_tls(told: str) -> None:
 
 
 async def test_headers_are_merged_and_those_that_frame_a_message_left_out(server: Server, opened: Open) -> None:
-    server.config = configured_rest_requests(
+    server.config = configured(
         {"header.X-Over": "theirs", "header.Content-Length": "7", "header.Bad": "a\r\nb: c"},
         {"header.x-over": "default", "header.X-Ours": "default", "header.X-Default": "default"},
     )
@@ -368,218 +280,9 @@ def test_the_identity_is_that_of_the_uri_however_it_is_written(uri: str, normal:
 
 
 async def test_the_identity_is_a_digest_of_uri_warehouse_and_prefix(server: Server, opened: Open) -> None:
-    server.config = configured_rest_requests({"prefix": "main%7Cwh"})
+    server.config = configured({"prefix": "main%7Cwh"})
     catalog = opened(server, warehouse="wh", token=PRIVATE)
     assert await catalog.identity() == hashlib.sha256(f"{server.uri}\nwh\nmain%7Cwh".encode()).hexdigest()[:32]
-    server.config = configured_rest_requests({})
+    server.config = configured({})
     assert await opened(server).identity() == hashlib.sha256(f"{server.uri}\n\n".encode()).hexdigest()[:32]
     assert await opened(server, catalog_id="mine").identity() == "mine"
-
-
-# ── How long a catalog asks us to wait, and nothing where it makes no sense.
-
-
-AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
-DATE = r"[A-Z][a-z]{2}, [0-3][0-9] (Jan|Feb|Dec) [0-9]{4,12} [0-2][0-9]:[0-5][0-9]:[0-6][0-9] (GMT|[+-][0-9]{4})"
-
-
-def waited(value: str, **headers: str) -> float | None:
-    return retry_after(CatalogReply("catalog lake", 503, AT, {"Retry-After": value, **headers}, b""))
-
-
-@pytest.mark.parametrize(
-    ("value", "seconds"),
-    [
-        ("0", 0.0),
-        ("7", 7.0),
-        ("300", 300.0),
-        ("301", 301.0),
-        ("999999999", 999999999.0),
-        ("9" * 5000, float("inf")),
-        ("Sat, 21 Nov 2026 12:01:30 GMT", 90.0),
-        ("Sat, 21 Nov 2026 11:00:00 GMT", 0.0),
-        ("Thu, 01 Jan 0001 00:00:00 GMT", 0.0),
-        ("Fri, 31 Dec 9999 23:59:59 GMT", 251_607_038_399.0),
-    ],
-)
-def test_it_is_a_number_or_counts_to_a_date(value: str, seconds: float) -> None:
-    assert waited(value) == seconds
-
-
-@pytest.mark.parametrize("value", ["", "soon", "-5", "1.5", "1e9", "inf", "٣", "31 Dec 99999999999 23:59:59 GMT"])
-def test_what_makes_no_sense_is_ignored(value: str) -> None:
-    assert waited(value) is None
-
-
-def test_a_date_counts_from_the_servers_own() -> None:
-    assert waited("Fri, 31 Dec 9999 23:59:59 GMT", Date="Fri, 31 Dec 9999 23:59:00 GMT") == 59.0
-    assert waited("Sat, 21 Nov 2026 12:00:10 GMT", Date="nonsense") == 10.0
-
-
-class StampingClock:
-    """Tells when it is looked at, and moves when it is told."""
-
-    def __init__(self) -> None:
-        self.at = AT
-        self.seen = anyio.Event()
-
-    def now(self) -> datetime:
-        self.seen.set()
-        return self.at
-
-
-async def test_without_a_date_of_the_server_it_counts_from_when_the_reply_began(server: Server) -> None:
-    clock = StampingClock()
-
-    async def busy(request: web.BaseRequest) -> web.StreamResponse:
-        wishes = {"Retry-After": "Sat, 21 Nov 2026 12:01:30 GMT", "Date": "nonsense"}
-        response = web.StreamResponse(status=503, headers=wishes)
-        await response.prepare(request)
-        await response.write(b"late")
-        with anyio.move_on_after(1):
-            await clock.seen.wait()
-        clock.at += timedelta(seconds=60)
-        await response.write(b"r")
-        return response
-
-    server.other = busy
-    client = CatalogHttpClient(RestSettings(name="lake", uri=server.uri), clock)
-    reply = await client.get(f"{server.uri}/v1/namespaces", {})
-    await client.close()
-    assert (reply.received_at, bytes(reply.body)) == (AT, b"later")
-    assert retry_after(reply) == 90.0
-
-
-@given(st.text(max_size=40) | st.from_regex(r"-?[0-9]{1,20}", fullmatch=True) | st.from_regex(DATE, fullmatch=True))
-def test_whatever_is_sent_it_is_no_time_before_now(value: str) -> None:
-    wait = waited(value)
-    assert wait is None or wait >= 0
-
-
-# ── Answers of hundreds of megabytes: the event loop goes on, and they are not held in memory.
-
-
-SIZE = 250 * 2**20
-LONGEST_STALL = 0.25
-"""Seconds."""
-MOST_MEMORY = 48 * 2**20
-"""Bytes: much less than a body, much more than what is read before it counts as large."""
-_LOG = [{"metadata-file": f"s3://b/t/metadata/{number}.json", "timestamp-ms": number} for number in range(100)]
-
-
-def snapshots() -> Iterator[bytes]:
-    """Members of `snapshots`, each with a comma behind it."""
-    for number in cycle(range(1000)):
-        summary = {"operation": "append", **{f"total-of-{name}": str(number * 7919) for name in range(12)}}
-        snapshot = {"snapshot-id": number, "manifest-list": f"s3://b/t/metadata/snap-{number}.avro", "summary": summary}
-        yield json.dumps(snapshot).encode() + b","
-
-
-def schemas() -> Iterator[bytes]:
-    """Members of `schemas`, each with a comma behind it."""
-    doc = 'a "quoted" text, \\ {[ and ünïcode'
-    for number in cycle(range(100)):
-        fields = [
-            {"id": field, "name": f"c{field}", "required": False, "type": "long", "doc": doc} for field in range(80)
-        ]
-        yield json.dumps({"type": "struct", "schema-id": number, "fields": fields}).encode() + b","
-
-
-def properties() -> Iterator[bytes]:
-    """Properties, each with a comma behind it."""
-    for number in cycle(range(100)):
-        yield f'"avro.schema.{number}": {json.dumps(json.dumps({"doc": "ü" * 30, "name": "x" * 300}))},'.encode()
-
-
-def block(items: Iterator[bytes]) -> bytes:
-    """About 1 MiB of them."""
-    made = bytearray()
-    while len(made) < 2**20:
-        made += next(items)
-    return bytes(made)
-
-
-MANY_SNAPSHOTS = (b'"snapshots":[', block(snapshots()), b"{}]")
-MANY_SCHEMAS = (b'"schemas":[', block(schemas()), b"{}]")
-MANY_PROPERTIES = (b'"properties":{', block(properties()), b'"owner":"me"}')
-
-
-def large(*members: tuple[bytes, bytes, bytes]) -> Responder:
-    """A table's answer of about `SIZE` bytes, of metadata with those members; what is needed of it lies around them."""
-    whole = json.dumps(table(metadata_log=_LOG, refs={"main": {"snapshot-id": 7}}, current_snapshot_id=7)).encode()
-    head, tail = whole.split(b'"location"')
-    times = SIZE // len(members) // 2**20
-
-    async def respond(_: web.BaseRequest) -> web.StreamResponse:
-        async def parts() -> AsyncGenerator[bytes]:
-            yield head
-            for begin, middle, end in members:
-                yield begin
-                for _ in range(times):
-                    yield middle
-                yield end + b","
-            yield b'"location"' + tail
-
-        return web.Response(body=parts(), headers={"content-type": "application/json"})
-
-    return respond
-
-
-@dataclass(slots=True)
-class Watched:
-    """What was seen of the event loop and the process.
-
-    Attributes:
-        stall: the longest time without a turn, in seconds.
-        memory: bytes that came in use.
-    """
-
-    stall: float = 0.0
-    memory: int = 0
-
-
-@asynccontextmanager
-async def watching() -> AsyncGenerator[Watched]:
-    process, seen = psutil.Process(), Watched()
-    before = process.memory_info().rss
-
-    async def watch() -> None:
-        last = anyio.current_time()
-        while True:
-            await anyio.sleep(0.005)
-            seen.memory = max(seen.memory, process.memory_info().rss - before)
-            now = anyio.current_time()
-            seen.stall, last = max(seen.stall, now - last), now
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(watch)
-        # The first turn.
-        await anyio.sleep(0.02)
-        yield seen
-        await anyio.sleep(0.02)
-        group.cancel_scope.cancel()
-
-
-@pytest.mark.parametrize(
-    "members",
-    [pytest.param([MANY_SNAPSHOTS], id="snapshots"), pytest.param([MANY_SCHEMAS, MANY_PROPERTIES], id="schemas")],
-)
-async def test_large_metadata_stalls_nothing_and_is_not_held(
-    server: Server, opened: Open, members: list[tuple[bytes, bytes, bytes]]
-) -> None:
-    server.other = large(*members)
-    catalog = opened(server)
-    async with watching() as seen:
-        answer = await catalog.load(ORDERS, None)
-    assert isinstance(answer, Loaded)
-    assert (answer.table.location, answer.table.snapshot_id) == ("s3://b/t", 7)
-    assert answer.table.metadata_log == tuple(entry["metadata-file"] for entry in _LOG)
-    assert seen.memory < MOST_MEMORY
-    assert seen.stall <= LONGEST_STALL
-
-
-async def test_a_large_page_of_a_listing_is_read_whole(server: Server, opened: Open) -> None:
-    names = [f"{number}{'x' * 100_000}" for number in range(100)]
-    server.other = reply({"identifiers": [{"namespace": ["sales"], "name": name} for name in names]})
-    assert await opened(server).is_listed(TableIdentifier("lake", ("sales",), names[-1]))
-    assert not await opened(server).is_listed(TableIdentifier("lake", ("sales",), names[-1] + "y"))

@@ -604,7 +604,7 @@ def test_who_is_never_asked_is_not_told_where_and_as_whom(ground_settings_told: 
     problem = ground_settings_told.problem(TOLD_SETTINGS_TOLD + more)
     key = more.split(" ", maxsplit=1)[0]
     assert problem == (
-        f"sfn.toml: [catalogs.hive] {key}: expected no such key with the type told, found one; "
+        f"sfn.toml: [catalogs.hive] {key}: expected no such key with the type events, found one; "
         "remove it: such a catalog is never asked"
     )
 
