@@ -610,4 +610,4 @@ def test_who_is_never_asked_is_not_told_where_and_as_whom(ground_settings_told: 
 
 
 def test_an_unknown_type_is_refused(ground_settings_told: Ground) -> None:
-    assert "'rest', 'pyiceberg' or 'told'" in ground_settings_told.problem('[catalogs.x]\ntype = "heard"')
+    assert "'rest', 'pyiceberg' or 'events'" in ground_settings_told.problem('[catalogs.x]\ntype = "heard"')
