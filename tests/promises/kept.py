@@ -42,7 +42,7 @@ class Suite:
 
 INBOXES: Final = tuple(sorted(file.stem for file in FOLDER.glob("test_inbox*.py") if file.stem != "test_inbox_alike"))
 SUITES: Final = (
-    Suite("What every store promises", ("test_store", "test_prove"), tuple(grounds.ADAPTERS)),
+    Suite("What every store promises", ("test_store", "test_probe"), tuple(grounds.ADAPTERS)),
     Suite("What every inbox promises", INBOXES, tuple(inboxes.ADAPTERS)),
 )
 

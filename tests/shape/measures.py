@@ -12,6 +12,7 @@ from statistics import median
 from typing import Final
 
 from tests.shape import links, wording
+from tests.shape.event import modules_of_an_event
 
 ROOT: Final = Path(__file__).parents[2]
 PACKAGE: Final = ROOT / "service" / "sfn"
@@ -61,6 +62,7 @@ def measured() -> list[Measure]:
         _counted("banned words", _banned()),
         _counted("docstrings that only refer to another", _references()),
         _counted("links in pages that lead nowhere", links.broken(ROOT)),
+        Measure("modules that one event passes through", len(modules_of_an_event()), 0, 50),
         Measure("test files", len(tests), 0, 480),
         Measure("lines of tests", sum(map(_lines, tests)), 0, 82_000),
         Measure("bytes of README.md", (ROOT / "README.md").stat().st_size, 0, 12_288),
