@@ -49,7 +49,7 @@ class IntentOutcome:
 
 
 class TableOrigin(StrEnum):
-    """How a table got its name."""
+    """The event that gave a table its name."""
 
     CREATE = "create"
     """The table is new."""
@@ -161,7 +161,7 @@ class Notification:
 
     @property
     def is_unspecific(self) -> bool:
-        """Whether the notification has nothing to compare with the catalog's answer."""
+        """True if the notification has nothing to compare with the catalog's answer."""
         return self.min_metadata_location is None and self.renamed_to is None and not (self.drop or self.hold_drops)
 
 

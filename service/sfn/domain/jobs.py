@@ -46,13 +46,13 @@ class ConcurrencyGroup:
 
     @property
     def is_event_driven(self) -> bool:
-        """Whether events made the jobs of this group due."""
+        """True if events made the jobs of this group due."""
         return self.priority in _EVENT_DRIVEN
 
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """How many more jobs may be claimed.
+    """The number of jobs that may still be claimed.
 
     Attributes:
         total: tables, over all groups.
@@ -336,7 +336,7 @@ class Wakeup:
 
     @property
     def counts_as_event(self) -> bool:
-        """Whether the wakeup must be handled like an event of the table."""
+        """True if the wakeup must be handled like an event of the table."""
         return self.min_metadata_location is not None or self.drop or self.renamed_to is not None
 
 
@@ -519,7 +519,7 @@ class IndexedTable:
 
     @property
     def is_on_hold(self) -> bool:
-        """Whether the drop limit holds a step of the table."""
+        """True if the drop limit holds a step of the table."""
         return self.reason is DeadLetterReason.HELD_DROP
 
     @property
@@ -529,5 +529,5 @@ class IndexedTable:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether the job waits for an operator or for many hours, so that no other job or sweep should wait for it."""
+        """True if the job waits for an operator or for many hours. No other job and no sweep waits for it."""
         return self.reason in {DeadLetterReason.HELD_DROP, DeadLetterReason.POISON}

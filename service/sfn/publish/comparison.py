@@ -22,7 +22,7 @@ from sfn.sfnfile.ordering import MetadataOrder, compare_metadata
 
 
 class DifferenceKind(StrEnum):
-    """How a table's files differ from the catalog's answer.
+    """The kind of difference between a table's files and the catalog's answer.
 
     missing           there is no file of ours
     behind            the file names an older metadata file, or says that the table is gone

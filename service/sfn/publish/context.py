@@ -292,7 +292,7 @@ class PublishContext:
 
     @property
     def has_table(self) -> bool:
-        """Whether the catalog has a table of this name, even if another spelling of the name has the files."""
+        """True if the catalog has a table of this name, even if another spelling of the name has the files."""
         return self.table is not None or (self.listed_name is not None and isinstance(self.answer.found, Table))
 
     @property
@@ -308,7 +308,7 @@ class PublishContext:
 
     @property
     def is_purged(self) -> bool:
-        """Whether an event reported a purge of the table in our files, not of an earlier table of the same name."""
+        """True if an event reported a purge of the table in our files, not of an earlier table of the same name."""
         published = self.job.table_state.live
         if published is None:
             return self.job.pending.purge and self.table is None

@@ -116,7 +116,7 @@ class Policy:
 
     @property
     def has_branch_files(self) -> bool:
-        """Whether other branches than `main` may have files."""
+        """True if other branches than `main` may have files."""
         return self.naming.has_branch_files and any(glob != MAIN_BRANCH for glob in self.branches)
 
     def branch_heads(self, table: Table) -> dict[str, int]:

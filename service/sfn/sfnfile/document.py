@@ -189,12 +189,12 @@ class Document:
 
     @property
     def as_of(self) -> datetime:
-        """When the catalog was asked; for a document of an older writer, when the answer arrived."""
+        """The time of the request to the catalog; for a document of an older writer, the time of the answer."""
         return self.asked_at or self.written_at
 
     @property
     def is_live(self) -> bool:
-        """Whether the document points to a table."""
+        """True if the document points to a table."""
         return self.state is DocumentState.CURRENT
 
 

@@ -253,9 +253,7 @@ class FileLayout:
 
     @property
     def has_version_hint(self) -> bool:
-        """Whether a version hint belongs there. With a root it does not, because the table's own directory is not
-        touched.
-        """
+        """True if a version hint belongs there: not below a root, because the table's own directory is not touched."""
         return self.placement is not Placement.ROOT
 
     def keys(self, file_owner: FileOwner, ref: str | None = None) -> tuple[str, ...]:
