@@ -184,8 +184,8 @@ def _is_behind_other_name(context: PublishContext, table: Table) -> bool:
         return False
     return any(
         compare_metadata(live.metadata_location, (), table.metadata_location, table.metadata_log) is MetadataOrder.OLDER
-        and _has_file_here(context, row.table, live, table.uuid)
-        for row, live in context.observations.other_tables_with(table.uuid, context.name)
+        and _has_file_here(context, entry.table, live, table.uuid)
+        for entry, live in context.observations.other_tables_with(table.uuid, context.name)
     )
 
 

@@ -234,7 +234,7 @@ class Observations:
     def other_tables_with(self, uuid: str, name: TableIdentifier) -> list[tuple[IndexedTable, PublishedPointer]]:
         """Return the jobs of other names with a live file of a table uuid, each with its published pointer."""
         tables = _require(self.tables_by_uuid.get(uuid), TablesWithUuid(uuid))
-        return [(row, row.live) for row in tables if row.live is not None and row.table != name]
+        return [(entry, entry.live) for entry in tables if entry.live is not None and entry.table != name]
 
     def is_true(self, query: IsListed | IsStepAllowed) -> bool:
         """Return the answer to a yes-or-no query."""

@@ -116,14 +116,14 @@ def _candidates(context: PublishContext, uuid: str) -> list[Wakeup]:
     renamed_to, others = context.job.pending.renamed_to, context.observations.other_tables_with(uuid, context.name)
     wakeups = [Wakeup(context.listed_name)] if context.listed_name is not None else []
     wakeups += [Wakeup(renamed_to)] if renamed_to is not None and renamed_to != context.name else []
-    wakeups += [Wakeup(row.table, live.location) for row, live in others if row.table != renamed_to]
+    wakeups += [Wakeup(entry.table, live.location) for entry, live in others if entry.table != renamed_to]
     return [wakeup for wakeup in wakeups if context.policy.table_filter.covers(wakeup.table)]
 
 
 # ── Older files of a table, which are updated before its newest file
 
 
-def rows_with_older_files(
+def jobs_with_older_files(
     context: PublishContext, uuid: str, existing: Sequence[TableFiles], *, is_gone: bool = True
 ) -> list[Wakeup]:
     """Return the jobs with a file that names an older metadata file of the table; none if files of dropped tables stay.
@@ -147,9 +147,11 @@ def rows_with_older_files(
     )
     pointer = canonical(newest.metadata_file_path)
     older = {
-        Wakeup(row.table, context.policy.layout(row.table, live.location).encoded): None
-        for row, live in context.observations.other_tables_with(uuid, context.name)
-        if live.written_at < written and not row.is_stuck and (is_gone or canonical(live.metadata_location) != pointer)
+        Wakeup(entry.table, context.policy.layout(entry.table, live.location).encoded): None
+        for entry, live in context.observations.other_tables_with(uuid, context.name)
+        if live.written_at < written
+        and not entry.is_stuck
+        and (is_gone or canonical(live.metadata_location) != pointer)
     }
     # Earlier places of the table count too: a tombstone there leads to the newest file and would lead nowhere.
     layouts = {
@@ -182,10 +184,10 @@ def _is_stuck(context: PublishContext, name: TableIdentifier) -> bool:
         if isinstance(table, Table) and table.uuid
         else []
     )
-    return any(row.table == name and row.is_stuck for row, _ in others)
+    return any(entry.table == name and entry.is_stuck for entry, _ in others)
 
 
-def rows_that_would_resurface(context: PublishContext, table_files: TableFiles) -> list[Wakeup]:
+def jobs_that_would_resurface(context: PublishContext, table_files: TableFiles) -> list[Wakeup]:
     """Return the jobs with a live file of the same table beside our forwarding tombstone, if that file will change.
 
     The table is elsewhere by the catalog, or gone. A reader that followed our tombstone would come back to that file.
@@ -194,7 +196,9 @@ def rows_that_would_resurface(context: PublishContext, table_files: TableFiles) 
     doc = table_files.main_document
     if doc is None or doc.guid is None or doc.moved_to is None or context.policy.on_drop is OnDrop.KEEP:
         return []
-    stuck = {row.table for row, _ in context.observations.other_tables_with(doc.guid, context.name) if row.is_stuck}
+    stuck = {
+        entry.table for entry, _ in context.observations.other_tables_with(doc.guid, context.name) if entry.is_stuck
+    }
     live_documents = {
         TableIdentifier(context.name.catalog, other.namespace, other.name): other
         for other in foreign_documents(context.finder, table_files.layout)
@@ -226,7 +230,7 @@ def _keeps_document(context: PublishContext, name: TableIdentifier, other: Docum
 
 
 def recheck_after_older(context: PublishContext) -> tuple[datetime, str]:
-    """Return when to check again after `rows_with_older_files`, and why; these jobs mostly wait for a missing table."""
+    """Return when to check again after `jobs_with_older_files`, and why; these jobs mostly wait for a missing table."""
     return (
         context.answer.answered_at + context.policy.long_recheck_delay,
         "older SFN files of the same table must go first",
@@ -353,7 +357,7 @@ def _drop_after_older(
     stage: Stage = Stage.TOMBSTONE,
 ) -> None:
     """Drop files without a successor, after the older files of the table are gone."""
-    older = rows_with_older_files(context, doc.guid, [table_files]) if doc.guid is not None else []
+    older = jobs_with_older_files(context, doc.guid, [table_files]) if doc.guid is not None else []
     if older:
         builder.wait_for(older, *recheck_after_older(context))
     else:
@@ -388,7 +392,7 @@ def _forward_moved(context: PublishContext, table_files: TableFiles, builder: Pl
         return
     if main_file.doc.guid is not None:
         # Only its file shows a job that the inbox lost. A reader must not come back to that file once ours is gone.
-        builder.wake(rows_with_older_files(context, main_file.doc.guid, [table_files]))
+        builder.wake(jobs_with_older_files(context, main_file.doc.guid, [table_files]))
     complete_commit_files(context, table_files, builder)
     clear_hint(context, table_files, builder)
     builder.wake_locations.add(table_files.layout.location)
@@ -505,7 +509,7 @@ def _current_link(context: PublishContext, doc: Document) -> Link | None:
 
 
 def _expire(context: PublishContext, table_files: TableFiles, builder: PlanBuilder) -> None:
-    """Delete expired tombstones, main file last."""
+    """Delete an expired tombstone, main file last; add the link to the table that has the name now to a younger one."""
     main_file = table_files.main_file
     if main_file is None:
         return
@@ -549,7 +553,7 @@ def drop_missing_tables(context: PublishContext, nowhere: Mapping[str, list[Tabl
 def _is_certainly_dropped(context: PublishContext, uuid: str, existing: list[TableFiles], builder: PlanBuilder) -> bool:
     policy, answer = context.policy, context.answer
     written = last_written_at(existing)
-    older = rows_with_older_files(context, uuid, existing) if uuid else []
+    older = jobs_with_older_files(context, uuid, existing) if uuid else []
     if older:
         builder.wait_for(older, *recheck_after_older(context))
         return False
@@ -615,7 +619,7 @@ def _rename_target_in_folder(context: PublishContext, uuid: str, existing: list[
 
 def _was_absent_long_enough(context: PublishContext, uuid: str, builder: PlanBuilder) -> bool:
     policy, answer, live = context.policy, context.answer, context.job.table_state.live
-    # A drop event names no uuid. It is about the table last published under the name, not about others.
+    # A drop event is about the name. It counts for the table last published under the name, not for others.
     drop = context.job.pending.drop and live is not None and live.uuid == (uuid or None)
     # In an event-only catalog a table is missing only if an event said so.
     is_reported = drop or policy.event_only

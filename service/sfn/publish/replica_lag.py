@@ -19,7 +19,7 @@ from sfn.domain.jobs import (
 from sfn.publish.context import PlanBuilder, PublishContext, known_locations
 from sfn.publish.existing_files import TableFiles, foreign_documents, has_identifier
 from sfn.publish.queries import IsStepAllowed
-from sfn.publish.renames_and_drops import recheck_after_older, rows_that_would_resurface, rows_with_older_files
+from sfn.publish.renames_and_drops import jobs_that_would_resurface, jobs_with_older_files, recheck_after_older
 from sfn.sfnfile.locations import canonical
 from sfn.sfnfile.naming import MAIN_BRANCH
 from sfn.sfnfile.ordering import MetadataOrder, compare_metadata, is_at_or_after
@@ -124,16 +124,16 @@ def _trusted_at(context: PublishContext, table: Table, order: MetadataOrder | No
 def _older_than_replaced(context: PublishContext, table: Table) -> tuple[Wakeup, ...]:
     """Return the jobs with older files of the table that is replaced at its place by another one.
 
-    See `rows_with_older_files` and `rows_that_would_resurface`.
+    See `jobs_with_older_files` and `jobs_that_would_resurface`.
     """
     here = context.current_files
     doc = here.main_document if here is not None else None
     if here is None or doc is None or doc.guid is None or doc.guid == table.uuid:
         return ()
     return tuple(
-        rows_with_older_files(context, doc.guid, [here], is_gone=False)
+        jobs_with_older_files(context, doc.guid, [here], is_gone=False)
         if doc.is_live
-        else rows_that_would_resurface(context, here)
+        else jobs_that_would_resurface(context, here)
     )
 
 
@@ -147,7 +147,9 @@ def _older_of_same_name(context: PublishContext, here: TableFiles) -> tuple[Wake
         return ()
     name = TableIdentifier(context.name.catalog, doc.namespace, doc.name)
     stuck = [
-        row.table for row, _ in context.observations.other_tables_with(doc.guid or "", context.name) if row.is_stuck
+        entry.table
+        for entry, _ in context.observations.other_tables_with(doc.guid or "", context.name)
+        if entry.is_stuck
     ]
     older = (
         other.is_live

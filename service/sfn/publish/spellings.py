@@ -90,7 +90,7 @@ def _name_by_files(
     live, before = job.table_state.live, job.table_state.listed_as
     has_file = live is not None and live.uuid == table.uuid
     others = observations.other_tables_with(table.uuid, name) if table.uuid is not None else []
-    alike = [row.table for row, _ in others if may_be_same_name(row.table, name)]
+    alike = [entry.table for entry, _ in others if may_be_same_name(entry.table, name)]
     known = [other for other in alike if not has_file or str(other) < str(name)]
     # A name that was listed once and has no file yet may give way to this one meanwhile.
     if before is not None and not has_file and (table.uuid is None or str(before) < str(name)):

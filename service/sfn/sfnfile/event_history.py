@@ -40,18 +40,18 @@ def history_of(history: EventHistory, uuid: str | None) -> TableHistory:
 
 
 def order_of(
-    table: TableHistory, location: str, log: Iterable[str] = (), held_log: Iterable[str] = ()
+    table: TableHistory, location: str, log: Iterable[str] = (), known_log: Iterable[str] = ()
 ) -> MetadataOrder:
     """Compare a metadata location with the known one of its table; without a known one, it is newer.
 
     Args:
         log: the metadata log at the new location, oldest first; empty if it is not known.
-        held_log: the metadata log at the known location.
+        known_log: the metadata log at the known location.
     """
     return (
         MetadataOrder.NEWER
         if table.metadata_location is None
-        else compare_metadata(table.metadata_location, held_log, location, log)
+        else compare_metadata(table.metadata_location, known_log, location, log)
     )
 
 

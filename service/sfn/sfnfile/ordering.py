@@ -27,23 +27,25 @@ def metadata_version(pointer: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def compare_metadata(held: str, held_log: Iterable[str], candidate: str, candidate_log: Iterable[str]) -> MetadataOrder:
+def compare_metadata(
+    published: str, published_log: Iterable[str], candidate: str, candidate_log: Iterable[str]
+) -> MetadataOrder:
     """Order a candidate relative to the published metadata file.
 
     The metadata logs decide first. Only if neither log decides, and both names have different numbers, the numbers do.
 
     Args:
-        held, candidate: metadata locations.
-        held_log, candidate_log: the metadata log of each; empty if unknown.
+        published, candidate: metadata locations.
+        published_log, candidate_log: the metadata log of each; empty if unknown.
     """
-    held_location, candidate_location = canonical(held), canonical(candidate)
-    if held_location == candidate_location:
+    published_location, candidate_location = canonical(published), canonical(candidate)
+    if published_location == candidate_location:
         return MetadataOrder.SAME
-    if _log_has(candidate_log, held_location):
+    if _log_has(candidate_log, published_location):
         return MetadataOrder.NEWER
-    if _log_has(held_log, candidate_location):
+    if _log_has(published_log, candidate_location):
         return MetadataOrder.OLDER
-    a, b = metadata_version(held), metadata_version(candidate)
+    a, b = metadata_version(published), metadata_version(candidate)
     if a is None or b is None or a == b:
         return MetadataOrder.UNKNOWN
     return MetadataOrder.NEWER if b > a else MetadataOrder.OLDER
