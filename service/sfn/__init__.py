@@ -1,4 +1,6 @@
-"""Reads an Iceberg table's current pointer from the files beside it, with no catalog in the path.
+"""Iceberg SFN listener: write the current metadata location of each table next to the table, and read it from there.
+
+The public interface reads a table's current pointer from the files beside the table, without a catalog:
 
     import sfn
 
@@ -6,7 +8,53 @@
     sfn.read("s3://lake/sales/orders", ref="audit")
     sfn.history("/warehouse/sales/orders")
 
-What lies here is the public interface; it is imported when it is first used.
+Its names are imported on first use, so that `import sfn` stays fast.
+
+The way from an event to an SFN file, with the module of each step:
+
+    sender
+      │  POST
+      ▼
+    http/events.py        EventsEndpoint identifies the sender and reads the body
+    formats/              decode() turns the body into notifications
+    inbox/                put() stores them durably, one job per table; only then the sender gets its answer 202
+      │                   (pull/, gateway/ and sweeps put their notifications here, too)
+      ▼
+    worker/worker.py      Worker claims due jobs, each with a lease, and calls publish()
+      ▼
+    publish/publish.py    runs the decision, and each query that it needs:
+      │       ▲                catalogs/ for the current metadata file, storage/ for the existing files, inbox/
+      ▼       │ NeedsQuery
+    publish/decide.py     compares the catalog's answer with the files, without any input or output
+    publish/plan.py       plans the files at the table's place: first the SFN document, then the version hint
+      ▼
+    storage/              publish.py writes each file on condition; after a lost race it starts over with fresh answers
+      ▼                   => SFN file and version-hint.text
+    worker/worker.py      settle() stores the outcome in the inbox, which ends the lease
+
+Packages:
+
+    domain       value types: notifications, jobs, outcomes
+    sfnfile      the file format: documents, names, locations, version hints
+    formats      event formats of senders
+    http         receiver of events over HTTP
+    pull         receiver of events from NATS
+    gateway      proxy in front of a catalog, which sees the commits
+    inbox        durable queue of jobs, in SQLite or PostgreSQL
+    worker       claims and runs jobs, sweeps catalogs
+    catalogs     clients of catalogs: Iceberg REST, PyIceberg; event-only catalogs
+    publish      decides and writes the files of one table
+    storage      clients of stores: S3, GCS, Azure, local files
+    facade       read-only Iceberg REST catalog that answers from SFN files
+    reader       the public interface above
+    spark        PySpark: tables by their directories
+    audit        Spark job that compares whole catalogs with their directories
+    admin        HTTP API for operators
+    cli          the command `sfn`
+    settings     the configuration, from one TOML file and the environment
+    app          builds and runs the service from the settings
+    telemetry    logs and metrics
+    demo         `sfn demo`: a catalog, the service and a table on one machine
 """
 
 from __future__ import annotations
@@ -87,7 +135,7 @@ def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = getattr(import_module(_MODULES.get(name, "sfn.errors")), name)
-    # The next time it is found at once.
+    # Cache the name, so that the next access does not come here.
     globals()[name] = found
     return found
 

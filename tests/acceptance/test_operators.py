@@ -100,7 +100,7 @@ async def test_a_sweep_is_followed_to_its_end_and_tells_what_differed(here: Plac
     pointer = here.lake.commit("found")
     before = await sfn(*rehearsed)
     assert before.status == 1
-    assert re.search(r"^  sales\.found +missing +nothing at file://", before.out, re.MULTILINE)
+    assert re.search(r"^  sales\.found +missing +no file at file://", before.out, re.MULTILINE)
     assert here.lake.published("found") is None
     told = await here.sfn("reconcile")
     assert told.status == 0

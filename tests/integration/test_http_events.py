@@ -454,7 +454,7 @@ async def test_an_event_without_its_location_is_422_and_none_of_its_request_is_t
     events = [NAMED | {"metadata_location": AT}, NAMED | {"operation": operation}]
     reply = await answer(connect_receiver_told, request(body=json.dumps(events).encode()))
     assert_problem(reply, 422)
-    assert "metadata_location, as nobody can ask prod for it" in reply.json["detail"]
+    assert "metadata_location, because the catalog prod cannot be queried" in reply.json["detail"]
     assert reply.json["errors"][0]["pointer"] == "#/1"
     assert service_receiver_told.inbox.taken == []
 

@@ -168,24 +168,24 @@ def test_nobody_waits_for_ever(server: AdminServer, service: ServiceClient) -> N
         (
             table(
                 pending=copied(NEWS, has_unprocessed=False, drop=True, min_metadata_location=None),
-                last_result=LastResultModel(outcome="rescheduled", why="absent: a sweep must come first", at=NOON),
+                last_result=LastResultModel(outcome="rescheduled", why="missing: a sweep comes first", at=NOON),
                 due_at=NOON + MINUTE,
             ),
             "waits",
             [
-                "sales.orders: a drop is pending; looked at once more in 1 min (absent: a sweep must come first)",
+                "sales.orders: a drop is pending; looked at once more in 1 min (missing: a sweep comes first)",
                 "  → `sfn status sales.orders` tells what comes of it",
             ],
         ),
         (
             table(
                 published=None,
-                last_result=LastResultModel(outcome="rescheduled", why="neither a table nor a file of ours", at=NOON),
+                last_result=LastResultModel(outcome="rescheduled", why="neither a table nor a file", at=NOON),
                 due_at=NOON + MINUTE,
             ),
             "waits",
             [
-                "sales.orders: has no live file; looked at once more in 1 min (neither a table nor a file of ours)",
+                "sales.orders: has no live file; looked at once more in 1 min (neither a table nor a file)",
                 "  → `sfn status sales.orders` tells what comes of it",
             ],
         ),

@@ -143,7 +143,7 @@ def test_a_look_that_comes_again_says_what_it_waits_for(wanted: dict[str, object
 
 
 def test_a_table_of_a_retired_catalog_waits_for_nothing() -> None:
-    last = LastResultModel(outcome="rescheduled", why="neither a table nor a file of ours", at=NOON)
+    last = LastResultModel(outcome="rescheduled", why="neither a table nor an SFN file was found", at=NOON)
     left = copied(without("retired"), last_result=last)
     assert table_verdict(left, NOON).text == "is left without a file: the catalog prod is retired"
 

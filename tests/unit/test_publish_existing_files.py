@@ -80,7 +80,7 @@ async def test_names_that_differ_in_case_alone_are_never_merged(naming: Naming, 
     assert key.casefold().startswith(line.policy.layout(UPPER, AT).folder.casefold())
     (letter,) = dead(line)
     assert letter.reason is DeadLetterReason.FOREIGN_FILE
-    assert "it is that of n.Orders, and the file system takes upper and lower case for the same" in letter.detail
+    assert "it belongs to n.Orders, and the file system does not distinguish upper and lower case" in letter.detail
 
 
 @pytest.mark.anyio
@@ -118,7 +118,7 @@ async def test_what_is_no_document_of_ours_is_never_replaced(naming: Naming, bod
     (letter,) = dead(line)
     assert letter.reason is DeadLetterReason.FOREIGN_FILE
     assert key in letter.detail
-    assert "look at it, then move or delete it" in letter.detail
+    assert "Inspect it, then move or delete it" in letter.detail
     del line.store.files[key]
     await line.hear(Notification(A), seconds=60)
     assert json.loads(line.store.files[key])["metadata_file_path"] == table.metadata_location

@@ -119,12 +119,12 @@ async def test_a_rollback_leaves_the_file_ahead() -> None:
 @pytest.mark.parametrize(
     ("more", "kind", "said"),
     [
-        ({"state": DocumentState.DROPPED}, DifferenceKind.BEHIND, "it says dropped"),
-        ({"guid": "another"}, DifferenceKind.OTHER, "it is of the table another"),
+        ({"state": DocumentState.DROPPED}, DifferenceKind.BEHIND, "the file has the state dropped"),
+        ({"guid": "another"}, DifferenceKind.OTHER, "the file has the table-uuid another"),
         (
             {"metadata_file_path": "file:///elsewhere/x.metadata.json"},
             DifferenceKind.OTHER,
-            "none is known to be newer",
+            "the order of the two is unknown",
         ),
         ({"catalog_id": "theirs"}, DifferenceKind.FOREIGN_CATALOG, "carries the catalog_id theirs"),
     ],

@@ -1,4 +1,4 @@
-"""What a catalog answers about one table."""
+"""The answers of a catalog about one table."""
 
 from __future__ import annotations
 
@@ -11,17 +11,15 @@ from sfn.domain.events import EventHistory, ReportedChange
 from sfn.domain.identifiers import Table
 from sfn.domain.jobs import DeadLetterReason
 
-# ── answer: What a catalog answers about one table
-
 
 @dataclass(frozen=True, slots=True)
 class UnappliedChange:
-    """A telling that means nothing yet.
+    """A reported change that cannot be applied yet.
 
     Attributes:
-        change: which.
-        reason: of the dead letter that this is; None where it may come by itself.
-        detail: what is waited for, or wrong, for a person.
+        change: the change.
+        reason: the reason of the dead letter; None if the change may still become applicable.
+        detail: what is missing or wrong, for people.
     """
 
     change: ReportedChange
@@ -31,11 +29,11 @@ class UnappliedChange:
 
 @dataclass(frozen=True, slots=True)
 class AppliedChanges:
-    """What a catalog without a memory of its own has heard.
+    """The events that an answer of an event-only catalog is made of.
 
     Attributes:
-        history: what it wants to be given the next time, beside what was told since.
-        unapplied: what of it means nothing yet.
+        history: the history to pass with the next request, together with newer events.
+        unapplied: the changes that cannot be applied yet.
     """
 
     history: EventHistory
@@ -47,9 +45,9 @@ class Loaded:
     """The catalog has the table.
 
     Attributes:
-        table: as it is now.
-        etag: entity tag of this answer.
-        applied: where the answer is what was told.
+        table: the table's current metadata.
+        etag: the entity tag of this answer.
+        applied: the applied events, in an event-only catalog.
     """
 
     table: Table
@@ -59,10 +57,10 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class NotModified:
-    """The catalog's answer is the one whose entity tag was sent along (RFC 9110, 13.1.2).
+    """The answer has not changed since the entity tag that was sent (RFC 9110, section 13.1.2).
 
     Attributes:
-        applied: as of `Loaded`.
+        applied: as in `Loaded`.
     """
 
     applied: AppliedChanges | None = field(default=None, compare=False)
@@ -70,10 +68,10 @@ class NotModified:
 
 @dataclass(frozen=True, slots=True)
 class NoSuchTable:
-    """The catalog answered, in Iceberg's own error shape, that it has no such table.
+    """The catalog answered, in Iceberg's own error format, that it has no such table.
 
     Attributes:
-        applied: as of `Loaded`.
+        applied: as in `Loaded`.
     """
 
     applied: AppliedChanges | None = field(default=None, compare=False)
@@ -81,23 +79,22 @@ class NoSuchTable:
 
 @dataclass(frozen=True, slots=True)
 class StagedCreate:
-    """The table exists without a metadata file (a staged create): neither present nor absent."""
+    """The table exists without a metadata file (a staged create): it is neither present nor missing."""
 
 
 LoadResult: TypeAlias = Loaded | NotModified | NoSuchTable | StagedCreate
 
 
-# ── grant: Storage credentials that a catalog vends for one table
-
-
 @dataclass(frozen=True, slots=True)
 class VendedCredential:
-    """One of a table's `storage-credentials`, or the `config` of its load (REST specification, `LoadTableResult`).
+    """One entry of a table's `storage-credentials`, or the `config` of its load (REST specification,
+    `LoadTableResult`).
 
     Attributes:
-        prefix: canonical location that it is good for, with all that lies below; "" for wherever the table lies.
-        config: by Iceberg's names, such as `s3.access-key-id`; holds secrets.
-        expires_at: when it ends, None where the catalog does not say.
+        prefix: the canonical location that the credential covers, with everything below it; "" for the table's
+            location.
+        config: settings by Iceberg's names, such as `s3.access-key-id`; contains secrets.
+        expires_at: the end of validity; None if the catalog does not say.
     """
 
     prefix: str

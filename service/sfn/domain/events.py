@@ -1,4 +1,4 @@
-"""What every event becomes: a note that something may have changed."""
+"""The messages that go into the inbox, and the history of tables in event-only catalogs."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import TypeAlias
 
 from sfn.domain.identifiers import JobKey, TableIdentifier
 
-# ── intent: Commits that pass through a gateway
+# ── Intents: commits that pass through a gateway
 
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """A commit is about to be forwarded. Until its outcome is known the catalog is asked for it, time and again.
+    """A commit is about to be forwarded. Until its outcome is known, the catalog is asked several times.
 
-    It is a row of its own: that another commit of the same table succeeded says nothing of this one.
+    An intent is stored on its own: the success of another commit of the same table proves nothing about this one.
 
     Attributes:
-        id: of the request, and of no other ever.
-        subjects: the tables that it may change; the catalog where these can't be told.
-        sender: the gateway, as whom the hints are put that come of it.
-        peer: whose intents for tables that were never seen are counted together: the client's address.
+        id: the unique id of the request.
+        subjects: the tables that the commit may change; the catalog if the tables are not known.
+        sender: the gateway, as the sender of the resulting notifications.
+        peer: the client's address. The limit of open intents for unknown tables applies per peer.
     """
 
     id: str
@@ -33,43 +33,43 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class IntentOutcome:
-    """The commit of an intent was answered, or is known never to be.
+    """The commit of an intent was answered, or is known to never be answered.
 
     Attributes:
-        intent_id: its id.
-        is_known: the outcome is known, whatever it is: the intent is closed. Else it stays open, and the times at which
-            the catalog is asked are counted from now; nothing closes it any more.
+        intent_id: the id of the intent.
+        is_known: the outcome is known, so the intent is closed. Otherwise the intent stays open for good, and the times
+            at which the catalog is asked count from now.
     """
 
     intent_id: str
     is_known: bool
 
 
-# ── told: What was told of a name in a catalog that nobody can ask
+# ── Event-only catalogs
 
 
 class TableOrigin(StrEnum):
-    """How a table came to its name."""
+    """The event that gave a table its name."""
 
     CREATE = "create"
-    """It is new."""
+    """The table is new."""
     REGISTER = "register"
-    """Its metadata was there before: it was registered, or it had another name."""
+    """The table's metadata existed before: the table was registered or renamed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportedChange:
-    """What one event said.
+    """The change that one event reported.
 
     Attributes:
-        seq: number of its hint: what was told later has a greater one.
-        metadata_location: metadata location; None for an end.
-        uuid: table uuid, None where the event did not say it.
-        origin: how the table came to the name; None for a commit, and for an end.
-        is_end: the table was dropped or has another name now.
-        renamed_to: that name.
-        missing_since: since when it means nothing, such as while its metadata file is not there.
-        is_doubtful: its row was given up with it: while it means nothing, it stands back for what else is told.
+        seq: the number of the notification; later events have greater numbers.
+        metadata_location: the metadata location; None for an end.
+        uuid: the table uuid; None if the event has none.
+        origin: how the table got the name; None for a commit and for an end.
+        is_end: the table was dropped or renamed.
+        renamed_to: the new name.
+        missing_since: since when the change cannot be applied, for example because its metadata file is missing.
+        is_doubtful: the job was dead-lettered with this change. While it cannot be applied, other changes go first.
     """
 
     seq: int
@@ -84,15 +84,15 @@ class ReportedChange:
 
 @dataclass(frozen=True, slots=True)
 class TableHistory:
-    """One table that a name has or had; each moment is the number of the hint that told of it, -1 for none.
+    """One table that a name has or had. Each point in time is the number of a notification, -1 for none.
 
     Attributes:
-        uuid: its uuid.
-        metadata_location: its newest metadata location, None while only its end was told of.
-        changed_seq: when that was told last.
-        created_seq: when it came to the name.
-        ended_seq: when it was dropped or renamed.
-        renamed_to: the name that it was renamed to.
+        uuid: the table's uuid.
+        metadata_location: the newest metadata location; None if only an end was reported.
+        changed_seq: when that location was last reported.
+        created_seq: when the table got the name.
+        ended_seq: when the table was dropped or renamed.
+        renamed_to: the name that the table was renamed to.
     """
 
     uuid: str | None
@@ -105,12 +105,12 @@ class TableHistory:
 
 @dataclass(frozen=True, slots=True)
 class EventHistory:
-    """All that was told of one name.
+    """The history of one name in an event-only catalog.
 
     Attributes:
-        tables: what is known of its tables by now.
-        ended_seq: the last end of a table that was not named: it ended what was born before.
-        reported_changes: what was told since, and is not part of that yet.
+        tables: the tables of the name.
+        ended_seq: the last end that named no table; it ended every table created before.
+        reported_changes: changes that are not part of `tables` yet.
     """
 
     tables: tuple[TableHistory, ...] = ()
@@ -118,29 +118,29 @@ class EventHistory:
     reported_changes: tuple[ReportedChange, ...] = ()
 
 
-# ── hint: What every event becomes
+# ── Notifications
 
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """This table, or this whole catalog, may have changed. A hint is never the truth; the catalog is.
+    """A table, or a whole catalog, may have changed. The catalog, not the notification, is the source of truth.
 
     Attributes:
         subject: the table, or the catalog for a sweep.
-        sender: who told: with `event_id` the key of de-duplication.
+        sender: the name of the sender; with `event_id` the key of de-duplication.
         event_id: the sender's id of the event; None is never de-duplicated.
-        min_metadata_location: metadata location that the event told of; the answer should be at or after it.
-        renamed_to: the table's new name, where the event tells of a rename.
-        drop: the event tells of a drop.
-        purge: the drop was to delete the table's files.
-        uuid: table uuid that the event told of.
-        origin: how the table came to its name, where the event tells of that.
-        renamed_from: the table's old name, where the subject is its new one.
-        hold_drops: put by a sweep that found too many absences: absence must be released by an operator.
-        force: nothing remembered of its files may be trusted: somebody may have written behind the row's back.
-        adopt_catalog_id: an operator said that files of that `catalog_id` are to be taken over.
-        is_guessed: the name is one reading of a path that a gateway passed on, and perhaps no table has it.
-        body: the event as received, its beginning: for whoever asks what the table was told last, and for no log.
+        min_metadata_location: the metadata location in the event; the catalog's answer should be at or after it.
+        renamed_to: the table's new name, if the event reports a rename.
+        drop: the event reports a drop.
+        purge: the drop deletes the table's files.
+        uuid: the table uuid in the event.
+        origin: how the table got its name, if the event reports that.
+        renamed_from: the table's old name, if the subject is its new one.
+        hold_drops: a sweep found too many missing tables: drops wait for a release by an operator.
+        force: ignore the cache of the table's files, because another writer may have changed them.
+        adopt_catalog_id: an operator takes over the files with this `catalog_id`.
+        is_guessed: the name is one reading of a path at a gateway, and possibly no table has it.
+        body: the beginning of the event as received, for operators that inspect the table's last event; never logged.
     """
 
     subject: JobKey
@@ -161,26 +161,26 @@ class Notification:
 
     @property
     def is_unspecific(self) -> bool:
-        """Whether nothing in it could be compared with the catalog's answer."""
+        """True if the notification has nothing to compare with the catalog's answer."""
         return self.min_metadata_location is None and self.renamed_to is None and not (self.drop or self.hold_drops)
 
 
 MAX_STORED_BODY = 65_536
-"""Bytes of a request that nobody understood which are kept for whoever looks at it."""
+"""Bytes of an undecodable request that are stored for inspection."""
 
 
 @dataclass(frozen=True, slots=True)
 class UndecodableRequest:
-    """A request of a known sender that no dialect could make hints of: kept, so that it can be decoded again.
+    """A request of a known sender that no event format could decode. It is stored so that it can be decoded again.
 
     Attributes:
-        sender: whose.
-        path: of the request, percent-encoded as it came, without a query; with `#unsigned` behind it where its sender
-            signs, and the path or the headers said something: no signature covers these.
-        content_type: as the sender said it; None where it said none.
-        body: its first `MAX_STORED_BODY` bytes. A CloudEvent whose attributes came as headers has them in it.
+        sender: the name of the sender.
+        path: the path of the request, percent-encoded as received, without a query. `#unsigned` is appended if the
+            sender signs and path or headers carried data, because no signature covers these.
+        content_type: the content type as sent; None without one.
+        body: the first `MAX_STORED_BODY` bytes. Attributes of a CloudEvent that came as headers are included.
         size: bytes of the whole body.
-        detail: what was wrong with it, for a person.
+        detail: what was wrong with the request, for people.
     """
 
     sender: str
@@ -193,19 +193,18 @@ class UndecodableRequest:
 
 @dataclass(frozen=True, slots=True)
 class PutResult:
-    """What became of the notes of one `Intake.put`; all of it is durable.
+    """The result of one `InboxWriter.put`; all of it is durable.
 
     Attributes:
-        accepted: notes that are new.
-        duplicates: notes whose (sender, event id) was known.
-        coalesced: of the accepted ones those of a subject that had news waiting already: one look answers both.
+        accepted: new messages.
+        duplicates: messages with a known sender and event id.
+        coalesced: accepted messages for a job that already had a pending notification; one check of the table covers
+            both.
     """
 
     accepted: int
     duplicates: int
     coalesced: int = 0
 
-
-# ── note: What may be put into the inbox
 
 InboxMessage: TypeAlias = Notification | UndecodableRequest | Intent | IntentOutcome

@@ -1,4 +1,4 @@
-"""The domain's words: frozen, checked values without behaviour of their own."""
+"""Names of tables and catalogs, table uuids, and the table metadata that decisions need."""
 
 from __future__ import annotations
 
@@ -11,23 +11,21 @@ from uuid import UUID
 
 from typing_extensions import override
 
-# ── table: Tables and what a catalog says about them
-
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _ANY_UUID: Final = re.compile(r"(?:urn:uuid:)?(\{)?([0-9a-f](?:-?[0-9a-f]){31})(?(1)\})", re.IGNORECASE)
 
 
 def is_uuid(text: str | None) -> bool:
-    """Whether a text is a uuid in any spelling that `normal_uuid` knows."""
+    """Return whether a text is a uuid in any spelling that `normal_uuid` knows."""
     return text is not None and _ANY_UUID.fullmatch(text) is not None
 
 
 def normal_uuid(uuid: str | None) -> str | None:
-    """Return the one spelling of a table's uuid: lower case, with hyphens (RFC 9562, section 4).
+    """Return the normal spelling of a table's uuid: lower case, with hyphens (RFC 9562, section 4).
 
     Args:
-        uuid: in any spelling: upper case, without hyphens, in braces, as `urn:uuid:…`. A text that is no uuid is only
-            lowered. None stays None.
+        uuid: a uuid in any spelling: upper case, without hyphens, in braces, as `urn:uuid:…`. A text that is no uuid is
+            only lower-cased. None stays None.
     """
     if uuid is None or _UUID.fullmatch(uuid) is not None:
         return uuid
@@ -40,8 +38,8 @@ class TableIdentifier:
     """A table's identifier in one configured catalog.
 
     Attributes:
-        catalog: the name that the configuration gives the catalog.
-        namespace: namespace levels, outermost first; may be empty.
+        catalog: the configured name of the catalog.
+        namespace: the namespace levels, outermost first; may be empty.
         name: the table's own name.
     """
 
@@ -51,7 +49,7 @@ class TableIdentifier:
 
     @property
     def dotted(self) -> str:
-        """Levels and name joined by dots: for people, ambiguous where a part holds a dot."""
+        """The levels and the name joined by dots: for people, ambiguous if a part contains a dot."""
         return ".".join((*self.namespace, self.name))
 
     @override
@@ -60,12 +58,12 @@ class TableIdentifier:
 
 
 def is_in_namespaces(table: TableIdentifier, namespaces: Collection[str]) -> bool:
-    """Return whether a table lies in one of these namespaces, or below one.
+    """Return whether a table lies in one of these namespaces or below one.
 
     Args:
-        table: its identifier.
-        namespaces: with dots between their levels, as some catalogs list a nested namespace as one level with dots;
-            empty for the whole catalog.
+        table: the table's identifier.
+        namespaces: namespaces with dots between their levels, because some catalogs list a nested namespace as one
+            level with dots; empty for the whole catalog.
     """
     levels = table.dotted.split(".")
     return any(".".join(levels[:depth]) in namespaces for depth in range(len(levels)))
@@ -73,7 +71,7 @@ def is_in_namespaces(table: TableIdentifier, namespaces: Collection[str]) -> boo
 
 @dataclass(frozen=True, slots=True, order=True)
 class CatalogName:
-    """A whole catalog as the subject of a hint: look at all its tables (a sweep)."""
+    """A whole catalog as the subject of a notification: check all its tables (a sweep)."""
 
     catalog: str
 
@@ -86,12 +84,12 @@ JobKey: TypeAlias = TableIdentifier | CatalogName
 
 
 def encode_identifier(namespace: Sequence[str], name: str) -> str:
-    """An identifier in the form that `levels` reads back: `a%2Eb.c` is the table c of `a.b`."""
+    """Return an identifier in the form that `decode_identifier` reads back: `a%2Eb.c` is the table c of `a.b`."""
     return ".".join(part.replace("%", "%25").replace(".", "%2E") for part in (*namespace, name))
 
 
 def decode_identifier(identifier: str) -> tuple[str, ...]:
-    """Levels and name of a dotted identifier, whose parts may be percent-encoded.
+    """Return the levels and the name of a dotted identifier with percent-encoded parts.
 
     Raises:
         ValueError: a part is empty, or no UTF-8.
@@ -104,20 +102,20 @@ def decode_identifier(identifier: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The part of a table's metadata that deciding needs (Iceberg spec, "Table Metadata Fields").
+    """The part of a table's metadata that decisions need (Iceberg specification, "Table Metadata Fields").
 
     Attributes:
-        uuid: `table-uuid` as `normal_uuid` spells it; None only for a v1 table that has none.
-        location: `location`, as the catalog gives it, without a trailing slash.
+        uuid: `table-uuid` as `normal_uuid` spells it; None only for a v1 table without one.
+        location: `location` as the catalog gives it, without a trailing slash.
         metadata_location: the current metadata file, as the catalog gives it.
         metadata_log: `metadata-log[].metadata-file`, oldest first.
         last_updated_ms: `last-updated-ms`, Unix milliseconds; may step back by a minute between versions.
-        snapshot_id: the head snapshot of branch `main`, None for an empty table.
-        skip_reason: why this table gets no files (encrypted, switched off), or None.
+        snapshot_id: the head snapshot of branch `main`; None for an empty table.
+        skip_reason: the reason why this table gets no files (encrypted, switched off), or None.
         log_times: `metadata-log[].timestamp-ms`: when each entry of `metadata_log` was the newest, Unix milliseconds.
-        branches: the branches beside `main`, by name, each with its head snapshot.
-        previous_versions_max: how many metadata files before the current one a commit leaves, at least 1; None: all
-            of them.
+        branches: the branches except `main`, by name, each with its head snapshot.
+        previous_versions_max: the number of metadata files before the current one that a commit keeps, at least 1; None
+            for all.
     """
 
     uuid: str | None

@@ -1,4 +1,4 @@
-"""One piece of work, as the inbox hands it out."""
+"""Jobs of the inbox: the leased job, the stored state of its table, and the outcomes."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from typing import ClassVar, TypeAlias, assert_never
 from sfn.domain.events import EventHistory, ReportedChange
 from sfn.domain.identifiers import JobKey, Table, TableIdentifier, normal_uuid
 
-# ── claim: One piece of work
+# ── Claiming
 
 
 class Priority(StrEnum):
-    """What a row is claimed for."""
+    """The reason for which a job is claimed."""
 
     SHORT_LIVED = "short-lived"
-    """Something told of a change of a table whose metadata files are soon deleted: it goes before all others."""
+    """An event about a table with metadata files that are soon deleted: first of all jobs."""
     LIVE = "live"
-    """Something told of a change."""
+    """An event."""
     BACKGROUND = "chore"
-    """Refresh, expiry and other looks that only time asked for."""
+    """Refresh, expiry and other checks that are due by time."""
     SWEEP = "sweep"
-    """The row of a whole catalog."""
+    """The job of a whole catalog."""
 
 
 _EVENT_DRIVEN = frozenset({Priority.SHORT_LIVED, Priority.LIVE})
@@ -32,12 +32,12 @@ _EVENT_DRIVEN = frozenset({Priority.SHORT_LIVED, Priority.LIVE})
 
 @dataclass(frozen=True, slots=True, order=True)
 class ConcurrencyGroup:
-    """What shares a breaker and a number of slots.
+    """Jobs that share a circuit breaker and a limit of concurrent leases.
 
     Attributes:
-        catalog: the catalog's configured name.
-        store: scheme and authority of the table's location; "" until one is remembered.
-        priority: what the rows of this lane are claimed for.
+        catalog: the configured name of the catalog.
+        store: scheme and authority of the table's location; "" until a location is known.
+        priority: the priority of the jobs in this group.
     """
 
     catalog: str
@@ -46,21 +46,22 @@ class ConcurrencyGroup:
 
     @property
     def is_event_driven(self) -> bool:
-        """Whether something told of a change of its rows."""
+        """True if events made the jobs of this group due."""
         return self.priority in _EVENT_DRIVEN
 
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """How many rows may still be claimed.
+    """The number of jobs that may still be claimed.
 
     Attributes:
-        total: tables, over all lanes.
-        live: tables that something told of, less than `total` so that chores always have room.
+        total: tables, over all groups.
+        live: tables with an event; less than `total`, so that background jobs always have room.
         sweeps: catalogs.
-        per_group: tables of one lane, where a breaker says less.
-        per_catalog: tables of one catalog, where others must have room beside it.
-        short_lived: tables in short-lived lanes, less than `live` so that they never hold up all others; None: as many.
+        per_group: tables of one group, if a circuit breaker allows less.
+        per_catalog: tables of one catalog, if other catalogs must have room too.
+        short_lived: tables in short-lived groups; less than `live`, so that they never block all others. None: as many
+            as `live`.
     """
 
     total: int
@@ -72,7 +73,7 @@ class Capacity:
 
     @property
     def by_priority(self) -> Mapping[Priority, int]:
-        """The free slots of all lanes of an urgency; of one that goes first, within those of live lanes."""
+        """The free slots of all groups of a priority; those of short-lived groups are part of the live ones."""
         short_lived = self.live if self.short_lived is None else min(self.short_lived, self.live)
         return {
             Priority.SHORT_LIVED: short_lived,
@@ -82,11 +83,14 @@ class Capacity:
         }
 
     def available_in(self, group: ConcurrencyGroup) -> int:
-        """The free slots of a lane."""
+        """Return the free slots of a group."""
         most = self.by_priority[group.priority]
         if group.priority is not Priority.SWEEP:
             most = min(most, self.total, self.per_catalog.get(group.catalog, self.total))
         return max(0, min(most, self.per_group.get(group, self.total + self.sweeps)))
+
+
+# ── Stored state
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +98,8 @@ class StoredObject:
     """A file as it was read or written.
 
     Attributes:
-        body: its content.
-        etag: the store's word for exactly this content (an entity tag, a generation, a digest).
+        body: the content.
+        etag: the store's identifier of exactly this content (an entity tag, a generation, a digest).
     """
 
     body: bytes
@@ -104,11 +108,11 @@ class StoredObject:
 
 @dataclass(frozen=True, slots=True)
 class PublishCache:
-    """What the last publish saw: a cache, dropped on any failure and never needed.
+    """The observations of the last publish. They are dropped on any failure and never needed.
 
     Attributes:
-        table: what the catalog last answered, with its `etag`.
-        objects: files by key, None for one that was not there.
+        table: the catalog's last answer, with its `etag`.
+        objects: files by key; None for a file that does not exist.
     """
 
     table: Table | None = None
@@ -118,20 +122,20 @@ class PublishCache:
 
 @dataclass(frozen=True, slots=True)
 class PendingChange:
-    """What the hints since the last settled publish said, coalesced.
+    """The coalesced notifications since the last settled publish.
 
     Attributes:
-        min_metadata_location: the highest metadata location told of.
-        renamed_to: the last new name told of.
-        drop: a drop was told of.
-        purge: its files were to be deleted.
-        is_unspecific: some hint said no more than "look".
-        is_rechecked: the one more look that a hint gets which the answer does not show was taken.
-        force: nothing remembered may be trusted.
-        adopt_catalog_id: files of that `catalog_id` under the row's identifier count as the row's own.
-        is_guessed: every hint was `Notification.guessed`.
-        is_relayed: every hint came from another spelling of the name, which must not have it back.
-        reported_changes: of a catalog that can't be asked: what the events said, at most
+        min_metadata_location: the newest metadata location in them.
+        renamed_to: the last new name.
+        drop: a drop was reported.
+        purge: the drop deletes the table's files.
+        is_unspecific: at least one notification said no more than that the table may have changed.
+        is_rechecked: the one extra check for an event that the answer does not show was made.
+        force: ignore the cache.
+        adopt_catalog_id: files with this `catalog_id` under the job's identifier count as the job's own.
+        is_guessed: all notifications have `Notification.is_guessed`.
+        is_relayed: all notifications came from another spelling of the name, and are not sent back there.
+        reported_changes: in an event-only catalog, the changes in the events, at most
             `sfn.inbox.transitions.MAX_REPORTED_CHANGES`.
     """
 
@@ -150,14 +154,14 @@ class PendingChange:
 
 @dataclass(frozen=True, slots=True)
 class PublishedPointer:
-    """The pointer that a row's live file last got.
+    """The pointer in a job's live file.
 
     Attributes:
-        metadata_location: metadata location.
-        uuid: table uuid, as `normal_uuid` spells it.
-        location: normalised table location where the file lies.
-        written_at: the document's `written_at`.
-        catalog_id: the document's; None for one of which it was not noted.
+        metadata_location: the metadata location.
+        uuid: the table uuid, as `normal_uuid` spells it.
+        location: the normalised table location of the file.
+        written_at: `written_at` of the document.
+        catalog_id: `catalog_id` of the document; None if it was not recorded.
     """
 
     metadata_location: str
@@ -172,27 +176,27 @@ class PublishedPointer:
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """What is durably known about a row's table, beside its locations.
+    """The durable state of a job's table, except for its locations.
 
     Attributes:
-        live: the pointer last published that is still live; None before the first and after the end.
+        live: the last published pointer that is still live; None before the first and after the end.
         has_settled: a publish has settled before.
-        missing_since: when each table uuid of ours was first seen missing from the catalog.
-        on_hold: absence and backward steps wait for an operator.
+        missing_since: when each of our table uuids was first missing from the catalog.
+        on_hold: drops and backward steps wait for an operator.
         limit_overridden: an operator let the next such step pass.
-        version_hints: contents of the version hint that we wrote, by location.
-        foreign_version_hint: the beginning of the version hint at the table's place, where it is somebody else's and
-            says something else than ours would: it is left alone.
-        renamed_to: the name that the table went on under, where its file says so.
-        refresh_at: when all of it is looked at anew.
-        misses: looks in a row that found neither a table nor a file.
-        event_history: of a catalog that can't be asked: what is known of the name's tables.
-        foreign_catalog_id: the `catalog_id` of the file that lies where the table's own would; None where none does.
-        is_short_lived: its metadata files are soon deleted (`sfn.sfnfile.version_hint`).
-        listed_as: the name under which the catalog listed the table when that was last asked: the row's own, or another
-            spelling of that. None where it is not known.
-        older_files_at: texts of sites where other rows had older files of what the row is to replace or to drop;
-            those go first, also once their rows have published another table elsewhere.
+        version_hints: the version hints that the listener wrote, by location.
+        foreign_version_hint: the beginning of a foreign version hint at the table's place that differs from ours; it is
+            not changed.
+        renamed_to: the new name of the table, if its file says so.
+        refresh_at: when the next refresh is due.
+        misses: consecutive checks that found neither a table nor a file.
+        event_history: in an event-only catalog, the history of the name.
+        foreign_catalog_id: the `catalog_id` of a foreign file at the table's own key; None without one.
+        is_short_lived: the table's metadata files are soon deleted (`sfn.sfnfile.version_hint`).
+        listed_as: the name under which the catalog last listed the table: the job's own name or another spelling of it.
+            None if it is not known.
+        older_files_at: encoded layouts at which other jobs had older files of the table that this job replaces or
+            drops. Those files go first, even if their jobs have published another table elsewhere since.
     """
 
     live: PublishedPointer | None = None
@@ -214,20 +218,21 @@ class TableState:
 
 @dataclass(frozen=True, slots=True)
 class LeasedJob:
-    """A row leased to this worker.
+    """A job leased to this worker.
 
     Attributes:
         subject: the table, or the catalog to sweep.
-        group: the lane that it was claimed from.
-        fencing_token: fences the lease: a later claim of the row has another one.
-        notified_seq: number of the newest hint that the row had when it was claimed.
-        attempt: which attempt this is, from 1; counted durably when it started.
-        failing_since: when the row first failed in a row of failures, or when it was claimed.
-        pending: what the hints said.
-        locations: every place where files of this name may lie, each as the text of a `sfn.sfnfile.naming.FileLayout`.
-        table_state: what is durably known.
-        cache: what is remembered.
-        swept_at: when the last complete sweep of the catalog began; None where it could not list the table's namespace.
+        group: the concurrency group that the job was claimed from.
+        fencing_token: the number of the lease; a later claim of the job has another one.
+        notified_seq: the number of the job's newest notification at the claim.
+        attempt: the number of this attempt, from 1; counted durably at its start.
+        failing_since: the first of the current failures in a row, or the time of the claim.
+        pending: the coalesced notifications.
+        locations: all places where files of this name may lie, each as `sfn.sfnfile.naming.FileLayout.encoded`.
+        table_state: the durable state.
+        cache: the cache of the last publish.
+        swept_at: the start of the last complete sweep of the catalog; None if the table's namespace could not be
+            listed.
     """
 
     subject: JobKey
@@ -243,20 +248,20 @@ class LeasedJob:
     swept_at: datetime | None = None
 
 
-# ── outcome: What became of a piece of work
+# ── Outcomes
 
 
 class DeadLetterReason(StrEnum):
-    """Why something is a dead letter.
+    """The reason of a dead letter.
 
-    held-drop         the brake holds a drop or a step back
+    held-drop         the drop limit holds a drop or a rollback
     foreign-catalog   the file belongs to the same identifier of another catalog
-    foreign-file      a file that cannot be told to be ours lies in its place
-    location-refused  no file may be written to its location, or point into it
-    permanent         it will not work until somebody changes something
-    exhausted         the budget of its attempts is spent
-    poison            the process ended beside it, or failed by an error of its own, time and again
-    undecodable       a request that nobody understood
+    foreign-file      a file that is not provably ours lies at the table's key
+    location-refused  no file may be written to the location, or point into it
+    permanent         the publish fails until somebody changes something
+    exhausted         all attempts are used up
+    poison            the process ended during the job, or failed by a defect of its own, again and again
+    undecodable       no event format could decode the request
     """
 
     HELD_DROP = "held-drop"
@@ -270,13 +275,13 @@ class DeadLetterReason(StrEnum):
 
 
 class FailureCause(StrEnum):
-    """Why an attempt ended that neither saw its row through nor gave it up.
+    """The cause of an attempt that neither settled its job nor gave it up.
 
-    table                     the table's own trouble
-    catalog, store, inbox     trouble that reaches further
+    table                     a failure of this table alone
+    catalog, store, inbox     a failure that affects more tables
     process                   this process lacks descriptors, threads or memory
-    defect                    an error that nobody expected
-    stop                      the service ends
+    defect                    an unexpected error
+    stop                      the service stops
     """
 
     TABLE = "table"
@@ -289,7 +294,7 @@ class FailureCause(StrEnum):
 
 
 class StepKind(StrEnum):
-    """A step that the brake counts."""
+    """A step that the drop limit counts."""
 
     DROP = "drop"
     OLDER = "older"
@@ -297,12 +302,12 @@ class StepKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BackwardStep:
-    """One step that asks the brake's leave.
+    """One step for which the drop limit is asked.
 
     Attributes:
-        kind: a drop, or an older pointer of the same table.
+        kind: a drop, or a rollback to an older metadata file of the same table.
         uuid: the table's uuid.
-        metadata_location: the pointer that is given up or stepped back to.
+        metadata_location: the metadata location that is dropped or rolled back to.
     """
 
     kind: StepKind
@@ -312,13 +317,14 @@ class BackwardStep:
 
 @dataclass(frozen=True, slots=True)
 class Wakeup:
-    """Another row that should look, because of what was seen here. Alone it says nothing about the table itself.
+    """Another job to wake, because of an observation here. By itself it says nothing about that table.
 
     Attributes:
-        table: whose row; it is made where there is none.
-        location: the text of the site where a file under that name was seen, to be remembered.
-        min_metadata_location: the catalog's pointer of the table, as it answered under another spelling of the name.
-        drop, purge, renamed_to: an event of a drop or a rename had another spelling of the name, see `Notification`.
+        table: the name of the job; the job is created if there is none.
+        location: the encoded layout where a file under that name was seen, to be recorded with the job.
+        min_metadata_location: the catalog's metadata location of the table, as answered under another spelling of the
+            name.
+        drop, purge, renamed_to: an event of a drop or a rename under another spelling of the name, see `Notification`.
     """
 
     table: TableIdentifier
@@ -330,22 +336,22 @@ class Wakeup:
 
     @property
     def counts_as_event(self) -> bool:
-        """Whether it has to be followed like an event of the table."""
+        """True if the wakeup must be handled like an event of the table."""
         return self.min_metadata_location is not None or self.drop or self.renamed_to is not None
 
 
 @dataclass(frozen=True, slots=True)
 class PublishResult:
-    """What a publish leaves behind, settled in one transaction with its outcome.
+    """The result of a publish, settled in one transaction with its outcome.
 
     Attributes:
-        table_state: what is known now.
-        cache: what to remember.
-        wakeups: other rows that should look.
-        wake_locations: locations whose other rows should look.
-        vacated: those of the row's `locations` where none of our files lies any more.
+        table_state: the new state.
+        cache: the new cache.
+        wakeups: jobs to wake.
+        wake_locations: locations; the other jobs there are woken.
+        vacated: those of the job's `locations` where none of our files remains.
         written_keys: the files written or deleted, in order.
-        not_before: no publish of the row may start earlier, whatever hints come.
+        not_before: the earliest start of the next publish, whatever notifications arrive.
     """
 
     table_state: TableState = TableState()
@@ -359,16 +365,16 @@ class PublishResult:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """All is as it should be.
+    """The job is complete.
 
     Attributes:
-        due_at: when to look again of our own accord.
-        result: what else there is to settle.
-        forget: the row has nothing left to say and may go.
+        due_at: when the next check is due without an event.
+        result: the result to settle.
+        forget: the job is not needed any more and may be deleted.
     """
 
     label: ClassVar[str] = "done"
-    """Its name in logs, metrics and answers."""
+    """The outcome's name in logs, metrics and answers."""
 
     due_at: datetime
     result: PublishResult = PublishResult()
@@ -377,16 +383,15 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class SweepCompleted:
-    """A catalog's row: one sweep is complete.
+    """A sweep of a catalog is complete.
 
     Attributes:
-        due_at: when to sweep again.
-        started_at: when this one began.
-        within_limit: it found no more absences than the brake allows.
-        tables: how many were looked at.
-        differing: how many differ from what was published or are gone; those that the brake holds as well.
-        unlisted_namespaces: namespaces that could not be listed, dotted: for their tables, and those below, there
-            was no sweep.
+        due_at: when the next sweep is due.
+        started_at: when this sweep began.
+        within_limit: the sweep found no more missing tables than the drop limit allows.
+        tables: the number of tables checked.
+        differing: the number of tables that differ from what was published or are missing, including held ones.
+        unlisted_namespaces: namespaces that could not be listed, dotted; their tables, and those below, were not swept.
     """
 
     label: ClassVar[str] = "swept"
@@ -401,13 +406,13 @@ class SweepCompleted:
 
 @dataclass(frozen=True, slots=True)
 class Rescheduled:
-    """Right as far as can be told; look again then.
+    """The files are right as far as is known; the job is checked again later.
 
     Attributes:
-        at: when.
-        why: what is waited for, in words.
-        pending: what stays open of the wish, unless newer hints came.
-        result: what else there is to settle.
+        at: the time of the next check.
+        why: what the job waits for, for people.
+        pending: the change that stays pending, unless newer notifications came.
+        result: the result to settle.
     """
 
     label: ClassVar[str] = "rescheduled"
@@ -420,7 +425,7 @@ class Rescheduled:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """The table's own trouble: the attempt counts."""
+    """The attempt failed because of the table itself, and counts."""
 
     label: ClassVar[str] = "retry"
 
@@ -431,13 +436,13 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class DeadLettered:
-    """A dead letter: nothing more is tried until a new event, an operator, or `recheck_at`.
+    """The job becomes a dead letter: no further attempt until a new event, an operator's action, or `recheck_at`.
 
     Attributes:
-        reason: which kind.
-        detail: what happened and what to do, for a person.
-        result: what else there is to settle; None leaves what is known as it was.
-        recheck_at: when it is looked at again all the same; None for a row that waits for an operator.
+        reason: the reason.
+        detail: what happened and what to do, for people.
+        result: the result to settle; None leaves the state as it was.
+        recheck_at: when the job is checked again anyway; None for a job that waits for an operator.
     """
 
     label: ClassVar[str] = "dead"
@@ -450,7 +455,7 @@ class DeadLettered:
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """Given back unfinished (a lane's trouble, a shutdown): the attempt does not count."""
+    """The job is given back unfinished (trouble of its group, a shutdown): the attempt does not count."""
 
     label: ClassVar[str] = "returned"
 
@@ -463,13 +468,16 @@ Outcome: TypeAlias = Done | SweepCompleted | Rescheduled | Retry | DeadLettered 
 
 
 def describe(outcome: Outcome) -> tuple[str, str | None]:
-    """An outcome's name, and why it is not simply done, in words."""
+    """Return an outcome's name, and the reason if the job is not simply done."""
     name = outcome.label
     match outcome:
         case Done():
             return name, None
-        case SweepCompleted(within_limit=calm):
-            return name, None if calm else "more absences than the brake lets pass: they are held"
+        case SweepCompleted(within_limit=within_limit):
+            return (
+                name,
+                None if within_limit else "more tables are missing than the drop limit allows: they are held",
+            )
         case Rescheduled(why=why) | Returned(why=why):
             return name, why
         case Retry(error=error):
@@ -479,23 +487,23 @@ def describe(outcome: Outcome) -> tuple[str, str | None]:
     assert_never(outcome)
 
 
-# ── roster: What is known of all tables
+# ── Index of all tables
 
 
 @dataclass(frozen=True, slots=True)
 class IndexedTable:
-    """A row of the roster.
+    """An entry of the index of all tables.
 
     Attributes:
-        table: its name.
-        live: the pointer last published, if one is live.
-        etag: entity tag of the catalog's last answer.
-        reason: why the row has an open dead letter, None without one.
-        min_metadata_location: `PendingChange.floor` of the row, None while no wish is open. While the catalog still
-            answers it, a sweep has no news for a row that was given up.
-        foreign_catalog_id: see `Story`.
+        table: the table's name.
+        live: the last published pointer, if one is live.
+        etag: the entity tag of the catalog's last answer.
+        reason: the reason of the job's open dead letter; None without one.
+        min_metadata_location: `PendingChange.min_metadata_location` of the job; None without a pending change. As long
+            as the catalog still answers it, a sweep has nothing new for a dead-lettered job.
+        foreign_catalog_id: see `TableState`.
         adopt_catalog_id: see `PendingChange`.
-        missing_uuids: uuids of tables of ours that the row misses.
+        missing_uuids: our table uuids that are missing from the catalog.
         is_renamed: see `sfn.inbox.statistics.NamedTable`.
     """
 
@@ -511,15 +519,15 @@ class IndexedTable:
 
     @property
     def is_on_hold(self) -> bool:
-        """Whether the brake holds a step of it."""
+        """True if the drop limit holds a step of the table."""
         return self.reason is DeadLetterReason.HELD_DROP
 
     @property
     def catalog_id_in_file(self) -> str | None:
-        """The `catalog_id` in the file at the table's place, ours or not; None where there is none, or nobody knows."""
+        """The `catalog_id` in the file at the table's key, ours or not; None if there is none or it is not known."""
         return self.live.catalog_id if self.live is not None else self.foreign_catalog_id
 
     @property
     def is_stuck(self) -> bool:
-        """Whether an operator must look first, or many hours pass: nobody waits for it, and no sweep tells it more."""
+        """True if the job waits for an operator or for many hours. No other job and no sweep waits for it."""
         return self.reason in {DeadLetterReason.HELD_DROP, DeadLetterReason.POISON}

@@ -1,9 +1,15 @@
-"""What senders say, turned into hints: one file a dialect, one line in `EVENT_FORMATS`.
+"""Event formats: decode the events of senders into notifications.
 
-A dialect is a pair of pure functions over one event. It imports neither another dialect nor this module, but what
-belongs to none: `event`, `fields`, `outcome` and `envelope`. All events of a request are decoded, or none is.
+`decode` turns an `EventRequest` into a `DecodedRequest`. It splits the body into events, finds the `EventFormat` of
+each event in `EVENT_FORMATS`, and calls its `decode`. Either all events of a request are decoded, or none.
 
-Polaris' notifications stand beside the table: their path says what they are, one a request.
+Each format is a module with two pure functions, a recogniser and a decoder of one event. It imports neither another
+format nor this module, only `event` and `cloudevents`. To add a format, write such a module and add a line to
+`EVENT_FORMATS`.
+
+Polaris' notifications are special: their path identifies the table, and a request has exactly one.
+
+Start reading with `decode`, then `event.Event` and `native`.
 """
 
 from __future__ import annotations
@@ -30,10 +36,10 @@ from sfn.formats.event import (
     json_kind,
 )
 
-# ── splitting: A request's body
+# ── Splitting a request into events
 
 MAX_STORED_EVENT: Final = 4_096
-"""Bytes of an event that are kept, for whoever asks what was told of a table last."""
+"""Most bytes of an event that are stored, to show the last event of a table."""
 MAX_EVENTS: Final = 1_000
 """Most events of one request."""
 
@@ -44,7 +50,7 @@ _MANY: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class _EventPage(msgspec.Struct):
-    """What an Iceberg catalog answers that is asked for events."""
+    """A page of events, as an Iceberg catalog answers it."""
 
     events: list[msgspec.Raw]
 
@@ -53,15 +59,15 @@ _PAGE: Final = msgspec.json.Decoder(_EventPage)
 
 
 def split_events(request: EventRequest, mode: EnvelopeMode) -> Iterator[Event]:
-    """The events of a request.
+    """Yield the events of a request.
 
     Args:
-        request: what arrived.
-        mode: how its headers say that events come.
+        request: the request.
+        mode: the form of the events, according to the headers.
 
     Raises:
-        Rejected: 400 not JSON (RFC 8259) or nested too deeply; 415 no object, or no array of objects; 400 or 422 no
-            CloudEvent where one must be; 422 too many events.
+        Rejected: 400, not JSON (RFC 8259) or nested too deeply; 415, no object and no array of objects; 400 or 422, no
+            CloudEvent where one is required; 422, too many events.
     """
     for index, event in enumerate(_split(request, mode)):
         if index == MAX_EVENTS:
@@ -70,22 +76,22 @@ def split_events(request: EventRequest, mode: EnvelopeMode) -> Iterator[Event]:
 
 
 def parse_body(body: bytes) -> object:
-    """What a body that is one document holds.
+    """Return the content of a body that is one document.
 
     Raises:
-        Rejected: 400 not JSON, or nested too deeply.
+        Rejected: 400, not JSON, or nested too deeply.
     """
     return _read(_ONE, body, "#")
 
 
 def unknown_format_error(sender: Sender, at: str) -> Rejected:
-    """The refusal of what is of no known format, or not of the one that the sender is pinned to."""
+    """Return the rejection of an event in no known format, or not in the sender's configured one."""
     if sender.event_format is None:
         expected = "an event in a known format"
-        remedy = 'our own format is an object with "namespace" and "name"'
+        remedy = "the listener's own format is an object with `namespace` and `name`"
     else:
         expected = f"an event in the format {sender.event_format}"
-        remedy = f"senders.{sender.name}.dialect says that it sends no others"
+        remedy = f"senders.{sender.name}.dialect allows no other format"
     return Rejected(at, status=415, expected=expected, found="something else", remedy=remedy)
 
 
@@ -152,28 +158,28 @@ def _read(decoder: msgspec.json.Decoder[_T], body: bytes, at: str) -> _T:
         raise Rejected(at, status=400, expected="JSON", found="too many levels of nesting") from error
 
 
-# ── dialects: What senders say
+# ── Decoding
 
 MAX_NOTIFICATIONS: Final = 2 * MAX_EVENTS
-"""Most hints of one request: as many as there are if each event is a rename."""
+"""Most notifications of one request, enough if each event is a rename."""
 
 _MAX_UNMAPPED_NAMES: Final = 8
-"""Most names of unmapped catalogs that are told of a request."""
+"""Most names of unmapped catalogs that are reported for a request."""
 _FLAT_DEPTH: Final = 8
-"""Levels of a document that has lists and objects of texts in it, and room for what a later version adds."""
+"""Nesting levels of an event with lists and objects of texts, with room for later versions."""
 _SCHEMA_DEPTH: Final = 100
-"""Levels of one that carries metadata: each struct in a schema is three, so that some thirty fit into one another."""
+"""Nesting levels of an event with table metadata: a struct in a schema takes three, so some thirty structs can nest."""
 
 
 @dataclass(frozen=True, slots=True)
 class EventFormat:
-    """One sender's event format.
+    """The event format of one kind of sender.
 
     Attributes:
-        name: for logs and metrics, and what a sender is pinned to.
-        matches: whether an event is of this format, whether or not its fields are right.
-        decode: what a recognised event says, nothing where it is of no concern; raises `Rejected` with 422.
-        max_depth: most levels of arrays and objects in each other, of which the event itself is the first.
+        name: the name in logs, metrics and the setting `dialect`.
+        matches: the recogniser; it accepts events of this format even if their fields are wrong.
+        decode: the decoder of a recognised event; raises `Rejected` with 422.
+        max_depth: most nesting levels of arrays and objects; the event itself is the first.
     """
 
     name: str
@@ -184,13 +190,13 @@ class EventFormat:
 
 NATIVE: Final = "own"
 POLARIS_NOTIFICATIONS: Final = "polaris"
-"""The dialect of notifications, which have paths of their own: elsewhere they are recognised to be refused."""
+"""The format of Polaris' notifications. They have their own paths and are rejected on any other path."""
 EVENT_FORMATS: Final[tuple[EventFormat, ...]] = (
     EventFormat(POLARIS_NOTIFICATIONS, polaris.is_polaris_notification, polaris.reject_misdirected, _SCHEMA_DEPTH),
     EventFormat("lakekeeper", lakekeeper.is_lakekeeper_event, lakekeeper.decode_lakekeeper_event, _SCHEMA_DEPTH),
     EventFormat("polaris-webhook", polaris.is_polaris_webhook, polaris.decode_polaris_webhook, _FLAT_DEPTH),
     EventFormat("polaris-events", polaris.is_polaris_event, polaris.decode_polaris_event, _FLAT_DEPTH),
-    # What nobody reads may be as deep as what Lakekeeper's carry.
+    # An ignored CloudEvent may be nested as deeply as Lakekeeper's.
     EventFormat(
         "cloudevents",
         cloudevents.is_cloud_event,
@@ -199,28 +205,27 @@ EVENT_FORMATS: Final[tuple[EventFormat, ...]] = (
     ),
     EventFormat("glue", glue.is_glue_event, glue.decode_glue_event, _FLAT_DEPTH),
     EventFormat("iceberg", iceberg.is_iceberg_event, iceberg.decode_iceberg_event, _SCHEMA_DEPTH),
-    # Other content than tables, and what operators add to events, is of shapes that nobody knows.
+    # Content other than tables, and fields that operators add, have unknown shapes.
     EventFormat("nessie", nessie.is_nessie_event, nessie.decode_nessie_event, 2 * _FLAT_DEPTH),
-    # A scan's filter is as deep as it has terms.
+    # A scan filter nests one level per term.
     EventFormat("reports", iceberg.is_metrics_report, iceberg.decode_metrics_report, _SCHEMA_DEPTH),
     EventFormat(NATIVE, native.is_native_event, native.decode_native_event, _FLAT_DEPTH),
 )
-"""In the order in which they are asked: the most telling first, our own last."""
-FORMAT_NAMES: Final = tuple(dialect.name for dialect in EVENT_FORMATS)
-"""Of all dialects."""
+"""All formats, in the order in which they are tried: the most specific first, our own last."""
+FORMAT_NAMES: Final = tuple(one.name for one in EVENT_FORMATS)
 
-_BY_NAME: Final = {dialect.name: (dialect,) for dialect in EVENT_FORMATS}
+_BY_NAME: Final = {one.name: (one,) for one in EVENT_FORMATS}
 
 
 class DecodedRequest(NamedTuple):
-    """What a request says.
+    """The decoded content of a request.
 
     Attributes:
-        notifications: in the order of the events.
-        ignored: events that are understood and of no concern.
-        event_format: the format's name; of several that of the last event, None without any.
-        unmapped_events: events of catalogs of which nobody said which of ours they are.
-        unmapped_catalogs: what the events call these, some of them.
+        notifications: the notifications, in the order of the events.
+        ignored: the number of events that were understood and ignored.
+        event_format: the name of the last event's format; None without events.
+        unmapped_events: the number of events about unmapped catalogs.
+        unmapped_catalogs: the names of these catalogs in the events, at most `_MAX_UNMAPPED_NAMES`.
     """
 
     notifications: tuple[Notification, ...]
@@ -231,26 +236,26 @@ class DecodedRequest(NamedTuple):
 
 
 def decode(request: EventRequest, event_only: Collection[str] = ()) -> DecodedRequest:
-    """The hints of a request: of a notification where the path is one's, else of one event or an array of events.
+    """Return the notifications of a request: of a Polaris notification by its path, else of one event or several.
 
     Args:
-        request: what arrived.
-        event_only: our names of catalogs that nobody can ask: what events leave out of them nobody will ever know.
+        request: the request.
+        event_only: our names of event-only catalogs. Their events must be complete, because no catalog can be asked.
 
     Raises:
-        Rejected: 400 not JSON (RFC 8259) or nested too deeply, 415 no known format or not the one that the sender is
-            pinned to, 422 a known format with a wrong field, too many events, or one that says too little of a
-            `event_only` catalog. Of a notification 400 for all of this but 415, and 404 for a catalog that the
-            sender does not have. `where` points at the culprit.
+        Rejected: 400, not JSON (RFC 8259) or nested too deeply; 415, no known format or not the sender's configured
+            one; 422, a wrong field, too many events, or an event of an event-only catalog without a metadata location.
+            For a Polaris notification, 400 replaces 422, and 404 means a catalog that the sender does not have. `where`
+            points at the wrong value.
     """
     address = polaris.parse_notification_path(request.path)
     return _decode_events(request, event_only) if address is None else _decode_polaris_notification(request, address)
 
 
 def as_structured(request: EventRequest) -> EventRequest:
-    """A request of which path, content type and body say all that it said, for whoever keeps no more of it.
+    """Return a request that has all its information in path, content type and body, for storage.
 
-    It is another one where a CloudEvent's attributes came as headers, unless these can't be read.
+    A CloudEvent in binary mode becomes structured, unless its headers are unreadable. Other requests are unchanged.
     """
     try:
         if (
@@ -265,13 +270,13 @@ def as_structured(request: EventRequest) -> EventRequest:
 
 
 def notifications_for_unread(path: str, sender: Sender) -> tuple[Notification, ...]:
-    """What makes up for a body that was too large to be read, which is none the less told of.
+    """Return the notifications that replace a body that was too large to be read.
 
-    A notification's path names the table; what events told of, a walk over the sender's catalogs finds.
+    The path of a Polaris notification names the table. For other events, the sender's catalogs are swept.
 
     Args:
-        path: of the request, percent-encoded.
-        sender: who sent it.
+        path: the path of the request, percent-encoded.
+        sender: the sender.
     """
     address = polaris.parse_notification_path(path)
     if address is None:
@@ -338,7 +343,7 @@ def _check_depth(content: object, most: int, at: str, *, status: int = 422) -> N
 
 
 def _check_event_only(notifications: Iterable[Notification], event_only: Collection[str], at: str) -> None:
-    """Raise `Rejected` where a catalog would have to be asked that nobody can ask."""
+    """Reject events of event-only catalogs that carry no metadata location."""
     for notification in notifications:
         is_news = (
             notification.min_metadata_location is not None
@@ -347,5 +352,5 @@ def _check_event_only(notifications: Iterable[Notification], event_only: Collect
             or notification.renamed_from is not None
         )
         if notification.subject.catalog in event_only and not is_news:
-            expected = f"metadata_location, as nobody can ask {notification.subject.catalog} for it"
+            expected = f"metadata_location, because the catalog {notification.subject.catalog} cannot be queried"
             raise Rejected(at, status=422, expected=expected, found=f"none for {notification.subject}")

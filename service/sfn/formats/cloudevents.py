@@ -1,4 +1,4 @@
-"""CloudEvents of anybody: those that carry our own format are read, all others are of no concern.
+"""CloudEvents in JSON, in any mode. Those with our own format as `data` are decoded, all others are ignored.
 
 {"specversion": "1.0", "id": …, "source": …, "type": …, "data": {"namespace": …, "name": …}}
 """
@@ -18,19 +18,17 @@ from sfn.domain.events import Notification
 from sfn.errors import Rejected
 from sfn.formats.event import Event, Headers, field_error, global_event_id, json_kind, require_text
 
-# ── envelope: CloudEvents
-
 REQUIRED_ATTRIBUTES: Final = ("specversion", "id", "source", "type")
 POLARIS_EVENT_HEADER: Final = b"x-polaris-event"
-"""Apache Polaris' webhook says with it that its body is an event."""
+"""The header by which Apache Polaris' webhook marks its body as an event."""
 
 STRUCTURED_MEDIA_TYPE: Final = b"application/cloudevents+json"
-"""The content type of what `gathered` makes."""
+"""The content type of the result of `to_structured`."""
 
 _VERSION: Final = "1.0"
 _MEDIA_TYPE: Final = b"application/cloudevents"
 _PREFIXES: Final = (b"ce-", b"ce_")
-"""Of attributes that are headers; the second one is Kafka's, which what carries messages over may leave as it is."""
+"""Prefixes of attributes in headers; `ce_` is Kafka's, and a bridge to HTTP may leave it unchanged."""
 _BINARY: Final = frozenset(prefix + name.encode() for prefix in _PREFIXES for name in REQUIRED_ATTRIBUTES)
 _OF_DATA: Final = frozenset({"data", "data_base64", "datacontenttype"})
 _PLAIN_JSON: Final = (b"content-type", b"application/json")
@@ -42,27 +40,27 @@ _ESCAPED: Final = re.compile(rb"\\(.)", re.DOTALL)
 
 
 class EnvelopeMode(Enum):
-    """How the headers say that events come."""
+    """The form of the events in a request, according to its headers."""
 
     PLAIN = auto()
-    """They say nothing: the body tells."""
+    """The headers say nothing; the body decides."""
     MARKED = auto()
-    """Polaris' webhook says that it is one."""
+    """The header of Polaris' webhook is set."""
     STRUCTURED = auto()
     """The body is a CloudEvent."""
     BATCH = auto()
-    """It is an array of them."""
+    """The body is an array of CloudEvents."""
     BINARY = auto()
-    """It is a CloudEvent's `data`, the attributes are headers."""
+    """The body is a CloudEvent's `data`, and the attributes are headers."""
 
 
 def detect_mode(headers: Headers) -> EnvelopeMode:
-    """How events come.
+    """Return the form of the events in a request.
 
     Raises:
-        Rejected: 415, as CloudEvents in another format than JSON.
+        Rejected: 415, CloudEvents in another format than JSON.
     """
-    # Of nearly every request: to look through its headers takes less than to note them all.
+    # This loop is faster than building a dict, and nearly all requests need no more.
     for header in headers:
         if header[0] in _RELEVANT_HEADERS and header != _PLAIN_JSON:
             return _mode_of_headers(headers)
@@ -70,19 +68,19 @@ def detect_mode(headers: Headers) -> EnvelopeMode:
 
 
 def has_required_attributes(content: Mapping[str, object]) -> bool:
-    """Whether an object of which no header tells is a CloudEvent."""
+    """Return whether an object is a CloudEvent, if no header says so."""
     return all(name in content for name in REQUIRED_ATTRIBUTES)
 
 
 def read_structured(content: Mapping[str, object], at: str) -> dict[str, object]:
-    """A CloudEvent of which the body has all.
+    """Return the content of a CloudEvent that is entirely in the body.
 
     Args:
         content: the JSON object.
-        at: its place.
+        at: the place of the object.
 
     Raises:
-        Rejected: 422, an attribute that each must have is missing or wrong, or `data_base64` is.
+        Rejected: 422, a required attribute is missing or wrong, or `data_base64` is wrong.
     """
     event = {name: value for name, value in content.items() if value is not None}
     encoded = event.pop("data_base64", None)
@@ -95,16 +93,16 @@ def read_structured(content: Mapping[str, object], at: str) -> dict[str, object]
 
 
 def read_binary(headers: Headers, body: bytes, at: str) -> dict[str, object]:
-    """A CloudEvent of which the headers have the attributes.
+    """Return the content of a CloudEvent with its attributes in headers.
 
     Args:
-        headers: of the request.
-        body: the `data`; none at all, or null, where there is none.
-        at: how a refusal calls the headers.
+        headers: the headers of the request.
+        body: the `data`; empty or null without any.
+        at: the name of the headers in an error.
 
     Raises:
-        Rejected: 400, a header is there twice or is not UTF-8, or the body is not the JSON that it should be; 422 as
-            `structured`.
+        Rejected: 400, a header is there twice or is not UTF-8, or the body is not the JSON that it should be; 422 as in
+            `read_structured`.
     """
     event, media_type = _attributes(headers, at)
     _check(event, at)
@@ -114,18 +112,18 @@ def read_binary(headers: Headers, body: bytes, at: str) -> dict[str, object]:
 
 
 def to_structured(headers: Headers, body: bytes, at: str) -> bytes:
-    """A binary event in structured mode, whether or not it is a right one: its JSON says all that both said.
+    """Return a binary event in structured mode, without any loss, even if the event is invalid.
 
     Args:
-        headers: of the request.
+        headers: the headers of the request.
         body: the `data`.
-        at: how a refusal calls the headers.
+        at: the name of the headers in an error.
 
     Raises:
         Rejected: 400, a header is there twice or is not UTF-8.
     """
     attributes, media_type = _attributes(headers, at)
-    # A header may have any name, but what tells of the body is the body and its content type.
+    # Headers may have any name. The content of `data` comes from the body and its content type alone.
     event: dict[str, object] = {name: value for name, value in attributes.items() if name not in _OF_DATA}
     if media_type:
         event["datacontenttype"] = media_type.decode("latin-1")
@@ -137,7 +135,7 @@ def to_structured(headers: Headers, body: bytes, at: str) -> bytes:
 
 
 def _attributes(headers: Headers, at: str) -> tuple[dict[str, object], bytes]:
-    """The attributes in headers, and the media type of the body beside them."""
+    """Return the attributes in headers, and the media type of the body."""
     attributes: dict[str, object] = {}
     media_type = b""
     for name, value in headers:
@@ -189,7 +187,7 @@ def _value(header: bytes, at: str, attribute: str) -> str:
 
 
 def _read(body: bytes, media_type: bytes) -> object:
-    """The `data` in a body; None for what is no JSON and does not claim to be any."""
+    """Return the `data` in a body; None for a body that is no JSON and has another media type."""
     if not body:
         return None
     try:
@@ -210,7 +208,7 @@ def _is_json(body: bytes) -> bool:
 
 
 def _decoded(encoded: object, media_type: object, at: str) -> object:
-    """The `data` in base64; None for what is no JSON and does not claim to be any."""
+    """Return the `data` in base64; None for content that is no JSON and has another media type."""
     if not isinstance(encoded, str):
         raise field_error(at, "data_base64", "a string", json_kind(encoded))
     try:
@@ -223,31 +221,28 @@ def _decoded(encoded: object, media_type: object, at: str) -> object:
         raise field_error(at, "data_base64", "JSON in UTF-8", "something else") from None
 
 
-# ── cloudevents: CloudEvents of anybody
-
-
 def is_cloud_event(event: Event) -> bool:
-    """Whether it is a CloudEvent."""
+    """Return whether the event is a CloudEvent."""
     return event.data_at is not None
 
 
 def decoder_of_data(
     matches: Callable[[Event], bool], decode: Callable[[Event], tuple[Notification, ...]]
 ) -> Callable[[Event], tuple[Notification, ...]]:
-    """What a CloudEvent says whose `data` is in a format.
+    """Return a decoder for CloudEvents with `data` in a given format.
 
     Args:
-        matches: whether an event is of that format.
-        decode: what it says then.
+        matches: the recogniser of that format.
+        decode: the decoder of that format.
     """
 
-    def hints(event: Event) -> tuple[Notification, ...]:
-        """What is carried; the envelope's id is the event's. Raises `Rejected` as `told` does."""
+    def decode_data(event: Event) -> tuple[Notification, ...]:
+        """Decode the `data`; the id of the envelope is the id of the event. Raises `Rejected` as `decode` does."""
         data, content = event.data, event.content
         if data is None:
             return ()
         event_id = global_event_id(str(content["source"]), str(content["id"]))
-        carried = Event(event.request, {**data, "event_id": event_id}, event.body, str(event.data_at))
-        return decode(carried) if matches(carried) else ()
+        inner = Event(event.request, {**data, "event_id": event_id}, event.body, str(event.data_at))
+        return decode(inner) if matches(inner) else ()
 
-    return hints
+    return decode_data

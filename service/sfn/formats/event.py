@@ -1,6 +1,6 @@
-"""What a dialect is given: one event, the request that it came in, and whose that is.
+"""The event that a format decodes, and helpers for its fields and notifications.
 
-It belongs to no dialect, so that each may import it.
+This module imports no format, so that every format can import it.
 """
 
 from __future__ import annotations
@@ -17,20 +17,18 @@ from sfn.domain.events import Notification
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import Rejected
 
-# ── event: What a dialect is given
-
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
-"""As ASGI gives them: names in lower case, in the order of arrival."""
+"""Headers as in ASGI: names in lower case, in the order of arrival."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """A configured origin of events, after its secret was checked.
+    """A configured sender of events, after its secret was verified.
 
     Attributes:
-        name: as the configuration calls it.
-        catalogs: the catalogs that it may speak for: its own name of each, and ours.
-        event_format: the only one that it speaks; None: whichever its events are recognised to be of.
+        name: the name in the settings.
+        catalogs: the catalogs that the sender may report about: the sender's name of each, and ours.
+        event_format: the only format that the sender may use; None to recognise the format of each event.
     """
 
     name: str
@@ -39,13 +37,13 @@ class Sender:
 
 
 class EventRequest(NamedTuple):
-    """A request whose sender is known.
+    """A request of a known sender.
 
     Attributes:
-        path: of the request, percent-encoded as it came, without a query.
-        headers: of the request.
-        body: all of it.
-        sender: who sent it.
+        path: the path, percent-encoded as received, without a query.
+        headers: the headers.
+        body: the whole body.
+        sender: the sender.
     """
 
     path: str
@@ -58,12 +56,13 @@ class Event(NamedTuple):
     """One event of a request.
 
     Attributes:
-        request: what it came in.
-        content: the JSON object; of a CloudEvent its attributes and `data`, whichever way it came.
-        body: its bytes as they arrived, the first `MAX_STORED_EVENT`: what waits for the disk must fit into memory.
-        at: the place of what `content` holds: in the body, a JSON pointer as URI fragment (RFC 6901, section 6); of
-            attributes that came as headers `headers`.
-        data_at: the place of a CloudEvent's `data`; None where the event is none.
+        request: the request with the event.
+        content: the JSON object; of a CloudEvent the attributes and `data`, in whatever mode they came.
+        body: the first `MAX_STORED_EVENT` bytes as received, because events that wait for the disk must fit into
+            memory.
+        at: the place of `content`: a JSON pointer into the body as URI fragment (RFC 6901, section 6), or `headers` for
+            attributes in headers.
+        data_at: the place of a CloudEvent's `data`; None if the event is no CloudEvent.
     """
 
     request: EventRequest
@@ -79,34 +78,32 @@ class Event(NamedTuple):
 
     @property
     def catalogs(self) -> Mapping[str, str]:
-        """The catalogs that the sender may speak for: its own name of each, and ours."""
+        """The catalogs that the sender may report about: the sender's name of each, and ours."""
         return self.request.sender.catalogs
 
     @property
     def data(self) -> Mapping[str, object] | None:
-        """The JSON object in a CloudEvent; None where the event is none, or holds something else."""
+        """The JSON object in a CloudEvent; None if the event is no CloudEvent or contains something else."""
         data = None if self.data_at is None else self.content.get("data")
         return data if isinstance(data, dict) else None
 
     def has_header(self, name: bytes) -> bool:
-        """Whether the request has a header of that name, in lower case."""
+        """Return whether the request has a header of this lower-case name."""
         return any(key == name for key, _ in self.request.headers)
 
     def mapped_catalog(self, external_name: str) -> str | None:
-        """Our name of the catalog that the sender's events call `external_name`; None where nobody said which that
-        is.
-        """
+        """Return our name of the catalog that the sender calls `external_name`; None if the name is not mapped."""
         return self.catalogs.get(external_name)
 
     def require_catalog(self, external_name: str | None, at: str) -> str:
-        """Our name of the catalog that the sender itself calls `external_name`; None is the only one it speaks for.
+        """Return our name of a catalog that must be mapped; None stands for the sender's only catalog.
 
         Args:
-            external_name: the sender's name of it.
-            at: where that was said.
+            external_name: the sender's name of the catalog.
+            at: the place of that name in the event.
 
         Raises:
-            Rejected: 422, where the sender has no such catalog, or several and named none.
+            Rejected: 422, the sender has no such catalog, or several and the event names none.
         """
         catalogs = self.catalogs
         if external_name is None and len(catalogs) == 1:
@@ -121,7 +118,7 @@ class Event(NamedTuple):
         )
 
 
-# ── fields: The fields of what somebody else wrote
+# ── Fields of foreign documents
 
 MAX_LEVELS: Final = 64
 """Most levels of a namespace."""
@@ -130,23 +127,23 @@ MAX_NAME: Final = 512
 MAX_LOCATION: Final = 4_096
 """Most characters of a location."""
 CONTROL_CHARACTERS: Final = r"\u0000-\u001f\u007f-\u009f\u2028\u2029"
-"""Characters that no text may hold, as a class of a regular expression: they end lines and turn what is read around."""
+"""Characters that no text may contain, as a regular expression class: they end lines or reverse the text direction."""
 
 _CONTROL: Final = re.compile(f"[{CONTROL_CHARACTERS}]")
 
 
 def require_text(value: object, at: str, key: str | int, limit: int = MAX_NAME, *, status: int = 422) -> str:
-    """The value as a text: not empty, not too long, without control characters.
+    """Return a value as a text: not empty, not too long, without control characters.
 
     Args:
-        value: what was found.
-        at: the place of what holds it.
-        key: which of its values it is.
+        value: the value.
+        at: the place of the object or array around it.
+        key: the key or the index of the value.
         limit: most characters.
-        status: that of the refusal.
+        status: the HTTP status of the rejection.
 
     Raises:
-        Rejected: it is not; the place of the value is named.
+        Rejected: the value is wrong; the error names its place.
     """
     if not isinstance(value, str):
         raise field_error(at, key, "a string", json_kind(value), status=status)
@@ -154,27 +151,27 @@ def require_text(value: object, at: str, key: str | int, limit: int = MAX_NAME, 
         raise field_error(at, key, "a string that is not empty", "an empty one", status=status)
     if len(value) > limit:
         raise field_error(at, key, f"at most {limit} characters", str(len(value)), status=status)
-    # Nearly every name is plain: only the others are worth a search.
+    # Nearly every name is printable ASCII. The slower search is for the others only.
     if not (value.isascii() and value.isprintable()) and (control := _CONTROL.search(value)) is not None:
         raise field_error(at, key, "a string without control characters", f"U+{ord(control[0]):04X}", status=status)
     return value
 
 
 def optional_text(content: Mapping[str, object], key: str, at: str, limit: int = MAX_NAME) -> str | None:
-    """A text that may be absent, or null; arguments and errors as of `checked`."""
+    """Return a text that may be absent or null; arguments and errors as in `require_text`."""
     value = content.get(key)
     return None if value is None else require_text(value, at, key, limit)
 
 
 def require_object(value: object, at: str, key: str) -> Mapping[str, object]:
-    """The value as an object; arguments and errors as of `checked`."""
+    """Return a value as an object; arguments and errors as in `require_text`."""
     if not isinstance(value, dict):
         raise field_error(at, key, "an object", json_kind(value))
     return value
 
 
 def namespace_levels(value: object, at: str, key: str, expected: str = "an array of strings") -> tuple[str, ...]:
-    """The levels of a namespace, from an array of them; arguments and errors as of `checked`."""
+    """Return the levels of a namespace from an array; arguments and errors as in `require_text`."""
     if not isinstance(value, list):
         raise field_error(at, key, expected, json_kind(value))
     if len(value) > MAX_LEVELS:
@@ -183,7 +180,7 @@ def namespace_levels(value: object, at: str, key: str, expected: str = "an array
 
 
 def split_namespace(value: str, separator: str, at: str, key: str) -> tuple[str, ...]:
-    """The levels of a namespace, from one text of them; arguments and errors as of `checked`."""
+    """Return the levels of a namespace from one text; arguments and errors as in `require_text`."""
     parts = value.split(separator, MAX_LEVELS)
     if len(parts) > MAX_LEVELS:
         raise field_error(at, key, f"at most {MAX_LEVELS} levels", "more")
@@ -191,7 +188,7 @@ def split_namespace(value: str, separator: str, at: str, key: str) -> tuple[str,
 
 
 def identifier_from_array(value: object, at: str, key: str) -> tuple[tuple[str, ...], str]:
-    """A namespace's levels and a name, from one array of all of them; arguments and errors as of `checked`."""
+    """Return namespace and name from one array; arguments and errors as in `require_text`."""
     if not isinstance(value, list) or not value:
         raise field_error(
             at, key, "an array of a namespace's levels and a name", json_kind(value) if value else "nothing"
@@ -201,7 +198,7 @@ def identifier_from_array(value: object, at: str, key: str) -> tuple[tuple[str, 
 
 
 def identifier_from_object(value: object, at: str, key: str) -> tuple[tuple[str, ...], str]:
-    """A namespace's levels and a name, from an object of both; arguments and errors as of `checked`."""
+    """Return namespace and name from an object with both; arguments and errors as in `require_text`."""
     content, place = require_object(value, at, key), f"{at}/{key}"
     return namespace_levels(content.get("namespace"), place, "namespace"), require_text(
         content.get("name"), place, "name"
@@ -209,7 +206,7 @@ def identifier_from_object(value: object, at: str, key: str) -> tuple[tuple[str,
 
 
 def is_too_deep(value: object, most: int) -> bool:
-    """Whether arrays and objects lie in each other on more than so many levels; without recursion."""
+    """Return whether arrays and objects are nested in more than `most` levels; without recursion."""
     inside = [value]
     for _ in range(most + 1):
         holders = [one for one in inside if isinstance(one, dict | list)]
@@ -220,12 +217,12 @@ def is_too_deep(value: object, most: int) -> bool:
 
 
 def field_error(at: str, key: str | int, expected: str, found: str, *, status: int = 422) -> Rejected:
-    """The refusal of one value."""
+    """Return the rejection of one value."""
     return Rejected(f"{at}/{key}", status=status, expected=expected, found=found)
 
 
 def json_kind(value: object) -> str:
-    """What JSON calls a value, in words: what is wrong is not repeated."""
+    """Return the JSON type of a value in words, so that an error does not repeat a wrong value."""
     match value:
         case None:
             return "none"
@@ -241,31 +238,32 @@ def json_kind(value: object) -> str:
             return "an object"
 
 
-# ── outcome: What an event comes to
+# ── Results
 
 _PART: Final = "\x1f"
-"""Before what tells the hints of one event apart: no id that arrives holds a control character."""
+"""The separator in ids of several notifications of one event; no received id contains a control character."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnmappedCatalog:
-    """The event is of a catalog of which nobody said which of ours it is.
+    """The event is about a catalog that is not mapped to one of ours.
 
     Attributes:
-        name: what the event calls it.
+        name: the name in the event.
     """
 
     name: str
 
 
 DecodedEvent: TypeAlias = tuple[Notification, ...] | UnmappedCatalog
-"""Of an event that is understood and of no concern, no hint."""
+"""The notifications of an event; none for an event that is ignored."""
 
 
 def global_event_id(source: str, event_id: str) -> str:
-    """The id of an event whose id is one among those of its source alone (CloudEvents, section "id").
+    """Return a globally unique id of an event with an id that is unique for its source only (CloudEvents, section
+    "id").
 
-    No two pairs have the same: a source is a URI reference, so that the first space is where it ends.
+    No two pairs have the same result: a source is a URI reference, so it ends at the first space.
     """
     joined = f"{source} {event_id}"
     if " " not in source and len(joined) <= MAX_NAME:
@@ -274,23 +272,24 @@ def global_event_id(source: str, event_id: str) -> str:
 
 
 def partial_event_id(event_id: str | None, name: str) -> str | None:
-    """The id of one hint of an event that has several: None where the event has none."""
+    """Return the id of one notification of an event with several; None if the event has no id."""
     return None if event_id is None else f"{event_id}{_PART}{name}"
 
 
 def rename_notifications(
     notification: Notification, source: TableIdentifier, destination: TableIdentifier, at: str
 ) -> tuple[Notification, Notification]:
-    """The hints of a rename: the old name with `renamed_to`, and the new one, of which the location was told.
+    """Return the notifications of a rename: the old name with `renamed_to`, and the new name with the metadata
+    location.
 
     Args:
-        notification: what the event says of the table, whatever it is called.
+        notification: the event's content, under any name.
         source: the old name.
-        destination: the new one.
-        at: the place of what holds the destination.
+        destination: the new name.
+        at: the place of the object with the destination.
 
     Raises:
-        Rejected: 422, both are the same.
+        Rejected: 422, both names are the same.
     """
     if destination == source:
         raise field_error(at, "destination", "another name than the old one", "the same")

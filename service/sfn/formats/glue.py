@@ -7,7 +7,7 @@
     … "detail-type": "Glue Data Catalog Database State Change",
      "detail": {"databaseName": "db", "changedTables": ["t"], "typeOfChange": "CreateTable"}}
 
-What the sender maps is `account/region`. A commit is an update; a rename is a create and a delete.
+The sender maps catalogs by `account/region`. A commit is an update; a rename is a create and a delete.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ TYPES: Final[Mapping[tuple[str, str], TableOrigin | None]] = {
     (DATABASE_STATE_CHANGE, "DeleteTable"): None,
     (DATABASE_STATE_CHANGE, "BatchDeleteTable"): None,
 }
-"""What changes tables, and how one came to its name by it."""
+"""The events that change tables, and how a table gets its name by them."""
 MAX_TABLES: Final = 100
-"""Most tables of one event: as many as Glue deletes at once."""
+"""Most tables of one event, as many as Glue deletes at once."""
 
 
 def is_glue_event(event: Event) -> bool:
-    """Whether it is an event of AWS Glue."""
+    """Return whether the event is one of AWS Glue."""
     return event.data_at is None and "detail-type" in event.content and event.content.get("source") == SOURCE
 
 
 def decode_glue_event(event: Event) -> DecodedEvent:
-    """A hint for each table.
+    """Return a notification for each table.
 
     Raises:
         Rejected: 422, a field is wrong.

@@ -1,10 +1,12 @@
-"""Events of Iceberg's REST catalogs, as proposed for the specification (apache/iceberg, pull request 12584).
+"""Events and metrics reports of Iceberg's REST catalogs.
+
+The events are those proposed for the specification (apache/iceberg, pull request 12584).
 
     {"event-id": …, "operation": {"operation-type": "update-table", "table-uuid": …,
                                   "identifier": {"namespace": ["a", "b"], "name": "t"}}}
 
-They are asked for: something that does so sends us one, or an answer as it came, a page `{"continuation-token": …,
-"events": […]}`. They do not name their catalog, which is the only one of the sender.
+Catalogs do not send these events; a client requests them and forwards one event, or an answer unchanged, a page
+`{"continuation-token": …, "events": […]}`. The events do not name their catalog, so the sender must have exactly one.
 """
 
 from __future__ import annotations
@@ -26,8 +28,6 @@ from sfn.formats.event import (
     require_text,
 )
 
-# ── iceberg: Events of Iceberg's REST catalogs
-
 OPERATION_TYPES: Final[Mapping[str, TableOrigin | None]] = {
     "create-table": TableOrigin.CREATE,
     "register-table": TableOrigin.REGISTER,
@@ -35,11 +35,11 @@ OPERATION_TYPES: Final[Mapping[str, TableOrigin | None]] = {
     "drop-table": None,
     "rename-table": None,
 }
-"""What changes tables, and how one came to its name by it."""
+"""The operations that change tables, and how a table gets its name by them."""
 
 
 def is_iceberg_event(event: Event) -> bool:
-    """Whether it tells of an operation."""
+    """Return whether the event reports an operation."""
     operation = event.content.get("operation")
     return (
         event.data_at is None
@@ -50,7 +50,7 @@ def is_iceberg_event(event: Event) -> bool:
 
 
 def decode_iceberg_event(event: Event) -> DecodedEvent:
-    """One hint, or for a rename two.
+    """Return one notification, or two for a rename.
 
     Raises:
         Rejected: 422, a field is wrong, or the sender has several catalogs.
@@ -84,17 +84,17 @@ def _purge(operation: Mapping[str, object], at: str) -> bool:
     raise field_error(at, "purge", "true or false", json_kind(purge))
 
 
-# ── reports: Iceberg's metrics reports
+# ── Metrics reports
 
 REPORT_TYPES: Final = frozenset({"commit-report", "scan-report"})
 
 
 def is_metrics_report(event: Event) -> bool:
-    """Whether it is a report."""
+    """Return whether the event is a metrics report."""
     report_type = event.content.get("report-type")
     return event.data_at is None and isinstance(report_type, str) and report_type in REPORT_TYPES
 
 
 def decode_metrics_report(_event: Event) -> tuple[Notification, ...]:
-    """None."""
+    """Return no notification: metrics reports are ignored."""
     return ()

@@ -1,11 +1,11 @@
-r"""Lakekeeper's CloudEvents, whatever carried them over from NATS or Kafka.
+r"""Lakekeeper's CloudEvents, forwarded from NATS or Kafka by any bridge.
 
     {"specversion": "1.0", "id": …, "source": "uri:iceberg-catalog-service:…", "type": "updateTable",
      "tabular-type": "Table", "tabular-id": …, "warehouse-id": …, "namespace": "a\u001fb", "name": "t",
      "data": {"identifier": {"namespace": ["a", "b"], "name": "t"}, …}}
 
-A transaction is an event for each of its tables. The levels of `namespace` are separated by a unit separator, for some
-types by dots, so that the arrays in `data` are read where there are any. How files are to be dropped it does not say.
+A transaction is one event for each of its tables. The levels of `namespace` are separated by a unit separator, for some
+types by dots, so the arrays in `data` are preferred. The events do not say whether a drop deletes the files.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from sfn.formats.event import (
 )
 
 SOURCE: Final = "uri:iceberg-catalog-service:"
-"""Begins the source of each event; a host's name follows."""
+"""The beginning of `source`; the name of a host follows."""
 TYPES: Final[Mapping[str, TableOrigin | None]] = {
     "createTable": TableOrigin.CREATE,
     "registerTable": TableOrigin.REGISTER,
@@ -39,7 +39,7 @@ TYPES: Final[Mapping[str, TableOrigin | None]] = {
     "dropTable": None,
     "undropTabulars": TableOrigin.REGISTER,
 }
-"""What changes tables, and how one came to its name by it."""
+"""The events that change tables, and how a table gets its name by them."""
 
 _SEPARATOR: Final = "\x1f"
 _DOTTED: Final = frozenset({"createTable", "registerTable", "dropTable"})
@@ -47,12 +47,12 @@ _TABLE: Final = "table"
 
 
 def is_lakekeeper_event(event: Event) -> bool:
-    """Whether it is a CloudEvent of Lakekeeper's."""
+    """Return whether the event is a CloudEvent of Lakekeeper."""
     return event.data_at is not None and str(event.content.get("source", "")).startswith(SOURCE)
 
 
 def decode_lakekeeper_event(event: Event) -> DecodedEvent:
-    """One hint, or for a rename two; of a rename that does not say where to, the whole catalog's.
+    """Return one notification, or two for a rename; a sweep of the catalog for a rename without the new name.
 
     Raises:
         Rejected: 422, an attribute or a field is wrong.
@@ -83,7 +83,7 @@ def decode_lakekeeper_event(event: Event) -> DecodedEvent:
 
 
 def _is_staged(event_type: str, data: Mapping[str, object] | None) -> bool:
-    """Whether the table has no metadata yet: its first commit tells of it."""
+    """Return whether the table has no metadata yet; its first commit has an event of its own."""
     return event_type == "createTable" and data is not None and data.get("stage-create") is True
 
 

@@ -1,4 +1,4 @@
-"""Our own format: what anything that can send JSON can say.
+"""The listener's own format, for any program that can send JSON.
 
     {"namespace": ["a", "b"] | "a.b", "name": "t",
      "operation": "commit" | "create" | "register" | "rename" | "drop",       commit when absent
@@ -6,8 +6,8 @@
      "purge": true,                                                           with drop, and only there
      "catalog": …, "event_id": …, "metadata_location": …, "table_uuid": …, "ref": …, "occurred_at": …}
 
-Null is the same as absent, an unknown key is passed over. `ref` and `occurred_at` are checked and then left to the
-event log: the catalog knows better. So is `table_uuid`, unless there is no catalog to ask.
+Null is the same as absent. Unknown keys are ignored. `ref` and `occurred_at` are checked and stored in the event log
+only, because the catalog has better data. So is `table_uuid`, except in an event-only catalog.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _Location: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_
 
 
 class _PlainEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What most events are: a commit, told of by these fields alone. No other format has no others."""
+    """The most frequent event: a commit with these fields alone. No other format has exactly these."""
 
     namespace: Annotated[list[_Name], msgspec.Meta(max_length=MAX_LEVELS)]
     name: _Name
@@ -61,14 +61,15 @@ _plain: Final = msgspec.json.Decoder(_PlainEvent).decode
 
 
 def decode_plain_event(body: bytes, sender: str, catalog: str) -> Notification | None:
-    """The hint of a plain event, read in a fifth of the time; None for any other, be it right or wrong.
+    """Return the notification of a plain event, decoded in a fifth of the time; None for any other event, valid or not.
 
-    Without escapes, DEL and what is not ASCII no text has a control character: JSON has none (RFC 8259, section 7).
+    Without escapes, DEL and non-ASCII characters, no text contains a control character, because JSON allows none (RFC
+    8259, section 7).
 
     Args:
         body: the whole event.
-        sender: who sent it.
-        catalog: our name of the only catalog that the sender speaks for.
+        sender: the name of the sender.
+        catalog: our name of the sender's only catalog.
     """
     if not body.isascii() or b"\\" in body or b"\x7f" in body:
         return None
@@ -81,12 +82,13 @@ def decode_plain_event(body: bytes, sender: str, catalog: str) -> Notification |
 
 
 def is_native_event(event: Event) -> bool:
-    """Whether it names a table the way that we do."""
+    """Return whether the event names a table by the keys of this format."""
     return event.data_at is None and "namespace" in event.content and "name" in event.content
 
 
 def decode_native_event(event: Event) -> tuple[Notification, ...]:
-    """One hint, or for a rename two: the old name with `renamed_to`, and the new one, of which the location was told.
+    """Return one notification, or two for a rename: the old name with `renamed_to`, the new name with the metadata
+    location.
 
     Raises:
         Rejected: 422, with the JSON pointer of the wrong field.

@@ -1,12 +1,12 @@
-"""Nessie's events, as it sends them to Kafka or NATS: one JSON object each.
+"""Nessie's events, as Nessie sends them to Kafka or NATS: one JSON object each.
 
     {"type": "CONTENT_STORED", "id": …, "repositoryId": …, "eventCreationTimestamp": …,
      "reference": {"type": "BRANCH", "name": "main"}, "contentKey": {"elements": ["a", "b", "t"]},
      "content": {"type": "ICEBERG_TABLE", "metadataLocation": …}}
 
-What is a catalog to us is a branch there: those that the sender maps are followed, and no tag or detached commit. A
-merge and a commit name what they changed in events of their own; what moves a branch to another commit does not. A
-rename is a CONTENT_REMOVED and a CONTENT_STORED, and which of these is a rename's is not said, nor the table's uuid.
+A branch of Nessie is a catalog here. Branches that the sender maps are followed; tags and detached commits are not. A
+merge and a commit report their changes in separate events; moving a branch to another commit does not. A rename is a
+CONTENT_REMOVED and a CONTENT_STORED; the events neither say that they belong to a rename nor contain the table's uuid.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TABLE: Final = "ICEBERG_TABLE"
 
 
 def is_nessie_event(event: Event) -> bool:
-    """Whether it tells of something in a repository."""
+    """Return whether the event reports something in a Nessie repository."""
     content = event.content
     if event.data_at is not None or not isinstance(content.get("type"), str):
         return False
@@ -45,7 +45,7 @@ def is_nessie_event(event: Event) -> bool:
 
 
 def decode_nessie_event(event: Event) -> DecodedEvent:
-    """One hint, where a branch is concerned.
+    """Return one notification if the event is about a branch.
 
     Raises:
         Rejected: 422, a field is wrong.
@@ -72,7 +72,7 @@ def decode_nessie_event(event: Event) -> DecodedEvent:
     key = require_object(content.get("contentKey"), at, "contentKey")
     elements = key.get("elements")
     if event_type == REMOVED and isinstance(elements, list) and len(elements) == 1:
-        # A namespace, which is content too: what it is that was removed is not said, and a table is in a namespace.
+        # A namespace is content too, and the event does not give the type. A table always has a namespace.
         return ()
     table = TableIdentifier(catalog, *identifier_from_array(elements, f"{at}/contentKey", "elements"))
     return (Notification(table, event.sender, event_id, location, drop=event_type == REMOVED, body=event.body),)

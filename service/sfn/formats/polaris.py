@@ -1,12 +1,14 @@
-"""Apache Polaris' notifications: how a catalog tells of the tables that another one shows too.
+"""Apache Polaris: its notifications, its events, and its webhook.
+
+A Polaris notification reports a change of a table that another catalog shows too:
 
     POST /v1/{prefix}/namespaces/{namespace}/tables/{table}/notifications
     {"notification-type": "CREATE" | "UPDATE" | "DROP" | "VALIDATE" | "UNKNOWN",
      "payload": {"table-name": "t", "timestamp": 1788000000123, "table-uuid": …, "metadata-location": …}}
 
-As in Polaris (its `spec/polaris-catalog-apis/notifications-api.yaml`) the path alone says which table is meant,
-VALIDATE is a dry run and UNKNOWN is of no concern. Unlike there no notification comes too late: the catalog is asked,
-so no clock of the sender's is kept.
+As in Polaris (`spec/polaris-catalog-apis/notifications-api.yaml`), the path alone identifies the table, VALIDATE is a
+dry run and UNKNOWN is ignored. Unlike in Polaris, no notification is too late: the catalog is asked, so the sender's
+timestamp does not matter.
 """
 
 from __future__ import annotations
@@ -41,16 +43,16 @@ from sfn.formats.event import (
     require_text,
 )
 
-# ── polaris: Apache Polaris' notifications
+# ── Notifications
 
 NOTIFICATION_TYPES: Final = ("CREATE", "UPDATE", "DROP", "VALIDATE", "UNKNOWN")
 SEPARATOR: Final = "\x1f"
-"""Between the levels of a namespace (Iceberg's REST specification, `namespace` parameter)."""
+"""The separator of namespace levels (Iceberg's REST specification, parameter `namespace`)."""
 
 _MALFORMED: Final = 400
-"""What Polaris answers: its notifications know no 422."""
+"""The status in Polaris for a malformed notification; its API has no 422."""
 _NO_CATALOG: Final = 404
-"""What Polaris answers to a warehouse that it can't find. A 403 for one that others have would tell of it."""
+"""The status in Polaris for an unknown warehouse. A 403 would reveal the warehouses of other senders."""
 
 _PATH: Final = re.compile(r"/v1/([^/]*)/namespaces/([^/]*)/tables/([^/]*)/notifications")
 _NO_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
@@ -58,11 +60,11 @@ _NO_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 @dataclass(frozen=True, slots=True)
 class PolarisNotificationPath:
-    """Where a notification was sent to: segments of the path, percent-encoded as they were.
+    """The path of a notification: its segments, percent-encoded as received.
 
     Attributes:
         prefix: the sender's name of its catalog.
-        namespace: its levels, `%1F` between them.
+        namespace: the levels, with `%1F` between them.
         table: the table's own name.
     """
 
@@ -72,24 +74,24 @@ class PolarisNotificationPath:
 
 
 def parse_notification_path(path: str) -> PolarisNotificationPath | None:
-    """The parts of a notification's path, None for any other path.
+    """Return the parts of a notification's path; None for any other path.
 
     Args:
-        path: percent-encoded: what is encoded in it separates nothing.
+        path: a percent-encoded path; encoded characters separate nothing.
     """
     found = _PATH.fullmatch(path)
     return None if found is None else PolarisNotificationPath(*found.groups())
 
 
 def table_of_path(address: PolarisNotificationPath, catalogs: Mapping[str, str]) -> TableIdentifier:
-    """The table that a path means.
+    """Return the table that a path names.
 
     Args:
-        address: parts of the path.
-        catalogs: the sender's own name of each of its catalogs, and ours.
+        address: the parts of the path.
+        catalogs: the sender's name of each of its catalogs, and ours.
 
     Raises:
-        Rejected: 404 the sender has no such catalog, whoever else may have it; 400 no name of a table.
+        Rejected: 404, the sender has no such catalog, even if another sender has; 400, no valid table name.
     """
     prefix = _decoded(address.prefix, "prefix")
     if prefix not in catalogs:
@@ -108,12 +110,12 @@ def table_of_path(address: PolarisNotificationPath, catalogs: Mapping[str, str])
 
 
 def is_polaris_notification(event: Event) -> bool:
-    """Whether it is a notification that was sent to another path than one's own."""
+    """Return whether the event is a Polaris notification that was sent to another path."""
     return event.data_at is None and "notification-type" in event.content and "payload" in event.content
 
 
 def reject_misdirected(_event: Event) -> NoReturn:
-    """No hint: its body does not say which table is meant. Raises `Rejected` with 422."""
+    """Raise `Rejected` with 422, because the body of a notification does not identify the table."""
     expected = "/v1/{prefix}/namespaces/{namespace}/tables/{table}/notifications, as its body does not name the table"
     raise Rejected("path", status=422, expected=expected, found="a notification sent elsewhere")
 
@@ -121,13 +123,13 @@ def reject_misdirected(_event: Event) -> NoReturn:
 def decode_polaris_notification(
     table: TableIdentifier, sender: str, content: object, body: bytes
 ) -> tuple[Notification, ...]:
-    """One hint, or none for a type that changes nothing: such a notification is checked all the same.
+    """Return one notification, or none for a type that changes nothing; its fields are checked anyway.
 
     Args:
-        table: whom the path named.
-        sender: who told.
-        content: the request's body.
-        body: its bytes, as many as are kept.
+        table: the table in the path.
+        sender: the name of the sender.
+        content: the body as JSON.
+        body: the beginning of the body to store.
 
     Raises:
         Rejected: 400, with the JSON pointer of the wrong field.
@@ -175,9 +177,9 @@ def _timestamp(value: object, at: str) -> int:
 
 
 def _digest(table: TableIdentifier, notification_type: str, timestamp: int, uuid: str, location: str) -> str:
-    """The notification's id: Polaris gives it none, and a repeat has the same of all these.
+    """Return the notification's id. Polaris gives none, and a repeated notification has the same fields.
 
-    In JSON no two of them run into one another.
+    JSON keeps the fields apart from each other.
     """
     parts = (table.catalog, table.namespace, table.name, notification_type, timestamp, uuid, location)
     return sha256(msgspec.json.encode(parts)).hexdigest()
@@ -187,10 +189,10 @@ def _wrong(at: str, key: str, expected: str, found: str) -> Rejected:
     return field_error(at, key, expected, found, status=_MALFORMED)
 
 
-# ── polaris_events: Apache Polaris' events
+# ── Events
 
 SOURCE: Final = "org.apache.polaris"
-"""Of a CloudEvent that carries one."""
+"""The `source` of a CloudEvent with a Polaris event."""
 EVENT_TYPES: Final[Mapping[str, TableOrigin | None]] = {
     "AFTER_CREATE_TABLE": TableOrigin.CREATE,
     "AFTER_REGISTER_TABLE": TableOrigin.REGISTER,
@@ -200,13 +202,13 @@ EVENT_TYPES: Final[Mapping[str, TableOrigin | None]] = {
     "AFTER_RENAME_TABLE": None,
     "AFTER_SEND_NOTIFICATION": None,
 }
-"""What changes tables, and how one came to its name by it."""
+"""The events that change tables, and how a table gets its name by them."""
 
 _TYPE: Final = re.compile(r"(BEFORE|AFTER)_[A-Z_]+")
 
 
 def is_polaris_event(event: Event) -> bool:
-    """Whether it tells of something in a realm, before or after it happened."""
+    """Return whether the event reports something in a realm, before or after it happened."""
     if event.data_at is not None:
         return event.content.get("source") == SOURCE and event.data is not None
     event_type = event.content.get("event_type")
@@ -214,7 +216,7 @@ def is_polaris_event(event: Event) -> bool:
 
 
 def decode_polaris_event(event: Event) -> DecodedEvent:
-    """One hint, or for a rename two.
+    """Return one notification, or two for a rename.
 
     Raises:
         Rejected: 422, a field is wrong.
@@ -240,7 +242,7 @@ def decode_polaris_event(event: Event) -> DecodedEvent:
     return (Notification(table, event.sender, event_id, drop=drop, origin=EVENT_TYPES[event_type], body=event.body),)
 
 
-# ── polaris_webhook: Apache Polaris' webhook
+# ── Webhook
 
 WEBHOOK_TYPES: Final = frozenset(
     {
@@ -253,19 +255,19 @@ WEBHOOK_TYPES: Final = frozenset(
         "AFTER_SEND_NOTIFICATION",
     }
 )
-"""What changes tables."""
+"""The events that change tables."""
 
 
 def is_polaris_webhook(event: Event) -> bool:
-    """Whether it is a CloudEvent of Polaris' that carries nothing."""
-    is_one = event.data_at is not None and event.data is None
-    return is_one and (event.content.get("source") == SOURCE or event.has_header(POLARIS_EVENT_HEADER))
+    """Return whether the event is a CloudEvent of Polaris without `data`."""
+    is_empty = event.data_at is not None and event.data is None
+    return is_empty and (event.content.get("source") == SOURCE or event.has_header(POLARIS_EVENT_HEADER))
 
 
 def decode_polaris_webhook(event: Event) -> tuple[Notification, ...]:
-    """A sweep of each of the sender's catalogs."""
+    """Return a sweep of each of the sender's catalogs."""
     content = event.content
-    # Of late such a type is said in lower case, after a prefix.
+    # Newer versions send the type in lower case and with a prefix.
     if str(content["type"]).rpartition(".")[2].upper() not in WEBHOOK_TYPES:
         return ()
     event_id = global_event_id(str(content["source"]), str(content["id"]))

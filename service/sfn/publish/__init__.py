@@ -1,1 +1,15 @@
-"""What becomes of a table's files: the decision, pure, and the protocol that carries it out."""
+"""Publish a table: ask its catalog, decide what its files must be, and write them.
+
+`publish.publish` runs one leased job. It alternates between two parts: `decide` is pure and reads only `Observations`;
+`publish.QueryRunner` asks the catalog, the stores and the inbox for what `decide` misses. The result is a `PublishPlan`
+(ordered writes and deletes) or an outcome.
+
+Start reading in `decide.py`, then `publish.py`. Main types: `Observations` and the queries (`queries.py`),
+`PublishContext`, `PlanBuilder` and `PublishPlan` (`context.py`), `TableFiles` and `FileFinder` (`existing_files.py`),
+`Policy` (`policy.py`).
+
+    existing_files     which files are ours               plan               the files at the table's own place
+    commit_files       document contents, commit files    renames_and_drops  the files at all other places
+    replica_lag        may the answer be followed now     spellings          several spellings of one name
+    outcome            outcome and state after the plan   comparison         differences only, for a dry run
+"""

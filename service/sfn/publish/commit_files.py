@@ -1,7 +1,8 @@
-"""A file for each commit, beside a head that names the newest (specification, section 3, "Ordinal naming").
+"""The contents of documents and version hints, and the files of single commits.
 
-The head is swapped first: that allots the Ordinals and fences whoever is behind. What the swap made room for is written
-on the head, so that whoever comes next can create what a writer that died did not.
+With a file for each commit (specification, section 3, "Ordinal naming"), the head names the newest commit. The head is
+swapped first: this assigns the Ordinals and fences out late writers. The head also lists the commits that it made room
+for, so that the next writer can create files that a crashed writer did not.
 """
 
 from __future__ import annotations
@@ -26,16 +27,14 @@ from sfn.sfnfile.locations import canonical, check_location, is_below
 from sfn.sfnfile.naming import PLACEMENT_FOLDERS, FileLayout, FileOwner, Placement
 from sfn.sfnfile.ordering import MetadataOrder, compare_metadata, metadata_version
 
-# ── hints: The version hint
-
 
 def names_nothing(hint: StoredObject | None) -> bool:
-    """Whether it names nothing."""
+    """Return whether a version hint is missing or cleared."""
     return hint is None or version_hint.is_cleared(hint.body)
 
 
 def is_our_hint(context: PublishContext, location: str, hint: StoredObject | None) -> bool:
-    """Whether the hint at a location is provably ours to replace or delete; one that is not there is."""
+    """Return whether the hint at a location is provably ours to replace or delete; a missing hint is."""
     if hint is None or version_hint.is_cleared(hint.body):
         return True
     text = hint.body.decode(errors="replace")
@@ -60,16 +59,17 @@ def is_our_hint(context: PublishContext, location: str, hint: StoredObject | Non
 
 
 def possible_texts(docs: Iterable[Document]) -> Iterable[str]:
-    """What a hint beside these documents may say: what they name, and what they replaced."""
+    """Yield the possible texts of a hint beside these documents, for the files that they name or replaced."""
     for doc in docs:
         yield from version_hint.known_texts(doc.metadata_file_path)
         yield from doc.hint_was
 
 
 def our_texts(docs: Iterable[Document]) -> Iterable[str]:
-    """What a hint beside our documents says by our hand.
+    """Return the hint texts beside our documents that the listener wrote.
 
-    That a document names `v2.metadata.json` is no proof that a `2` is ours: whoever wrote that file keeps a hint too.
+    A document that names `v2.metadata.json` does not prove that a hint `2` is ours. The writer of that file also writes
+    hints.
     """
     for doc in docs:
         for text in version_hint.known_texts(doc.metadata_file_path):
@@ -79,10 +79,9 @@ def our_texts(docs: Iterable[Document]) -> Iterable[str]:
 
 
 def cleared_hint(context: PublishContext, hint: StoredObject, *, repeated: bool) -> bytes | None:
-    """What to write over a hint that can't be deleted; None to leave it.
+    """Return the content to write over a hint that cannot be deleted; None to leave it.
 
-    One that says nothing already gets a new text the first time: it may be a placeholder that its writer still means to
-    fill.
+    A hint that is already cleared gets a new text the first time: it may be a placeholder that its writer still fills.
     """
     if repeated and version_hint.is_cleared(hint.body):
         return None
@@ -92,14 +91,14 @@ def cleared_hint(context: PublishContext, hint: StoredObject, *, repeated: bool)
 def clear_hint(
     context: PublishContext, table_files: TableFiles, builder: PlanBuilder, *, repeated: bool = False
 ) -> None:
-    """Delete the hint at a location where this row's table is no more, if it is ours.
+    """Delete our hint at a location that this job's table has left.
 
-    Not where it speaks for a table that lives there under another name, be it the same table, or for another catalog's:
-    two that have registered one metadata file have the same hint.
+    The hint stays if it belongs to a table that lives there under another name, or to another catalog's table. Two
+    catalogs that registered the same metadata file have the same hint.
 
     Args:
         table_files: our files there.
-        repeated: this was done before, so a hint that says nothing already may stay as it is.
+        repeated: the hint was cleared before, so a cleared hint may stay as it is.
     """
     location = table_files.layout.location
     is_still_there = context.layout is not None and context.conflict is None and context.layout.location == location
@@ -127,9 +126,9 @@ def clear_hint(
 
 
 def _require_own_folder(context: PublishContext, table_files: TableFiles, builder: PlanBuilder) -> None:
-    """Have it seen that our files' place is none of another name of the table's: that one's hint must stay.
+    """Require that our file here is not another name of the file at the table's place, because that hint must stay.
 
-    What is only remembered of a file does not tell what was written by its other name since.
+    A cached file may have been rewritten by its other name since.
     """
     if context.layout is None or not context.layout.has_version_hint or table_files.main_file is None:
         return
@@ -144,36 +143,34 @@ def _require_own_folder(context: PublishContext, table_files: TableFiles, builde
 def _is_hint_of(
     context: PublishContext, name: TableIdentifier, layout: FileLayout, guid: str | None, hint: StoredObject
 ) -> bool:
-    """Whether a hint is what another row's live file there says, or will replace."""
+    """Return whether another job's live file there has this hint, or will replace it."""
     for key in layout.keys(FileOwner(name.namespace, name.name, guid)):
         context.observations.require_read(key)
     doc = replace(context.finder, name=name, cached_keys=frozenset()).find_slot(layout, guid).main_document
-    # By the uuid its file may be the one that is ours yet.
+    # With naming by uuid, the file may still be ours.
     if doc is None or not doc.is_live or not has_identifier(doc, name):
         return False
     return _must_keep_hint(doc, guid, hint)
 
 
 def _is_named_by_others(context: PublishContext, layout: FileLayout, guid: str | None, hint: StoredObject) -> bool:
-    """Whether any live file beside ours says what the hint says, or will replace it."""
+    """Return whether any live file beside ours has this hint, or will replace it."""
     return any(doc.is_live and _must_keep_hint(doc, guid, hint) for doc in foreign_documents(context.finder, layout))
 
 
 def _must_keep_hint(doc: Document, guid: str | None, hint: StoredObject) -> bool:
-    """Whether a hint beside a live document must stay when the table of a uuid leaves.
+    """Return whether a hint beside a live document must stay when the table of a uuid leaves.
 
-    The same table under another name replaces what it said before. Another table's document lists our hint only because
-    it found it there: if that kept the hint, and ours kept it too, two that leave at once would leave it behind.
+    The same table under another name replaces the earlier text. Another table's document lists our hint only because it
+    found the hint there. If both documents kept the hint for each other, two tables that leave at once would leave it
+    behind.
     """
     text = hint.body.decode(errors="replace")
     return text in set(version_hint.known_texts(doc.metadata_file_path)) or (doc.guid == guid and text in doc.hint_was)
 
 
-# ── documents: What our documents say
-
-
 def is_up_to_date(context: PublishContext, doc: Document | None, table: Table) -> bool:
-    """Whether a leading document says what the catalog does."""
+    """Return whether a main document matches the catalog's answer."""
     return (
         doc is not None
         and has_identifier(doc, context.name)
@@ -188,13 +185,13 @@ def is_up_to_date(context: PublishContext, doc: Document | None, table: Table) -
 def current_document(
     context: PublishContext, table: Table, table_files: TableFiles, *, hint: str | None, writes_hint: bool, turned: bool
 ) -> Document:
-    """The leading document of a table.
+    """Return the main document of a table.
 
     Args:
-        table_files: its files so far.
-        hint: what the version hint beside it says, where that is ours.
-        writes_hint: the hint is to say what the document does.
-        turned: the step to it is not known to be forward.
+        table_files: the existing files of the table.
+        hint: the text of the version hint beside it, if the hint is ours.
+        writes_hint: the hint is written with this document.
+        turned: the step to the answer is not known to be forward.
     """
     same = is_up_to_date(context, table_files.main_document, table)
     previous = context.last_ordinal
@@ -204,7 +201,7 @@ def current_document(
         else max(min(table.last_updated_ms, LAST_ORDINAL), previous + 1)
     )
     current_text = version_hint.text_for(table.metadata_location) or ""
-    # A number is ours where a document says that it is, not where one names its file.
+    # A numeric hint is ours only if a document lists it in `hint_was`; a matching file name is no proof.
     is_noted = version_hint.is_numbered(current_text)
     earlier_texts = [current_text] if writes_hint and is_noted else []
     earlier_texts += [hint] if hint is not None else []
@@ -229,13 +226,13 @@ def current_document(
 
 
 def _is_recently_turned(context: PublishContext, doc: Document | None, *, same: bool) -> bool:
-    """A refresh within the replicas' lag must not forget that the step before it was a backward one."""
+    """Return whether a refresh within the replica lag must keep `turned`, because the step before it was backward."""
     recent = doc is not None and context.answer.answered_at - doc.written_at < context.policy.replica_lag
     return same and recent and doc is not None and doc.turned
 
 
 def relative_path(layout: FileLayout, pointer: str) -> str | None:
-    """A metadata file as seen from a site's folder, where both are below the table's location."""
+    """Return a metadata file's path relative to the layout's folder, if both are below the table's location."""
     at = canonical(pointer)
     if layout.placement is Placement.ROOT or not is_below(at, layout.location):
         return None
@@ -247,7 +244,7 @@ def relative_path(layout: FileLayout, pointer: str) -> str | None:
 
 
 def tombstone_document(context: PublishContext, doc: Document, state: DocumentState) -> Document:
-    """A document that takes another's place at its key and says what became of the table."""
+    """Return a document that replaces another one at its key and says that the table was dropped, moved or renamed."""
     return replace(
         doc,
         catalog_id=context.policy.catalog_id,
@@ -265,10 +262,8 @@ def tombstone_document(context: PublishContext, doc: Document, state: DocumentSt
     )
 
 
-# ── commits: A file for each commit
-
 MAX_BETWEEN_BYTES = 48_000
-"""Bytes that a head may spend on naming commits: a document has its limit."""
+"""Bytes of a head that may list commits, because the size of a document is limited."""
 
 _ENTRY = 80
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -276,11 +271,11 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class _CommitFiles:
-    """The files of a table's commits, as listed.
+    """The listed commit files of a table.
 
     Attributes:
-        table_files: the head that they lie beside.
-        keys: by Ordinal; None where the folder holds more files than are listed.
+        table_files: the table's files with the head.
+        keys: the keys by Ordinal; None if the folder has more files than are listed.
     """
 
     context: PublishContext
@@ -288,13 +283,13 @@ class _CommitFiles:
     keys: Mapping[int, str] | None
 
     def key(self, ordinal: int) -> str:
-        """Where the file of a commit belongs: spelled as its head is."""
+        """Return the key of a commit's file, in the same variant (plain or strict) as its head."""
         file_owner, layout = _file_owner(self.table_files, self.context), self.table_files.layout
         names = layout.naming.commit_file_names(file_owner, ordinal)
         return layout.folder + names[_name_variant(self.table_files, self.context)]
 
     def has(self, ordinal: int) -> bool:
-        """Whether a file is there; it is taken for there where that can't be told."""
+        """Return whether a commit's file exists; True if that is not known."""
         return self.keys is None or ordinal in self.keys
 
     @property
@@ -312,15 +307,15 @@ def write_commit_files(
     *,
     rewrite: bool,
 ) -> Document:
-    """Bring the commits' files in line with the head.
+    """Update the commit files to match the head.
 
     Args:
-        table_files: the table's files so far.
+        table_files: the existing files of the table.
         doc: the head, as it is or would be written.
-        rewrite: it is written now.
+        rewrite: the head is written now.
 
     Returns:
-        The head with the Ordinal and the commits that its swap allots.
+        The head with the Ordinal and the commits that its swap assigns.
     """
     if not rewrite and context.observations.is_from_cache:
         return doc
@@ -341,7 +336,7 @@ def write_commit_files(
 
 
 def complete_commit_files(context: PublishContext, table_files: TableFiles, builder: PlanBuilder) -> None:
-    """Create what a head still promises, before anything else is written over it."""
+    """Create the commit files that a head lists but that are missing, before the head is replaced."""
     if table_files.layout.naming.has_commit_files and not context.observations.is_from_cache:
         _create_missing(_list_commit_files(context, table_files), builder)
 
@@ -349,13 +344,13 @@ def complete_commit_files(context: PublishContext, table_files: TableFiles, buil
 def remove_commit_files(
     context: PublishContext, table_files: TableFiles, builder: PlanBuilder, *, except_ordinals: Collection[int] = ()
 ) -> None:
-    """Delete the files of all commits but some."""
+    """Delete all commit files, except for some Ordinals."""
     for key, stored in _own_commit_files(context, table_files, except_ordinals=except_ordinals):
         builder.remove(Stage.DELETE, key, stored)
 
 
 def refresh_commit_files(context: PublishContext, table_files: TableFiles, builder: PlanBuilder) -> None:
-    """Write the files of all commits once more, unchanged; beside a tombstone too they stay until it expires."""
+    """Rewrite all commit files unchanged; beside a tombstone, they also stay until it expires."""
     changed = {change.key for change in builder.changes}
     for key, stored in _own_commit_files(context, table_files):
         if key not in changed:
@@ -365,7 +360,7 @@ def refresh_commit_files(context: PublishContext, table_files: TableFiles, build
 def _own_commit_files(
     context: PublishContext, table_files: TableFiles, except_ordinals: Collection[int] = ()
 ) -> Iterator[tuple[str, StoredObject]]:
-    """The commits' files that are known to be there and are ours, the oldest first, but those of some Ordinals."""
+    """Yield key and content of our existing commit files, oldest first, except for some Ordinals."""
     known = (_list_commit_files(context, table_files).keys or {}) if table_files.layout.naming.has_commit_files else {}
     keys = [key for ordinal, key in sorted(known.items()) if ordinal not in except_ordinals]
     context.observations.require_files(keys)
@@ -407,7 +402,7 @@ def _name_variant(table_files: TableFiles, context: PublishContext) -> int:
 
 
 def _create_missing(commit_files: _CommitFiles, builder: PlanBuilder) -> None:
-    """Create the files that the last swap of the head made room for, if its writer did not."""
+    """Create the files that the last swap of the head made room for and that its writer did not create."""
     context, table_files = commit_files.context, commit_files.table_files
     doc = table_files.main_document
     if doc is None or not doc.is_live:
@@ -421,7 +416,7 @@ def _create_missing(commit_files: _CommitFiles, builder: PlanBuilder) -> None:
 
 
 def _commit_document(table_files: TableFiles, head: Document, commit: CommitEntry) -> Document:
-    """The document of one commit, made of the head whose swap allotted it."""
+    """Return the document of one commit, derived from the head that assigned its Ordinal."""
     is_newest = commit.ordinal == head.ordinal
     return replace(
         head,
@@ -437,7 +432,7 @@ def _commit_document(table_files: TableFiles, head: Document, commit: CommitEntr
 
 
 def _with_ordinals(commit_files: _CommitFiles, table: Table, head: Document) -> Document:
-    """The head with the commits since the one that is held, as far as log and files tell, and the count of the rest."""
+    """Return the head with the commits since the published one, and with the number of commits that are missing."""
     context = commit_files.context
     entries, gap = _commits_since_known(commit_files, table)
     listed = _fitting(entries, context.policy.keep_commits - 1)
@@ -455,7 +450,10 @@ def _with_ordinals(commit_files: _CommitFiles, table: Table, head: Document) -> 
 
 
 def _commits_since_known(commit_files: _CommitFiles, table: Table) -> tuple[list[tuple[str, int]], int]:
-    """The entries of the log behind the newest pointer that we knew, and how many commits before them are missing."""
+    """Return the log entries after the newest known pointer, and the number of commits missing before them.
+
+    Each entry is a metadata location with its time in Unix milliseconds.
+    """
     times = chain(table.log_times, repeat(0))
     entries = list(zip(table.metadata_log, times, strict=False))
     known = _last_known_pointer(commit_files, table)
@@ -477,24 +475,24 @@ def _commits_since_known(commit_files: _CommitFiles, table: Table) -> tuple[list
 
 
 def _index_after(pointer: str, log: Sequence[str]) -> int | None:
-    """Where a log goes on after a canonical pointer, looked for from its end: most often that is near."""
+    """Return the index after a canonical pointer in a log, searched from the end because it is usually near."""
     found = (index for index in range(len(log), 0, -1) if canonical(log[index - 1]) == pointer)
     return next(found, None)
 
 
 def _last_known_pointer(commit_files: _CommitFiles, table: Table) -> str | None:
-    """The newest pointer of the table that a file of ours named: at its place, elsewhere, or under another name."""
+    """Return the newest pointer of the table in a file of ours: at its place, elsewhere, or under another name."""
     context = commit_files.context
     own_documents = [doc for doc in context.documents if doc.guid == table.uuid]
     if own_documents:
-        # What leads on from where the table was has a greater Ordinal, and names what was current there.
+        # A tombstone at an earlier place has a greater Ordinal and names the last current file there.
         return max(own_documents, key=lambda doc: (doc.is_live, doc.ordinal)).metadata_file_path
     others = context.observations.other_tables_with(table.uuid, context.name) if table.uuid is not None else []
     return max(others, key=lambda other: other[1].written_at)[1].metadata_location if others else None
 
 
 def _fitting(entries: list[tuple[str, int]], limit: int) -> list[tuple[str, int]]:
-    """The newest, as many as a head may name."""
+    """Return the newest entries, as many as fit into a head."""
     fitting: list[tuple[str, int]] = []
     length = 0
     for entry in reversed(entries[max(0, len(entries) - limit) :]):
@@ -506,7 +504,7 @@ def _fitting(entries: list[tuple[str, int]], limit: int) -> list[tuple[str, int]
 
 
 def _existing_metadata(context: PublishContext, entries: Iterable[str]) -> set[str]:
-    """Those metadata files of the log that still exist, where we may look; canonical."""
+    """Return the metadata files of the log that still exist at allowed locations, canonical."""
     places: list[str] = []
     for entry in entries:
         with suppress(LocationRefused):
@@ -515,7 +513,7 @@ def _existing_metadata(context: PublishContext, entries: Iterable[str]) -> set[s
 
 
 def _delete_old(commit_files: _CommitFiles, created: list[int], builder: PlanBuilder) -> None:
-    """Delete what is neither among the newest nor young."""
+    """Delete commit files that are neither among the newest nor young."""
     context = commit_files.context
     policy, now = context.policy, context.answer.answered_at
     all_of_them = sorted({*(commit_files.keys or ()), *created}, reverse=True)

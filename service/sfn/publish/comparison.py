@@ -1,6 +1,7 @@
-"""What differs between the catalog's answer for a table and our files beside it, pure: nothing is to be written.
+"""The differences between the catalog's answer for a table and our files: pure, and without any write.
 
-A rehearsal of a first publish, for people: it reads as `decide` does, and says what it found instead of what to write.
+A dry run of a first publish, for people. It reads the same observations as `decide` and returns differences, not
+changes.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from sfn.sfnfile.ordering import MetadataOrder, compare_metadata
 
 
 class DifferenceKind(StrEnum):
-    """What a table's files are to the catalog's answer.
+    """The kind of difference between a table's files and the catalog's answer.
 
-    missing           no file of ours lies there
-    behind            it names an older metadata file, or says that the table is gone
-    ahead             it names a newer metadata file than the catalog
-    other             it names one that is neither known to be newer nor older, or another table's
-    hint-behind       the SFN file is right, the version hint beside it is not yet
-    left-over         the table gets no files, and has one
+    missing           there is no file of ours
+    behind            the file names an older metadata file, or says that the table is gone
+    ahead             the file names a newer metadata file than the catalog
+    other             the file names a metadata file of unknown order, or is for another table
+    hint-behind       the SFN file is right, the version hint beside it is outdated
+    left-over         the table gets no files, but has one
     foreign-catalog, foreign-file, location-refused, permanent
                       no file of ours can be written there, as for a dead letter of that reason
     """
@@ -50,9 +51,9 @@ class TableDifference:
     """One table that differs.
 
     Attributes:
-        table: which.
-        kind: how.
-        detail: what was found, for a person.
+        table: the table's name.
+        kind: the kind of difference.
+        detail: a description for people.
     """
 
     table: TableIdentifier
@@ -62,13 +63,13 @@ class TableDifference:
 
 @dataclass(frozen=True, slots=True)
 class ComparisonResult:
-    """What lies at a table's place.
+    """The files at a table's place, and their difference.
 
     Attributes:
         table_files: our files there.
-        difference: how they differ from what they should say; None where all is right.
-        is_exact: they say just what the catalog does, and so does the version hint, or there is none: nothing of that
-            was found out by the table's metadata log.
+        difference: the difference; None if everything is right.
+        is_exact: the file names the same metadata file as the catalog, and so does the version hint if there is one;
+            the metadata log was not needed.
     """
 
     table_files: TableFiles
@@ -77,7 +78,7 @@ class ComparisonResult:
 
 
 def usual_keys(name: TableIdentifier, table: Table, location: str, policy: Policy) -> tuple[str, ...]:
-    """The files that `compare` reads of nearly every table, for whoever can read several at once."""
+    """Return the keys that `compare` reads for nearly every table, for callers that can read several at once."""
     layout = policy.layout(name, location)
     keys = layout.keys(FileOwner(name.namespace, name.name, table.uuid))[:1]
     has_hint = policy.version_hint and layout.has_version_hint
@@ -87,17 +88,17 @@ def usual_keys(name: TableIdentifier, table: Table, location: str, policy: Polic
 def compare(
     name: TableIdentifier, table: Table, location: str, observations: Observations, policy: Policy
 ) -> ComparisonResult:
-    """What lies at a table's place, and how that differs from what should.
+    """Compare the files at a table's place with the catalog's answer.
 
     Args:
-        name: its identifier.
-        table: what the catalog says.
-        location: its canonical location, checked.
-        observations: the files there, as far as they were read.
-        policy: the catalog's settings.
+        name: the table's identifier.
+        table: the catalog's answer.
+        location: the table's canonical location, checked.
+        observations: the files that were read so far.
+        policy: the settings of the catalog.
 
     Raises:
-        Lacking: a file must be read first.
+        NeedsQuery: a file must be read first.
     """
     table_files = FileFinder(observations, policy, name).find_slot(policy.layout(name, location), table.uuid)
     difference = _difference(name, table, table_files, observations, policy)
@@ -122,11 +123,11 @@ def _difference(
     if table_files.conflict is not None:
         return _conflict(name, table_files, table_files.conflict)
     if table_files.main_document is None:
-        return TableDifference(name, DifferenceKind.MISSING, f"nothing at {table_files.key}")
+        return TableDifference(name, DifferenceKind.MISSING, f"no file at {table_files.key}")
     if not has_identifier(table_files.main_document, name):
         document = table_files.main_document
-        called = ".".join((*document.namespace, document.name))
-        message = f"{table_files.key} still calls the table {called}"
+        former_name = ".".join((*document.namespace, document.name))
+        message = f"{table_files.key} still calls the table {former_name}"
         return TableDifference(name, DifferenceKind.BEHIND, message)
     found = _compare_pointer(table_files.main_document, table) or _compare_hint(
         table_files, table_files.main_document, table, observations, policy
@@ -142,45 +143,45 @@ def _conflict(name: TableIdentifier, table_files: TableFiles, reason: DeadLetter
             f"{table_files.key} carries the catalog_id {table_files.conflicting_document.catalog_id}",
         )
     if reason is DeadLetterReason.PERMANENT:
-        return TableDifference(name, DifferenceKind.PERMANENT, "it has no table-uuid to call its files by")
-    return TableDifference(name, DifferenceKind.FOREIGN_FILE, f"{table_files.key} is not provably ours")
+        return TableDifference(name, DifferenceKind.PERMANENT, "the table has no table-uuid, which its file name needs")
+    return TableDifference(name, DifferenceKind.FOREIGN_FILE, f"{table_files.key} is not a file of this listener")
 
 
 def _compare_pointer(doc: Document, table: Table) -> tuple[DifferenceKind, str] | None:
     named = doc.metadata_file_path
     if not doc.is_live:
-        return DifferenceKind.BEHIND, f"it says {doc.state.value}"
+        return DifferenceKind.BEHIND, f"the file has the state {doc.state.value}"
     if doc.guid != table.uuid:
-        return DifferenceKind.OTHER, f"it is of the table {doc.guid}, the catalog's is {table.uuid}"
+        return DifferenceKind.OTHER, f"the file has the table-uuid {doc.guid}, the catalog has {table.uuid}"
     match compare_metadata(named, (), table.metadata_location, table.metadata_log):
         case MetadataOrder.SAME:
             return None
         case MetadataOrder.NEWER:
-            return DifferenceKind.BEHIND, f"it names {named}, the catalog {table.metadata_location}"
+            return DifferenceKind.BEHIND, f"the file names {named}, the catalog {table.metadata_location}"
         case MetadataOrder.OLDER:
-            return DifferenceKind.AHEAD, f"it names {named}, the catalog {table.metadata_location}"
+            return DifferenceKind.AHEAD, f"the file names {named}, the catalog {table.metadata_location}"
         case MetadataOrder.UNKNOWN:
             return (
                 DifferenceKind.OTHER,
-                f"it names {named}, the catalog {table.metadata_location}, of which none is known to be newer",
+                f"the file names {named}, the catalog {table.metadata_location}; the order of the two is unknown",
             )
 
 
 def _compare_hint(
     table_files: TableFiles, doc: Document, table: Table, observations: Observations, policy: Policy
 ) -> tuple[DifferenceKind, str] | None:
-    """The version hint, where it is ours and behind. None at all may be right: two tables may share the directory."""
+    """Compare the version hint, if it is ours; a missing hint may be right, as two tables may share the directory."""
     wanted = version_hint.content(table)
     hint = hint_at(observations, table_files.layout.location) if _has_hint(table_files, table, policy) else None
     if hint is None or hint.body == wanted:
         return None
-    said = hint.body.decode(errors="replace")
-    spellings = (text for entry in table.metadata_log for text in version_hint.known_texts(entry))
-    our_texts = {*doc.hint_was, *(text for text in spellings if not version_hint.is_numbered(text))}
+    text = hint.body.decode(errors="replace")
+    earlier = (one for entry in table.metadata_log for one in version_hint.known_texts(entry))
+    our_texts = {*doc.hint_was, *(one for one in earlier if not version_hint.is_numbered(one))}
     expected = "and there should be none" if wanted is None else f"not {wanted.decode()}"
-    return (DifferenceKind.HINT_BEHIND, f"the version hint says {said}, {expected}") if said in our_texts else None
+    return (DifferenceKind.HINT_BEHIND, f"the version hint says {text}, {expected}") if text in our_texts else None
 
 
 def _has_hint(table_files: TableFiles, table: Table, policy: Policy) -> bool:
-    """Whether a version hint of ours may stand beside the table's files."""
+    """Return whether a version hint of ours may lie beside the table's files."""
     return table.skip_reason is None and policy.version_hint and table_files.layout.has_version_hint

@@ -1,4 +1,4 @@
-"""What lies there: our files at all places of a row, and who else is beside them."""
+"""The types that the decision works with: file changes, plan, aliases and the context of one decision."""
 
 from __future__ import annotations
 
@@ -19,11 +19,9 @@ from sfn.sfnfile import version_hint
 from sfn.sfnfile.document import Document
 from sfn.sfnfile.naming import FileLayout
 
-# ── changes: What a publish does to files
-
 
 class Stage(IntEnum):
-    """When in a plan a change comes."""
+    """The position of a change in a plan."""
 
     REPAIR = 0
     POINTER = 1
@@ -38,16 +36,16 @@ class Stage(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Write a file over exactly what was seen there.
+    """Write a file, on the condition that the observed content is still there.
 
     Attributes:
-        stage: when in the plan.
-        key: where.
-        body: what.
-        replacing: what was seen; None to create.
-        check: a key that must be unchanged when this one has been written (a hint's content can repeat, so its swap
-            alone does not tell that the document beside it is still ours), with the site whose other rows must still
-            be none.
+        stage: the position in the plan.
+        key: the file's key.
+        body: the new content.
+        replacing: the observed content; None to create the file.
+        check: for a version hint, the key of the document beside it and its layout. That document must be unchanged
+            after the write, and no other job may have come to the layout. A hint's content can repeat, so the
+            conditional write alone does not prove this.
     """
 
     stage: Stage
@@ -59,10 +57,10 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """Delete exactly what was seen.
+    """Delete a file, on the condition that the observed content is still there.
 
     Attributes:
-        fallback_body: what to write instead where a store can't delete on a condition; None to leave the file.
+        fallback_body: the content to write if the store has no conditional delete; None to leave the file.
     """
 
     stage: Stage
@@ -76,14 +74,14 @@ FileChange: TypeAlias = Put | Remove
 
 @dataclass(frozen=True, slots=True)
 class PublishPlan:
-    """Changes in their order, and the outcome once all of them are made.
+    """File changes in their order, and the outcome after them.
 
     Attributes:
-        changes: in their order.
-        outcome: once all of them are made.
-        aliases: pairs of keys that must hold the same bytes then: the first was changed, the second is taken for
-            another name of the same file.
-        unchanged_keys: keys that must hold what was seen there.
+        changes: the changes, in order.
+        outcome: the outcome once all changes are made.
+        aliases: pairs of keys that must have the same content after the plan: the first was changed, the second is
+            assumed to be another name of the same file.
+        unchanged_keys: keys with a content that must not change during the plan.
     """
 
     changes: tuple[FileChange, ...]
@@ -93,7 +91,7 @@ class PublishPlan:
 
 
 def known_locations(wakeups: Iterable[Wakeup]) -> frozenset[str]:
-    """Where rows that should look are known to have a file, as `Story.older_at`."""
+    """Return the locations at which the woken jobs are known to have a file, as in `TableState.older_files_at`."""
     return frozenset(wakeup.location for wakeup in wakeups if wakeup.location is not None)
 
 
@@ -102,17 +100,17 @@ class PlanBuilder:
     """A plan in the making.
 
     Attributes:
-        changes: in no order yet.
-        rechecks: moments at which something must be looked at again, and why.
-        wakeups: rows that should look.
-        wake_locations: locations whose other rows should look.
-        missing_since: when each uuid was first seen missing, for those still waited for.
-        dead_letter: what is to end as a dead letter.
-        recheck_unconfirmed: an event told of nothing that the answer shows; it gets one more look.
-        unapplied: what was told and means nothing yet, so stays told.
-        given_up: a dead letter for what of it is not waited for any more; all else goes on.
-        foreign_hint, older_at: see `Story`.
-        unchanged_keys: see `ReadPlan`.
+        changes: the changes so far, unordered.
+        rechecks: times at which the table must be checked again, with the reasons.
+        wakeups: jobs to wake.
+        wake_locations: locations; the other jobs there are woken.
+        missing_since: the time at which each table uuid was first missing, for uuids that still count as missing.
+        dead_letter: the dead letter that the whole publish ends as.
+        recheck_unconfirmed: the answer does not show the change of the event; the table is checked once more.
+        unapplied: events that cannot be applied yet; they stay pending.
+        given_up: the dead letter for events or files that are given up; everything else is still published.
+        foreign_hint, older_at: see `TableState.foreign_version_hint` and `TableState.older_files_at`.
+        unchanged_keys: see `PublishPlan`.
     """
 
     changes: list[FileChange] = field(default_factory=list)
@@ -129,33 +127,30 @@ class PlanBuilder:
     older_at: frozenset[str] = frozenset()
 
     def put(self, stage: Stage, key: str, body: bytes, replacing: StoredObject | None) -> None:
-        """Write a file."""
+        """Add a write."""
         self.changes.append(Put(stage, key, body, replacing))
 
     def remove(self, stage: Stage, key: str, replacing: StoredObject, fallback_body: bytes | None = None) -> None:
-        """Delete a file."""
+        """Add a deletion."""
         self.changes.append(Remove(stage, key, replacing, fallback_body))
 
     def recheck_at(self, at: datetime, why: str) -> None:
-        """Come back to it."""
+        """Check the table again at a time."""
         self.rechecks.append((at, why))
 
     def wake(self, wakeups: Iterable[Wakeup]) -> None:
-        """Have other rows look."""
+        """Wake other jobs."""
         self.wakeups.update(dict.fromkeys(wakeups))
 
     def wait_for(self, older: Iterable[Wakeup], at: datetime, why: str) -> None:
-        """Have rows with older files look, and come back to it."""
+        """Wake the jobs with older files, and check this table again later."""
         self.wake(older)
         self.older_at |= known_locations(older)
         self.recheck_at(at, why)
 
     def ordered_changes(self) -> tuple[FileChange, ...]:
-        """The changes in the order that keeps every prefix right."""
+        """Return the changes in an order in which every prefix leaves the files correct."""
         return tuple(sorted(self.changes, key=lambda change: change.stage))
-
-
-# ── aliases: Other names of one place
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,9 +158,9 @@ class Alias:
     """One file under two names.
 
     Attributes:
-        key: by the name that is written.
-        other: by the other one.
-        layout: where the file belongs, by the name that is written.
+        key: the key that is written.
+        other: the other key of the same file.
+        layout: the layout of the key that is written.
     """
 
     key: str
@@ -176,12 +171,12 @@ class Alias:
 def find_aliases(
     job: LeasedJob, layout: FileLayout | None, existing: Sequence[TableFiles], observations: Observations
 ) -> dict[FileLayout, Alias]:
-    """The sites of our files that are, as far as can be told, other names of one of the other sites.
+    """Return the layouts of our files that seem to be other names of another layout.
 
-    The name that is written is the table's, or else the one that was published last, or the first one.
+    The written name is the table's own one, else the one that was published last, else the first one.
 
     Args:
-        layout: where the table's files belong.
+        layout: the layout of the table's own files.
     """
     live = job.table_state.live
     home = layout.location if layout is not None else live.location if live is not None else None
@@ -194,7 +189,7 @@ def find_aliases(
         if main_file is None or table_files.layout in found:
             continue
         for other in known:
-            # A location below a root is no directory of a table's.
+            # A location below a root is not a table's directory.
             if (
                 other.location == table_files.layout.location
                 or other.has_version_hint is not table_files.layout.has_version_hint
@@ -213,21 +208,21 @@ def find_aliases(
 
 
 def key_at_location(table_files: TableFiles, key: str, location: str) -> str:
-    """The key of one of our files if its site were at another location."""
+    """Return the key that one of our files would have at another location."""
     return replace(table_files.layout, location=location).folder + key.removeprefix(table_files.layout.folder)
 
 
 def is_same_file(one: TableFiles, other: TableFiles) -> bool:
-    """Whether the leading files of two sites are, as far as can be told, one file."""
+    """Return whether the main files of two layouts seem to be one file."""
     if one.key == other.key:
         return True
-    are_called_alike = one.key.rpartition("/")[2] == other.key.rpartition("/")[2]
-    held = one.stored
-    return are_called_alike and held is not None and other.stored is not None and held.body == other.stored.body
+    have_same_name = one.key.rpartition("/")[2] == other.key.rpartition("/")[2]
+    stored = one.stored
+    return have_same_name and stored is not None and other.stored is not None and stored.body == other.stored.body
 
 
 def tested_aliases(aliases: Mapping[FileLayout, Alias], changes: Iterable[FileChange]) -> dict[FileLayout, Alias]:
-    """The aliases that these changes prove or refute: a file that has other bytes afterwards."""
+    """Return the aliases that these changes prove or refute, because they change the content of the file."""
     changed = {
         change.key
         for change in changes
@@ -239,12 +234,12 @@ def tested_aliases(aliases: Mapping[FileLayout, Alias], changes: Iterable[FileCh
 def duplicate_layouts(
     job: LeasedJob, layout: FileLayout | None, proven: Mapping[FileLayout, Alias], vacated: AbstractSet[str]
 ) -> set[str]:
-    """The row's texts of sites that the row knows by another name, or in another spelling, as well.
+    """Return the job's encoded layouts that the job also has under another name or in another spelling.
 
     Args:
-        layout: where the table's files belong; the row knows it by now.
-        proven: aliases that hold once the plan is carried out.
-        vacated: texts of sites where no file of ours lies any more.
+        layout: the layout of the table's own files; the job has recorded it by now.
+        proven: aliases that hold after the plan.
+        vacated: encoded layouts where none of our files remains.
     """
     known = job.locations | vacated | ({layout.encoded} if layout is not None else set())
     parsed = {key: FileLayout.parse(key) for key in job.locations}
@@ -255,27 +250,24 @@ def duplicate_layouts(
     }
 
 
-# ── scene: What lies there
-
-
 @dataclass(frozen=True, slots=True)
 class PublishContext:
     """The situation that one decision is about.
 
     Attributes:
-        job, facts, policy: what the decision was given.
-        name: the row's table name.
-        answer: the catalog's answer for it.
-        table: its table, None where it has none (or one that gets no files).
-        location: the canonical location of that table.
-        layout: where its files belong.
-        finder: how our files are found.
-        existing: our files at every site.
-        foreign_documents: documents of other names or catalogs beside ours at `layout`.
-        conflict: why the table's place gets no files of ours.
-        listed_as: the name under which the catalog lists the table, or listed it when it last had one. Where the row's
-            is another spelling of that, the files are the listed name's, and `table` is None here. None: not known.
-        aliases: sites of the row that are other names of one of `existing`.
+        job, observations, policy: the arguments of the decision.
+        name: the table name of the job.
+        answer: the catalog's answer for the name.
+        table: the table in that answer; None without a table, or for a table that gets no files.
+        location: the canonical location of the table.
+        layout: the layout of the table's own files.
+        finder: the search for our files.
+        existing: our files at all layouts of the job.
+        foreign_documents: documents of other names or catalogs in the folder of `layout`.
+        conflict: the reason why no file of ours may be written at the table's place.
+        listed_as: the name under which the catalog lists or last listed the table; None if it is not known. If it is
+            another spelling than the job's, the listed name has the files, and `table` is None here.
+        aliases: layouts of the job that are other names of a layout in `existing`.
     """
 
     job: LeasedJob
@@ -295,28 +287,28 @@ class PublishContext:
 
     @property
     def listed_name(self) -> TableIdentifier | None:
-        """The listed name of the table, where the row's is another spelling of that."""
+        """The listed name of the table, if it is another spelling of the job's name."""
         return self.listed_as if self.listed_as != self.name else None
 
     @property
     def has_table(self) -> bool:
-        """Whether the catalog has a table of this name, also where another spelling of the name has its files."""
+        """True if the catalog has a table of this name, even if another spelling of the name has the files."""
         return self.table is not None or (self.listed_name is not None and isinstance(self.answer.found, Table))
 
     @property
     def documents(self) -> list[Document]:
-        """The leading documents of ours at all sites."""
+        """Our main documents at all layouts."""
         return [table_files.main_document for table_files in self.existing if table_files.main_document is not None]
 
     @property
     def newest_document(self) -> Document | None:
-        """What is held: the live document with the greatest Ordinal, else the greatest of any state."""
+        """The live document with the greatest Ordinal, else the document of any state with the greatest Ordinal."""
         found = self.documents
         return max([doc for doc in found if doc.is_live] or found, key=lambda doc: doc.ordinal, default=None)
 
     @property
     def is_purged(self) -> bool:
-        """Whether a purge was told of the table that our files name, and not of one that had the name before it."""
+        """True if an event reported a purge of the table in our files, not of an earlier table of the same name."""
         published = self.job.table_state.live
         if published is None:
             return self.job.pending.purge and self.table is None
@@ -329,23 +321,23 @@ class PublishContext:
 
     @property
     def current_files(self) -> TableFiles | None:
-        """Our files where the table is."""
+        """Our files at the table's own place."""
         return next((table_files for table_files in self.existing if self.is_current(table_files)), None)
 
     def is_current(self, table_files: TableFiles) -> bool:
-        """Whether these are the files of the table itself, at its own site."""
+        """Return whether these are the files of the table itself, at its own layout."""
         if self.table is None or table_files.layout != self.layout:
             return False
-        # With such a naming the first one is the table's, and each other one is of a table that had the name before.
+        # With naming by uuid, the first files are the table's own. The others belong to earlier tables of the name.
         return not table_files.layout.naming.is_by_uuid or table_files is next(
             one for one in self.existing if one.layout == self.layout
         )
 
     def files_at(self, location: str) -> list[TableFiles]:
-        """Our files at a table's location, or in one folder below a root."""
+        """Return our files at a table's location, or in one folder below a root."""
         return [table_files for table_files in self.existing if table_files.layout.location == location]
 
 
 def hint_at(observations: Observations, location: str) -> StoredObject | None:
-    """The version hint at a location."""
+    """Return the version hint at a location."""
     return observations.file(version_hint.key_of(location))

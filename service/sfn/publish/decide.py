@@ -1,6 +1,11 @@
-"""The decision of one publish, pure: from what the catalog said and what lies there to what is to be written.
+"""The decision of one publish: pure, from the observations to a plan or an outcome.
 
-`decide` returns a `Question` where it lacks something, a `ReadPlan` where files must change, or an outcome where
+How the decision asks: it reads everything from `Observations`. If an observation is missing, the accessor raises
+`NeedsQuery`, and `decide` returns the query of that exception. `publish.py` runs the query, stores the answer in the
+observations and calls `decide` again from the start, until `decide` returns something else than a query. So the
+decision needs no input or output, asks only for what it uses, and asks in the order in which it reads.
+
+`decide` returns a `PublishQuery` if an observation is missing, a `PublishPlan` if files must change, and an outcome if
 none must.
 """
 
@@ -47,28 +52,28 @@ from sfn.sfnfile.locations import canonical, check_location
 from sfn.sfnfile.naming import FileLayout, FileOwner
 
 _MAX_ATTEMPTS_ELSEWHERE: Final = 5
-"""Attempts that may fail on a place that a table left; then the table that took its name is published all the same."""
+"""Failed attempts to clean up a place that a table left; then the next table of the name is published anyway."""
 
 Decision: TypeAlias = PublishQuery | PublishPlan | Done | Rescheduled | DeadLettered
 
 
 def decide(job: LeasedJob, observations: Observations, policy: Policy, *, now: datetime, jitter: float) -> Decision:
-    """What to do next about a claimed table.
+    """Return the next step for a leased job of a table.
 
     Args:
-        job: the row; its subject must be a table.
-        observations: what was learnt so far.
-        policy: the catalog's settings.
-        now: when the claim was taken up.
-        jitter: in [0, 1), spreads the refreshes.
+        job: a leased job; its subject must be a table.
+        observations: the answers so far.
+        policy: the settings of the catalog.
+        now: the start of the publish.
+        jitter: a number in [0, 1) that spreads the refreshes.
     """
-    adopts = job.pending.adopt_catalog_id
-    if adopts is not None and isinstance(job.subject, TableIdentifier):
-        policy = replace(policy, adopted=(job.subject, adopts))
+    adopted_id = job.pending.adopt_catalog_id
+    if adopted_id is not None and isinstance(job.subject, TableIdentifier):
+        policy = replace(policy, adopted=(job.subject, adopted_id))
     try:
         return _decide(job, observations, policy, now, jitter)
-    except NeedsQuery as lacking:
-        return lacking.query
+    except NeedsQuery as missing:
+        return missing.query
 
 
 def _decide(
@@ -102,7 +107,7 @@ def _decide(
         job, observations, policy, name, answer, table, location, layout, finder, tuple(existing), aliases=aliases
     )
     context = replace(context, conflict=refused if table is not None else None, listed_as=listed)
-    # Where nobody can ask, that there is none says only that nothing is heard of it.
+    # In an event-only catalog "no such table" only means that no event has named the table.
     excluded = (table is not None or policy.event_only) and not policy.table_filter.covers(name)
     if excluded or policy.is_retired or (table is not None and table.skip_reason is not None):
         return _remove_all(context, refresh=refresh, jitter=jitter)
@@ -112,7 +117,7 @@ def _decide(
 def _existing_files(
     finder: FileFinder, layouts: Iterable[FileLayout], table: Table | None, current: FileLayout | None
 ) -> list[TableFiles]:
-    """Our files at some sites; `current` is where the table's belong."""
+    """Return our files at each of the layouts; `current` is the layout of the table's own files."""
     ordered = sorted(layouts, key=lambda one: one.encoded)
     return [table_files for one in ordered for table_files in finder.files_at(one, table, is_current=one == current)]
 
@@ -157,10 +162,10 @@ def _follow_answer(
 
 
 def _remove_older_first(context: PublishContext, table: Table, *, refresh: bool, jitter: float) -> PublishPlan | None:
-    """What goes before a table takes the place of another one: older files that this row has of that one elsewhere.
+    """Return the plan that removes older files of the table that this table replaces; None if there are none.
 
-    A publish died between two places. A reader whom some document leads to the older file would go back to what it says
-    once the newer one is replaced.
+    Such files remain if a publish crashed between two places. A reader that follows a document to the older file would
+    see old data again once the newer file is replaced.
     """
     here, policy = context.current_files, context.policy
     doc = here.main_document if here is not None else None
@@ -176,13 +181,13 @@ def _remove_older_first(context: PublishContext, table: Table, *, refresh: bool,
     if builder.dead_letter is not None:
         return None
     builder.recheck_at(
-        context.answer.answered_at + policy.recheck_delay, "an older file of the table that is replaced goes first"
+        context.answer.answered_at + policy.recheck_delay, "older files of the replaced table are removed first"
     )
     plan = _finish(context, builder, refresh=refresh, jitter=jitter)
-    # Where nothing can be done about them now, they may stay for ever, and the new table must not wait for that.
+    # If nothing can be done about the older files now, they may stay forever. The new table must not wait for them.
     if not isinstance(plan, PublishPlan) or not isinstance(plan.outcome, Rescheduled):
         return None
-    # What was told of the new table is still to be followed.
+    # The event about the new table is still pending.
     pending = replace(plan.outcome.pending, min_metadata_location=context.job.pending.min_metadata_location)
     return replace(plan, outcome=replace(plan.outcome, pending=pending))
 
@@ -195,7 +200,7 @@ def _is_older(table_files: TableFiles, newest: Document) -> bool:
 
 
 def _hold(context: PublishContext, dead: DeadLettered, *, refresh: bool, jitter: float) -> PublishPlan | DeadLettered:
-    """A row that waits for an operator: its files stay as they are, and young enough for cleaners to leave them."""
+    """Return what keeps the files of a held job as they are, and refreshes them so that orphan cleaners leave them."""
     table_state = dead.result.table_state if dead.result is not None else context.job.table_state
     if refresh or table_state.refresh_at is None:
         table_state = replace(table_state, refresh_at=next_refresh_at(context.answer, context.policy, jitter))
@@ -221,14 +226,14 @@ def _hold(context: PublishContext, dead: DeadLettered, *, refresh: bool, jitter:
 def _remove_all(
     context: PublishContext, *, refresh: bool, jitter: float
 ) -> PublishPlan | Done | Rescheduled | DeadLettered:
-    """A table that gets no files (any more): ours go."""
+    """Remove our files of a table that gets none, or none any more."""
     builder = PlanBuilder()
     context = replace(context, table=None, location=None, layout=None)
     keep_unapplied(context, builder)
     if not context.documents:
         return outcome_without_table(context, builder)
     if builder.unapplied:
-        builder.recheck_at(context.answer.answered_at + context.policy.refresh_after, "what was told means nothing yet")
+        builder.recheck_at(context.answer.answered_at + context.policy.refresh_after, "an event cannot be applied yet")
     for table_files in context.existing:
         remove_files(context, table_files, builder)
     if refresh:
@@ -256,7 +261,7 @@ def _to_plan(
 
 
 def _with_conflict(context: PublishContext) -> PublishContext:
-    """The scene with what stands in the way at the table's place, if anything does."""
+    """Return the context with the conflict at the table's place, if there is one."""
     table_files = context.current_files
     if table_files is None or table_files.conflict is None:
         return context
@@ -274,7 +279,7 @@ def _check_locations(table: Table | None, policy: Policy) -> tuple[str | None, D
 
 
 def _refresh_files(context: PublishContext, builder: PlanBuilder) -> None:
-    """Write what stays as it is once more, unchanged: cleaners delete unknown files by their age."""
+    """Rewrite unchanged files, because orphan cleaners delete unknown files by age."""
     changed = {change.key for change in builder.changes}
     for file in (file for table_files in context.existing for file in table_files.files):
         if file.key not in changed:
@@ -284,18 +289,21 @@ def _refresh_files(context: PublishContext, builder: PlanBuilder) -> None:
 
 
 def _supported_changes(changes: Iterable[FileChange], observations: Observations) -> tuple[FileChange, ...]:
-    """Deletions only where the store was proven to delete on a condition; else what to write instead."""
-    done: list[FileChange] = []
+    """Return the changes; where the store has no proven conditional delete, a deletion becomes its fallback content."""
+    supported: list[FileChange] = []
     for change in changes:
         if isinstance(change, Put) or observations.guarantees(change.key).conditional_delete:
-            done.append(change)
+            supported.append(change)
         elif change.fallback_body is not None:
-            done.append(Put(change.stage, change.key, change.fallback_body, change.replacing))
-    return tuple(done)
+            supported.append(Put(change.stage, change.key, change.fallback_body, change.replacing))
+    return tuple(supported)
 
 
 def _require_fresh(context: PublishContext, changes: tuple[FileChange, ...]) -> None:
-    """Memory may write, it may not skip; and a tag is older than the answer that is written over it."""
+    """Require fresh observations: cached files may cause a write, but not the decision that no write is needed.
+
+    A written file's etag must be older than the catalog's answer. Otherwise the write could replace a newer document.
+    """
     if changes:
         context.observations.require_answer_after(context.name, tuple(change.key for change in changes))
         return
@@ -304,7 +312,7 @@ def _require_fresh(context: PublishContext, changes: tuple[FileChange, ...]) -> 
         context.observations.require_read(alias.other)
     for table_files in context.existing:
         guid = context.table.uuid if context.table is not None else None
-        # What stands in the way may be at either of the two names.
+        # The conflicting file may have the plain or the strict name.
         keys = (
             table_files.layout.keys(FileOwner(name.namespace, name.name, guid))
             if table_files.conflict is not None

@@ -1,4 +1,4 @@
-"""Which files are ours, by what lies at a site: a name only says where to look, a document says whose it is."""
+"""The search for our files at a layout: a name says where to search, the document inside says who owns the file."""
 
 from __future__ import annotations
 
@@ -16,17 +16,15 @@ from sfn.sfnfile import document, naming
 from sfn.sfnfile.document import Document
 from sfn.sfnfile.naming import MAIN_BRANCH, FileLayout, FileOwner, owner_prefix
 
-# ── own: Our files at one place
-
 
 @dataclass(frozen=True, slots=True)
 class OurFile:
     """One file of ours.
 
     Attributes:
-        key: where.
-        stored: as it was seen.
-        doc: its document.
+        key: the file's key.
+        stored: the observed content.
+        doc: the document in it.
     """
 
     key: str
@@ -36,16 +34,16 @@ class OurFile:
 
 @dataclass(frozen=True, slots=True)
 class TableFiles:
-    """A row's files at one site: one for each published branch, all led by one of them.
+    """A job's files at one layout: the main file and one for each published branch.
 
-    Where files are called by the table's uuid, each uuid that the row's tables had there has its own.
+    With naming by uuid, each uuid that the job's tables had there has its own group of files.
 
     Attributes:
-        layout: where.
-        key: of the leading file, or where it would go.
-        files: those that are there, the leading one first.
-        conflict: why nothing of ours may be written at `key`.
-        conflicting_document: the document that is in the way, if it is one.
+        layout: the layout.
+        key: the key of the main file, or the key at which it would be created.
+        files: the existing files, main file first.
+        conflict: the reason why nothing of ours may be written at `key`.
+        conflicting_document: the foreign document at `key`, if it is an SFN document.
     """
 
     layout: FileLayout
@@ -56,37 +54,34 @@ class TableFiles:
 
     @property
     def main_file(self) -> OurFile | None:
-        """The leading file; where it is gone, any other one."""
+        """The main file; any other one if it is gone."""
         return self.files[0] if self.files else None
 
     @property
     def main_document(self) -> Document | None:
-        """Its document."""
+        """The document of the main file."""
         return self.files[0].doc if self.files else None
 
     @property
     def stored(self) -> StoredObject | None:
-        """What is at `key`."""
+        """The content at `key`."""
         return self.files[0].stored if self.files and self.files[0].key == self.key else None
 
 
-# ── inventory: Which files are ours
-
-
 def is_ours(doc: Document, name: TableIdentifier, policy: Policy) -> bool:
-    """Whether a document is this row's own, or was adopted."""
+    """Return whether a document belongs to this job, by its catalog id or by adoption."""
     return has_identifier(doc, name) and (
         doc.catalog_id == policy.catalog_id or (name, doc.catalog_id) == policy.adopted
     )
 
 
 def has_identifier(doc: Document, name: TableIdentifier) -> bool:
-    """Whether a document carries the identifier, whatever its catalog."""
+    """Return whether a document has the identifier, in any catalog."""
     return (doc.namespace, doc.name) == (name.namespace, name.name)
 
 
 def parse_or_none(stored: StoredObject | None) -> Document | None:
-    """The document of a file, None where there is none or it is not one."""
+    """Return the document of a file; None if there is no file or no valid document."""
     if stored is None:
         return None
     try:
@@ -97,13 +92,13 @@ def parse_or_none(stored: StoredObject | None) -> Document | None:
 
 @dataclass(frozen=True, slots=True)
 class FileFinder:
-    """How one row's files are found.
+    """The search for one job's files.
 
     Attributes:
-        observations: what was learnt so far.
-        policy: the catalog's settings.
-        name: the row's.
-        cached_keys: keys that the last publish saw.
+        observations: the answers so far.
+        policy: the settings of the catalog.
+        name: the name of the job.
+        cached_keys: the keys that the last publish read.
     """
 
     observations: Observations
@@ -113,15 +108,15 @@ class FileFinder:
 
     @classmethod
     def for_job(cls, job: LeasedJob, observations: Observations, policy: Policy, name: TableIdentifier) -> FileFinder:
-        """That of a claimed row."""
+        """Return the finder of a leased job."""
         return cls(observations, policy, name, frozenset(job.cache.objects if observations.is_from_cache else ()))
 
     def files_at(self, layout: FileLayout, table: Table | None, *, is_current: bool) -> list[TableFiles]:
-        """Our files at a site.
+        """Return our files at a layout.
 
         Args:
-            table: what the catalog says the name has.
-            is_current: its files belong there: then they come first, even where there is none yet.
+            table: the table that the catalog has under the name.
+            is_current: the table's own files belong there. Then they come first, even if none exists yet.
         """
         guid = table.uuid if table is not None else None
         refs = self.policy.branch_heads(table) if table is not None and is_current else {}
@@ -143,7 +138,7 @@ class FileFinder:
         ]
 
     def find_slot(self, layout: FileLayout, guid: str | None, ref: str | None = None) -> TableFiles:
-        """Our file of a table's branch, or its leading one: the one that is there, else the first name that is free."""
+        """Return our main file, or that of a branch: the existing one, else the first key that is free."""
         keys = layout.keys(FileOwner(self.name.namespace, self.name.name, guid), ref)
         if not keys:
             return TableFiles(layout, layout.folder, conflict=DeadLetterReason.PERMANENT)
@@ -175,9 +170,9 @@ class FileFinder:
         return _with_files(table_files, [file for one in files for file in one])
 
     def _others(self, layout: FileLayout, known_keys: set[str]) -> Iterator[OurFile]:
-        """Our files in a site's folder beside those that were seen.
+        """Yield our files in a layout's folder that are not known yet.
 
-        The folder is listed where memory does not tell: earlier settings may have had files for other branches.
+        The folder is listed if the cache is empty, because earlier settings may have had files for other branches.
         """
         known = {key for key in self.cached_keys if key.startswith(layout.folder)}
         keys: Iterable[str] = sorted(known)
@@ -195,9 +190,9 @@ class FileFinder:
                 yield file
 
     def _belongs(self, file: OurFile, layout: FileLayout) -> bool:
-        """Whether a file is called what its document would be called at the site: two sites may share a folder."""
+        """Return whether a file is named as its document would be at this layout; two layouts may share a folder."""
         doc = file.doc
-        # Earlier versions called a file by the uuid as the metadata spelled it.
+        # Earlier versions used the uuid in the file name as the metadata spelled it.
         name_part = unquote(owner_prefix(file.key.removeprefix(layout.folder)))
         owner = FileOwner(doc.namespace, doc.name, name_part if normal_uuid(name_part) == doc.guid else doc.guid)
         return file.key in layout.keys(owner, None if doc.ref == MAIN_BRANCH else doc.ref)
@@ -206,7 +201,7 @@ class FileFinder:
         return layout.keys(FileOwner(doc.namespace, doc.name, doc.guid))[0]
 
     def _may_take(self, doc: Document, layout: FileLayout, guid: str | None) -> bool:
-        """Whether a document is ours, or what a table of ours left that had the file before, under another name."""
+        """Return whether a document is ours, or belongs to our table under an earlier name."""
         if is_ours(doc, self.name, self.policy):
             return True
         if not layout.naming.is_by_uuid or doc.catalog_id != self.policy.catalog_id or doc.guid != guid:
@@ -217,7 +212,7 @@ class FileFinder:
         found = self.observations.answer_for(other).found
         if not isinstance(found, Table) or found.uuid != guid:
             return True
-        # Written under another spelling of our name, while the catalog listed nothing.
+        # The file was written under another spelling of our name, while the listing was not available.
         return may_be_same_name(other, self.name) and self.name in self.observations.listed_spellings(
             other, fresh=False
         )
@@ -229,28 +224,28 @@ class FileFinder:
 
 
 def pointer_files(keys: Iterable[str]) -> list[str]:
-    """The files that say where a table or a branch is: not those of single commits, nor anybody else's."""
+    """Return the keys of main and branch files, without those of single commits and of other programs."""
     return [
         key for key in keys if key.endswith(naming.EXTENSION) and naming.commit_ordinal(key.rpartition("/")[2]) is None
     ]
 
 
 def foreign_documents(finder: FileFinder, layout: FileLayout) -> tuple[Document, ...]:
-    """The other rows' documents in a site's folder."""
+    """Return the documents of other jobs in a layout's folder."""
     observations, found = finder.observations, []
     keys = pointer_files(observations.folder(layout.folder))[: MAX_FOREIGN_FILES + 1]
     observations.require_files(keys)
     for key in keys:
         doc = parse_or_none(observations.file(key))
         if doc is not None and not is_ours(doc, finder.name, finder.policy):
-            # One of our own two names may be somebody else's file, and then it is in our memory.
+            # A file at one of our own two keys may be foreign; then the cache may have an old state of it.
             observations.require_read(key)
             found.append(doc)
     return tuple(found)
 
 
 def _with_files(table_files: TableFiles, others: Sequence[OurFile]) -> TableFiles:
-    """The same with more files, the leading one first."""
+    """Return the table files with more files, main file first."""
     files = sorted(
         (*table_files.files, *others),
         key=lambda file: (file.key != table_files.key, file.doc.ref != MAIN_BRANCH, file.key),
@@ -260,28 +255,24 @@ def _with_files(table_files: TableFiles, others: Sequence[OurFile]) -> TableFile
     )
 
 
-# ── obstacles: What is in the way of a file of ours
-
-
 def conflict_letter(table_files: TableFiles, name: TableIdentifier) -> DeadLettered:
-    """The dead letter for a place that is taken.
+    """Return the dead letter for a place that is taken.
 
     Args:
-        table_files: with its obstacle.
-        name: whose file belongs there.
+        table_files: the files with their conflict.
+        name: the name of the table.
     """
     reason = table_files.conflict or DeadLetterReason.FOREIGN_FILE
     if reason is DeadLetterReason.PERMANENT:
-        detail = f"{name} has no table-uuid to call its files by; upgrade it to format version 2, or set another naming"
-        return DeadLettered(reason, detail)
-    detail = f"{table_files.key} is not ours: "
+        remedy = "upgrade it to format version 2, or set another naming"
+        return DeadLettered(reason, f"{name} has no table-uuid, which its file name needs; {remedy}")
+    detail = f"{table_files.key} is not a file of this table: "
     if table_files.conflicting_document is None:
-        what = "it is no SFN document of a catalog that can be told; look at it, then move or delete it"
-        return DeadLettered(reason, detail + what)
+        return DeadLettered(reason, f"{detail}it is not a readable SFN document. Inspect it, then move or delete it.")
     if reason is DeadLetterReason.FOREIGN_CATALOG:
         adopt = f"`sfn adopt {name.catalog} --from {table_files.conflicting_document.catalog_id}`"
         return DeadLettered(
-            reason, f"{detail}it belongs to the same identifier of another catalog; {adopt} takes it over"
+            reason, f"{detail}it belongs to the same identifier in another catalog. To take it over, run {adopt}."
         )
     return DeadLettered(reason, detail + _conflict_with(table_files, table_files.conflicting_document, name))
 
@@ -290,9 +281,9 @@ def _conflict_with(table_files: TableFiles, found: Document, name: TableIdentifi
     other_name = ".".join((*found.namespace, found.name))
     if other_name != name.dotted and other_name.casefold() == name.dotted.casefold():
         return (
-            f"it is that of {other_name}, and the file system takes upper and lower case for the same; "
-            "give one of the two tables another name, or another location"
+            f"it belongs to {other_name}, and the file system does not distinguish upper and lower case. "
+            "Give one of the two tables another name or another location."
         )
     if table_files.layout.naming.is_by_uuid:
-        return f"{other_name} has the same table-uuid in this catalog; drop one of the two, or set another naming"
-    return f"it is that of {other_name}; look at it, then move or delete it"
+        return f"{other_name} has the same table-uuid in this catalog. Drop one of the two, or set another naming."
+    return f"it belongs to {other_name}. Inspect it, then move or delete it."

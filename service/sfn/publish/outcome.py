@@ -1,4 +1,4 @@
-"""What a publish settles as: when to look again, and what is known from now on."""
+"""The outcome of a publish: the time of the next check, and the state of the table from now on."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from sfn.sfnfile.version_hint import is_short_lived
 def outcome_of(
     context: PublishContext, builder: PlanBuilder, changes: tuple[FileChange, ...], *, refresh: bool, jitter: float
 ) -> Done | Rescheduled | DeadLettered:
-    """The outcome once all changes are made."""
+    """Return the outcome that holds once all changes are made."""
     after = _documents_after(context, changes)
     table_state = _table_state(context, builder, changes, after, refresh=refresh, jitter=jitter)
-    findings = PublishResult(
+    result = PublishResult(
         table_state=table_state,
         wakeups=(*builder.wakeups, *_unknown_names(context)),
         wake_locations=frozenset(builder.wake_locations | _changed_locations(context, table_state)),
@@ -52,23 +52,23 @@ def outcome_of(
         pending = replace(pending, drop=pending.drop and is_same, purge=context.is_purged and is_same)
         pending = replace(pending, is_rechecked=pending.is_rechecked or builder.recheck_unconfirmed)
         pending = replace(pending, reported_changes=builder.unapplied)
-        return Rescheduled(at, why, pending, findings)
+        return Rescheduled(at, why, pending, result)
     expiries = _expiries(after.values(), context.answer.answered_at)
     due = min([table_state.refresh_at or context.answer.answered_at, *expiries])
     conflict = context.conflict or builder.given_up
     if conflict is not None:
-        return replace(conflict, result=findings, recheck_at=due)
-    return Done(due if after else context.answer.answered_at, findings)
+        return replace(conflict, result=result, recheck_at=due)
+    return Done(due if after else context.answer.answered_at, result)
 
 
 def _is_same_published(before: TableState, now: TableState) -> bool:
-    """Whether a drop that was told of may yet be of what is there: it is over once another table has the name."""
+    """Return whether a reported drop may still be about the published table: not once another table has the name."""
     was, live = before.live, now.live
     return live is None or (was is not None and was.uuid == live.uuid)
 
 
 def outcome_without_table(context: PublishContext, builder: PlanBuilder) -> Done | Rescheduled | DeadLettered:
-    """Neither a table nor a file of ours: a typo, or all of it has expired."""
+    """Return the outcome if there is neither a table nor a file of ours: a wrong name, or everything has expired."""
     for table_files in context.existing:
         context.observations.require_read(table_files.key)
     for layout in map(FileLayout.parse, context.job.locations):
@@ -76,8 +76,8 @@ def outcome_without_table(context: PublishContext, builder: PlanBuilder) -> Done
             context.observations.folder(layout.folder)
     policy, table_state, answered = context.policy, context.job.table_state, context.answer.answered_at
     history = _event_history(context)
-    # What was told of a name is remembered too, longer than an event can be late; and where its table is for as long as
-    # it has none of our files: nobody could tell it again.
+    # The event history is stored for longer than an event can be late. The location of a live table without files of
+    # ours is stored as long as it has none, because no other source has it.
     is_remembered = bool(context.job.locations) or history is not None or bool(builder.unapplied)
     is_alive = history is not None and event_history.current(history) is not None
     max_misses = policy.expire_after // policy.refresh_after + 1
@@ -88,40 +88,41 @@ def outcome_without_table(context: PublishContext, builder: PlanBuilder) -> Done
         return _other_spelling(context, builder, context.listed_name)
     cleared = replace(table_state, live=None, foreign_version_hint=None, renamed_to=None, foreign_catalog_id=None)
     table_state = replace(cleared, misses=misses, event_history=history)
-    findings = PublishResult(table_state, wakeups=tuple(builder.wakeups), wake_locations=wake_locations)
+    result = PublishResult(table_state, wakeups=tuple(builder.wakeups), wake_locations=wake_locations)
     pending = replace(context.job.pending, reported_changes=builder.unapplied)
-    why = "neither a table nor a file of ours"
+    why = "neither a table nor an SFN file was found"
     if builder.unapplied and builder.rechecks:
-        return Rescheduled(*min(builder.rechecks), replace(pending, is_rechecked=True), findings)
+        return Rescheduled(*min(builder.rechecks), replace(pending, is_rechecked=True), result)
     if builder.given_up is not None:
-        return replace(builder.given_up, result=findings, recheck_at=answered + policy.refresh_after)
+        return replace(builder.given_up, result=result, recheck_at=answered + policy.refresh_after)
     if builder.recheck_unconfirmed:
-        return Rescheduled(*min(builder.rechecks), replace(pending, is_rechecked=True), findings)
+        return Rescheduled(*min(builder.rechecks), replace(pending, is_rechecked=True), result)
     if table_state.misses == 1 and not table_state.has_settled:
-        return Rescheduled(answered + policy.replica_lag, why, pending, findings)
+        return Rescheduled(answered + policy.replica_lag, why, pending, result)
     if is_alive or (table_state.misses <= max_misses + 1 and is_remembered):
-        return Rescheduled(answered + policy.refresh_after, why, pending, findings)
+        return Rescheduled(answered + policy.refresh_after, why, pending, result)
     return Done(answered, PublishResult(wakeups=tuple(builder.wakeups), wake_locations=locations), forget=True)
 
 
 def _other_spelling(context: PublishContext, builder: PlanBuilder, listed: TableIdentifier) -> Rescheduled | Done:
-    """A name that the catalog takes and does not list: remembered for as long as a tombstone would stay.
+    """Return the outcome for a name that the catalog accepts but does not list.
 
-    The first time it is looked at again soon: the listing may come from a replica that lags.
+    The spelling is remembered as long as a tombstone. The first time, the name is checked again soon, because the
+    listing may come from a replica that lags.
     """
     table_state, policy, answered = context.job.table_state, context.policy, context.answer.answered_at
     is_new, has_news = table_state.listed_as != listed, context.job.pending != PendingChange()
     misses = 1 if is_new or has_news else table_state.misses + 1
     table_state = replace(table_state, live=None, missing_since={}, on_hold=False, misses=misses, listed_as=listed)
-    findings = PublishResult(table_state, wakeups=tuple(builder.wakeups))
+    result = PublishResult(table_state, wakeups=tuple(builder.wakeups))
     if misses > policy.expire_after // policy.refresh_after + 1:
         return Done(answered, PublishResult(wakeups=tuple(builder.wakeups)), forget=True)
     at = answered + (policy.replica_lag if is_new else policy.refresh_after)
-    return Rescheduled(at, f"another spelling of {listed}, which has the files", result=findings)
+    return Rescheduled(at, f"another spelling of {listed}, which has the SFN files", result=result)
 
 
 def _event_history(context: PublishContext) -> EventHistory | None:
-    """What is known of the name's tables in a catalog that can't be asked."""
+    """Return the event history of the name in an event-only catalog."""
     applied = context.answer.applied
     return (
         applied.history
@@ -131,13 +132,13 @@ def _event_history(context: PublishContext) -> EventHistory | None:
 
 
 def outcome_of_staged_create(job: LeasedJob, answer: CatalogAnswer, policy: Policy, jitter: float) -> Done:
-    """A staged create: nothing to say yet, and nobody is absent."""
+    """Return the outcome for a staged create: nothing to publish, and nothing counts as missing."""
     table_state = replace(job.table_state, missing_since={}, refresh_at=next_refresh_at(answer, policy, jitter))
     return Done(answer.answered_at + policy.refresh_after, PublishResult(table_state, PublishCache()))
 
 
 def next_refresh_at(answer: CatalogAnswer, policy: Policy, jitter: float) -> datetime:
-    """When files that were written now must be written again; `jitter` in [0, 1) spreads the tables."""
+    """Return when files written now must be rewritten; `jitter` in [0, 1) spreads the tables."""
     return answer.answered_at + policy.refresh_after * (1 - jitter / 4)
 
 
@@ -175,10 +176,11 @@ def _table_state(
 
 
 def _vacated(context: PublishContext, after: Mapping[str, Document], changes: tuple[FileChange, ...]) -> frozenset[str]:
-    """Places that can be forgotten: a tombstone of ours expired there, or the row knows the place by another name.
+    """Return the encoded layouts to forget.
 
-    Where a live file was deleted the place is looked at for as long as a tombstone would have stayed: a writer that
-    slept meanwhile may still create the file.
+    These are layouts where a tombstone of ours expired, and layouts that the job has under another name. After the
+    deletion of a live file, the layout is checked for as long as a tombstone would have stayed. A writer that slept
+    meanwhile may still create the file.
     """
     existing: dict[str, list[TableFiles]] = {}
     for table_files in context.existing:
@@ -199,11 +201,11 @@ def _vacated(context: PublishContext, after: Mapping[str, Document], changes: tu
 
 
 def _documents_after(context: PublishContext, changes: tuple[FileChange, ...]) -> dict[str, Document]:
-    """Our documents by key once the changes are made, but for those of single commits."""
+    """Return our documents by key once the changes are made, without those of single commits."""
     after = {file.key: file.doc for table_files in context.existing for file in table_files.files}
     for change in changes:
-        is_lead = change.key in {table_files.key for table_files in context.existing}
-        if isinstance(change, Put) and (is_lead or change.stage is Stage.BRANCH or change.key in after):
+        is_main = change.key in {table_files.key for table_files in context.existing}
+        if isinstance(change, Put) and (is_main or change.stage is Stage.BRANCH or change.key in after):
             after[change.key] = parse(change.body)
         elif not isinstance(change, Put):
             after.pop(change.key, None)
@@ -211,10 +213,10 @@ def _documents_after(context: PublishContext, changes: tuple[FileChange, ...]) -
 
 
 def _published(context: PublishContext, after: Mapping[str, Document]) -> PublishedPointer | None:
-    """The table's own, or else what was before: it is of that one that a drop is told.
+    """Return the pointer of the table's own file, else the earlier one, because a reported drop is about that table.
 
-    Of several files of it the newest: a publish may have died between the new place of a table and the old one. Two
-    rows that each know the other by its older file would wait for one another for ever.
+    Of several files the newest counts: a publish may have crashed between the new place of a table and the old one. Two
+    jobs that each know the other by its older file would otherwise wait for each other forever.
     """
     before = context.job.table_state.live
 
@@ -244,7 +246,7 @@ def _foreign_id(context: PublishContext) -> str | None:
 
 
 def _renamed_to(context: PublishContext, after: Mapping[str, Document]) -> TableIdentifier | None:
-    """What the newest of our documents says, where it is of a table that was renamed."""
+    """Return the new name in the newest of our documents, if its table was renamed."""
     doc = max(after.values(), key=lambda doc: (doc.is_live, doc.ordinal), default=None)
     if doc is None or doc.state is not DocumentState.RENAMED or doc.moved_to is None:
         return None
@@ -252,7 +254,7 @@ def _renamed_to(context: PublishContext, after: Mapping[str, Document]) -> Table
 
 
 def _hints_after(context: PublishContext, changes: tuple[FileChange, ...]) -> dict[str, tuple[str, ...]]:
-    """What the hints that we wrote say."""
+    """Return the contents of the version hints that the listener wrote, by location."""
     hints = dict(context.job.table_state.version_hints)
     for location in {
         table_files.layout.location for table_files in context.existing if table_files.layout.has_version_hint
@@ -267,9 +269,9 @@ def _hints_after(context: PublishContext, changes: tuple[FileChange, ...]) -> di
 
 
 def _changed_locations(context: PublishContext, table_state: TableState) -> set[str]:
-    """Locations where this row's table came to live or ceased to: who shares them must look again.
+    """Return the locations at which this table appeared or disappeared; the other jobs there must check again.
 
-    Where nothing is remembered the last publish did not settle, if there was one, and may have changed any of them.
+    Without a cache, the last publish may not have settled and may have changed any location.
     """
     before, now = context.job.table_state.live, table_state.live
     was = (before.uuid, before.location) if before is not None else None
@@ -284,15 +286,15 @@ def _changed_locations(context: PublishContext, table_state: TableState) -> set[
 
 
 def _earlier_locations(context: PublishContext) -> set[str]:
-    """Where the table was by its log: under another name it may have left a file there that says it is gone."""
+    """Return the table's locations by its metadata log: under another name it may have left a tombstone there."""
     log = context.table.metadata_log if context.table is not None else ()
-    # No file of ours is in a folder that is called otherwise; NUL is no text to PostgreSQL.
+    # Our files only lie beside a folder of this name. PostgreSQL does not store NUL in a text.
     folders = {entry.rpartition("/")[0] for entry in log if entry.isprintable()}
     return {canonical(folder.removesuffix("/metadata")) for folder in folders if folder.endswith("/metadata")}
 
 
 def _unknown_names(context: PublishContext) -> list[Wakeup]:
-    """Our documents of other names in the same folder: after a lost inbox, a row for them may be missing."""
+    """Return wakeups for our documents of other names in the same folder, because a lost inbox may miss their jobs."""
     return [
         Wakeup(
             TableIdentifier(context.name.catalog, doc.namespace, doc.name),
@@ -304,6 +306,6 @@ def _unknown_names(context: PublishContext) -> list[Wakeup]:
 
 
 def _expiries(documents: Iterable[Document], now: datetime) -> list[datetime]:
-    """When tombstones expire that did not yet; those that stay because the store can't delete safely need no look."""
+    """Return the future expiry times; a tombstone that stays because the store cannot delete safely needs no check."""
     times = [doc.expires_at for doc in documents if doc.expires_at is not None and not doc.is_live]
     return [at for at in times if at > now]

@@ -1,4 +1,4 @@
-"""The files where the table is: its documents and the version hint."""
+"""The files at the table's own place: SFN documents, branch files and the version hint."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ from sfn.sfnfile.document import Document, DocumentState, render
 from sfn.sfnfile.naming import FileLayout
 from sfn.sfnfile.ordering import MetadataOrder, compare_metadata
 
-# ── branches: The files of a table's other branches
-
 
 def write_branch_files(
     context: PublishContext,
@@ -35,12 +33,12 @@ def write_branch_files(
     *,
     rewrite: bool,
 ) -> None:
-    """Bring the files of branches in line with the leading document.
+    """Update the files of branches to match the main document.
 
     Args:
-        table_files: the table's files so far.
-        main_document: the leading document, as it is or will be.
-        rewrite: it is written now: then all are, for they share its metadata file.
+        table_files: the existing files of the table.
+        main_document: the main document, as it is or will be.
+        rewrite: the main document is written now. Then all branch files are, because they name the same metadata file.
     """
     refs = context.policy.branch_heads(table)
     placed = {table_files.key}
@@ -59,14 +57,14 @@ def write_branch_files(
 
 
 def _is_up_to_date(existing: Document, doc: Document) -> bool:
-    """Whether a branch's document says nothing else; when it was asked for does not count."""
+    """Return whether a branch document has no other content; times and writer do not count."""
     return (
         replace(existing, asked_at=doc.asked_at, written_at=doc.written_at, writer=doc.writer, turned=doc.turned) == doc
     )
 
 
 def _retire_branch(context: PublishContext, file: OurFile, builder: PlanBuilder) -> None:
-    """A branch that is not there any more, or is not published: nobody may take it for one, and later its file goes."""
+    """Write a tombstone for a branch that is gone or not published any more, and delete an expired one."""
     if file.doc.is_live:
         builder.put(
             Stage.TOMBSTONE, file.key, render(tombstone_document(context, file.doc, DocumentState.DROPPED)), file.stored
@@ -75,14 +73,17 @@ def _retire_branch(context: PublishContext, file: OurFile, builder: PlanBuilder)
         builder.remove(Stage.DELETE, file.key, file.stored)
 
 
-# ── pointing: The files where the table is
-
 MAX_FOREIGN_HINT_BYTES = 64
-"""Bytes of somebody else's hint that are kept for whoever asks why it is not ours."""
+"""Bytes of a foreign version hint that are stored, to explain why the listener does not change that hint."""
 
 
 def write_pointer(context: PublishContext, table: Table, builder: PlanBuilder, *, turned: bool, refresh: bool) -> None:
-    """Bring document and hint at the table's place in line with the catalog's answer."""
+    """Update document and version hint at the table's place to match the catalog's answer.
+
+    Args:
+        turned: the step to the answer is not known to be forward.
+        refresh: rewrite the files even if they are up to date.
+    """
     table_files, layout = context.current_files, context.layout
     if table_files is None or layout is None:
         return
@@ -94,7 +95,7 @@ def write_pointer(context: PublishContext, table: Table, builder: PlanBuilder, *
     if wanted is not None and hint_is_ours and is_due and _has_rival(context, table):
         wanted = None
     writes_hint = wanted is not None and hint_is_ours and not _is_behind_other_name(context, table)
-    # Who silenced the hint may still mean to write a tombstone over the document as it is: it must not find it so.
+    # The writer that cleared the hint may still write a tombstone over the current document. A rewrite prevents that.
     rewrites_hint = writes_hint and names_nothing(hint)
     rewrite = (
         not is_up_to_date(context, table_files.main_document, table)
@@ -112,7 +113,7 @@ def write_pointer(context: PublishContext, table: Table, builder: PlanBuilder, *
         builder.put(Stage.POINTER, table_files.key, render(doc), table_files.stored)
     write_branch_files(context, table, table_files, doc, builder, rewrite=rewrite)
     if rewrite and not is_alone and layout.has_version_hint and names_nothing(hint):
-        # Who was here before may not have seen this file yet, and have written the hint since.
+        # The earlier table of this directory may have written the hint since, before it saw this file.
         builder.unchanged_keys = (*builder.unchanged_keys, version_hint.key_of(layout.location))
     if wanted is not None and not hint_is_ours and hint is not None and hint.body != wanted:
         builder.foreign_hint = hint.body[:MAX_FOREIGN_HINT_BYTES].decode(errors="replace")
@@ -124,8 +125,10 @@ def write_pointer(context: PublishContext, table: Table, builder: PlanBuilder, *
 
 
 def needs_listing(context: PublishContext, table: Table, *, refresh: bool) -> bool:
-    """Whether who else is in the folder must be known: no live file of this table there, one that no publish of this
-    row settled yet, no hint or a strange one, a refresh.
+    """Return whether the folder must be listed to find other tables in it.
+
+    That is so on a refresh, if no live file of this table is there, if no publish of this job has settled it, and if
+    the version hint is missing or foreign.
     """
     table_files, layout = context.current_files, context.layout
     if table_files is None or layout is None or table_files.conflict is not None:
@@ -140,7 +143,7 @@ def needs_listing(context: PublishContext, table: Table, *, refresh: bool) -> bo
     if refresh or context.observations.must_list_folders or not (settled and written):
         return True
     if layout.naming.has_commit_files and not is_up_to_date(context, table_files.main_document, table):
-        # Its commits are about to be listed.
+        # The commit files are listed below anyway.
         return True
     hint = hint_at(context.observations, layout.location) if layout.has_version_hint else None
     return _may_create_hint(context, table, layout, hint) or not is_our_hint(context, layout.location, hint)
@@ -151,7 +154,7 @@ def _wants_hint(context: PublishContext, layout: FileLayout) -> bool:
 
 
 def _has_rival(context: PublishContext, table: Table) -> bool:
-    """Whether a reader would open another file by the hint, as one of that name lies there."""
+    """Return whether a reader would open another file by the hint, because a file of that name exists."""
     rival = version_hint.shadowing_file(table)
     return rival is not None and rival in context.observations.existing([rival])
 
@@ -162,7 +165,7 @@ def _may_create_hint(context: PublishContext, table: Table, layout: FileLayout, 
 
 
 def _has_second_table(context: PublishContext, table: Table, layout: FileLayout) -> bool:
-    """Whether another live table is in the directory: by the rows, and by the files of other catalogs or names."""
+    """Return whether another live table is in the directory, by the inbox or by files of other catalogs or names."""
     pointers_here = pointer_files(context.observations.folders.get(layout.folder, ()))
     if (
         context.observations.table_names(RecordLocation(layout.encoded, table.uuid))
@@ -176,18 +179,18 @@ def _has_second_table(context: PublishContext, table: Table, layout: FileLayout)
 
 
 def _is_behind_other_name(context: PublishContext, table: Table) -> bool:
-    """Whether the table's file under another name here is ahead: then the hint is what that one says."""
+    """Return whether the table's file under another name here is ahead. Then that file determines the hint."""
     if table.uuid is None:
         return False
     return any(
         compare_metadata(live.metadata_location, (), table.metadata_location, table.metadata_log) is MetadataOrder.OLDER
-        and _has_file_here(context, row.table, live, table.uuid)
-        for row, live in context.observations.other_tables_with(table.uuid, context.name)
+        and _has_file_here(context, entry.table, live, table.uuid)
+        for entry, live in context.observations.other_tables_with(table.uuid, context.name)
     )
 
 
 def _has_file_here(context: PublishContext, name: TableIdentifier, live: PublishedPointer, uuid: str) -> bool:
-    """Whether the file of another name lies in the table's directory, whatever location that name's table has."""
+    """Return whether the file of another name lies in this table's directory; that name's table may be elsewhere."""
     if context.layout is None or live.location == context.layout.location:
         return context.layout is not None
     other_finder = replace(context.finder, name=name, cached_keys=frozenset())

@@ -1,4 +1,4 @@
-"""What one catalog's tables are published by: the settings, as plain values."""
+"""The settings by which one catalog's tables are published, as plain values."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.sfnfile.naming import IDENTIFIER, MAIN_BRANCH, FileLayout, Naming, Placement, dotted_name, folder_below_root
 
 MAX_COMMIT_FILES: Final = 900
-"""Files of a table's commits that stay whatever their age: with its head they are one page of a listing."""
+"""Most commit files of a table, whatever their age: with the head they fit into one page of a listing."""
 
 
 class OnDrop(StrEnum):
-    """What becomes of the files of a table that was dropped."""
+    """The treatment of a dropped table's files."""
 
     TOMBSTONE = "tombstone"
     DELETE = "delete"
@@ -27,13 +27,16 @@ class OnDrop(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TableFilter:
-    """Which tables are published: globs over the encoded dotted name, `*` within a level, `**` across; exclude wins."""
+    """Which tables are published, by globs over the encoded dotted name.
+
+    `*` matches within a level, `**` across levels; `exclude` wins over `include`.
+    """
 
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
 
     def covers(self, table: TableIdentifier) -> bool:
-        """Whether the table gets files."""
+        """Return whether the table gets files."""
         if not self.include and not self.exclude:
             return True
         name = dotted_name(table.namespace, table.name)
@@ -42,39 +45,40 @@ class TableFilter:
         return not self.include or any(_pattern(glob).fullmatch(name) for glob in self.include)
 
     def excludes_namespace(self, namespace: tuple[str, ...]) -> bool:
-        """Whether `exclude` covers whatever may lie in a namespace, at any depth."""
+        """Return whether `exclude` covers everything in a namespace, at any depth."""
         start = dotted_name(namespace, "")
-        # What ends in `**` and matches how all those names begin matches all of them.
+        # A glob that ends in `**` and matches the common start of these names matches all of them.
         return any(glob.endswith("**") and _pattern(glob).fullmatch(start) for glob in self.exclude)
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How one catalog's tables are published.
+    """The settings of one catalog.
 
     Attributes:
-        catalog_id: which catalog the files say they belong to.
-        replica_lag: how long an answer of the catalog may be behind, with the clock skew of our hosts.
-        absence_delay: how long a table must be absent before it counts as dropped.
+        catalog_id: the id of the catalog in its SFN files.
+        replica_lag: how long an answer of the catalog may be behind, including the clock skew of our hosts.
+        absence_delay: how long a table must be missing before it counts as dropped.
         expire_after: how long a tombstone stays.
-        refresh_after: how long a file goes unwritten.
-        min_publish_interval: from one publish of a table to the next.
-        on_drop: what becomes of a dropped table's files.
-        version_hint: whether to keep `version-hint.text`.
-        naming: what the files are called.
-        placement: which folder they lie in.
-        root: with `Placement.ROOT`, the canonical folder below which each table has one.
-        branches: globs of the branches that have files, where the naming gives them any; `main` always has.
-        keep_commits: with a file for each commit, how many of the newest stay at least.
-        keep_commits_for: and how old the others get, as far as there are no more than `MAX_COMMIT_FILES`.
-        allowed_locations: canonical prefixes that locations must lie below; empty for any.
-        is_swept: sweeps of this catalog are made, so an absence waits for one.
-        sweep_every: how often.
-        event_only: nobody can ask this catalog: what was told of its tables is the truth.
-        table_filter: which tables.
-        is_retired: none any more: what is ours goes.
-        adopted: a row, and the `catalog_id` whose files under that row's identifier count as the row's own.
-        writer: what documents say wrote them.
+        refresh_after: the longest time between two writes of a file.
+        min_publish_interval: the shortest time between two publishes of a table.
+        on_drop: the treatment of a dropped table's files.
+        version_hint: write `version-hint.text`.
+        naming: the names of the files.
+        placement: the folder of the files.
+        root: with `Placement.ROOT`, the canonical folder with one folder per table.
+        branches: globs of the branches that get files, if the naming has branch files; `main` always does.
+        keep_commits: with commit files, how many of the newest stay at least.
+        keep_commits_for: the age up to which the other commit files stay, at most `MAX_COMMIT_FILES`.
+        allowed_locations: canonical prefixes; every location must be below one. Empty allows all.
+        is_swept: the catalog is swept, so a missing table waits for a sweep.
+        sweep_every: the time between two sweeps.
+        event_only: the catalog cannot be queried; events are the source of truth.
+        table_filter: the tables that are published.
+        is_retired: no table is published any more; our files are removed.
+        adopted: a table, and the other `catalog_id`: files with that id and the table's identifier count as the table's
+            own.
+        writer: the value of `writer` in documents.
     """
 
     catalog_id: str
@@ -101,7 +105,7 @@ class Policy:
     writer: str = "iceberg-sfn"
 
     def layout(self, name: TableIdentifier, location: str) -> FileLayout:
-        """Where the files of a table lie.
+        """Return the layout of a table's files.
 
         Args:
             location: the table's canonical location.
@@ -112,23 +116,23 @@ class Policy:
 
     @property
     def has_branch_files(self) -> bool:
-        """Whether other branches than `main` may have files."""
+        """True if other branches than `main` may have files."""
         return self.naming.has_branch_files and any(glob != MAIN_BRANCH for glob in self.branches)
 
     def branch_heads(self, table: Table) -> dict[str, int]:
-        """The heads of a table's branches that have a file, beside `main`."""
+        """Return the head snapshots of the branches with a file, without `main`."""
         if not self.has_branch_files:
             return {}
         return {ref: head for ref, head in table.branches if any(fnmatchcase(ref, glob) for glob in self.branches)}
 
     @property
     def recheck_delay(self) -> timedelta:
-        """How long to wait for what another row must do first, or a replica must hear of."""
+        """The delay before a check that waits for another job or for a replica."""
         return max(self.replica_lag, timedelta(seconds=1))
 
     @property
     def long_recheck_delay(self) -> timedelta:
-        """How long to wait for what may take as long as an absence, or may never come."""
+        """The delay before a check that waits for something as slow as a missing table, or that may never come."""
         return max(self.recheck_delay, self.absence_delay / 10)
 
 

@@ -1,4 +1,4 @@
-"""What becomes of a table's files: the decision, pure, and the protocol that carries it out."""
+"""One publish: run the decision, answer its queries, carry out its plan."""
 
 from __future__ import annotations
 
@@ -44,48 +44,20 @@ from sfn.sfnfile.locations import canonical
 from sfn.sfnfile.naming import FileLayout, FileOwner
 from sfn.storage import Guarantees, PreconditionFailed, StoreRouter
 
-# ── learnt: What our own files tell of a name in a catalog that nobody can ask
-
-
-def recover_history(
-    job: LeasedJob, name: TableIdentifier, files: Iterable[ObservedFile], policy: Policy
-) -> EventHistory:
-    """What was told once, by the pointer that was published: a late event must not lead back behind it.
-
-    Args:
-        job: the row's; its story counts where no file is left.
-        files: all that was read.
-    """
-    found = [
-        doc for observed in files if (doc := parse_or_none(observed.stored)) is not None and is_ours(doc, name, policy)
-    ]
-    head = max(found, key=lambda doc: (doc.is_live, doc.ordinal), default=None)
-    live = job.table_state.live
-    if head is not None:
-        return EventHistory((_table_history(head),))
-    if live is None:
-        return EventHistory()
-    return EventHistory((TableHistory(live.uuid, live.metadata_location, changed_seq=0, created_seq=0),))
-
-
-def _table_history(doc: Document) -> TableHistory:
-    has_left = doc.state in {DocumentState.DROPPED, DocumentState.RENAMED}
-    return TableHistory(doc.guid, doc.metadata_file_path, changed_seq=0, created_seq=0, ended_seq=0 if has_left else -1)
-
-
-# ── learning: How a publish learns what its decision asks for
+MAX_LOST_RACES = 8
+"""Lost races after which a publish gives up and retries later."""
 
 
 class LeaseLost(Exception):
-    """The lease was lost while publishing; nothing may be settled."""
+    """The lease was lost during the publish; nothing may be settled."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What one publish talks to.
+    """The ports that one publish uses.
 
     Attributes:
-        spellings: how the catalog lists names; None: it is not asked.
+        spellings: the names that the catalog lists; None to skip that check.
     """
 
     queue: JobQueue
@@ -96,176 +68,19 @@ class Ports:
     spellings: Spellings | None = None
 
 
-class QueryRunner:
-    """Asks the world for one publish.
-
-    Attributes:
-        latest_cache: what is remembered, with the catalog's last answer.
-    """
-
-    def __init__(self, job: LeasedJob, ports: Ports, policy: Policy) -> None:
-        if not isinstance(job.subject, TableIdentifier):
-            raise TypeError(job.subject)
-        self.job, self.ports, self.policy, self.name = job, ports, policy, job.subject
-        self.latest_cache = job.cache
-
-    async def run(self, query: PublishQuery, observations: Observations) -> None:
-        """Ask the world what the decision lacks."""
-        ports = self.ports
-        match query:
-            case ReadFiles() | ListFolder() | FindFiles() | ProbeStore():
-                await self._query_files(query, observations)
-            case LoadTable(table):
-                observations.answers[table] = await self._load(table, observations)
-            case IsListed(table):
-                observations.checks[query] = await ports.catalog.is_listed(table)
-            case ListedSpellings(table, fresh):
-                await self._list_spellings(table, observations, fresh=fresh)
-            case IsStepAllowed(step):
-                observations.checks[query] = await ports.queue.allow_step(self.job, step, ports.clock.now())
-            case TablesWithUuid(uuid):
-                observations.tables_by_uuid[uuid] = tuple(await ports.table_index.with_uuid(self.name.catalog, uuid))
-            case TablesAtLocation(location):
-                observations.names_by_query[query] = await ports.table_index.at_location(self.name, location)
-            case RecordLocation(site, uuid):
-                observations.names_by_query[query] = await self._record_location(site, uuid)
-            case _:
-                assert_never(query)
-
-    async def probe(self, key: str) -> Guarantees:
-        """Return what the store of a key is proven to do.
-
-        The proof's file lies in a folder of SFN files, also where the key is a version hint: policies may permit no
-        other name beside that.
-        """
-        location = version_hint.location_of(key)
-        folder = key if location is None else FileLayout(location, placement=self.policy.placement).folder
-        return await self.ports.stores.store_for(key).probe(folder)
-
-    async def _query_files(
-        self, query: ReadFiles | ListFolder | FindFiles | ProbeStore, observations: Observations
-    ) -> None:
-        """Look at files."""
-        stores = self.ports.stores
-        match query:
-            case ReadFiles(keys):
-                for key in keys:
-                    observations.files[key] = ObservedFile(
-                        await stores.store_for(key).read(key), observations.next_sequence()
-                    )
-            case ListFolder(prefix):
-                observations.folders[prefix] = tuple(await stores.store_for(prefix).list(prefix, MAX_LISTED_FILES + 1))
-            case ProbeStore(key):
-                observations.guarantees_by_folder[folder_of(key)] = await self.probe(key)
-            case FindFiles(keys):
-                for key in keys:
-                    observations.existence[key] = await self._exists(key)
-            case _:
-                assert_never(query)
-
-    async def _list_spellings(self, table: TableIdentifier, observations: Observations, *, fresh: bool) -> None:
-        """Compare a name with what the catalog lists."""
-        spellings = self.ports.spellings
-        try:
-            alike = await spellings.matching_names(table, fresh=fresh) if spellings is not None else None
-        except ListingUnavailable:
-            alike = None
-            observations.failed_listings.add(table)
-        observations.spellings[table] = alike or ()
-
-    async def _exists(self, key: str) -> bool:
-        try:
-            return await self.ports.stores.store_for(key).read_range(key, 0, 1) is not None
-        except LocationRefused:
-            return False
-
-    async def _record_location(self, layout: str, uuid: str | None) -> Collection[TableIdentifier]:
-        others = await self.ports.queue.record_location(self.job, layout, uuid)
-        if others is None:
-            raise LeaseLost
-        return others
-
-    async def _load(self, table: TableIdentifier, observations: Observations) -> CatalogAnswer:
-        cached = self.latest_cache if table == self.name else PublishCache()
-        asked = self.ports.clock.now()
-        history = await self._event_history(table, observations) if self.policy.event_only else None
-        loaded = await self.ports.catalog.load(table, cached.etag if cached.table is not None else None, history)
-        answered = self.ports.clock.now()
-        if isinstance(loaded, Loaded):
-            if table == self.name:
-                self.latest_cache = replace(self.latest_cache, table=loaded.table, etag=loaded.etag)
-            return CatalogAnswer(
-                loaded.table, loaded.etag, asked, answered, observations.next_sequence(), loaded.applied
-            )
-        if isinstance(loaded, NotModified) and cached.table is not None:
-            return CatalogAnswer(
-                cached.table, cached.etag, asked, answered, observations.next_sequence(), loaded.applied
-            )
-        if isinstance(loaded, NotModified):
-            raise Transient(
-                str(table),
-                scope=ErrorScope.TABLE,
-                expected="a table or its absence",
-                found="304 without being asked for it",
-            )
-        applied = loaded.applied if isinstance(loaded, NoSuchTable) else None
-        return CatalogAnswer(loaded, None, asked, answered, observations.next_sequence(), applied)
-
-    async def _event_history(self, table: TableIdentifier, observations: Observations) -> EventHistory | None:
-        """What was told of a table by now: the claim may be older, and a tag must be older than the answer."""
-        history, table_state = await self.ports.table_index.event_history(table), self.job.table_state
-        # Whatever lies at a place of a row that never settled was written for what is told.
-        is_unsettled = bool(self.job.locations) and not table_state.has_settled
-        if table != self.name or table_state.event_history is not None or is_unsettled:
-            return history
-        await self.run(ReadFiles(tuple(key for key in self._own_keys() if key not in observations.files)), observations)
-        recovered = recover_history(self.job, self.name, observations.files.values(), self.policy)
-        return replace(recovered, reported_changes=history.reported_changes) if history is not None else recovered
-
-    def new_cache(self, observations: Observations) -> PublishCache:
-        """What the next publish may begin with."""
-        mine = set(self._own_keys())
-        tags = {
-            key: observed.stored
-            for key, observed in observations.files.items()
-            if key in mine or self._is_ours(observed, key)
-        }
-        return replace(self.latest_cache, objects=tags)
-
-    def _own_keys(self) -> list[str]:
-        """The keys of this row: only these may be remembered, others change behind its back."""
-        table, layouts = self.latest_cache.table, {FileLayout.parse(text) for text in self.job.locations}
-        if table is not None:
-            layouts.add(self.policy.layout(self.name, canonical(table.location)))
-        owner = FileOwner(self.name.namespace, self.name.name, table.uuid if table is not None else None)
-        refs = [None, *(self.policy.branch_heads(table) if table is not None else ())]
-        keys = [key for layout in layouts for ref in refs for key in layout.keys(owner, ref)]
-        return sorted({*keys, *(version_hint.key_of(layout.location) for layout in layouts if layout.has_version_hint)})
-
-    def _is_ours(self, observed: ObservedFile, key: str) -> bool:
-        doc = parse_or_none(observed.stored) if pointer_files([key]) else None
-        return doc is not None and is_ours(doc, self.name, self.policy)
-
-
-# ── protocol: One publish
-
-MAX_LOST_RACES = 8
-"""Lost races in one publish before it gives way to the others."""
-
-
 async def publish(job: LeasedJob, ports: Ports, policy: Policy, *, jitter: float) -> Done | Rescheduled | DeadLettered:
-    """Bring one table's files in line with the catalog.
+    """Update one table's files to match the catalog.
 
     Args:
-        job: a table's row.
-        ports: the world.
-        policy: the catalog's settings.
-        jitter: in [0, 1).
+        job: a leased job of a table.
+        ports: catalog, stores, inbox and clock.
+        policy: the settings of the catalog.
+        jitter: a number in [0, 1) that spreads the refreshes.
 
     Raises:
-        Fenced: the lease was lost.
-        Trouble: something outside failed, or others kept winning the race; nothing is half done that a later publish
-            does not mend.
+        LeaseLost: the lease was lost.
+        ExternalError: something outside failed, or other writers won every race. A later publish repairs a partial
+            write.
     """
     return await _Publish(job, ports, policy, jitter).run()
 
@@ -296,8 +111,8 @@ class _Publish:
         raise Transient(
             str(self.name),
             scope=ErrorScope.TABLE,
-            expected="to win the race for its files",
-            found=f"{MAX_LOST_RACES} lost in a row",
+            expected="no other writer at its files",
+            found=f"{MAX_LOST_RACES} lost races in a row",
         )
 
     async def _decide(self, observations: Observations) -> PublishPlan | Done | Rescheduled | DeadLettered:
@@ -308,14 +123,14 @@ class _Publish:
             await self.queries.run(decision, observations)
 
     async def _apply(self, plan: PublishPlan, observations: Observations) -> bool:
-        """Make all changes in order. False: a race was lost, and nothing after it was done."""
+        """Make all changes in order. Return False if a race was lost; the later changes are not made then."""
         written: dict[bytes, str] = {}
         for change in plan.changes:
             if change.replacing is not None and written.get(change.replacing.body, change.key) != change.key:
-                # It may be what this plan wrote by another name of the place: decided again, with both as they are now.
+                # This plan may have written the file under another name of the place. Decide again with both files.
                 return False
             if isinstance(change, Put):
-                # Bytes that lay there before the plan, such as a refreshed hint's, are no sign of another name.
+                # Unchanged bytes, as of a refreshed hint, are no sign of another name of the place.
                 if change.replacing is None or change.replacing.body != change.body:
                     written[change.body] = change.key
                 made = await (
@@ -328,7 +143,7 @@ class _Publish:
         return await self._is_confirmed(plan, observations)
 
     async def _is_confirmed(self, plan: PublishPlan, observations: Observations) -> bool:
-        """Whether what a plan took for granted is so once it is carried out."""
+        """Return whether the plan's assumptions hold after its changes."""
         for key, other in plan.aliases:
             stored, alias_stored = observations.file(key), await self.ports.stores.store_for(other).read(other)
             if (stored and stored.body) != (alias_stored and alias_stored.body):
@@ -340,7 +155,7 @@ class _Publish:
 
     async def _put(self, change: Put, observations: Observations) -> bool:
         store = self.ports.stores.store_for(change.key)
-        # A store that is refused gets no file at all.
+        # A store that fails the probe gets no file at all.
         await self.queries.probe(change.key)
         written = await store.write(change.key, change.body, change.replacing)
         if isinstance(written, PreconditionFailed):
@@ -358,10 +173,10 @@ class _Publish:
         return True
 
     async def _put_hint(self, hint: Put, observations: Observations) -> bool:
-        """Write the hint, and see that what it rests on is still so.
+        """Write the version hint and check that its preconditions still hold.
 
-        A hint that is made anew is made in two steps, with a look between them: "nothing is there" is a condition that
-        can come true again while a writer sleeps, a text of its own is not.
+        A new hint is written in two steps with a check between them. "No file exists" can become true again while a
+        writer sleeps; the unique text of the placeholder cannot.
         """
         if hint.replacing is None:
             nonce = f"{self.ports.clock.now():%Y%m%dT%H%M%S%f}-{self.job.fencing_token}"
@@ -375,13 +190,13 @@ class _Publish:
         return await self._put(hint, observations) and await self._is_still_valid(hint, observations)
 
     async def _remove_placeholder(self, placeholder: Put, observations: Observations) -> None:
-        """Leave no placeholder behind; its text is unique, so only a store that ignores conditions must keep it."""
+        """Delete the placeholder; its text is unique, so only a store without conditional deletes keeps it."""
         store, stored = self.ports.stores.store_for(placeholder.key), observations.file(placeholder.key)
         if stored is not None and (await self.queries.probe(placeholder.key)).conditional_delete:
             await store.delete(placeholder.key, stored)
 
     async def _is_still_valid(self, hint: Put, observations: Observations) -> bool:
-        """The document beside the hint is the one that it rests on, and no other row came to live there."""
+        """Return whether the document beside the hint is unchanged and no other job came to live there."""
         if hint.check is None:
             return True
         key, layout = hint.check
@@ -391,7 +206,7 @@ class _Publish:
         return await self.ports.queue.record_location(self.job, layout.encoded, uuid) == frozenset()
 
     async def _is_still_alone(self, hint: Put, observations: Observations) -> bool:
-        """No other file came into the folder since it was listed, and all is right otherwise."""
+        """Return whether no other file came into the folder since the listing, and the hint is still valid."""
         if hint.check is None or not await self._is_still_valid(hint, observations):
             return False
         key, layout = hint.check
@@ -401,15 +216,193 @@ class _Publish:
     def _finish(
         self, outcome: Done | Rescheduled | DeadLettered, observations: Observations, *, planned: bool
     ) -> Done | Rescheduled | DeadLettered:
-        """The outcome with what was seen and done, also in rounds that lost their race after a part of their plan."""
+        """Return the outcome with the cache and the written keys of all rounds, also of those that lost a race."""
         if outcome.result is None:
             return outcome
         cache, written = self.queries.new_cache(observations), tuple(self.written_keys)
         if not (planned or observations.is_from_cache or isinstance(outcome, Done)):
-            # It may have stopped before it saw what a publish left behind that did not live to settle.
+            # The decision may have stopped before it saw the files of an earlier publish that crashed.
             cache = replace(cache, objects={})
         pause_ends = observations.answer_for(self.name).answered_at + self.policy.min_publish_interval
-        findings = replace(
-            outcome.result, cache=cache, written_keys=written, not_before=pause_ends if written else None
-        )
-        return replace(outcome, result=findings)
+        result = replace(outcome.result, cache=cache, written_keys=written, not_before=pause_ends if written else None)
+        return replace(outcome, result=result)
+
+
+class QueryRunner:
+    """The queries of one publish: asks catalog, stores and inbox, and fills the observations.
+
+    Attributes:
+        latest_cache: the cache of the job, updated with the catalog's last answer.
+    """
+
+    def __init__(self, job: LeasedJob, ports: Ports, policy: Policy) -> None:
+        if not isinstance(job.subject, TableIdentifier):
+            raise TypeError(job.subject)
+        self.job, self.ports, self.policy, self.name = job, ports, policy, job.subject
+        self.latest_cache = job.cache
+
+    async def run(self, query: PublishQuery, observations: Observations) -> None:
+        """Answer one query of the decision."""
+        ports = self.ports
+        match query:
+            case ReadFiles() | ListFolder() | FindFiles() | ProbeStore():
+                await self._query_files(query, observations)
+            case LoadTable(table):
+                observations.answers[table] = await self._load(table, observations)
+            case IsListed(table):
+                observations.checks[query] = await ports.catalog.is_listed(table)
+            case ListedSpellings(table, fresh):
+                await self._list_spellings(table, observations, fresh=fresh)
+            case IsStepAllowed(step):
+                observations.checks[query] = await ports.queue.allow_step(self.job, step, ports.clock.now())
+            case TablesWithUuid(uuid):
+                observations.tables_by_uuid[uuid] = tuple(await ports.table_index.with_uuid(self.name.catalog, uuid))
+            case TablesAtLocation(location):
+                observations.names_by_query[query] = await ports.table_index.at_location(self.name, location)
+            case RecordLocation(site, uuid):
+                observations.names_by_query[query] = await self._record_location(site, uuid)
+            case _:
+                assert_never(query)
+
+    async def probe(self, key: str) -> Guarantees:
+        """Return the proven guarantees of a key's store.
+
+        The probe file lies in a folder of SFN files, also for a version hint, because a store's access policy may
+        permit no other name.
+        """
+        location = version_hint.location_of(key)
+        folder = key if location is None else FileLayout(location, placement=self.policy.placement).folder
+        return await self.ports.stores.store_for(key).probe(folder)
+
+    async def _query_files(
+        self, query: ReadFiles | ListFolder | FindFiles | ProbeStore, observations: Observations
+    ) -> None:
+        stores = self.ports.stores
+        match query:
+            case ReadFiles(keys):
+                for key in keys:
+                    observations.files[key] = ObservedFile(
+                        await stores.store_for(key).read(key), observations.next_sequence()
+                    )
+            case ListFolder(prefix):
+                observations.folders[prefix] = tuple(await stores.store_for(prefix).list(prefix, MAX_LISTED_FILES + 1))
+            case ProbeStore(key):
+                observations.guarantees_by_folder[folder_of(key)] = await self.probe(key)
+            case FindFiles(keys):
+                for key in keys:
+                    observations.existence[key] = await self._exists(key)
+            case _:
+                assert_never(query)
+
+    async def _list_spellings(self, table: TableIdentifier, observations: Observations, *, fresh: bool) -> None:
+        spellings = self.ports.spellings
+        try:
+            alike = await spellings.matching_names(table, fresh=fresh) if spellings is not None else None
+        except ListingUnavailable:
+            alike = None
+            observations.failed_listings.add(table)
+        observations.spellings[table] = alike or ()
+
+    async def _exists(self, key: str) -> bool:
+        try:
+            return await self.ports.stores.store_for(key).read_range(key, 0, 1) is not None
+        except LocationRefused:
+            return False
+
+    async def _record_location(self, layout: str, uuid: str | None) -> Collection[TableIdentifier]:
+        others = await self.ports.queue.record_location(self.job, layout, uuid)
+        if others is None:
+            raise LeaseLost
+        return others
+
+    async def _load(self, table: TableIdentifier, observations: Observations) -> CatalogAnswer:
+        cached = self.latest_cache if table == self.name else PublishCache()
+        asked_at = self.ports.clock.now()
+        history = await self._event_history(table, observations) if self.policy.event_only else None
+        loaded = await self.ports.catalog.load(table, cached.etag if cached.table is not None else None, history)
+        answered_at = self.ports.clock.now()
+        if isinstance(loaded, Loaded):
+            if table == self.name:
+                self.latest_cache = replace(self.latest_cache, table=loaded.table, etag=loaded.etag)
+            return CatalogAnswer(
+                loaded.table, loaded.etag, asked_at, answered_at, observations.next_sequence(), loaded.applied
+            )
+        if isinstance(loaded, NotModified) and cached.table is not None:
+            return CatalogAnswer(
+                cached.table, cached.etag, asked_at, answered_at, observations.next_sequence(), loaded.applied
+            )
+        if isinstance(loaded, NotModified):
+            raise Transient(
+                str(table),
+                scope=ErrorScope.TABLE,
+                expected="a table or its absence",
+                found="304 (not modified) to a request without an etag",
+            )
+        applied = loaded.applied if isinstance(loaded, NoSuchTable) else None
+        return CatalogAnswer(loaded, None, asked_at, answered_at, observations.next_sequence(), applied)
+
+    async def _event_history(self, table: TableIdentifier, observations: Observations) -> EventHistory | None:
+        """Return the current event history of a table.
+
+        The leased job may have an older one, and a file's etag must be older than the answer that replaces the file.
+        """
+        history, table_state = await self.ports.table_index.event_history(table), self.job.table_state
+        # Files at a location of a job that never settled were written from these same events.
+        is_unsettled = bool(self.job.locations) and not table_state.has_settled
+        if table != self.name or table_state.event_history is not None or is_unsettled:
+            return history
+        await self.run(ReadFiles(tuple(key for key in self._own_keys() if key not in observations.files)), observations)
+        recovered = recover_history(self.job, self.name, observations.files.values(), self.policy)
+        return replace(recovered, reported_changes=history.reported_changes) if history is not None else recovered
+
+    def new_cache(self, observations: Observations) -> PublishCache:
+        """Return the cache for the next publish."""
+        own_keys = set(self._own_keys())
+        objects = {
+            key: observed.stored
+            for key, observed in observations.files.items()
+            if key in own_keys or self._is_ours(observed, key)
+        }
+        return replace(self.latest_cache, objects=objects)
+
+    def _own_keys(self) -> list[str]:
+        """Return the keys of this job. Only these may be cached; other jobs change the other files."""
+        table, layouts = self.latest_cache.table, {FileLayout.parse(text) for text in self.job.locations}
+        if table is not None:
+            layouts.add(self.policy.layout(self.name, canonical(table.location)))
+        owner = FileOwner(self.name.namespace, self.name.name, table.uuid if table is not None else None)
+        refs = [None, *(self.policy.branch_heads(table) if table is not None else ())]
+        keys = [key for layout in layouts for ref in refs for key in layout.keys(owner, ref)]
+        return sorted({*keys, *(version_hint.key_of(layout.location) for layout in layouts if layout.has_version_hint)})
+
+    def _is_ours(self, observed: ObservedFile, key: str) -> bool:
+        doc = parse_or_none(observed.stored) if pointer_files([key]) else None
+        return doc is not None and is_ours(doc, self.name, self.policy)
+
+
+def recover_history(
+    job: LeasedJob, name: TableIdentifier, files: Iterable[ObservedFile], policy: Policy
+) -> EventHistory:
+    """Return the event history that the published files imply, so that a late event does not lead back behind them.
+
+    Args:
+        job: the job; its published pointer counts if no file is left.
+        files: all files that were read.
+    """
+    found = [
+        doc for observed in files if (doc := parse_or_none(observed.stored)) is not None and is_ours(doc, name, policy)
+    ]
+    head = max(found, key=lambda doc: (doc.is_live, doc.ordinal), default=None)
+    live = job.table_state.live
+    if head is not None:
+        return EventHistory((_table_history(head),))
+    if live is None:
+        return EventHistory()
+    return EventHistory((TableHistory(live.uuid, live.metadata_location, changed_seq=0, created_seq=0),))
+
+
+def _table_history(doc: Document) -> TableHistory:
+    has_ended = doc.state in {DocumentState.DROPPED, DocumentState.RENAMED}
+    return TableHistory(
+        doc.guid, doc.metadata_file_path, changed_seq=0, created_seq=0, ended_seq=0 if has_ended else -1
+    )

@@ -1,9 +1,4 @@
-"""What one publish has learnt so far, and what it still has to ask.
-
-A decision reads `Observations`; what it needs and nobody has asked yet it raises as `NeedsQuery`. The protocol asks
-and decides anew. So the decision stays pure, asks for no more than it uses, and the order of asking is its own order
-of reading.
-"""
+"""The observations of one publish, and the queries that fill them (`decide.py` explains how they work together)."""
 
 from __future__ import annotations
 
@@ -20,42 +15,47 @@ from sfn.storage import Guarantees
 T = TypeVar("T")
 
 MAX_FOREIGN_FILES = 1000
-"""Files of other rows in one folder that are looked at."""
+"""Most files of other jobs that are read in one folder."""
 MAX_LISTED_FILES = 10_000
-"""Files of one folder that are listed."""
+"""Most files that are listed in one folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadTable:
-    """What does the catalog say of this table?"""
+    """Ask the catalog for a table."""
 
     table: TableIdentifier
 
 
 @dataclass(frozen=True, slots=True)
 class ReadFiles:
-    """What lies at these keys?"""
+    """Read the files at these keys."""
 
     keys: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ListFolder:
-    """Which keys lie below this prefix?"""
+    """List the keys below a prefix."""
 
     prefix: str
 
 
 @dataclass(frozen=True, slots=True)
 class FindFiles:
-    """At which of these keys is there a file, of whatever content?"""
+    """Find out at which of these keys a file exists; its content does not matter."""
 
     keys: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RecordLocation:
-    """Make the site durable on the row; who else has a live table of another uuid at its location?"""
+    """Store a layout with the job; the answer names the other jobs with a live table of another uuid at its location.
+
+    Attributes:
+        layout: a layout as `FileLayout.encoded`.
+        uuid: the table's uuid.
+    """
 
     layout: str
     uuid: str | None
@@ -63,32 +63,32 @@ class RecordLocation:
 
 @dataclass(frozen=True, slots=True)
 class TablesAtLocation:
-    """Which other rows have a live file at this location?"""
+    """Ask the inbox which other jobs have a live file at a location."""
 
     location: str
 
 
 @dataclass(frozen=True, slots=True)
 class TablesWithUuid:
-    """Which rows have a live file of this table uuid?"""
+    """Ask the inbox which jobs have a live file of a table uuid."""
 
     uuid: str
 
 
 @dataclass(frozen=True, slots=True)
 class IsListed:
-    """Does a listing of its namespace name the table?"""
+    """Ask the catalog whether the listing of the namespace contains the table."""
 
     table: TableIdentifier
 
 
 @dataclass(frozen=True, slots=True)
 class ListedSpellings:
-    """Under which spellings of its name does the catalog list the table?
+    """Ask the catalog under which spellings of its name it lists a table.
 
     Attributes:
-        table: whose name.
-        fresh: a listing that is remembered and has none of them does not do.
+        table: the name.
+        fresh: list again if the cached listing contains none of the spellings.
     """
 
     table: TableIdentifier
@@ -97,14 +97,14 @@ class ListedSpellings:
 
 @dataclass(frozen=True, slots=True)
 class IsStepAllowed:
-    """Does the brake give leave?"""
+    """Ask the drop limit whether a backward step may pass."""
 
     step: BackwardStep
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeStore:
-    """What does the store of this existing file guarantee?"""
+    """Ask what the store of an existing file guarantees."""
 
     key: str
 
@@ -125,7 +125,7 @@ PublishQuery: TypeAlias = (
 
 
 class NeedsQuery(Exception):
-    """The decision needs an answer that nobody has asked for."""
+    """The decision needs an observation that is missing."""
 
     def __init__(self, query: PublishQuery) -> None:
         self.query = query
@@ -137,11 +137,11 @@ class CatalogAnswer:
     """One answer of the catalog.
 
     Attributes:
-        found: what it said.
-        etag: its entity tag.
-        asked_at, answered: when the request left, when the answer arrived.
-        sequence: how many answers were learnt before it.
-        applied: of a catalog that can't be asked, how much of what was told the answer is.
+        found: the table, or why there is none.
+        etag: the entity tag of the answer.
+        asked_at, answered_at: the times of request and answer.
+        sequence: the position among all answers of this publish, from 1.
+        applied: in an event-only catalog, the events that the answer is made of.
     """
 
     found: Table | NoSuchTable | StagedCreate
@@ -154,7 +154,12 @@ class CatalogAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ObservedFile:
-    """One file as it was seen: `sequence` as in `Look`, 0 for one that is only remembered from an earlier publish."""
+    """One observed file; None if there is no file.
+
+    Attributes:
+        stored: the file.
+        sequence: the position as in `CatalogAnswer`; 0 for a file from the cache of an earlier publish.
+    """
 
     stored: StoredObject | None
     sequence: int
@@ -162,12 +167,12 @@ class ObservedFile:
 
 @dataclass(slots=True)
 class Observations:
-    """All that one publish knows. A lost race throws it away and starts a new one.
+    """All answers that one publish has. A lost race discards them and starts with new ones.
 
     Attributes:
-        must_list_folders: look at the folder even where a file of ours is in its place.
-        is_from_cache: it began with what an earlier publish left behind.
-        failed_listings: names whose listing could not be had for now.
+        must_list_folders: list the folder even if a file of ours is at its key.
+        is_from_cache: the observations began with the cache of an earlier publish.
+        failed_listings: names with a listing that failed for now.
     """
 
     must_list_folders: bool = False
@@ -185,78 +190,78 @@ class Observations:
     guarantees_by_folder: dict[str, Guarantees] = field(default_factory=dict)
 
     @classmethod
-    def of_cache(cls, tags: Mapping[str, StoredObject | None]) -> Observations:
-        """Facts that start from what an earlier publish left behind."""
-        return cls(is_from_cache=bool(tags), files={key: ObservedFile(stored, 0) for key, stored in tags.items()})
+    def of_cache(cls, objects: Mapping[str, StoredObject | None]) -> Observations:
+        """Return observations that start with the cache of an earlier publish."""
+        return cls(is_from_cache=bool(objects), files={key: ObservedFile(stored, 0) for key, stored in objects.items()})
 
     def next_sequence(self) -> int:
-        """The number of the next answer."""
+        """Return the number of the next answer."""
         self.last_sequence += 1
         return self.last_sequence
 
     def answer_for(self, table: TableIdentifier) -> CatalogAnswer:
-        """The catalog's latest answer for a table."""
+        """Return the catalog's latest answer for a table."""
         return _require(self.answers.get(table), LoadTable(table))
 
     def file(self, key: str) -> StoredObject | None:
-        """The file at a key."""
+        """Return the file at a key; None if there is none."""
         observed = self.files.get(key)
         if observed is None:
             raise NeedsQuery(ReadFiles((key,)))
         return observed.stored
 
     def require_files(self, keys: Iterable[str]) -> None:
-        """Have many files read at once that `file` is about to ask for: each question is a decision made anew."""
+        """Have several files read in one query, because each query runs the decision again."""
         missing = tuple(key for key in keys if key not in self.files)
         if missing:
             raise NeedsQuery(ReadFiles(missing))
 
     def existing(self, keys: Iterable[str]) -> set[str]:
-        """Those of these keys at which there is a file."""
+        """Return the keys at which a file exists."""
         requested = tuple(keys)
         if unknown := tuple(key for key in requested if key not in self.existence):
             raise NeedsQuery(FindFiles(unknown))
         return {key for key in requested if self.existence[key]}
 
     def folder(self, prefix: str) -> tuple[str, ...]:
-        """The keys below a prefix."""
+        """Return the keys below a prefix."""
         return _require(self.folders.get(prefix), ListFolder(prefix))
 
     def table_names(self, query: RecordLocation | TablesAtLocation) -> tuple[TableIdentifier, ...]:
-        """Rows that answer a question, in order."""
+        """Return the jobs that match a query, in order."""
         return tuple(sorted(_require(self.names_by_query.get(query), query)))
 
     def other_tables_with(self, uuid: str, name: TableIdentifier) -> list[tuple[IndexedTable, PublishedPointer]]:
-        """The rows of other names whose live file carries a table uuid, each with what it published."""
+        """Return the jobs of other names with a live file of a table uuid, each with its published pointer."""
         tables = _require(self.tables_by_uuid.get(uuid), TablesWithUuid(uuid))
-        return [(row, row.live) for row in tables if row.live is not None and row.table != name]
+        return [(entry, entry.live) for entry in tables if entry.live is not None and entry.table != name]
 
     def is_true(self, query: IsListed | IsStepAllowed) -> bool:
-        """A yes or no."""
+        """Return the answer to a yes-or-no query."""
         return _require(self.checks.get(query), query)
 
     def listed_spellings(self, table: TableIdentifier, *, fresh: bool) -> tuple[TableIdentifier, ...]:
-        """Return the listed names that are spelled like a table's, or its own alone; none where that is not known."""
+        """Return the listed spellings of a table's name, or the name alone; empty if the listing is not known."""
         return _require(self.spellings.get(table), ListedSpellings(table, fresh))
 
     def guarantees(self, key: str) -> Guarantees:
-        """What the store of an existing file was proven to do: what it does for one, it does for the whole folder."""
+        """Return the proven guarantees of an existing file's store; they hold for the whole folder."""
         return _require(self.guarantees_by_folder.get(folder_of(key)), ProbeStore(key))
 
     def require_read(self, key: str) -> None:
-        """Have a file read unless this publish did so: what is only remembered may have changed."""
+        """Require that this publish has read a file, because a cached file may have changed."""
         if key not in self.files or self.files[key].sequence == 0:
             raise NeedsQuery(ReadFiles((key,)))
 
     def require_answer_after(self, table: TableIdentifier, keys: tuple[str, ...]) -> None:
-        """Have the catalog asked again unless its answer is younger than the tags of these files (rule: tag first)."""
+        """Require that the catalog's answer is newer than the etags of these files."""
         newest = max((self.files[key].sequence for key in keys if key in self.files), default=0)
         if self.answer_for(table).sequence < newest:
             raise NeedsQuery(LoadTable(table))
 
 
 def folder_of(key: str) -> str:
-    """Where a file lies."""
+    """Return the folder of a key."""
     return key.rpartition("/")[0]
 
 

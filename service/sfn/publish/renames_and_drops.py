@@ -20,7 +20,7 @@ from sfn.sfnfile.document import Document, DocumentState, Link, render
 from sfn.sfnfile.locations import canonical, check_location
 from sfn.sfnfile.naming import MAIN_BRANCH, FileLayout, FileOwner
 
-# ── heirs: Who carries a table of ours under another name
+# ── Rename targets
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class RenameTarget:
 
     Attributes:
         name: the new name.
-        table: what the catalog says of it.
+        table: the catalog's answer for it.
         location: its canonical location.
     """
 
@@ -39,10 +39,10 @@ class RenameTarget:
 
 
 def find_rename_targets(context: PublishContext, builder: PlanBuilder) -> dict[str, RenameTarget | None]:
-    """By table uuid: who carries, by the catalog's own word, a uuid that our files name and our name does not.
+    """Map each table UUID that our files mention, but that this name no longer has, to the name that has it now.
 
-    None for one whose location is refused. One that was given up may have come back, or have been somewhere all along
-    where nobody saw it.
+    The catalog must confirm the new name. The value is None if the location of the new name is refused. A table that
+    was already dropped counts too: it may have come back, or have been missed before.
     """
     rename_targets: dict[str, RenameTarget | None] = {}
     for doc in context.documents:
@@ -54,7 +54,7 @@ def find_rename_targets(context: PublishContext, builder: PlanBuilder) -> dict[s
         for candidate in _candidates(context, uuid):
             found = context.observations.answer_for(candidate.table).found
             if not isinstance(found, Table):
-                # Another spelling of our name is told by `wake_listed`.
+                # `wake_listed_name` wakes another spelling of our name.
                 builder.wake([candidate] if candidate.table != context.listed_name else [])
             elif found.uuid == uuid and found.skip_reason is None:
                 rename_targets[uuid] = to_rename_target(context, _as_listed(context, candidate.table, found), found)
@@ -63,14 +63,14 @@ def find_rename_targets(context: PublishContext, builder: PlanBuilder) -> dict[s
 
 
 def _as_listed(context: PublishContext, name: TableIdentifier, table: Table) -> TableIdentifier:
-    """Return the name that has the table's file: an event may spell it in another way."""
+    """Return the name that has the table's file, because an event may spell the name in another way."""
     if name != context.job.pending.renamed_to or context.policy.event_only:
         return name
     return match_listed_name(context.observations, context.policy, name, table, fresh=True) or name
 
 
 def to_rename_target(context: PublishContext, name: TableIdentifier, table: Table) -> RenameTarget | None:
-    """A name with the table that the catalog says it has; None where a location of that is refused."""
+    """Return a name with its table; None if a location of the table is refused."""
     try:
         check_location(table.metadata_location, context.policy.allowed_locations)
         return RenameTarget(name, table, check_location(table.location, context.policy.allowed_locations))
@@ -79,9 +79,9 @@ def to_rename_target(context: PublishContext, name: TableIdentifier, table: Tabl
 
 
 def may_forward(context: PublishContext, doc: Document) -> bool:
-    """Whether a document becomes `renamed` once its table has another name.
+    """Return whether a document becomes `renamed` if its table has another name.
 
-    One that is `renamed` already stays as it is, unless the file that it leads to is gone or another table's.
+    A document that is `renamed` stays as it is, unless its target file is gone or belongs to another table.
     """
     if doc.is_live or is_expired(context, doc):
         return doc.is_live
@@ -91,9 +91,9 @@ def may_forward(context: PublishContext, doc: Document) -> bool:
 
 
 def _forwards_nowhere(context: PublishContext, doc: Document) -> bool:
-    """Whether a document leads to a file beside it that is not the table's; of other places that is not known.
+    """Return whether a document leads to a file in our folders that is not the table's.
 
-    A place that can't be read must not keep a table from being published whose name had another table before.
+    Other folders are not checked. An unreadable folder must not keep the next table of this name from being published.
     """
     key = doc.moved_to.sfn_file_path if doc.moved_to is not None else ""
     if not key.startswith(tuple(table_files.layout.folder for table_files in context.existing)):
@@ -103,38 +103,40 @@ def _forwards_nowhere(context: PublishContext, doc: Document) -> bool:
 
 
 def is_expired(context: PublishContext, doc: Document) -> bool:
-    """Whether what speaks of a table that is gone has done so for long enough."""
+    """Return whether a tombstone has expired."""
     return doc.expires_at is not None and context.answer.answered_at >= doc.expires_at
 
 
 def _candidates(context: PublishContext, uuid: str) -> list[Wakeup]:
-    """Who may carry the table now. Who has a live file of it and knows is not woken: two names that were both dropped
-    would wake one another without end.
+    """Return the jobs that may have the table now.
+
+    A job with a live file of the table that knows about it is not woken. Otherwise two names that were both dropped
+    would wake each other without end.
     """
     renamed_to, others = context.job.pending.renamed_to, context.observations.other_tables_with(uuid, context.name)
     wakeups = [Wakeup(context.listed_name)] if context.listed_name is not None else []
     wakeups += [Wakeup(renamed_to)] if renamed_to is not None and renamed_to != context.name else []
-    wakeups += [Wakeup(row.table, live.location) for row, live in others if row.table != renamed_to]
+    wakeups += [Wakeup(entry.table, live.location) for entry, live in others if entry.table != renamed_to]
     return [wakeup for wakeup in wakeups if context.policy.table_filter.covers(wakeup.table)]
 
 
-# ── older: Older files of a table go before its newest
+# ── Older files of a table, which are updated before its newest file
 
 
-def rows_with_older_files(
+def jobs_with_older_files(
     context: PublishContext, uuid: str, existing: Sequence[TableFiles], *, is_gone: bool = True
 ) -> list[Wakeup]:
-    """Rows whose file names an older pointer of the table; none where files of dropped tables stay.
+    """Return the jobs with a file that names an older metadata file of the table; none if files of dropped tables stay.
 
-    Rows that have settled are known; one that died before it could is found by its file. So is one that was known
-    before, and has published another table elsewhere since (`Story.older_at`). Who knows of its file is not woken: it
-    looks of its own accord, and two that wake one another never rest. A branch's file goes with its leading one,
-    however old it is.
+    Settled jobs are known to the inbox. A job that crashed before it settled is found by its file. So is a job that was
+    known before and has published another table elsewhere since (`TableState.older_files_at`). A job that knows of its
+    file is not woken: it runs on its own schedule, and two jobs that wake each other would never rest. A branch file
+    goes with its main file, whatever its age.
 
     Args:
-        uuid: a table that these live files of ours name.
-        is_gone: the table is nowhere. If it is not, a file that was written before and names the same pointer is not
-            older: its readers see the same rows, and its row may have the table again.
+        uuid: the uuid of a table that these live files of ours name.
+        is_gone: the table does not exist any more. If it does, an earlier file that names the same metadata file is not
+            older: its readers see the same rows, and its job may have the table again.
     """
     if context.policy.on_drop is OnDrop.KEEP:
         return []
@@ -145,11 +147,13 @@ def rows_with_older_files(
     )
     pointer = canonical(newest.metadata_file_path)
     older = {
-        Wakeup(row.table, context.policy.layout(row.table, live.location).encoded): None
-        for row, live in context.observations.other_tables_with(uuid, context.name)
-        if live.written_at < written and not row.is_stuck and (is_gone or canonical(live.metadata_location) != pointer)
+        Wakeup(entry.table, context.policy.layout(entry.table, live.location).encoded): None
+        for entry, live in context.observations.other_tables_with(uuid, context.name)
+        if live.written_at < written
+        and not entry.is_stuck
+        and (is_gone or canonical(live.metadata_location) != pointer)
     }
-    # Also where the table was before: from there our file leads to the newest, and would lead there no more.
+    # Earlier places of the table count too: a tombstone there leads to the newest file and would lead nowhere.
     layouts = {
         table_files.layout: None
         for table_files in context.existing
@@ -173,26 +177,28 @@ def rows_with_older_files(
 
 
 def _is_stuck(context: PublishContext, name: TableIdentifier) -> bool:
-    """Whether a row is stuck that may have published another table meanwhile."""
+    """Return whether a job is stuck that may have published another table meanwhile."""
     table = context.observations.answer_for(name).found
     others = (
         context.observations.other_tables_with(table.uuid, context.name)
         if isinstance(table, Table) and table.uuid
         else []
     )
-    return any(row.table == name and row.is_stuck for row, _ in others)
+    return any(entry.table == name and entry.is_stuck for entry, _ in others)
 
 
-def rows_that_would_resurface(context: PublishContext, table_files: TableFiles) -> list[Wakeup]:
-    """Rows whose file lies beside ours that leads on, names the same table, and will not stay what it is.
+def jobs_that_would_resurface(context: PublishContext, table_files: TableFiles) -> list[Wakeup]:
+    """Return the jobs with a live file of the same table beside our forwarding tombstone, if that file will change.
 
-    The table is elsewhere by the catalog's word, or nowhere: a reader that followed ours would come back to that file.
-    None where files of dropped tables stay.
+    The table is elsewhere by the catalog, or gone. A reader that followed our tombstone would come back to that file.
+    None if files of dropped tables stay.
     """
     doc = table_files.main_document
     if doc is None or doc.guid is None or doc.moved_to is None or context.policy.on_drop is OnDrop.KEEP:
         return []
-    stuck = {row.table for row, _ in context.observations.other_tables_with(doc.guid, context.name) if row.is_stuck}
+    stuck = {
+        entry.table for entry, _ in context.observations.other_tables_with(doc.guid, context.name) if entry.is_stuck
+    }
     live_documents = {
         TableIdentifier(context.name.catalog, other.namespace, other.name): other
         for other in foreign_documents(context.finder, table_files.layout)
@@ -207,9 +213,9 @@ def rows_that_would_resurface(context: PublishContext, table_files: TableFiles) 
 
 
 def _keeps_document(context: PublishContext, name: TableIdentifier, other: Document, table_files: TableFiles) -> bool:
-    """Whether a name has the table at a site, or where no file of ours may follow it.
+    """Return whether a name has the table at this layout, or at a location that is refused.
 
-    The site may have another name there: then the same document is found by it.
+    The layout may have another name there; then the same document is found under that name.
     """
     table = context.observations.answer_for(name).found
     if not isinstance(table, Table) or table.uuid != other.guid:
@@ -224,36 +230,36 @@ def _keeps_document(context: PublishContext, name: TableIdentifier, other: Docum
 
 
 def recheck_after_older(context: PublishContext) -> tuple[datetime, str]:
-    """When to look again at what makes room for `older_files`, and why: these mostly wait for an absence."""
+    """Return when to check again after `jobs_with_older_files`, and why; these jobs mostly wait for a missing table."""
     return (
         context.answer.answered_at + context.policy.long_recheck_delay,
-        "a row with an older file of the same table goes first",
+        "older SFN files of the same table must go first",
     )
 
 
 def last_written_at(existing: Iterable[TableFiles]) -> datetime:
-    """When the youngest of these documents was written."""
+    """Return when the youngest of these documents was written."""
     return max(
         table_files.main_document.written_at for table_files in existing if table_files.main_document is not None
     )
 
 
-# ── elsewhere: Our files at the places where the table is not
+# ── Files at other places than the table's own
 
 
 def update_files_elsewhere(
     context: PublishContext, rename_targets: Mapping[str, RenameTarget | None], builder: PlanBuilder
 ) -> dict[str, list[TableFiles]]:
-    """Follow what became of our files away from the table's place.
+    """Update our files at other places than the table's own.
 
-    Those of a table whose new location is refused stay as they are: a wrong setting, or a catalog that answers wrong
-    locations, would else give up every table at once.
+    Files of a table with a refused new location stay as they are. Otherwise a wrong setting, or a catalog that answers
+    wrong locations, would drop all tables at once.
 
-    Older files first: a table has several where a publish died on its way to new settings, and a reader of the
-    directory must not meet an older one once the newest is live no more.
+    Older files come first. A table has several files if a publish crashed on its way to new settings. A reader of the
+    directory must not find an older file once the newest is no longer live.
 
     Returns:
-        By table uuid: the live files whose table is nowhere any more, the newest last.
+        By table uuid, the live files of tables that exist nowhere any more, newest last.
     """
     nowhere: dict[str, list[TableFiles]] = {}
     existing_documents = [
@@ -297,12 +303,13 @@ def _update_renamed(
         _expire(context, table_files, builder)
     else:
         builder.recheck_at(
-            context.answer.answered_at + context.policy.long_recheck_delay, "renamed to a location that is refused"
+            context.answer.answered_at + context.policy.long_recheck_delay,
+            "the table was renamed, and its new location is not allowed",
         )
 
 
 def _is_superseded(context: PublishContext, table_files: TableFiles, doc: Document) -> bool:
-    """Whether a table of another uuid had the name later, by a file beside this one: then it is this one's no more."""
+    """Return whether a table of another uuid had the name later, by a file beside this one."""
     return table_files.layout.naming.is_by_uuid and any(
         other.layout == table_files.layout
         and (context.is_current(other) or (other.main_document is not None and other.main_document.as_of > doc.as_of))
@@ -319,14 +326,14 @@ def drop_files(
     delete: bool = False,
     stage: Stage = Stage.TOMBSTONE,
 ) -> None:
-    """Say that the table is gone: the hint first, then its documents become `dropped`, or go too, the leading one last.
+    """Mark a table as dropped: clear the hint, then write tombstones or delete the files, main file last.
 
-    While that one is live the row still knows what there is to do.
+    As long as the main file is live, the job knows that there is work left.
     """
     if table_files.main_document is None:
         return
     if delete:
-        # What a drop that failed has deleted must not be made again: it would stay.
+        # Commit files that a failed drop has deleted must not be created again, because they would stay.
         remove_commit_files(context, table_files, builder)
     else:
         complete_commit_files(context, table_files, builder)
@@ -349,8 +356,8 @@ def _drop_after_older(
     delete: bool = False,
     stage: Stage = Stage.TOMBSTONE,
 ) -> None:
-    """Drop what has no successor, once older files of the table went."""
-    older = rows_with_older_files(context, doc.guid, [table_files]) if doc.guid is not None else []
+    """Drop files without a successor, after the older files of the table are gone."""
+    older = jobs_with_older_files(context, doc.guid, [table_files]) if doc.guid is not None else []
     if older:
         builder.wait_for(older, *recheck_after_older(context))
     else:
@@ -358,9 +365,9 @@ def _drop_after_older(
 
 
 def remove_files(context: PublishContext, table_files: TableFiles, builder: PlanBuilder) -> None:
-    """Take back what speaks of a live table at a site; what speaks of a table that is gone expires.
+    """Remove live files at a layout; tombstones expire.
 
-    Of a catalog that retired nothing is left either way.
+    Of a retired catalog, everything is removed.
     """
     if table_files.main_document is not None and table_files.main_document.is_live:
         _drop_after_older(context, table_files, table_files.main_document, builder, delete=True)
@@ -369,7 +376,7 @@ def remove_files(context: PublishContext, table_files: TableFiles, builder: Plan
 
 
 def _forward_moved(context: PublishContext, table_files: TableFiles, builder: PlanBuilder) -> None:
-    """Lead on to where the table's files are now: another location, or other settings for what they are called."""
+    """Write tombstones that lead to the table's files at its new location or under its new settings."""
     here, main_file = context.current_files, table_files.main_file
     if here is None or main_file is None:
         return
@@ -384,8 +391,8 @@ def _forward_moved(context: PublishContext, table_files: TableFiles, builder: Pl
         _expire(context, table_files, builder)
         return
     if main_file.doc.guid is not None:
-        # Of a row that the inbox lost only its file still tells: a reader must not come back to it once ours is gone.
-        builder.wake(rows_with_older_files(context, main_file.doc.guid, [table_files]))
+        # Only its file shows a job that the inbox lost. A reader must not come back to that file once ours is gone.
+        builder.wake(jobs_with_older_files(context, main_file.doc.guid, [table_files]))
     complete_commit_files(context, table_files, builder)
     clear_hint(context, table_files, builder)
     builder.wake_locations.add(table_files.layout.location)
@@ -398,7 +405,7 @@ def _forward_moved(context: PublishContext, table_files: TableFiles, builder: Pl
 
 
 def _branch_target(context: PublishContext, here: TableFiles, file: OurFile) -> str:
-    """Where a file's branch is now; a branch that is not published any more leads to the table."""
+    """Return the new key of a branch file; a branch that is no longer published leads to the main file."""
     if context.table is None or file.doc.ref not in context.policy.branch_heads(context.table):
         return here.key
     return context.finder.find_slot(here.layout, context.table.uuid, file.doc.ref).key
@@ -410,7 +417,7 @@ def _forward_renamed(
     layout = context.policy.layout(rename_target.name, rename_target.location)
     other_finder = replace(context.finder, name=rename_target.name, cached_keys=frozenset())
     for key in layout.keys(FileOwner(rename_target.name.namespace, rename_target.name.name, doc.guid)):
-        # Two names can share a plain file name, so what is remembered of ours may be an old state of theirs.
+        # Two names can share a plain file name, so our cache may have an old state of the other name's file.
         context.observations.require_read(key)
     target = other_finder.find_slot(layout, doc.guid)
     if target.conflict is None and is_same_file(table_files, target):
@@ -429,7 +436,9 @@ def _forward_renamed(
         )
         return
     if context.answer.asked_at - doc.written_at < context.policy.replica_lag:
-        builder.recheck_at(doc.written_at + context.policy.replica_lag, "the answer may be older than what is held")
+        builder.recheck_at(
+            doc.written_at + context.policy.replica_lag, "the catalog's answer may be older than the SFN file"
+        )
         return
     complete_commit_files(context, table_files, builder)
     clear_hint(context, table_files, builder)
@@ -449,7 +458,7 @@ def _forward_renamed(
 def _transfer(
     context: PublishContext, table_files: TableFiles, rename_target: RenameTarget, builder: PlanBuilder
 ) -> None:
-    """The heir takes over the files that are called by the uuid; of branches that it has no file of, ours end here."""
+    """Leave the files named by uuid to the rename target; end those of branches that the target does not publish."""
     branches = context.policy.branch_heads(rename_target.table)
     ended_files = [file for file in table_files.files if table_files.stored is None and file.doc.ref not in branches]
     for file in (file for file in ended_files if file.doc.is_live):
@@ -460,7 +469,7 @@ def _transfer(
         builder.wake([Wakeup(rename_target.name)])
         builder.recheck_at(
             context.answer.answered_at + context.policy.recheck_delay,
-            f"{rename_target.name} has this file now, and must take it",
+            f"{rename_target.name} has to take over this file first",
         )
     elif not any(file.doc.is_live for file in ended_files):
         _expire(context, table_files, builder)
@@ -477,7 +486,7 @@ def _renamed_document(
 
 
 def _is_current(target: Document, doc: Document, rename_target: RenameTarget) -> bool:
-    """Whether the heir's file may be forwarded to: it names our pointer or the catalog's, or was written after ours."""
+    """Return whether a file may be forwarded to: it names our pointer or the catalog's, or is younger than our file."""
     if not target.is_live or target.guid != doc.guid:
         return False
     pointers = {canonical(doc.metadata_file_path), canonical(rename_target.table.metadata_location)}
@@ -485,7 +494,7 @@ def _is_current(target: Document, doc: Document, rename_target: RenameTarget) ->
 
 
 def _current_link(context: PublishContext, doc: Document) -> Link | None:
-    """The file of the table that has the name by now, also where another spelling of the name has that file."""
+    """Return a link to the file of the table that has the name now, also under another spelling of the name."""
     here, found = context.current_files, context.answer.found
     if here is not None:
         return Link(context.name.namespace, context.name.name, here.key)
@@ -500,7 +509,7 @@ def _current_link(context: PublishContext, doc: Document) -> Link | None:
 
 
 def _expire(context: PublishContext, table_files: TableFiles, builder: PlanBuilder) -> None:
-    """What speaks of a table that is gone goes in its time, the leading file last."""
+    """Delete an expired tombstone, main file last; add the link to the table that has the name now to a younger one."""
     main_file = table_files.main_file
     if main_file is None:
         return
@@ -518,11 +527,11 @@ def _expire(context: PublishContext, table_files: TableFiles, builder: PlanBuild
     clear_hint(context, table_files, builder, repeated=True)
 
 
-# ── absence: When a table counts as dropped
+# ── Missing tables
 
 
 def drop_missing_tables(context: PublishContext, nowhere: Mapping[str, list[TableFiles]], builder: PlanBuilder) -> None:
-    """Give up the files of tables that are nowhere any more, once every test for it has been passed."""
+    """Drop the files of tables that exist nowhere any more, once every check has passed."""
     if not nowhere or context.policy.on_drop is OnDrop.KEEP:
         return
     on_hold = context.job.table_state.on_hold and not context.job.table_state.limit_overridden
@@ -544,7 +553,7 @@ def drop_missing_tables(context: PublishContext, nowhere: Mapping[str, list[Tabl
 def _is_certainly_dropped(context: PublishContext, uuid: str, existing: list[TableFiles], builder: PlanBuilder) -> bool:
     policy, answer = context.policy, context.answer
     written = last_written_at(existing)
-    older = rows_with_older_files(context, uuid, existing) if uuid else []
+    older = jobs_with_older_files(context, uuid, existing) if uuid else []
     if older:
         builder.wait_for(older, *recheck_after_older(context))
         return False
@@ -552,24 +561,27 @@ def _is_certainly_dropped(context: PublishContext, uuid: str, existing: list[Tab
         builder.recheck_at(*recheck_after_older(context))
         return False
     if answer.asked_at - written < policy.replica_lag:
-        builder.recheck_at(written + policy.replica_lag, "the answer may be older than what is held")
+        builder.recheck_at(written + policy.replica_lag, "the catalog's answer may be older than the SFN file")
         return False
     if (rename_target := _rename_target_in_folder(context, uuid, existing)) is not None:
         builder.wake([rename_target])
         builder.recheck_at(
-            answer.answered_at + policy.recheck_delay, f"{rename_target.table} has this table, and must say so first"
+            answer.answered_at + policy.recheck_delay,
+            f"{rename_target.table} has this table and must be published first",
         )
         return False
     if not context.has_table and context.observations.is_true(IsListed(context.name)):
-        builder.recheck_at(answer.answered_at + policy.long_recheck_delay, "not found, and yet the namespace lists it")
+        builder.recheck_at(
+            answer.answered_at + policy.long_recheck_delay, "the catalog does not find the table, but lists it"
+        )
         return False
     return _was_absent_long_enough(context, uuid, builder)
 
 
 def _would_expose_older(context: PublishContext, existing: list[TableFiles], builder: PlanBuilder) -> bool:
-    """Whether an older table of the name would be what readers find by it, once these files are none any more.
+    """Return whether readers of the name would find an older table of it once these files are gone.
 
-    Each of them has its own file where files are called by the uuid.
+    With naming by uuid, each table of the name has its own file.
     """
     goes = {change.key for change in builder.changes}
     newest = {
@@ -588,9 +600,9 @@ def _would_expose_older(context: PublishContext, existing: list[TableFiles], bui
 
 
 def _rename_target_in_folder(context: PublishContext, uuid: str, existing: list[TableFiles]) -> Wakeup | None:
-    """Who has the table by the catalog's word, and by a file beside these.
+    """Return the job that has the table by the catalog and by a file in the same folder.
 
-    What a row publishes is known to the others once it has settled, and a sweep does not wait for those that it finds.
+    Other jobs see the files of a job only after it has settled, and a sweep does not wait for the jobs that it finds.
     """
     catalog_id = context.policy.catalog_id
     for table_files in existing if uuid else ():
@@ -607,24 +619,20 @@ def _rename_target_in_folder(context: PublishContext, uuid: str, existing: list[
 
 def _was_absent_long_enough(context: PublishContext, uuid: str, builder: PlanBuilder) -> bool:
     policy, answer, live = context.policy, context.answer, context.job.table_state.live
-    # It was told of the name: what it says of a table that was last published under it, it does not say of others.
+    # A drop event is about the name. It counts for the table last published under the name, not for others.
     drop = context.job.pending.drop and live is not None and live.uuid == (uuid or None)
-    # What nobody can ask is missing only where that was told.
+    # In an event-only catalog a table is missing only if an event said so.
     is_reported = drop or policy.event_only
     wait = policy.replica_lag if is_reported else max(policy.absence_delay, policy.replica_lag)
     since = context.job.table_state.missing_since.get(uuid)
     builder.missing_since[uuid] = since or answer.answered_at
     if since is None or answer.asked_at < since + wait:
-        builder.recheck_at(
-            (since or answer.answered_at) + wait, "absent: looked at once more before it counts as dropped"
-        )
+        builder.recheck_at((since or answer.answered_at) + wait, "missing: checked again before it counts as dropped")
         return False
     swept = context.job.swept_at
     if policy.is_swept and not drop and (swept is None or swept < since):
         pause = max(policy.sweep_every / 4, timedelta(seconds=1))
-        builder.recheck_at(
-            answer.answered_at + pause, "absent: a sweep must come first, it finds a table that was renamed"
-        )
+        builder.recheck_at(answer.answered_at + pause, "missing: a sweep comes first, because it finds a renamed table")
         return False
     return True
 
@@ -640,18 +648,19 @@ def _drop_limit_allows(context: PublishContext, uuid: str, existing: list[TableF
 def _is_purged(context: PublishContext, table_files: TableFiles) -> bool:
     doc, location = table_files.main_document, table_files.layout.location
     if doc is None or canonical(doc.metadata_file_path.rpartition("/")[0]) != f"{location}/metadata":
-        # Where the metadata lies in another folder nothing can be told from this one, and the event is believed.
+        # If the metadata lies in another folder, this one proves nothing, so the event decides.
         return context.is_purged
-    # Else it is not: a late one may be of a table that had the name before. Where files are left a tombstone is too.
+    # Otherwise the folder decides, because a late event may be about an earlier table. Leftover files keep a tombstone.
     return set(context.observations.folder(f"{location}/metadata/")) <= {version_hint.key_of(location)}
 
 
-def _on_hold(context: PublishContext, absent: Mapping[str, datetime]) -> DeadLettered:
+def _on_hold(context: PublishContext, missing_since: Mapping[str, datetime]) -> DeadLettered:
     catalog = context.name.catalog
-    since = min(absent.values(), default=context.answer.answered_at)
+    since = min(missing_since.values(), default=context.answer.answered_at)
     return DeadLettered(
         DeadLetterReason.HELD_DROP,
-        f"{context.name} is missing from the catalog since {since:%F %H:%M:%S} UTC, and more tables of {catalog} than "
-        "the limit allows: its files stay as they were. `sfn status` says how many. If the catalog lost its tables, "
-        f"restore them: the next sweep closes this letter. If they were dropped on purpose: sfn release {catalog}",
+        f"{context.name} is missing from the catalog since {since:%F %H:%M:%S} UTC, and more tables of {catalog} are "
+        "missing than the drop limit allows. Its files stay as they are. `sfn status` shows the number of tables. If "
+        "the catalog lost its tables, restore them: the next sweep closes this dead letter. If they were dropped on "
+        f"purpose: sfn release {catalog}",
     )

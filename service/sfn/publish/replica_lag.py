@@ -1,4 +1,4 @@
-"""Whether an answer of the catalog is followed now (specification, section 4): it may come from a replica that lags."""
+"""The decision whether an answer of the catalog is followed now (specification, section 4); a replica may lag."""
 
 from __future__ import annotations
 
@@ -19,23 +19,29 @@ from sfn.domain.jobs import (
 from sfn.publish.context import PlanBuilder, PublishContext, known_locations
 from sfn.publish.existing_files import TableFiles, foreign_documents, has_identifier
 from sfn.publish.queries import IsStepAllowed
-from sfn.publish.renames_and_drops import recheck_after_older, rows_that_would_resurface, rows_with_older_files
+from sfn.publish.renames_and_drops import jobs_that_would_resurface, jobs_with_older_files, recheck_after_older
 from sfn.sfnfile.locations import canonical
 from sfn.sfnfile.naming import MAIN_BRANCH
 from sfn.sfnfile.ordering import MetadataOrder, compare_metadata, is_at_or_after
 
 
 def why_not_follow(context: PublishContext, table: Table, builder: PlanBuilder) -> Rescheduled | DeadLettered | None:
-    """Why the catalog's answer is not followed now, if it is not; else what must be looked at once more."""
+    """Return the outcome if the answer is not followed now; None if it is, with any rechecks in the builder."""
     order = _order(context, table)
     answer, policy, job = context.answer, context.policy, context.job
     trusted_at = _trusted_at(context, table, order)
     if answer.asked_at < trusted_at:
         return Rescheduled(
-            trusted_at, "the answer may be older than what is held", job.pending, PublishResult(job.table_state)
+            trusted_at,
+            "the catalog's answer may be older than the SFN file",
+            job.pending,
+            PublishResult(job.table_state),
         )
     if order is MetadataOrder.OLDER and not _may_step_back(context, table):
-        detail = f"{context.name} stepped back to {table.metadata_location}, and the brake is on; release it to follow"
+        detail = (
+            f"{context.name} was rolled back to {table.metadata_location}, and the drop limit is reached: "
+            f"the files stay as they are. If the rollback is right: sfn release {context.name.catalog}"
+        )
         return DeadLettered(DeadLetterReason.HELD_DROP, detail, PublishResult(replace(job.table_state, on_hold=True)))
     if context.current_files is None or context.current_files.conflict is not None:
         return _apparent_duplicate(context, table)
@@ -44,36 +50,40 @@ def why_not_follow(context: PublishContext, table: Table, builder: PlanBuilder) 
         table_state = replace(_state_by_file(context), older_files_at=known_locations(older))
         return Rescheduled(*recheck_after_older(context), job.pending, PublishResult(table_state, wakeups=older))
     if is_not_forward(context, table):
-        builder.recheck_at(answer.answered_at + policy.replica_lag, "the order of the pointers is unknown or turned")
-    # What nobody can ask is made of all that was told by now: no event is ahead of it.
+        builder.recheck_at(
+            answer.answered_at + policy.replica_lag, "the catalog's new answer is not known to be newer than the last"
+        )
+    # The answer of an event-only catalog is made of all events so far, so no event is ahead of it.
     if policy.event_only:
         return None
     if job.pending.min_metadata_location is not None and not is_at_or_after(
         table.metadata_location, table.metadata_log, job.pending.min_metadata_location
     ):
         builder.recheck_at(
-            answer.answered_at + policy.replica_lag, "an event told of a pointer that the catalog did not show"
+            answer.answered_at + policy.replica_lag, "the catalog does not show the metadata file of the event yet"
         )
     if _is_unconfirmed(context, table) and policy.replica_lag > timedelta(0):
         builder.recheck_unconfirmed = True
-        builder.recheck_at(answer.answered_at + policy.replica_lag, "nothing new was found: a replica may lag")
+        builder.recheck_at(
+            answer.answered_at + policy.replica_lag, "the catalog does not show the change of the event yet"
+        )
     return None
 
 
 def recheck_missing_table(context: PublishContext, builder: PlanBuilder) -> None:
-    """An event told of a table, and the answer shows none: look once more, unless events are all that it is made of.
+    """Check once more if an event named a table that the answer does not show, unless the catalog is event-only.
 
-    Where another one told of its end nobody knows which came first: it may be there again.
+    If another event reported the table's end, the order of the two events is unknown, so the table may exist again.
     """
     pending, lag = context.job.pending, context.policy.replica_lag
     is_reported = (pending.min_metadata_location is not None or pending.is_unspecific) and context.listed_name is None
     if is_reported and not context.policy.event_only and not pending.is_rechecked and lag > timedelta(0):
         builder.recheck_unconfirmed = True
-        builder.recheck_at(context.answer.answered_at + lag, "an event told of a table that the catalog did not show")
+        builder.recheck_at(context.answer.answered_at + lag, "the catalog does not show the table of the event yet")
 
 
 def recheck_unapplied(context: PublishContext, builder: PlanBuilder) -> None:
-    """Of what was told some means nothing yet: look again, ever less often, and give up at last. All else goes on."""
+    """Check again for events that cannot be applied yet, less and less often, and finally give these up."""
     answer, policy = context.answer, context.policy
     for one in answer.applied.unapplied if answer.applied is not None else ():
         since = one.change.missing_since or answer.answered_at
@@ -86,15 +96,16 @@ def recheck_unapplied(context: PublishContext, builder: PlanBuilder) -> None:
 
 
 def keep_unapplied(context: PublishContext, builder: PlanBuilder) -> None:
-    """What was told of a table without files and means nothing yet stays told, but nobody is bothered with it."""
+    """Keep events of a table without files that cannot be applied yet, without a recheck or a dead letter."""
     applied = context.answer.applied
     builder.unapplied = tuple(one.change for one in applied.unapplied) if applied is not None else ()
 
 
 def _trusted_at(context: PublishContext, table: Table, order: MetadataOrder | None) -> datetime:
-    """From when on an answer is followed that steps back, or over a step back: replicas may not have heard before.
+    """Return from when on an answer is followed that steps back, or that follows a backward step.
 
-    What the table's files say under its other names counts too: the answer may be of before it was renamed.
+    Before that time, a replica may not have the last change. The table's files under other names count too, because the
+    answer may be from before a rename.
     """
     newest = context.newest_document
     written = []
@@ -111,29 +122,34 @@ def _trusted_at(context: PublishContext, table: Table, order: MetadataOrder | No
 
 
 def _older_than_replaced(context: PublishContext, table: Table) -> tuple[Wakeup, ...]:
-    """Rows with older files of the table whose file makes room for another's, see `older_files` and `left_behind`."""
+    """Return the jobs with older files of the table that is replaced at its place by another one.
+
+    See `jobs_with_older_files` and `jobs_that_would_resurface`.
+    """
     here = context.current_files
     doc = here.main_document if here is not None else None
     if here is None or doc is None or doc.guid is None or doc.guid == table.uuid:
         return ()
     return tuple(
-        rows_with_older_files(context, doc.guid, [here], is_gone=False)
+        jobs_with_older_files(context, doc.guid, [here], is_gone=False)
         if doc.is_live
-        else rows_that_would_resurface(context, here)
+        else jobs_that_would_resurface(context, here)
     )
 
 
 def _older_of_same_name(context: PublishContext, here: TableFiles) -> tuple[Wakeup, ...]:
-    """The row from which a file is taken over, while an older file there has that name too.
+    """Return the job from which a file is taken over, as long as an older file there has that name too.
 
-    Without this one, whoever asks for the table by that name would go back to the older.
+    Without this wakeup, readers that ask for the table by that name would go back to the older file.
     """
     doc = here.main_document
     if doc is None or not doc.is_live or has_identifier(doc, context.name):
         return ()
     name = TableIdentifier(context.name.catalog, doc.namespace, doc.name)
     stuck = [
-        row.table for row, _ in context.observations.other_tables_with(doc.guid or "", context.name) if row.is_stuck
+        entry.table
+        for entry, _ in context.observations.other_tables_with(doc.guid or "", context.name)
+        if entry.is_stuck
     ]
     older = (
         other.is_live
@@ -147,8 +163,9 @@ def _older_of_same_name(context: PublishContext, here: TableFiles) -> tuple[Wake
 
 
 def _apparent_duplicate(context: PublishContext, table: Table) -> Rescheduled | None:
-    """Another name has the table's file and, as far as the catalog says, the table. A replica may lag behind a rename,
-    so that counts only if it is still said later.
+    """Return a recheck if another name seems to have this table, with its file.
+
+    A replica may lag behind a rename, so this counts only if the second answer says the same.
     """
     found, pending = (
         context.current_files.conflicting_document if context.current_files is not None else None,
@@ -165,7 +182,7 @@ def _apparent_duplicate(context: PublishContext, table: Table) -> Rescheduled | 
         return None
     at, why = (
         context.answer.answered_at + context.policy.recheck_delay,
-        f"{twin} seems to be the same table: looked at once more",
+        f"{twin} seems to be the same table: checked again",
     )
     return Rescheduled(
         at, why, replace(pending, is_rechecked=True), PublishResult(context.job.table_state, wakeups=(Wakeup(twin),))
@@ -173,9 +190,9 @@ def _apparent_duplicate(context: PublishContext, table: Table) -> Rescheduled | 
 
 
 def _state_by_file(context: PublishContext) -> TableState:
-    """What is known, with what the file says that a publish wrote and did not live to settle.
+    """Return the known state, updated from a file of a publish that crashed before it settled.
 
-    Two rows that each take the other's file for the older one would else wait for one another for ever.
+    Otherwise two jobs that each take the other's file for the older one would wait for each other forever.
     """
     table_state, here = context.job.table_state, context.current_files
     doc = here.main_document if here is not None else None
@@ -197,14 +214,14 @@ def _order(context: PublishContext, table: Table) -> MetadataOrder | None:
 
 
 def _is_backward(context: PublishContext, table: Table) -> bool:
-    """An older pointer, another uuid, an undrop."""
+    """Return whether the answer has an older metadata file or another uuid, or undoes a drop."""
     if context.newest_document is None:
         return False
     return _order(context, table) in {None, MetadataOrder.OLDER}
 
 
 def is_not_forward(context: PublishContext, table: Table) -> bool:
-    """A step that is not known to be forward: what was left by it may be answered once more."""
+    """Return whether the step is not known to be forward; the state before it may be answered once more."""
     return _is_backward(context, table) or _order(context, table) is MetadataOrder.UNKNOWN
 
 
@@ -218,9 +235,9 @@ def _may_step_back(context: PublishContext, table: Table) -> bool:
 
 
 def _is_unconfirmed(context: PublishContext, table: Table) -> bool:
-    """A hint that the answer does not show at all: it may come from a replica that has not heard yet.
+    """Return whether the answer shows nothing of the event, so that it may come from a replica that lags.
 
-    After a lost race what is held may be what this very publish wrote, and that it shows the event tells nothing.
+    After a lost race, the files may be from this very publish. That they match the event proves nothing then.
     """
     pending, newest = context.job.pending, context.newest_document
     if pending.is_rechecked or newest is None or not newest.is_live or context.observations.must_list_folders:

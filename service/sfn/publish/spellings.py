@@ -1,8 +1,8 @@
-"""Which name of a table has its files, where somebody spells it otherwise than the catalog lists it.
+"""The choice of the name that has a table's files, if events spell the name in another way than the catalog.
 
-Many catalogs take names in any case. The row of a spelling that the catalog does not list has no files of its own: it
-has the row of the listed name look. Two tables are never taken for one: the catalog itself must answer the same table
-under both names, list one of them and not the other.
+Many catalogs accept names in any case. The job of a spelling that the catalog does not list has no files. It wakes the
+job of the listed name. Two tables are never taken for one: the catalog must answer the same table under both names,
+list one of them and not the other.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sfn.publish.policy import Policy
 from sfn.publish.queries import Observations
 
 RELIST_AFTER: Final = timedelta(seconds=2)
-"""After what time a listing that failed is asked for again: longer than one is remembered that failed."""
+"""The delay before a failed listing is requested again; longer than the failure is cached."""
 
 
 def find_listed_name(
@@ -28,13 +28,13 @@ def find_listed_name(
     """Return the name under which the catalog lists a table.
 
     Args:
-        job, facts, policy: what the decision was given.
-        name: the row's.
-        table: what the catalog answers for that name.
-        refresh: all of the row is looked at again.
+        job, observations, policy: the arguments of the decision.
+        name: the name of the job.
+        table: the catalog's answer for that name.
+        refresh: a refresh is due, so the listing is requested again.
 
     Returns:
-        The row's name, or the one other spelling of it that is listed and has the same table; None where neither is.
+        The job's name, or the one other spelling that is listed and has the same table; None without either.
     """
     table_state = job.table_state
     is_known = table_state.listed_as == name and table_state.live is not None and table_state.live.uuid == table.uuid
@@ -49,10 +49,10 @@ def find_listed_name(
 def match_listed_name(
     observations: Observations, policy: Policy, name: TableIdentifier, table: Table, *, fresh: bool
 ) -> TableIdentifier | None:
-    """Return the name under which the catalog lists what it answers for a name, see `listed_as`.
+    """Return the name under which the catalog lists the table that it answers for a name, see `find_listed_name`.
 
     Args:
-        fresh: whether the catalog is asked again where what is remembered of its listing has no such name.
+        fresh: list again if the cached listing has no such name.
     """
     alike = observations.listed_spellings(name, fresh=fresh)
     if name in alike:
@@ -64,13 +64,13 @@ def match_listed_name(
 
 
 def recheck_failed_listing(job: LeasedJob, observations: Observations, name: TableIdentifier) -> Rescheduled | None:
-    """Look at a new name once more, where its listing failed: of two spellings that come first both would write.
+    """Check a new name once more if its listing failed; otherwise two new spellings would both write files.
 
-    Once, whatever events come meanwhile.
+    The check happens only once, whatever events arrive meanwhile.
     """
     if name not in observations.failed_listings or job.table_state.has_settled or job.table_state.live is not None:
         return None
-    why = "its namespace could not be listed: it may be another spelling of a name that has the files"
+    why = "the namespace could not be listed: the name may be another spelling of one that has the SFN files"
     return Rescheduled(
         observations.answer_for(name).answered_at + RELIST_AFTER,
         why,
@@ -82,18 +82,17 @@ def recheck_failed_listing(job: LeasedJob, observations: Observations, name: Tab
 def _name_by_files(
     job: LeasedJob, observations: Observations, policy: Policy, name: TableIdentifier, table: Table
 ) -> TableIdentifier | None:
-    """Return the name that has the table's files as far as we know, where no listing tells.
+    """Return the name that has the table's files by the inbox, if no listing is available.
 
-    Two names that both write would tell readers of the directory an older answer after a newer one. Where both have
-    files the first of the names in the order of the alphabet keeps them: two that gave way to each other would leave
-    none.
+    If two names both wrote files, readers of the directory would see an older answer after a newer one. If both names
+    have files, the first one in alphabetical order keeps them. If both gave way to each other, no file would remain.
     """
     live, before = job.table_state.live, job.table_state.listed_as
     has_file = live is not None and live.uuid == table.uuid
     others = observations.other_tables_with(table.uuid, name) if table.uuid is not None else []
-    alike = [row.table for row, _ in others if may_be_same_name(row.table, name)]
+    alike = [entry.table for entry, _ in others if may_be_same_name(entry.table, name)]
     known = [other for other in alike if not has_file or str(other) < str(name)]
-    # What was listed once, and has no file yet, may be a name that gives way to this one meanwhile.
+    # A name that was listed once and has no file yet may give way to this one meanwhile.
     if before is not None and not has_file and (table.uuid is None or str(before) < str(name)):
         known.append(before)
     for other in known:
@@ -112,10 +111,11 @@ def _is_same_table(observations: Observations, other: TableIdentifier, table: Ta
 
 
 def wake_listed_name(context: PublishContext, builder: PlanBuilder) -> None:
-    """Have the row of the listed name follow the events of another spelling of it.
+    """Wake the job of the listed name with the event of another spelling.
 
-    The pointer goes along that the catalog answered here: an answer that is older is looked at again there. Where there
-    is no event it is not woken: it may be that one which had this row look. Nor is it told what it told this row.
+    The wakeup carries the catalog's metadata location from here, so that an older answer there is checked again.
+    Without an event there is no wakeup, because the listed name may have woken this job. A relayed event is not sent
+    back.
     """
     pending, found = context.job.pending, context.answer.found
     is_news = (

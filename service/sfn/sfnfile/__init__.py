@@ -1,1 +1,11 @@
-"""The format's pure half: documents, names, locations, lineage, the version hint."""
+"""The pure part of the SFN file format: documents, names, locations, order of metadata files, version hints.
+
+    document        `Document`: the SFN document, read and written
+    naming          `Naming` and `FileLayout`: what SFN files are called, and which folder they lie in
+    locations       canonical spellings of locations, and the check of foreign ones; decompression of metadata files
+    ordering        `compare_metadata`: which of two metadata files of a table is newer
+    version_hint    the content of `version-hint.text`
+    event_history   the current table of a name in an event-only catalog
+
+Start reading with `document.Document`, then `naming.FileLayout`. The specification is `docs/reference/format.md`.
+"""

@@ -1,4 +1,4 @@
-"""The format's pure half: documents, names, locations, lineage, the version hint."""
+"""The SFN document: its fields, and reading and writing its JSON."""
 
 from __future__ import annotations
 
@@ -13,16 +13,14 @@ from typing import Any, Final
 from sfn.domain.identifiers import normal_uuid
 from sfn.errors import MalformedDocument, UnknownFormatVersion
 
-# ── fields: Typed access to a JSON object
-
 _BITS: Final = 63
-"""Of an integer's amount: as many as snapshot ids and times have."""
+"""Bits of an integer without its sign, as in snapshot ids and times."""
 
 
 class JsonFields:
     """Typed access to a JSON object; every mismatch is a ValueError that names the key.
 
-    Its strings can be written as UTF-8, and its integers have 64 bits.
+    Strings can be encoded as UTF-8, integers have 64 bits.
     """
 
     def __init__(self, raw: dict[str, Any]) -> None:
@@ -77,7 +75,7 @@ class JsonFields:
         return None if value is None else JsonFields(value)
 
     def tuples(self, key: str, names: tuple[str, ...]) -> list[JsonFields]:
-        """An array of arrays, each as if it were an object with these keys."""
+        """Return an array of arrays, each as an object with these keys."""
         value = self.raw.get(key)
         value = [] if value is None else value
         if not isinstance(value, list) or not all(isinstance(one, list) and len(one) == len(names) for one in value):
@@ -87,7 +85,7 @@ class JsonFields:
 
 
 def _check_encodable(key: str, text: str) -> str:
-    """A text without half surrogate pairs, which JSON can spell and UTF-8 can't."""
+    """Return a text without lone surrogates, which JSON can contain but UTF-8 cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -96,27 +94,25 @@ def _check_encodable(key: str, text: str) -> str:
     return text
 
 
-# ── document: The SFN document
-
 VERSION = 1
 MAX_DOCUMENT_BYTES = 64 * 1024
-"""Bytes that a document may have."""
+"""Most bytes of a document."""
 MAX_HINT_WAS = 4
-"""Entries that `hint_was` may have."""
+"""Most entries of `hint_was`."""
 LAST_ORDINAL = 253_370_764_800_000
-"""Unix milliseconds of the greatest Ordinal that a metadata file gives; the year after it is left for successors."""
+"""The greatest Ordinal derived from a metadata file, in Unix milliseconds; the year after it is left for successors."""
 
 _MAX_CACHED_BYTES = 4 * 1024
-"""Bytes of a document that is remembered: nearly all have fewer, and the longest would take half a gigabyte."""
+"""Most bytes of a cached document: nearly all have fewer, and caching the longest would take half a gigabyte."""
 _MAX_SHOWN = 300
-"""Characters of what was found that an error shows."""
+"""Most characters of foreign content in an error message."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _ORDINAL = re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)(\d{3})?", re.ASCII)
 
 
 class DocumentState(StrEnum):
-    """What a document says of its table."""
+    """The state of the table, according to its document."""
 
     CURRENT = "current"
     RENAMED = "renamed"
@@ -126,7 +122,7 @@ class DocumentState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Where another document is, and whose: the value of `moved_to` and `name_now`."""
+    """The place and the table of another document: the value of `moved_to` and `name_now`."""
 
     namespace: tuple[str, ...]
     name: str
@@ -135,12 +131,12 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class CommitEntry:
-    """One commit in a timeline: an entry of `between`.
+    """One commit of a head: an entry of `between`.
 
     Attributes:
         ordinal: Unix milliseconds.
-        metadata_file_path: its metadata file.
-        gap: commits right before it that could not be rebuilt.
+        metadata_file_path: the metadata file of the commit.
+        gap: the number of commits right before it that could not be rebuilt.
     """
 
     ordinal: int
@@ -150,20 +146,21 @@ class CommitEntry:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One SFN document; attributes are the keys of the specification.
+    """One SFN document; the attributes are the keys of the specification.
+
+    Unknown keys are not preserved: a writer replaces the whole document.
 
     Attributes:
-        guid: as `normal_uuid` spells it.
-        ordinal: `AsOfOrdinal` as Unix milliseconds.
-        written_at: when the catalog's answer arrived: what it says was so no later than then.
-        asked_at: when the catalog was asked: orders the documents of one table under several names.
-        turned: this document was written by a step that was not known to be forward (a rollback, a re-creation, an
-            undrop, a pointer of unknown order).
-        ref: the branch that it speaks of.
-        snapshot_id: the branch's head; None where the table is empty, or where only the metadata file tells.
-        gap: of a table with a timeline, the commits right before this one that could not be rebuilt.
-        between: of a table with a timeline, the commits whose files this document's own swap made room for, ascending.
-        unknown_keys are not kept: a writer replaces the whole document.
+        guid: the table's uuid, as `normal_uuid` spells it.
+        ordinal: `Ordinal` as Unix milliseconds.
+        written_at: when the catalog's answer arrived; the content was true no later than then.
+        asked_at: when the catalog was asked; orders the documents of one table under several names.
+        turned: the step to this document was not known to be forward (a rollback, a re-creation, an undrop, or an
+            unknown order).
+        ref: the branch of the document.
+        snapshot_id: the head of the branch; None for an empty table, or if only the metadata file has it.
+        gap: with commit files, the number of commits right before this one that could not be rebuilt.
+        between: with commit files, the commits for which this document's own swap made room, ascending.
     """
 
     catalog_id: str
@@ -192,32 +189,32 @@ class Document:
 
     @property
     def as_of(self) -> datetime:
-        """When the catalog was asked for what it says; of an older writer's document, when the answer arrived."""
+        """The time of the request to the catalog; for a document of an older writer, the time of the answer."""
         return self.asked_at or self.written_at
 
     @property
     def is_live(self) -> bool:
-        """Whether it points to a table."""
+        """True if the document points to a table."""
         return self.state is DocumentState.CURRENT
 
 
 def format_time(at: datetime) -> str:
-    """RFC 3339 in UTC with milliseconds."""
+    """Return RFC 3339 in UTC with milliseconds."""
     return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def render_ordinal(milliseconds: int) -> str:
-    """`YYYYMMDDTHHMMSSmmm` of Unix milliseconds."""
+    """Return Unix milliseconds as `YYYYMMDDTHHMMSSmmm`."""
     at = _EPOCH + timedelta(milliseconds=milliseconds)
     # Not every platform's %Y has four digits before the year 1000.
     return f"{at.year:04d}{at:%m%dT%H%M%S}{at.microsecond // 1000:03d}"
 
 
 def parse_ordinal(text: str) -> int:
-    """Unix milliseconds of an `AsOfOrdinal`, with or without its last three digits.
+    """Return an `Ordinal`, with or without its last three digits, as Unix milliseconds.
 
     Raises:
-        ValueError: another form, or no such moment.
+        ValueError: another form, or no such time.
     """
     match = _ORDINAL.fullmatch(text)
     if match is None:
@@ -229,7 +226,7 @@ def parse_ordinal(text: str) -> int:
 
 
 def render(document: Document) -> bytes:
-    """The document's bytes; keys that say nothing are left out."""
+    """Return the document's bytes, without empty keys."""
     body: dict[str, Any] = {
         "version": VERSION,
         "table_identifier": ".".join((*document.namespace, document.name)),
@@ -259,14 +256,13 @@ def render(document: Document) -> bytes:
 
 
 def parse(body: bytes) -> Document:
-    """The document of a file's bytes.
+    """Return the document in a file's bytes.
 
     Raises:
-        Malformed: too long, no UTF-8 or with a byte order mark, no JSON object, a missing or
-            mistyped key.
-        UnknownVersion: another version.
+        MalformedDocument: too long, no UTF-8 or with a byte order mark, no JSON object, or a missing or mistyped key.
+        UnknownFormatVersion: another version.
     """
-    # Who publishes asks for the same bytes many times over.
+    # A publish parses the same bytes many times.
     return _parse_cached(body) if len(body) <= _MAX_CACHED_BYTES else _parse(body)
 
 
@@ -279,7 +275,7 @@ def _parse(body: bytes) -> Document:
     if len(body) > MAX_DOCUMENT_BYTES:
         raise _malformed(f"at most {MAX_DOCUMENT_BYTES} bytes", f"{len(body)} or more")
     try:
-        # Bytes it would take for UTF-16 or UTF-32 where they look like it.
+        # From bytes, `json.loads` would guess UTF-16 or UTF-32.
         raw = json.loads(body.decode())
     except (ValueError, RecursionError) as error:
         raise _malformed("a JSON object in UTF-8", f"{type(error).__name__}: {error}") from error

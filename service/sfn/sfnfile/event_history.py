@@ -1,8 +1,8 @@
-"""Which table a name has, and where it stands, by what was told of it alone: for a catalog that nobody can ask.
+"""The current table of a name and its metadata file, by events alone: for event-only catalogs.
 
-Events come late, twice and in any order. What is kept of them is therefore numbers that only grow, so that hearing one
-once more changes nothing, and the end of a table that overtakes its beginning still ends it. Where two events
-contradict each other about one table (dropped and registered again, renamed and renamed back) the later told is right.
+Events arrive late, twice and in any order. The stored numbers therefore only grow: an event that arrives again changes
+nothing, and an end that overtakes the table's creation still ends the table. If two events contradict each other about
+one table (dropped and registered again, renamed and renamed back), the one with the greater number is right.
 """
 
 from __future__ import annotations
@@ -14,49 +14,49 @@ from sfn.domain.events import EventHistory, ReportedChange, TableHistory, TableO
 from sfn.sfnfile.ordering import MetadataOrder, compare_metadata
 
 MAX_TABLES = 8
-"""Tables of one name that are remembered."""
+"""Most tables of one name that are stored."""
 
 
 def is_alive(history: EventHistory, table: TableHistory) -> bool:
-    """Whether the table is known to have come to the name, and not to have left it since."""
+    """Return whether the table is known to have got the name, and not to have lost it since."""
     return table.created_seq > max(table.ended_seq, history.ended_seq)
 
 
 def current(history: EventHistory) -> TableHistory | None:
-    """The table that has the name: of those alive the one born last."""
+    """Return the table that has the name: the live one that got it last."""
     live = [table for table in history.tables if is_alive(history, table)]
     return max(live, key=lambda table: table.created_seq, default=None)
 
 
 def is_orphan(history: EventHistory, uuid: str | None) -> bool:
-    """Whether commits of a table were told, but neither that it came to the name nor that it left it."""
+    """Return whether events reported commits of a table, but neither that it got the name nor that it lost it."""
     table = history_of(history, uuid)
     return table.metadata_location is not None and max(table.created_seq, table.ended_seq) < 0
 
 
 def history_of(history: EventHistory, uuid: str | None) -> TableHistory:
-    """What is known of a table; without any event, its uuid. Uuids are spelled as by `normal_uuid`."""
+    """Return the history of a table; without any event, its uuid alone. Uuids are spelled as by `normal_uuid`."""
     return next((table for table in history.tables if table.uuid == uuid), TableHistory(uuid))
 
 
 def order_of(
-    table: TableHistory, location: str, log: Iterable[str] = (), held_log: Iterable[str] = ()
+    table: TableHistory, location: str, log: Iterable[str] = (), known_log: Iterable[str] = ()
 ) -> MetadataOrder:
-    """What a metadata location is to the one that is known of its table; newer than none.
+    """Compare a metadata location with the known one of its table; without a known one, it is newer.
 
     Args:
-        log: of the location's own metadata, oldest first; empty where it is not known.
-        held_log: of the metadata at the known location.
+        log: the metadata log at the new location, oldest first; empty if it is not known.
+        known_log: the metadata log at the known location.
     """
     return (
         MetadataOrder.NEWER
         if table.metadata_location is None
-        else compare_metadata(table.metadata_location, held_log, location, log)
+        else compare_metadata(table.metadata_location, known_log, location, log)
     )
 
 
 def apply_end(history: EventHistory, change: ReportedChange) -> EventHistory:
-    """What is known once an end was heard: of the table that it names, else of the one that has the name."""
+    """Return the history after an end of the table in the event, or of the table that has the name."""
     table = current(history) if change.uuid is None else history_of(history, change.uuid)
     if change.uuid is None:
         history = replace(history, ended_seq=max(history.ended_seq, change.seq))
@@ -70,14 +70,14 @@ def apply_end(history: EventHistory, change: ReportedChange) -> EventHistory:
 def apply_location(
     history: EventHistory, change: ReportedChange, uuid: str | None, order: MetadataOrder
 ) -> EventHistory:
-    """What is known once a location was heard.
+    """Return the history after a reported metadata location.
 
-    Another table than the one that has the name takes it by a birth only: a commit of it may be a late one, or one that
-    overtook its table's birth, and is remembered until that is heard.
+    Another table than the current one takes the name only by a creation. A commit of it may be late, or may have
+    overtaken the creation, and is stored until the creation is reported.
 
     Args:
-        uuid: of the table whose metadata lies there.
-        order: what the location is to the one that is known of that table. Where it is unknown the later told counts.
+        uuid: the uuid of the table at that location.
+        order: the order of the location and the known one. If it is unknown, the later event wins.
     """
     table = _with_birth(history, history_of(history, uuid), change, order)
     if order is MetadataOrder.SAME:
@@ -88,12 +88,14 @@ def apply_location(
 
 
 def in_event_order(changes: Iterable[ReportedChange]) -> list[ReportedChange]:
-    """As they were told; what a table takes along to a new name before that it came there."""
+    """Return the changes in the order of events; of one event, a plain location comes before a creation."""
     return sorted(changes, key=lambda change: (change.seq, change.origin is not None))
 
 
 def apply_known(history: EventHistory) -> EventHistory:
-    """What is known without a look into any metadata file; what is left to be heard says no uuid."""
+    """Return the history after all changes that can be applied without reading a metadata file; the others name no
+    uuid.
+    """
     remaining = []
     for change in in_event_order(history.reported_changes):
         if change.is_end:
@@ -108,7 +110,7 @@ def apply_known(history: EventHistory) -> EventHistory:
 
 
 def mark_doubtful(changes: Iterable[ReportedChange]) -> tuple[ReportedChange, ...]:
-    """What a row was given up with."""
+    """Return the changes marked as doubtful, for a job that becomes a dead letter with them."""
     return tuple(replace(change, is_doubtful=True) for change in changes)
 
 
@@ -121,8 +123,8 @@ def _with_birth(
     if table.created_seq < 0:
         overtaken = table.ended_seq >= 0
         return replace(table, created_seq=change.seq, ended_seq=max(table.ended_seq, change.seq) if overtaken else -1)
-    # What was created is never created again: such an event is a late one. So is a birth that leads to an older file
-    # than was told of before, unless both were told at once: then it is what a table takes along to a new name.
+    # A table is created only once, so a second creation is a late event. So is an origin with an older file than one
+    # reported before, unless both came in one event: then the table brought its file to a new name.
     is_late = change.origin is TableOrigin.CREATE or (order is MetadataOrder.OLDER and table.changed_seq != change.seq)
     if not is_late and not is_alive(history, table) and change.seq > max(table.ended_seq, history.ended_seq):
         return replace(table, created_seq=change.seq)

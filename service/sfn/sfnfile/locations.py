@@ -1,7 +1,7 @@
-"""Locations: which spellings are one place, and which are refused.
+"""Locations: canonical spellings, checks of foreign locations, and decompression of the files there.
 
 `file:/x`, `file:///x`, `file://localhost/x` and `/x` are one location. `s3`, `s3a` and `s3n` are one scheme, and so are
-`gs` and `gcs`. Azure has one place under four schemes and two hosts: `abfs(s)` and `wasb(s)`, `dfs` and `blob`.
+`gs` and `gcs`. On Azure, four schemes and two hosts name one place: `abfs(s)` and `wasb(s)`, `dfs` and `blob`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from functools import lru_cache
 from typing import Final
 
 from sfn.errors import LocationRefused
-
-# ── location: Locations
 
 _SCHEMES: Final = {
     "file": "file",
@@ -44,7 +42,9 @@ _ENCODED_SEPARATOR = re.compile(r"%(?:2e|2f|5c|00)", re.IGNORECASE)
 
 @lru_cache(4096)
 def canonical(location: str) -> str:
-    """One spelling for all spellings of a place, for comparison. Never raises; nonsense stays as it is."""
+    """Return one spelling for all spellings of a location, for comparison. Never raises; an invalid location is
+    unchanged.
+    """
     text = f"file://{location}" if location.startswith("/") else location
     match = _SPLIT.fullmatch(text)
     if match is None:
@@ -55,27 +55,27 @@ def canonical(location: str) -> str:
 
 
 def _authority(scheme: str, authority: str) -> str:
-    """One spelling of an authority. Hosts have no case; the names of buckets and containers are taken as they are."""
+    """Return one spelling of an authority. Hosts have no case; names of buckets and containers are unchanged."""
     if scheme == "file":
         return "" if authority.lower() == "localhost" else authority
     if scheme != _AZURE:
         return authority
     container, at, host = authority.rpartition("@")
     account, *service = host.lower().split(".")
-    # One account answers at both hosts, and the service asks `blob` for either.
+    # One account answers at both hosts, and the listener uses `blob` for either.
     return container + at + ".".join([account, *("dfs" if label == "blob" else label for label in service)])
 
 
 def check_location(location: str, allowed: Sequence[str] = ()) -> str:
-    """The canonical form of a location that is fit to be written to.
+    """Return the canonical form of a location that may be written to.
 
     Args:
-        location: as the catalog gives it.
-        allowed: canonical prefixes of which it must lie below one; empty for no restriction.
+        location: the location as the catalog gives it.
+        allowed: canonical prefixes; the location must be below one. Empty for no restriction.
 
     Raises:
-        LocationRefused: another scheme, no absolute path, user information, a query, a fragment, a control character,
-            a backslash, an encoded or empty or dotted segment, or a place that is not below `allowed`.
+        LocationRefused: another scheme, no absolute path, user information, a query, a fragment, a control character, a
+            backslash, an encoded or empty or dotted segment, or a location that is not below `allowed`.
     """
     canonical_location = _check_known_scheme(location)
     if allowed and not any(is_below(canonical_location, prefix) for prefix in allowed):
@@ -86,10 +86,10 @@ def check_location(location: str, allowed: Sequence[str] = ()) -> str:
 
 @lru_cache(4096)
 def check_any_scheme(location: str) -> str:
-    """The canonical form of a location of any scheme, whose path leads where it seems to.
+    """Return the canonical form of a location of any scheme, with a path that leads where it seems to.
 
     Raises:
-        LocationRefused: as of `checked`, but for the scheme.
+        LocationRefused: as in `check_location`, except for the scheme.
     """
     canonical_location = canonical(location)
     match = _SPLIT.fullmatch(canonical_location)
@@ -101,10 +101,10 @@ def check_any_scheme(location: str) -> str:
 
 @lru_cache(4096)
 def check_literal(location: str) -> str:
-    """Return the canonical form of a file's location, whose path stands for itself: for stores that are no web servers.
+    """Return the canonical form of a file's location with a literal path: for stores that are no web servers.
 
     `#`, `?`, `%`, a backslash and empty segments are part of a name there. A file system ignores empty segments, so
-    they are left out for one.
+    they are removed for `file:`.
 
     Raises:
         LocationRefused: no absolute path, user information, a control character, a `.` or `..` segment.
@@ -123,26 +123,26 @@ def check_literal(location: str) -> str:
 
 
 def scheme_of(location: str) -> str:
-    """The scheme of a canonical location."""
+    """Return the scheme of a canonical location."""
     return location.partition(":")[0]
 
 
 def is_below(location: str, prefix: str) -> bool:
-    """Whether a canonical location is the prefix or lies in it, by whole segments."""
+    """Return whether a canonical location is the prefix or lies below it, by whole segments."""
     return location == prefix or location.startswith(prefix.rstrip("/") + "/")
 
 
 def longest_prefix(location: str, prefixes: Iterable[str]) -> str | None:
-    """The longest of some canonical prefixes that a canonical location lies below."""
+    """Return the longest canonical prefix that a canonical location lies below; None without one."""
     return max((prefix for prefix in prefixes if is_below(location, prefix)), key=len, default=None)
 
 
 def store_prefix(location: str, prefixes: Collection[str] = ()) -> str:
-    """What one store, and one breaker, stands for.
+    """Return the prefix of a location's store, which also identifies its circuit breaker.
 
     Args:
         location: a canonical location.
-        prefixes: canonical, each a store of its own, such as a mount.
+        prefixes: canonical prefixes, each a store of its own, such as a mount.
 
     Returns:
         The longest prefix that the location lies below, else its scheme and authority.
@@ -187,30 +187,32 @@ def _refused(location: str, expected: str, found: str, remedy: str = _SPELL) -> 
     return LocationRefused(f"location {location!r}", expected=expected, found=found, remedy=remedy)
 
 
-# ── inflate: Metadata files that are compressed
+# ── Compressed metadata files
 
 _GZIP: Final = b"\x1f\x8b"
 _GZIP_WINDOW: Final = 31
 _MAX_OVERHEAD: Final = 1 << 20
-"""Bytes by which a file may be longer compressed than not: what can't be compressed takes a few more in each block."""
+"""Most bytes that compression may add: incompressible data takes a few more bytes per block."""
 
 
 def is_compressed(start: bytes) -> bool:
-    """Whether a file that begins so is compressed: told by content, as file names differ from engine to engine."""
+    """Return whether a file with this beginning is compressed. File names do not show it, as they differ between
+    engines.
+    """
     return start.startswith(_GZIP)
 
 
 async def decompress(parts: AsyncIterator[bytes], limit: int) -> AsyncGenerator[bytes]:
-    """The parts of a file as they are, or decompressed; no more are asked for once a compressed file has ended.
+    """Yield the parts of a file, decompressed if needed; stop reading once a compressed file has ended.
 
-    What another gzip file behind that end would hold is passed over: Iceberg writes a single one.
+    Data after the first gzip member is ignored, because Iceberg writes a single one.
 
     Args:
-        parts: none empty.
-        limit: bytes of a part that comes out of decompression.
+        parts: the parts of the file, none empty.
+        limit: most bytes of a decompressed part.
 
     Raises:
-        zlib.error: the compression is broken, or says next to nothing in many bytes.
+        zlib.error: the compression is broken, or many bytes decompress to next to nothing.
     """
     inflater, is_begun = None, False
     wasted = 0

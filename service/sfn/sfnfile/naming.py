@@ -1,8 +1,8 @@
-"""What SFN files are called: each naming is one frozen row (specification, section 3).
+"""The names of SFN files and their folders; each naming is one frozen value (specification, section 3).
 
-A file's name is an owner, `_`, a part and the extension. The owner says whose it is, by identifier or by table uuid;
-the part says which of the owner's files it is: a ref, `head`, or the Ordinal of one commit. No ref spells either of the
-last two, so a name alone tells what a file is for.
+A file's name is an owner, `_`, a part and the extension. The owner is the table, by identifier or by uuid. The part is
+a ref, `head`, or the Ordinal of one commit. No ref is encoded as either of the last two, so the name alone shows the
+purpose of a file.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typing import Final
 from sfn.sfnfile.document import parse_ordinal, render_ordinal
 from sfn.sfnfile.locations import canonical
 
-# ── naming: What SFN files are called
+# ── Names
 
 EXTENSION: Final = ".ver"
 MAIN_BRANCH: Final = "main"
 """The branch that every table has."""
 HEAD: Final = "head"
-"""The part of the file that names the newest of a table's commits, where each has a file."""
+"""The part of the file that names the newest commit, if each commit has a file."""
 
 _ESCAPED = re.compile(rb"[^A-Za-z0-9_-]")
 _ORDINAL = re.compile(r"\d{8}T\d{6}(?:\d{3})?", re.ASCII)
@@ -38,12 +38,12 @@ _REF_CUT_LENGTH = 60
 
 @dataclass(frozen=True, slots=True)
 class FileOwner:
-    """What a file name may tell of a table.
+    """The table that a file name refers to.
 
     Attributes:
-        namespace: levels, outermost first; may be empty.
+        namespace: the namespace levels, outermost first; may be empty.
         name: the table's own name.
-        guid: its uuid; None where it has none, or where it is not known.
+        guid: the table's uuid; None if it has none or it is not known.
     """
 
     namespace: tuple[str, ...]
@@ -53,17 +53,17 @@ class FileOwner:
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """One way to call files.
+    """One way to name files.
 
     Attributes:
-        setting: what the settings call it.
-        owner_part: of a table, and whether `_` inside its parts is `%5F`: how its files' names begin; None where the
-            table has nothing to be called by.
+        setting: the value in the settings.
+        owner_part: the function that returns the owner in file names of a table; its second argument encodes `_` inside
+            parts as `%5F` (the strict name). None if the naming does not apply to the table.
         main_part: the part of the file that is written first and orders all others: `MAIN_BRANCH` or `HEAD`.
-        has_branch_files: each branch that is published has a file.
+        has_branch_files: each published branch has a file.
         has_commit_files: each commit has a file.
-        is_by_uuid: tables that had one identifier after another have files beside each other, and a table keeps its
-            files when it is renamed.
+        is_by_uuid: consecutive tables of one identifier have separate files, and a table keeps its files through a
+            rename.
     """
 
     setting: str
@@ -74,15 +74,16 @@ class Naming:
     is_by_uuid: bool
 
     def file_names(self, file_owner: FileOwner, ref: str | None = None) -> tuple[str, ...]:
-        """The name of a table's leading file, or of a branch's: the plain one and, where it differs, the strict one.
+        """Return the names of a table's main file, or of a branch file: the plain name and, if it differs, the strict
+        one.
 
-        Empty for a table that this naming can't name: one without a uuid that is to be called by it.
+        Empty for a table that cannot be named this way: one without a uuid, with naming by uuid.
         """
         both = [(self.owner_part(file_owner, strict), self._part(ref, strict=strict)) for strict in (False, True)]
         return tuple(dict.fromkeys(_joined(owner, part) for owner, part in both if owner is not None))
 
     def commit_file_names(self, file_owner: FileOwner, ordinal: int) -> tuple[str, ...]:
-        """As `names`, of the file of one commit.
+        """Return the names of the file of one commit, as in `file_names`.
 
         Args:
             ordinal: Unix milliseconds.
@@ -91,25 +92,25 @@ class Naming:
         return tuple(_joined(owner, render_ordinal(ordinal)) for owner in owners if owner is not None)
 
     def prefixes(self, file_owner: FileOwner) -> tuple[str, ...]:
-        """How the names of all files of an identifier begin; "" where its tables may have had any uuid."""
+        """Return the beginnings of all file names of an identifier; "" if its tables may have had any uuid."""
         if self.is_by_uuid:
             return ("",)
         owners = [self.owner_part(file_owner, strict) for strict in (False, True)]
-        # Of a longer one so much is left at least, whatever the part behind it.
+        # At least this much of a longer owner remains, whatever part follows.
         return tuple(dict.fromkeys(_uncut_prefix(owner) for owner in owners if owner is not None))
 
     def _part(self, ref: str | None, *, strict: bool) -> str:
         return self.main_part if ref is None else _ref(ref, strict=strict)
 
 
-def _by_identifier(file_owner: FileOwner, strict: bool) -> str:  # noqa: FBT001 - a row's function
+def _by_identifier(file_owner: FileOwner, strict: bool) -> str:  # noqa: FBT001 - an `owner_part`
     levels = (
         [".".join(_encoded(level, strict=strict) for level in file_owner.namespace)] if file_owner.namespace else []
     )
     return "_".join([*levels, _encoded(file_owner.name, strict=strict)])
 
 
-def _by_uuid(file_owner: FileOwner, _strict: bool) -> str | None:  # noqa: FBT001 - a row's function
+def _by_uuid(file_owner: FileOwner, _strict: bool) -> str | None:  # noqa: FBT001 - an `owner_part`
     return _encoded(file_owner.guid, strict=True) if file_owner.guid else None
 
 
@@ -121,12 +122,12 @@ ORDINAL: Final = Naming(
 )
 UUID: Final = Naming("uuid", _by_uuid, MAIN_BRANCH, has_branch_files=True, has_commit_files=False, is_by_uuid=True)
 
-NAMINGS: Final[Mapping[str, Naming]] = MappingProxyType({row.setting: row for row in (IDENTIFIER, ORDINAL, UUID)})
+NAMINGS: Final[Mapping[str, Naming]] = MappingProxyType({one.setting: one for one in (IDENTIFIER, ORDINAL, UUID)})
 
 
 @lru_cache(8192)
 def commit_ordinal(file_name: str) -> int | None:
-    """The Ordinal of the commit that a file is for, in Unix milliseconds; None for every other file."""
+    """Return the Ordinal in the name of a commit's file, in Unix milliseconds; None for every other file."""
     part = file_name.removesuffix(EXTENSION).rpartition("_")[2]
     if part == file_name or not _ORDINAL.fullmatch(part):
         return None
@@ -137,17 +138,17 @@ def commit_ordinal(file_name: str) -> int | None:
 
 
 def owner_prefix(file_name: str) -> str:
-    """How the names of all files begin that have the same owner, in the same spelling."""
+    """Return the common beginning of the names of all files with the same owner in the same spelling."""
     return file_name.rpartition("_")[0]
 
 
 def dotted_name(namespace: Sequence[str], name: str) -> str:
-    """The identifier as one unambiguous text: encoded levels and name, joined by dots."""
+    """Return the identifier as one unambiguous text: encoded levels and name, joined by dots."""
     return ".".join(_encoded(part, strict=False) for part in (*namespace, name))
 
 
 def table_folders(namespace: Sequence[str], name: str) -> str:
-    """The folders of a table below a root of their own: its namespace, if it has one, and its name."""
+    """Return the folders of a table below a root: its namespace, if it has one, and its name."""
     levels = [".".join(_encoded(level, strict=False) for level in namespace)] if namespace else []
     return "/".join(_shortened(part) for part in [*levels, _encoded(name, strict=False)])
 
@@ -160,7 +161,7 @@ def _encoded(text: str, *, strict: bool) -> str:
 
 
 def _ref(ref: str, *, strict: bool) -> str:
-    """A ref as a part; what would be taken for a head's or a commit's has a character encoded that needs it not."""
+    """Return a ref as a part; one that would read as a head or a commit gets one more encoded character."""
     encoded = _encoded(ref, strict=strict)
     if len(encoded) > _MAX_REF:
         return _cut(encoded, _REF_CUT_LENGTH)
@@ -173,7 +174,7 @@ def _ref(ref: str, *, strict: bool) -> str:
 def _joined(owner: str, part: str) -> str:
     whole = f"{owner}_{part}"
     if len(whole) > _MAX_NAME:
-        # A plain ref may hold a `_`: what is before the last one is the owner then.
+        # A plain ref may contain `_`. Then the text before the last one counts as the owner.
         owner, _, part = whole.rpartition("_")
         whole = f"{_cut(owner, _CUT_LENGTH)}_{part}"
     return whole + EXTENSION
@@ -193,14 +194,14 @@ def _cut(text: str, most: int) -> str:
     return f"{start}~{digest}"
 
 
-# ── site: Where SFN files lie
+# ── Folders
 
 _SEPARATOR: Final = "#"
-"""Parts a location from the rest of a site's text: no location that files are written to has it."""
+"""The separator after the location in an encoded layout; no writable location contains it."""
 
 
 class Placement(StrEnum):
-    """In which folder of a table's, or of a root's, its files lie."""
+    """The folder of the files, in a table's directory or below a root."""
 
     INSIDE = "inside"
     ALONGSIDE = "alongside"
@@ -208,7 +209,7 @@ class Placement(StrEnum):
 
 
 PLACEMENT_FOLDERS: Final = {Placement.INSIDE: "/metadata/_sfn/", Placement.ALONGSIDE: "/_sfn/", Placement.ROOT: "/"}
-"""Below a site's location; a leading underscore keeps Spark's orphan cleanup away."""
+"""Folders below a layout's location; the leading underscore keeps Spark's orphan cleaner away."""
 
 _TABLE_FOLDERS: Final = frozenset({"metadata", "_sfn"})
 _MAX_DEPTH: Final = 3
@@ -216,14 +217,14 @@ _MAX_DEPTH: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class FileLayout:
-    """A place where files of a table may lie, and what they are called there.
+    """A place where files of a table may lie, and how they are named there.
 
-    It is remembered for as long as a file may be there, whatever the settings say by then.
+    A layout is stored as long as a file may be there, even after the settings have changed.
 
     Attributes:
-        location: canonical location of the table; with `Placement.ROOT` of its own folder below the root.
-        naming: what its files are called.
-        placement: which folder it is.
+        location: the canonical location of the table; with `Placement.ROOT`, of its folder below the root.
+        naming: the naming of the files.
+        placement: the folder of the files.
     """
 
     location: str
@@ -232,44 +233,46 @@ class FileLayout:
 
     @classmethod
     def parse(cls, text: str) -> FileLayout:
-        """The site that a text stands for, see `text`."""
+        """Return the layout of an encoded text, see `encoded`."""
         location, _, rest = text.partition(_SEPARATOR)
         word, _, placement = rest.partition(",")
-        # An earlier version may have taken another spelling for a place of its own.
+        # An earlier version may have stored another spelling of the location.
         return cls(canonical(location), NAMINGS[word or IDENTIFIER.setting], Placement(placement or Placement.INSIDE))
 
     @property
     def encoded(self) -> str:
-        """As it is remembered: the location alone where all else is as it is by default."""
+        """The stored form: the location alone if naming and placement are the defaults."""
         if (self.naming, self.placement) == (IDENTIFIER, Placement.INSIDE):
             return self.location
         return f"{self.location}{_SEPARATOR}{self.naming.setting},{self.placement}"
 
     @property
     def folder(self) -> str:
-        """Where the files lie, with a trailing slash."""
+        """The folder of the files, with a trailing slash."""
         return self.location + PLACEMENT_FOLDERS[self.placement]
 
     @property
     def has_version_hint(self) -> bool:
-        """Whether a version hint belongs there: not where the table's own directory is none of our business."""
+        """True if a version hint belongs there: not below a root, because the table's own directory is not touched."""
         return self.placement is not Placement.ROOT
 
     def keys(self, file_owner: FileOwner, ref: str | None = None) -> tuple[str, ...]:
-        """Where a table's leading file is, or a branch's: the plain key and, where it differs, the strict one."""
+        """Return the keys of a table's main file, or of a branch file: the plain key and, if it differs, the strict
+        one.
+        """
         return _keys(self, file_owner, ref)
 
 
 @lru_cache(4_096)
 def _keys(layout: FileLayout, file_owner: FileOwner, ref: str | None) -> tuple[str, ...]:
-    # A publish asks for the same ones with everything that it learns.
+    # A publish computes the same keys again after each query.
     return tuple(layout.folder + name for name in layout.naming.file_names(file_owner, ref))
 
 
 def depth_below_table(key: str) -> int:
-    """How many of the last names of a file's key lie below the table's location: its own, and those of our folders.
+    """Return how many of the last parts of a file's key lie below the table's location: its name and our folders.
 
-    Of a file in any other folder nothing tells where the table's location is, and only its own name counts.
+    For a file in any other folder the table's location is unknown, and only the name counts.
     """
     names = key.rsplit("/", 3)[1:]
     if len(names) == _MAX_DEPTH and f"/{names[0]}/{names[1]}/" == PLACEMENT_FOLDERS[Placement.INSIDE]:
@@ -278,15 +281,15 @@ def depth_below_table(key: str) -> int:
 
 
 def layout_location(text: str) -> str:
-    """The location of a site's text."""
+    """Return the location of an encoded layout."""
     return text.partition(_SEPARATOR)[0]
 
 
 def encoded_range(location: str) -> tuple[str, str]:
-    """The texts of a location's sites, but the one that is the location itself, lie between these two."""
+    """Return the bounds of all encoded layouts of a location, except for the plain location itself."""
     return location + _SEPARATOR, location + chr(ord(_SEPARATOR) + 1)
 
 
 def folder_below_root(root: str, namespace: Sequence[str], name: str) -> str:
-    """The folder of a table below a canonical root, without a trailing slash."""
+    """Return the folder of a table below a canonical root, without a trailing slash."""
     return f"{root}/{table_folders(namespace, name)}"
