@@ -52,7 +52,7 @@ class Found:
     """What was found.
 
     Attributes:
-        cells: by suite and promise, what each adapter did: `MAX_DENIED_FOLDERS`, or what else.
+        cells: by suite and promise, what each adapter did: `KEPT`, or what else.
     """
 
     cells: Mapping[str, Mapping[str, Mapping[str, str]]]
