@@ -147,13 +147,13 @@ def folder(file: Path) -> None:
 WRONG: dict[str, tuple[Callable[[Files, Pair], object], str]] = {
     "no chain": (
         lambda files, _: files.chain.rename(files.chain.with_suffix(".old")),
-        "tls.crt: expected a file that can be read, found No such",
+        "tls.crt: expected a readable file, found No such",
     ),
     "no key": (
         lambda files, _: files.key.rename(files.key.with_suffix(".old")),
-        "tls.key: expected a file that can be read, found No such",
+        "tls.key: expected a readable file, found No such",
     ),
-    "a folder": (lambda files, _: folder(files.key), "tls.key: expected a file that can be read, found Is a dir"),
+    "a folder": (lambda files, _: folder(files.key), "tls.key: expected a readable file, found Is a dir"),
     "an empty chain": (lambda files, _: replace(files.chain, b""), "tls.crt: expected PEM certificates"),
     "half a chain": (
         lambda files, old: replace(files.chain, old.chain[:200]),

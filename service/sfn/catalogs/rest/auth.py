@@ -314,7 +314,7 @@ class RenewedFile(Generic[T]):
             if not isinstance(found, TimedOut):
                 return found.current
             refused = self._refused(
-                "a file that can be read", describe_timeout(self.read_timeout), "see whether a mount hangs"
+                "a readable file", describe_timeout(self.read_timeout), "see whether a mount hangs"
             )
         raise refused
 
