@@ -196,7 +196,7 @@ def raise_limit() -> int:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         except (OSError, ValueError):
-            # Some systems refuse values that are below the hard limit.
+            # Some systems refuse even values below the hard limit.
             return limit()
     return limit()
 

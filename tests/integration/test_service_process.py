@@ -349,7 +349,7 @@ async def test_an_event_becomes_a_file_over_tls_before_and_after_a_renewal(
         # Another authority: who trusts the new one alone connects.
         other = Authority()
         files.renew(other.sign())
-        await daemon.until_logged("certificate and key read")
+        await daemon.until_logged("certificate and key reloaded")
         url = f"{daemon.client.base_url}/v1/events"
         headers = {"Authorization": f"Bearer {TOKEN}"}
         async with httpx.AsyncClient(headers=headers, trust_env=False, verify=other.trust()) as client:

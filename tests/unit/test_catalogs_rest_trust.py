@@ -76,7 +76,7 @@ async def test_a_file_that_comes_to_be_wrong_leaves_the_old_authorities_in_force
         assert await loads(catalog)
         assert await loads(catalog)
     (entry,) = [entry for entry in logs if entry["log_level"] == "error"]
-    assert entry["event"] == "authorities of catalog lake kept"
+    assert entry["event"] == "authorities of catalog lake not reloaded"
     assert "expected a file of PEM certificates" in entry["error"]
     replace(site.authorities, Authority().pem)
     assert await refuses(catalog)

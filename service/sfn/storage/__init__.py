@@ -298,7 +298,6 @@ def media_type(key: str) -> str:
     return "application/json" if key.endswith((".ver", ".json")) else "text/plain; charset=utf-8"
 
 
-
 def parent_folder(path: str) -> str:
     """Return the folder of an absolute path without empty segments; the root is its own folder."""
     return path.rpartition("/")[0] or "/"

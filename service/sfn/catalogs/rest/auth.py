@@ -313,9 +313,7 @@ class RenewedFile(Generic[T]):
         else:
             if not isinstance(found, TimedOut):
                 return found.current
-            refused = self._refused(
-                "a readable file", describe_timeout(self.read_timeout), "see whether a mount hangs"
-            )
+            refused = self._refused("a readable file", describe_timeout(self.read_timeout), "see whether a mount hangs")
         raise refused
 
     def _open(self, _given_up: object) -> WatchedFiles[T]:
