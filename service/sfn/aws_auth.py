@@ -173,7 +173,6 @@ def sign_request(
         region, service: the scope of the signature.
     """
     # With an explicit host, botocore does not parse the URL for it, twice.
-    # Told, or botocore takes the URL apart for it, twice.
     request = AWSRequest(method, url, headers={"host": urlsplit(url).netloc.rpartition("@")[2], **headers}, data=body)
     scheme = S3SigV4Auth if service == "s3" else SigV4Auth
     scheme(ReadOnlyCredentials(keys.id, keys.secret, keys.token), service, region).add_auth(request)

@@ -124,7 +124,7 @@ class TooManyFiles(Unreadable):
 
 
 class Dropped(Unreadable):
-    """A table that was dropped, or whose chain of renames ends."""
+    """A table that was dropped, or a chain of renames that leads to no table."""
 
 
 class NameTaken(Unreadable):

@@ -103,7 +103,7 @@ class EventCatalog:
         )
 
     async def _examine(self, history: EventHistory) -> _ExaminedFiles:
-        """Read as few files as needed to know the tables of all: mostly one, whose log names the others."""
+        """Read as few files as needed to know the tables of all: mostly one, because its log names the others."""
         examined = _ExaminedFiles(
             {
                 table.metadata_location: _FileOwnership(table.uuid)

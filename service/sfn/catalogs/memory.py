@@ -25,7 +25,7 @@ class _TableVersions:
 
 
 class MemoryCatalog:
-    """A catalog whose methods never suspend. Its ids, file names and times are counters, so runs are reproducible.
+    """A catalog in memory. Its methods never suspend; ids, file names and times are counters, so runs are repeatable.
 
     Args:
         name: the catalog's name in the configuration.

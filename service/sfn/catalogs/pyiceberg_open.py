@@ -29,7 +29,7 @@ class NoCatalogTable(Exception):
 
 
 class MetadataLocated(Exception):
-    """Raised when PyIceberg is about to read the metadata file, whose location the catalog has just returned.
+    """Raised when the catalog has returned the location of the metadata file, and PyIceberg is about to read it.
 
     Attributes:
         location: the location as the catalog returned it.

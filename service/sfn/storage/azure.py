@@ -304,7 +304,7 @@ def _source(identity: EntraApplication | DefaultCredentialChain) -> AsyncTokenCr
 class PoolTransport(AsyncHttpTransport[HttpRequest, "AzureResponse"]):
     """The SDK's transport over a pool, which stays open when the transport is closed.
 
-    A body is complete before the SDK sees any of it, so the SDK never repeats a request whose body was cut off.
+    A body is complete before the SDK sees any of it, so the SDK never repeats a request because its body broke off.
     Failures are `RequestFailed`, which the SDK passes through.
     """
 

@@ -281,8 +281,8 @@ class BlockingLocalStore:
     Every file must be a regular one. Above the location, links are followed within the folder that the table belongs
     to.
 
-    Before any answer about a folder, a change whose fsync failed is made durable. A writer that finds its own change
-    there takes it for done.
+    If the fsync of a folder failed, it is repeated before any answer about the folder: a writer that finds its own
+    change there takes it for done.
 
     Args:
         root: canonical location that contains all keys; see `StoreRoot`.
