@@ -36,15 +36,15 @@ SECOND = {"prefix": "second"}
 
 
 @pytest.fixture
-def server(server: Server) -> Server:
+def first_prefix(server: Server) -> None:
     server.config = configured(FIRST)
-    return server
 
 
 def configured(overrides: Mapping[str, str]) -> Responder:
     return reply({"defaults": {}, "overrides": overrides})
 
 
+@pytest.mark.usefixtures("first_prefix")
 @pytest.mark.parametrize("status", [429, 500])
 async def test_another_prefix_is_trouble_that_names_both(server: Server, opened: Open, status: int) -> None:
     catalog = opened(server, catalog_id="ours")
@@ -64,6 +64,7 @@ async def test_another_prefix_is_trouble_that_names_both(server: Server, opened:
     assert not [path for path in server.asked if "second" in path]
 
 
+@pytest.mark.usefixtures("first_prefix")
 async def test_another_uri_is_trouble_that_names_both(server: Server, opened: Open) -> None:
     async with running() as elsewhere:
         elsewhere.other = reply(table())
@@ -77,6 +78,7 @@ async def test_another_uri_is_trouble_that_names_both(server: Server, opened: Op
         assert elsewhere.requests == []
 
 
+@pytest.mark.usefixtures("first_prefix")
 async def test_a_catalog_that_leads_to_the_first_again_is_asked_there(server: Server, opened: Open) -> None:
     catalog = opened(server)
     await catalog.load(ORDERS, None)
@@ -88,6 +90,7 @@ async def test_a_catalog_that_leads_to_the_first_again_is_asked_there(server: Se
     assert isinstance(await catalog.load(ORDERS, None), Loaded)
 
 
+@pytest.mark.usefixtures("first_prefix")
 async def test_what_names_no_other_tables_is_followed(server: Server, opened: Open) -> None:
     catalog = opened(server)
     await catalog.load(ORDERS, None)
@@ -99,6 +102,7 @@ async def test_what_names_no_other_tables_is_followed(server: Server, opened: Op
     assert server.requests[-1].headers["x-more"] == "1"
 
 
+@pytest.mark.usefixtures("first_prefix")
 async def test_a_new_start_takes_the_new_way(server: Server, opened: Open) -> None:
     await opened(server).load(ORDERS, None)
     server.config = configured(SECOND)

@@ -130,10 +130,10 @@ class EventCatalog:
     async def _examine_file(self, location: str, examined: _ExaminedFiles) -> None:
         try:
             table = await self._metadata(location)
-        except (_MetadataMissing, Permanent) as trouble:
-            if trouble.scope is not ErrorScope.TABLE:
+        except (_MetadataMissing, Permanent) as error:
+            if error.scope is not ErrorScope.TABLE:
                 raise
-            examined.errors[location] = trouble
+            examined.errors[location] = error
         else:
             examined.by_location[location] = _FileOwnership(table.uuid, table)
             examined.add_log(table)
@@ -151,8 +151,8 @@ class EventCatalog:
             return MetadataOrder.OLDER
         try:
             metadata = await self._metadata(known.metadata_location)
-        except (_MetadataMissing, Permanent) as trouble:
-            if trouble.scope is not ErrorScope.TABLE:
+        except (_MetadataMissing, Permanent) as error:
+            if error.scope is not ErrorScope.TABLE:
                 raise
             return order
         return event_history.order_of(known, location, log, metadata.metadata_log)
@@ -240,16 +240,14 @@ class _ExaminedFiles:
 
     def unapplied(self, history: EventHistory, change: ReportedChange) -> UnappliedChange | None:
         """Return why a change cannot be applied yet; None if it was applied, or never will be."""
-        trouble = self.errors.get(change.metadata_location or "")
-        if isinstance(trouble, _MetadataMissing):
-            return None if _is_not_awaited(history, change) else UnappliedChange(change, None, str(trouble))
-        if trouble is not None:
+        error = self.errors.get(change.metadata_location or "")
+        if isinstance(error, _MetadataMissing):
+            return None if _is_not_awaited(history, change) else UnappliedChange(change, None, str(error))
+        if error is not None:
             reason = (
-                DeadLetterReason.LOCATION_REFUSED
-                if isinstance(trouble, LocationRefused)
-                else DeadLetterReason.PERMANENT
+                DeadLetterReason.LOCATION_REFUSED if isinstance(error, LocationRefused) else DeadLetterReason.PERMANENT
             )
-            return UnappliedChange(change, reason, str(trouble))
+            return UnappliedChange(change, reason, str(error))
         file = self.by_location.get(change.metadata_location or "")
         is_orphan = file is not None and change.origin is None and event_history.is_orphan(history, file.uuid)
         return UnappliedChange(change, None, str(_orphan_error(change))) if is_orphan else None

@@ -191,8 +191,8 @@ async def _entries(
                 yield one
                 # The consumer of the entries may take long.
                 began = monotonic()
-        except ExternalError as trouble:
-            failures.append(_ListingFailure(trouble, monotonic() - began))
+        except ExternalError as error:
+            failures.append(_ListingFailure(error, monotonic() - began))
 
 
 async def _with_timeout(found: AsyncGenerator[T], where: str, patience: float) -> AsyncGenerator[T]:

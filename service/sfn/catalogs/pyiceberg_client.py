@@ -325,11 +325,13 @@ class PyIcebergClient:
         """
         if not namespace:
             raise self._name_refused("a table outside every namespace")
-        joint = "." if isinstance(catalog, MetastoreCatalog) else _separator(catalog)
+        separator = "." if isinstance(catalog, MetastoreCatalog) else _separator(catalog)
         for level in namespace:
             self._checked_name(level)
-            if joint in level:
-                raise self._name_refused(f"namespace level {level!r}, which contains the catalog's separator {joint!r}")
+            if separator in level:
+                raise self._name_refused(
+                    f"namespace level {level!r}, which contains the catalog's separator {separator!r}"
+                )
             if level != level.strip():
                 raise self._name_refused(f"namespace level {level!r}, with white space around it")
         return namespace

@@ -73,10 +73,10 @@ def check_installed(settings: PyIcebergSettings) -> None:
 
 def open_catalog(settings: PyIcebergSettings) -> Catalog:
     """Open a catalog, which may already send queries. Raises any error of PyIceberg and the libraries below it."""
-    made = _catalog_class(settings)(settings.catalog_name, **_properties(settings))
-    if not isinstance(made, Catalog):
+    catalog = _catalog_class(settings)(settings.catalog_name, **_properties(settings))
+    if not isinstance(catalog, Catalog):
         raise TypeError(f"{settings.implementation} is no PyIceberg catalog")
-    return made
+    return catalog
 
 
 def other_catalog_names(catalog: Catalog) -> list[str]:

@@ -167,12 +167,12 @@ class _ListingCache(Generic[T]):
                 async for entry in found:
                     names[fold_name(self._last_part(entry))].append(entry)
                     size += 1
-        except ExternalError as trouble:
-            _log.debug("spellings not compared", below=".".join(below) or "(all)", why=str(trouble))
+        except ExternalError as error:
+            _log.debug("spellings not compared", below=".".join(below) or "(all)", why=str(error))
             before = self._cached.get(below)
             is_new = before is None or not isinstance(before.entries, ExternalError)
             listing: _CachedListing[T] = _CachedListing(
-                requested_at, trouble, is_outage=is_new and isinstance(trouble, Transient)
+                requested_at, error, is_outage=is_new and isinstance(error, Transient)
             )
         else:
             listing = _CachedListing(requested_at, dict(names), duration=self._clock.now() - requested_at, size=size)

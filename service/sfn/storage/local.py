@@ -428,8 +428,8 @@ class BlockingLocalStore:
 
     def _opener(self, path: str, key: str) -> Callable[[str], int]:
         """Return the function that opens the folder of a key, which is `path`, or its parent."""
-        ours = depth_below_table(key) - 1
-        return lambda folder: self._open(folder, DIRECTORY_FLAGS, ours - (len(path) > len(folder)))
+        names_below_table = depth_below_table(key) - 1
+        return lambda folder: self._open(folder, DIRECTORY_FLAGS, names_below_table - (len(path) > len(folder)))
 
     def _content(self, path: str, key: str, start: int = 0, most: int = MAX_READ_BYTES) -> bytes | None:
         try:
@@ -440,11 +440,11 @@ class BlockingLocalStore:
         self._root.note_permitted("read", key)
         return body
 
-    def _open(self, path: str, flags: int, ours: int) -> int:
+    def _open(self, path: str, flags: int, names_below_table: int) -> int:
         """Open a path below the root and return the descriptor.
 
         Args:
-            ours: how many of the last segments lie below the table's location.
+            names_below_table: how many of the last segments lie below the table's location.
 
         Raises:
             Permanent: scope table; the path contains a link that may not be followed.
@@ -453,7 +453,11 @@ class BlockingLocalStore:
         names = [name for name in path[len(bound.rstrip("/")) :].split("/") if name]
         try:
             return safe_open.open_below(
-                bound, names, flags, no_link_names=max(0, min(ours, len(names))), other_roots=self._links_to
+                bound,
+                names,
+                flags,
+                no_link_names=max(0, min(names_below_table, len(names))),
+                other_roots=self._links_to,
             )
         except LinkRefused as refused:
             raise _link_refused(refused) from refused

@@ -176,7 +176,7 @@ class PermissionTracker:
     """
 
     def __init__(self, seconds: Callable[[], float], propagation_seconds: float = PROPAGATION_SECONDS) -> None:
-        self._seconds, self._settled = seconds, propagation_seconds
+        self._seconds, self._propagation_seconds = seconds, propagation_seconds
         self._lock = Lock()
         self._refused: OrderedDict[tuple[_Operation, str], _Denial] = OrderedDict()
         self._witnesses: dict[_Operation, OrderedDict[str, tuple[str, float]]] = {}
@@ -236,12 +236,12 @@ class PermissionTracker:
             if elsewhere is False:
                 denial.first, denial.alone = now, None
                 return DenialReach.STORE
-            lasting = denial.alone is not None and now >= denial.alone + self._settled
+            lasting = denial.alone is not None and now >= denial.alone + self._propagation_seconds
             others = (at for other, (_, at) in self._witnesses.get(operation, {}).items() if other != folder)
             served_at = now if elsewhere else max(others, default=denial.before)
             if not elsewhere and served_at <= denial.before:
                 return DenialReach.TABLE_LASTING if lasting else DenialReach.STORE
-            if denial.alone is None and served_at >= denial.first + self._settled:
+            if denial.alone is None and served_at >= denial.first + self._propagation_seconds:
                 denial.alone = now
             return DenialReach.TABLE_LASTING if lasting else DenialReach.TABLE
 

@@ -290,8 +290,8 @@ class _Probe:
             try:
                 if await self._store.delete(self._key, expected) == answer:
                     continue
-            except ExternalError as trouble:
-                if _error_kind(trouble) not in {ErrorKind.UNSUPPORTED, *_REQUEST_REJECTED}:
+            except ExternalError as error:
+                if _error_kind(error) not in {ErrorKind.UNSUPPORTED, *_REQUEST_REJECTED}:
                     raise
             await self._store.discard(self._key)
             return False
@@ -315,12 +315,12 @@ class _Probe:
         self._is_written = True
         try:
             made = await self._store.write(self._key, body, replacing=None)
-        except ExternalError as trouble:
-            self._is_written = isinstance(trouble, OutcomeUnknown)
+        except ExternalError as error:
+            self._is_written = isinstance(error, OutcomeUnknown)
             # The key can be read, so it can be written: the store rejects the condition, not the key.
-            if _error_kind(trouble) in _REQUEST_REJECTED and await self._store.read(self._key) is None:
-                raise self._unfit_error(_unsupported_header("If-None-Match", trouble)) from trouble
-            raise self._or_tagless(trouble) from trouble
+            if _error_kind(error) in _REQUEST_REJECTED and await self._store.read(self._key) is None:
+                raise self._unfit_error(_unsupported_header("If-None-Match", error)) from error
+            raise self._or_tagless(error) from error
         held = await self._read()
         if isinstance(made, PreconditionFailed):
             if held is None or held.body != body:
@@ -333,10 +333,10 @@ class _Probe:
     async def _replace(self, body: bytes, replacing: StoredObject) -> StoredObject:
         try:
             made = await self._store.write(self._key, body, replacing)
-        except ExternalError as trouble:
-            if _error_kind(trouble) in _REQUEST_REJECTED:
-                raise self._unfit_error(_unsupported_header("If-Match", trouble)) from trouble
-            raise self._or_tagless(trouble) from trouble
+        except ExternalError as error:
+            if _error_kind(error) in _REQUEST_REJECTED:
+                raise self._unfit_error(_unsupported_header("If-Match", error)) from error
+            raise self._or_tagless(error) from error
         if isinstance(made, PreconditionFailed):
             raise _RejectsValidWrite(self._folder, replacing.etag)
         held = await self._read()
@@ -350,9 +350,9 @@ class _Probe:
         """Try a write with a stale condition. Only the answer of a lost race is right."""
         try:
             written = await self._store.write(self._key, _body(), replacing)
-        except ExternalError as trouble:
-            if _error_kind(trouble) in _REQUEST_REJECTED:
-                raise self._unfit_error(_unsupported_header(header, trouble)) from trouble
+        except ExternalError as error:
+            if _error_kind(error) in _REQUEST_REJECTED:
+                raise self._unfit_error(_unsupported_header(header, error)) from error
             raise
         if isinstance(written, StoredObject):
             raise self._unfit_error(fault)
@@ -364,16 +364,16 @@ class _Probe:
         except FORBIDDEN_ERRORS:
             # Without the permission to list, this is the answer for a missing object.
             return False
-        except ExternalError as trouble:
-            if _error_kind(trouble) not in _REQUEST_REJECTED:
+        except ExternalError as error:
+            if _error_kind(error) not in _REQUEST_REJECTED:
                 raise
             return False
 
     async def _read(self) -> StoredObject | None:
         try:
             return await self._store.read(self._key)
-        except ExternalError as trouble:
-            raise self._or_tagless(trouble) from trouble
+        except ExternalError as error:
+            raise self._or_tagless(error) from error
 
     def _check_content(self, held: StoredObject, made: StoredObject) -> StoredObject:
         """Return the file that was read if it is the one that was written."""
@@ -383,8 +383,8 @@ class _Probe:
             raise self._unfit_error(_other_tag(made.etag, held.etag))
         return held
 
-    def _or_tagless(self, trouble: ExternalError) -> ExternalError:
-        return self._unfit_error(_TAGLESS) if _error_kind(trouble) is ErrorKind.NO_ETAG else trouble
+    def _or_tagless(self, error: ExternalError) -> ExternalError:
+        return self._unfit_error(_TAGLESS) if _error_kind(error) is ErrorKind.NO_ETAG else error
 
     def _unfit_error(self, fault: ProbeFault) -> StoreUnfit:
         return StoreUnfit(self._folder, fault)
@@ -408,16 +408,16 @@ def _shown(tag: str) -> str:
     return tag if len(tag) <= _TAG_SHOWN else f"{tag[:_TAG_SHOWN]}…"
 
 
-def _unsupported_header(header: str, trouble: ExternalError) -> ProbeFault:
+def _unsupported_header(header: str, error: ExternalError) -> ProbeFault:
     return ProbeFault(
-        f"a store that does not support conditional writes: it answers {header} with {trouble.found}",
+        f"a store that does not support conditional writes: it answers {header} with {error.found}",
         "use another store, or upgrade it",
     )
 
 
-def _error_kind(trouble: ExternalError) -> ErrorKind | None:
+def _error_kind(error: ExternalError) -> ErrorKind | None:
     """Return why the service refused the request behind an error, None for another cause."""
-    return trouble.__cause__.kind if isinstance(trouble.__cause__, RequestFailed) else None
+    return error.__cause__.kind if isinstance(error.__cause__, RequestFailed) else None
 
 
 def _bucket(key: str) -> str:

@@ -341,10 +341,10 @@ class RestCatalog:
             return ""
         try:
             is_listed = await self._listings.is_listed(table)
-        except ExternalError as trouble:
-            if trouble.scope is not ErrorScope.TABLE:
+        except ExternalError as error:
+            if error.scope is not ErrorScope.TABLE:
                 raise
-            return f"and its namespace cannot be listed: {trouble.found}"
+            return f"and its namespace cannot be listed: {error.found}"
         return "and its namespace lists it" if is_listed else None
 
 

@@ -125,7 +125,7 @@ class CatalogHttpClient:
         Raises:
             CatalogRequestFailed: there was no complete reply, or it is too long.
         """
-        reply, shown = await self._authorized(url, headers, request_timeout, cut)
+        reply, auth_headers = await self._authorized(url, headers, request_timeout, cut)
         renew = (
             self._auth.renew
             if is_unauthenticated(reply)
@@ -133,7 +133,7 @@ class CatalogHttpClient:
             if is_denied(reply)
             else None
         )
-        if renew is not None and await renew(shown):
+        if renew is not None and await renew(auth_headers):
             reply, _ = await self._authorized(url, headers, request_timeout, cut)
         return reply
 
@@ -146,13 +146,13 @@ class CatalogHttpClient:
     async def _authorized(
         self, url: str, headers: Mapping[str, str], request_timeout: float | None, cut: ExtractBody | None
     ) -> tuple[CatalogReply, Mapping[str, str]]:
-        shown = await self._auth.headers(AuthRequest("GET", url))
+        auth_headers = await self._auth.headers(AuthRequest("GET", url))
         # By default Jetty compresses, with an etag that never matches again: `b7a04183--gzip` (facts/jvm.md).
-        ours = {"accept": "application/json", "accept-encoding": "identity", **shown}
+        own_headers = {"accept": "application/json", "accept-encoding": "identity", **auth_headers}
         reply = await self._exchange(
-            "GET", URL(url, encoded=True), {**headers, **ours}, request_timeout=request_timeout, cut=cut
+            "GET", URL(url, encoded=True), {**headers, **own_headers}, request_timeout=request_timeout, cut=cut
         )
-        return reply, shown
+        return reply, auth_headers
 
     async def _post(self, url: str, form: Mapping[str, str]) -> CatalogReply:
         return await self._exchange("POST", URL(url), {"accept": "application/json"}, form=form)
