@@ -180,9 +180,9 @@ S3: Final = (
         "listings do not say where",
         "Huawei OBS (minio-go#1703), Ceph RGW (awscr-s3#71)",
         _LISTING,
-        "does not say where",
+        "no token for the next one",
     ),
-    Quirk("listings start over", _MADE_UP, _LISTING, "does not say where"),
+    Quirk("listings start over", _MADE_UP, _LISTING, "no token for the next one"),
 )
 OTHERS: Final = (
     Quirk("GCS: ifGenerationMatch=0 is ignored", _MADE_UP, _REFUSED, "may only create it", unsafe=True),
