@@ -1,4 +1,4 @@
-"""AWS's credentials, found as AWS's own tools find them, and requests signed with them."""
+"""AWS credentials, found in the same places where AWS's own tools find them, and requests signed with them."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from botocore.session import Session
 from sfn.errors import NoCredentials
 
 SEARCH_TIMEOUT: Final = 20.0
-"""Seconds: an instance's metadata service may be asked several times, and a role is asked for after that."""
+"""Seconds for a search. It may ask an instance's metadata service several times, and then assume a role."""
 RETRY_AFTER: Final = 5.0
-"""Seconds until new keys are looked for again, where the old ones still hold."""
+"""Seconds until the next search for new keys while the old ones are still valid."""
 _SESSION_NAME: Final = "iceberg-sfn"
 _NOT_FOUND: Final = "none in the environment, the shared files, a container or an instance"
-_EXPIRED_KEYS: Final = "keys that have ended when they come: see to this machine's clock"
+_EXPIRED_KEYS: Final = "keys that were expired on arrival: check this machine's clock"
 _FAILURES: Final = (
     BotoCoreError,
     ClientError,
@@ -43,13 +43,13 @@ _FAILURES: Final = (
     AttributeError,
     RuntimeError,
 )
-"""From `OSError` on they come of programs that are missing, and of programs and servers that say what botocore does not
-expect; the last one of keys that have ended when they come."""
+"""Errors of a search. From `OSError` on they come from missing programs, and from programs and servers with answers
+that botocore does not expect; `RuntimeError` comes from keys that were expired on arrival."""
 
 
 @dataclass(frozen=True, slots=True)
 class AwsKeys:
-    """What requests are signed with."""
+    """Keys for the signatures of requests."""
 
     id: str
     secret: str = field(repr=False)
@@ -58,14 +58,14 @@ class AwsKeys:
 
 @dataclass(frozen=True, slots=True)
 class AwsIdentity:
-    """As whom AWS is asked.
+    """The identity that signs requests to AWS.
 
     Attributes:
-        keys: fixed ones; None for the standard chain: environment, profile, SSO, web identity, container, instance.
-        profile: of the shared configuration files; None for the one that the environment names.
-        role_arn: a role to assume as whoever that is; None for none.
-        external_id: that the role asks for.
-        region: where the role is assumed; None for where the chain says.
+        keys: fixed keys; None for the standard chain: environment, profile, SSO, web identity, container, instance.
+        profile: a profile of the shared configuration files; None for the one that the environment names.
+        role_arn: a role to assume with these credentials; None for none.
+        external_id: the external id that the role requires.
+        region: the region in which the role is assumed; None for the chain's.
     """
 
     keys: AwsKeys | None = None
@@ -77,7 +77,7 @@ class AwsIdentity:
 
 @dataclass(frozen=True, slots=True)
 class _CurrentKeys:
-    """Keys, and what knows their end: it is never renewed itself, so that it tells of these."""
+    """Keys and the object that knows their expiry; it is never renewed itself, so it always describes these keys."""
 
     keys: AwsKeys
     credentials: Credentials
@@ -92,13 +92,13 @@ class _CurrentKeys:
 
 
 class AwsCredentialChain:
-    """The keys of one identity, renewed some minutes before they end.
+    """The keys of one identity, renewed some minutes before they expire.
 
-    Whoever waits for the same look shares its outcome. While keys hold, one at a time looks for the next.
+    Concurrent callers share the outcome of one search. While keys are valid, only one caller searches for the next.
 
     Args:
-        identity: who asks.
-        limit: seconds that a look may take.
+        identity: the identity.
+        limit: seconds for one search.
     """
 
     def __init__(self, identity: AwsIdentity, *, limit: float = SEARCH_TIMEOUT) -> None:
@@ -110,14 +110,14 @@ class AwsCredentialChain:
         self._failure = ""
 
     async def keys(self) -> AwsKeys:
-        """What to sign with now, after two limits at most.
+        """Return valid keys, after two limits at most.
 
         Raises:
-            NoCredentials: none are to be had.
+            NoCredentials: there are no valid keys.
         """
         if self._is_due():
             refreshes = self._refreshes
-            # Twice: whoever looks may be cancelled shortly before the limit, and so may the next.
+            # Two limits: the caller that searches may be cancelled shortly before its limit, and so may the next.
             with anyio.move_on_after(2 * self._limit):
                 async with self._refresh_lock:
                     if refreshes == self._refreshes:
@@ -134,7 +134,7 @@ class AwsCredentialChain:
         )
 
     async def _refresh(self) -> None:
-        # A thread that is given up may go on for long, and holds botocore's lock: the next look begins without it.
+        # An abandoned thread may run for long and holds botocore's lock, so the next search starts without its object.
         renewable, self._renewable = self._renewable, None
         self._failure = f"none within {self._limit:g} s"
         try:
@@ -147,7 +147,7 @@ class AwsCredentialChain:
         except _FAILURES as error:
             self._renewable, self._failure = renewable, _error_text(error)
         finally:
-            # Also where its caller gave up: the next one would have to as well.
+            # Also if the caller was cancelled: the next search would take as long.
             self._next_refresh_at = anyio.current_time() + RETRY_AFTER
         self._refreshes += 1
 
@@ -165,14 +165,14 @@ class AwsCredentialChain:
 def sign_request(
     method: str, url: str, headers: Mapping[str, str], body: bytes, *, keys: AwsKeys, region: str, service: str
 ) -> dict[str, str]:
-    """The headers of a request with a signature of it (AWS Signature Version 4).
+    """Return the headers of a request with its signature (AWS Signature Version 4).
 
     Args:
         url: encoded, as it is sent.
-        headers: all of them are signed, so none may be changed on the way.
+        headers: all of them are signed, so no proxy may change them.
         region, service: the scope of the signature.
     """
-    # Told, or botocore takes the URL apart for it, twice.
+    # With an explicit host, botocore does not parse the URL for it, twice.
     request = AWSRequest(method, url, headers={"host": urlsplit(url).netloc.rpartition("@")[2], **headers}, data=body)
     scheme = S3SigV4Auth if service == "s3" else SigV4Auth
     scheme(ReadOnlyCredentials(keys.id, keys.secret, keys.token), service, region).add_auth(request)
@@ -191,19 +191,19 @@ def _find_credentials(identity: AwsIdentity) -> Any:  # noqa: ANN401 - botocore 
     def client(service: str, **keys: str) -> Any:  # noqa: ANN401 - as above
         return session.create_client(service, region_name=identity.region, **keys)
 
-    asked = {"RoleSessionName": _SESSION_NAME} | ({"ExternalId": identity.external_id} if identity.external_id else {})
-    fetcher = AssumeRoleCredentialFetcher(client, source, identity.role_arn, extra_args=asked)
+    extra = {"RoleSessionName": _SESSION_NAME} | ({"ExternalId": identity.external_id} if identity.external_id else {})
+    fetcher = AssumeRoleCredentialFetcher(client, source, identity.role_arn, extra_args=extra)
     return DeferredRefreshableCredentials(fetcher.fetch_credentials, "assume-role")
 
 
 def _fetch_keys(identity: AwsIdentity, renewable: Credentials | None) -> _CurrentKeys | None:
-    """Keys that were found, or renewed where they need it; None for none. Reads files, starts programs, asks servers.
+    """Return keys, found or renewed if necessary; None for none. Reads files, starts programs, asks servers.
 
     Args:
-        identity: who asks.
-        renewable: what was found before; None for a search.
+        identity: the identity.
+        renewable: the result of the previous search; None for a new search.
     """
-    # A copy, or who was given old keys would be told the end of the new ones.
+    # A copy: the holder of the old keys must not see the expiry of the new ones.
     credentials = _find_credentials(identity) if renewable is None else copy(renewable)
     if credentials is None:
         return None
@@ -212,14 +212,14 @@ def _fetch_keys(identity: AwsIdentity, renewable: Credentials | None) -> _Curren
 
 
 def _expires_within(credentials: Credentials, within: float | None = None) -> bool:
-    """Whether they end within so many seconds; None for as many as botocore likes to renew them before."""
-    # Only what ends is ever renewed; that goes to a file, to a program or over the network.
+    """Return True if credentials expire within `within` seconds; None for botocore's own margin."""
+    # Only credentials that expire have `refresh_needed`. A renewal reads a file, runs a program or asks a server.
     needed = getattr(credentials, "refresh_needed", None)
     return bool(needed is not None and needed(within))
 
 
 def _error_text(error: Exception) -> str:
-    """An error without what a service's or a program's message may repeat."""
+    """Describe an error without the message of a service or program, which may repeat a secret."""
     if isinstance(error, ClientError):
         return f"{error.response.get('Error', {}).get('Code', 'an error')} from AWS"
     if isinstance(error, CredentialRetrievalError):

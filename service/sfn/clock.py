@@ -1,4 +1,4 @@
-"""Time and chance as arguments: the only module that asks the system for either."""
+"""The clock and the source of jitter, passed as arguments. Only this module reads either from the system."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 
 class Clock(Protocol):
-    """Wall clock time."""
+    """A wall clock."""
 
     def now(self) -> datetime:
-        """The present moment, aware, in UTC."""
+        """Return the current time, aware, in UTC."""
         ...
 
 
@@ -22,7 +22,7 @@ class RandomSource(Protocol):
     """A source of jitter."""
 
     def random(self) -> float:
-        """A number in [0, 1)."""
+        """Return a number in [0, 1)."""
         ...
 
 
@@ -34,14 +34,14 @@ class SystemClock:
 
 
 class SystemRandomSource:
-    """The machine's pseudo-random numbers; nothing secret rests on them."""
+    """The machine's pseudo-random numbers; not for secrets."""
 
     def random(self) -> float:
         return random.random()  # noqa: S311 - jitter, not a secret
 
 
 def format_duration(time: timedelta) -> str:
-    """A stretch of time by its two largest units: `45 s`, `3 h 20 min`."""
+    """Format a duration with its two largest units: `45 s`, `3 h 20 min`."""
     left = max(0, round(time.total_seconds()))
     for (unit, seconds), (lesser, its) in pairwise(_UNITS):
         if left >= seconds:

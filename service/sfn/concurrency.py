@@ -1,4 +1,8 @@
-"""Blocking calls in threads: none can be interrupted, and of a file system or a server that hangs none returns."""
+"""Blocking calls on threads, group commit, and files that are reloaded when they change.
+
+A blocking call cannot be interrupted. If a file system or server hangs, the call never returns, so its thread must be
+expendable: see `AbandonableThreads`.
+"""
 
 from __future__ import annotations
 
@@ -22,40 +26,40 @@ from typing_extensions import override
 
 from sfn.errors import ErrorScope, FatalError, Permanent, SfnError, Transient
 
-# ── threads: Blocking calls in threads
+# ── Threads
 
 T = TypeVar("T")
 
 IsAbandoned: TypeAlias = Callable[[], bool]
-"""Whether nobody waits for a call any more."""
+"""Returns True if no caller waits for the call any more."""
 
 _POLL_INTERVAL = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class TimedOut:
-    """No answer came in time.
+    """The answer for a call that took too long.
 
     Attributes:
-        may_still_run: the call may still be carried out; otherwise it never is.
+        may_still_run: True if the call may still be executed; otherwise it never is.
     """
 
     may_still_run: bool
 
 
 class AbandonableThreads:
-    """Runs blocking calls, so many at a time, and waits for each so long at most.
+    """Threads for blocking calls, with a limit on concurrent calls and on the time that each may take.
 
-    A call that is given up keeps its place until it returns: of a file system that hangs so many threads hang, and not
-    one more with each attempt. Where other calls would be answered all the same, as by a server that forgot one
-    connection, some may be left behind without their places.
+    An abandoned call keeps its slot until it returns. So a hanging file system holds at most `max_calls` threads, and
+    not one more with each attempt. Some calls may be abandoned without their slots where other calls would still be
+    answered, for example by a server that forgot one connection.
 
     Args:
-        max_calls: calls at a time.
-        timeout: seconds that a call may take, together with the wait for its place.
-        scope: whose trouble it is that there is no thread; what is called.
-        max_abandoned: calls at a time that are given up and do not keep their places.
-        read_only: no call changes anything, so that one that hangs may be left behind when the process ends.
+        max_calls: concurrent calls.
+        timeout: seconds that a call may take, including the wait for its slot.
+        scope: scope of the error if there is no thread; the name of the threads.
+        max_abandoned: concurrent calls that may be abandoned without their slots.
+        read_only: True if no call changes anything, so that a hanging one may be abandoned when the process ends.
     """
 
     def __init__(
@@ -75,19 +79,19 @@ class AbandonableThreads:
 
     @property
     def is_busy(self) -> bool:
-        """Whether one more call would have to wait for its place."""
+        """True if one more call would have to wait for its slot."""
         return self._places.available_tokens <= 0
 
     async def run(self, name: str, work: Callable[[IsAbandoned], T], *, shielded: bool = False) -> T | TimedOut:
-        """The result of a call.
+        """Run a call on a thread and return its result.
 
         Args:
-            name: what it does to what, for `unfinished`.
-            work: the call; it is told whether it was given up.
-            shielded: a cancellation waits for it, as long as the limit lets it run.
+            name: the operation and its object, for messages and `unfinished_calls`.
+            work: the call; its argument returns True once the call is abandoned.
+            shielded: a cancellation waits for the call, within the time limit.
 
         Raises:
-            Transient: where the system has no thread left.
+            Transient: the system has no thread left.
         """
         await checkpoint_if_cancelled()
         call, begun = _ThreadCall(name, work, self._free), False
@@ -117,7 +121,7 @@ class AbandonableThreads:
         return thread
 
     def _abandon(self, call: _ThreadCall[Any]) -> None:
-        """Give the place of a call that has not returned to another one."""
+        """Free the slot of a call that has not returned."""
         if call.has_place and self._max_abandoned:
             self._max_abandoned -= 1
             self._release(call)
@@ -138,11 +142,11 @@ class _ThreadCall(Generic[T]):
     """One call, on its way to a thread and back.
 
     Attributes:
-        name: what it does to what.
-        loop: where it is waited for.
-        answer: what is waited for.
-        is_abandoned: nobody waits any more.
-        has_place: it counts among the calls at a time.
+        name: the operation and its object.
+        loop: the loop on which the caller waits.
+        answer: the future for which the caller waits.
+        is_abandoned: True once the caller has gone.
+        has_place: True while the call holds a slot.
     """
 
     def __init__(
@@ -154,24 +158,24 @@ class _ThreadCall(Generic[T]):
         self._work, self._free = work, free
 
     def execute(self) -> Callable[[], None]:
-        """Make it, in a thread: how to tell what came of it."""
+        """Make the call on the thread, and return the function that delivers its outcome."""
         try:
             return partial(self.answer.set_result, self._work(lambda: self.is_abandoned))
-        except BaseException as error:  # noqa: BLE001 - it is raised again where the call is waited for
+        except BaseException as error:  # noqa: BLE001 - raised again for the caller
             return partial(self.answer.set_exception, error)
 
     def on_returned(self, thread: _Thread, deliver: Callable[[], None]) -> None:
-        """On the loop: the thread is free, and whoever waits is told."""
+        """Free the thread and deliver the outcome; runs on the loop."""
         self._free(self, thread)
         if not self.answer.done():
             deliver()
 
 
 class _Thread(threading.Thread):
-    """Makes calls. A daemon: a process that ends must not wait for what does not answer.
+    """A thread that makes calls. It is a daemon, because the end of the process must not wait for a hanging call.
 
     Attributes:
-        read_only: its calls change nothing.
+        read_only: True if its calls change nothing.
         current_call: the name of the call that has not returned yet.
     """
 
@@ -182,7 +186,7 @@ class _Thread(threading.Thread):
         self._calls: SimpleQueue[_ThreadCall[Any] | None] = SimpleQueue()
 
     def submit(self, call: _ThreadCall[Any] | None) -> None:
-        """Make a call, or none any more."""
+        """Make a call; None ends the thread."""
         self.current_call = None if call is None else call.name
         self._calls.put(call)
 
@@ -194,14 +198,15 @@ class _Thread(threading.Thread):
             try:
                 call.loop.call_soon_threadsafe(call.on_returned, self, deliver)
             except RuntimeError:
-                return  # the loop is closed: nobody is left to be told
-            # What it was for may end while it waits for the next one.
+                return  # the loop is closed, so no caller waits
+            # Drop the references: the call's objects may be released while the thread waits for the next one.
             del call, deliver
 
 
 def unfinished_calls(timeout: float) -> list[str]:
-    """The names of all calls of this process that do not return within so many seconds, and may change something
-    later. Blocks.
+    """Wait up to `timeout` seconds, and return the names of all calls that still run and may change something. Blocks.
+
+    The calls of all `AbandonableThreads` of the process count, except those that are read-only.
     """
     give_up_at = time.monotonic() + timeout
     while True:
@@ -217,14 +222,14 @@ def _stop_threads(idle: list[_Thread]) -> None:
         thread.submit(None)
 
 
-# ── gathering: Group commit without a task of its own
+# ── Group commit
 
 Q = TypeVar("Q")
 R = TypeVar("R")
 
 
 class _BatchCall(Generic[Q, R]):
-    """One who waits."""
+    """A waiting call."""
 
     __slots__ = ("_answer", "_error", "is_answered", "question", "woken")
 
@@ -239,7 +244,7 @@ class _BatchCall(Generic[Q, R]):
         self._answer, self.is_answered = [answer], True
 
     def fail(self, error: Exception) -> None:
-        # One error that is raised in several tasks would gather all their tracebacks.
+        # A copy, because one error raised in several tasks would collect all their tracebacks.
         self._error, self.is_answered = copy(error), True
 
     def result(self) -> R:
@@ -249,13 +254,13 @@ class _BatchCall(Generic[Q, R]):
 
 
 class Batcher(Generic[Q, R]):
-    """Answers calls of one kind, many at once, one transaction after the other.
+    """Combines concurrent calls into transactions, one after the other, without a task of its own.
 
     Args:
-        run: answers all of these questions in one transaction, or none.
-        on_answered: if any, told of answers once those who asked have them; waited for by one of them alone.
-        weight: of a question.
-        max_weight: weight of the questions of one transaction, unless it is one question.
+        run: answers all questions of a batch in one transaction, or none.
+        on_answered: called with the answers once their callers have them; only one of the callers waits for it.
+        weight: returns the weight of a question.
+        max_weight: weight of one batch, at most; a single question may exceed it.
     """
 
     def __init__(
@@ -271,7 +276,7 @@ class Batcher(Generic[Q, R]):
         self._has_leader = False
 
     async def __call__(self, question: Q) -> R:
-        """The answer. Who is cancelled before its transaction began has asked nothing."""
+        """Return the answer. A call that is cancelled before its transaction begins has no effect."""
         call = _BatchCall[Q, R](question)
         self._waiting.append(call)
         if self._has_leader:
@@ -283,7 +288,7 @@ class Batcher(Generic[Q, R]):
         return call.result()
 
     async def _wait_for_turn(self, call: _BatchCall[Q, R]) -> None:
-        """Wait until it is answered, or is the first of those that wait while nobody leads."""
+        """Wait until the call is answered, or is the first in the queue and no call leads."""
         try:
             await call.woken.wait()
         except BaseException:
@@ -294,7 +299,7 @@ class Batcher(Generic[Q, R]):
             raise
 
     async def _lead(self) -> None:
-        """One transaction for those who wait."""
+        """Run one transaction for the waiting calls."""
         calls = self._take_batch()
         answers: list[R] = []
         try:
@@ -320,10 +325,10 @@ class Batcher(Generic[Q, R]):
             self._waiting[0].woken.set()
 
     async def _run_batch(self, calls: Sequence[_BatchCall[Q, R]]) -> Sequence[R]:
-        """Answer calls; one that can't be answered has failed alone."""
+        """Answer calls. If a batch fails because of one call, repeat each call alone."""
         try:
             answers = await self._run([call.question for call in calls])
-        except Exception as error:  # noqa: BLE001 - whatever it is, each caller is to hear of it
+        except Exception as error:  # noqa: BLE001 - each caller gets the error, whatever it is
             if len(calls) > 1 and (isinstance(error, Permanent) or not isinstance(error, SfnError)):
                 return [answer for call in calls for answer in await self._run_batch([call])]
             for call in calls:
@@ -334,10 +339,10 @@ class Batcher(Generic[Q, R]):
         return answers
 
 
-# ── watched: Files that somebody else renews while the process runs
+# ── Watched files
 
 CHECK_INTERVAL: Final = 1.0
-"""Seconds from one look at a file to the next."""
+"""Seconds between two checks of a file."""
 
 FileIdentity: TypeAlias = tuple[int, ...]
 
@@ -345,24 +350,24 @@ _log = structlog.stdlib.get_logger(__name__)
 
 
 class WatchedFiles(Generic[T]):
-    """What was made of some files, made anew when one of them changed, by whoever looks: `watch` for ever.
+    """A value made from files, which is made again when one of the files changes. `watch` runs for ever.
 
-    Files that can't be read or make no sense leave what was made of the old ones in force. That is logged as an error,
-    once for each thing that is wrong, and the new ones are tried at each look until they do.
+    If the files are unreadable or invalid, the old value stays in force. The failure is logged as an error, once per
+    cause, and the new files are tried at each check until they are valid.
 
     Args:
-        what: what is made of them, in the plural, for the log.
-        files: all that `make` reads.
-        make: reads them; raises SfnError for what makes no sense.
+        what: what the files hold, in the plural, for the log.
+        files: all files that `make` reads.
+        make: reads the files; raises SfnError if they are invalid.
 
     Raises:
-        SfnError: they make no sense now, when nothing old is in force.
+        SfnError: the files are invalid at the start, when there is no old value.
     """
 
     interval: ClassVar[float] = CHECK_INTERVAL
-    """Seconds from one look to the next."""
+    """Seconds between two checks."""
     timeout: ClassVar[float] = 10.0
-    """Seconds after which a file system that does not answer is told of."""
+    """Seconds after which a file system without an answer is logged."""
 
     def __init__(self, what: str, files: Sequence[Path], make: Callable[[], T]) -> None:
         self._what, self._files, self._make = what, tuple(files), make
@@ -372,11 +377,11 @@ class WatchedFiles(Generic[T]):
 
     @property
     def current(self) -> T:
-        """What was made last; nothing is looked at."""
+        """The latest value; the files are not checked."""
         return self._made
 
     async def watch(self) -> NoReturn:
-        """Look at the files again and again, in a thread: a mount that hangs holds up nobody who asks for them."""
+        """Check the files again and again on a thread, so that a hanging mount delays no user of the value."""
         threads = AbandonableThreads(1, self.timeout, read_only=True)
         name = f"read {' and '.join(self._names())}"
         while True:
@@ -390,13 +395,13 @@ class WatchedFiles(Generic[T]):
                     self.log_reload_failure(describe_timeout(self.timeout))
 
     def reload_if_changed(self, *, force: bool = False) -> None:
-        """Make it anew if a file changed. Blocks for as long as the file system does.
+        """Make the value again if a file changed. Blocks for as long as the file system does.
 
         Args:
-            force: in any case: the clock of some file systems is coarse, and a file of the same size may be another.
+            force: reload in any case: some file systems have coarse timestamps, and a new file may have the old size.
         """
         try:
-            # Before reading: what changes in between is seen as a change next time.
+            # Read before the content: a change in between is then seen at the next check.
             seen = self._identities()
             if force or seen != self._seen:
                 self._made = self._make()
@@ -406,13 +411,13 @@ class WatchedFiles(Generic[T]):
         self._logged_error = ""
         if seen != self._seen:
             self._seen = seen
-            _log.info(f"{self._what} read", files=self._names())
+            _log.info(f"{self._what} reloaded", files=self._names())
 
     def log_reload_failure(self, error: str) -> None:
-        """Log why the old ones stay in force, once as long as it is the same."""
+        """Log why the old value stays in force, once per cause."""
         if error != self._logged_error:
             self._logged_error = error
-            _log.error(f"{self._what} kept", files=self._names(), error=error)
+            _log.error(f"{self._what} not reloaded", files=self._names(), error=error)
 
     def _identities(self) -> tuple[FileIdentity, ...]:
         return tuple(_identity(file) for file in self._files)
@@ -430,10 +435,10 @@ def _identity(file: Path) -> FileIdentity:
 
 
 def describe_timeout(seconds: float) -> str:
-    """What was found of a file system that does not answer."""
+    """Describe a file system that does not answer."""
     return f"no answer of the file system within {seconds:g} s"
 
 
 def unreadable_file_error(file: Path, error: OSError) -> FatalError:
-    """A file that can't be read."""
-    return FatalError(str(file), expected="a file that can be read", found=error.strerror or type(error).__name__)
+    """Return the error of a file that cannot be read."""
+    return FatalError(str(file), expected="a readable file", found=error.strerror or type(error).__name__)

@@ -1,50 +1,50 @@
-"""Every error of this project, and what its class says about what to do next.
+"""All errors of this project. The class of an error says what to do next.
 
     SfnError(where, expected, found, remedy)
     ├ ConfigurationError            the settings are wrong: nothing is started (`sfn.settings`)
     ├ Rejected(status)              the sender's fault: answered with that HTTP status
     │   └ NotInCatalog              the facade has no such table, namespace or view (`sfn.facade.routes`)
-    ├ UnknownToService              the service that a command asks has no such thing (`sfn.cli.client`)
-    ├ ConflictingState              that service knows better (`sfn.cli.client`)
-    ├ SourceUnavailable             a source of events can't be had now: it is asked for ever (`sfn.pull`)
-    ├ Unmanageable                  a table can't come under management as asked (`sfn.spark.manage_target`)
-    ├ HalfManaged                   it is, and not all that was asked for is done (`sfn.spark.manage_target`)
-    ├ NoCredentials                 a cloud's own ways to find out who asks found nobody
+    ├ UnknownToService              the service does not know what a command asks for (`sfn.cli.client`)
+    ├ ConflictingState              the service's state forbids the command (`sfn.cli.client`)
+    ├ SourceUnavailable             a source of events is unavailable: retried for ever (`sfn.pull`)
+    ├ Unmanageable                  a table cannot come under management as requested (`sfn.spark.manage_target`)
+    ├ HalfManaged                   it is managed, but a part of the request failed (`sfn.spark.manage_target`)
+    ├ NoCredentials                 a cloud's own search found no credentials
     ├ Unreadable                    the reader refuses
-    │   ├ NotFound                  nothing of ours lies there
+    │   ├ NotFound                  there is no SFN file of ours
     │   │   └ DirectoryNotFound     there is no such directory
     │   ├ Ambiguous                 more than one table, and none was named
-    │   ├ TooManyFiles              more files than a reader looks at
+    │   ├ TooManyFiles              more files than a reader lists
     │   ├ Dropped                   the table was dropped, or its chain of renames ends
     │   ├ NameTaken                 another table has the name now
     │   ├ RefNotFound               the table has no such branch or tag
-    │   ├ CommitNotFound            the timeline has no commit of that time
+    │   ├ CommitNotFound            the history has no commit of that time
     │   ├ MalformedDocument         a file of ours that is not an SFN document
-    │   │   ├ UnknownFormatVersion  it is of a version that this reader does not know
+    │   │   ├ UnknownFormatVersion  the document's version is unknown to this reader
     │   │   └ TooManyHops           documents forward in a circle, or too often
-    │   ├ NotRelative               a document does not say where its metadata lies relative to it
+    │   ├ NotRelative               a document does not give its metadata's location relative to itself
     │   ├ Unsafe                    a file names a location that a reader does not follow
     │   ├ Stale                     the named metadata file is gone
-    │   │   └ WrongTable            it is another table's
-    │   ├ MalformedMetadata         the metadata file is none
-    │   ├ NotPermitted              the store does not let us read
-    │   ├ Unreachable               the store does not answer, or can't be read
-    │   ├ NotInstalled              a package is missing that this needs, or is of a version that does not do
-    │   └ NotSupported              an engine can't read what the table has; the remedy names one that can
+    │   │   └ WrongTable            the named metadata file is another table's
+    │   ├ MalformedMetadata         the named file is no metadata file
+    │   ├ NotPermitted              the store denies the read
+    │   ├ Unreachable               the store does not answer, or cannot be read
+    │   ├ NotInstalled              a required package is missing, or its version is unsuitable
+    │   └ NotSupported              an engine cannot read a feature of the table; the remedy names one that can
     ├ ExternalError(scope,          retry_after)
-    │   ├ Transient                 try again later
-    │   │   ├ OutcomeUnknown        may have been applied: forget what was remembered, read again
-    │   │   ├ Unauthenticated       nothing was done: who asked is not known, or not any more
-    │   │   └ Forbidden             nothing was done: who asked is known and may not, and perhaps nobody may
-    │   └ Permanent                 table scope: dead letter; catalog or store scope: the lane's breaker
+    │   ├ Transient                 retry later
+    │   │   ├ OutcomeUnknown        may have been applied: drop cached state and read again
+    │   │   ├ Unauthenticated       nothing was done: the credentials are unknown or expired
+    │   │   └ Forbidden             nothing was done: the principal may not do it, and perhaps no principal may
+    │   └ Permanent                 table scope: dead letter; catalog or store scope: circuit breaker
     │       ├ LocationRefused
     │       ├ StoreUnfit            a store does not keep the conditions of writes (`sfn.storage.probe`)
-    │       ├ UnaddressableTable    the catalog's paths can't name that table, but by another name of it
-    │       ├ NoVendedCredentials   nobody has credentials for what a dropped table left behind
-    │       └ ForbiddenForTable     nothing was done: who asked is known and may not, here
+    │       ├ UnaddressableTable    the catalog's paths cannot name that table, except by another name
+    │       ├ NoVendedCredentials   there are no credentials for the files of a dropped table
+    │       └ ForbiddenForTable     nothing was done: the principal may not do it here
     └ FatalError                    the process must end: fsync error, lost lock, newer schema
 
-A lost race is no error but an answer (`sfn.storage.PreconditionFailed`).
+A lost race is an answer, not an error (`sfn.storage.PreconditionFailed`).
 """
 
 from __future__ import annotations
@@ -57,17 +57,15 @@ from typing import Any, Final
 import msgspec
 from typing_extensions import override
 
-# ── errors: Every error of this project
-
 
 class SfnError(Exception):
     """Base of all errors.
 
     Args:
-        where: the thing that is wrong: a file, a table, a setting, a URL.
-        expected: what should have been there.
-        found: what was there instead.
-        remedy: what the reader of the message can do about it; may be empty.
+        where: the file, table, setting or URL that is wrong.
+        expected: the expected value or state.
+        found: the value or state instead of it.
+        remedy: advice for the reader of the message; may be empty.
     """
 
     def __init__(self, where: str, *, expected: str, found: str, remedy: str = "") -> None:
@@ -84,13 +82,13 @@ class SfnError(Exception):
 
     @override
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
-        # An exception is else made anew from its positional arguments, which `__init__` takes by name: a process pool
-        # would break that is to hand one on.
+        # By default an exception is rebuilt from positional arguments, but `__init__` takes keywords. A process pool
+        # would break when it passes such an exception on.
         return _rebuild, (type(self), *self.args), vars(self)
 
 
 class Rejected(SfnError):
-    """What a sender sent cannot be taken.
+    """A sender's request that cannot be accepted.
 
     Args:
         status: HTTP status of the answer, 4xx.
@@ -102,95 +100,95 @@ class Rejected(SfnError):
 
 
 class NoCredentials(SfnError):
-    """None are to be had: now, or at all."""
+    """No credentials, now or at all."""
 
 
 class Unreadable(SfnError):
-    """A reader refuses rather than guess."""
+    """The refusal of a reader, which never guesses."""
 
 
 class NotFound(Unreadable):
-    """No SFN file of the table lies where it was looked for."""
+    """No SFN file of the table in the place where the reader searched."""
 
 
 class DirectoryNotFound(NotFound):
-    """There is no such directory."""
+    """A directory that does not exist."""
 
 
 class Ambiguous(Unreadable):
-    """Several tables share the directory and none was named."""
+    """Several tables in the directory, and none was named."""
 
 
 class TooManyFiles(Unreadable):
-    """A folder holds more files than a reader looks at, so that it can't know what lies there."""
+    """A folder with more files than a reader lists, so that its content is not fully known."""
 
 
 class Dropped(Unreadable):
-    """The table was dropped, or a rename leads nowhere."""
+    """A table that was dropped, or a chain of renames that leads to no table."""
 
 
 class NameTaken(Unreadable):
-    """The named table was renamed and another table carries its name now."""
+    """A table that was renamed, while another table has its name now."""
 
 
 class RefNotFound(Unreadable):
-    """The table has no branch or tag of that name."""
+    """A branch or tag that the table does not have."""
 
 
 class CommitNotFound(Unreadable):
-    """Nothing tells which metadata file was current at that time."""
+    """A time for which no current metadata file is known."""
 
 
 class MalformedDocument(Unreadable):
-    """A file is not a valid SFN document."""
+    """A file that is not a valid SFN document."""
 
 
 class UnknownFormatVersion(MalformedDocument):
-    """An SFN document is of a version of the format that this reader does not know."""
+    """An SFN document in a version of the format that this reader does not know."""
 
 
 class TooManyHops(MalformedDocument):
-    """SFN documents forward to each other in a circle, or more often than a reader follows."""
+    """SFN documents that forward to each other in a circle, or more often than a reader follows."""
 
 
 class NotRelative(Unreadable):
-    """An SFN document does not say where its metadata file lies relative to it."""
+    """An SFN document that does not give its metadata file's location relative to itself."""
 
 
 class Unsafe(Unreadable):
-    """An SFN file, or a file that it leads to, names a location that a reader does not follow."""
+    """A location, named by an SFN file or by a file that it leads to, that a reader does not follow."""
 
 
 class Stale(Unreadable):
-    """The metadata file that an SFN file names is gone, or one that the metadata needs."""
+    """A missing file: the metadata file that an SFN file names, or one that the metadata needs."""
 
 
 class WrongTable(Stale):
-    """The metadata file that an SFN file names belongs to another table."""
+    """A metadata file that belongs to another table than the SFN file that names it."""
 
 
 class MalformedMetadata(Unreadable):
-    """The file that an SFN file names is no metadata file, or lacks what is looked for; or so is one below it."""
+    """A file that is no metadata file or lacks what is needed, or a file that it leads to."""
 
 
 class NotPermitted(Unreadable):
-    """A store does not let us read a file or list a folder."""
+    """A store's denial to read a file or list a folder."""
 
 
 class Unreachable(Unreadable):
-    """A store does not answer, or a file can't be read for another reason than a missing permission."""
+    """A store that does not answer, or a file that cannot be read for another reason than a missing permission."""
 
 
 class NotInstalled(Unreadable):
-    """A package is missing, or is of a version that does not do; the remedy says how to install it."""
+    """A package that is missing or of an unsuitable version; the remedy says how to install it."""
 
 
 class NotSupported(Unreadable):
-    """A reader can't read what the table has; the remedy names an engine that can."""
+    """A feature of the table that a reader cannot read; the remedy names an engine that can."""
 
 
 class ErrorScope(StrEnum):
-    """How far a trouble reaches, and so whose budget it spends."""
+    """How far an error reaches, which decides the circuit breaker that counts it."""
 
     TABLE = "table"
     CATALOG = "catalog"
@@ -200,7 +198,7 @@ class ErrorScope(StrEnum):
 
 
 class ExternalError(SfnError):
-    """Something outside failed.
+    """A failure outside of the process.
 
     Args:
         scope: how far it reaches.
@@ -222,7 +220,7 @@ class ExternalError(SfnError):
         self.retry_after = retry_after
 
     def with_scope(self, scope: ErrorScope) -> ExternalError:
-        """Return the same trouble with another scope, as one that may pass."""
+        """Return the same error with another scope, as a transient one."""
         return Transient(
             self.where,
             scope=scope,
@@ -234,33 +232,33 @@ class ExternalError(SfnError):
 
 
 class Transient(ExternalError):
-    """It may work later."""
+    """A failure that may pass."""
 
 
 class OutcomeUnknown(Transient):
-    """A write may or may not have been applied."""
+    """A write that may or may not have been applied."""
 
 
 class Unauthenticated(Transient):
-    """A store does not accept who asks: other credentials may do."""
+    """Credentials that a store does not accept; others may work."""
 
 
 class Permanent(ExternalError):
-    """It will not work until somebody changes something."""
+    """A failure that lasts until a person changes something."""
 
 
 class LocationRefused(Permanent):
-    """A location that no file of ours may be written to or point into."""
+    """A location that our files must not be written to or point to."""
 
     def __init__(self, where: str, *, expected: str, found: str, remedy: str = "") -> None:
         super().__init__(where, scope=ErrorScope.TABLE, expected=expected, found=found, remedy=remedy)
 
 
 class UnaddressableTable(Permanent):
-    """A catalog whose separator of namespace levels stands in a level: its paths name another table so.
+    """A table with the catalog's separator of namespace levels inside a level, so that its path names another table.
 
     Args:
-        addressed_levels: the levels that such a path names; none where it names none.
+        addressed_levels: the levels that such a path names; none if it names none.
     """
 
     def __init__(
@@ -275,23 +273,23 @@ class NoVendedCredentials(Permanent):
 
 
 class Forbidden(Transient):
-    """A store does not permit it to who asks, and perhaps to nobody: a policy may be wrong for a while."""
+    """A denial to the principal, and perhaps to everyone: a policy may be wrong for a while."""
 
 
 class ForbiddenForTable(Permanent):
-    """A store does not permit it to who asks, and permits the same elsewhere."""
+    """A denial to the principal, while the same is permitted elsewhere."""
 
 
 FORBIDDEN_ERRORS: Final = (Forbidden, ForbiddenForTable)
-"""Credentials that are vended later may be for more."""
+"""Denials. Credentials that are vended later may permit more."""
 
 
 class FatalError(SfnError):
-    """What this process rests on is gone: it must end and be started again."""
+    """The loss of something that the process depends on: it must end and be started again."""
 
 
 def suggest_name(word: str, known: Sequence[str]) -> str:
-    """A remedy for a name that is not known."""
+    """Return a remedy for an unknown name: a similar one, or all that are known."""
     if close := get_close_matches(word.lower(), known, n=1):
         return f"did you mean {close[0]}?"
     return f"known here: {', '.join(known)}" if known else ""
@@ -301,7 +299,7 @@ def _rebuild(kind: type[SfnError], *args: str) -> SfnError:
     return kind.__new__(kind, *args)
 
 
-# ── iceberg_errors: Errors as clients of an Iceberg catalog know them
+# ── Errors for clients of an Iceberg catalog
 
 ICEBERG_ERROR_MEDIA_TYPE: Final = b"application/json"
 
@@ -320,17 +318,17 @@ ICEBERG_ERROR_TYPES: Final = {
     503: "ServiceUnavailableException",
     504: "ServiceFailureException",
 }
-"""By status: the examples of Iceberg's REST specification where it has one, else the names that Polaris answers with,
-which are those of Iceberg's and Jakarta's exceptions."""
+"""Types by status: the examples of Iceberg's REST specification, else the names of Polaris, which are those of
+Iceberg's and Jakarta's exceptions."""
 
 
 def iceberg_error_body(status: int, message: str, kind: str | None = None) -> bytes:
-    """The body of an error.
+    """Return the body of an error.
 
     Args:
-        status: HTTP status code, one of `REPORT_TYPES`.
-        message: what is wrong, for people.
-        kind: the exception that a client makes of it; None for the one of the status.
+        status: HTTP status code, one of `ICEBERG_ERROR_TYPES`.
+        message: the message for people.
+        kind: the exception that a client raises; None for the default of the status.
     """
     return msgspec.json.encode(
         {"error": {"message": message, "type": kind or ICEBERG_ERROR_TYPES[status], "code": status}}

@@ -1,4 +1,4 @@
-"""Google's access tokens, found as Google's own tools find them."""
+"""Google's access tokens, found in the same places where Google's own tools find them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from google.auth.transport.requests import Request
 from sfn.errors import NoCredentials
 
 SEARCH_TIMEOUT: Final = 20.0
-"""Seconds: Google's library asks three times whether this is one of Google's own machines."""
+"""Seconds for a new token. Google's library checks three times whether this machine is one of Google's."""
 ANSWER_TIMEOUT: Final = 10.0
-"""Seconds for one request to whoever gives out tokens."""
+"""Seconds for one request to the server that issues tokens."""
 RETRY_AFTER: Final = 5.0
-"""Seconds until a new token is asked for again, where none was to be had and the old one still holds."""
+"""Seconds until the next attempt if a new token could not be had and the old one is still valid."""
 _CREDENTIALS_REMEDY: Final = (
     "set GOOGLE_APPLICATION_CREDENTIALS, log in, or give this workload a service account "
     "(`gcloud auth application-default print-access-token` shows what is found)"
@@ -32,16 +32,16 @@ _CREDENTIALS_REMEDY: Final = (
 _CODE: Final = re.compile(r"[\w.-]{1,64}")
 _TOKEN: Final = re.compile(r"[\x21-\x7e]+")
 _FAILURES: Final = (GoogleAuthError, OSError, ValueError, KeyError, TypeError, AttributeError)
-"""The last four come of files and of servers that say what Google's library does not expect."""
+"""Errors of a search. The last four come from files and servers with content that Google's library does not expect."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoogleIdentity:
-    """As whom Google is asked.
+    """The identity that requests to Google carry.
 
     Attributes:
-        token: a fixed access token, which somebody else renews; None for none.
-        file: a service account's key, or another file that Google's library takes; None for the application's default
+        token: a fixed access token, which another program renews; None for none.
+        file: a service account's key, or another file that Google's library accepts; None for the application default
             credentials: the file that the environment names, gcloud's, workload identity, the metadata service.
     """
 
@@ -50,15 +50,14 @@ class GoogleIdentity:
 
 
 class GoogleCredentialChain:
-    """The tokens of one identity, each had anew some minutes before it ends.
+    """The tokens of one identity, renewed some minutes before they expire.
 
-    Whoever asks at the same time shares one answer. Credentials are found anew for each token, so that a key which
-    somebody replaced is seen.
+    Concurrent callers share one answer. Credentials are searched again for each token, so that a replaced key is seen.
 
     Args:
-        identity: who asks.
-        scopes: what the tokens are to be good for, for those identities that are free to choose.
-        limit: seconds that may pass until one is found.
+        identity: the identity.
+        scopes: scopes of the tokens, for identities that can choose them.
+        limit: seconds for a new token.
     """
 
     def __init__(self, identity: GoogleIdentity, scopes: Sequence[str], *, limit: float = SEARCH_TIMEOUT) -> None:
@@ -69,16 +68,16 @@ class GoogleCredentialChain:
         self._failure = ""
 
     async def token(self) -> str:
-        """What to show now.
+        """Return a valid token.
 
         Raises:
-            NoCredentials: none are to be had.
+            NoCredentials: there is no token.
         """
         token = self._identity.token
         if token is None:
             token = await self._current()
         if _TOKEN.fullmatch(token) is None:
-            raise self._no_credentials_error("a token that no header can carry")
+            raise self._no_credentials_error("a token with characters that a header cannot carry")
         return token
 
     async def _current(self) -> str:
@@ -89,14 +88,14 @@ class GoogleCredentialChain:
                     await self._refresh()
         if self._credentials is None or self._credentials.token_state is TokenState.INVALID:
             raise self._no_credentials_error(
-                self._failure or "a token that has ended when it comes: see to this machine's clock"
+                self._failure or "a token that was expired on arrival: check this machine's clock"
             )
         return str(self._credentials.token)
 
     def _is_due(self) -> bool:
         state = TokenState.INVALID if self._credentials is None else self._credentials.token_state
         if state is TokenState.STALE:
-            # It still holds: only one need wait for the next.
+            # The old token is still valid, so only one caller needs to wait for the next.
             return anyio.current_time() >= self._next_refresh_at and not self._refresh_lock.locked()
         return state is TokenState.INVALID
 
@@ -117,12 +116,12 @@ class GoogleCredentialChain:
         if self._identity.token is not None:
             where, remedy = "the access token", "renew it"
         elif self._identity.file is not None:
-            where, remedy = str(self._identity.file), "check that file, and whether its owner still may use it"
+            where, remedy = str(self._identity.file), "check that file, and whether the account may still use it"
         return NoCredentials(where, expected="credentials", found=found, remedy=remedy)
 
 
 def _fetch_credentials(file: Path | None, scopes: Sequence[str]) -> Credentials:
-    """Credentials with a new token. Reads files, and asks servers."""
+    """Return credentials with a new token. Reads files, and asks servers."""
     credentials: Any = _default_credentials(scopes) if file is None else _load_credentials(file, scopes)
     credentials.refresh(partial(Request(), timeout=ANSWER_TIMEOUT))
     found: Credentials = credentials
@@ -137,13 +136,13 @@ def _default_credentials(scopes: Sequence[str]) -> Credentials:
 def _load_credentials(file: Path, scopes: Sequence[str]) -> Any:  # noqa: ANN401 - as the library has it
     load: Any = google.auth.load_credentials_from_file
     with warnings.catch_warnings():
-        # It warns of files whose origin is unknown; this one's is the settings.
+        # The library warns of files from unknown sources; the settings are the source of this one.
         warnings.simplefilter("ignore", DeprecationWarning)
         return load(str(file), scopes=scopes)[0]
 
 
 def _error_text(error: Exception) -> str:
-    """An error without what a server's message may repeat."""
+    """Describe an error without a server's message, which may repeat a secret."""
     answer = error.args[1] if isinstance(error, RefreshError) and len(error.args) > 1 else None
     code = answer.get("error") if isinstance(answer, Mapping) else None
     if isinstance(code, str) and _CODE.fullmatch(code):

@@ -1,4 +1,4 @@
-"""A limit for the memory of request bodies from unidentified clients, over all connections."""
+"""Limits of the process: memory for request bodies of unidentified clients (`BodyMemory`), and open files."""
 
 from __future__ import annotations
 
@@ -7,39 +7,39 @@ import resource
 from collections.abc import Awaitable, Callable
 from typing import Final, Self, TypeVar
 
-# ── body_memory: A limit for the memory of request bodies from unidentified clients
+# ── Memory of request bodies
 
 DEFAULT_LIMIT: Final = 32 << 20
-"""Bytes."""
+"""Bytes for the bodies of all connections together."""
 RETRY_AFTER: Final = 1
-"""Seconds after which a client whose body found no room may send it again."""
+"""Seconds after which a client may send a body again that found no memory."""
 EXHAUSTED_MESSAGE: Final = "no memory is left for bodies of unidentified clients; send the request again later"
 
 _T = TypeVar("_T")
 
 
 class BodyMemoryExhausted(Exception):
-    """There is no memory for a body; or the body took longest of all that were incomplete, and made room for others."""
+    """No memory for a body; or the body was the oldest incomplete one, and was evicted."""
 
 
 class ClientTimeout(Exception):
-    """The client did not go on in time."""
+    """A client that did not continue in time."""
 
 
 class BodyMemory:
-    """A limit, in bytes, for all bodies that are held.
+    """A limit, in bytes, for all request bodies in memory.
 
-    Over it the oldest body that is still incomplete is given up, of those that hold anything. A client that sends its
-    body as fast as it can has no older one behind it; one that sends a byte now and then, to have others find no room,
-    is the first to go. Where all of those together would not make room enough, the body that needs it goes alone.
+    Beyond the limit the oldest incomplete bodies are evicted, of those that hold any bytes. A client that sends its
+    body at full speed soon has no older body behind it. A client that sends a byte now and then, to block others, is
+    evicted first. If all evictions together would not be enough, only the body that needs the memory is evicted.
 
     Args:
-        limit: most bytes, over all connections.
-        on_evicted: called for each body that is given up.
+        limit: bytes over all connections, at most.
+        on_evicted: called for each evicted body.
 
     Attributes:
-        limit: as it was given.
-        used: bytes that are held now.
+        limit: see Args.
+        used: bytes in use.
     """
 
     def __init__(self, limit: int = DEFAULT_LIMIT, on_evicted: Callable[[], None] | None = None) -> None:
@@ -48,7 +48,7 @@ class BodyMemory:
         self._incomplete: dict[BodyReservation, None] = {}
 
     def reserve(self) -> BodyReservation:
-        """The share of one request, which is released in the end: to be used with `with`."""
+        """Return the reservation of one request, a context manager that releases it in the end."""
         return BodyReservation(self)
 
     def _began(self, body: BodyReservation) -> None:
@@ -74,11 +74,11 @@ class BodyMemory:
 
 
 class BodyReservation:
-    """What one request's body takes of a `BodyMemory`.
+    """The share of one request's body in a `BodyMemory`.
 
     Attributes:
-        size: bytes that are held.
-        is_evicted: it made room for others, and holds nothing any more.
+        size: bytes in use.
+        is_evicted: True once the body made room for others, and holds nothing any more.
     """
 
     def __init__(self, memory: BodyMemory) -> None:
@@ -95,10 +95,10 @@ class BodyReservation:
         self.release()
 
     def add(self, size: int) -> None:
-        """Count more bytes as held.
+        """Reserve more bytes.
 
         Raises:
-            NoRoom: they may not be, or those before may not be any more.
+            BodyMemoryExhausted: there is no memory, or the body was evicted before.
         """
         if not self.is_evicted:
             self.size += size
@@ -107,11 +107,11 @@ class BodyReservation:
             raise BodyMemoryExhausted
 
     def complete(self) -> None:
-        """All of the body is here: it makes room for no other one."""
+        """Mark the body as complete, so that it is not evicted any more."""
         self._memory._ended(self)  # noqa: SLF001 - the two are one
 
     def release(self) -> None:
-        """Nothing is held any more."""
+        """Release all bytes."""
         self.complete()
         self._memory.used -= self.size
         self.size = 0
@@ -124,18 +124,18 @@ class BodyReservation:
 
 
 async def with_timeout(seconds: float, step: Awaitable[_T], reservation: BodyReservation | None = None) -> _T:
-    """What comes of a step that waits for a client.
+    """Return the result of a step that waits for a client.
 
-    asyncio.timeout does the same in five times the time: a tenth of all that a request takes.
+    asyncio.timeout does the same in five times the time, which is a tenth of a whole request.
 
     Args:
-        seconds: most of them.
-        step: what is waited for.
-        reservation: the memory of the body that comes by it; None where that is not bounded.
+        seconds: time limit.
+        step: the step.
+        reservation: the memory of the body that the step receives; None if it is not limited.
 
     Raises:
-        Late: it took longer.
-        NoRoom: the body was given up meanwhile.
+        ClientTimeout: the step took longer.
+        BodyMemoryExhausted: the body was evicted meanwhile.
     """
     task = asyncio.current_task()
     assert task is not None, "a coroutine runs in a task"  # noqa: S101 - for the type
@@ -162,24 +162,24 @@ async def with_timeout(seconds: float, step: Awaitable[_T], reservation: BodyRes
             reservation._end = None  # noqa: SLF001 - the two are one
 
 
-# ── descriptors: This process's limit of open files
+# ── Open files
 
 MAX_RAISED_LIMIT: Final = 65_536
-"""The limit is not raised beyond it: some programs go over every number up to the limit."""
+"""Highest limit that is set: some programs iterate over all numbers up to the limit."""
 LOW_LIMIT: Final = 1024
-"""Below this limit a busy service may run short."""
+"""A busy service may run out of files below this limit."""
 MIN_CONNECTIONS: Final = 8
-"""Connections that a listener takes in any case."""
+"""Connections that a listener accepts in any case."""
 
 
 def limit() -> int:
-    """How many files this process may have open."""
+    """Return how many files this process may have open."""
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return MAX_RAISED_LIMIT if soft == resource.RLIM_INFINITY else soft
 
 
 def hard_limit() -> int:
-    """What the process may raise its limit to by itself, up to `MAX_RAISED_LIMIT`."""
+    """Return the highest limit that the process may set for itself, up to `MAX_RAISED_LIMIT`."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     return MAX_RAISED_LIMIT if hard == resource.RLIM_INFINITY else min(hard, MAX_RAISED_LIMIT)
 
@@ -188,7 +188,7 @@ def raise_limit() -> int:
     """Raise the soft limit to the hard one, up to `MAX_RAISED_LIMIT`. Never lower it.
 
     Returns:
-        The limit from now on.
+        The new limit.
     """
     wanted = hard_limit()
     if limit() < wanted:
@@ -196,11 +196,11 @@ def raise_limit() -> int:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         except (OSError, ValueError):
-            # Some systems have a lower bound of their own.
+            # Some systems refuse even values below the hard limit.
             return limit()
     return limit()
 
 
 def connections_per_listener(listeners: int) -> int:
-    """Return how many connections each listener accepts; half of all files stay for work."""
+    """Return how many connections each listener accepts; half of all files are left for other work."""
     return max(MIN_CONNECTIONS, limit() // 2 // max(1, listeners))

@@ -1,8 +1,8 @@
-"""Files below a folder of this machine, opened so that no link leads out of the folder.
+"""Files below a folder, opened so that no link leads out of the folder: `open_below`.
 
-A path without links is opened at once where the system can refuse links (`openat2`). Every other path is opened name by
-name, each in the folder that is open already and without following links (`openat` with `O_NOFOLLOW`). Therefore a link
-that somebody swaps in meanwhile leads nowhere else. A link that stays inside is resolved by hand.
+A path without links is opened in one call if the system can refuse links (`openat2`). Every other path is opened
+segment by segment, each in the folder that is already open and without following links (`openat` with `O_NOFOLLOW`).
+So a link that another program creates meanwhile leads nowhere else. A link that stays inside is resolved by hand.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Final
 
-# ── openat2: Linux's `openat2`
+# ── openat2
 
 _NUMBER: Final = 437
-"""Of the call, on every architecture."""
+"""Number of the system call, on every architecture."""
 _NOWHERE: Final = -100
-"""`AT_FDCWD`: of an absolute path no folder is asked."""
+"""`AT_FDCWD`, which an absolute path ignores."""
 _NO_LINKS: Final = 0x04
 """`RESOLVE_NO_SYMLINKS`."""
 
@@ -41,13 +41,13 @@ def _call() -> ctypes._NamedFuncPointer:
 
 
 def open_without_links(path: str, flags: int) -> int | None:
-    """A descriptor of what lies at an absolute path without `..`.
+    """Open an absolute path without `..`, and return the descriptor.
 
     Returns:
-        None where the system can't tell in one call: a link may be on the way.
+        None if one call cannot do it: the path may contain a link.
 
     Raises:
-        FileNotFoundError: nothing lies there.
+        FileNotFoundError: the path does not exist.
     """
     if not sys.platform.startswith("linux") or "\0" in path:
         return None
@@ -60,27 +60,27 @@ def open_without_links(path: str, flags: int) -> int | None:
     return None
 
 
-# ── beneath: Files below a folder of this machine
+# ── Opening below a folder
 
 TRAVERSE_FLAGS: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-"""Of folders on the way, where the system can: it takes the right to pass alone."""
+"""Flags for folders on the way. With `O_PATH`, where the system has it, the right to search a folder is enough."""
 DIRECTORY_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-"""Of a folder that is listed or changed."""
+"""Flags for a folder that is listed or changed."""
 
 MAX_LINKS: Final = 40
-"""Links, and `..` in them, that one path may have (Linux follows 40 links)."""
+"""Links, including `..` in them, that one path may contain (Linux follows 40 links)."""
 _PATH: Final = getattr(os, "O_PATH", 0)
 _IS_LINK: Final = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EMLINK})
-"""What systems say of a link that is not followed."""
+"""Errors of systems for a link that is not followed."""
 
 
 class LinkRefused(Exception):
     """A link that is not followed.
 
     Attributes:
-        link: its path; empty where there are too many links to name one.
-        target: what it says.
-        root: the folder that it would lead out of; None where no link at all may be.
+        link: path of the link; empty if there are too many links.
+        target: target of the link.
+        root: the folder that the link would lead out of; None if no link is allowed at all.
     """
 
     def __init__(self, link: str, target: str, root: str | None) -> None:
@@ -91,21 +91,18 @@ class LinkRefused(Exception):
 def open_below(
     root: str, names: Sequence[str], flags: int, *, no_link_names: int = 0, other_roots: Sequence[str] = ()
 ) -> int:
-    """Open what lies below a folder.
+    """Open a file or folder below a folder, and return the descriptor.
 
     Args:
         root: path of the folder, which may be a link.
-        names: of the folders on the way, and of what is opened; none is empty or dotted.
-        flags: of `os.open`; what is opened is never a link.
-        no_link_names: how many of the last names must not be links, wherever these lead.
+        names: segments of the path; none is empty or dotted.
+        flags: flags of `os.open`; the opened file or folder is never a link.
+        no_link_names: how many of the last segments must not be links, whatever their targets.
         other_roots: paths of other folders that links may lead into.
 
-    Returns:
-        A descriptor.
-
     Raises:
-        OSError: it can't be opened.
-        LinkRefused: a link is on the way that may not be followed.
+        OSError: the path cannot be opened.
+        LinkRefused: the path contains a link that may not be followed.
     """
     path = "/".join((root.rstrip("/"), *names)) or "/"
     if (descriptor := open_without_links(path, flags)) is not None:
@@ -122,12 +119,12 @@ def open_below(
 def _walk(
     root: str, names: Sequence[str], flags: int, plain: int, others: Sequence[str]
 ) -> int | tuple[str, list[str]]:
-    """The descriptor; where a link is on the way, a folder, and the names with what the link says in its place."""
+    """Return the descriptor; if the path contains a link, a folder, and the segments with the link resolved."""
     at = os.open(root, (TRAVERSE_FLAGS if names else flags) & ~os.O_NOFOLLOW)
     for number, name in enumerate(names):
         is_last = number == len(names) - 1
         if name == "..":
-            # Of a link. What stands before it was walked through, and is none.
+            # It comes from a link. The segments before it were opened, so they are no links.
             os.close(at)
             if number:
                 return root, [*names[: number - 1], *names[number + 1 :]]
@@ -154,10 +151,10 @@ def _walk(
 
 
 def _open_name(name: str, flags: int, folder: int) -> int:
-    """Open a name in a folder.
+    """Open a segment in a folder.
 
     Raises:
-        OSError: as of `os.open`; `ELOOP` if the name is a link, also where the system opens the link itself (`O_PATH`).
+        OSError: see `os.open`; `ELOOP` if the segment is a link, even if the system opens the link itself (`O_PATH`).
     """
     descriptor = os.open(name, flags, dir_fd=folder)
     if flags & _PATH and stat.S_ISLNK(os.fstat(descriptor).st_mode):
@@ -167,27 +164,27 @@ def _open_name(name: str, flags: int, folder: int) -> int:
 
 
 def _above(root: str, names: Sequence[str]) -> str:
-    """The absolute path of names that begin with `..`, seen from the folder as it is called without links."""
+    """Return the absolute path of segments that begin with `..`, relative to the folder's path without links."""
     ups = next((number for number, name in enumerate(names) if name != ".."), len(names))
     parts = _parts(os.path.realpath(root))
     return "/" + "/".join((*parts[: max(0, len(parts) - ups)], *names[ups:]))
 
 
 def _resolve_target(path: str, root: str, folders: Sequence[str], *, link: str) -> tuple[str, list[str]]:
-    """The folder that an absolute path lies below, and the names below it.
+    """Return the folder that contains an absolute path, and the segments below it.
 
     Raises:
-        LinkRefused: it lies below none.
+        LinkRefused: no folder contains the path.
     """
     for folder in folders:
         if path == folder or path.startswith(folder.rstrip("/") + "/"):
-            # By what the root is called without links its files are below the root all the same.
+            # A path below the resolved root is below the root, too.
             return root if folder in _paths_of(root) else folder, _parts(path[len(folder.rstrip("/")) :])
     raise LinkRefused(link, path, root)
 
 
 def _paths_of(root: str) -> tuple[str, str]:
-    """As the folder is called, and as it is called without links."""
+    """Return the folder's path as given, and without links."""
     return root, os.path.realpath(root)
 
 

@@ -138,7 +138,7 @@ async def test_a_service_that_is_away_is_told_from_one_in_trouble(tmp_path: Path
         assert retired.err == "prod: it does not answer just now; nothing happens to its tables' files until it does\n"
         checked = await sfn("check", "--config", str(here.configuration))
         assert (checked.status, checked.out.splitlines()[-1]) == (1, "1 error, 0 warnings")
-        assert "→ see whether the catalog is up and listens there" in checked.out
+        assert "→ check whether the catalog is up and listens there" in checked.out
         rehearsed = await sfn("reconcile", "--dry-run", "--config", str(here.configuration))
         assert (rehearsed.status, rehearsed.out) == (1, "")
         here.daemon.process.terminate()

@@ -193,7 +193,7 @@ def test_readers_show_a_token_of_a_file_that_may_change(root: Path, tmp_path: Pa
         wait_for(lambda: facade.table("orders").status_code == httpx.codes.OK, "the new token", WITHIN, 0.05)
         assert facade.table("orders", headers={"Authorization": "Bearer old"}).status_code == httpx.codes.UNAUTHORIZED
         tokens.write_text("")
-        wait_for(lambda: facade.records("tokens kept"), "the complaint", WITHIN, 0.05)
+        wait_for(lambda: facade.records("tokens not reloaded"), "the complaint", WITHIN, 0.05)
         assert facade.table("orders").status_code == httpx.codes.OK
         assert SECRET not in facade.log.read_text()
 

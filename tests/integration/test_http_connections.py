@@ -377,7 +377,7 @@ async def test_a_renewed_certificate_is_shown_to_new_connections_and_open_ones_l
     async with connect_tls() as wire:
         with capture_logs() as logs:
             files.renew(new)
-            await until(lambda: [entry for entry in logs if entry["event"] == "certificate and key read"])
+            await until(lambda: [entry for entry in logs if entry["event"] == "certificate and key reloaded"])
         assert await shown(connect_tls) == new.shown
         assert wire.certificate == old.shown
         await wire.send(request(body=EVENT))
@@ -420,7 +420,7 @@ async def test_half_a_renewal_is_logged_and_costs_no_connection(
         replace(files.key, new.key)
         await until(lambda: len(logs) > 1)
         assert await shown(connect_tls) == new.shown
-    assert [entry["event"] for entry in logs] == ["certificate and key kept", "certificate and key read"]
+    assert [entry["event"] for entry in logs] == ["certificate and key not reloaded", "certificate and key reloaded"]
 
 
 async def test_a_file_system_that_hangs_holds_up_nobody(
@@ -442,7 +442,7 @@ async def test_a_file_system_that_hangs_holds_up_nobody(
             files.renew(new)
             await anyio.sleep(0.3)
             os.close(os.open(hanging, os.O_RDWR))
-            await until(lambda: "certificate and key read" in [entry["event"] for entry in logs])
+            await until(lambda: "certificate and key reloaded" in [entry["event"] for entry in logs])
         assert "no answer of the file system within 0.2 s" in logs[0]["error"]
         assert await shown(connect) == new.shown
 

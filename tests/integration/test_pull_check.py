@@ -321,7 +321,7 @@ async def test_of_several_servers_one_is_enough(tokens: Nats, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        (None, "expected a file that can be read, found No such file or directory"),
+        (None, "expected a readable file, found No such file or directory"),
         ("", "expected one line, found an empty file"),
         ("a\nb", "expected one line, found none, or several"),
         (b"\xff", "expected a text, found bytes that are not UTF-8"),

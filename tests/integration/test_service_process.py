@@ -312,7 +312,7 @@ async def test_a_token_counts_once_it_is_in_its_file_and_no_more_once_it_is_not(
         assert before == {"senders": 202, "operators": 200, "scrapers": 200}
         for name in ROUTES:
             (tmp_path / name).write_text(f"{name}-second\n")
-            await daemon.until_logged("tokens read", files=[str(tmp_path / name)])
+            await daemon.until_logged("tokens reloaded", files=[str(tmp_path / name)])
         assert {name: await status(name, "second") for name in ROUTES} == before
         assert {await status(name, "first") for name in ROUTES} == {401}
         assert "-second" not in daemon.log.read_text()
@@ -349,7 +349,7 @@ async def test_an_event_becomes_a_file_over_tls_before_and_after_a_renewal(
         # Another authority: who trusts the new one alone connects.
         other = Authority()
         files.renew(other.sign())
-        await daemon.until_logged("certificate and key read")
+        await daemon.until_logged("certificate and key reloaded")
         url = f"{daemon.client.base_url}/v1/events"
         headers = {"Authorization": f"Bearer {TOKEN}"}
         async with httpx.AsyncClient(headers=headers, trust_env=False, verify=other.trust()) as client:

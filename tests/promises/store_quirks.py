@@ -94,13 +94,13 @@ S3: Final = (
     Quirk("304 for conditions", "MinIO before 2024 (minio#19442)", _RIGHT),
     Quirk("409 for conditions", "AWS S3, with another write under way", _RIGHT),
     Quirk("412 for what is missing", "Ceph RGW (minio#21526); AWS S3 answers 404", _RIGHT),
-    Quirk("400 for failed conditions", _MADE_UP, _REFUSED, "does not know conditional writes"),
+    Quirk("400 for failed conditions", _MADE_UP, _REFUSED, "does not support conditional writes"),
     Quirk("500 for failed conditions", "Cloudflare R2 behind a worker (honojs/hono#718)", _AWAY, "status 500"),
     Quirk(
         "400 for conditions",
         _MADE_UP,
         _REFUSED,
-        "does not know conditional writes",
+        "does not support conditional writes",
     ),
     Quirk("501 for conditions", "Backblaze B2 (obsidian-s3-sync-and-backup#78)", _REFUSED, "NotImplemented"),
     Quirk("nothing can be created", _MADE_UP, _REFUSED, "refuses to create a file"),
@@ -180,9 +180,9 @@ S3: Final = (
         "listings do not say where",
         "Huawei OBS (minio-go#1703), Ceph RGW (awscr-s3#71)",
         _LISTING,
-        "does not say where",
+        "no token for the next one",
     ),
-    Quirk("listings start over", _MADE_UP, _LISTING, "does not say where"),
+    Quirk("listings start over", _MADE_UP, _LISTING, "no token for the next one"),
 )
 OTHERS: Final = (
     Quirk("GCS: ifGenerationMatch=0 is ignored", _MADE_UP, _REFUSED, "may only create it", unsafe=True),

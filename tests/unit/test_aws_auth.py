@@ -238,7 +238,7 @@ async def test_keys_that_have_ended_when_they_come_are_none(
         await used(chain)
         source.now += source.lasts + timedelta(seconds=1)
     source.lasts = timedelta(seconds=-1)
-    assert await used(chain) == "keys that have ended when they come: see to this machine's clock"
+    assert await used(chain) == "keys that were expired on arrival: check this machine's clock"
 
 
 async def test_whoever_is_cancelled_breaks_no_other(chain: AwsCredentialChain, source: Source) -> None:

@@ -381,17 +381,17 @@ def test_a_configured_identity_is_taken() -> None:
     [
         ({"x": "y"}, "properties.type: expected one of dynamodb, glue, hive, rest, sql, found none, and no uri"),
         ({"type": "in-memory"}, "properties.type: expected one of dynamodb, glue, hive, rest, sql, or py-catalog-impl"),
-        ({"type": "postgresql://u:s3cret@h"}, "found another one"),
+        ({"type": "postgresql://u:s3cret@h"}, "found another value"),
         ({"type": "sql"}, "properties.uri: expected the URI of a catalog of type sql, found none"),
         ({"type": "hive", "uri": ""}, "properties.uri: expected the URI of a catalog of type hive, found none"),
-        ({"type": "sql", "uri": "s3cret"}, "properties.uri: expected a database URL of SQLAlchemy, whose driver"),
+        ({"type": "sql", "uri": "s3cret"}, "properties.uri: expected a database URL of SQLAlchemy with an installed"),
         ({"type": "sql", "uri": "nodialect://u:s3cret@h"}, "properties.uri: expected a database URL of SQLAlchemy"),
         ({"uri": "postgresql+nodriver://u:s3cret@h"}, "properties.uri: expected a database URL of SQLAlchemy"),
-        ({"uri": "postgresql+asyncpg://u:s3cret@h"}, "found asyncpg, which PyIceberg can't use; such as postgresql"),
+        ({"uri": "postgresql+asyncpg://u:s3cret@h"}, "found asyncpg, which PyIceberg cannot use; such as postgresql"),
         ({"uri": "postgresql+pg8000://u:s3cret@h"}, "found no module pg8000; pip install '.[pyiceberg]'"),
-        ({"uri": "postgresql://u:s3cret@h"}, "it brings psycopg2: postgresql+psycopg2://"),
-        ({"uri": "sqlite://"}, "found a database in memory, which nobody else sees"),
-        ({"uri": "sqlite:///:memory:"}, "found a database in memory, which nobody else sees"),
+        ({"uri": "postgresql://u:s3cret@h"}, "it installs psycopg2: postgresql+psycopg2://"),
+        ({"uri": "sqlite://"}, "found a database in memory, which no other process sees"),
+        ({"uri": "sqlite:///:memory:"}, "found a database in memory, which no other process sees"),
         ({"py-catalog-impl": "no_such_module.Catalog"}, "py-catalog-impl: expected a class that can be imported"),
         ({"py-catalog-impl": "pyiceberg.catalog.NoSuchCatalog"}, "py-catalog-impl: expected the path of a class"),
         ({"py-catalog-impl": "Catalog"}, "py-catalog-impl: expected the path of a class"),
@@ -481,7 +481,7 @@ except Exception as error:
     print(error)
 """
     assert python(code) == (
-        "catalogs.prod.properties.type: expected PyIceberg, and what it needs for such a catalog, "
+        "catalogs.prod.properties.type: expected PyIceberg, and the packages that it needs for such a catalog, "
         f"found no module {missing}; pip install '.[pyiceberg]'"
     )
 

@@ -182,7 +182,7 @@ async def test_only_tables_of_iceberg_are_walked(catalog: PyIcebergCatalog) -> N
 async def test_another_spelling_of_a_name_is_not_another_table(
     catalog: PyIcebergCatalog, table: TableIdentifier
 ) -> None:
-    with pytest.raises(Permanent, match="which the catalog keeps as"):
+    with pytest.raises(Permanent, match="which the catalog lists as"):
         await catalog.load(table, None)
 
 
@@ -322,7 +322,7 @@ async def test_levels_that_the_catalogs_own_separator_would_join_are_refused(
     server: Server, catalog_library_rest: PyIcebergCatalog
 ) -> None:
     server.config = reply({"defaults": {"namespace-separator": "%2E"}, "overrides": {}})
-    with pytest.raises(Permanent, match="which holds the catalog's own"):
+    with pytest.raises(Permanent, match="which contains the catalog's separator"):
         await catalog_library_rest.load(TableIdentifier("lake", ("a.b",), "t"), None)
 
 

@@ -455,7 +455,7 @@ async def test_a_token_takes_no_longer_than_the_configuration_may(server: Server
         with pytest.raises(Transient) as caught:
             await catalog.identity()
     assert caught.value.where == f"catalog lake: POST {server.uri}/v1/oauth/tokens"
-    assert "no whole answer in time" in caught.value.found
+    assert "no complete answer in time" in caught.value.found
     assert "0.3 s" in caught.value.expected
     assert asked_for_tokens(server) == 2
     assert server.configured == 0

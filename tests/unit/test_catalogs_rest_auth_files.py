@@ -110,7 +110,7 @@ async def test_a_token_file_that_comes_to_be_wrong_leaves_the_old_token_in_force
             replace(file, content)
             assert isinstance(await catalog.load(ORDERS, None), Loaded)
     assert {*bearers(server)} == {"Bearer first"}
-    assert [entry["event"] for entry in logs] == 2 * ["token of catalog lake kept"]
+    assert [entry["event"] for entry in logs] == 2 * ["token of catalog lake not reloaded"]
 
 
 @pytest.mark.parametrize("setting", ["token_file", "credential_file", "ca_file"])
@@ -165,7 +165,7 @@ async def test_a_file_that_comes_to_hang_leaves_the_old_token_in_force(
             for _ in range(8):
                 tasks.start_soon(catalog.load, ORDERS, None)
         assert {*bearers(server)} == {"Bearer first"}
-        assert [entry["event"] for entry in logs] == ["token of catalog lake kept"]
+        assert [entry["event"] for entry in logs] == ["token of catalog lake not reloaded"]
         replace(file, b"second!")
         os.close(os.open(hanging, os.O_RDWR))
         with anyio.fail_after(10):

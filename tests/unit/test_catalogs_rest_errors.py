@@ -355,7 +355,7 @@ async def test_many_that_fail_at_once_ask_for_the_configuration_together(server:
             for _ in range(32):
                 group.start_soon(trouble_of, catalog)
     assert server.configured == 1
-    assert re.search("no whole answer in time", (await trouble_of(catalog)).found)
+    assert re.search("no complete answer in time", (await trouble_of(catalog)).found)
 
 
 @pytest.mark.parametrize("status", [200, 500])
@@ -372,11 +372,11 @@ async def test_no_redirect_is_followed(server: Server, opened: Open, status: int
         server.other = reply(b"", status, location=f"{elsewhere.uri}/v1/x")
         error = await trouble_of(opened(server, token=PRIVATE))
         assert (type(error), elsewhere.requests) == (Permanent, [])
-    assert "set uri to where it leads" in error.remedy
+    assert "set uri to the redirect's target" in error.remedy
 
 
 async def test_an_encoding_that_no_gateway_could_read_either_is_named(server: Server, opened: Open) -> None:
     server.config = reply({"defaults": {}, "overrides": {}}, content_encoding="br")
     with pytest.raises(Transient, match="an answer in an unknown encoding") as caught:
         await opened(server).load(ORDERS, None)
-    assert "led past the gateway" in caught.value.remedy
+    assert "bypass the gateway" in caught.value.remedy

@@ -210,7 +210,10 @@ async def test_no_token_shows_in_a_message(server: Server, opened: Open, issuer:
 
 TOKENS: dict[str, tuple[Responder, str]] = {
     "refused": (reply({"error": "invalid_grant", "error_description": f"not {PRIVATE}"}, 400), "invalid_grant"),
-    "of two lines": (reply({"access_token": "a\r\nb: c", "expires_in": 3600}), "a token that no header can carry"),
+    "of two lines": (
+        reply({"access_token": "a\r\nb: c", "expires_in": 3600}),
+        "a token with characters that a header cannot carry",
+    ),
     "none": (reply({"token_type": "bearer"}), "RefreshError"),
 }
 

@@ -76,7 +76,7 @@ async def test_a_file_that_comes_to_be_wrong_leaves_the_old_authorities_in_force
         assert await loads(catalog)
         assert await loads(catalog)
     (entry,) = [entry for entry in logs if entry["log_level"] == "error"]
-    assert entry["event"] == "authorities of catalog lake kept"
+    assert entry["event"] == "authorities of catalog lake not reloaded"
     assert "expected a file of PEM certificates" in entry["error"]
     replace(site.authorities, Authority().pem)
     assert await refuses(catalog)
@@ -84,7 +84,7 @@ async def test_a_file_that_comes_to_be_wrong_leaves_the_old_authorities_in_force
 
 async def test_one_that_never_was_right_is_the_catalogs_trouble_until_it_is(site: Site, opened: Open) -> None:
     catalog = opened(site.server, ca_file=site.authorities)
-    for content, expected in ((None, "a file that can be read"), (b"garbage", "a file of PEM certificates")):
+    for content, expected in ((None, "a readable file"), (b"garbage", "a file of PEM certificates")):
         if content is not None:
             replace(site.authorities, content)
         with pytest.raises(Permanent) as caught:

@@ -135,7 +135,7 @@ async def test_files_that_catalogs_are_shown_must_be_there(ground: Ground, tmp_p
     found = [one for one in secret_findings(settings) if one.severity is ERROR]
     assert [one.where for one in found] == ["catalogs.a.token_file", "catalogs.a.ca_file", "catalogs.b.credential_file"]
     assert "tokens" not in [one.where for one in secret_findings(settings)]
-    assert found[0].text == f"{absent}: expected a file that can be read, found No such file or directory"
+    assert found[0].text == f"{absent}: expected a readable file, found No such file or directory"
     assert found[0].remedy == "put it there for the service's user to read, or set catalogs.a.token_file"
     asked = [one.where async for one in run_checks(settings, thorough=False)]
     assert [where for where in asked if where in {"catalogs.a", "catalogs.b", "catalogs.a.c"}] == ["catalogs.a.c"]

@@ -310,5 +310,5 @@ async def test_a_file_system_that_hangs_holds_up_nobody_and_is_told_of(file: Pat
             replace(file, b"second!\n")
             os.close(os.open(pipe, os.O_RDWR))
             await until(lambda: keyring.owner_of(b"Bearer second!") is not None)
-    assert (logs[0]["event"], logs[0]["log_level"]) == ("tokens kept", "error")
+    assert (logs[0]["event"], logs[0]["log_level"]) == ("tokens not reloaded", "error")
     assert "no answer of the file system within 0.2 s" in logs[0]["error"]

@@ -239,7 +239,7 @@ def test_what_is_wrong_again_after_it_was_right_is_logged_again(rotation: Rotati
             rotation.file.reload_if_changed()
             aside.rename(rotation.path)
             rotation.file.reload_if_changed()
-    assert [entry["event"] for entry in logs] == ["tokens kept"] * 2
+    assert [entry["event"] for entry in logs] == ["tokens not reloaded"] * 2
 
 
 def test_a_file_that_never_was_right_stops_the_start(tmp_path: Path) -> None:

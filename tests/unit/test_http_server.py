@@ -94,7 +94,7 @@ def test_a_renewed_pair_is_shown_from_then_on(
         for _ in range(2):
             certificate.reload_if_changed()
             assert shown(certificate.context, authority.trust()) == new.shown
-    assert [(entry["event"], entry["log_level"]) for entry in logs] == [("certificate and key read", "info")]
+    assert [(entry["event"], entry["log_level"]) for entry in logs] == [("certificate and key reloaded", "info")]
 
 
 @pytest.mark.parametrize("first", ["chain", "key"])
@@ -108,7 +108,7 @@ def test_until_both_were_replaced_the_old_pair_is_shown(
             certificate.reload_if_changed()
             assert shown(certificate.context, authority.trust()) == old.shown
     (entry,) = logs
-    assert (entry["event"], entry["log_level"]) == ("certificate and key kept", "error")
+    assert (entry["event"], entry["log_level"]) == ("certificate and key not reloaded", "error")
     assert "expected a certificate and the key that belongs to it, found another key" in entry["error"]
     replace(*both.popitem()[1])
     certificate.reload_if_changed()
@@ -147,13 +147,13 @@ def folder(file: Path) -> None:
 WRONG: dict[str, tuple[Callable[[Files, Pair], object], str]] = {
     "no chain": (
         lambda files, _: files.chain.rename(files.chain.with_suffix(".old")),
-        "tls.crt: expected a file that can be read, found No such",
+        "tls.crt: expected a readable file, found No such",
     ),
     "no key": (
         lambda files, _: files.key.rename(files.key.with_suffix(".old")),
-        "tls.key: expected a file that can be read, found No such",
+        "tls.key: expected a readable file, found No such",
     ),
-    "a folder": (lambda files, _: folder(files.key), "tls.key: expected a file that can be read, found Is a dir"),
+    "a folder": (lambda files, _: folder(files.key), "tls.key: expected a readable file, found Is a dir"),
     "an empty chain": (lambda files, _: replace(files.chain, b""), "tls.crt: expected PEM certificates"),
     "half a chain": (
         lambda files, old: replace(files.chain, old.chain[:200]),

@@ -355,7 +355,7 @@ def test_what_is_signed_for_must_be_known_at_the_start(ground_settings_asking: G
     check_adapters(ground_settings_asking.load(f"{GLUE}auth = 'sigv4'\n"))
     with pytest.raises(ConfigurationError) as caught:
         check_adapters(ground_settings_asking.load(f"{CATALOG}auth = 'sigv4'\n"))
-    assert "catalogs.prod.signing_region: needed, as the host of uri does not tell it" in str(caught.value)
+    assert "catalogs.prod.signing_region: needed, as the host of uri does not imply it" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -384,7 +384,8 @@ except ConfigurationError as error:
     made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     module = missing.partition(".")[0]
     assert made.stdout.strip() == (
-        f"catalogs.prod.auth: expected what {auth} needs, found no module {module}; pip install '.[{extra}]'"
+        f"catalogs.prod.auth: expected the packages that {auth} needs, found no module {module}; "
+        f"pip install '.[{extra}]'"
     )
 
 

@@ -1,4 +1,10 @@
-"""The port to a catalog: the only place where truth comes from."""
+"""Catalogs: the source of truth about tables.
+
+`Catalog` is the interface that the rest of the listener uses. `rest` implements it for Iceberg REST catalogs,
+`pyiceberg` for all that PyIceberg can open, `event_sourced` for catalogs that cannot be queried, and `memory` for
+tests. `listing` walks over all namespaces, `spelling` finds the listed spelling of a name, and `metadata` reads the
+metadata files of tables. Start reading at `Catalog` below, then `rest.catalog.RestCatalog`.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +18,20 @@ from sfn.domain.events import EventHistory
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, Permanent, Transient
 
-# ── catalog: The port to a catalog
-
 SkipNamespace: TypeAlias = Callable[[tuple[str, ...]], bool]
-"""Whether a namespace, and all that lies below it, is left out."""
+"""Returns True if a namespace, and everything below it, is left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnlistedNamespace:
-    """What a catalog does not let us see: whether a table of that namespace exists, or of one below it, is not known.
+    """A namespace that could not be listed, so that its tables, and those below it, may or may not exist.
 
     Attributes:
-        namespace: its levels, outermost first; none for the whole catalog.
-        reason: what happened, for a person.
-        remedy: the setting that is wrong, and what to set it to; empty where a permission is missing.
-        is_failure: the catalog failed to list the namespace, which may pass; else our principal may not list it.
+        namespace: levels, outermost first; none for the whole catalog.
+        reason: what happened, for people.
+        remedy: the wrong setting and its right value; empty if a permission is missing.
+        is_failure: True if the catalog failed to list the namespace, which may pass; False if our principal may not
+            list it.
     """
 
     namespace: tuple[str, ...]
@@ -36,122 +41,123 @@ class UnlistedNamespace:
 
     @property
     def message(self) -> str:
-        """All of it in one line."""
+        """Reason and remedy in one line."""
         return f"{self.reason}; {self.remedy}" if self.remedy else self.reason
 
 
 class Catalog(Protocol):
     """One configured catalog.
 
-    Every verb raises `Transient` or `Permanent` with scope table or catalog for whatever is not an answer: time-outs,
-    refused connections, 401, 403, 429, 5xx, a body that is no JSON, a 404 that is not in Iceberg's error shape.
+    Every method raises `Transient` or `Permanent` with scope table or catalog if there is no valid answer: time-outs,
+    refused connections, 401, 403, 429, 5xx, a body that is not JSON, a 404 that is not in Iceberg's error shape.
     """
 
     async def load(
         self, table: TableIdentifier, known_etag: str | None, history: EventHistory | None = None
     ) -> LoadResult:
-        """What the catalog says about a table now.
+        """Return the current state of a table.
 
         Args:
-            table: whose metadata.
-            known_etag: entity tag of an answer that the caller still has; `NotModified` is returned only where it
-                was given.
-            history: all that was told of the table, for a catalog that has no other source; every other passes over it.
+            table: the table.
+            known_etag: etag of an answer that the caller still has; without it, `NotModified` is never returned.
+            history: all reported changes of the table, for a catalog that has no other source; the others ignore it.
         """
         ...
 
     async def is_listed(self, table: TableIdentifier) -> bool:
-        """Whether a complete listing of the table's namespace names it; a missing namespace lists nothing."""
+        """Return True if a complete listing of the table's namespace contains it; a missing namespace lists nothing."""
         ...
 
     def tables(self, skip: SkipNamespace | None = None) -> AsyncGenerator[TableIdentifier | UnlistedNamespace]:
-        """Every table of every namespace, pages followed, and once each namespace that is withheld.
+        """Yield every table of every namespace, over all pages, and each unlisted namespace once.
 
-        No trouble is raised for one namespace that may not be listed, or cannot be: all others are walked.
-        Some of its tables may come all the same.
+        A namespace that may not or cannot be listed raises no error, so that all others are still listed. Some of its
+        tables may be yielded anyway.
 
         Args:
-            skip: namespaces that nothing is asked about; None for none.
+            skip: namespaces that are not listed; None for none.
 
         Raises:
-            Transient, Permanent: the catalog is down, no namespace can be listed, or the outermost namespaces could not
-                be listed whole; what was listed of them has come by then.
+            Transient, Permanent: the catalog is down, no namespace can be listed, or the listing of the outermost
+                namespaces is incomplete; their listed tables have been yielded by then.
         """
         ...
 
 
 @runtime_checkable
 class NamespaceLister(Protocol):
-    """A catalog whose listing can be shared out, namespace by namespace. Both verbs raise trouble as `Catalog.tables`,
-    and `Permanent` with scope table for a namespace that may not be looked into; one that is missing lists nothing.
+    """A catalog that lists namespace by namespace.
+
+    Both methods raise as `Catalog.tables`, and `Permanent` with scope table for a forbidden namespace. A missing
+    namespace lists nothing.
     """
 
     def namespaces(self, parent: tuple[str, ...]) -> AsyncGenerator[tuple[str, ...]]:
-        """Those right below another, or the outermost; some catalogs name all of them at once, and more than once."""
+        """Yield the children of a namespace, or the outermost ones. Some catalogs yield all levels, and duplicates."""
         ...
 
     def tables_in(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableIdentifier]:
-        """The tables of one."""
+        """Yield the tables of a namespace."""
         ...
 
 
 @runtime_checkable
 class CredentialVendor(Protocol):
-    """A catalog that gives credentials for its tables' stores. What they open is the table's and nobody else's.
+    """A catalog that issues credentials for its tables' stores. Each is valid for one table only.
 
-    Both verbs raise trouble as `Catalog.load`. What they give is kept in memory alone, and shows in no message.
+    Both methods raise as `Catalog.load`. Credentials are held in memory only, and no message contains them.
     """
 
     async def vended_credentials(self, table: TableIdentifier) -> tuple[VendedCredential, ...] | NoSuchTable:
-        """What opens the place of a table now.
+        """Return the credentials for the location of a table.
 
-        Given from memory while it is good, which ends a little before the grants do. A grant that has not ended is
-        given for a dropped table too, and while the catalog has trouble.
+        They are cached until shortly before they expire. Unexpired ones are returned for a dropped table, too, and
+        while the catalog is down.
 
         Returns:
-            None at all where the catalog vends none for this table; `Missing` where it has no such table, and none that
-            was given before is good any more.
+            The credentials, empty if the catalog issues none for this table; `NoSuchTable` if there is no such table
+            and no valid cached credential.
         """
         ...
 
     async def renew_credentials(
         self, table: TableIdentifier, rejected: Sequence[VendedCredential]
     ) -> tuple[VendedCredential, ...] | NoSuchTable:
-        """What opens it after a store refused some, or where none of them is for the place that the table has now.
+        """Return new credentials after a store rejected some, or if none of them fits the table's present location.
 
         Args:
-            table: whose.
-            rejected: as they were given: all of them.
+            table: the table.
+            rejected: all credentials of the previous answer.
 
         Returns:
-            As of `grants`, but never by memory where that is of these. Where they are the same again there is nothing
-            else to try.
+            See `vended_credentials`, but without cached ones that are among `rejected`. If the answer equals
+            `rejected`, there is nothing else to try.
         """
         ...
 
 
 @runtime_checkable
 class ConfigAdvertiser(Protocol):
-    """A catalog that tells its clients how to go on, ourselves among them."""
+    """A catalog that sends configuration to its clients, including the listener."""
 
     async def advertised_config(self) -> Mapping[str, str]:
-        """What it tells them, by the keys of Iceberg's REST specification ("getConfig"); what it insists on wins.
+        """Return the configuration by the keys of Iceberg's REST specification ("getConfig"); overrides win.
 
         Raises:
-            Transient, Permanent: scope catalog; it can't be told, or the catalog does not answer.
+            Transient, Permanent: scope catalog; there is no answer.
         """
         ...
 
     async def advertised_encoding(self) -> str:
-        """What that came encoded with (`Content-Encoding`), although it was asked for as it is; "" for nothing.
+        """Return the `Content-Encoding` of that answer, although none was requested; "" for none.
 
         Raises:
-            Transient, Permanent: as of `advertised`.
+            Transient, Permanent: see `advertised_config`.
         """
         ...
 
 
-# ── refusal: Why a catalog gave no answer
+# ── Failures
 
 _SHORTEST_SECRET: Final = 4
 _LONGEST_FOUND: Final = 400
@@ -159,11 +165,11 @@ _LONGEST_FOUND: Final = 400
 
 @dataclass(frozen=True, slots=True)
 class CatalogFailure:
-    """Why a question has no answer.
+    """A query without an answer.
 
     Attributes:
-        permanent: somebody must change something first.
-        scope: whose trouble it is; None: another question decides between table and catalog.
+        permanent: True if it fails until a person changes something.
+        scope: scope of the error; None: another query decides between table and catalog.
         retry_after: seconds that the catalog asked us to wait.
     """
 
@@ -176,10 +182,10 @@ class CatalogFailure:
     retry_after: float | None = None
 
     def to_error(self, scope: ErrorScope, secrets: Iterable[str]) -> Transient | Permanent:
-        """The error to raise, on one line, with every secret of ours blotted out, whoever repeated it."""
-        # A header's stray bytes are lone surrogates in Python, which no log can write.
+        """Return the error to raise, on one line. Every secret of ours is masked, as a server may repeat it."""
+        # Python represents stray bytes of a header as lone surrogates, which no log can write.
         found = self.found.encode("utf-8", "replace").decode()
-        # The longest first: one secret may be the beginning of another.
+        # The longest first, as one secret may be the beginning of another.
         for secret in sorted(secrets, key=len, reverse=True):
             if len(secret) >= _SHORTEST_SECRET:
                 found = found.replace(secret, "***")
@@ -198,7 +204,7 @@ class CatalogFailure:
 
 
 class CatalogRequestFailed(Exception):
-    """Carries a refusal to where its scope is decided; never leaves its adapter."""
+    """A failure on its way to the code that decides its scope; never leaves its adapter."""
 
     def __init__(self, failure: CatalogFailure) -> None:
         super().__init__(failure.where, failure.found)
@@ -206,9 +212,9 @@ class CatalogRequestFailed(Exception):
 
 
 def combine(failure: CatalogFailure, other: CatalogFailure) -> CatalogFailure:
-    """One refusal of two: of a question, and of the one that was to decide whose trouble that is.
+    """Combine the failure of a query with that of the query that was to decide the scope.
 
-    What is wrong with the whole catalog says what to do.
+    The remedy is that of the second one, which concerns the whole catalog.
     """
     waits = [wait for wait in (failure.retry_after, other.retry_after) if wait is not None]
     return replace(

@@ -1,4 +1,4 @@
-"""A catalog that nobody can ask: what events told of its tables is the truth, and their metadata files say the rest."""
+"""`EventCatalog`: a catalog that cannot be queried. Its events are the source of truth, with the metadata files."""
 
 from __future__ import annotations
 
@@ -20,25 +20,23 @@ from sfn.sfnfile.locations import canonical, check_location
 from sfn.sfnfile.ordering import MetadataOrder, metadata_version
 
 MAX_CACHED_FILES: Final = 64
-"""Metadata files of which is remembered what they say: one publish asks for the same a few times."""
-
-
+"""Metadata files that are cached: one publish asks for the same file several times."""
 MAX_CACHED_LOG_ENTRIES: Final = 100_000
-"""Entries of their metadata-logs that are remembered, 15 MB; of one file however many it has."""
+"""Entries of metadata-logs in the cache (15 MB), over all files; a single file may exceed it."""
 
 
 class EventCatalog:
-    """A catalog that is only told of.
+    """A catalog known only through its events.
 
-    An answer is what the newest of all told metadata files says, by metadata-log or number; which table has the name is
-    said by births and ends alone (`sfn.sfnfile.event_history`). What can't be read keeps nothing else from being
-    heard, and neither does a commit of a table that nobody told to be there.
+    `load` returns the newest reported metadata file, by metadata-log or version number. Creations, registrations and
+    drops alone decide which table has a name (`sfn.sfnfile.event_history`). An unreadable file, or a commit of a table
+    without a creation, does not block the other changes.
 
     Args:
-        name: the name that the configuration gives it.
+        name: the catalog's name in the configuration.
         catalog_id: its identity in our files.
-        part: reads metadata files.
-        allowed: canonical prefixes of which every told location must lie below one.
+        read_range: reads metadata files.
+        allowed_locations: canonical prefixes; every reported location must be below one of them.
     """
 
     def __init__(self, name: str, catalog_id: str, read_range: ReadRange, allowed_locations: Sequence[str]) -> None:
@@ -53,7 +51,7 @@ class EventCatalog:
     async def load(
         self, table: TableIdentifier, known_etag: str | None, history: EventHistory | None = None
     ) -> LoadResult:
-        """As the port promises, by what was told; nothing told is a table that is missing."""
+        """Return the state of a table by its events; a table without events is missing."""
         applied = await self._apply(history or EventHistory())
         current = event_history.current(applied.history)
         if current is None or current.metadata_location is None:
@@ -66,24 +64,24 @@ class EventCatalog:
         )
 
     async def is_listed(self, table: TableIdentifier) -> bool:
-        """False: there is no listing that could name a table whose end was told of."""
+        """Return False: there is no listing that could contain a table after its drop."""
         return False
 
     async def tables(self, skip: SkipNamespace | None = None) -> AsyncGenerator[TableIdentifier | UnlistedNamespace]:
-        """Nothing but that all of it is withheld."""
+        """Yield the whole catalog as unlisted."""
         yield UnlistedNamespace(
-            (), f"the catalog {self._name} is of type told: it is not asked, events alone tell of its tables"
+            (), f'the catalog {self._name} has type = "events": it cannot be queried, only events report its tables'
         )
 
     async def identity(self) -> str:
-        """Whose tables these are, for `catalog_id` in our files."""
+        """Return the `catalog_id` for our files."""
         return self._catalog_id
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing, as nothing is open."""
 
     async def _apply(self, history: EventHistory) -> AppliedChanges:
-        """All that can be heard, in the order in which it was told."""
+        """Apply all changes that can be applied, in the order of their events."""
         examined = await self._examine(history)
         applied = replace(history, reported_changes=())
         for change in event_history.in_event_order(history.reported_changes):
@@ -105,7 +103,7 @@ class EventCatalog:
         )
 
     async def _examine(self, history: EventHistory) -> _ExaminedFiles:
-        """Look into as few files as tell whose they are: one whose log names the others, mostly."""
+        """Read as few files as needed to know the tables of all: mostly one, because its log names the others."""
         examined = _ExaminedFiles(
             {
                 table.metadata_location: _FileOwnership(table.uuid)
@@ -116,14 +114,14 @@ class EventCatalog:
         for known in list(examined.by_location):
             if (metadata := self._cached.get(known)) is not None:
                 examined.add_log(metadata)
-        foreseen = event_history.apply_known(history)
+        expected = event_history.apply_known(history)
         for change in sorted(history.reported_changes, key=_newest_first):
             location = change.metadata_location
             if location is None or location in examined.by_location or location in examined.errors:
                 continue
             if canonical(location) in examined.log:
                 examined.by_location[location] = _FileOwnership(examined.log[canonical(location)])
-            elif change.uuid is not None and _has_ended(foreseen, change):
+            elif change.uuid is not None and _has_ended(expected, change):
                 examined.by_location[location] = _FileOwnership(change.uuid, has_ended=True)
             else:
                 await self._examine_file(location, examined)
@@ -132,16 +130,16 @@ class EventCatalog:
     async def _examine_file(self, location: str, examined: _ExaminedFiles) -> None:
         try:
             table = await self._metadata(location)
-        except (_MetadataMissing, Permanent) as trouble:
-            if trouble.scope is not ErrorScope.TABLE:
+        except (_MetadataMissing, Permanent) as error:
+            if error.scope is not ErrorScope.TABLE:
                 raise
-            examined.errors[location] = trouble
+            examined.errors[location] = error
         else:
             examined.by_location[location] = _FileOwnership(table.uuid, table)
             examined.add_log(table)
 
     async def _order(self, history: EventHistory, file: _FileOwnership, location: str) -> MetadataOrder:
-        """What a location is to the one that is known of its table."""
+        """Return the order of a location relative to the known one of its table."""
         known = event_history.history_of(history, file.uuid)
         if known.metadata_location is not None and canonical(known.metadata_location) == canonical(location):
             return MetadataOrder.SAME
@@ -153,14 +151,14 @@ class EventCatalog:
             return MetadataOrder.OLDER
         try:
             metadata = await self._metadata(known.metadata_location)
-        except (_MetadataMissing, Permanent) as trouble:
-            if trouble.scope is not ErrorScope.TABLE:
+        except (_MetadataMissing, Permanent) as error:
+            if error.scope is not ErrorScope.TABLE:
                 raise
             return order
         return event_history.order_of(known, location, log, metadata.metadata_log)
 
     async def _metadata(self, location: str) -> Table:
-        """What a metadata file says; it never changes."""
+        """Return the content of a metadata file, which never changes."""
         found = self._cached.get(location)
         if found is None:
             found = await self._read(location)
@@ -189,31 +187,31 @@ class EventCatalog:
             scope=ErrorScope.TABLE,
             expected="a metadata file of an Iceberg table",
             found=found,
-            remedy="see what lies there, and what the sender tells as metadata_location",
+            remedy="check the file, and the sender's value of metadata_location",
         )
 
 
 class _MetadataMissing(Transient):
-    """A metadata file that was told of does not exist, or not yet."""
+    """A reported metadata file that does not exist, or not yet."""
 
     def __init__(self, location: str) -> None:
         super().__init__(
             location,
             scope=ErrorScope.TABLE,
-            expected="the metadata file that an event told of",
+            expected="the metadata file that an event named",
             found="no such file",
-            remedy="see whether the sender tells right locations, and tells them after the file is written",
+            remedy="check that the sender sends right locations, and only after the file is written",
         )
 
 
 @dataclass(frozen=True, slots=True)
 class _FileOwnership:
-    """Whose metadata lies at a location.
+    """The table to which a metadata file belongs.
 
     Attributes:
-        uuid: of the table.
-        table: what the file says; None where it need not be opened.
-        has_ended: it need not, as its table has ended.
+        uuid: UUID of the table.
+        table: content of the file; None if it need not be read.
+        has_ended: True if it need not be read because its table was dropped.
     """
 
     uuid: str | None
@@ -223,12 +221,12 @@ class _FileOwnership:
 
 @dataclass(slots=True)
 class _ExaminedFiles:
-    """What one load found.
+    """The files that one load examined.
 
     Attributes:
-        by_location: by location.
-        log: table uuids by canonical location of older metadata, of files that were opened.
-        errors: locations that can't be read.
+        by_location: owner by location.
+        log: table UUID by canonical location, of older metadata files in the logs of those that were read.
+        errors: error by location, for files that cannot be read.
     """
 
     by_location: dict[str, _FileOwnership]
@@ -236,22 +234,20 @@ class _ExaminedFiles:
     errors: dict[str, _MetadataMissing | Permanent] = field(default_factory=dict)
 
     def add_log(self, table: Table) -> None:
-        """Know the metadata-log of a table."""
+        """Add the metadata-log of a table."""
         uuid = table.uuid
         self.log.update({canonical(entry): uuid for entry in table.metadata_log})
 
     def unapplied(self, history: EventHistory, change: ReportedChange) -> UnappliedChange | None:
-        """Why a telling means nothing yet, given all that was heard; None where it does, or never will."""
-        trouble = self.errors.get(change.metadata_location or "")
-        if isinstance(trouble, _MetadataMissing):
-            return None if _is_not_awaited(history, change) else UnappliedChange(change, None, str(trouble))
-        if trouble is not None:
+        """Return why a change cannot be applied yet; None if it was applied, or never will be."""
+        error = self.errors.get(change.metadata_location or "")
+        if isinstance(error, _MetadataMissing):
+            return None if _is_not_awaited(history, change) else UnappliedChange(change, None, str(error))
+        if error is not None:
             reason = (
-                DeadLetterReason.LOCATION_REFUSED
-                if isinstance(trouble, LocationRefused)
-                else DeadLetterReason.PERMANENT
+                DeadLetterReason.LOCATION_REFUSED if isinstance(error, LocationRefused) else DeadLetterReason.PERMANENT
             )
-            return UnappliedChange(change, reason, str(trouble))
+            return UnappliedChange(change, reason, str(error))
         file = self.by_location.get(change.metadata_location or "")
         is_orphan = file is not None and change.origin is None and event_history.is_orphan(history, file.uuid)
         return UnappliedChange(change, None, str(_orphan_error(change))) if is_orphan else None
@@ -260,14 +256,14 @@ class _ExaminedFiles:
 def _orphan_error(change: ReportedChange) -> SfnError:
     return SfnError(
         change.metadata_location or "",
-        expected="an event of the operation create or register of its table, as another one has the name or had it",
-        found="a commit alone",
-        remedy="have the sender tell of it",
+        expected="an event with the operation create or register for the table, as its name is or was another table's",
+        found="only a commit",
+        remedy="configure the sender to send it",
     )
 
 
 def _is_not_awaited(history: EventHistory, change: ReportedChange) -> bool:
-    """Whether a file that is not there is not waited for: most likely it was deleted with its table, or as too old."""
+    """Return True if a missing file is not awaited: it was probably deleted, with its table or as too old."""
     if change.origin is not None:
         return change.seq < history.ended_seq
     now = event_history.current(history)
@@ -281,7 +277,7 @@ def _is_not_awaited(history: EventHistory, change: ReportedChange) -> bool:
 
 
 def _has_ended(history: EventHistory, change: ReportedChange) -> bool:
-    """Whether nothing that a file says could bring its table back: it was dropped or renamed, so is not opened."""
+    """Return True if no file can bring the change's table back, as it was dropped or renamed; the file is not read."""
     table = event_history.history_of(history, change.uuid)
     return (
         change.origin is not TableOrigin.REGISTER
@@ -296,5 +292,5 @@ def _newest_first(change: ReportedChange) -> tuple[int, int]:
 
 
 def _etag(location: str) -> str:
-    # A metadata file never changes: its location stands for its content.
+    # A metadata file never changes, so its location stands for its content.
     return f'"{sha256(location.encode()).hexdigest()[:32]}"'

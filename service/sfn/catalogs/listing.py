@@ -1,6 +1,6 @@
-"""The walk over all namespaces of a catalog, by its listings.
+"""`walk_tables`: the walk over all namespaces of a catalog, by its listings.
 
-A namespace that cannot be listed is withheld, and the walk goes on: one bad namespace must not hide those behind it.
+A namespace that cannot be listed is reported, and the walk goes on: one bad namespace must not hide those behind it.
 `CatalogHealth` distinguishes such a namespace from a catalog that is down.
 """
 
@@ -19,18 +19,19 @@ from sfn.catalogs import SkipNamespace, UnlistedNamespace
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
 
-# ── health: Whether a listing that failed is one namespace's trouble or the whole catalog's
+# ── Health
 
 Levels: TypeAlias = tuple[str, ...]
-"""A namespace: its levels, outermost first; none for what all others lie in."""
+"""A namespace: its levels, outermost first; empty for the root."""
 
 MAX_CONSECUTIVE_FAILURES: Final = 8
-"""Namespaces that fail one after the other before others are asked about to find out whether the catalog is down."""
+"""Consecutive failures after which other namespaces are tried, to find out whether the catalog is down."""
 MAX_PROBES: Final = 8
-"""Other namespaces that are asked about to find that out, where none has answered yet."""
+"""Other namespaces that are tried if none has answered yet."""
 SLOW_SECONDS: Final = 5.0
-"""Seconds: a listing that takes longer to fail counts as several that fail."""
+"""Seconds after which a failed listing counts as several failures."""
 SLOW_WEIGHT: Final = 4
+"""Failures that a slow one counts as."""
 MAX_SLOW_SECONDS: Final = 180.0
 """Seconds that slow failures of one walk may take. After that the walk waits no longer than `REDUCED_TIMEOUT` for
 each page."""
@@ -42,7 +43,7 @@ class CatalogHealth:
 
     Args:
         probe: lists the tables of a namespace; only the first entry is taken.
-        others: namespaces that were not asked about yet.
+        others: returns the namespaces that were not tried yet.
     """
 
     def __init__(
@@ -57,20 +58,20 @@ class CatalogHealth:
 
     @property
     def outage(self) -> ExternalError | None:
-        """The last failure, where no namespace could be listed at all."""
+        """The last failure if no namespace could be listed at all; else None."""
         return self._failure if self._last_listed is None else None
 
     @property
     def page_timeout(self) -> float | None:
-        """Seconds to wait for a page; None for as long as the adapter waits."""
+        """Seconds to wait for a page; None for the adapter's own time-out."""
         return REDUCED_TIMEOUT if self._slow >= MAX_SLOW_SECONDS else None
 
     def note_listed(self, namespace: Levels) -> None:
-        """The tables of a namespace were listed."""
+        """Note that the tables of a namespace were listed."""
         self._last_listed, self._in_a_row = namespace, 0
 
     async def is_down(self, error: ExternalError, seconds: float = 0.0) -> bool:
-        """Return whether a failed listing of a namespace means that the catalog as a whole is down.
+        """Return True if a failed listing of a namespace means that the catalog as a whole is down.
 
         Args:
             error: raised by the listing.
@@ -87,12 +88,12 @@ class CatalogHealth:
             return (is_far or self._in_a_row >= MAX_CONSECUTIVE_FAILURES) and not await self._any_namespace_answers()
 
     async def _any_namespace_answers(self) -> bool:
-        """Ask about a namespace that answered before, or about some that were not asked about."""
+        """Try a namespace that answered before, or some that were not tried yet."""
         others = self._others()
-        # Evenly from the first to the last: those that fail together often have names that begin alike.
+        # Spread evenly over the list: namespaces that fail together often have similar names.
         spread = {number * (len(others) - 1) // (MAX_PROBES - 1) for number in range(MAX_PROBES)} if others else ()
-        asked = [self._last_listed] if self._last_listed is not None else [others[number] for number in sorted(spread)]
-        for namespace in asked:
+        tried = [self._last_listed] if self._last_listed is not None else [others[number] for number in sorted(spread)]
+        for namespace in tried:
             with suppress(ExternalError, TimeoutError), anyio.fail_after(REDUCED_TIMEOUT):
                 async with aclosing(self._probe(namespace)) as found:
                     await anext(found, None)
@@ -101,7 +102,7 @@ class CatalogHealth:
         return False
 
 
-# ── walk: The walk over all namespaces of a catalog
+# ── Walk
 
 T = TypeVar("T")
 
@@ -112,19 +113,19 @@ async def walk_tables(
     namespaces: Callable[[Levels], AsyncGenerator[Levels]],
     skip: SkipNamespace | None = None,
 ) -> AsyncGenerator[TableIdentifier | UnlistedNamespace]:
-    """Yield every table of every namespace, and each namespace that could not be listed, or not whole.
+    """Yield every table of every namespace, and each namespace that could not be listed, or only in part.
 
-    A namespace is entered once, so catalogs that ignore the parent or list all levels at once are walked too.
+    A namespace is entered once, so catalogs that ignore the parent or list all levels at once are walked, too.
 
     Args:
-        catalog: the name that the configuration gives it.
-        tables: namespace and name of each table of a namespace.
-        namespaces: those right below another, or the outermost.
-        skip: as the port has it.
+        catalog: the catalog's name in the configuration.
+        tables: yields namespace and name of each table of a namespace.
+        namespaces: yields the children of a namespace, or the outermost ones.
+        skip: see `Catalog.tables`.
 
     Raises:
-        Trouble: the catalog is down; or the outermost namespaces could not be listed whole, once all were walked that
-            were listed; or no namespace could be listed.
+        ExternalError: the catalog is down; or the listing of the outermost namespaces is incomplete, raised after the
+            listed ones were walked; or no namespace could be listed.
     """
     seen: set[Levels] = {()}
     waiting = deque[Levels]([()])
@@ -140,7 +141,7 @@ async def walk_tables(
                     yield TableIdentifier(catalog, levels, name)
             if not failures:
                 health.note_listed(namespace)
-        # What hung, or is the whole catalog's, would do so again.
+        # After a slow failure, or one of the whole catalog, the next listing would fail in the same way.
         if not any(
             failure.seconds >= SLOW_SECONDS or failure.error.scope is not ErrorScope.TABLE for failure in failures
         ):
@@ -157,7 +158,7 @@ async def walk_tables(
 
 
 async def _unlisted(namespace: Levels, failure: _ListingFailure, health: CatalogHealth) -> UnlistedNamespace:
-    """Return what a failure says of a namespace; raise the failure where the catalog is down."""
+    """Return the unlisted namespace of a failure; raise the failure if the catalog is down."""
     error = failure.error
     if not namespace or await health.is_down(error, failure.seconds):
         raise error
@@ -170,8 +171,8 @@ class _ListingFailure:
     """A listing that failed.
 
     Attributes:
-        error: raised by the listing.
-        seconds: how long it took to fail; what came before is not counted.
+        error: the error that the listing raised.
+        seconds: seconds that the failed step took.
     """
 
     error: ExternalError
@@ -181,7 +182,7 @@ class _ListingFailure:
 async def _entries(
     found: AsyncGenerator[T], where: str, patience: float | None, failures: list[_ListingFailure]
 ) -> AsyncGenerator[T]:
-    """Yield the entries of a listing until it ends or fails; a failure is noted."""
+    """Yield the entries of a listing until it ends or fails; note a failure."""
     entries = found if patience is None else _with_timeout(found, where, patience)
     async with aclosing(found), aclosing(entries):
         began = monotonic()
@@ -190,8 +191,8 @@ async def _entries(
                 yield one
                 # The consumer of the entries may take long.
                 began = monotonic()
-        except ExternalError as trouble:
-            failures.append(_ListingFailure(trouble, monotonic() - began))
+        except ExternalError as error:
+            failures.append(_ListingFailure(error, monotonic() - began))
 
 
 async def _with_timeout(found: AsyncGenerator[T], where: str, patience: float) -> AsyncGenerator[T]:
@@ -207,6 +208,6 @@ async def _with_timeout(found: AsyncGenerator[T], where: str, patience: float) -
                 scope=ErrorScope.TABLE,
                 expected=f"an answer within {patience:g} s, as other namespaces took long and failed",
                 found="none",
-                remedy="see why the catalog does not list it, or exclude it",
+                remedy="check why the catalog does not list it, or exclude it",
             ) from None
         yield one

@@ -1,4 +1,4 @@
-"""A catalog in memory: the port's twin for tests and the simulator, and the verbs that change it."""
+"""`MemoryCatalog`: a catalog in memory for tests and the simulator, with methods that change it."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ class _TableVersions:
 
 
 class MemoryCatalog:
-    """One catalog. Its verbs never suspend; ids, file names and times are counted, not drawn.
+    """A catalog in memory. Its methods never suspend; ids, file names and times are counters, so runs are repeatable.
 
     Args:
-        name: the name that the configuration gives it.
-        warehouse: location below which tables get theirs.
-        fold_name: what two spellings of a level or a name have in common that are one to the catalog: it answers for
-            every spelling, and lists the one that was created. None: each spelling is a name of its own.
+        name: the catalog's name in the configuration.
+        warehouse: location of the tables' directories.
+        fold_name: maps the spellings of a name to one value, for a catalog that answers for every spelling and lists
+            the one that was created. None: each spelling is a separate name.
 
     Attributes:
-        error: raised by every question while it is set.
-        vended: the grants of tables; those of a dropped one are no longer given.
+        error: raised by every query while it is set.
+        vended: the credentials of tables; a dropped table gets none.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class MemoryCatalog:
         return await self.vended_credentials(table)
 
     def create_namespace(self, *levels: str) -> None:
-        """Create a namespace and those that it lies in."""
+        """Create a namespace and its parents."""
         self._namespaces.update(levels[:depth] for depth in range(1, len(levels) + 1))
 
     def drop_namespace(self, *levels: str) -> None:
@@ -109,21 +109,21 @@ class MemoryCatalog:
         self._namespaces.remove(levels)
 
     def close_namespace(self, *levels: str) -> None:
-        """Let nobody list a namespace, nor what lies below it."""
+        """Forbid the listing of a namespace and of those below it."""
         self._closed.add(levels)
 
     def create(self, table: TableIdentifier, location: str | None = None, left_alone: str | None = None) -> Table:
-        """A new table with a new uuid; also writes what was staged."""
+        """Create a table with a new UUID; a staged table gets its first metadata."""
         self.stage(table)
         where = location or "/".join((self._warehouse, *table.namespace, table.name))
         uuid = str(UUID(int=next(self._serial)))
         return self._write(table, Table(uuid=uuid, location=where, metadata_location="", skip_reason=left_alone))
 
     def stage(self, table: TableIdentifier) -> None:
-        """Begin a table that has no metadata file yet.
+        """Stage a table that has no metadata file yet.
 
         Raises:
-            ValueError: no such namespace, or the name is taken.
+            ValueError: there is no such namespace, or the name is taken.
         """
         if table.namespace not in self._namespaces:
             raise ValueError(f"no namespace for {table}")
@@ -132,38 +132,38 @@ class MemoryCatalog:
         self._rows[table] = _TableVersions()
 
     def commit(self, table: TableIdentifier, location: str | None = None, left_alone: str | None = None) -> Table:
-        """One more version of the metadata, with a new snapshot."""
+        """Commit one more version of the metadata, with a new snapshot."""
         before = self._rows[table].versions[-1]
         after = replace(before, location=location or before.location, skip_reason=left_alone)
         return self._write(table, replace(after, snapshot_id=next(self._serial)))
 
     def branch(self, table: TableIdentifier, name: str) -> Table:
-        """A commit to a branch, which is made where there is none."""
+        """Commit to a branch, which is created if it does not exist."""
         before = self._rows[table].versions[-1]
         branches = {**dict(before.branches), name: next(self._serial)}
         return self._write(table, replace(before, branches=tuple(sorted(branches.items()))))
 
     def drop_branch(self, table: TableIdentifier, name: str) -> Table:
-        """One more version, without a branch."""
+        """Commit one more version, without a branch."""
         before = self._rows[table].versions[-1]
         return self._write(table, replace(before, branches=tuple(one for one in before.branches if one[0] != name)))
 
     def current(self, table: TableIdentifier) -> Table | None:
-        """The current version; None without one."""
+        """Return the current version, None if there is none."""
         row = self._rows.get(table)
         return row.versions[-1] if row is not None and row.versions else None
 
     def amend(self, table: TableIdentifier, version: Table) -> None:
-        """Let the current version say something else, as where a log was cut short."""
+        """Replace the current version in place, for example with a shortened log."""
         self._rows[table].versions[-1] = version
 
     def roll_back(self, table: TableIdentifier) -> Table:
-        """Make the last version but one current again, as registering its file or restoring a backup does."""
+        """Make the previous version current again, as the registration of its file or a restored backup does."""
         self._rows[table].versions.pop()
         return self._rows[table].versions[-1]
 
     def register(self, table: TableIdentifier, version: Table) -> None:
-        """Give metadata that exists a name."""
+        """Register existing metadata under a name."""
         self.stage(table)
         self._rows[table].versions.append(version)
 
@@ -173,7 +173,7 @@ class MemoryCatalog:
         self._rows[target] = self._rows.pop(source)
 
     def drop(self, table: TableIdentifier) -> None:
-        """Forget a table."""
+        """Drop a table."""
         del self._rows[table]
 
     def _write(self, table: TableIdentifier, version: Table) -> Table:
@@ -192,7 +192,7 @@ class MemoryCatalog:
         return version
 
     def _row_name(self, table: TableIdentifier) -> TableIdentifier:
-        """The name of the row that the catalog takes a name for."""
+        """Return the name of the row that the catalog finds for a name."""
         if self.fold_name is None or table in self._rows:
             return table
         wanted = [self.fold_name(part) for part in (*table.namespace, table.name)]
@@ -213,10 +213,10 @@ class MemoryCatalog:
 
 
 def _path(namespace: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """A namespace and all that it lies in."""
+    """Return a namespace and its parents, from the root on."""
     return [namespace[:depth] for depth in range(len(namespace) + 1)]
 
 
 def _etag(version: Table) -> str:
-    # A metadata file never changes: its location stands for its content.
+    # A metadata file never changes, so its location stands for its content.
     return f'"{sha256(version.metadata_location.encode()).hexdigest()[:8]}"'

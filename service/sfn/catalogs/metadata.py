@@ -1,6 +1,6 @@
-"""What deciding needs of a table's metadata, whichever catalog led to it: pure, typed, only the fields that are needed.
+"""The parts of a table's metadata that the listener needs, from any catalog: `read_metadata`, `read_metadata_at`.
 
-Fields not named here are skipped without being built: 8 MiB of snapshots take 6 ms. What is longer is cut first.
+The decoder skips all other fields: 8 MiB of snapshots take 6 ms. Longer documents are cut first (`partial_json`).
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from sfn.catalogs.partial_json import WantedMembers, extract
 from sfn.domain.identifiers import Table
 from sfn.sfnfile.locations import decompress, is_compressed
 
-# ── metadata: What deciding needs of a table's metadata
+# ── Metadata
 
 LAST_MILLISECOND: Final = 253_402_300_799_999
-"""9999-12-31T23:59:59.999Z: past it no date of ours can be written."""
+"""9999-12-31T23:59:59.999Z, the last time that an Ordinal can express."""
 
 _PREVIOUS_VERSIONS: Final = 100
-"""`write.metadata.previous-versions-max` where it is not set (Iceberg documentation, "Table properties")."""
+"""Default of `write.metadata.previous-versions-max` (Iceberg documentation, "Table properties")."""
 
 _MOST_VERSIONS: Final = 2**31 - 1
-"""What writers in Java can count."""
+"""Largest number that writers in Java accept."""
 
 _NO_SNAPSHOT: Final = -1
 _MAIN: Final = "main"
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 class UnreadableDocument(Exception):
-    """A document is no JSON or not of the expected shape; the message says where, and quotes nothing of it."""
+    """A document that is not JSON or not of the expected shape; the message says where, and quotes nothing of it."""
 
 
 class _LogEntry(msgspec.Struct, gc=False):
@@ -71,10 +71,10 @@ class TableMetadata(msgspec.Struct, rename="kebab"):
 
 
 def to_table(metadata: TableMetadata, metadata_location: str) -> Table:
-    """The table that has this metadata in that file.
+    """Return the table that a metadata file describes.
 
     Raises:
-        Unintelligible: it lacks what its format version requires.
+        UnreadableDocument: the metadata lack a field that their format version requires.
     """
     properties = metadata.properties or _TableProperties()
     if metadata.table_uuid is None and metadata.format_version > 1:
@@ -95,27 +95,27 @@ def to_table(metadata: TableMetadata, metadata_location: str) -> Table:
 
 
 def read_metadata(body: bytes | bytearray, metadata_location: str) -> Table:
-    """The table that the content of a metadata file describes.
+    """Return the table that the content of a metadata file describes.
 
     Raises:
-        Unintelligible: any other content.
+        UnreadableDocument: the content is no table metadata.
     """
     return to_table(decode_json(body, TableMetadata), metadata_location)
 
 
 async def extract_metadata(start: bytes | bytearray, parts: AsyncIterator[bytes]) -> bytearray:
-    """A content of which `read_metadata` makes the same as of the whole of a metadata file; see `excerpt`."""
+    """Return an excerpt that `read_metadata` reads like the whole metadata file; see `partial_json.extract`."""
     return await extract(start, parts, _METADATA_MEMBERS)
 
 
 def decode_json(body: bytes | bytearray, shape: type[T], *, strict: bool = True) -> T:
-    """A JSON document of that shape.
+    """Return a JSON document as an object of a type.
 
     Args:
-        strict: a number that is written as a text is none.
+        strict: True to reject a number that is written as a string.
 
     Raises:
-        Unintelligible: any other document.
+        UnreadableDocument: the document is invalid, or of another shape.
     """
     try:
         return msgspec.json.decode(body, type=shape, strict=strict)
@@ -128,12 +128,12 @@ def decode_json(body: bytes | bytearray, shape: type[T], *, strict: bool = True)
 
 
 def needed_members(shape: type) -> WantedMembers:
-    """The members of which an object of that shape is made: what to cut out of a large document."""
+    """Return the members that a type needs, which is what to cut out of a large document."""
     return _members_of(inspect.type_info(shape)) or {}
 
 
 def _members_of(kind: inspect.Type) -> WantedMembers | None:
-    """The members of which a type is made; None where it is no object with members of its own."""
+    """Return the members that a type needs; None if it is no object with members of its own."""
     match kind:
         case inspect.StructType():
             return {field.encode_name: _members_of(field.type) for field in kind.fields}
@@ -147,10 +147,10 @@ _METADATA_MEMBERS: Final = needed_members(TableMetadata)
 
 
 def _current_snapshot(metadata: TableMetadata) -> int | None:
-    # Old writers say -1 for "none".
+    # Old writers use -1 for "none".
     current = None if metadata.current_snapshot_id == _NO_SNAPSHOT else metadata.current_snapshot_id
     main = (metadata.refs or {}).get(_MAIN)
-    # Where the two disagree no reader shows any snapshot, Iceberg's own library included: so none is named.
+    # If the two disagree, readers show no snapshot, Iceberg's own library included. So none is named here.
     return current if main is None or main.snapshot_id == current else None
 
 
@@ -159,19 +159,19 @@ def _branches(refs: Mapping[str, _Ref]) -> tuple[tuple[str, int], ...]:
 
 
 def _updated_ms(metadata: TableMetadata) -> int:
-    # Only the order of Ordinals counts, so a nonsense time is no reason to refuse a table. It is not clamped to the
-    # last millisecond: that would be the table's greatest Ordinal for ever.
+    # Only the order of Ordinals matters, so an invalid time is no reason to refuse a table. It is not clamped to the
+    # last millisecond, which would stay the table's greatest Ordinal for ever.
     updated = metadata.last_updated_ms
     return updated if 0 <= updated <= LAST_MILLISECOND else 0
 
 
 def _log_time(entry: _LogEntry) -> int:
-    # Nothing but the order of a timeline rests on it, and that is ours: nonsense in it is no reason to refuse a table.
+    # Only the order of our own history depends on it, so an invalid time is no reason to refuse a table.
     return min(max(entry.timestamp_ms, 0), LAST_MILLISECOND) if isinstance(entry.timestamp_ms, int) else 0
 
 
 def _max_previous_versions(properties: _TableProperties) -> int | None:
-    # As TableMetadata takes them: at least one. Nonsense fails whoever writes, and is no reason to refuse a table.
+    # As Java's TableMetadata: at least one. An invalid value fails the writers, but is no reason to refuse a table.
     if str(properties.deletes).strip().lower() != "true":
         return None
     try:
@@ -188,28 +188,28 @@ def _left_alone(properties: _TableProperties) -> str | None:
     return None
 
 
-# ── contents: Metadata files of any size
+# ── Files of any size
 
 ReadRange: TypeAlias = Callable[[str, int, int], Awaitable[bytes | None]]
-"""As `sfn.storage.ObjectStore.read_range`: of a canonical location the bytes from one place on, so many at most."""
+"""A function like `sfn.storage.ObjectStore.read_range`: canonical location, first byte, number of bytes."""
 
 PART_BYTES: Final = 2**20
-"""Bytes that are read, inflated and decoded at a time: half a millisecond."""
+"""Bytes that are read, decompressed and decoded at a time, in half a millisecond."""
 MAX_JSON_BYTES: Final = 2**30
-"""Bytes of JSON that are looked through: what inflates to more is no metadata."""
+"""Bytes of JSON that are scanned at most; longer content is no metadata."""
 
 
 async def read_metadata_at(read_range: ReadRange, location: str, metadata_location: str) -> Table | None:
-    """The table that a metadata file describes; None where there is no file.
+    """Return the table that a metadata file describes; None if there is no file.
 
     Args:
-        read_range: reads.
+        read_range: reads parts of the file.
         location: the file's canonical location.
-        metadata_location: the same as it was told.
+        metadata_location: the location as reported.
 
     Raises:
-        Unintelligible: it is no metadata file.
-        Trouble: of whoever reads.
+        UnreadableDocument: the file is no metadata file.
+        ExternalError: from `read_range`.
     """
     first = await read_range(location, 0, PART_BYTES)
     if first is None:
@@ -233,7 +233,7 @@ async def _parts(read_range: ReadRange, location: str, first: bytes) -> AsyncGen
 
 
 async def _json(parts: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
-    """The parts, decompressed; raises Unintelligible where that can't be done or does not end."""
+    """Yield the decompressed parts; raise UnreadableDocument if that fails, or the content is too long."""
     length = 0
     async with aclosing(decompress(parts, PART_BYTES)) as pieces:
         try:

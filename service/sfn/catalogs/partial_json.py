@@ -1,10 +1,10 @@
-"""What is needed of a large JSON document, cut out of it as it arrives.
+"""`extract`: the needed members of a large JSON document, cut out as it arrives.
 
-A decoder holds the interpreter's lock to its end, in whichever thread: a body of 250 MiB would stall the event loop for
-0.2 to 0.4 s. Here each step takes a millisecond, and the loop has its turn in between. Nothing is kept but the excerpt.
+A decoder holds the interpreter lock to its end, in any thread: a body of 250 MiB would stall the event loop for 0.2 to
+0.4 s. Here each step takes a millisecond, and the loop runs in between. Only the excerpt is held in memory.
 
-ijson was measured against it and given up: it needs three times the processor's time, refuses a whole document for one
-string of more than 1 MiB in it (a name mapping may be as long) or for the integer -2**63, and changes lone surrogates.
+ijson was measured as an alternative. It needs three times the processor time, refuses a whole document for one string
+of more than 1 MiB (a name mapping may be as long) or for the integer -2**63, and changes lone surrogates.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import msgspec
 from anyio import lowlevel
 
 WantedMembers: TypeAlias = Mapping[str, "WantedMembers | None"]
-"""An object's members that are needed, by name: of an object only these of its own, or whole where it says None."""
+"""Needed members of an object, by name. A value names the needed members of a nested object; None means all of it."""
 
 _STEP_BYTES: Final = 2**16
-"""Bytes that are looked at without a pause, in at most a millisecond where they are what catalogs send."""
+"""Bytes that are scanned without a pause; at most a millisecond for the documents that catalogs send."""
 _FIRST_PIECE: Final = 2**8
-"""Bytes of an array or object that are looked at first: most of those beside the large ones are as small."""
+"""Bytes of an array or object that are scanned first: most are as small."""
 _BRACKET_ROUNDS: Final = 8
 
 _SPACE: Final = re.compile(rb"[ \t\n\r]*+")
@@ -38,20 +38,20 @@ _MEMBER: Final = re.compile(
     """.replace(b"TEXT", _TEXT.pattern),
     re.DOTALL | re.VERBOSE,
 )
-"""One with nothing in it that is deep or long, and the comma behind it."""
+"""A member without deep or long values, and the comma behind it."""
 
 _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"{}[]"))
 _AS_BRACES: Final = bytes.maketrans(b"[]", b"{}")
 
 
 async def extract(start: bytes | bytearray, parts: AsyncIterator[bytes], wanted: WantedMembers) -> bytearray:
-    """The same document with the wanted members alone; nothing, which no decoder takes, where it is no whole object.
+    """Return the document with its wanted members only; nothing, which no decoder accepts, if it is incomplete.
 
-    Of what is left out it is only found where it ends: errors in there may pass.
+    Of unwanted members only the end is found, so errors inside may pass.
 
     Args:
-        start: what there is of the document.
-        parts: the rest of it, in order, none empty; not read on where it is no JSON.
+        start: the beginning of the document.
+        parts: the rest, in order, none empty; not read further if the document is no JSON.
         wanted: members of the outermost object.
     """
     scanner = _JsonScanner(start, parts)
@@ -63,17 +63,17 @@ async def extract(start: bytes | bytearray, parts: AsyncIterator[bytes], wanted:
 
 
 class _IncompleteJson(Exception):
-    """It is no whole JSON document."""
+    """A document that is incomplete or no JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class _OpenContainer:
-    """How far into an array or object.
+    """The scan position inside an array or object.
 
     Attributes:
-        depth: arrays and objects that are open, at least 1.
-        is_text: inside a string.
-        is_escaped: behind a backslash.
+        depth: number of open arrays and objects, at least 1.
+        is_text: True inside a string.
+        is_escaped: True behind a backslash.
     """
 
     depth: int = 1
@@ -81,7 +81,7 @@ class _OpenContainer:
     is_escaped: bool = False
 
     def after(self, piece: bytes) -> _OpenContainer | None:
-        """Behind one more piece, not empty; None where it is over within that piece."""
+        """Return the position behind one more piece, not empty; None if the array or object ends within the piece."""
         piece = piece[self.is_escaped :]
         is_escaped = False
         if b"\\" in piece:
@@ -91,7 +91,7 @@ class _OpenContainer:
         texts = piece.split(b'"')
         signs = b"".join(texts[self.is_text :: 2]).translate(_AS_BRACES, _NO_BRACKETS)
         for _ in range(_BRACKET_ROUNDS):
-            # What is opened and closed again goes no deeper: hardly anything is left to be counted one by one.
+            # Pairs that open and close do not change the depth. Without them few signs are left to be counted.
             signs = signs.replace(b"{}", b"")
         depths = list(accumulate((1 if sign == ord("{") else -1 for sign in signs), initial=self.depth))
         if min(depths) <= 0:
@@ -100,7 +100,7 @@ class _OpenContainer:
 
 
 class _JsonScanner:
-    """Goes through a document once.
+    """One pass over a document.
 
     Attributes:
         output: the excerpt so far.
@@ -112,7 +112,7 @@ class _JsonScanner:
         self._part, self._at = b"", 0
 
     async def document(self, wanted: WantedMembers) -> None:
-        """Keep what is wanted of the outermost object; raises _Malformed."""
+        """Extract the wanted members of the outermost object; raise _IncompleteJson."""
         await self._object(wanted)
         if await self._sign():
             raise _IncompleteJson
@@ -160,7 +160,7 @@ class _JsonScanner:
     async def _string(self, sink: bytearray | None) -> None:
         await self._pass(b'"', sink=sink)
         await self._run(_TEXT, sink)
-        # There is no white space that this could pass: the run went up to the very quote, or to the document's end.
+        # This skips no white space: the run ended at the quote, or at the document's end.
         await self._pass(b'"', sink=sink)
 
     async def _container(self, sink: bytearray | None) -> None:
@@ -184,12 +184,12 @@ class _JsonScanner:
                 return
 
     async def _sign(self) -> bytes:
-        """The next byte that is no white space, not passed; nothing at the end."""
+        """Return the next byte that is no white space, without passing it; nothing at the end."""
         await self._run(_SPACE, None)
         return self._part[self._at : self._at + 1]
 
     async def _pass(self, *signs: bytes, sink: bytearray | None = None) -> bytes:
-        """The next byte that is no white space; raises _Malformed where it is none of these."""
+        """Pass the next byte that is no white space; raise _IncompleteJson if it is none of `signs`."""
         sign = await self._sign()
         if sign not in signs:
             raise _IncompleteJson
@@ -197,11 +197,11 @@ class _JsonScanner:
         return sign
 
     async def _run(self, pattern: re.Pattern[bytes], sink: bytearray | None) -> None:
-        """Pass all that the pattern takes, in whatever parts it comes."""
+        """Pass everything that matches the pattern, across parts."""
         while True:
             taken = pattern.match(self._part, self._at)
             self._to(taken.end() if taken else self._at, sink)
-            # A last backslash means nothing without what follows it.
+            # A backslash at the end needs the byte behind it.
             if self._part[self._at : self._at + 2] not in {b"", b"\\"} or not await self._more():
                 return
 
@@ -211,7 +211,7 @@ class _JsonScanner:
         self._at = end
 
     async def _more(self) -> bool:
-        """Whether there is any: the next step of what has arrived, or of what arrives next."""
+        """Take the next step of the document, and return False at its end."""
         await lowlevel.checkpoint()
         if self._consumed >= len(self._arrived):
             self._arrived, self._consumed = await anext(self._parts, b""), 0

@@ -1,6 +1,6 @@
-"""A catalog that PyIceberg opens: a SQL database, AWS Glue, a Hive metastore, DynamoDB, or one of somebody's own.
+"""Catalogs behind PyIceberg: a SQL database, AWS Glue, a Hive metastore, DynamoDB, or a class of a third party.
 
-PyIceberg is an optional dependency: it is imported where such a catalog is configured, and nowhere else.
+PyIceberg is an optional dependency, imported only if such a catalog is configured. Start reading at `PyIcebergCatalog`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sfn.domain.events import EventHistory
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, Permanent, SfnError, Transient
 
-# ── settings: What an adapter to PyIceberg's catalogs is told at its start
+# ── Settings
 
 EXTRA: Final = "pip install '.[pyiceberg]'"
 IMPLEMENTATION: Final = "py-catalog-impl"
@@ -36,10 +36,10 @@ KINDS: Final = {
     "rest": "pyiceberg.catalog.rest.RestCatalog",
     "sql": "pyiceberg.catalog.sql.SqlCatalog",
 }
-"""PyIceberg's classes by its property `type`. Not `in-memory`: nobody else sees what is in there."""
+"""PyIceberg's classes by its property `type`. Not `in-memory`, which no other process can see."""
 
 _INFERRED: Final = {"http": "rest", "postgresql": "sql", "sqlite": "sql", "thrift": "hive"}
-"""What `uri` says where there is no `type`, as `pyiceberg.catalog.infer_catalog_type` has it."""
+"""Type by the scheme of `uri`, if `type` is not set; as `pyiceberg.catalog.infer_catalog_type`."""
 
 _IDENTIFYING: Final = (
     "warehouse",
@@ -50,10 +50,10 @@ _IDENTIFYING: Final = (
     "glue.id",
     "glue.region",
 )
-"""Beside `uri`: which of many catalogs one is."""
+"""Properties that, with `uri`, distinguish one catalog from others."""
 _PLAIN: Final = frozenset({"type", IMPLEMENTATION, "name", "uri", *_IDENTIFYING})
 _PLAIN_ENDINGS: Final = (".endpoint", ".profile-name", ".region")
-"""Properties that may show, but for what a URI among them hides."""
+"""Properties that messages may contain, except for secrets in URIs."""
 _SECRET: Final = re.compile("key|pass|secret|token", re.IGNORECASE)
 _TRIVIAL: Final = frozenset({"true", "false"})
 
@@ -65,7 +65,7 @@ _URI: Final = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-"""A password in front of a database may hold anything but `@`: so SQLAlchemy reads it."""
+"""As in SQLAlchemy, a database password may contain any character except `@`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,16 +73,16 @@ class PyIcebergSettings:
     """One configured catalog.
 
     Attributes:
-        name: the name that the configuration gives it.
-        properties: PyIceberg's own, all that it gets: its file and its environment variables are not read. `name` is
-            what PyIceberg calls the catalog, as in the column `catalog_name` of a SQL catalog; `name` of ours if unset.
-        catalog_id: its identity in our files; None: derived from where it is.
-        request_timeout: seconds for one call of PyIceberg, with the wait for a free thread.
-        max_in_flight: calls at a time.
-        body_limit: bytes of one table's metadata file, inflated.
+        name: the catalog's name in the configuration.
+        properties: PyIceberg's properties, all that it gets: its file and environment variables are not read. `name` is
+            PyIceberg's name of the catalog, as in the column `catalog_name` of a SQL catalog; our `name` if unset.
+        catalog_id: its identity in our files; None: derived from its address.
+        request_timeout: seconds for one call of PyIceberg, including the wait for a free thread.
+        max_in_flight: concurrent calls.
+        body_limit: bytes of one table's metadata file, decompressed.
 
     Raises:
-        SfnError: what cannot work; no secret is repeated.
+        SfnError: a setting cannot work; the message repeats no secret.
     """
 
     name: str
@@ -95,21 +95,21 @@ class PyIcebergSettings:
     def __post_init__(self) -> None:
         if self.kind is not None and self.kind not in KINDS:
             expected = f"one of {', '.join(KINDS)}, or {IMPLEMENTATION} and the path of a class"
-            found = self.kind if re.fullmatch("[a-z-]{1,20}", self.kind) else "another one"
+            found = self.kind if re.fullmatch("[a-z-]{1,20}", self.kind) else "another value"
             raise SfnError(self.setting_path("type"), expected=expected, found=found)
         if self.kind is None and IMPLEMENTATION not in self.properties:
             raise SfnError(
                 self.setting_path("type"),
                 expected=f"one of {', '.join(KINDS)}",
-                found="none, and no uri that tells it",
-                remedy='such as properties = { type = "sql", uri = "postgresql+psycopg2://…" }',
+                found="none, and no uri that implies it",
+                remedy='for example properties = { type = "sql", uri = "postgresql+psycopg2://…" }',
             )
         if self.kind in {"hive", "rest", "sql"} and not self.uri:
             raise SfnError(self.setting_path("uri"), expected=f"the URI of a catalog of type {self.kind}", found="none")
 
     @property
     def kind(self) -> str | None:
-        """PyIceberg's type of catalog; None for a class of somebody's own."""
+        """PyIceberg's type of the catalog; None for a class of a third party."""
         if IMPLEMENTATION in self.properties:
             return None
         scheme = self.uri.partition(":")[0].partition("+")[0].lower()
@@ -118,40 +118,40 @@ class PyIcebergSettings:
 
     @property
     def implementation(self) -> str:
-        """The path of the class that speaks to the catalog."""
+        """The path of the class that accesses the catalog."""
         return self.properties.get(IMPLEMENTATION) or KINDS[self.kind or ""]
 
     @property
     def uri(self) -> str:
-        """Where the catalog is; empty where its kind needs none. May hold a password."""
+        """The catalog's URI, empty if its kind needs none. May contain a password."""
         return self.properties.get("uri", "")
 
     @property
     def catalog_name(self) -> str:
-        """What PyIceberg calls the catalog."""
+        """PyIceberg's name of the catalog."""
         return self.properties.get("name") or self.name
 
     def not_installed(self, error: ImportError) -> SfnError:
-        """What to say where something can't be imported that the catalog needs."""
+        """Return the error for a missing package that the catalog needs."""
         found = f"no module {(error.name or '').partition('.')[0]}"
         if self.kind is None and found != "no module pyiceberg":
             place, expected = self.setting_path(IMPLEMENTATION), "a class that can be imported"
-            return SfnError(place, expected=expected, found=found, remedy="install it beside the service")
-        expected = "PyIceberg, and what it needs for such a catalog"
+            return SfnError(place, expected=expected, found=found, remedy="install it next to the service")
+        expected = "PyIceberg, and the packages that it needs for such a catalog"
         return SfnError(self.setting_path("type"), expected=expected, found=found, remedy=EXTRA)
 
     def setting_path(self, key: str) -> str:
-        """What a property is called in messages."""
+        """Return the name of a property in messages."""
         return f"catalogs.{self.name}.properties.{key}"
 
     def identity(self) -> str:
-        """Whose tables these are, for `catalog_id` in our files: a digest of what tells this catalog from others.
+        """Return the `catalog_id` for our files: a digest of the properties that distinguish this catalog from others.
 
-        No secret goes in, so that a new password changes nothing: of `uri` scheme, host, port and path count, neither
-        driver nor user nor query; of the other properties the warehouse and what names an account, a region or a
-        table. The catalog's own name counts where several share one database, which is true of SQL alone; elsewhere it
-        only counts where it was set, for it may mean something to a class of somebody's own. For Glue without
-        `glue.id` the account is not known here: set `catalog_id` where two accounts' tables lie in one place.
+        No secret is part of it, so a new password changes nothing. Of `uri` scheme, host, port and path count, neither
+        driver nor user nor query; of the other properties the warehouse and those that name an account, a region or a
+        table. The catalog's own name counts if several share one database, which is true of SQL only. Elsewhere it
+        counts only if it was set, as a third party's class may use it. For Glue without `glue.id` the account is not
+        known here: set `catalog_id` if tables of two accounts share a location.
         """
         if self.catalog_id is not None:
             return self.catalog_id
@@ -161,7 +161,7 @@ class PyIcebergSettings:
         return sha256("\n".join(words).encode()).hexdigest()[:32]
 
     def secrets(self) -> tuple[str, ...]:
-        """What must not show in any message: every value that is not known to be none."""
+        """Return the values that messages must not contain: all that are not known to be harmless."""
         found: set[str] = set()
         for key, value in self.properties.items():
             is_plain = key in _PLAIN or key.endswith(_PLAIN_ENDINGS)
@@ -170,7 +170,7 @@ class PyIcebergSettings:
 
 
 def _without_credentials(uri: str) -> str:
-    """Where a URI leads, of several (a Hive metastore's) where any does; without driver, user, query and fragment."""
+    """Return a URI without driver, user, query and fragment; a list of URIs (Hive metastores) is sorted."""
     if uri.startswith("thrift:") and "," in uri:
         return ",".join(sorted(_without_credentials(one.strip()) for one in uri.split(",")))
     found = _URI.match(uri)
@@ -178,13 +178,13 @@ def _without_credentials(uri: str) -> str:
 
 
 def _secrets_in(value: str) -> Iterator[str]:
-    """What a property keeps to itself, also a part of it: the secret of `id:secret`, the token of `Bearer token`."""
+    """Yield the secrets of a property, including parts: the secret of `id:secret`, the token of `Bearer token`."""
     yield value
     yield re.split(r"[:\s]", value)[-1]
 
 
 def _secrets_in_uri(uri: str) -> Iterator[str]:
-    """The password as it stands there and as it is meant, and what the query calls a secret."""
+    """Yield the password, encoded and decoded, and the secret parameters of the query."""
     found = _URI.match(uri)
     if found is not None:
         password = found["password"] or ""
@@ -192,7 +192,7 @@ def _secrets_in_uri(uri: str) -> Iterator[str]:
         yield from (value for key, value in parse_qsl(found["query"] or "") if _SECRET.search(key))
 
 
-# ── catalog: The catalog port over PyIceberg
+# ── Catalog
 
 if TYPE_CHECKING:
     from sfn.catalogs.pyiceberg_client import PyIcebergClient
@@ -200,23 +200,23 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MAX_HANGING_CALLS: Final = 56
-"""Calls that may hang for ever without keeping others from being made: Hive's socket and REST's have no time-out."""
+"""Calls that may hang for ever without blocking others: Hive's socket and PyIceberg's REST client have no time-out."""
 CLOSE_TIMEOUT: Final = 2.0
-"""Seconds for saying goodbye to a server."""
+"""Seconds for closing the connections."""
 
 
 class PyIcebergCatalog:
-    """A catalog behind PyIceberg. It is only read: nothing is made or changed in it.
+    """A catalog behind PyIceberg. It is only read, never changed.
 
-    Scope of trouble: as in behaviour.md; where one error cannot tell, one listing of the outermost namespaces decides.
-    In `tables` scope table means that the walk has that trouble while the catalog answers other questions. A metadata
-    file that can't be read is its table's trouble, unless one that could be read before can't be any more.
+    Scope of errors: see behaviour.md. If one error does not show its scope, a listing of the outermost namespaces
+    decides. In `tables`, scope table means that the walk fails while the catalog answers other queries. An unreadable
+    metadata file is its table's error, unless a file that was readable before has become unreadable, too.
 
     Args:
-        settings: which, as whom, how long.
+        settings: the catalog's settings.
 
     Raises:
-        SfnError: PyIceberg, or what it needs for such a catalog, is not installed.
+        SfnError: PyIceberg, or a package that it needs for such a catalog, is not installed.
     """
 
     def __init__(self, settings: PyIcebergSettings) -> None:
@@ -236,16 +236,16 @@ class PyIcebergCatalog:
     async def load(
         self, table: TableIdentifier, known_etag: str | None, history: EventHistory | None = None
     ) -> LoadResult:
-        """As the port promises.
+        """Return the current state of a table.
 
-        The entity tag stands for the location of the metadata file, which is not opened while it stays the same. A
-        table of another kind than Iceberg's, as Hive and Glue may hold, is `Missing`: `listed` and `tables` pass over
-        it too, and where an Iceberg table made way for it, that one is gone.
+        The etag stands for the location of the metadata file, which is not read while it stays the same. A table of
+        another kind than Iceberg's, as Hive and Glue may hold, is `NoSuchTable`: `is_listed` and `tables` skip it, too,
+        and if it replaced an Iceberg table, that one is gone.
         """
         return await self._call(f"load {table.dotted}", lambda: self._client.load(table, known_etag))
 
     async def is_listed(self, table: TableIdentifier) -> bool:
-        """As the port promises."""
+        """Return True if the table's namespace lists it."""
         async with aclosing(self._tables(table.namespace)) as tables:
             async for levels, name in tables:
                 # Some catalogs list a nested namespace as one level with dots.
@@ -254,10 +254,10 @@ class PyIcebergCatalog:
         return False
 
     async def tables(self, skip: SkipNamespace | None = None) -> AsyncGenerator[TableIdentifier | UnlistedNamespace]:
-        """As the port promises.
+        """Yield every table, and each unlisted namespace.
 
-        A SQL catalog is withheld as a whole where its database holds others and nothing under its own name: PyIceberg's
-        users often call theirs `default`, and under a wrong name all tables would be gone.
+        A SQL catalog is unlisted as a whole if its database holds other catalogs and nothing under its own name. Users
+        of PyIceberg often name theirs `default`, and under a wrong name all tables would seem dropped.
         """
         is_empty = True
         async with aclosing(walk_tables(self._settings.name, self._tables, self.namespaces, skip)) as found:
@@ -270,21 +270,21 @@ class PyIcebergCatalog:
                 yield self._misnamed(others)
 
     async def namespaces(self, parent: tuple[str, ...]) -> AsyncGenerator[tuple[str, ...]]:
-        """As `NamespaceLister` promises."""
+        """Yield the children of a namespace, or the outermost ones."""
         for found in await self._listing(f"list below {'.'.join(parent)}", lambda: self._client.namespaces(parent)):
             yield found
 
     async def tables_in(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableIdentifier]:
-        """As `NamespaceLister` promises."""
+        """Yield the tables of a namespace."""
         async with aclosing(self._tables(namespace)) as found:
             async for levels, name in found:
                 yield TableIdentifier(self._settings.name, levels, name)
 
     async def identity(self) -> str:
-        """Whose tables these are, for `catalog_id` in our files; see `PyIcebergSettings.identity`.
+        """Return the `catalog_id` for our files; see `PyIcebergSettings.identity`.
 
         Raises:
-            Transient, Permanent: scope catalog; it does not answer.
+            Transient, Permanent: scope catalog; the catalog does not answer.
         """
         failure = await self._outage()
         if failure is not None:
@@ -292,7 +292,7 @@ class PyIcebergCatalog:
         return self._settings.identity()
 
     async def close(self) -> None:
-        """Close all connections but those that hang."""
+        """Close all connections except those that hang."""
         with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
             await self._threads.run(f"catalog {self._settings.name}: close", lambda _: self._client.close())
 
@@ -306,16 +306,16 @@ class PyIcebergCatalog:
             yield found
 
     async def _listing(self, what: str, ask: Callable[[], T]) -> T:
-        """As `_told`, of a listing: one namespace may hang while the catalog lists others."""
+        """Return a listing. A late one has no scope: a namespace may hang while the catalog lists others."""
         return await self._call(what, ask, scope_if_late=None)
 
     async def _call(self, what: str, ask: Callable[[], T], scope_if_late: ErrorScope | None = ErrorScope.CATALOG) -> T:
-        """What an answer gives; raises Transient or Permanent where there is none.
+        """Return the answer to a query; raise Transient or Permanent if there is none.
 
         Args:
-            what: is asked.
-            ask: asks it.
-            scope_if_late: the scope of an answer that does not come in time; None: another question decides.
+            what: the query, for messages.
+            ask: makes the query.
+            scope_if_late: the scope of an answer that does not come in time; None: another query decides.
         """
         try:
             return await self._call_in_thread(what, ask, scope_if_late)
@@ -341,16 +341,16 @@ class PyIcebergCatalog:
                 where,
                 expected=f"an answer to PyIceberg within {self._settings.request_timeout:g} s",
                 found=found,
-                remedy="look into the catalog's own log and its load, and what is between here and there",
+                remedy="check the catalog's own log and load, and the network between here and there",
                 scope=scope_if_late if answer.may_still_run else ErrorScope.CATALOG,
             )
         )
 
     async def _outage(self) -> CatalogFailure | None:
-        """Why the catalog answers nothing at all, or None, by an answer that came after this call."""
+        """Return why the catalog answers nothing at all, or None, by an answer that came after this call."""
         since = anyio.current_time()
         async with self._checking:
-            # Without sharing, the last of many that wait on a dead catalog would wait for all their time-outs in turn.
+            # Callers share one check. Otherwise the last of many would wait for all their time-outs in turn.
             if self._checked_at < since:
                 try:
                     await self._call_in_thread("list all", lambda: self._client.namespaces(()))
@@ -366,16 +366,16 @@ class PyIcebergCatalog:
 
 
 def check_can_open(settings: PyIcebergSettings) -> None:
-    """See whether a catalog can be opened, without asking it.
+    """Check that a catalog can be opened, without a query.
 
     Raises:
-        SfnError: PyIceberg, or what it needs for such a catalog, is not installed.
+        SfnError: PyIceberg, or a package that it needs for such a catalog, is not installed.
     """
     _client(settings)
 
 
 def _client(settings: PyIcebergSettings) -> PyIcebergClient:
-    """PyIceberg takes a second to be imported, and it is optional."""
+    """Return a client. The import is here, because PyIceberg is optional and takes a second to import."""
     try:
         from sfn.catalogs import pyiceberg_client, pyiceberg_open
     except ImportError as error:
@@ -384,7 +384,7 @@ def _client(settings: PyIcebergSettings) -> PyIcebergClient:
     return pyiceberg_client.PyIcebergClient(settings)
 
 
-# ── refusals: What an error under PyIceberg means
+# ── Failures
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,21 +399,23 @@ _CREDENTIALS: Final = _PyIcebergErrorMeaning(
 )
 _FORBIDDEN: Final = _PyIcebergErrorMeaning("grant our principal to load and list there, or exclude it", permanent=True)
 _BUSY: Final = _PyIcebergErrorMeaning("lower worker.concurrency, or raise the catalog's own limit", ErrorScope.CATALOG)
-_UNREACHABLE: Final = _PyIcebergErrorMeaning("see whether the catalog is up, and reached from here", ErrorScope.CATALOG)
+_UNREACHABLE: Final = _PyIcebergErrorMeaning(
+    "check whether the catalog is up, and can be reached from here", ErrorScope.CATALOG
+)
 _DATABASE: Final = _PyIcebergErrorMeaning(
-    "see whether the database is up, its uri right, and nobody keeps it locked for seconds", ErrorScope.CATALOG
+    "check whether the database is up, its uri is right, and no client locks it for seconds", ErrorScope.CATALOG
 )
 _SCHEMA: Final = _PyIcebergErrorMeaning(
-    "see whether it is an Iceberg catalog's database, and our user may read it", permanent=True
+    "check whether it is an Iceberg catalog's database, and our user may read it", permanent=True
 )
-_NAME: Final = _PyIcebergErrorMeaning("the catalog takes no such name: exclude it or rename it", permanent=True)
+_NAME: Final = _PyIcebergErrorMeaning("the catalog accepts no such name: exclude it or rename it", permanent=True)
 _MISSING: Final = _PyIcebergErrorMeaning(
-    "see whether the catalog's own table is there, and its name right", ErrorScope.CATALOG
+    "check whether the catalog's own table exists, and its name is right", ErrorScope.CATALOG
 )
 _INSTALL: Final = _PyIcebergErrorMeaning(EXTRA, ErrorScope.CATALOG, permanent=True)
-_SERVER_ERROR: Final = _PyIcebergErrorMeaning("look into the catalog's own log")
+_SERVER_ERROR: Final = _PyIcebergErrorMeaning("check the catalog's own log")
 _UNKNOWN: Final = _PyIcebergErrorMeaning(
-    "see whether a property is wrong: PyIceberg stumbled over it, or over an answer"
+    "check whether a property is wrong: PyIceberg failed on it, or on an answer of the catalog"
 )
 
 _BY_TYPE: Final[Mapping[str, _PyIcebergErrorMeaning]] = {
@@ -444,7 +446,7 @@ _BY_TYPE: Final[Mapping[str, _PyIcebergErrorMeaning]] = {
     "thrift.Thrift.TException": _SERVER_ERROR,
     "thrift.transport.TTransport.TTransportException": _UNREACHABLE,
 }
-"""The nearest class counts."""
+"""Meaning by class; the nearest base class counts."""
 
 _BY_CODE: Final[Mapping[str, _PyIcebergErrorMeaning]] = {
     "AccessDenied": _FORBIDDEN,
@@ -472,14 +474,14 @@ _CLIENT_ERROR: Final = "botocore.exceptions.ClientError"
 
 
 def failure_of(where: str, error: Exception, *, expected: str, loading: bool = False) -> CatalogFailure:
-    """Why PyIceberg gave no answer.
+    """Return the failure that an error of PyIceberg means.
 
     Args:
-        where: who was asked what.
-        error: what it raised.
-        expected: in words, what would have been an answer.
-        loading: it was asked for a table: one that is forbidden now is not given up at once, for a grant that was
-            revoked by mistake must not send every table to the dead letters.
+        where: the catalog and the query.
+        error: the error that was raised.
+        expected: description of a valid answer.
+        loading: True if a table was loaded. Then a denial is not permanent, because a grant that was revoked by mistake
+            must not turn every table into a dead letter.
     """
     cause, meaning = _meaning(error)
     return CatalogFailure(
@@ -493,7 +495,7 @@ def failure_of(where: str, error: Exception, *, expected: str, loading: bool = F
 
 
 def _meaning(error: Exception) -> tuple[BaseException, _PyIcebergErrorMeaning]:
-    """The first of an error and its causes that means anything. PyIceberg hides some behind errors of its own."""
+    """Return the first of an error and its causes with a known meaning. PyIceberg hides some behind its own errors."""
     for one in _chain(error):
         for kind in type(one).__mro__:
             name = f"{kind.__module__}.{kind.__qualname__}"
@@ -521,7 +523,7 @@ def _aws_meaning(error: BaseException) -> _PyIcebergErrorMeaning:
 
 
 def _describe(error: BaseException) -> str:
-    # SQLAlchemy's own text repeats the whole statement.
+    # SQLAlchemy's own message repeats the whole statement.
     inner = getattr(error, "orig", None) or error
     text = str(inner)
     return f"{type(inner).__name__}: {text}" if text else type(inner).__name__

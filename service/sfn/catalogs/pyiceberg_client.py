@@ -1,4 +1,4 @@
-"""What one catalog is asked through PyIceberg. Every verb blocks, and may be asked by several threads."""
+"""`PyIcebergClient`: blocking queries to one catalog through PyIceberg. Thread-safe."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ from sfn.domain.catalog_answer import Loaded, LoadResult, NoSuchTable, NotModifi
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.errors import ErrorScope, Permanent
 
-# ── pool: PyIceberg's catalogs
+# ── Pool
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedCatalog:
-    """One catalog, and how files are read, by the scheme of their location."""
+    """One open catalog, and PyIceberg's file access by the scheme of a location."""
 
     catalog: Catalog
     file_ios: dict[str, FileIO] = field(default_factory=dict)
 
 
 class CatalogPool:
-    """As many catalogs as there are threads that ask at the same time.
+    """A pool of open catalogs, as many as there are concurrent queries.
 
-    After trouble none of them is trusted any more: a connection that a restarted server has forgotten is one of many.
+    After a failure all idle ones are closed: a connection that a restarted server has forgotten is one of many.
 
     Args:
         open_: opens another one.
@@ -64,14 +64,14 @@ class CatalogPool:
 
     @contextmanager
     def lease(self) -> Iterator[OpenedCatalog]:
-        """A catalog that nobody else asks until the block ends."""
+        """Lease a catalog for exclusive use until the block ends."""
         with self._guard:
             taken = self._idle.pop() if self._idle else None
         opened = taken or OpenedCatalog(self._open())
         try:
             yield opened
         except (CatalogRequestFailed, Permanent):
-            # We say so ourselves: nothing is wrong with the catalog.
+            # Raised by our own code, so the catalog itself is intact.
             self._give_back(opened)
             raise
         except BaseException:
@@ -80,7 +80,7 @@ class CatalogPool:
         self._give_back(opened)
 
     def close(self) -> None:
-        """Close all that nobody asks, and each other once it was answered."""
+        """Close all idle catalogs, and each other one after its query."""
         self._is_closed = True
         _close(self._take_all())
 
@@ -99,16 +99,16 @@ class CatalogPool:
 
 def _close(some: list[OpenedCatalog]) -> None:
     for opened in some:
-        # It may be closed for what is wrong with it.
+        # The catalog may be closed because it is broken.
         with suppress(Exception):
             opened.catalog.close()
 
 
-# ── files: A table's metadata file
+# ── Metadata files
 
 _PART_BYTES: Final = 2**20
 _LARGE_BYTES: Final = 8 * 2**20
-"""Bytes of a document; a longer one is cut, and only one at a time."""
+"""Bytes above which a document is cut, one document at a time."""
 _GZIP: Final = b"\x1f\x8b"
 _GZIP_WINDOW: Final = 31
 _EXPECTED: Final = "the metadata file that the catalog names"
@@ -116,39 +116,39 @@ _NEEDED_MEMBERS: Final = needed_members(TableMetadata)
 
 
 class PyIcebergFiles:
-    """The metadata files of one catalog's tables. For several threads.
+    """The metadata files of one catalog's tables. Thread-safe.
 
     Args:
-        settings: with PyIceberg's properties of the stores.
+        settings: the catalog's settings, with PyIceberg's properties of the stores.
     """
 
     def __init__(self, settings: PyIcebergSettings) -> None:
         self._settings = settings
-        # msgspec holds the interpreter's lock while it decodes: between two documents others get their turn.
+        # msgspec holds the interpreter lock while it decodes. One document at a time lets other threads run in between.
         self._decoding, self._cutting = threading.Lock(), threading.Lock()
         self._last_readable: str | None = None
 
     def table(self, opened: OpenedCatalog, location: str) -> Table:
-        """The table whose metadata lie there.
+        """Return the table that a metadata file describes.
 
         Raises:
-            Refused: they can't be read.
+            CatalogRequestFailed: the file cannot be read.
         """
         where = f"catalog {self._settings.name}: {location}"
         try:
             table = to_table(self._metadata(self._parts(self._io(opened, location), location)), location)
         except FileNotFoundError:
-            remedy = "see whether somebody deleted it, or its store is not mounted here"
+            remedy = "check whether the file was deleted, or its store is not mounted here"
             failure = CatalogFailure(where, _EXPECTED, "no such file", remedy, scope=ErrorScope.TABLE)
         except UnreadableDocument as error:
-            remedy = "see what wrote it: no Iceberg table is described there"
+            remedy = "check which program wrote it: it describes no Iceberg table"
             failure = CatalogFailure(where, _EXPECTED, str(error), remedy, scope=ErrorScope.TABLE)
         except _MetadataTooLong:
             limit = f"at most {self._settings.body_limit} bytes"
             remedy = "expire the table's snapshots and shorten its metadata-log, or exclude it"
             failure = CatalogFailure(where, limit, "a longer file", remedy, permanent=True, scope=ErrorScope.TABLE)
         except Exception as error:  # noqa: BLE001 - each store's library has errors of its own
-            remedy = "let PyIceberg read there, by properties such as s3.access-key-id and a library (pyarrow, s3fs)"
+            remedy = "let PyIceberg read it, with properties such as s3.access-key-id and a library (pyarrow, s3fs)"
             failure = CatalogFailure(
                 where, _EXPECTED, f"{type(error).__name__}: {error}", remedy, scope=self._scope(opened)
             )
@@ -158,7 +158,7 @@ class PyIcebergFiles:
         raise CatalogRequestFailed(failure)
 
     def _scope(self, opened: OpenedCatalog) -> ErrorScope:
-        """Whose trouble it is that one file can't be read: the catalog's, until another one can be read now."""
+        """Return the scope of an unreadable file: the catalog, unless another file can be read now."""
         known = self._last_readable
         if known is None:
             return ErrorScope.CATALOG
@@ -176,7 +176,7 @@ class PyIcebergFiles:
         return opened.file_ios[scheme]
 
     def _parts(self, io: FileIO, location: str) -> Iterator[bytes]:
-        """The document as it is, or decompressed: told by content, as file names differ from engine to engine."""
+        """Yield the document, decompressed if its content is: file names differ from engine to engine."""
         left = self._settings.body_limit
         with io.new_input(location).open(seekable=False) as stream:
             part = stream.read(_PART_BYTES)
@@ -199,12 +199,12 @@ class PyIcebergFiles:
             with self._decoding:
                 return decode_json(body, TableMetadata)
         with self._cutting:
-            # The excerpt waits for what arrives, and for other tasks: here there are none, but the loop has its turns.
+            # `extract` is a coroutine, so this thread gives it a loop of its own.
             return decode_json(anyio.run(extract, body, _arriving(parts), _NEEDED_MEMBERS), TableMetadata)
 
 
 class _MetadataTooLong(Exception):
-    """It is more than a table's metadata may be."""
+    """A document that is longer than a table's metadata may be."""
 
 
 def _inflated(inflater: zlib._Decompress, part: bytes) -> Iterator[bytes]:
@@ -214,7 +214,7 @@ def _inflated(inflater: zlib._Decompress, part: bytes) -> Iterator[bytes]:
             yield piece
             piece = inflater.decompress(inflater.unconsumed_tail, _PART_BYTES)
     except zlib.error:
-        raise UnreadableDocument("bytes that begin as gzip does and do not go on so") from None
+        raise UnreadableDocument("bytes that begin like gzip, but are not") from None
 
 
 async def _arriving(parts: Iterator[bytes]) -> AsyncIterator[bytes]:
@@ -222,10 +222,10 @@ async def _arriving(parts: Iterator[bytes]) -> AsyncIterator[bytes]:
         yield part
 
 
-# ── desk: What one catalog is asked through PyIceberg
+# ── Client
 
 _NOT_FOUND_TYPES: Final = frozenset({"NoSuchTableException", "NoSuchIcebergTableException", "NoSuchNamespaceException"})
-"""Error types of Iceberg's REST API that say that there is no such Iceberg table."""
+"""Error types of Iceberg's REST API for a missing Iceberg table."""
 
 _NEEDED_FIELDS: Final = {
     "format_version",
@@ -240,10 +240,10 @@ _NEEDED_FIELDS: Final = {
 
 
 class PyIcebergClient:
-    """Answers for one catalog.
+    """Queries to one catalog.
 
     Args:
-        settings: which, and as whom.
+        settings: the catalog's settings.
     """
 
     def __init__(self, settings: PyIcebergSettings) -> None:
@@ -252,23 +252,23 @@ class PyIcebergClient:
         self._files = PyIcebergFiles(settings)
 
     def load(self, table: TableIdentifier, known_etag: str | None) -> LoadResult:
-        """What the catalog says about a table.
+        """Return the current state of a table.
 
-        The metadata file is not opened where the catalog still names the one that the caller knows.
+        The metadata file is not read if the catalog still names the one that the caller knows.
 
         Args:
-            known_etag: entity tag of that file, a digest of its location: a metadata file never changes.
+            known_etag: etag of that file, a digest of its location: a metadata file never changes.
 
         Raises:
-            Refused: it gave no answer.
-            Permanent: scope table; its name can't be asked for.
+            CatalogRequestFailed: there is no valid answer.
+            Permanent: scope table; the table's name cannot be used in a query.
         """
         with self._connection(f"load {table.dotted}", "the table, or that it does not exist", loading=True) as one:
             identifier = (*self._checked_namespace(one.catalog, table.namespace), self._checked_name(table.name))
             try:
                 found = one.catalog.load_table(identifier)
-            except MetadataLocated as told:
-                location = told.location
+            except MetadataLocated as located:
+                location = located.location
             except (NoSuchTableError, NoSuchNamespaceError, NoSuchPropertyException, ValueError) as error:
                 return _missing_or_unwritten(one.catalog, identifier, error)
             else:
@@ -279,13 +279,13 @@ class PyIcebergClient:
             return NotModified() if etag == known_etag else Loaded(self._files.table(one, location), etag)
 
     def tables(self, namespace: tuple[str, ...]) -> list[tuple[tuple[str, ...], str]]:
-        """Namespace and name of each Iceberg table of a namespace, none of a missing one; errors as of `load`."""
+        """Return namespace and name of each Iceberg table of a namespace, none if it is missing; raises as `load`."""
         with self._connection(f"list {'.'.join(namespace)}", "a listing") as one:
             found = _list_tables(one.catalog, self._checked_namespace(one.catalog, namespace))
         return [(identifier[:-1], identifier[-1]) for identifier in found]
 
     def namespaces(self, parent: tuple[str, ...]) -> list[tuple[str, ...]]:
-        """The namespaces right below another, or the outermost, none below a missing one; errors as of `load`."""
+        """Return the children of a namespace, or the outermost ones, none if it is missing; raises as `load`."""
         with self._connection(f"list below {'.'.join(parent) or 'all'}", "a listing") as one:
             try:
                 return list(one.catalog.list_namespaces(self._checked_namespace(one.catalog, parent) if parent else ()))
@@ -295,7 +295,7 @@ class PyIcebergClient:
                 raise
 
     def namesakes(self) -> list[str]:
-        """The catalogs that share a SQL catalog's database, where it is not among them; errors as of `load`."""
+        """Return the other catalogs in a SQL catalog's database if it is not among them itself; raises as `load`."""
         with self._connection("list the catalogs", "the names of all in that database") as one:
             return other_catalog_names(one.catalog)
 
@@ -318,20 +318,22 @@ class PyIcebergClient:
         raise CatalogRequestFailed(failure)
 
     def _checked_namespace(self, catalog: Catalog, namespace: tuple[str, ...]) -> tuple[str, ...]:
-        """A namespace as PyIceberg takes it, which joins its levels to one text and takes the space around them away.
+        """Return a namespace if PyIceberg can express it. It joins the levels to one text and strips their white space.
 
         Raises:
-            Permanent: scope table; it would be mistaken for another one.
+            Permanent: scope table; the namespace would be taken for another one.
         """
         if not namespace:
             raise self._name_refused("a table outside every namespace")
-        joint = "." if isinstance(catalog, MetastoreCatalog) else _separator(catalog)
+        separator = "." if isinstance(catalog, MetastoreCatalog) else _separator(catalog)
         for level in namespace:
             self._checked_name(level)
-            if joint in level:
-                raise self._name_refused(f"namespace level {level!r}, which holds the catalog's own {joint!r}")
+            if separator in level:
+                raise self._name_refused(
+                    f"namespace level {level!r}, which contains the catalog's separator {separator!r}"
+                )
             if level != level.strip():
-                raise self._name_refused(f"namespace level {level!r}, with space around it")
+                raise self._name_refused(f"namespace level {level!r}, with white space around it")
         return namespace
 
     def _checked_name(self, part: str) -> str:
@@ -340,15 +342,15 @@ class PyIcebergClient:
         if re.search("[\0\ud800-\udfff]", part):
             raise self._name_refused(f"name {part!r}, which is no Unicode text")
         if self._settings.kind in {"glue", "hive"} and part != part.lower():
-            # They find it by any spelling, and list it by this one.
-            raise self._name_refused(f"name {part!r}, which the catalog keeps as {part.lower()!r}")
+            # These catalogs find a table by any spelling, and list it in lower case.
+            raise self._name_refused(f"name {part!r}, which the catalog lists as {part.lower()!r}")
         return part
 
     def _name_refused(self, found: str) -> Permanent:
         return Permanent(
             f"catalog {self._settings.name}",
             scope=ErrorScope.TABLE,
-            expected="a name that can be asked for through PyIceberg",
+            expected="a name that PyIceberg can query",
             found=found,
             remedy=f"exclude it (catalogs.{self._settings.name}.exclude) or rename it",
         )
@@ -357,17 +359,17 @@ class PyIcebergClient:
 def _missing_or_unwritten(
     catalog: Catalog, identifier: tuple[str, ...], error: Exception
 ) -> NoSuchTable | StagedCreate:
-    """What it means that there is nothing to load; raises the error again where it means neither.
+    """Return the meaning of a failed load; raise the error again if it has another meaning.
 
-    A table of another kind, which Hive and Glue may hold, is no table for us: Iceberg's of that name is gone, and no
-    listing names it either. But PyIceberg also says so of a row that names no metadata file (yet).
+    A table of another kind, which Hive and Glue may hold, counts as missing: Iceberg's table of that name is gone, and
+    no listing names it either. But PyIceberg raises the same error for a row without a metadata file (yet).
     """
     if isinstance(error, ValueError) and type(error) is not ValueError:
         raise error
     if isinstance(error, NoSuchIcebergTableError):
         return NoSuchTable()
     if error.__cause__ is not None:
-        # Where the type of the error is none of Iceberg's, the listing must agree.
+        # If the type of the error is none of Iceberg's, the listing must agree.
         if _is_catalog_answer(error) or (
             _is_iceberg_error(error) and identifier not in _list_tables(catalog, identifier[:-1])
         ):
@@ -390,14 +392,14 @@ def _list_tables(catalog: Catalog, namespace: tuple[str, ...]) -> list[tuple[str
 
 
 def _is_gone(catalog: Catalog, namespace: tuple[str, ...], error: NoSuchNamespaceError) -> bool:
-    """Return whether a namespace is missing: by the error's type, or as what it lies in does not list it."""
+    """Return True if a namespace is missing, by the error's type or by the listing of its parent."""
     if _is_catalog_answer(error):
         return True
     return _is_iceberg_error(error) and tuple(namespace) not in map(tuple, catalog.list_namespaces(namespace[:-1]))
 
 
 def _is_iceberg_error(error: Exception) -> bool:
-    """Return whether the catalog answered by an error in Iceberg's shape, of whatever type: no proxy does."""
+    """Return True if the catalog answered with an error in Iceberg's shape, of any type: no proxy does."""
     response: Any = getattr(error.__cause__, "response", None)
     error_in = _error_in(response) if hasattr(response, "status_code") else None
     return error_in is not None and error_in.code == response.status_code
@@ -411,33 +413,33 @@ def _error_in(response: Any) -> ErrorResponseMessage | None:  # noqa: ANN401 - o
 
 
 def _is_catalog_answer(error: Exception) -> bool:
-    """Whether it is the catalog that says that something does not exist, and of that thing."""
+    """Return True if the catalog itself says that the queried table or namespace does not exist."""
     cause = error.__cause__
     response: Any = getattr(cause, "response", None)
     if hasattr(response, "status_code"):
-        # PyIceberg takes every 404 for an answer, also a proxy's.
+        # PyIceberg takes every 404 for an answer of the catalog, even a proxy's.
         found = _error_in(response)
         return found is not None and found.code == response.status_code and found.type in _NOT_FOUND_TYPES
-    # It says the same of one row in DynamoDB and of the whole table that holds the catalog.
+    # PyIceberg raises the same for a missing row in DynamoDB and for a missing table that holds the catalog.
     return not (isinstance(cause, ValueError) and cause.__cause__ is not None)
 
 
 def _loaded(found: IcebergTable, known_etag: str | None) -> LoadResult:
-    """What a catalog says that sends the metadata along with their location."""
+    """Return the answer of a catalog that sends the metadata together with their location."""
     if not found.metadata_location:
         return StagedCreate()
     etag = _etag(found.metadata_location)
     if etag == known_etag:
         return NotModified()
     metadata = found.metadata
-    # PyIceberg makes up a uuid where metadata of version 1 have none, and another one each time.
+    # PyIceberg invents a UUID for metadata of version 1 without one, and another one each time.
     fields = _NEEDED_FIELDS if "table_uuid" in metadata.model_fields_set else _NEEDED_FIELDS - {"table_uuid"}
     body = metadata.model_dump_json(include=fields).encode()
     return Loaded(to_table(decode_json(body, TableMetadata), found.metadata_location), etag)
 
 
 def _separator(catalog: Catalog) -> str:
-    """Between the levels of a namespace (Iceberg's REST specification, `namespace-separator`)."""
+    """Return the separator of namespace levels (Iceberg's REST specification, `namespace-separator`)."""
     return unquote(catalog.properties.get("namespace-separator", "%1F"))
 
 

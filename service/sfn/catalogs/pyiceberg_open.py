@@ -1,7 +1,7 @@
-"""How a catalog is opened with PyIceberg: by its own class, with our settings alone, and to be read only.
+"""Opening of a catalog with PyIceberg: with its class, only our settings, and read-only.
 
-`pyiceberg.catalog.load_catalog` would lay what `~/.pyiceberg.yaml` and `PYICEBERG_CATALOG__NAME__…` say of a catalog of
-that name under our settings: then another catalog would be read than the one that `catalog_id` stands for.
+`pyiceberg.catalog.load_catalog` would merge `~/.pyiceberg.yaml` and `PYICEBERG_CATALOG__NAME__…` into our settings.
+Then the listener might read another catalog than the one that `catalog_id` stands for.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from sfn.errors import SfnError
 _SQLITE: Final = "sqlite"
 _CONNECT_TIMEOUT: Final = 5
 _READ_TIMEOUT: Final = 30
-"""Seconds that AWS has: what is given up here should end there too."""
+"""Seconds for a request to AWS, so that an abandoned call ends there, too."""
 
 
 class NoCatalogTable(Exception):
-    """DynamoDB has no table that holds the catalog."""
+    """A DynamoDB catalog without its table."""
 
 
 class MetadataLocated(Exception):
-    """The catalog has told where the metadata file is, and PyIceberg is about to open it.
+    """Raised when the catalog has returned the location of the metadata file, and PyIceberg is about to read it.
 
     Attributes:
-        location: as the catalog has it.
+        location: the location as the catalog returned it.
     """
 
     def __init__(self, location: str) -> None:
@@ -41,10 +41,10 @@ class MetadataLocated(Exception):
 
 
 class LocationOnlyIO(FileIO):
-    """Opens nothing: PyIceberg's catalogs ask for the metadata file after they have read where it is.
+    """File access that reads nothing. PyIceberg's catalogs read the metadata file after they have found its location.
 
-    So a table that has not changed costs one question to its catalog and no file, and what did change is parsed by us:
-    PyIceberg holds the interpreter's lock for as long as it takes to build every snapshot.
+    So an unchanged table costs one query and no file, and a changed one is parsed by our own code: PyIceberg holds the
+    interpreter lock for as long as it takes to build every snapshot.
     """
 
     @override
@@ -61,10 +61,10 @@ class LocationOnlyIO(FileIO):
 
 
 def check_installed(settings: PyIcebergSettings) -> None:
-    """See whether a catalog can be opened, without asking it.
+    """Check that a catalog can be opened, without a query.
 
     Raises:
-        SfnError: something is not installed, or the URI of a database is none.
+        SfnError: a package is not installed, or the URI of a database is invalid.
     """
     _catalog_class(settings)
     if settings.kind == "sql":
@@ -72,15 +72,15 @@ def check_installed(settings: PyIcebergSettings) -> None:
 
 
 def open_catalog(settings: PyIcebergSettings) -> Catalog:
-    """A catalog, which may have been asked already; it raises whatever PyIceberg and those below it raise."""
-    made = _catalog_class(settings)(settings.catalog_name, **_properties(settings))
-    if not isinstance(made, Catalog):
-        raise TypeError(f"{settings.implementation} is no catalog of PyIceberg")
-    return made
+    """Open a catalog, which may already send queries. Raises any error of PyIceberg and the libraries below it."""
+    catalog = _catalog_class(settings)(settings.catalog_name, **_properties(settings))
+    if not isinstance(catalog, Catalog):
+        raise TypeError(f"{settings.implementation} is no PyIceberg catalog")
+    return catalog
 
 
 def other_catalog_names(catalog: Catalog) -> list[str]:
-    """The names of all catalogs that share a SQL catalog's database, where none of them is its own."""
+    """Return the names of all catalogs in a SQL catalog's database, [] if its own is among them."""
     from pyiceberg.catalog.sql import IcebergNamespaceProperties, IcebergTables, SqlCatalog
     from sqlalchemy import select, union
 
@@ -105,11 +105,11 @@ def _catalog_class(settings: PyIcebergSettings) -> Callable[..., object]:
 
 
 def _properties(settings: PyIcebergSettings) -> dict[str, Any]:
-    """What PyIceberg is told: never to make or change anything."""
+    """Return PyIceberg's properties, which forbid it to create or change anything."""
     properties: dict[str, Any] = {key: value for key, value in settings.properties.items() if key != "name"}
     properties[PY_IO_IMPL] = f"{LocationOnlyIO.__module__}.{LocationOnlyIO.__qualname__}"
     if settings.kind == "sql":
-        # A database that is not there yet must not become an empty catalog, nor an old one be migrated by us.
+        # A missing database must not become an empty catalog, and an old one must not be migrated by us.
         properties |= {"init_catalog_tables": "false", "uri": _database(settings)}
         properties.pop("schema_version", None)
     if settings.kind in {"dynamodb", "glue"}:
@@ -118,34 +118,37 @@ def _properties(settings: PyIcebergSettings) -> dict[str, Any]:
 
 
 def _database(settings: PyIcebergSettings) -> str:
-    """The database's URL; of SQLite's, of a file that exists.
+    """Return the URL of the database; a SQLite file must exist.
 
     Raises:
-        SfnError: it is none, or its driver is not installed.
+        SfnError: the URL is invalid, or its driver is not installed.
     """
     from sqlalchemy import exc, make_url
 
-    expected = "a database URL of SQLAlchemy, whose driver is installed and waits for its answers"
+    expected = "a database URL of SQLAlchemy with an installed, synchronous driver"
     try:
         url = make_url(settings.uri)
         dialect = url.get_dialect()
         dialect.import_dbapi()
     except (exc.ArgumentError, ValueError):
-        found, remedy = "another one", "such as postgresql+psycopg2://user:password@host/database or sqlite:////file.db"
+        found, remedy = (
+            "another value",
+            "such as postgresql+psycopg2://user:password@host/database or sqlite:////file.db",
+        )
         raise SfnError(settings.setting_path("uri"), expected=expected, found=found, remedy=remedy) from None
     except ImportError as error:
-        remedy = f"{EXTRA}; of PostgreSQL's drivers it brings psycopg2: postgresql+psycopg2://…"
+        remedy = f"{EXTRA}; for PostgreSQL it installs psycopg2: postgresql+psycopg2://…"
         found = f"no module {error.name}"
         raise SfnError(settings.setting_path("uri"), expected=expected, found=found, remedy=remedy) from None
     if dialect.is_async:
-        found, remedy = f"{dialect.driver}, which PyIceberg can't use", "such as postgresql+psycopg2://…"
+        found, remedy = f"{dialect.driver}, which PyIceberg cannot use", "such as postgresql+psycopg2://…"
         raise SfnError(settings.setting_path("uri"), expected=expected, found=found, remedy=remedy)
     if url.get_backend_name() != _SQLITE:
         return settings.uri
     if not url.database or url.database == ":memory:":
-        expected = "the file of a database: sqlite:/// and its path, absolute where a fourth slash follows"
+        expected = "the file of a database: sqlite:/// and its path, absolute after a fourth slash"
         raise SfnError(
-            settings.setting_path("uri"), expected=expected, found="a database in memory, which nobody else sees"
+            settings.setting_path("uri"), expected=expected, found="a database in memory, which no other process sees"
         )
     if not url.database.startswith("file:"):
         url = url.set(database=f"file:{quote(url.database)}").update_query_dict({"uri": "true", "mode": "rw"})
@@ -153,7 +156,7 @@ def _database(settings: PyIcebergSettings) -> str:
 
 
 def _session() -> object:
-    """A session with AWS that makes no table: where DynamoDB has none yet, PyIceberg would make an empty catalog."""
+    """Return an AWS session that creates no table: PyIceberg would create an empty catalog in DynamoDB."""
     from botocore.config import Config
     from botocore.session import Session
 

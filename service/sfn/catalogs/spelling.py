@@ -1,7 +1,7 @@
-"""Under which names a catalog lists a table that somebody spelled in another way.
+"""`Spellings`: the names under which a catalog lists a table that a client spelled differently.
 
-Many catalogs take a name in any case and list one spelling of it; some ignore accents, forms of Unicode or blanks at
-the end. Which spellings are one table only the catalog knows: names that are alike here are candidates, and no more.
+Many catalogs accept a name in any case and list one spelling of it; some ignore accents, Unicode forms or trailing
+blanks. Only the catalog knows which spellings are one table, so similar names are no more than candidates here.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from sfn.errors import ExternalError, Transient
 T = TypeVar("T")
 
 CACHE_LIFETIME: Final = timedelta(seconds=30)
-"""For how long a listing is used again: less than the usual `replica_lag`, after which a doubtful table is looked at
-once more."""
+"""Time for which a listing is cached: less than the usual `replica_lag`, after which a doubtful table is checked again.
+"""
 FAILURE_LIFETIME: Final = timedelta(seconds=1)
-"""For how long a listing that failed is not asked for again."""
+"""Time for which a failed listing is not repeated."""
 MAX_CACHED_NAMES: Final = 100_000
-"""Names of listings that are remembered together."""
+"""Names in all cached listings together."""
 SLOW_LISTING: Final = timedelta(seconds=1)
-"""A listing that took at least this long is not asked for again for each new name."""
+"""Duration from which on a listing is not repeated for each new name."""
 SLOW_LIFETIME_FACTOR: Final = 20
-"""Such a listing is used again for 20 times as long as it took: then listings take 5 % of the time at most."""
+"""A slow listing is cached for 20 times its duration, so that listings take at most 5 % of the time."""
 MAX_CACHE_LIFETIME: Final = timedelta(minutes=5)
-"""No listing is used again for longer, however long it took; the wall clock may have been set meanwhile."""
+"""Limit of that time, whatever the duration: the wall clock may have been set meanwhile."""
 
 _QUOTES: Final = "\"'`[]"
 Levels: TypeAlias = tuple[str, ...]
@@ -46,7 +46,7 @@ _log = structlog.stdlib.get_logger(__name__)
 
 
 def fold_name(part: str) -> str:
-    """Return what all spellings of a level or a name have in common."""
+    """Return the common form of all spellings of a level or a name."""
     folds = part.casefold()
     if not part.isascii():
         decomposed = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", part).casefold())
@@ -55,17 +55,17 @@ def fold_name(part: str) -> str:
 
 
 def may_be_same_name(one: TableIdentifier, other: TableIdentifier) -> bool:
-    """Whether two names of a catalog may be spellings of one."""
+    """Return True if two names of a catalog may be spellings of the same table."""
     return one.catalog == other.catalog and [*map(fold_name, (*one.namespace, one.name))] == [
         *map(fold_name, (*other.namespace, other.name))
     ]
 
 
 class ListingUnavailable(Exception):
-    """A listing that could not be had.
+    """A listing that failed.
 
     Attributes:
-        is_temporary: it may be had soon; else the catalog refuses it, or failed the time before too.
+        is_temporary: True if it may succeed soon; False if the catalog refuses it, or it failed the time before, too.
     """
 
     def __init__(self, *, is_temporary: bool) -> None:
@@ -75,14 +75,14 @@ class ListingUnavailable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _CachedListing(Generic[T]):
-    """A listing as it was when somebody asked for it.
+    """A cached listing, or a failure.
 
     Attributes:
-        requested_at: when that was.
-        entries: by what they have in common; or why they were not to be had.
-        is_outage: it failed, and did not fail the time before.
-        duration: how long it took.
-        size: how much memory it takes, in names.
+        requested_at: time of the request.
+        entries: entries by folded name, or the error.
+        is_outage: True if it failed, and did not fail the time before.
+        duration: duration of the listing.
+        size: size in memory, in names.
     """
 
     requested_at: datetime
@@ -92,11 +92,11 @@ class _CachedListing(Generic[T]):
     size: int = 1
 
     def is_fresh(self, now: datetime, *, complete: bool) -> bool:
-        """Whether it is used again.
+        """Return True if the listing may be used again.
 
         Args:
-            now: by the wall clock.
-            complete: it must have all names that there are, as far as that costs little.
+            now: wall-clock time.
+            complete: True if it must contain all names that exist now, unless a new listing is slow.
         """
         is_slow = self.duration >= SLOW_LISTING
         lifetime = (
@@ -110,11 +110,11 @@ class _CachedListing(Generic[T]):
 
 
 class _ListingCache(Generic[T]):
-    """Listings of one kind, by what they are below.
+    """Cached listings of one kind, by their parent.
 
     Args:
-        ask: asks the catalog for one.
-        last: the last part of an entry.
+        fetch: lists the children of a parent.
+        last_part: returns the last part of an entry's name.
         clock: the wall clock.
     """
 
@@ -126,16 +126,15 @@ class _ListingCache(Generic[T]):
         self._asking = WeakValueDictionary[Levels, anyio.Lock]()
 
     async def matching(self, below: Levels, part: str, *, fresh: bool) -> Sequence[T]:
-        """Return those entries of a listing whose last part is alike to one.
+        """Return the entries of a listing with a similar last part.
 
         Args:
-            below: what is listed.
-            part: in any spelling.
-            fresh: whether a listing that is remembered and has none of them is asked for again; one that took long is
-                not.
+            below: the parent.
+            part: the last part, in any spelling.
+            fresh: True to repeat a cached listing without a match, unless it is slow.
 
         Raises:
-            Unlisted: it could not be had.
+            ListingUnavailable: the listing failed.
         """
 
         def matches(listing: _CachedListing[T]) -> Sequence[T]:
@@ -151,7 +150,7 @@ class _ListingCache(Generic[T]):
         return matches(await self._listing_since(below, now))
 
     async def _listing_since(self, below: Levels, since: datetime) -> _CachedListing[T]:
-        """Return a listing that was asked for since a moment: who waits for an older answer shares the next one."""
+        """Return a listing requested at or after `since`. Callers that wait for an older one share the next one."""
         lock = self._asking.get(below)
         if lock is None:
             lock = self._asking[below] = anyio.Lock()
@@ -162,21 +161,21 @@ class _ListingCache(Generic[T]):
             return await self._list(below)
 
     async def _list(self, below: Levels) -> _CachedListing[T]:
-        asked, names, size = self._clock.now(), defaultdict[str, list[T]](list), 1
+        requested_at, names, size = self._clock.now(), defaultdict[str, list[T]](list), 1
         try:
             async with aclosing(self._fetch(below)) as found:
                 async for entry in found:
                     names[fold_name(self._last_part(entry))].append(entry)
                     size += 1
-        except ExternalError as trouble:
-            _log.debug("spellings not compared", below=".".join(below) or "(all)", why=str(trouble))
+        except ExternalError as error:
+            _log.debug("spellings not compared", below=".".join(below) or "(all)", why=str(error))
             before = self._cached.get(below)
             is_new = before is None or not isinstance(before.entries, ExternalError)
             listing: _CachedListing[T] = _CachedListing(
-                asked, trouble, is_outage=is_new and isinstance(trouble, Transient)
+                requested_at, error, is_outage=is_new and isinstance(error, Transient)
             )
         else:
-            listing = _CachedListing(asked, dict(names), duration=self._clock.now() - asked, size=size)
+            listing = _CachedListing(requested_at, dict(names), duration=self._clock.now() - requested_at, size=size)
         self._cached.pop(below, None)
         self._cached[below] = listing
         while len(self._cached) > 1 and sum(one.size for one in self._cached.values()) > MAX_CACHED_NAMES:
@@ -185,14 +184,14 @@ class _ListingCache(Generic[T]):
 
 
 class Spellings:
-    """The names that one catalog lists, remembered for a short time.
+    """The names that one catalog lists, cached for a short time.
 
     Args:
-        catalog: the catalog. One whose listing is not divided into namespaces is asked nothing.
+        catalog: the catalog. One that is no `NamespaceLister` is not queried.
         clock: the wall clock.
 
     Attributes:
-        catalog: the same.
+        catalog: see Args.
     """
 
     def __init__(self, catalog: object, clock: Clock) -> None:
@@ -204,17 +203,17 @@ class Spellings:
             self._tables = _ListingCache(catalog.tables_in, lambda name: name.name, clock)
 
     async def matching_names(self, table: TableIdentifier, *, fresh: bool) -> tuple[TableIdentifier, ...] | None:
-        """Return the listed names that are alike to a table's name.
+        """Return the listed names that are similar to a table's name.
 
         Args:
             table: the name, in any spelling.
-            fresh: whether the catalog is asked again where a remembered listing has no such name.
+            fresh: True to query the catalog again if the cached listing has no such name.
 
         Returns:
-            The name alone where it is listed as it is. None where the catalog lists nothing to us.
+            Only the name itself if it is listed exactly so. None if the catalog lists nothing to us.
 
         Raises:
-            Unlisted: it could not be asked for now.
+            ListingUnavailable: the listing failed, which may pass.
         """
         if self._namespaces is None or self._tables is None:
             return None
@@ -245,7 +244,7 @@ class Spellings:
     async def _matching_namespaces(
         self, listings: _ListingCache[Levels], namespace: Levels, *, fresh: bool
     ) -> list[Levels]:
-        """Return the listed namespaces that are alike to one, that itself first."""
+        """Return the listed namespaces that are similar to one; an exact match comes first."""
         spaces: list[Levels] = [()]
         for depth in range(1, len(namespace) + 1):
             found: set[Levels] = set()

@@ -218,7 +218,7 @@ def _text(where: str, file: Path) -> str:
         with file.open("rb") as opened:
             return opened.read(MAX_FILE).decode()
     except OSError as error:
-        raise _unusable(where, file, "a file that can be read", error.strerror or type(error).__name__) from None
+        raise _unusable(where, file, "a readable file", error.strerror or type(error).__name__) from None
     except UnicodeDecodeError:
         raise _unusable(where, file, "a text", "bytes that are not UTF-8") from None
 

@@ -1,4 +1,10 @@
-"""The port to an object store or file system: small files, replaced by compare-and-swap (specification, section 7)."""
+"""Stores: small files that are replaced with compare-and-swap (specification, section 7).
+
+`ObjectStore` is the interface that the rest of the listener uses; `StoreRouter` finds the store of a location. Local
+files implement the interface in `local`. The clouds (`s3`, `gcs`, `azure`) implement the smaller `ObjectClient`, on
+which `object_store` builds one `ObjectStore` for all of them. `memory` is the store of the tests. Start reading at
+`ObjectStore` below, then `object_store.RemoteStore`.
+"""
 
 from __future__ import annotations
 
@@ -14,26 +20,24 @@ from sfn.errors import ErrorScope, LocationRefused, Permanent
 from sfn.sfnfile.document import MAX_DOCUMENT_BYTES
 from sfn.sfnfile.locations import is_below
 
-# ── store: The port to an object store or file system
-
 
 @dataclass(frozen=True, slots=True)
 class PreconditionFailed:
-    """The condition did not hold: somebody else wrote or deleted the file. An answer, not an error."""
+    """The answer if the condition of a write or delete does not hold: another program wrote or deleted the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """The file is not there any more."""
+    """The answer if the file does not exist any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Guarantees:
-    """What a store was proven to do.
+    """The conditions that a store was proven to honour.
 
     Attributes:
-        swap: a write on a stale condition is refused.
-        conditional_delete: a delete on a stale condition is refused.
+        swap: a write with a stale condition is refused.
+        conditional_delete: a delete with a stale condition is refused.
     """
 
     swap: bool
@@ -43,85 +47,86 @@ class Guarantees:
 class ObjectStore(Protocol):
     """Files by key: a normalised absolute URL such as `file:///warehouse/t/metadata/_sfn/ns_t_main.ver`.
 
-    Every verb raises `Transient` (try later: a full disk, no answer, another writer in the way), `OutcomeUnknown` (a
-    write or delete may have been applied) or `Permanent` (a forbidden folder, a read-only file system, what is no
-    regular file, a body longer than a document may be), each with its scope. None of them ever leaves a partial file.
+    Every method raises one of three errors, each with its scope: `Transient` (a full disk, no answer, another writer
+    at work), `OutcomeUnknown` (a write or delete may have been applied) or `Permanent` (a forbidden folder, a
+    read-only file system, something other than a regular file, a body longer than a document may be). No method ever
+    leaves a partial file.
     """
 
     async def read(self, key: str) -> StoredObject | None:
-        """Body and tag in one request, None where there is no such file.
+        """Return body and etag, read in one request; None if there is no such file.
 
-        Of a body longer than a document may be, just so much that its decoder sees one too long.
+        A body longer than a document may be is cut after `MAX_READ_BYTES`, so that its decoder can see the excess.
         """
         ...
 
     async def read_range(self, key: str, start: int, length: int) -> bytes | None:
-        """Bytes of a file of any length, such as a table's metadata: `length` from `start` on, or up to its end.
+        """Return `length` bytes of a file of any length from `start` on, or fewer at its end.
 
-        None where there is no such file.
+        The result is None if there is no such file.
         """
         ...
 
     async def write(self, key: str, body: bytes, replacing: StoredObject | None) -> StoredObject | PreconditionFailed:
-        """Replace exactly `replacing`, or create the file where that is None. Durable when it returns."""
+        """Replace exactly `replacing`, or create the file if `replacing` is None. Durable on return."""
         ...
 
     async def delete(self, key: str, expected: StoredObject) -> Deleted | PreconditionFailed:
-        """Delete exactly `expected`. `Gone` also when nothing was there."""
+        """Delete exactly `expected`. The result is `Deleted` also if there was nothing to delete."""
         ...
 
     async def list(self, prefix: str, limit: int) -> list[str]:
-        """Keys directly below a prefix that ends in `/`, in order, at most `limit`; [] where nothing is.
+        """Return the sorted keys directly below a prefix that ends in `/`, at most `limit`; [] if there is nothing.
 
-        Without folders, but with whatever else has a name that can be a key: a link too, which `read` then refuses.
+        Folders are left out. Everything else with a valid name is listed, even a link, which `read` then refuses.
         """
         ...
 
     async def probe(self, key: str) -> Guarantees:
-        """Try the conditions on a file of the proof's own, and remember what was proven.
+        """Try the conditions on a file of the probe's own, and remember the result.
 
         Args:
-            key: a file, there or not, of the folder in which the proof's file may lie for a moment.
+            key: any file, existing or not, of the folder in which the probe's file may lie for a moment.
 
         Raises:
-            Permanent: scope store: the store takes a write although its condition does not hold, and the settings do
-                not allow that; or it refuses a write although its condition holds; or it is unfit otherwise.
+            Permanent: scope store: the store accepts a write with a stale condition, and the settings do not allow
+                that; or it refuses a write with a valid condition; or it is unfit otherwise.
         """
         ...
 
 
 @runtime_checkable
 class BatchReader(Protocol):
-    """A store that reads several files for little more than one costs."""
+    """A store that reads several files for little more than the cost of one."""
 
     async def read_all(self, keys: Sequence[str]) -> Sequence[StoredObject | None]:
-        """As `ObjectStore.read` of each."""
+        """Return what `ObjectStore.read` returns, for each key."""
         ...
 
 
 class StoreRouter(Protocol):
-    """Which store holds a location."""
+    """The choice of a store by location."""
 
     def store_for(self, location: str) -> ObjectStore:
-        """The store of a normalised location or key.
+        """Return the store of a normalised location or key.
 
         Raises:
-            LocationRefused: no store is configured for it.
+            LocationRefused: no store is configured for the location.
         """
         ...
 
 
-# ── objects: The port below a remote store
+# ── Remote stores
 
 
 @dataclass(frozen=True, slots=True)
 class FetchedObject:
-    """An object as it was read.
+    """An object with its content.
 
     Attributes:
-        body: its content, or the beginning of it.
-        etag: the service's word for what lies there: an entity tag, a generation.
-        write_id: what the write that made it was marked with, None for somebody else's.
+        body: the content, or its beginning.
+        etag: the service's identifier of this version: an entity tag or a generation.
+        write_id: the id with which the listener marked its write; None for an object of another program.
     """
 
     body: bytes
@@ -131,12 +136,12 @@ class FetchedObject:
 
 @dataclass(frozen=True, slots=True)
 class ObjectPage:
-    """A part of a listing.
+    """A page of a listing.
 
     Attributes:
-        keys: in order.
-        next: where the next part begins, in the service's own words; None at the end; "" where the service says that
-            there is more, but not where.
+        keys: the keys, in order.
+        next: the service's continuation token; None after the last page; "" if the service says that there is more, but
+            gives no token.
     """
 
     keys: tuple[str, ...]
@@ -144,45 +149,45 @@ class ObjectPage:
 
 
 class ErrorKind(Enum):
-    """Why a request came to nothing."""
+    """The reason why a request failed."""
 
     MISSING = auto()
     """No such object."""
     PRECONDITION_FAILED = auto()
-    """The condition did not hold, or another write of the object was under way; nothing was changed."""
+    """The condition did not hold, or another write of the object was in progress; nothing was changed."""
     DENIED = auto()
-    """Not permitted; of a look also: perhaps no such object, which not everybody is told."""
+    """Not permitted. For a read also: perhaps no such object, which some services hide."""
     UNAUTHENTICATED = auto()
-    """The service does not accept who we are: keys that ended or are unknown, a clock that is wrong."""
+    """The service does not accept our credentials: expired or unknown keys, or a wrong clock."""
     NO_BUCKET = auto()
     """No such bucket, container or account, or none at that address."""
     NO_ENDPOINT = auto()
-    """Where the service is can't be told from the settings."""
+    """The settings do not determine the address of the service."""
     THROTTLED = auto()
-    """Too much is asked of the service; nothing was changed."""
+    """Too many requests; nothing was changed."""
     CHANGED_TOO_OFTEN = auto()
-    """This one object was changed too often; nothing was changed."""
+    """Too many changes of this one object; nothing was changed."""
     UNREACHABLE = auto()
-    """Nothing was sent: no connection."""
+    """No connection, so nothing was sent."""
     NO_ANSWER = auto()
-    """It may have been carried out: no answer came, or one that it failed on the way."""
+    """The request may have been applied: there was no answer, or one that reports a failure on the way."""
     NO_ETAG = auto()
-    """It was carried out, and the answer has no tag."""
+    """The request was applied, but the answer has no etag."""
     UNSUPPORTED = auto()
-    """The service says that it does not know such requests."""
+    """The service says that it does not support such requests."""
     INVALID_OBJECT = auto()
-    """The service can't do it with this object, and never will: a name that is too long, a blob of another type."""
+    """The service can never do it with this object: a name that is too long, a blob of another type."""
     REJECTED = auto()
-    """The service refuses, with a status or a code that we do not know: it may refuse everything so."""
+    """The service refuses with an unknown status or code, so perhaps it refuses everything."""
 
 
 class RequestFailed(Exception):
-    """A request that was not answered with what it asked for.
+    """A failed request.
 
     Args:
-        kind: what it means.
-        found: what the service said, for a person; no secret.
-        remedy: what that person can do, where the service's answer tells more than its kind does.
+        kind: the meaning of the answer.
+        found: the service's answer, for people; no secret.
+        remedy: what to do, where the answer says more than its kind.
         retry_after: seconds that the service asked us to wait, if it did.
     """
 
@@ -192,56 +197,56 @@ class RequestFailed(Exception):
 
 
 class ObjectClient(Protocol):
-    """One service, as one principal: keys are those of `ObjectStore`.
+    """One service, accessed as one principal. Keys are those of `ObjectStore`.
 
-    Each verb is one request and its answer, and raises `Refused` for any other than it says. None waits for ever. What
-    lies beneath may send a request twice where the connection broke, which is why writes are marked.
+    Each method is one request and its answer, raises `RequestFailed` on any other answer, and ends in bounded time.
+    The transport may send a request twice after a broken connection; that is why writes carry an id.
     """
 
     async def get(self, key: str, limit: int) -> FetchedObject:
-        """An object with its tag, and of its content `limit` bytes at most."""
+        """Return an object with its etag and at most `limit` bytes of its content."""
         ...
 
     async def get_range(self, key: str, start: int, length: int) -> bytes:
-        """So many bytes from `start` on, or up to the end; b"" behind it."""
+        """Return `length` bytes from `start` on, or up to the end; b"" if the object ends before `start`."""
         ...
 
     async def put(self, key: str, body: bytes, replacing: str | None, write_id: str) -> str:
-        """Replace the object of that tag, or create it where that is None; its new tag."""
+        """Replace the object with the etag `replacing`, or create it if that is None; return the new etag."""
         ...
 
     async def delete(self, key: str, expected: str | None) -> None:
-        """Delete the object of that tag; with None whatever lies there."""
+        """Delete the object with the etag `expected`, or any version if that is None."""
         ...
 
     async def list_page(self, prefix: str, limit: int, continuation: str | None) -> ObjectPage:
-        """So many of the keys that begin with a prefix and have no slash after it, from where the part before ended."""
+        """Return at most `limit` keys that begin with `prefix` and have no slash after it, from `continuation` on."""
         ...
 
     async def close(self) -> None:
-        """Let go of what is its own; connections that it shares are closed by whoever made them."""
+        """Release the client's own resources. Shared connections are closed by their owner."""
         ...
 
 
-# ── router: Which configured store holds a location
+# ── Routing
 
 
 class PrefixRouter:
-    """Implements `StoreRouter`.
+    """A `StoreRouter` over configured prefixes.
 
     Args:
-        stores: by canonical prefix (`file://`, `s3://bucket`, `s3://bucket/warehouse`). A prefix holds whole segments,
-            and of several the longest holds.
+        stores: stores by canonical prefix (`file://`, `s3://bucket`, `s3://bucket/warehouse`). A prefix covers whole
+            segments; the longest one wins.
     """
 
     def __init__(self, stores: Mapping[str, ObjectStore]) -> None:
         self._stores = sorted(stores.items(), key=lambda item: len(item[0]), reverse=True)
 
     def store_for(self, location: str) -> ObjectStore:
-        """The store of a normalised location or key.
+        """Return the store of a normalised location or key.
 
         Raises:
-            LocationRefused: no prefix fits.
+            LocationRefused: no prefix covers the location.
         """
         for prefix, store in self._stores:
             if is_below(location, prefix):
@@ -255,30 +260,29 @@ class PrefixRouter:
         )
 
     async def read_range(self, key: str, start: int, length: int) -> bytes | None:
-        """As `ObjectStore.part`, of whichever store holds the key.
+        """Return a part of a file, as `ObjectStore.read_range` does.
 
         Raises:
-            LocationRefused: none does.
+            LocationRefused: no prefix covers the key.
         """
         return await self.store_for(key).read_range(key, start, length)
 
 
-# ── content: What a file's content may be
-
+# ── Contents and paths
 MAX_READ_BYTES = MAX_DOCUMENT_BYTES + 1
-"""Bytes of a file that are ever read: one more than a document may have, so that its decoder sees one too long."""
+"""Bytes of a file that are read at most: one more than a document may have, so that its decoder sees the excess."""
 
 
 def content_etag(body: bytes) -> str:
-    """The tag of a content: the same content always has the same tag, as with an entity tag of S3."""
+    """Return the etag of a content: equal contents have equal etags, as on S3."""
     return sha256(body).hexdigest()
 
 
 def check_length(key: str, body: bytes) -> None:
-    """Refuse to write what nobody would read.
+    """Refuse to write a body that no reader would accept.
 
     Raises:
-        Permanent: scope table, where the body is longer than a document may be.
+        Permanent: scope table, if the body is longer than a document may be.
     """
     if len(body) > MAX_DOCUMENT_BYTES:
         raise Permanent(
@@ -290,25 +294,22 @@ def check_length(key: str, body: bytes) -> None:
 
 
 def media_type(key: str) -> str:
-    """What a file of ours is, for whoever looks at it in a store's console."""
+    """Return the media type of a file of ours, which the store's console shows."""
     return "application/json" if key.endswith((".ver", ".json")) else "text/plain; charset=utf-8"
 
 
-# ── paths: Paths as texts
-
-
 def parent_folder(path: str) -> str:
-    """The folder that something lies in, of an absolute path without empty segments; the root lies in itself."""
+    """Return the folder of an absolute path without empty segments; the root is its own folder."""
     return path.rpartition("/")[0] or "/"
 
 
 def base_name(path: str) -> str:
-    """The last segment of a path."""
+    """Return the last segment of a path."""
     return path.rpartition("/")[2]
 
 
 def decode_name(name: str) -> str | None:
-    """A file's name as the end of a key; None for what cannot be one."""
+    """Return a file's name as the end of a key; None if the name is not valid UTF-8."""
     try:
         return os.fsencode(name).decode()
     except UnicodeDecodeError:

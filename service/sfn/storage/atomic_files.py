@@ -1,4 +1,7 @@
-"""One folder of small files that are replaced whole: blocking calls, for a thread or a program without a loop."""
+"""`LockableFolder`: atomic replacement of small files in one folder, with blocking calls.
+
+Callers run it on a thread, or in a program without an event loop.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +20,12 @@ from typing import Self
 from sfn.errors import ErrorScope, ExternalError, OutcomeUnknown, Permanent, Transient
 from sfn.storage import MAX_READ_BYTES, base_name, parent_folder
 
-# ── refusal: What an operating system's refusal means for the work at hand
+# ── Errors of the operating system
 
 
 @dataclass(frozen=True, slots=True)
 class _OsErrorMeaning:
-    """What to do next (`error`), whose budget it spends, and the two halves of the message."""
+    """The error class, scope and message that an error number becomes."""
 
     error: type[Transient | Permanent]
     scope: ErrorScope
@@ -35,7 +38,7 @@ _DESCRIPTORS = _OsErrorMeaning(Transient, ErrorScope.PROCESS, "a free file descr
 _MEMORY = _OsErrorMeaning(
     Transient, ErrorScope.PROCESS, "memory and locks of the system", "give the service and its machine more"
 )
-_BROKEN = _OsErrorMeaning(Transient, ErrorScope.STORE, "a working file system", "look at the system's log")
+_BROKEN = _OsErrorMeaning(Transient, ErrorScope.STORE, "a working file system", "check the system's log")
 _READ_ONLY = _OsErrorMeaning(Permanent, ErrorScope.STORE, "a writable file system", "mount it read-write")
 _TOO_SMALL = _OsErrorMeaning(Permanent, ErrorScope.STORE, "a limit of file sizes above 64 KiB", "raise RLIMIT_FSIZE")
 _FORBIDDEN = _OsErrorMeaning(
@@ -82,7 +85,7 @@ _UNCERTAIN = frozenset({errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN
 
 @contextmanager
 def map_os_errors(where: str) -> Iterator[None]:
-    """Turn every `OSError` of the block into a trouble of that file or folder."""
+    """Turn every `OSError` of the block into an error of that file or folder."""
     try:
         yield
     except OSError as error:
@@ -91,10 +94,10 @@ def map_os_errors(where: str) -> Iterator[None]:
 
 @contextmanager
 def map_uncertain_errors(where: str) -> Iterator[None]:
-    """As the step that makes a change visible: where nobody can tell whether it happened, say so.
+    """Guard the step that makes a change visible: turn errors that leave its outcome open into `OutcomeUnknown`.
 
     Raises:
-        Unsure: scope store, for those errors that leave it open.
+        OutcomeUnknown: scope store; the change may have happened.
     """
     try:
         yield
@@ -105,7 +108,7 @@ def map_uncertain_errors(where: str) -> Iterator[None]:
 
 
 def error_of(where: str, error: OSError) -> ExternalError:
-    """The trouble that an error of the operating system is."""
+    """Return the error that an error of the operating system becomes."""
     meaning = _MEANINGS.get(error.errno or 0, _UNFORESEEN)
     return meaning.error(
         where, scope=meaning.scope, expected=meaning.expected, found=describe_os_error(error), remedy=meaning.remedy
@@ -113,42 +116,40 @@ def error_of(where: str, error: OSError) -> ExternalError:
 
 
 def outcome_unknown(where: str, error: OSError) -> OutcomeUnknown:
-    """The trouble of a change that may be visible and may not outlive a power cut."""
+    """Return the error of a change that may be visible, but may not survive a power cut."""
     return OutcomeUnknown(
         where,
         scope=ErrorScope.STORE,
         expected="a durable change",
         found=describe_os_error(error),
-        remedy="look at the system's log",
+        remedy="check the system's log",
     )
 
 
 def describe_os_error(error: OSError) -> str:
-    """An error in words: its symbol and the system's own text."""
+    """Describe an error with its symbol and the system's own text."""
     number = error.errno or 0
     return f"{errno.errorcode.get(number, number)} ({os.strerror(number)})"
 
 
-# ── unsynced: Folders whose last change may not outlive a power cut
+# ── Durability
 
 _NO_FOLDER_FSYNC = {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS}
-"""What file systems answer that know no sync of folders, as some network ones: there is nothing to wait for."""
+"""Errors of file systems, such as some network ones, that cannot fsync a folder; there is nothing to wait for."""
 
 
 class PendingFsyncs:
-    """The folders that this process owes a sync, each of them once. For several threads."""
+    """The folders that still need an fsync. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._under_way: Counter[str] = Counter()
-        # A value of its own for each debt: a sync pays none that came after it began.
+        # Each failure gets a new object: an fsync covers no failure that came after its start.
         self._pending: dict[str, object] = {}
 
     @contextmanager
     def pending(self, folder: str) -> Iterator[None]:
-        """The block changes a folder and syncs it: owed while it runs, for it may hang, and after an
-        `OutcomeUnknown`.
-        """
+        """Mark a folder as pending while the block changes and syncs it, as it may hang, and after `OutcomeUnknown`."""
         with self._lock:
             self._under_way[folder] += 1
         try:
@@ -162,15 +163,15 @@ class PendingFsyncs:
                 self._under_way -= Counter((folder,))
 
     def flush(self, folder: str, where: str) -> None:
-        """Sync what is owed of a folder and of those right above it. One that is gone owes nothing.
+        """Fsync a folder and the two above it where this is pending. A folder that is gone needs none.
 
         Args:
-            folder: where something was found, or is to be changed.
+            folder: the folder that is read or changed next.
             where: its name in messages.
 
         Raises:
-            Unsure: what is visible there may still not outlive a power cut.
-            OSError: a folder can't be opened.
+            OutcomeUnknown: a visible change may still not survive a power cut.
+            OSError: a folder cannot be opened.
         """
         with self._lock:
             if not self._pending and not self._under_way:
@@ -188,15 +189,15 @@ class PendingFsyncs:
 
 
 def fsync_folder(folder: str, where: str) -> None:
-    """Make what was made visible in a folder survive a power cut.
+    """Make the visible changes of a folder survive a power cut.
 
     Args:
         folder: its path.
         where: its name in messages.
 
     Raises:
-        Unsure: it may not.
-        OSError: the folder can't be opened.
+        OutcomeUnknown: they may not survive.
+        OSError: the folder cannot be opened.
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -206,10 +207,10 @@ def fsync_folder(folder: str, where: str) -> None:
 
 
 def fsync_descriptor(descriptor: int, where: str) -> None:
-    """As `sync`, for a folder that is open.
+    """Fsync an open folder.
 
     Raises:
-        Unsure: what was made visible may not survive a power cut.
+        OutcomeUnknown: a visible change may not survive a power cut.
     """
     try:
         os.fsync(descriptor)
@@ -218,63 +219,63 @@ def fsync_descriptor(descriptor: int, where: str) -> None:
             raise outcome_unknown(where, error) from error
 
 
-# ── folder: One folder of small files that are replaced whole
+# ── Folder
 
 TEMPORARY_NAME = ".sfn-swap.tmp"
-"""The one name under which a content is prepared in its folder."""
+"""Name of the file in which a new content is prepared."""
 LOCK_NAME = ".sfn-swap.lock"
-"""The file that is locked while something in its folder is changed."""
+"""File that is locked during a change in its folder."""
 PRIVATE_NAMES = frozenset({TEMPORARY_NAME, LOCK_NAME})
 """Names that no key may have and no listing shows."""
 
 READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-"""With which files are opened: a pipe in a file's place is refused, not waited for."""
+"""Flags for reads: a pipe in a file's place is refused, not waited for."""
 _LOCK_FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _LOCK_MODE = 0o666
-"""Of the lock file, whatever the umask: NFS locks no file that is not open for writing. The file is empty."""
+"""Mode of the lock file, whatever the umask: NFS only locks a file that is open for writing. The file is empty."""
 _LOCK_OPENINGS = 3
-"""Attempts to open a lock file that others make and delete."""
+"""Attempts to open a lock file that other processes create and delete."""
 _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 _PART = 64 * 1024
 _TRIAL_CONTENT = bytes(4096)
 """A block, not an empty file: a full disk may still have room for a name."""
 _NO_LOCKS = frozenset({errno.EBADF, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOLCK})
-"""What file systems without locks answer; NFS without a lock service says ENOLCK."""
+"""Errors of file systems without locks; NFS without a lock service returns ENOLCK."""
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EMLINK, errno.EXDEV})
-"""What file systems without hard links answer; CIFS says EINVAL. The file is new, and linked in its own folder."""
+"""Errors of file systems without hard links; CIFS returns EINVAL. The file is new, and linked in its own folder."""
 
 
 def open_folder(path: str) -> int:
-    """Open a folder wherever links lead."""
+    """Open a folder, and follow all links."""
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY)
 
 
 def is_never_given_up() -> bool:
-    """Of a call whose caller waits until it returns: it is never given up."""
+    """Return False: the caller waits until the call returns, and never gives up."""
     return False
 
 
 class LockableFolder:
-    """An open folder, to be locked before anything in it is changed.
+    """An open folder that is locked before any change in it.
 
     Two locks are held. One is an `flock` on the folder itself. The earlier version knows no other, and may run beside
     this one during an upgrade. The other is an `flock` on a regular file in the folder: on NFS the server holds it for
     all hosts, while the lock of a folder is the host's own. The kernel drops the locks with their holder. The holder
-    deletes the file before it gives the locks back, so only a holder that died leaves the file, empty, to the next one.
-    A content is prepared under the locks and removed before they are given back. So a process that holds the locks and
-    finds a prepared file knows that its writer is dead, and removes it; no age needs to be guessed.
+    deletes the file before it releases the locks, so only a holder that died leaves the empty file to the next one.
+    A content is prepared under the locks and removed before their release. So a process that holds the locks and finds
+    a prepared file knows that its writer is dead, and removes it; no age needs to be guessed.
 
     Other programs that write here do not know the lock. Against them a creation is still atomic, a replacement is not.
 
     Args:
         path: the folder; no file in it may be a symbolic link.
         where: its name in messages.
-        unsynced: told of every change until it is durable.
-        given_up: whether nobody waits for a change any more. It is not made then, unless it was already on its way.
-        opened: opens a folder by its path; says which links are followed.
+        pending_fsync: records every change until it is durable.
+        given_up: returns True if no caller waits for the change any more. Then it is not begun.
+        open_folder_at: opens a folder by its path; decides which links are followed.
 
     Raises:
-        OSError: from every method, for whatever the system refuses.
+        OSError: from every method, for any failure of the system.
     """
 
     def __init__(
@@ -300,21 +301,21 @@ class LockableFolder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._lock is not None:
-            # Before the lock is given back: who opened the file meanwhile finds out that it is another one by now.
+            # Unlinked before the release: a process that opened the file meanwhile finds that it was replaced.
             with suppress(OSError):
                 os.unlink(LOCK_NAME, dir_fd=self._descriptor)
             os.close(self._lock)
         os.close(self._descriptor)
 
     def lock(self) -> bool:
-        """Lock the folder until it is closed, and remove what a dead writer left. Never waits.
+        """Lock the folder until it is closed, and remove the leftovers of a dead writer. Never waits.
 
         Returns:
-            False where somebody else holds the lock or has just given it back, or the folder has just been replaced by
+            False if another process holds the lock or has just released it, or if the folder was just replaced by
             another: open it again.
 
         Raises:
-            Permanent: scope store, where the file system has no locks.
+            Permanent: scope store; the file system has no locks.
         """
         if not self._has_locked_folder():
             return False
@@ -333,7 +334,7 @@ class LockableFolder:
         return True
 
     def _has_locked_folder(self) -> bool:
-        """Return True if no process of the earlier version has the folder, or the file system locks no folders."""
+        """Return True if no process of the earlier version holds the folder, or if folders cannot be locked here."""
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -344,13 +345,13 @@ class LockableFolder:
         return True
 
     def _lock_file(self) -> tuple[int, OSError | None]:
-        """Open the lock file, or make it.
+        """Open the lock file, or create it.
 
-        A file that another user made may refuse to be written. Then it is opened as it is: local file systems lock a
-        file that is open for reading, too.
+        A file of another user may be write-protected. Then it is opened for reading, which local file systems accept
+        for a lock, too.
 
         Returns:
-            a descriptor, and why the file is not open for writing; None if it is.
+            A descriptor, and the reason why it is not open for writing; None if it is.
         """
         for left in reversed(range(_LOCK_OPENINGS)):
             try:
@@ -372,17 +373,17 @@ class LockableFolder:
         raise AssertionError("unreachable")
 
     def _made_lock_file(self) -> int:
-        """Make the lock file, which all users may lock. A file that is there keeps its mode: it may be a link's."""
+        """Create a lock file that all users may lock. An existing file keeps its mode: it may be a link's target."""
         lock = os.open(LOCK_NAME, _LOCK_FLAGS | os.O_CREAT | os.O_EXCL, _LOCK_MODE, dir_fd=self._descriptor)
         with suppress(OSError):
             os.fchmod(lock, _LOCK_MODE)
         return lock
 
     def _has_locked(self, lock: int, denied: OSError | None) -> bool:
-        """Whether the lock of the file is ours, and the file is still the folder's.
+        """Return True if this process now holds the lock of the file, and the file is still the folder's.
 
         Args:
-            denied: as of `_lock_file`.
+            denied: see `_lock_file`.
         """
         _check_regular(os.fstat(lock))
         try:
@@ -401,18 +402,18 @@ class LockableFolder:
             return False
 
     def read_content(self, name: str) -> bytes | None:
-        """At most `MAX_READ_BYTES` bytes of a file, None where there is none."""
+        """Return at most `MAX_READ_BYTES` bytes of a file, None if there is none."""
         try:
             return read_content(os.open(name, READ_FLAGS, dir_fd=self._descriptor))
         except FileNotFoundError:
             return None
 
     def create(self, name: str, body: bytes) -> bool:
-        """Make a file that is not there yet, durably. False where it is.
+        """Create a file durably; return False if it exists.
 
         Raises:
-            Permanent: scope store, where the file system has no hard links.
-            Unsure: it is there, and may not outlive a power cut.
+            Permanent: scope store; the file system has no hard links.
+            OutcomeUnknown: the file exists, but may not survive a power cut.
         """
         with self._prepared(body), self._pending_fsync.pending(self._path):
             try:
@@ -435,10 +436,10 @@ class LockableFolder:
         return True
 
     def replace(self, name: str, body: bytes) -> None:
-        """Put a content in the place of a file's, durably; no reader sees anything between the two.
+        """Replace the content of a file durably and atomically.
 
         Raises:
-            Unsure: it may have been done, or may not outlive a power cut.
+            OutcomeUnknown: the content may have been replaced, or may not survive a power cut.
         """
         with self._prepared(body), self._pending_fsync.pending(self._path):
             self._check_still_wanted()
@@ -447,10 +448,10 @@ class LockableFolder:
             self.fsync()
 
     def remove(self, name: str) -> None:
-        """Delete a file, durably.
+        """Delete a file durably.
 
         Raises:
-            Unsure: it may have been done, or may not outlive a power cut.
+            OutcomeUnknown: the file may have been deleted, or may come back after a power cut.
         """
         with self._pending_fsync.pending(self._path):
             self._check_still_wanted()
@@ -459,21 +460,21 @@ class LockableFolder:
             self.fsync()
 
     def try_write(self) -> None:
-        """Prepare a small content and remove it again: whether the file system lets a file be made here."""
+        """Prepare a small content and remove it again, to check that a file can be created here."""
         with self._prepared(_TRIAL_CONTENT):
             pass
 
     def fsync(self) -> None:
-        """Make what was made visible here survive a power cut.
+        """Make the visible changes of the folder survive a power cut.
 
         Raises:
-            Unsure: it may not.
+            OutcomeUnknown: they may not survive.
         """
         fsync_descriptor(self._descriptor, self._where)
 
     @contextmanager
     def _prepared(self, body: bytes) -> Iterator[None]:
-        """A content under the temporary name, synced, for as long as the block runs."""
+        """Hold a content under the temporary name, synced, while the block runs."""
         try:
             descriptor = os.open(TEMPORARY_NAME, _CREATE_FLAGS, 0o666, dir_fd=self._descriptor)
             try:
@@ -483,19 +484,22 @@ class LockableFolder:
                 os.close(descriptor)
             yield
         finally:
-            # Whether it can be removed changes nothing about the outcome: the next writer removes it too.
+            # A failure here does not change the outcome: the next writer removes the file.
             with suppress(OSError):
                 os.unlink(TEMPORARY_NAME, dir_fd=self._descriptor)
 
     def _check_still_wanted(self) -> None:
-        """A file system may hang for hours: what was decided before must not be done when others have gone on since."""
+        """Refuse a change without a caller: a file system may hang for hours, and others have gone on since."""
         if self._given_up():
             raise Transient(
-                self._where, scope=ErrorScope.STORE, expected="somebody who waits for a change", found="nobody"
+                self._where,
+                scope=ErrorScope.STORE,
+                expected="a caller that waits for the change",
+                found="a caller that gave up",
             )
 
     def _is_still_in_place(self) -> bool:
-        """A folder that was moved away while its lock was waited for is no longer the one that readers look into."""
+        """Return False if the folder was moved away during the wait for its lock; readers do not see it any more."""
         try:
             now = self._open(self._path)
         except FileNotFoundError:
@@ -516,12 +520,12 @@ class LockableFolder:
 
 
 def read_content(descriptor: int, *, start: int = 0, most: int = MAX_READ_BYTES) -> bytes:
-    """Bytes of an open regular file as it was at one moment; the file is closed.
+    """Return bytes of an open regular file, and close it.
 
     Args:
         descriptor: opened with `READ_FLAGS`.
-        start: where they begin.
-        most: how many.
+        start: offset of the first byte.
+        most: number of bytes, at most.
     """
     try:
         found = os.fstat(descriptor)
@@ -542,20 +546,20 @@ def _check_regular(found: os.stat_result) -> None:
 def make_folder(
     path: str, where: str, pending_fsync: PendingFsyncs, open_folder_at: Callable[[str], int] = open_folder
 ) -> None:
-    """Make a folder and, where that is missing too, the one that it lies in; durably, and nothing above.
+    """Create a folder and, if that is missing, its parent; durably, and nothing above.
 
-    Two are what a table that exists can lack (`metadata/_sfn`, or `<namespace>/<table>` below a root). Where more is
-    missing the table is not there: most likely its file system is not mounted, and what would be made below the mount
-    point would hide the loss.
+    An existing table can lack two folders (`metadata/_sfn`, or `<namespace>/<table>` below a root). If more are
+    missing, the table is not there: most likely its file system is not mounted, and new folders below the mount point
+    would hide the loss.
 
     Args:
         path: the folder.
         where: its name in messages.
-        pending_fsync: told of every change until it is durable.
-        open_folder_at: as of `LockableFolder`.
+        pending_fsync: records every change until it is durable.
+        open_folder_at: see `LockableFolder`.
 
     Raises:
-        Unsure: it may have been made, or may not outlive a power cut.
+        OutcomeUnknown: a folder may have been created, or may not survive a power cut.
     """
     try:
         _make_one_folder(path, where, pending_fsync, open_folder_at)
@@ -565,7 +569,7 @@ def make_folder(
 
 
 def _make_one_folder(path: str, where: str, pending_fsync: PendingFsyncs, open_folder_at: Callable[[str], int]) -> None:
-    # Opened first: between the two steps nothing else may fail.
+    # The parent is opened first, so that nothing can fail between the two steps.
     holder = open_folder_at(parent_folder(path))
     try:
         with suppress(FileExistsError), pending_fsync.pending(parent_folder(path)):
@@ -577,10 +581,9 @@ def _make_one_folder(path: str, where: str, pending_fsync: PendingFsyncs, open_f
 
 
 def _read_all(descriptor: int, size: int, most: int) -> bytes:
-    """What is left of a file of about this size, `most` bytes of it.
+    """Return at most `most` bytes of the rest of a file of about this size.
 
-    Room is made for what is there, not for what there might be: many small bodies that are kept, each at the start of
-    much room that was given back, leave a heap full of holes.
+    The buffer fits the file's size. Many small stored bodies, each cut from a large buffer, would fragment the heap.
     """
     parts: list[bytes] = []
     room = max(size, 0) + 1

@@ -1,4 +1,4 @@
-"""Files on Azure Blob Storage, with a hierarchical namespace (Data Lake Gen2) or without."""
+"""`AzureClient`: blobs on Azure Blob Storage, with a hierarchical namespace (Data Lake Gen2) or without."""
 
 from __future__ import annotations
 
@@ -36,35 +36,33 @@ from sfn.errors import SfnError
 from sfn.storage import ErrorKind, FetchedObject, ObjectPage, RequestFailed, media_type
 from sfn.storage.object_store import BODY_LIMIT, HttpPool, HttpReply
 
-# ── terms: What an adapter to Azure is told
-
 _SUFFIX: Final = "core.windows.net"
 
 
 @dataclass(frozen=True, slots=True)
 class AccountKey:
-    """Either key of a storage account."""
+    """One of the two keys of a storage account."""
 
     key: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class SharedSignature:
-    """A shared access signature: of an account, a container or a folder; with `?` before it or without."""
+    """A shared access signature of an account, a container or a folder, with or without a leading `?`."""
 
     token: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class AccessToken:
-    """One of Microsoft Entra, which somebody else renews."""
+    """An access token of Microsoft Entra, which another program renews."""
 
     token: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class EntraApplication:
-    """One of Microsoft Entra, with its secret."""
+    """An application of Microsoft Entra, with its secret."""
 
     tenant_id: str
     client_id: str
@@ -73,10 +71,10 @@ class EntraApplication:
 
 @dataclass(frozen=True, slots=True)
 class DefaultCredentialChain:
-    """Whoever Azure's own tools find: environment, workload identity, managed identity, command line.
+    """The identity that Azure's own tools find: environment, workload identity, managed identity, command line.
 
     Attributes:
-        client_id: of one of several managed identities; None for the one that there is.
+        client_id: id of one of several managed identities; None for the only one.
     """
 
     client_id: str | None = None
@@ -87,13 +85,13 @@ AzureIdentity: TypeAlias = AccountKey | SharedSignature | AccessToken | EntraApp
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AzureOptions:
-    """Where the containers are, and as whom they are asked.
+    """Address and identity of Blob Storage.
 
     Attributes:
-        identity: who asks; None for nobody.
-        endpoint: URL of one account's blobs, other than Azure's own: all that comes before a container's name. None for
-            where the host of each key leads.
-        account: the only one that is asked; None for whichever a key names.
+        identity: identity of the requests; None for anonymous requests.
+        endpoint: URL of one account's blobs, other than Azure's own: everything before a container's name. None for the
+            host of each key.
+        account: the only account that is accessed; None for the account of each key.
     """
 
     identity: AzureIdentity | None = DefaultCredentialChain()
@@ -102,10 +100,10 @@ class AzureOptions:
 
 
 def options_from_connection_string(connection: str) -> AzureOptions:
-    """The terms of a connection string, as a storage account shows it.
+    """Return the options of a connection string, as a storage account shows it.
 
     Raises:
-        SfnError: it makes no sense.
+        SfnError: the string is invalid.
     """
     parts = (part.partition("=") for part in connection.split(";"))
     values = {name.strip().lower(): value.strip() for name, _, value in parts}
@@ -128,7 +126,7 @@ def options_from_connection_string(connection: str) -> AzureOptions:
     )
 
 
-# ── places: Where a key leads
+# ── Addresses
 
 _KEY: Final = re.compile(r"(abfss://([^/@]+)@([^/@]+)/)(.*)", re.DOTALL)
 _HOST: Final = re.compile(
@@ -136,19 +134,19 @@ _HOST: Final = re.compile(
     r"(?P<suffix>core\.windows\.net|core\.chinacloudapi\.cn|core\.usgovcloudapi\.net"
     r"|storage\.azure\.net|fabric\.microsoft\.com)",
 )
-"""Azure's own, and no other's: what is shown there opens the account. The last is OneLake's."""
+"""Azure's own hosts only, as a request's credentials open the account. The last one is OneLake's."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlobAddress:
-    """Where a key leads.
+    """The address of a blob.
 
     Attributes:
-        prefix: how all keys of the container begin.
-        account: its name.
-        url: of the account's blobs.
-        container: its name.
-        path: of the blob, or how its name begins.
+        prefix: common prefix of all keys of the container.
+        account: name of the account.
+        url: URL of the account's blobs.
+        container: name of the container.
+        path: name of the blob, or its beginning.
     """
 
     prefix: str
@@ -159,12 +157,12 @@ class BlobAddress:
 
 
 def blob_address(key: str, options: AzureOptions) -> BlobAddress:
-    """Where a key leads.
+    """Return the address of a key.
 
-    Data Lake's own protocol knows no more of files than the blobs' does, so `dfs` and `blob` are one to us.
+    Data Lake's own protocol offers no more for files than the blobs' does, so `dfs` and `blob` are equivalent here.
 
     Raises:
-        Refused: nowhere that credentials may be shown.
+        RequestFailed: the host must not receive credentials, or the key names no container.
     """
     match = _KEY.fullmatch(key)
     if match is None:
@@ -190,28 +188,28 @@ def blob_address(key: str, options: AzureOptions) -> BlobAddress:
     return BlobAddress(prefix, account, url, container, path)
 
 
-# ── tokens: Access tokens of Microsoft Entra
+# ── Tokens
 
 TOKEN_TIMEOUT: Final = 30.0
-"""Seconds: the chain asks several who may have one, also programs."""
+"""Seconds for a new token: the chain tries several sources, some of them programs."""
 RETRY_AFTER_FAILURE: Final = 5.0
-"""Seconds until one is asked for again where none was to be had: whoever waits meanwhile is told the same."""
+"""Seconds until the next attempt after a failure; callers get the same error meanwhile."""
 _STORAGE_SCOPE: Final = "https://storage.azure.com/.default"
-"""What tokens are good for: not what a service that refuses one wants another to be good for."""
+"""Scope of the tokens. A scope that a server's refusal asks for is ignored."""
 _ENTRA_CODE: Final = re.compile(r"AADSTS[0-9]+")
 _LOGIN_REMEDY: Final = (
     "check the tenant, the client and its secret, or give this workload an identity "
     "(`az account get-access-token --resource https://storage.azure.com` shows what is found)"
 )
-_REACH_REMEDY: Final = "see whether Microsoft Entra can be reached from here, or the instance's metadata service"
+_REACH_REMEDY: Final = "check whether Microsoft Entra can be reached from here, or the instance's metadata service"
 
 
 class EntraTokens(AsyncTokenCredential):
-    """The tokens of one identity, as the SDK asks for them; it keeps each until shortly before its end.
+    """The tokens of one identity, in the SDK's interface. The SDK caches each until shortly before its expiry.
 
     Args:
-        identity: whose.
-        limit: seconds that may pass until one is found.
+        identity: the identity.
+        limit: seconds for a new token.
     """
 
     def __init__(
@@ -231,13 +229,13 @@ class EntraTokens(AsyncTokenCredential):
         enable_cae: bool = False,
         **options: object,
     ) -> credentials.AccessToken:
-        """A token for storage.
+        """Return a token for storage.
 
         Raises:
-            Refused: none is to be had.
+            RequestFailed: there is no token.
         """
         if isinstance(self._identity, AccessToken):
-            # Nobody tells us its end, before which the SDK would ask for another one.
+            # Its expiry is unknown. With an earlier expiry the SDK would ask for another token.
             return credentials.AccessToken(self._identity.token, sys.maxsize)
         if self._failed is not None and anyio.current_time() < self._failed[0]:
             raise RequestFailed(*self._failed[1].args)
@@ -270,20 +268,20 @@ class EntraTokens(AsyncTokenCredential):
         await self.close()
 
     async def _make_source(self, identity: EntraApplication | DefaultCredentialChain) -> AsyncTokenCredential:
-        """What gives the tokens. It looks into files, and takes a third of a second to make: for a thread."""
+        """Return the source of tokens, built on a thread: that reads files and takes a third of a second."""
         async with self._making:
             if self._source is None:
                 self._source = await to_thread.run_sync(_source, identity)
             return self._source
 
     def _failure(self, error: Exception) -> RequestFailed:
-        """Without what others say: only its code helps, and all else may repeat what it was asked with."""
+        """Return the failure with its code only: the rest of the message may repeat the request's secrets."""
         if isinstance(error, TimeoutError):
             return RequestFailed(ErrorKind.UNAUTHENTICATED, f"no access token within {self._limit:g} s", _LOGIN_REMEDY)
         if isinstance(error, ServiceRequestError | ServiceResponseError):
             return RequestFailed(
                 ErrorKind.UNREACHABLE,
-                f"no answer of who gives out access tokens ({type(error).__name__})",
+                f"no answer of the server that issues access tokens ({type(error).__name__})",
                 _REACH_REMEDY,
             )
         code = _ENTRA_CODE.search(str(error))
@@ -293,21 +291,21 @@ class EntraTokens(AsyncTokenCredential):
 
 def _source(identity: EntraApplication | DefaultCredentialChain) -> AsyncTokenCredential:
     if isinstance(identity, EntraApplication):
-        # Whoever asks for a token asks again; what the chain asks is known to need it.
+        # Callers retry themselves; the sources in the default chain need their own retries.
         return ClientSecretCredential(identity.tenant_id, identity.client_id, identity.client_secret, retry_total=0)
-    # Without one, it is the environment's.
+    # Without an explicit client id, the SDK takes the environment's.
     named = {} if identity.client_id is None else {"managed_identity_client_id": identity.client_id}
     return DefaultAzureCredential(**named)
 
 
-# ── transport: The SDK's requests
+# ── Transport
 
 
 class PoolTransport(AsyncHttpTransport[HttpRequest, "AzureResponse"]):
-    """Sends over a pool, which stays open when this is closed.
+    """The SDK's transport over a pool, which stays open when the transport is closed.
 
-    A body is whole before the SDK sees any of it: so the SDK has nothing to fetch again, as it would on its own account
-    where one breaks off. What goes wrong on the way is a `Refused`, which the SDK lets pass.
+    A body is complete before the SDK sees any of it, so the SDK never repeats a request because its body broke off.
+    Failures are `RequestFailed`, which the SDK passes through.
     """
 
     def __init__(self, pool: HttpPool) -> None:
@@ -315,10 +313,10 @@ class PoolTransport(AsyncHttpTransport[HttpRequest, "AzureResponse"]):
 
     @override
     async def send(self, request: HttpRequest, *, most: int = BODY_LIMIT, **_: object) -> AzureResponse:
-        """One request and its answer.
+        """Send a request and return its answer.
 
         Args:
-            most: as of `Pool.exchange`: what the SDK does not know of the options given to it comes here.
+            most: see `HttpPool.exchange`; the SDK passes options that it does not know to this method.
         """
         body = request.data if isinstance(request.data, bytes) else b""
         reply = await self._pool.exchange(request.method, request.url, request.headers, body, most)
@@ -326,11 +324,11 @@ class PoolTransport(AsyncHttpTransport[HttpRequest, "AzureResponse"]):
 
     @override
     async def open(self) -> None:
-        """The pool opens itself."""
+        """Do nothing: the pool opens itself."""
 
     @override
     async def close(self) -> None:
-        """The pool is somebody else's."""
+        """Do nothing: the pool has another owner."""
 
     @override
     async def __aexit__(
@@ -345,9 +343,9 @@ class PoolTransport(AsyncHttpTransport[HttpRequest, "AzureResponse"]):
 class AzureResponse(AsyncHttpResponse):
     """An answer in the form that the SDK reads.
 
-    It shows the SDK no more of a refusal than its status and its headers: those name the error
-    (https://learn.microsoft.com/rest/api/storageservices/status-and-error-codes2), and what else answers at an address
-    may say what it likes.
+    The SDK sees only status and headers of a refusal. They contain the error
+    (https://learn.microsoft.com/rest/api/storageservices/status-and-error-codes2), and the body may be another
+    server's.
     """
 
     def __init__(self, request: HttpRequest, reply: HttpReply) -> None:
@@ -363,7 +361,7 @@ class AzureResponse(AsyncHttpResponse):
         return self._body
 
     async def read(self) -> bytes:
-        """As of the answers that the SDK's own transports give."""
+        """Return the body, as the answers of the SDK's own transports do."""
         return self._body
 
     @override
@@ -374,11 +372,11 @@ class AzureResponse(AsyncHttpResponse):
 
 
 class AzureBody(AsyncIterator[bytes]):
-    """A body that is there already.
+    """A body that is already complete.
 
     Attributes:
-        response: whose it is.
-        content_length: bytes.
+        response: the answer that the body belongs to.
+        content_length: length in bytes.
     """
 
     def __init__(self, response: AzureResponse) -> None:
@@ -393,7 +391,7 @@ class AzureBody(AsyncIterator[bytes]):
         return self._left.pop()
 
 
-# ── answers: What Blob Storage answers
+# ── Answers
 
 _KIND_BY_CODE: Final = {
     "BlobNotFound": ErrorKind.MISSING,
@@ -404,7 +402,7 @@ _KIND_BY_CODE: Final = {
     "BlobImmutableDueToLegalHold": ErrorKind.DENIED,
     "BlobImmutableDueToPolicy": ErrorKind.DENIED,
     "PublicAccessNotPermitted": ErrorKind.DENIED,
-    # What nobody in particular is told of a container that is not public.
+    # The answer to anonymous requests to a container that is not public.
     "ResourceNotFound": ErrorKind.DENIED,
     "AuthenticationFailed": ErrorKind.UNAUTHENTICATED,
     "InvalidAuthenticationInfo": ErrorKind.UNAUTHENTICATED,
@@ -425,10 +423,10 @@ _KIND_BY_CODE: Final = {
     "MultipleConditionHeadersNotSupported": ErrorKind.UNSUPPORTED,
     "UnsupportedHeader": ErrorKind.UNSUPPORTED,
 }
-"""Of codes that mean something else than their status."""
+"""Meaning of codes that differ from their status."""
 _LEASE: Final = "end the lease that another program has on this blob"
 _RETAINED: Final = "lift the immutability policy or the legal hold: it forbids to replace and to delete these files"
-_NAMELESS: Final = "give the store credentials: it is asked without, and lets nobody do that"
+_NAMELESS: Final = "give the store credentials: requests have none, and the container accepts no anonymous requests"
 _ARCHIVED: Final = "keep these files in a tier that is online"
 _REMEDIES: Final = {
     "BlobImmutableDueToLegalHold": _RETAINED,
@@ -447,8 +445,8 @@ _REMEDIES: Final = {
     "BlobArchived": _ARCHIVED,
     "BlobBeingRehydrated": _ARCHIVED,
     "InvalidBlobType": "delete the blob: it is of another type than files are",
-    "ResourceTypeMismatch": "see what lies there: a directory, perhaps, or a file in a directory's place",
-    "SnapshotsPresent": "delete the blob's snapshots: without that nobody can delete it",
+    "ResourceTypeMismatch": "check what the path is: perhaps a directory, or a file in a directory's place",
+    "SnapshotsPresent": "delete the blob's snapshots: a blob with snapshots cannot be deleted",
 }
 _KIND_BY_STATUS: Final = {
     HTTPStatus.NOT_MODIFIED: ErrorKind.PRECONDITION_FAILED,
@@ -456,24 +454,24 @@ _KIND_BY_STATUS: Final = {
     HTTPStatus.FORBIDDEN: ErrorKind.DENIED,
     HTTPStatus.NOT_FOUND: ErrorKind.NO_BUCKET,
     HTTPStatus.REQUEST_TIMEOUT: ErrorKind.NO_ANSWER,
-    # Another program is at work on the blob or the account, whichever of dozens of codes says so.
+    # Another program works on the blob or the account; dozens of codes say so.
     HTTPStatus.CONFLICT: ErrorKind.CHANGED_TOO_OFTEN,
     HTTPStatus.PRECONDITION_FAILED: ErrorKind.PRECONDITION_FAILED,
     HTTPStatus.TOO_MANY_REQUESTS: ErrorKind.THROTTLED,
     HTTPStatus.NOT_IMPLEMENTED: ErrorKind.UNSUPPORTED,
 }
-_WAIT: Final = "wait until what else is done to this blob has ended; the code is in Azure's documentation"
+_WAIT: Final = "wait until the other operation on this blob has ended; the code is in Azure's documentation"
 _CODE_HEADER: Final = "x-ms-error-code"
 _CODE_SHAPE: Final = re.compile(r"[A-Za-z0-9]{1,64}")
 
 
 def failure_of(error: AzureError) -> RequestFailed:
-    """Why a request came to nothing."""
+    """Return the failure that an error of the SDK means."""
     response = error.response if isinstance(error, HttpResponseError) else None
     if response is None and isinstance(error, ClientAuthenticationError):
-        # It was not sent: there was nothing to sign it with.
+        # The request was not sent, because it could not be signed.
         return RequestFailed(
-            ErrorKind.UNAUTHENTICATED, "an account key that makes no sense", "copy it from the account's page"
+            ErrorKind.UNAUTHENTICATED, "an account key that is not valid", "copy it from the account's page"
         )
     if not isinstance(response, AzureResponse) or response.status_code < HTTPStatus.MULTIPLE_CHOICES:
         return failure_of_unreadable(error)
@@ -486,12 +484,12 @@ def failure_of(error: AzureError) -> RequestFailed:
 
 
 def failure_of_unreadable(error: Exception) -> RequestFailed:
-    """What is said of an answer that the SDK can't read."""
-    return RequestFailed(ErrorKind.NO_ANSWER, f"an answer that makes no sense ({type(error).__name__})")
+    """Return the failure for an answer that the SDK cannot read."""
+    return RequestFailed(ErrorKind.NO_ANSWER, f"an answer that cannot be read ({type(error).__name__})")
 
 
 def is_past_end(error: AzureError) -> bool:
-    """Whether a part was asked for that begins behind the end: any part of an empty blob does."""
+    """Return True if the requested part begins after the end of the blob: any part of an empty blob does."""
     status = error.status_code if isinstance(error, HttpResponseError) else None
     return status == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE
 
@@ -501,7 +499,7 @@ def _kind_of(status: int) -> ErrorKind:
         return _KIND_BY_STATUS[HTTPStatus(status)]
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return ErrorKind.NO_ANSWER
-    # Less is a redirect to who knows where.
+    # A lower status is a redirect, which may lead anywhere.
     return ErrorKind.REJECTED if status >= HTTPStatus.BAD_REQUEST else ErrorKind.NO_BUCKET
 
 
@@ -509,30 +507,30 @@ def _seconds(value: str | None) -> float | None:
     return float(value) if value is not None and value.isdecimal() else None
 
 
-# ── objects: Blob Storage's requests for one blob
+# ── Client
 
 IMPOSSIBLE_ETAG: Final = f'"0x{"0" * 15}"'
-"""An entity tag that no blob has: they are made of the time."""
+"""An etag that no blob has: etags are times."""
 _VERSION: Final = "2021-12-02"
-"""Of the protocol: it has all that we ask for. The SDK's own is newer than what emulators and private clouds know."""
+"""Version of the protocol. It is enough for us, and emulators and private clouds do not know the SDK's newer one."""
 _WRITE_ID: Final = "sfnwrite"
-"""Metadata is named as things are in C#."""
+"""Name of the metadata; Azure requires a valid C# identifier."""
 _ETAG: Final = re.compile(r"(?!\*\Z)[\x21-\x7e]+")
 _FOLDER: Final = "hdi_isfolder"
-"""What marks a directory: one of Data Lake, and one that Hadoop or a portal makes up."""
+"""Metadata of a directory, both of Data Lake and of Hadoop or a portal."""
 _NO_LOG: Final = logging.getLogger(f"{__name__}.requests")
-"""Where the SDK tells of each request: nowhere, for the service counts them."""
+"""Logger for the SDK's requests; it is silent, as the service has metrics for them."""
 _NO_LOG.setLevel(logging.CRITICAL)
 
 _T = TypeVar("_T")
 
 
 class AzureClient:
-    """Implements `ObjectClient`; keys are canonical: `abfss://container@account.dfs.core.windows.net/…`.
+    """An `ObjectClient` for canonical keys: `abfss://container@account.dfs.core.windows.net/…`.
 
     Args:
-        terms: where, as whom.
-        pool: what requests are sent over; shared with others.
+        options: address and identity.
+        pool: connections, shared with other clients.
     """
 
     def __init__(self, options: AzureOptions, pool: HttpPool) -> None:
@@ -589,11 +587,11 @@ class AzureClient:
                 self._credential(address),
                 transport=self._transport,
                 api_version=_VERSION,
-                # What failed is tried again by who knows what it was for.
+                # The caller retries, as only it knows the purpose of a request.
                 retry_total=0,
-                # What opens the account is for nobody else.
+                # Credentials must not go to another server.
                 permit_redirects=False,
-                # However long a part is, it is one request.
+                # A part of any length is one request.
                 max_single_get_size=sys.maxsize,
                 user_agent="iceberg-sfn",
                 logger=_NO_LOG,
@@ -602,7 +600,7 @@ class AzureClient:
 
     def _credential(self, address: BlobAddress) -> AzureNamedKeyCredential | AzureSasCredential | EntraTokens | None:
         if self._tokens is not None and not address.url.startswith("https:"):
-            found = "access tokens, which are not shown where there is no TLS"
+            found = "access tokens, which must not be sent without TLS"
             raise RequestFailed(ErrorKind.UNAUTHENTICATED, found, "set an https: endpoint, or use other credentials")
         match self._options.identity:
             case AccountKey(key):
@@ -614,22 +612,22 @@ class AzureClient:
 
 
 async def _map_errors(request: Awaitable[_T]) -> _T:
-    """What the SDK makes of an answer.
+    """Return the result of an SDK call.
 
     Raises:
-        Refused: it is another than was asked for.
+        RequestFailed: the call failed.
     """
     try:
         return await request
     except AzureError as error:
         raise failure_of(error) from error
     except (AttributeError, LookupError, TypeError, ValueError) as error:
-        # What the SDK meets in answers that are not Blob Storage's.
+        # Errors of the SDK on answers that are not Blob Storage's.
         raise failure_of_unreadable(error) from error
 
 
 async def _fetch_whole(blob: BlobClient, limit: int) -> FetchedObject:
-    """A blob from its beginning on. An empty one takes two requests: of nothing there is no part that could be had."""
+    """Return the beginning of a blob. An empty blob takes two requests, as it has no part that could be requested."""
     found = await _fetch_range(blob, 0, limit)
     if found is None:
         properties = await blob.get_blob_properties()
@@ -640,7 +638,7 @@ async def _fetch_whole(blob: BlobClient, limit: int) -> FetchedObject:
 
 
 async def _fetch_range(blob: BlobClient, start: int, length: int) -> FetchedObject | None:
-    """None where a blob ends before that."""
+    """Return a part of a blob, None if the blob ends before `start`."""
     try:
         part = await blob.download_blob(offset=start, length=length, most=length)
     except AzureError as error:
@@ -661,9 +659,9 @@ async def _fetch_page(
 ) -> ObjectPage:
     pages = listing.by_page(continuation)
     items = [item async for item in await anext(pages)]
-    # Folders without a blob of their own come as something else.
+    # Folders without a blob of their own have another class.
     names = [item.name for item in items if isinstance(item, BlobProperties) and not _is_folder(item)]
-    # Of its own pages alone does the SDK tell what comes after.
+    # The SDK declares the continuation token on its own page class only.
     more = pages.continuation_token if isinstance(pages, AsyncPageIterator) else None
     return ObjectPage(tuple(prefix + name for name in names), more)
 
@@ -674,9 +672,9 @@ def _is_folder(properties: BlobProperties) -> bool:
 
 
 def _if_match(etag: str) -> Mapping[str, Any]:
-    """The condition that a blob has this tag; a star would be that it has any, and the SDK takes nothing for none."""
+    """Return the condition for an etag. `*` would match any version, and the SDK ignores an empty one."""
     if _ETAG.fullmatch(etag) is None:
-        raise RequestFailed(ErrorKind.PRECONDITION_FAILED, f"a tag that is no entity tag ({len(etag)} characters)")
+        raise RequestFailed(ErrorKind.PRECONDITION_FAILED, f"an invalid etag ({len(etag)} characters)")
     return {"etag": etag, "match_condition": MatchConditions.IfNotModified}
 
 

@@ -1,4 +1,4 @@
-"""Files on Google Cloud Storage."""
+"""`GcsClient`: objects on Google Cloud Storage."""
 
 from __future__ import annotations
 
@@ -19,17 +19,15 @@ from sfn.google_auth import GoogleCredentialChain, GoogleIdentity
 from sfn.storage import ErrorKind, FetchedObject, ObjectPage, RequestFailed, media_type
 from sfn.storage.object_store import BODY_LIMIT, HttpPool, HttpReply
 
-# ── terms: What an adapter to Cloud Storage is told
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GcsOptions:
-    """Where the buckets are, and as whom they are asked.
+    """Address and identity of Cloud Storage.
 
     Attributes:
-        identity: who asks; None for nobody: requests carry no token.
+        identity: identity that requests carry; None for requests without a token.
         endpoint: URL of a service other than Google's own.
-        billing_project: that pays for the requests; None for the bucket's own.
+        billing_project: project that pays for the requests; None for the bucket's own.
     """
 
     identity: GoogleIdentity | None = GoogleIdentity()
@@ -37,7 +35,7 @@ class GcsOptions:
     billing_project: str | None = None
 
 
-# ── answers: What Cloud Storage answers
+# ── Answers
 
 _KIND_BY_CODE: Final = {
     "noSuchBucket": ErrorKind.NO_BUCKET,
@@ -65,15 +63,13 @@ _KIND_BY_CODE: Final = {
     "invalidURI": ErrorKind.INVALID_OBJECT,
     "uploadTooLarge": ErrorKind.INVALID_OBJECT,
 }
-"""Of errors whose status means something else, or nothing."""
+"""Meaning of codes that differ from their status, or have no useful one."""
 _RETAINED: Final = "lift the retention policy or the hold: it forbids to replace and to delete these files"
-_KMS_REMEDY: Final = "see to the Cloud KMS key of the bucket"
-_BILLING_REMEDY: Final = "see to the billing account of the bucket's project"
-_PROJECT_REMEDY: Final = (
-    "set `stores.NAME.billing_project` to a project that pays and whose use the principal is permitted"
-)
+_KMS_REMEDY: Final = "check the Cloud KMS key of the bucket"
+_BILLING_REMEDY: Final = "check the billing account of the bucket's project"
+_PROJECT_REMEDY: Final = "set `stores.NAME.billing_project` to a project that pays and that the principal may use"
 _REMEDIES: Final = {
-    "orgPolicyConstraintFailed": "see to the organisation's policies",
+    "orgPolicyConstraintFailed": "check the organisation's policies",
     "objectUnderActiveHold": _RETAINED,
     "retentionPolicyNotMet": _RETAINED,
     "cloudKmsDecryptionKeyNotFound": _KMS_REMEDY,
@@ -84,7 +80,7 @@ _REMEDIES: Final = {
     "accountProblem": _BILLING_REMEDY,
     "authenticationRequiredRequesterPays": _PROJECT_REMEDY,
     "userProjectAccessDenied": _PROJECT_REMEDY,
-    "userProjectAccountProblem": "see to the billing account of the project that pays, and of the bucket's",
+    "userProjectAccountProblem": "check the billing account of the project that pays, and of the bucket's",
     "userProjectInvalid": _PROJECT_REMEDY,
     "userProjectMissing": _PROJECT_REMEDY,
 }
@@ -127,7 +123,7 @@ class _WrittenObject(msgspec.Struct):
 
 
 def failure_of(reply: HttpReply) -> RequestFailed:
-    """Why a request came to nothing; see `is_vague`."""
+    """Return the failure that an answer means; see also `is_ambiguous_missing`."""
     code = error_code(reply)
     kind = _KIND_BY_CODE.get(code) or _kind_of(reply.status)
     found = f"status {reply.status}, {code or 'without an error of Cloud Storage'}"
@@ -135,62 +131,62 @@ def failure_of(reply: HttpReply) -> RequestFailed:
 
 
 def error_code(reply: HttpReply) -> str:
-    """The service's word for an error, with a small letter first; "" where there is none that it could be."""
+    """Return the service's error code, with a lower-case first letter; "" if there is no valid one."""
     try:
         errors = msgspec.json.decode(reply.body, type=_GcsErrorBody).error.errors
         code = errors[0].reason if errors else ""
     except (ValueError, RecursionError):
         code = _xml_code(reply.body)
-    # The documentation writes some with their domain before a dot.
+    # The documentation writes some codes with their domain before a dot.
     code = code.rpartition(".")[2]
     return code[:1].lower() + code[1:] if _CODE.fullmatch(code) else ""
 
 
 def is_ambiguous_missing(reply: HttpReply) -> bool:
-    """Whether something is missing, and nothing says if it is the object or the whole bucket: JSON never does."""
+    """Return True if the object or the bucket is missing, and the answer does not say which: JSON answers never do."""
     return reply.status == HTTPStatus.NOT_FOUND and error_code(reply) not in {"noSuchKey", "noSuchBucket"}
 
 
 def is_rate_limited(reply: HttpReply) -> bool:
-    """Whether a change is refused because the object was changed a moment ago, or so it seems.
+    """Return True if a change is refused because the object was changed a moment ago.
 
-    Other limits have the same name. In their case too it helps to wait.
+    Other limits have the same code, and waiting helps there, too.
     """
     return reply.status == HTTPStatus.TOO_MANY_REQUESTS and error_code(reply) == "rateLimitExceeded"
 
 
 def retry_after(reply: HttpReply) -> float | None:
-    """Seconds that the service asks us to wait."""
+    """Return the seconds that the service asks us to wait."""
     value = reply.headers.get("Retry-After")
     return float(value) if value is not None and value.isdecimal() else None
 
 
 def parse_page(reply: HttpReply, prefix: str) -> ObjectPage:
-    """A page of a listing.
+    """Return a page of a listing.
 
     Args:
-        prefix: what the names are appended to.
+        prefix: prepended to each name.
 
     Raises:
-        Refused: it makes no sense.
+        RequestFailed: the answer is no listing.
     """
     try:
         listing = msgspec.json.decode(reply.body, type=_ObjectList)
     except (ValueError, RecursionError) as error:
-        raise RequestFailed(ErrorKind.NO_ANSWER, "a listing that makes no sense") from error
+        raise RequestFailed(ErrorKind.NO_ANSWER, "a listing that cannot be read") from error
     return ObjectPage(tuple(prefix + item.name for item in listing.items), listing.next_page_token or None)
 
 
 def parse_generation(reply: HttpReply) -> str:
-    """Of what was written.
+    """Return the generation of a written object.
 
     Raises:
-        Refused: it makes no sense.
+        RequestFailed: the answer has none.
     """
     try:
         return msgspec.json.decode(reply.body, type=_WrittenObject).generation
     except (ValueError, RecursionError) as error:
-        raise RequestFailed(ErrorKind.NO_ANSWER, "an answer to a write that makes no sense") from error
+        raise RequestFailed(ErrorKind.NO_ANSWER, "an answer to a write that cannot be read") from error
 
 
 def _kind_of(status: int) -> ErrorKind:
@@ -198,7 +194,7 @@ def _kind_of(status: int) -> ErrorKind:
         return _KIND_BY_STATUS[HTTPStatus(status)]
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return ErrorKind.NO_ANSWER
-    # Less is a redirect to who knows where.
+    # A lower status is a redirect, which may lead anywhere.
     return ErrorKind.REJECTED if status >= HTTPStatus.BAD_REQUEST else ErrorKind.NO_BUCKET
 
 
@@ -206,17 +202,17 @@ def _xml_code(body: bytes) -> str:
     try:
         root = ET.fromstring(body)  # noqa: S314 - bounded in length, and expat bounds what entities become
     except (ET.ParseError, ValueError, LookupError):
-        # The last two where it says to be in an encoding that the parser does not read.
+        # The last two come from an encoding that the parser does not support.
         return ""
     return root.findtext("{*}Code", "")
 
 
-# ── objects: Cloud Storage's requests for one object
+# ── Client
 
 IMPOSSIBLE_GENERATION: Final = "1000000000000000"
-"""A generation that no object has. They are microseconds since 1970; this one is of 2001, before the service was."""
+"""A generation that no object has. Generations are microseconds since 1970; this is a time in 2001, before GCS."""
 RETRY_PAUSES: Final = (1.0, 1.5, 2.0)
-"""Seconds before a change that came too soon is sent again, each time. An object takes one change a second
+"""Seconds before each repetition of a change that came too soon. An object takes one change per second
 (https://cloud.google.com/storage/quotas#objects)."""
 
 _GOOGLE_ENDPOINT: Final = "https://storage.googleapis.com"
@@ -225,17 +221,17 @@ _WRITE_ID: Final = "sfn-write"
 _GENERATION: Final = re.compile(r"[1-9][0-9]{0,18}")
 _MAX_GENERATION: Final = 2**63 - 1
 _AS_STORED: Final = {"accept-encoding": "gzip"}
-"""For parts: else an object that is stored compressed is decompressed on the way, and all of it comes for a part."""
+"""Header for parts: without it, a compressed object is decompressed on the way, and sent whole instead of a part."""
 _PLAIN: Final = {"accept-encoding": "identity"}
 
 
 class GcsClient:
-    """Implements `ObjectClient`; keys are `gs://bucket/…`, tags are generations.
+    """An `ObjectClient` for keys `gs://bucket/…`. Etags are generations.
 
     Args:
-        terms: where, as whom.
-        pool: what requests are sent over; shared with others.
-        pauses: as `RETRY_PAUSES`.
+        options: address and identity.
+        pool: connections, shared with other clients.
+        pauses: see `RETRY_PAUSES`.
     """
 
     def __init__(self, options: GcsOptions, pool: HttpPool, *, pauses: Sequence[float] = RETRY_PAUSES) -> None:
@@ -259,19 +255,19 @@ class GcsClient:
         if reply.status == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
             return b""
         if reply.status == HTTPStatus.OK and start:
-            raise RequestFailed(ErrorKind.INVALID_OBJECT, "the whole object for a part of it")
+            raise RequestFailed(ErrorKind.INVALID_OBJECT, "the whole object instead of a part")
         return (await self._check_accepted(key, reply)).body
 
     async def put(self, key: str, body: bytes, replacing: str | None, write_id: str) -> str:
         bucket, path = _bucket_and_path(key)
         condition = "0" if replacing is None else _checked_generation(replacing)
-        asked = urlencode({"uploadType": "multipart", "ifGenerationMatch": condition, "fields": "generation"})
+        query = urlencode({"uploadType": "multipart", "ifGenerationMatch": condition, "fields": "generation"})
         kind = media_type(key)
         properties = {"name": path, "cacheControl": "no-store", "contentType": kind, "metadata": {_WRITE_ID: write_id}}
         boundary = secrets.token_hex(16)
         reply = await self._change(
             "POST",
-            f"{self._endpoint}/upload/storage/v1/b/{_quoted(bucket)}/o?{asked}",
+            f"{self._endpoint}/upload/storage/v1/b/{_quoted(bucket)}/o?{query}",
             {"content-type": f"multipart/related; boundary={boundary}"},
             _multipart_body(
                 boundary, ("application/json; charset=utf-8", msgspec.json.encode(properties)), (kind, body)
@@ -291,8 +287,8 @@ class GcsClient:
         query = {"prefix": path, "delimiter": "/", "maxResults": str(limit), "fields": "items(name),nextPageToken"}
         if continuation is not None:
             query["pageToken"] = continuation
-        asked = urlencode(query, quote_via=quote, safe="")
-        reply = await self._send("GET", f"{self._bucket_url(bucket)}/o?{asked}", _PLAIN)
+        parameters = urlencode(query, quote_via=quote, safe="")
+        reply = await self._send("GET", f"{self._bucket_url(bucket)}/o?{parameters}", _PLAIN)
         return parse_page(await self._check_accepted(prefix, reply, of_bucket=True), f"gs://{bucket}/")
 
     async def close(self) -> None:
@@ -306,10 +302,10 @@ class GcsClient:
     async def _change(
         self, method: str, url: str, headers: Mapping[str, str] | None = None, body: bytes = b""
     ) -> HttpReply:
-        """The answer to a change, sent again where the object was changed a moment ago.
+        """Send a change and return the answer; repeat it after a pause if the object was changed a moment ago.
 
         Raises:
-            Refused: it still is too soon after all pauses.
+            RequestFailed: it is still too soon after all pauses.
         """
         pauses = iter(self._pauses)
         while True:
@@ -323,13 +319,13 @@ class GcsClient:
             await anyio.sleep(pause)
 
     async def _check_accepted(self, key: str, reply: HttpReply, *, of_bucket: bool = False) -> HttpReply:
-        """An answer that is what was asked for.
+        """Return an answer if it is a success.
 
         Args:
-            of_bucket: nothing can be missing but the bucket.
+            of_bucket: True if nothing but the bucket can be missing.
 
         Raises:
-            Refused: it is another.
+            RequestFailed: the answer is a failure.
         """
         bucket, _ = _bucket_and_path(key)
         if reply.status in {HTTPStatus.OK, HTTPStatus.PARTIAL_CONTENT, HTTPStatus.NO_CONTENT}:
@@ -343,7 +339,7 @@ class GcsClient:
         raise refused
 
     async def _bucket_exists(self, bucket: str) -> bool:
-        """Whether there is such a bucket, asked once. Whoever may not look at it is told no less."""
+        """Return True if the bucket exists; a positive answer is cached. A 404 needs no permission."""
         if bucket not in self._known_buckets:
             reply = await self._send("GET", f"{self._bucket_url(bucket)}?fields=name", _PLAIN)
             if reply.status == HTTPStatus.NOT_FOUND:
@@ -371,18 +367,18 @@ class GcsClient:
 
 
 def _checked_generation(etag: str) -> str:
-    """A tag that may be a condition: 0 would stand for what is not there, and other nonsense for no condition at all.
+    """Return an etag if it is valid as a condition. 0 would stand for a missing object, and GCS ignores invalid ones.
 
     Raises:
-        Refused: no object has it.
+        RequestFailed: no object has this etag.
     """
     if _GENERATION.fullmatch(etag) is None or int(etag) > _MAX_GENERATION:
-        raise RequestFailed(ErrorKind.PRECONDITION_FAILED, f"a tag that is no generation ({len(etag)} characters)")
+        raise RequestFailed(ErrorKind.PRECONDITION_FAILED, f"an etag that is no generation ({len(etag)} characters)")
     return etag
 
 
 def _multipart_body(boundary: str, *parts: tuple[str, bytes]) -> bytes:
-    """The body of an upload: media types with contents."""
+    """Return the body of an upload from parts, each a media type and a content."""
     begun = b"".join(
         b"--%b\r\ncontent-type: %b\r\n\r\n%b\r\n" % (boundary.encode(), kind.encode(), content)
         for kind, content in parts

@@ -1,4 +1,4 @@
-"""Files of this machine: compare-and-swap by a lock, a comparison of contents and an atomic rename."""
+"""Local files: compare-and-swap with a lock, a comparison of contents and an atomic rename."""
 
 from __future__ import annotations
 
@@ -48,26 +48,24 @@ from sfn.storage.atomic_files import (
 )
 from sfn.storage.object_store import ERROR_BY_REACH, PermissionTracker
 
-# ── looks: Calls to a file system that change nothing
-
 T = TypeVar("T")
 
 
 class BlockingFiles(Protocol):
-    """What is looked at."""
+    """Blocking reads of a store."""
 
     def read_all(self, keys: Sequence[str]) -> Sequence[StoredObject | None] | SfnError:
-        """As `read` of each, or why that can't be."""
+        """Return the file of each key, or the error of the first one that cannot be read."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class BlockingReads:
-    """Knows of no store: one that is let go of takes its threads with it at once.
+    """Reads on threads. The class does not refer to the store, so that a discarded store releases its threads at once.
 
     Attributes:
-        files: what is looked at.
-        threads: where.
+        files: the blocking reads.
+        threads: the threads.
         limit: seconds that the file system has for one call.
     """
 
@@ -76,10 +74,10 @@ class BlockingReads:
     limit: float
 
     async def run(self, name: str, call: Callable[[IsAbandoned], T]) -> T:
-        """What a look gives.
+        """Return the result of a read.
 
         Args:
-            name: what it does to what.
+            name: the operation and its object, for messages.
 
         Raises:
             Transient: scope store; the file system does not answer.
@@ -90,26 +88,26 @@ class BlockingReads:
         return answer
 
     async def run_batch(self, requested: Sequence[Sequence[str]]) -> Sequence[Sequence[StoredObject | None] | SfnError]:
-        """The files of several who ask, in one call; raises as `at`."""
+        """Return the files of several callers, read in one call; raises as `run`."""
         name = f"read {requested[0][0]} and others"
         return await self.run(name, lambda _: [self.files.read_all(keys) for keys in requested])
 
 
 def no_answer_error(kind: type[Transient], name: str, limit: float) -> Transient:
-    """The trouble of a file system that does not answer."""
+    """Return the error of a file system that does not answer."""
     return kind(
         name,
         scope=ErrorScope.STORE,
         expected=f"an answer of the file system within {limit:g} s",
         found="none",
-        remedy="see whether its mount hangs: its server may be gone",
+        remedy="check whether its mount hangs: its server may be gone",
     )
 
 
-# ── root: The configured folder of a local store
+# ── Root
 
 PROPAGATION_SECONDS: Final = 5.0
-"""As of `PermissionTracker`: a change of modes or of a mount holds at once, but a `chmod -R` takes a while."""
+"""See `PermissionTracker`. A change of modes or of a mount holds at once, but a `chmod -R` takes a while."""
 
 _FORBIDDEN: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _PER_FOLDER: Final = _FORBIDDEN | {
@@ -123,24 +121,24 @@ _PER_FOLDER: Final = _FORBIDDEN | {
     errno.ESTALE,
     errno.ETIMEDOUT,
 }
-"""What a file system may say of one folder (a mode, a mount, a project's quota, a bad sector) and of everything."""
+"""Errors that may concern one folder (a mode, a mount, a project's quota, a bad sector) or the whole file system."""
 
 
 class StoreRoot:
-    """The folder that all keys of a store lie below. For several threads.
+    """The folder that contains all keys of a store. Thread-safe.
 
-    It is never made: where it is missing, its file system is not mounted, and what should lie there is not absent but
-    out of reach. Where the system forbids to read or search it (credentials of a mount that have expired, the mode of a
-    whole mount), what it forbids below is no table's fault. Nothing is asked of the right to write in it: tables'
-    folders may be somebody else's to make.
+    The listener never creates the root. A missing root means that its file system is not mounted, so its files are not
+    absent but out of reach. If the system forbids to read or search the root (expired credentials of a mount, the mode
+    of a whole mount), a denial below it is not the table's fault. The right to write in the root is not checked, since
+    another program may create the tables' folders.
 
-    What is refused below a root in order is the store's trouble until the same is done elsewhere in the store: a file
+    A denial below a healthy root concerns the store until the same operation succeeds elsewhere in the store: a file
     system may be mounted read-only.
 
     Args:
-        location: canonical. `file://`, the whole machine, is no folder of the store's, and tells nothing.
-        done: does a verb once more, at a key where it was done before, and changes nothing.
-        seconds: a clock that only goes forward.
+        location: canonical. `file://` is the whole machine and no folder of the store, so its state says nothing.
+        repeat: repeats an operation at a key where it succeeded before, and changes nothing.
+        seconds: a monotonic clock.
     """
 
     def __init__(
@@ -153,16 +151,16 @@ class StoreRoot:
 
     @contextmanager
     def map_os_errors(self, where: str, verb: str) -> Iterator[None]:
-        """Turn every `OSError` of the block into a trouble: of that file or folder, or of the whole store.
+        """Turn every `OSError` of the block into an error of that file or folder, or of the whole store.
 
         Args:
             where: the file or folder.
-            verb: as of `PermissionTracker`.
+            verb: see `PermissionTracker`.
 
         Raises:
-            Trouble: as of `sfn.storage.atomic_files`; of the scope that `PermissionTracker` finds, where it depends
-                on the place.
-            Transient: scope store, where the block was forbidden something and the root is forbidden too.
+            ExternalError: see `sfn.storage.atomic_files`; with the scope that `PermissionTracker` finds, where it
+                depends on the folder.
+            Transient: scope store; the block was denied something, and the root is denied, too.
         """
         with map_os_errors(where):
             try:
@@ -176,11 +174,11 @@ class StoreRoot:
                 raise
 
     def note_permitted(self, verb: str, key: str) -> None:
-        """As of `PermissionTracker`: the file system has carried out a verb."""
+        """Note that an operation succeeded; see `PermissionTracker`."""
         self._permissions.note_permitted(verb, key)
 
     def _error(self, where: str, verb: str, error: OSError) -> ExternalError:
-        """The trouble, of the table or of the store."""
+        """Return the error, of the table or of the store."""
         witnesses = self._permissions.note_denied(verb, where)
         reach = self._permissions.judge(verb, where, elsewhere=self._is_permitted_at(witnesses, verb))
         denied, scope = ERROR_BY_REACH[reach]
@@ -203,18 +201,18 @@ class StoreRoot:
                 if error.errno in _PER_FOLDER:
                     answer = False
             except ExternalError:
-                # Another writer is at work there, or the file system lacks something: no answer.
+                # Another writer is at work there, or the file system lacks a feature: neither answers the question.
                 continue
             else:
                 return True
         return answer
 
     def check_exists(self) -> None:
-        """Look whether the root is there.
+        """Check that the root exists.
 
         Raises:
-            Transient: scope store, where it is missing.
-            OSError: nobody can tell.
+            Transient: scope store; the root is missing.
+            OSError: the check failed.
         """
         try:
             self._path.stat()
@@ -228,17 +226,17 @@ class StoreRoot:
             ) from error
 
     def _check_permitted(self, where: str, refusal: PermissionError) -> None:
-        """Look whether the root is forbidden as well.
+        """Check that the root is not denied as well.
 
         Raises:
-            Transient: scope store; it is.
-            OSError: nobody can tell; what the system says of the root then counts for what lies below.
+            Transient: scope store; the root is denied.
+            OSError: the check failed; the root's error then counts for the files below.
         """
         if self._is_whole_machine:
             return
         try:
             self.check_exists()
-            # Opened, not asked about alone: a network file system may answer the question from its memory.
+            # Opened, not only checked: a network file system may answer a check from its cache.
             os.close(os.open(self._path, os.O_RDONLY | os.O_DIRECTORY))
         except PermissionError as error:
             raise self._forbidden("read", where, error) from error
@@ -255,16 +253,16 @@ class StoreRoot:
         )
 
 
-# ── local: Files of this machine
+# ── Store
 
 MAX_THREADS = 8
 """Files that one store works on at the same time."""
 MAX_BATCH = 256
-"""Files read in one call: a thread for each would cost the loop more than it gains, by the interpreter's lock."""
+"""Files read in one call. A thread for each would cost the loop more than it gains, because of the interpreter lock."""
 LOCK_TIMEOUT = 10.0
-"""Seconds that a change waits for others to give a folder's lock back."""
+"""Seconds that a change waits for a folder's lock."""
 FILE_SYSTEM_TIMEOUT = 30.0
-"""Seconds that a file system has for one call: a mount whose server is gone may never answer."""
+"""Seconds that a file system has for one call. A mount with a lost server may never answer."""
 _SCHEME = "file://"
 _MIN_PAUSE, _MAX_PAUSE = 0.001, 0.02
 """Seconds between two attempts to get a lock."""
@@ -272,25 +270,25 @@ _MIN_PAUSE, _MAX_PAUSE = 0.001, 0.02
 
 @dataclass(frozen=True, slots=True)
 class LockBusy:
-    """Somebody else holds the folder's lock just now, and nothing was done."""
+    """The answer if another process holds the folder's lock; nothing was done."""
 
 
 class BlockingLocalStore:
-    """The verbs of a store as blocking calls. None of them waits for another process, but all for the file system.
+    """The methods of a store as blocking calls. They wait for the file system, but never for another process.
 
     A key is `file://` and an absolute path in UTF-8; a percent sign is a character of the file's name. Below a table's
-    location nothing may be a symbolic link, as the table's owner could make us write into another table with it, and
-    every file is a regular one. Above it links are followed as far as they stay in the folder that the table belongs
+    location symbolic links are refused, because the table's owner could redirect a write into another table with one.
+    Every file must be a regular one. Above the location, links are followed within the folder that the table belongs
     to.
 
-    Nothing is answered about a folder whose last change could not be made durable before that is made up for: whoever
-    finds their own change there takes it for done.
+    If the fsync of a folder failed, it is repeated before any answer about the folder: a writer that finds its own
+    change there takes it for done.
 
     Args:
-        root: canonical location that all keys lie below, as of `StoreRoot`.
-        bounds: canonical locations of folders that tables belong to, where these are narrower than the root.
+        root: canonical location that contains all keys; see `StoreRoot`.
+        bounds: canonical locations of folders that tables belong to, if these are narrower than the root.
         links_to: canonical locations of other folders that links above a table's location may lead into.
-        seconds: as of `StoreRoot`.
+        seconds: see `StoreRoot`.
     """
 
     def __init__(
@@ -306,7 +304,7 @@ class BlockingLocalStore:
         self._pending_fsync = PendingFsyncs()
 
     def read(self, key: str) -> StoredObject | None:
-        """As `ObjectStore.read`; takes no lock."""
+        """Return a file, without a lock."""
         path = self._path(key)
         with self._root.map_os_errors(key, "read"):
             body = self._content(path, key)
@@ -314,14 +312,14 @@ class BlockingLocalStore:
             return None if body is None else StoredObject(body, content_etag(body))
 
     def read_all(self, keys: Sequence[str]) -> Sequence[StoredObject | None] | SfnError:
-        """As `read` of each, or why that can't be."""
+        """Return the file of each key, or the error of the first one that cannot be read."""
         try:
             return [self.read(key) for key in keys]
         except SfnError as error:
             return error
 
     def read_range(self, key: str, start: int, length: int) -> bytes | None:
-        """As `ObjectStore.part`; takes no lock."""
+        """Return a part of a file, without a lock."""
         path = self._path(key)
         with self._root.map_os_errors(key, "read"):
             return self._content(path, key, start=start, most=length)
@@ -329,10 +327,10 @@ class BlockingLocalStore:
     def write(
         self, key: str, body: bytes, replacing: StoredObject | None, given_up: IsAbandoned = is_never_given_up
     ) -> StoredObject | PreconditionFailed | LockBusy:
-        """As `ObjectStore.write`. A file's mode is that of a new file, under the process's umask.
+        """Write a file. Its mode is that of a new file, under the process's umask.
 
         Args:
-            given_up: as of `LockableFolder`.
+            given_up: see `LockableFolder`.
         """
         check_length(key, body)
         path = self._path(key)
@@ -352,10 +350,10 @@ class BlockingLocalStore:
     def delete(
         self, key: str, expected: StoredObject, given_up: IsAbandoned = is_never_given_up
     ) -> Deleted | PreconditionFailed | LockBusy:
-        """As `ObjectStore.delete`; an emptied folder stays.
+        """Delete a file; an emptied folder stays.
 
         Args:
-            given_up: as of `LockableFolder`.
+            given_up: see `LockableFolder`.
         """
         path = self._path(key)
         with self._root.map_os_errors(key, "delete"):
@@ -372,7 +370,7 @@ class BlockingLocalStore:
                 return PreconditionFailed() if gone is None else Deleted()
 
     def list(self, prefix: str, limit: int) -> list[str]:
-        """As `ObjectStore.list`: every entry that is no folder, and none that a writer is preparing."""
+        """Return the keys of all entries except folders and the files that a writer prepares."""
         path = self._path(prefix.removesuffix("/"))
         with self._root.map_os_errors(prefix, "list"):
             try:
@@ -388,11 +386,11 @@ class BlockingLocalStore:
             return found
 
     def _repeat(self, verb: str, key: str) -> None:
-        """Do a verb once more where it was done before, without changing anything.
+        """Repeat an operation where it succeeded before, without a change.
 
         Raises:
-            OSError: it is refused there too; or nothing lies there any more, or another writer is at work.
-            Permanent: scope store, where the file system has no locks.
+            OSError: the operation is denied here, too; or the file is gone, or another writer is at work.
+            Permanent: scope store; the file system has no locks.
         """
         path = self._path(key.removesuffix("/"))
         if verb == "read":
@@ -429,9 +427,9 @@ class BlockingLocalStore:
         return LockableFolder(path, key.rpartition("/")[0], self._pending_fsync, given_up, self._opener(path, key))
 
     def _opener(self, path: str, key: str) -> Callable[[str], int]:
-        """What opens the folder of a key, which lies at `path`, or the one above it."""
-        ours = depth_below_table(key) - 1
-        return lambda folder: self._open(folder, DIRECTORY_FLAGS, ours - (len(path) > len(folder)))
+        """Return the function that opens the folder of a key, which is `path`, or its parent."""
+        names_below_table = depth_below_table(key) - 1
+        return lambda folder: self._open(folder, DIRECTORY_FLAGS, names_below_table - (len(path) > len(folder)))
 
     def _content(self, path: str, key: str, start: int = 0, most: int = MAX_READ_BYTES) -> bytes | None:
         try:
@@ -442,20 +440,24 @@ class BlockingLocalStore:
         self._root.note_permitted("read", key)
         return body
 
-    def _open(self, path: str, flags: int, ours: int) -> int:
-        """A descriptor of what lies at a path below the root.
+    def _open(self, path: str, flags: int, names_below_table: int) -> int:
+        """Open a path below the root and return the descriptor.
 
         Args:
-            ours: how many of the last names lie below the table's location.
+            names_below_table: how many of the last segments lie below the table's location.
 
         Raises:
-            Permanent: scope table; a link is on the way that may not be followed.
+            Permanent: scope table; the path contains a link that may not be followed.
         """
         bound = _path_of(max((one for one in self._bounds if is_below(f"{_SCHEME}{path}", one)), key=len))
         names = [name for name in path[len(bound.rstrip("/")) :].split("/") if name]
         try:
             return safe_open.open_below(
-                bound, names, flags, no_link_names=max(0, min(ours, len(names))), other_roots=self._links_to
+                bound,
+                names,
+                flags,
+                no_link_names=max(0, min(names_below_table, len(names))),
+                other_roots=self._links_to,
             )
         except LinkRefused as refused:
             raise _link_refused(refused) from refused
@@ -466,26 +468,26 @@ class BlockingLocalStore:
         if not is_below(key, root) or segments[0] or not {"", ".", ".."}.isdisjoint(segments[1:]) or "\0" in key:
             raise _key_refused(key, f"a key below {root} without empty, `.` or `..` segments")
         if segments[-1] in PRIVATE_NAMES:
-            raise _key_refused(key, "another name than those that contents are prepared and locked under")
+            raise _key_refused(key, "a name other than those of the lock and of prepared files")
         try:
             return os.fsdecode(path.encode()) or "/"
         except UnicodeEncodeError as error:
-            raise _key_refused(key, "a key of whole characters") from error
+            raise _key_refused(key, "a key that is valid UTF-8") from error
 
 
 class LocalStore:
-    """Implements `ObjectStore` with threads: no verb blocks the loop, and none waits for ever.
+    """An `ObjectStore` on threads: no method blocks the event loop, and none waits for ever.
 
-    A cancelled look is left alone. A cancelled change is carried through first, but for one that the file system does
-    not answer: that one may still happen, long after others have gone on, as if its process had been suspended.
+    A cancelled read is abandoned. A cancelled change is completed first, unless the file system does not answer. Such
+    a change may still happen much later, as if its process had been suspended.
 
     Args:
-        root: as of `LocalFileSystem`.
+        root: see `BlockingLocalStore`.
+        bounds, links_to: see `BlockingLocalStore`.
         threads: files worked on at the same time.
-        patience: seconds that a change waits for a folder's lock.
+        lock_timeout: seconds that a change waits for a folder's lock.
         limit: seconds that the file system has for one call.
-        seconds: as of `StoreRoot`.
-        bounds, links_to: as of `LocalFileSystem`.
+        seconds: see `StoreRoot`.
     """
 
     def __init__(
@@ -527,15 +529,15 @@ class LocalStore:
         return await self._blocking_reads.run(f"list {prefix}", lambda _: self._blocking.list(prefix, limit))
 
     async def probe(self, key: str) -> Guarantees:
-        # The conditions are this program's own: contents are compared under a lock of their folder.
+        # The conditions are this program's own: it compares contents under a lock of their folder.
         return Guarantees(swap=True, conditional_delete=True)
 
     async def _change(self, verb: str, key: str, change: Callable[[IsAbandoned], T | LockBusy]) -> T:
-        """Make a change once the lock is free. The loop waits for it, not a thread: others need those.
+        """Make a change once the lock is free. The loop waits for the lock, not a thread: other calls need the threads.
 
         Raises:
-            Transient: scope table, after `patience`; scope store, where all threads hang and nothing was begun.
-            Unsure: scope store, where the file system does not answer.
+            Transient: scope table, after `lock_timeout`; scope store, if all threads hang and nothing was begun.
+            OutcomeUnknown: scope store; the file system does not answer.
         """
         name = f"{verb} {key}"
         give_up_at = anyio.current_time() + self._lock_timeout
@@ -547,7 +549,7 @@ class LocalStore:
                     scope=ErrorScope.TABLE,
                     expected="the lock of its folder",
                     found=f"another process that has held it for {self._lock_timeout} s",
-                    remedy="see with `lslocks` who holds it",
+                    remedy="run `lslocks` to see which process holds it",
                 )
             await anyio.sleep(pause)
             pause = min(2 * pause, _MAX_PAUSE)
@@ -569,10 +571,10 @@ def _compare_and_swap(
 
 
 def _remove(folder: LockableFolder, name: str, key: str, expected: StoredObject) -> bool | None:
-    """Whether the file was removed: False where there was none, None where it is another one."""
+    """Delete a file and return True; return False if there is none, None if it is another version."""
     tag = _tag(key, folder.read_content(name))
     if tag is None:
-        # It may be gone by a deletion that could not be made durable, of a process that has ended since.
+        # A deletion may have removed it without an fsync, in a process that has ended since.
         folder.fsync()
         return False
     if tag != expected.etag:
@@ -585,19 +587,19 @@ def _tag(key: str, present: bytes | None) -> str | None:
     if present is None:
         return None
     if len(present) > MAX_DOCUMENT_BYTES:
-        # Only its beginning is known, and so not its tag.
+        # Only its beginning was read, so its etag is unknown.
         raise _key_refused(key, f"a file of at most {MAX_DOCUMENT_BYTES} bytes", "a longer one")
     return content_etag(present)
 
 
 def _link_refused(refused: LinkRefused) -> Permanent:
-    """What an operator is told of a link that is not followed."""
+    """Return the error of a link that is not followed."""
     if refused.root is None:
         expected = "folders and files below a table's location, and no symbolic link"
         remedy = "put a folder in its place, or mount one there; or keep the SFN files below a `root`"
     else:
         expected = f"symbolic links that stay below {refused.root}"
-        remedy = "if it is right, name the folder that it leads to in `[stores.NAME] links_to`"
+        remedy = "if the link is intended, add the folder that it leads to to `[stores.NAME] links_to`"
     found = f"one to {refused.target}" if refused.link else refused.target
     where = refused.link or str(refused.root)
     return Permanent(where, scope=ErrorScope.TABLE, expected=expected, found=found, remedy=remedy)

@@ -1,4 +1,4 @@
-"""Files in memory: the twin of every other store, for tests and the simulator."""
+"""`MemoryStore`: files in memory, for tests and the simulator."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from sfn.storage import MAX_READ_BYTES, Deleted, Guarantees, PreconditionFailed,
 
 
 class MemoryStore:
-    """Implements `ObjectStore`. No verb ever suspends.
+    """An `ObjectStore` in memory. No method ever suspends.
 
     Args:
-        conditional_delete: False for a store that deletes whatever it is told to, as some S3 look-alikes do.
+        conditional_delete: False for a store that ignores the condition of a delete, as some S3 clones do.
 
     Attributes:
-        files: the contents by key, open to whoever plays another writer.
+        files: the contents by key, open to tests that play another writer.
     """
 
     def __init__(self, *, conditional_delete: bool = True) -> None:

@@ -1,4 +1,7 @@
-"""Files of an object store: compare-and-swap by conditional requests, to whatever service (`sfn.storage`)."""
+"""`RemoteStore`, the `ObjectStore` of every cloud: compare-and-swap with conditional requests.
+
+The module also decides how far a denied request reaches (`PermissionTracker`) and holds the HTTP connections.
+"""
 
 from __future__ import annotations
 
@@ -48,16 +51,16 @@ from sfn.storage import (
 )
 from sfn.storage.probe import CLEANUP_TIMEOUT, PROBE_PREFIX, StoreProbes
 
-# ── meanings: What an object store's refusal means for the work at hand
+# ── Meanings of failed requests
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorMeaning:
-    """What to do next (`error`), whose budget it spends, and the two halves of the message.
+    """The error class, scope and message that an `ErrorKind` becomes.
 
     Attributes:
-        expected: `{}` stands for what was to be done.
-        remedy: where the service's answer tells no better one.
+        expected: first half of the message; `{}` stands for the operation.
+        remedy: used where the service's answer suggests none.
     """
 
     error: type[Transient | Permanent]
@@ -80,64 +83,63 @@ ERROR_MAP: Final[Mapping[ErrorKind, ErrorMeaning]] = {
     ErrorKind.NO_BUCKET: ErrorMeaning(
         Permanent, ErrorScope.STORE, "a bucket or container of that name", "create it, or correct `[stores.NAME]`"
     ),
-    ErrorKind.NO_ENDPOINT: ErrorMeaning(Permanent, ErrorScope.STORE, "settings that tell where the store is"),
+    ErrorKind.NO_ENDPOINT: ErrorMeaning(Permanent, ErrorScope.STORE, "settings that say where the store is"),
     ErrorKind.THROTTLED: ErrorMeaning(Transient, ErrorScope.STORE, "a store with room for this request"),
     ErrorKind.CHANGED_TOO_OFTEN: ErrorMeaning(
         Transient, ErrorScope.TABLE, "an object that may be written again", "raise `min_publish_interval`"
     ),
     ErrorKind.UNREACHABLE: ErrorMeaning(
-        Transient, ErrorScope.STORE, "a connection to the store", "see whether it can be reached from here"
+        Transient, ErrorScope.STORE, "a connection to the store", "check whether it can be reached from here"
     ),
     ErrorKind.NO_ANSWER: ErrorMeaning(
-        Transient, ErrorScope.STORE, "an answer of the store", "see whether it is in trouble"
+        Transient, ErrorScope.STORE, "an answer of the store", "check whether it is in trouble"
     ),
     ErrorKind.NO_ETAG: ErrorMeaning(
         Transient,
         ErrorScope.STORE,
-        "an answer with the tag of the object",
-        "let the proxies before the store pass the header ETag on, or use another store",
+        "an answer with the etag of the object",
+        "let the proxies in front of the store pass the header ETag on, or use another store",
     ),
     ErrorKind.UNSUPPORTED: ErrorMeaning(
-        Permanent, ErrorScope.STORE, "a store that knows conditional writes", "use another store"
+        Permanent, ErrorScope.STORE, "a store that supports conditional writes", "use another store"
     ),
     ErrorKind.INVALID_OBJECT: ErrorMeaning(Permanent, ErrorScope.TABLE, "a request that the store can carry out"),
     ErrorKind.REJECTED: ErrorMeaning(Permanent, ErrorScope.TABLE, "a request that the store can carry out"),
 }
-"""Of each kind. What is denied or rejected may be the whole store's trouble: see `sfn.storage.object_store`."""
+"""Meaning of each kind. A denied or rejected request may concern the whole store: `PermissionTracker` decides."""
 
 
-# ── denials: Decides how far a store's refusal reaches
+# ── Denials
 
 PROPAGATION_SECONDS: Final = 60.0
-"""Seconds until a change of permissions has reached all of a service. Before, one request passes and another does not.
-"""
+"""Seconds until a change of permissions has reached a whole service. Meanwhile one request passes and another fails."""
 MAX_DENIED_FOLDERS: Final = 4096
-"""Folders that are remembered because they were refused."""
+"""Denied folders that are remembered."""
 MAX_WITNESSES: Final = 8
-"""Folders that are remembered of each verb because it was carried out there."""
+"""Folders per operation that are remembered because the operation succeeded there."""
 MAX_WITNESSES_TRIED: Final = 3
-"""Witnesses that one refusal asks at most."""
+"""Witnesses that are tried after one denial, at most."""
 SAME_ATTEMPT_SECONDS: Final = 5.0
-"""Seconds within which refusals count as one: an attempt may ask again, with newer credentials."""
+"""Seconds within which denials count as one: an attempt may be repeated with newer credentials."""
 STALE_SECONDS: Final = 1800.0
-"""Seconds after which an earlier refusal says nothing about a new one: a refused table is tried more often."""
+"""Seconds after which an earlier denial is forgotten. A denied table is retried more often than that."""
 
 HINT_FILE_NAME: Final = "version-hint.text"
 _METADATA: Final = ".metadata.json"
 
 _Operation: TypeAlias = tuple[str, str]
-"""A verb and a kind of file: a policy may permit documents and deny hints, everywhere."""
+"""A verb and a kind of file: a policy may permit documents and deny version hints, everywhere."""
 
 
 class DenialReach(Enum):
-    """How far a refusal reaches."""
+    """How far a denial reaches."""
 
     STORE = auto()
-    """The whole store, as far as anybody can tell."""
+    """The whole store, as far as the tracker can see."""
     TABLE = auto()
-    """One table: others are served. It may pass, as a change of permissions does not reach all of a store at once."""
+    """One table: others succeed. It may pass, as a change of permissions takes time to reach a whole store."""
     TABLE_LASTING = auto()
-    """One table, for so long that it will not pass by itself."""
+    """One table, for so long that it will not pass without a change."""
 
 
 ERROR_BY_REACH: Final[Mapping[DenialReach, tuple[type[Forbidden | ForbiddenForTable], ErrorScope]]] = {
@@ -145,18 +147,18 @@ ERROR_BY_REACH: Final[Mapping[DenialReach, tuple[type[Forbidden | ForbiddenForTa
     DenialReach.TABLE: (Forbidden, ErrorScope.TABLE),
     DenialReach.TABLE_LASTING: (ForbiddenForTable, ErrorScope.TABLE),
 }
-"""The trouble that a missing permission is, by how far it reaches."""
+"""The error for a missing permission, by its reach."""
 
 
 @dataclass(slots=True)
 class _Denial:
-    """One verb in one folder.
+    """The denials of one operation in one folder.
 
     Attributes:
-        first: when it was refused there first, in seconds.
-        before: when it was refused there the last time before this one.
-        latest: when it was refused there last.
-        alone: when it was refused there although it was carried out elsewhere, long after `first`; None before.
+        first: time of the first denial, in seconds.
+        before: time of the denial before the latest.
+        latest: time of the latest denial.
+        alone: time of the first denial, long after `first`, while other folders succeeded; None before.
     """
 
     first: float
@@ -166,25 +168,25 @@ class _Denial:
 
 
 class PermissionTracker:
-    """Judges refusals by what is carried out elsewhere. For several threads.
+    """Decides how far denials reach, by comparing folders. Thread-safe.
 
     Args:
-        seconds: a clock that only goes forward.
-        settled: as `PROPAGATION_SECONDS`, of this kind of store.
+        seconds: a monotonic clock.
+        propagation_seconds: `PROPAGATION_SECONDS`, for this kind of store.
     """
 
     def __init__(self, seconds: Callable[[], float], propagation_seconds: float = PROPAGATION_SECONDS) -> None:
-        self._seconds, self._settled = seconds, propagation_seconds
+        self._seconds, self._propagation_seconds = seconds, propagation_seconds
         self._lock = Lock()
         self._refused: OrderedDict[tuple[_Operation, str], _Denial] = OrderedDict()
         self._witnesses: dict[_Operation, OrderedDict[str, tuple[str, float]]] = {}
 
     def note_permitted(self, verb: str, key: str) -> None:
-        """Note that a verb was carried out.
+        """Note that an operation succeeded.
 
         Args:
             verb: `read`, `write`, `delete` or `list`.
-            key: of which file, or the prefix that was listed.
+            key: the file, or the prefix that was listed.
         """
         operation, folder = _operation(verb, key), _folder(key)
         with self._lock:
@@ -196,11 +198,11 @@ class PermissionTracker:
                 witnesses.popitem(last=False)
 
     def note_denied(self, verb: str, key: str) -> list[str]:
-        """Note that a verb was refused.
+        """Note that an operation was denied.
 
         Returns:
-            Keys in other folders where the verb was carried out before, the latest first. Whether it still is shows
-            how far the refusal reaches.
+            Keys in other folders where the operation succeeded before, latest first. Another attempt there shows how
+            far the denial reaches.
         """
         operation, folder, now = _operation(verb, key), _folder(key), self._seconds()
         with self._lock:
@@ -220,11 +222,11 @@ class PermissionTracker:
             return others[: -MAX_WITNESSES_TRIED - 1 : -1]
 
     def judge(self, verb: str, key: str, *, elsewhere: bool | None) -> DenialReach:
-        """Judge the refusal that was noted last.
+        """Return the reach of the denial that was noted last.
 
         Args:
-            elsewhere: whether the verb is carried out in another folder now; None where no witness could tell. Then
-                the table counts as refused alone if others were served since its refusal before this one.
+            elsewhere: True if the operation succeeds in another folder now; None if no witness gave an answer. In that
+                case the denial concerns the table if other folders succeeded since its previous denial.
         """
         operation, folder, now = _operation(verb, key), _folder(key), self._seconds()
         with self._lock:
@@ -234,12 +236,12 @@ class PermissionTracker:
             if elsewhere is False:
                 denial.first, denial.alone = now, None
                 return DenialReach.STORE
-            lasting = denial.alone is not None and now >= denial.alone + self._settled
+            lasting = denial.alone is not None and now >= denial.alone + self._propagation_seconds
             others = (at for other, (_, at) in self._witnesses.get(operation, {}).items() if other != folder)
             served_at = now if elsewhere else max(others, default=denial.before)
             if not elsewhere and served_at <= denial.before:
                 return DenialReach.TABLE_LASTING if lasting else DenialReach.STORE
-            if denial.alone is None and served_at >= denial.first + self._settled:
+            if denial.alone is None and served_at >= denial.first + self._propagation_seconds:
                 denial.alone = now
             return DenialReach.TABLE_LASTING if lasting else DenialReach.TABLE
 
@@ -255,26 +257,26 @@ def _folder(key: str) -> str:
     return key.rpartition("/")[0]
 
 
-# ── remote: Files of an object store
+# ── Store
 
 _PER_OBJECT: Final = frozenset({ErrorKind.DENIED, ErrorKind.REJECTED})
-"""What a service may say of one object (a policy, a key of KMS, a quota) and of everything."""
+"""Kinds that a service may return for one object (a policy, a KMS key, a quota) as well as for everything."""
 PAGE_SIZE: Final = 1000
-"""Keys of a listing that are asked for at once: as many as every service gives."""
+"""Keys per page of a listing: the most that all services return."""
 
 
 class StoreService:
-    """What was found out about one service: shared by all stores on it, whoever they ask as.
+    """Knowledge about one service, shared by all stores on it, whatever their principals.
 
     Args:
-        impossible_etag: a tag in its own form that no object has.
-        unsafe: `unsafe_unconditional_writes`.
-        seconds: a clock that only goes forward.
+        impossible_etag: an etag in the service's form that no object has.
+        unsafe: the setting `unsafe_unconditional_writes`.
+        seconds: a monotonic clock.
 
     Attributes:
-        probes: that its buckets honour conditions.
-        permissions: what it carries out and what it refuses, for principals of one table each.
-        impossible_etag, seconds: as above.
+        probes: which buckets honour conditions.
+        permissions: the tracker for principals of one table each.
+        impossible_etag, seconds: see Args.
     """
 
     def __init__(self, impossible_etag: str, *, unsafe: bool = False, seconds: Callable[[], float] = monotonic) -> None:
@@ -284,15 +286,15 @@ class StoreService:
 
 
 class RemoteStore:
-    """Implements `ObjectStore` on a service's requests.
+    """An `ObjectStore` on a service's requests.
 
-    Each write carries a mark of its own. Where a condition did not hold, the mark tells whether it was this very write
-    that came first: its answer was lost, and it was sent once more on the way.
+    Each write carries an id of its own. If its condition does not hold, the id shows whether this very write came
+    first: the transport sent it twice, and the first answer was lost.
 
     Args:
-        objects: the service's requests, as one principal.
-        service: what is known of it.
-        of_one_table: the principal may work at one table's place only, and can't tell what is permitted elsewhere.
+        client: the service's requests, as one principal.
+        service: what is known about the service.
+        of_one_table: the principal has access to one table's location only, so other folders cannot be witnesses.
     """
 
     def __init__(self, client: ObjectClient, service: StoreService, *, of_one_table: bool = False) -> None:
@@ -327,7 +329,7 @@ class RemoteStore:
             condition = None if replacing is None else self._probes.etag_condition(key, replacing.etag)
             etag = await self._client.put(key, body, condition, write_id)
         except RequestFailed as refused:
-            # An object that is not there has no tag: that is how some services answer a replacement.
+            # Some services answer the replacement of a missing object with "no such object".
             if refused.kind in {ErrorKind.PRECONDITION_FAILED, ErrorKind.MISSING}:
                 return await self._resolve_lost_answer(key, body, write_id, refused)
             raise await self._error("write", key, refused, changes=True) from refused
@@ -349,10 +351,10 @@ class RemoteStore:
         return Deleted()
 
     async def discard(self, key: str) -> None:
-        """Delete a file of the proof, whatever it holds. Nothing else may be deleted so.
+        """Delete a file of the probe, whatever its content. No other file may be deleted this way.
 
         Raises:
-            Trouble: as `delete`.
+            ExternalError: as `delete`.
         """
         try:
             await self._client.delete(key, None)
@@ -370,8 +372,8 @@ class RemoteStore:
             except RequestFailed as refused:
                 raise await self._error("list", prefix, refused) from refused
             self._permissions.note_permitted("list", prefix)
-            # A console makes folders as objects, empty and named as the prefix itself. Some services pass over the
-            # prefix or the delimiter.
+            # A console creates folders as empty objects that are named like the prefix itself. Some services ignore
+            # the prefix or the delimiter.
             keys |= dict.fromkeys(key for key in page.keys if key.rpartition("/")[0] + "/" == prefix and key != prefix)
             continuation = page.next
             if continuation is None:
@@ -382,28 +384,28 @@ class RemoteStore:
         return await self._probes.guarantees(self, key)
 
     async def close(self) -> None:
-        """As `ObjectClient.close`."""
+        """Close the client."""
         await self._client.close()
 
     async def _page(self, prefix: str, limit: int, continuation: str | None, earlier: set[str | None]) -> ObjectPage:
-        """A page of a listing.
+        """Return a page of a listing.
 
         Args:
-            earlier: where all pages before began; this one is added.
+            earlier: the tokens of all pages before; the token of this page is added.
 
         Raises:
-            Refused: the listing does not go on.
+            RequestFailed: the listing does not go on.
         """
         if continuation == "" or continuation in earlier:
-            raise RequestFailed(ErrorKind.NO_ANSWER, "a listing that says that there is more, and does not say where")
+            raise RequestFailed(ErrorKind.NO_ANSWER, "a listing that has more pages, but no token for the next one")
         earlier.add(continuation)
         return await self._client.list_page(prefix, limit, continuation)
 
     async def _fetch(self, key: str) -> FetchedObject | None:
-        """What lies at a key, None for nothing.
+        """Return the object at a key, None if there is none.
 
-        Whoever may not list a whole bucket is denied to read what is not there. A listing of the one key tells the
-        difference, and where that is denied too, the creation of the file does: it is taken for missing until then.
+        A principal that may not list a bucket is denied the read of a missing object. A listing of the one key shows
+        whether it exists. If the listing is denied, too, the object counts as missing until its creation fails.
         """
         try:
             found = await self._client.get(key, MAX_READ_BYTES)
@@ -417,7 +419,7 @@ class RemoteStore:
         return found
 
     async def _may_be_absent(self, key: str) -> bool:
-        """Whether nothing lies at a key that may not be read, as far as anybody can tell."""
+        """Return True if an unreadable key may be missing, as far as a listing shows."""
         listed = await self._is_listed(key)
         if listed is None:
             self._unreadable.add(key)
@@ -436,11 +438,11 @@ class RemoteStore:
     async def _resolve_lost_answer(
         self, key: str, body: bytes, write_id: str, refused: RequestFailed
     ) -> StoredObject | PreconditionFailed:
-        """What a write came to whose condition did not hold."""
+        """Return the result of a write with a failed condition: its own earlier success, or a lost race."""
         found = await self._fetch(key)
         if found is None and key in self._unreadable:
             self._unreadable.discard(key)
-            denied = RequestFailed(ErrorKind.DENIED, f"that the object is there and may not be read ({refused.found})")
+            denied = RequestFailed(ErrorKind.DENIED, f"an object that exists and may not be read ({refused.found})")
             raise await self._error("read", key, denied)
         return (
             StoredObject(body, found.etag) if found is not None and found.write_id == write_id else PreconditionFailed()
@@ -472,10 +474,10 @@ class RemoteStore:
         return self._permissions.judge(verb, key, elsewhere=answer)
 
     async def _is_permitted_at(self, witness: str, verb: str) -> bool | None:
-        """Whether a verb is carried out where it was before; None where the answer is no clear one.
+        """Return True if an operation still succeeds at a witness, None if the answer does not show it.
 
-        What changes something is tried on a file of its own beside the witness. The witness is another table's live
-        file, and a condition that protected it when the store was proven may be lost since.
+        Writes and deletes are tried on a separate file next to the witness. The witness is another table's live file,
+        and the condition that protected it during the probe may be lost since.
         """
         try:
             if verb == "read":
@@ -485,7 +487,7 @@ class RemoteStore:
             elif verb == "write":
                 await self._try_write(_probe_key(witness))
             else:
-                # Nothing lies there: a file would stay behind where deletions are denied.
+                # Delete a file that does not exist: a real one would remain where deletes are denied.
                 guarantees = self._probes.known_guarantees(witness)
                 is_conditional = guarantees is not None and guarantees.conditional_delete
                 impossible_etag = (
@@ -495,7 +497,7 @@ class RemoteStore:
         except RequestFailed as refused:
             if refused.kind in _PER_OBJECT:
                 return False
-            # It got as far as the condition, or as the object that is gone.
+            # The request passed the permission check if it got as far as the condition, or the missing object.
             return True if refused.kind in {ErrorKind.PRECONDITION_FAILED, ErrorKind.MISSING} else None
         return True
 
@@ -503,9 +505,9 @@ class RemoteStore:
         """Create a file of our own, and delete it.
 
         Raises:
-            Refused: it was not created.
+            RequestFailed: the file was not created.
         """
-        # A stop must not leave the file behind.
+        # Shielded, so that a stop of the process does not leave the file behind.
         with anyio.CancelScope(shield=True):
             await self._client.put(key, b"", None, f"{self._process_id}-0")
             with suppress(ExternalError), anyio.move_on_after(CLEANUP_TIMEOUT):
@@ -513,38 +515,38 @@ class RemoteStore:
 
 
 def _probe_key(witness: str) -> str:
-    """The key of a file of our own in a file's folder. A policy may deny hints by how their names end."""
+    """Return a key for a file of our own next to a witness. A policy may deny version hints by the end of the name."""
     folder, _, name = witness.rpartition("/")
     return f"{folder}/{PROBE_PREFIX}{secrets.token_hex(8)}{f'-{name}' if name == HINT_FILE_NAME else '.json'}"
 
 
-# ── pool: HTTP to the services of one store
+# ── HTTP
 
 MAX_CONNECTIONS: Final = 128
-"""Connections at once."""
+"""Open connections, at most."""
 CONNECT_TIMEOUT: Final = 5.0
-"""Seconds."""
+"""Seconds until a connection must be established."""
 REQUEST_TIMEOUT: Final = 30.0
 """Seconds for one request, body included."""
 BODY_LIMIT: Final = 16 * 2**20
-"""Bytes of an answer that are read at most: a page of a listing with the longest keys that there are."""
+"""Bytes of an answer that are read at most: enough for a page of a listing with the longest possible keys."""
 _OVERHEAD: Final = 4096
-"""Bytes by which a compressed body may be longer than what it holds."""
+"""Bytes by which a compressed body may be longer than its content."""
 _PLAIN: Final = {"", "identity", "aws-chunked"}
-"""Encodings that change nothing. Some services keep the last one, which is of a request, as an object's own."""
+"""Encodings that change nothing. Some services store the last one, a request encoding, as the object's own."""
 _GZIP_BEGINS: Final = b"\x1f\x8b"
 _AUTOMATIC: Final = 47
-"""A window size of zlib: it accepts the headers of gzip and of zlib."""
+"""Window size of zlib that accepts the headers of gzip and of zlib."""
 _RAW: Final = -15
-"""A window size of zlib: no header. Some servers call that `deflate`."""
+"""Window size of zlib for data without a header, which some servers call `deflate`."""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpReply:
-    """An answer, whatever its status.
+    """An answer with any status.
 
     Attributes:
-        body: decompressed, except for a part of an object (status 206), which can't be decompressed.
+        body: decompressed, except for a part of an object (status 206), where that is impossible.
     """
 
     status: int
@@ -553,15 +555,15 @@ class HttpReply:
 
     @property
     def is_compressed(self) -> bool:
-        """True if the body was compressed on its way, or is stored so."""
+        """True if the body was compressed in transit, or is stored compressed."""
         return _encoding(self.headers) != ""
 
 
 class HttpPool:
-    """Connections that are kept. Follows no redirect, trusts no proxy of the environment, keeps no cookie.
+    """A pool of connections that follows no redirect, uses no proxy of the environment and stores no cookie.
 
-    Requests ask for bodies that are not compressed, and the signatures of requests do not cover that header: some
-    proxies change it. A server may compress nevertheless: its bodies are decompressed here.
+    Requests ask for uncompressed bodies. Their signatures do not cover that header, because some proxies change it. A
+    server may compress anyway, so the pool decompresses bodies.
 
     Args:
         ca_file: certificates (PEM) that are trusted instead of the system's.
@@ -576,15 +578,15 @@ class HttpPool:
     async def exchange(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes = b"", most: int = BODY_LIMIT
     ) -> HttpReply:
-        """One request and its answer.
+        """Send a request and return the answer.
 
         Args:
             url: absolute and encoded; sent byte for byte.
-            most: bytes of a good answer that are read; more are left where they are.
+            most: bytes of a successful answer that are read at most.
 
         Raises:
-            Refused: there was no whole answer.
-            SfnError: the file of certificates makes no sense.
+            RequestFailed: there was no complete answer.
+            SfnError: the file of certificates is invalid.
         """
         session = self._session or await self._open()
         try:
@@ -604,7 +606,7 @@ class HttpPool:
                 except RequestFailed:
                     if response.ok:
                         raise
-                    # The status says enough.
+                    # The status alone says enough about a failed request.
                     content = b""
                 return HttpReply(response.status, response.headers, content)
         except (aiohttp.ClientError, OSError) as error:
@@ -625,7 +627,7 @@ class HttpPool:
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers={"User-Agent": "iceberg-sfn", "Accept-Encoding": "identity"},
                 timeout=aiohttp.ClientTimeout(total=self._limit, sock_connect=CONNECT_TIMEOUT),
-                # The library does not bound what a body decompresses to.
+                # aiohttp does not limit the decompressed size.
                 auto_decompress=False,
                 trust_env=False,
             )
@@ -639,40 +641,40 @@ async def _read(response: aiohttp.ClientResponse, limit: int) -> bytes:
     async for part in response.content.iter_any():
         body += part
         if len(body) >= limit:
-            # What is left unread would have to be waited for before the connection could be used again.
+            # The connection could be used again only after the rest has been read.
             response.close()
             break
     return bytes(body[:limit])
 
 
 def _encoding(headers: Mapping[str, str]) -> str:
-    """Return the encoding of a body in small letters, "" for none."""
+    """Return the encoding of a body in lower case, "" for none."""
     named = (part.strip().lower() for part in headers.get("Content-Encoding", "").split(","))
     return ", ".join(part for part in named if part not in _PLAIN)
 
 
 def _decompressed(body: bytes, encoding: str, limit: int) -> bytes:
-    """Decompress a body.
+    """Return the decompressed body.
 
     Args:
         body: the whole body, or its beginning.
-        encoding: as `_encoding` gives it.
-        limit: bytes of the result.
+        encoding: the result of `_encoding`.
+        limit: bytes of the result, at most.
 
     Raises:
-        Refused: the encoding is unknown, or the body breaks off.
+        RequestFailed: the encoding is unknown, or the body is cut off.
     """
     if not encoding or not body:
         return body
     if encoding not in {"gzip", "x-gzip", "deflate"}:
         raise _compression_failure(f"a body in the encoding {encoding[:40]!r}")
     if encoding != "deflate" and not body.startswith(_GZIP_BEGINS):
-        # The name of an encoding that was undone before.
+        # A proxy decompressed the body and left the header in place.
         return body
     for window in (_AUTOMATIC, _RAW):
         inflater = zlib.decompressobj(window)
         try:
-            # Without a maximum of one byte or more, zlib knows none.
+            # zlib takes a maximum of 0 for no maximum.
             plain = inflater.decompress(body, max(limit, 1))
         except zlib.error:
             continue
@@ -682,7 +684,7 @@ def _decompressed(body: bytes, encoding: str, limit: int) -> bytes:
 
 
 def _compression_failure(found: str) -> RequestFailed:
-    return RequestFailed(ErrorKind.NO_ANSWER, found, "switch off compression in the store and in the proxies before it")
+    return RequestFailed(ErrorKind.NO_ANSWER, found, "switch off compression in the store and in its proxies")
 
 
 def _authorities(file: Path) -> ssl.SSLContext:
@@ -696,14 +698,14 @@ def _authorities(file: Path) -> ssl.SSLContext:
 def _transport_failure(error: Exception, seconds: float) -> RequestFailed:
     name = type(error).__name__
     if isinstance(error, aiohttp.ClientSSLError):
-        remedy = "check the certificate, its names and its dates, ca_file, and whether that port speaks TLS"
-        return RequestFailed(ErrorKind.UNREACHABLE, f"no TLS connection that can be trusted ({name})", remedy)
+        remedy = "check the certificate, its names and dates, `ca_file`, and whether that port speaks TLS"
+        return RequestFailed(ErrorKind.UNREACHABLE, f"no trusted TLS connection ({name})", remedy)
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return RequestFailed(
-            ErrorKind.UNREACHABLE, f"a host that has no address ({name})", "check the endpoint and the DNS"
+            ErrorKind.UNREACHABLE, f"a host without an address ({name})", "check the endpoint and the DNS"
         )
     if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
         return RequestFailed(ErrorKind.UNREACHABLE, f"no connection ({name})")
     if isinstance(error, TimeoutError):
-        return RequestFailed(ErrorKind.NO_ANSWER, f"no whole answer within {seconds:g} s")
+        return RequestFailed(ErrorKind.NO_ANSWER, f"no complete answer within {seconds:g} s")
     return RequestFailed(ErrorKind.NO_ANSWER, f"a connection that broke ({name})")

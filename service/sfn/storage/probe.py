@@ -1,8 +1,8 @@
-"""The proof that a store honours conditions: tried on a file of its own, never read off a version or a feature list.
+"""The probe of a store: does it honour the conditions of writes? Tried on a separate file, never read from a version.
 
-A store is proven before anything else is written to it, and no file of a table is ever part of the proof. The proof
-tries conditions that must fail and conditions that must hold: a store that refuses every condition looks safe, and
-never takes a second commit.
+A store is probed before anything else is written to it, and never with a table's file. The probe tries conditions that
+must fail and conditions that must hold: a store that refuses every condition looks safe, but never accepts a second
+commit.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from sfn.errors import FORBIDDEN_ERRORS, ErrorScope, ExternalError, OutcomeUnkno
 from sfn.storage import Deleted, ErrorKind, Guarantees, PreconditionFailed, RequestFailed
 
 PROBE_PREFIX: Final = "sfn-probe-"
-"""How the name of a proof's file begins. Readers pass it over: it is no `.ver` file."""
+"""Prefix of the name of a probe's file. Readers ignore it, as it is no `.ver` file."""
 _PROBE_BYTES: Final = 1024
-"""Bytes of that file: proxies compress no less, and documents are about as long."""
+"""Bytes of that file: about the length of a document, and enough for proxies to compress it."""
 CLEANUP_TIMEOUT: Final = 5.0
-"""Seconds: a stop of the process waits for them."""
+"""Seconds for the removal of the file; a stop of the process waits for it."""
 _TAG_SHOWN: Final = 80
 """Characters of an entity tag in a message."""
 _UNSAFE: Final = (
@@ -32,21 +32,21 @@ _UNSAFE: Final = (
     "writer that was suspended may put an older pointer over a newer one, and readers go back until the next publish"
 )
 EtagForm: TypeAlias = Callable[[str], str]
-"""How a tag is written in a condition."""
+"""Function that writes an etag as a condition."""
 _EXPECTED: Final = "a store that keeps the conditions of writes"
 _REQUEST_REJECTED: Final = frozenset({ErrorKind.INVALID_OBJECT, ErrorKind.REJECTED})
-"""What a service says of a request that it does not take."""
+"""Kinds of answers to a request that the service does not accept."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeFault:
-    """Why a store is refused.
+    """The reason why a store is refused.
 
     Attributes:
-        found: what the store does.
-        remedy: what helps.
-        can_be_overridden: `unsafe_unconditional_writes` overrides it: the store takes more writes than it may, not
-            fewer.
+        found: the store's behaviour.
+        remedy: the remedy.
+        can_be_overridden: True if `unsafe_unconditional_writes` overrides the fault: the store accepts too many writes,
+            not too few.
     """
 
     found: str
@@ -70,20 +70,20 @@ _CREATES: Final = ProbeFault(
     can_be_overridden=True,
 )
 _REFUSES_CREATION: Final = ProbeFault(
-    "a store that refuses to create a file although nothing lies there (If-None-Match)",
+    "a store that refuses to create a file although there is none (If-None-Match)",
     "upgrade the store, or use another",
 )
 _UNSEEN: Final = ProbeFault(
     "a store that does not show a file that was just written",
-    "use a store that is consistent after each write, or switch off the caches before it",
+    "use a store that is consistent after each write, or switch off the caches in front of it",
 )
 _OLD: Final = ProbeFault(
     "a store that shows the old content of a file that was just replaced",
-    "use a store that is consistent after each write, or switch off the caches before it",
+    "use a store that is consistent after each write, or switch off the caches in front of it",
 )
 _OTHER_CONTENT: Final = ProbeFault(
     "a store that does not give back the bytes that were written",
-    "find the proxy before the store that changes bodies, and switch that off",
+    "find the proxy in front of the store that changes bodies, and switch that off",
 )
 _ONE_TAG: Final = ProbeFault(
     "a store that gives two contents of a file the same entity tag",
@@ -91,12 +91,12 @@ _ONE_TAG: Final = ProbeFault(
 )
 _TAGLESS: Final = ProbeFault(
     "a store that answers without an entity tag (ETag)",
-    "pass that header on in the proxies before the store, and switch off compression there; or use another store",
+    "pass that header on in the store's proxies, and switch off compression there; or use another store",
 )
 
 
 class StoreUnfit(Permanent):
-    """A store that was refused."""
+    """A store that the probe refused."""
 
     def __init__(self, where: str, fault: ProbeFault) -> None:
         super().__init__(where, scope=ErrorScope.STORE, expected=_EXPECTED, found=fault.found, remedy=fault.remedy)
@@ -104,10 +104,10 @@ class StoreUnfit(Permanent):
 
 
 class _RejectsValidWrite(StoreUnfit):
-    """A store that refuses a write although its condition holds.
+    """A store that refuses a write with a valid condition.
 
     Attributes:
-        etag: the entity tag, as the store gave it.
+        etag: the etag, as the store gave it.
     """
 
     def __init__(self, where: str, tag: str) -> None:
@@ -124,7 +124,7 @@ class _RejectsValidWrite(StoreUnfit):
 
 
 class ProbedStore(Protocol):
-    """The verbs of `ObjectStore` that a proof needs, and one more."""
+    """The methods of `ObjectStore` that a probe needs, and one more."""
 
     async def read(self, key: str) -> StoredObject | None: ...
 
@@ -135,15 +135,15 @@ class ProbedStore(Protocol):
     async def delete(self, key: str, expected: StoredObject) -> Deleted | PreconditionFailed: ...
 
     async def discard(self, key: str) -> None:
-        """Delete a file, whatever it holds; nothing happens where none is."""
+        """Delete a file, whatever its content; do nothing if there is none."""
         ...
 
 
 class StoreProbes:
-    """The proofs of a service's buckets: two buckets may be of different kinds.
+    """The probes of a service's buckets. Each bucket is probed, as two may be of different kinds.
 
     Args:
-        made_up: a tag in the store's own form that no file of it ever has.
+        impossible_etag: an etag in the store's own form that no file ever has.
         unsafe: `unsafe_unconditional_writes`: a store that ignores conditions is reported, not refused.
     """
 
@@ -155,25 +155,24 @@ class StoreProbes:
         self._forms: dict[str, EtagForm] = {}
 
     def known_guarantees(self, key: str) -> Guarantees | None:
-        """Return what the bucket of a key was proven to do, None before."""
+        """Return the proven guarantees of a key's bucket, None before the probe."""
         return self._guarantees.get(_bucket(key))
 
     async def guarantees(self, store: ProbedStore, key: str) -> Guarantees:
-        """Return what the bucket of a key guarantees; it is tried the first time. A failure is tried again.
+        """Return the guarantees of a key's bucket; the first call probes it, and so does every call after a failure.
 
-        Callers at the same time share one proof. Only the proof itself can't be cancelled, not the wait for that of
-        another caller.
+        Concurrent callers share one probe. The probe itself cannot be cancelled, the wait for another caller's can.
 
         Raises:
-            Unfit: the store does not honour conditions.
-            Trouble: another failure of the store.
+            StoreUnfit: the store does not honour conditions.
+            ExternalError: another failure of the store.
         """
         bucket = _bucket(key)
         known = self._guarantees.get(bucket)
         if known is not None:
             return known
         async with self._locks.setdefault(bucket, anyio.Lock()):
-            # A stop must not leave the proof's file behind.
+            # Shielded, so that a stop of the process does not leave the probe's file behind.
             with anyio.CancelScope(shield=True):
                 if bucket not in self._guarantees:
                     self._guarantees[bucket] = await self._probe(store, key, bucket)
@@ -184,14 +183,14 @@ class StoreProbes:
         """Refuse a key of a refused bucket.
 
         Raises:
-            Unfit: as the last proof.
+            StoreUnfit: the fault that the last probe found.
         """
         refused = self._refused.get(_bucket(key))
         if refused is not None:
             raise StoreUnfit(refused.where, refused.fault)
 
     def etag_condition(self, key: str, tag: str) -> str:
-        """Return a tag in the form in which the bucket of a key takes it as a condition."""
+        """Return an etag in the form that the key's bucket accepts as a condition."""
         form = self._forms.get(_bucket(key))
         return tag if form is None else form(tag)
 
@@ -211,7 +210,7 @@ class StoreProbes:
             raise
 
     async def _probe_with_form(self, form: EtagForm, store: ProbedStore, key: str, bucket: str) -> Guarantees:
-        """Try the whole proof with tags in another form, which stays if the store is proven."""
+        """Repeat the whole probe with etags in another form, which is used from then on if the probe succeeds."""
         self._forms[bucket] = form
         try:
             return await probe(store, key, impossible_etag=self._impossible_etag, unsafe=False)
@@ -221,25 +220,25 @@ class StoreProbes:
 
 
 def without_quotes(tag: str) -> str:
-    """Return an entity tag without its quotes: some services take no other."""
+    """Return an etag without its quotes: some services accept no other form."""
     return tag.removeprefix("W/").strip('"')
 
 
 def as_strong(tag: str) -> str:
-    """Return the entity tag that a proxy made weak."""
+    """Return the etag that a proxy made weak."""
     return tag.removeprefix("W/")
 
 
 async def probe(store: ProbedStore, key: str, *, impossible_etag: str, unsafe: bool) -> Guarantees:
-    """Try every condition on a file of its own, which is gone in the end.
+    """Try every condition on a separate file, which is deleted in the end.
 
     Args:
-        key: a file of a table, there or not. The proof's file lies beside it.
+        key: a file of a table, existing or not. The probe's file lies next to it.
         impossible_etag, unsafe: see `StoreProbes`.
 
     Raises:
-        Unfit: the store does not honour conditions.
-        Trouble: another failure of the store.
+        StoreUnfit: the store does not honour conditions.
+        ExternalError: another failure of the store.
     """
     folder = key.rpartition("/")[0]
     trial = _Probe(store, f"{folder}/{PROBE_PREFIX}{secrets.token_hex(8)}.json", folder)
@@ -256,11 +255,11 @@ async def probe(store: ProbedStore, key: str, *, impossible_etag: str, unsafe: b
 
 
 class _Probe:
-    """One proof, on one file.
+    """One probe, on one file.
 
     Args:
-        key: of that file; nothing lies there.
-        folder: what errors name.
+        key: the key of that file, which does not exist.
+        folder: the folder that errors name.
     """
 
     def __init__(self, store: ProbedStore, key: str, folder: str) -> None:
@@ -268,7 +267,7 @@ class _Probe:
         self._is_written = False
 
     async def clean(self) -> None:
-        """Delete the file if it may be there. A failure, or a store that does not answer, hides no other error."""
+        """Delete the file if it may exist. A failure here, or a store that does not answer, hides no other error."""
         if self._is_written:
             with suppress(SfnError), anyio.move_on_after(CLEANUP_TIMEOUT):
                 await self._store.discard(self._key)
@@ -277,7 +276,7 @@ class _Probe:
         """Create the file, and replace it.
 
         Returns:
-            the file before, and now.
+            The file before and after the replacement.
         """
         stale = await self._create(_body())
         await self._check_refused("If-None-Match", None, _IGNORES_CREATION)
@@ -286,24 +285,24 @@ class _Probe:
         return stale, held
 
     async def check_delete(self, stale: StoredObject, held: StoredObject) -> bool:
-        """Delete the file; return False where the store deletes on a stale tag too, or on none."""
+        """Delete the file; return False if the store deletes with a stale etag, too, or without one."""
         for expected, answer in ((stale, PreconditionFailed()), (held, Deleted())):
             try:
                 if await self._store.delete(self._key, expected) == answer:
                     continue
-            except ExternalError as trouble:
-                if _error_kind(trouble) not in {ErrorKind.UNSUPPORTED, *_REQUEST_REJECTED}:
+            except ExternalError as error:
+                if _error_kind(error) not in {ErrorKind.UNSUPPORTED, *_REQUEST_REJECTED}:
                     raise
             await self._store.discard(self._key)
             return False
         return True
 
     async def check_stays_deleted(self, held: StoredObject, impossible_etag: str) -> bool:
-        """Try to replace the file, which is gone.
+        """Try to replace the deleted file.
 
         Returns:
-            False where the store compares with what was deleted, as some do in buckets that keep versions. A file that
-            is never deleted never comes back by that.
+            False if the store compares with the deleted version, as some do in buckets that keep versions. Then files
+            must not be deleted at all, or a stale write could bring one back.
         """
         comes_back = await self._accepts_write(held)
         if comes_back:
@@ -316,12 +315,12 @@ class _Probe:
         self._is_written = True
         try:
             made = await self._store.write(self._key, body, replacing=None)
-        except ExternalError as trouble:
-            self._is_written = isinstance(trouble, OutcomeUnknown)
-            # A key that is fit to be read is fit to be written: it is the condition that the store does not take.
-            if _error_kind(trouble) in _REQUEST_REJECTED and await self._store.read(self._key) is None:
-                raise self._unfit_error(_unsupported_header("If-None-Match", trouble)) from trouble
-            raise self._or_tagless(trouble) from trouble
+        except ExternalError as error:
+            self._is_written = isinstance(error, OutcomeUnknown)
+            # The key can be read, so it can be written: the store rejects the condition, not the key.
+            if _error_kind(error) in _REQUEST_REJECTED and await self._store.read(self._key) is None:
+                raise self._unfit_error(_unsupported_header("If-None-Match", error)) from error
+            raise self._or_tagless(error) from error
         held = await self._read()
         if isinstance(made, PreconditionFailed):
             if held is None or held.body != body:
@@ -334,10 +333,10 @@ class _Probe:
     async def _replace(self, body: bytes, replacing: StoredObject) -> StoredObject:
         try:
             made = await self._store.write(self._key, body, replacing)
-        except ExternalError as trouble:
-            if _error_kind(trouble) in _REQUEST_REJECTED:
-                raise self._unfit_error(_unsupported_header("If-Match", trouble)) from trouble
-            raise self._or_tagless(trouble) from trouble
+        except ExternalError as error:
+            if _error_kind(error) in _REQUEST_REJECTED:
+                raise self._unfit_error(_unsupported_header("If-Match", error)) from error
+            raise self._or_tagless(error) from error
         if isinstance(made, PreconditionFailed):
             raise _RejectsValidWrite(self._folder, replacing.etag)
         held = await self._read()
@@ -348,52 +347,52 @@ class _Probe:
         return self._check_content(held, made)
 
     async def _check_refused(self, header: str, replacing: StoredObject | None, fault: ProbeFault) -> None:
-        """Try a write with a condition that does not hold. Only the answer of a lost race is right."""
+        """Try a write with a stale condition. Only the answer of a lost race is right."""
         try:
             written = await self._store.write(self._key, _body(), replacing)
-        except ExternalError as trouble:
-            if _error_kind(trouble) in _REQUEST_REJECTED:
-                raise self._unfit_error(_unsupported_header(header, trouble)) from trouble
+        except ExternalError as error:
+            if _error_kind(error) in _REQUEST_REJECTED:
+                raise self._unfit_error(_unsupported_header(header, error)) from error
             raise
         if isinstance(written, StoredObject):
             raise self._unfit_error(fault)
 
     async def _accepts_write(self, replacing: StoredObject) -> bool:
-        """Return True if the store takes a write with a condition that does not hold."""
+        """Return True if the store accepts a write with a stale condition."""
         try:
             return isinstance(await self._store.write(self._key, _body(), replacing), StoredObject)
         except FORBIDDEN_ERRORS:
-            # Without the permission to list, that is the answer to what is missing.
+            # Without the permission to list, this is the answer for a missing object.
             return False
-        except ExternalError as trouble:
-            if _error_kind(trouble) not in _REQUEST_REJECTED:
+        except ExternalError as error:
+            if _error_kind(error) not in _REQUEST_REJECTED:
                 raise
             return False
 
     async def _read(self) -> StoredObject | None:
         try:
             return await self._store.read(self._key)
-        except ExternalError as trouble:
-            raise self._or_tagless(trouble) from trouble
+        except ExternalError as error:
+            raise self._or_tagless(error) from error
 
     def _check_content(self, held: StoredObject, made: StoredObject) -> StoredObject:
-        """Return what was read if that is what was written."""
+        """Return the file that was read if it is the one that was written."""
         if held.body != made.body:
             raise self._unfit_error(_OTHER_CONTENT)
         if held.etag != made.etag:
             raise self._unfit_error(_other_tag(made.etag, held.etag))
         return held
 
-    def _or_tagless(self, trouble: ExternalError) -> ExternalError:
-        return self._unfit_error(_TAGLESS) if _error_kind(trouble) is ErrorKind.NO_ETAG else trouble
+    def _or_tagless(self, error: ExternalError) -> ExternalError:
+        return self._unfit_error(_TAGLESS) if _error_kind(error) is ErrorKind.NO_ETAG else error
 
     def _unfit_error(self, fault: ProbeFault) -> StoreUnfit:
         return StoreUnfit(self._folder, fault)
 
 
 def _body() -> bytes:
-    """Return a new content, always of the same length."""
-    head = b'{"written by the proof of a store": "%b", "filling": "' % secrets.token_hex(8).encode()
+    """Return a new content; all contents have the same length."""
+    head = b'{"written by the probe of a store": "%b", "filling": "' % secrets.token_hex(8).encode()
     return head + b"." * (_PROBE_BYTES - len(head) - 2) + b'"}'
 
 
@@ -401,7 +400,7 @@ def _other_tag(written: str, read: str) -> ProbeFault:
     return ProbeFault(
         f"a store that answers a write with one entity tag ({_shown(written)}) and a read of the file with another "
         f"({_shown(read)})",
-        "switch off compression in the proxies before the store, which changes entity tags; or use another store",
+        "switch off compression in the store's proxies, which changes etags; or use another store",
     )
 
 
@@ -409,16 +408,16 @@ def _shown(tag: str) -> str:
     return tag if len(tag) <= _TAG_SHOWN else f"{tag[:_TAG_SHOWN]}…"
 
 
-def _unsupported_header(header: str, trouble: ExternalError) -> ProbeFault:
+def _unsupported_header(header: str, error: ExternalError) -> ProbeFault:
     return ProbeFault(
-        f"a store that does not know conditional writes: it answers {header} with {trouble.found}",
+        f"a store that does not support conditional writes: it answers {header} with {error.found}",
         "use another store, or upgrade it",
     )
 
 
-def _error_kind(trouble: ExternalError) -> ErrorKind | None:
-    """Return why the service refused the request behind a trouble, None for another cause."""
-    return trouble.__cause__.kind if isinstance(trouble.__cause__, RequestFailed) else None
+def _error_kind(error: ExternalError) -> ErrorKind | None:
+    """Return why the service refused the request behind an error, None for another cause."""
+    return error.__cause__.kind if isinstance(error.__cause__, RequestFailed) else None
 
 
 def _bucket(key: str) -> str:

@@ -1,4 +1,4 @@
-"""Files on S3, and on what speaks its protocol."""
+"""`S3Client`: objects on S3 and on services with the same protocol."""
 
 from __future__ import annotations
 
@@ -26,18 +26,16 @@ from sfn.errors import NoCredentials
 from sfn.storage import ErrorKind, FetchedObject, ObjectPage, RequestFailed, media_type
 from sfn.storage.object_store import BODY_LIMIT, HttpPool, HttpReply
 
-# ── terms: What an adapter to S3 is told
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class S3Options:
-    """Where the buckets are, and as whom they are asked.
+    """Address and identity of an S3 service.
 
     Attributes:
-        identity: who asks; None for nobody: requests are not signed.
-        endpoint: URL of a service other than AWS's own; None for where the standard chain leads.
-        region: None for the standard chain's; a bucket of AWS tells its own where that is wrong.
-        path_style: whether buckets are named in the path, not in the host; None: with an endpoint of its own they are.
+        identity: identity that signs requests; None for unsigned requests.
+        endpoint: URL of a service other than AWS's own; None for the standard chain's.
+        region: None for the standard chain's; a wrong region is corrected by the answer of AWS.
+        path_style: True if buckets are part of the path, not of the host; None: only with an `endpoint`.
     """
 
     identity: AwsIdentity | None = AwsIdentity()
@@ -46,7 +44,7 @@ class S3Options:
     path_style: bool | None = None
 
 
-# ── answers: What S3 answers
+# ── Answers
 
 _THROTTLES: Final = (
     "BandwidthLimitExceeded",
@@ -64,7 +62,7 @@ _THROTTLES: Final = (
     "TooManyRequestsException",
     "TransactionInProgressException",
 )
-"""As botocore has them: what speaks S3's protocol says it in the words of AWS's other services too."""
+"""Codes of botocore: services with S3's protocol also use the codes of AWS's other services."""
 _KIND_BY_CODE: Final = {
     "NoSuchKey": ErrorKind.MISSING,
     "NoSuchBucket": ErrorKind.NO_BUCKET,
@@ -98,22 +96,22 @@ _KIND_BY_CODE: Final = {
     **dict.fromkeys(_THROTTLES, ErrorKind.THROTTLED),
 }
 _KMS: Final = "KMS."
-"""Of every error that the key of an object's encryption is the cause of, such as `KMS.DisabledException`."""
+"""Prefix of errors of the key that encrypts an object, such as `KMS.DisabledException`."""
 _REMEDIES: Final = {
     "RequestTimeTooSkewed": "set this machine's clock: it is more than 15 minutes off",
 }
-_KMS_REMEDY: Final = "see to the KMS key of the bucket: it is disabled or gone, or the principal may not use it"
+_KMS_REMEDY: Final = "check the KMS key of the bucket: it is disabled or gone, or the principal may not use it"
 _OTHER_REGION: Final = (
     "AuthorizationHeaderMalformed",
     "IllegalLocationConstraintException",
     "PermanentRedirect",
     "TemporaryRedirect",
 )
-"""The bucket is in another region than the one that was asked, or AWS does not find it everywhere yet."""
+"""Codes for a bucket in another region, or for a new bucket that AWS does not find everywhere yet."""
 _REGION_HEADER: Final = "x-amz-bucket-region"
 _REGION: Final = re.compile(r"[a-z0-9-]{1,64}")
 _KIND_BY_STATUS: Final = {
-    # Of a write. RFC 9110 asks for 412 there, but some services and proxies answer so.
+    # The answer to a write. RFC 9110 asks for 412 there, but some services and proxies answer 304.
     HTTPStatus.NOT_MODIFIED: ErrorKind.PRECONDITION_FAILED,
     HTTPStatus.UNAUTHORIZED: ErrorKind.UNAUTHENTICATED,
     HTTPStatus.FORBIDDEN: ErrorKind.DENIED,
@@ -122,7 +120,7 @@ _KIND_BY_STATUS: Final = {
     HTTPStatus.TOO_EARLY: ErrorKind.NO_ANSWER,
     HTTPStatus.TOO_MANY_REQUESTS: ErrorKind.THROTTLED,
 }
-"""Of an answer whose code we do not know, or that has none."""
+"""Meaning of an answer with an unknown code, or without one."""
 _REDIRECTS: Final = (
     HTTPStatus.MOVED_PERMANENTLY,
     HTTPStatus.FOUND,
@@ -132,7 +130,7 @@ _REDIRECTS: Final = (
 
 
 def failure_of(reply: HttpReply) -> RequestFailed:
-    """Why a request came to nothing."""
+    """Return the failure that an answer means."""
     root = _parsed(reply.body)
     code = "" if root is None else _child_text(root, "Code")
     kind = _KIND_BY_CODE.get(code) or _kind_of(reply.status, code)
@@ -157,23 +155,23 @@ def redirect_region(reply: HttpReply) -> str | None:
 
 
 def is_error(reply: HttpReply) -> bool:
-    """Return True if the body of an answer is an error, whatever its status says."""
+    """Return True if the body of an answer is an error, whatever the status."""
     root = _parsed(reply.body) if reply.body else None
     return root is not None and _local_name(root.tag) == "Error"
 
 
 def parse_page(reply: HttpReply, prefix: str) -> ObjectPage:
-    """A page of ListObjectsV2, encoded by URL rules if the service does as it was asked.
+    """Return a page of ListObjectsV2. Keys are URL-encoded if the service honours the request for that.
 
     Args:
-        prefix: what the keys are appended to.
+        prefix: prepended to each key.
 
     Raises:
-        Refused: it makes no sense.
+        RequestFailed: the answer is no listing.
     """
     root = _parsed(reply.body)
     if root is None or _local_name(root.tag) != "ListBucketResult":
-        raise RequestFailed(ErrorKind.NO_ANSWER, "a listing that makes no sense")
+        raise RequestFailed(ErrorKind.NO_ANSWER, "a listing that cannot be read")
     read = unquote_plus if _child_text(root, "EncodingType") == "url" else str
     names = [read(_child_text(one, "Key")) for one in root if _local_name(one.tag) == "Contents"]
     more = _child_text(root, "NextContinuationToken") if _child_text(root, "IsTruncated").lower() == "true" else None
@@ -191,7 +189,7 @@ def _kind_of(status: int, code: str) -> ErrorKind:
         return ErrorKind.PRECONDITION_FAILED
     if status < HTTPStatus.MULTIPLE_CHOICES:
         return ErrorKind.NO_ANSWER
-    # A redirect leads to who knows where, and it is not S3 that misses something without a word for it.
+    # A redirect may lead anywhere, and a 404 without an error code is not S3's.
     if status < HTTPStatus.BAD_REQUEST or (status == HTTPStatus.NOT_FOUND and not code):
         return ErrorKind.NO_BUCKET
     return ErrorKind.REJECTED
@@ -205,7 +203,7 @@ def _region(reply: HttpReply, root: ET.Element | None) -> str | None:
 def _parsed(body: bytes) -> ET.Element | None:
     try:
         return ET.fromstring(body)  # noqa: S314 - bounded in length, and expat bounds what entities become
-    except (ET.ParseError, ValueError, LookupError):  # the last two of encodings that nobody knows
+    except (ET.ParseError, ValueError, LookupError):  # the last two for unknown encodings
         return None
 
 
@@ -221,22 +219,22 @@ def _seconds(value: str | None) -> float | None:
     return float(value) if value is not None and value.isdecimal() else None
 
 
-# ── addresses: Where each bucket answers
+# ── Addresses
 
 _DEFAULT_REGION = "us-east-1"
-"""The region of whom nobody told one: services of one region take it, and AWS then tells the bucket's own."""
+"""Default region. Services with one region accept it, and AWS then returns the bucket's own."""
 _PLACEHOLDER_KEY = "k"
 
 
 @cache
 def _loader() -> Loader:
-    """Keeps the descriptions of services, which take most of the time to read."""
+    """Return the loader of service descriptions; it caches them, as they are slow to read."""
     return create_loader()
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointOptions:
-    """What an endpoint depends on, as of `S3Options`; `profile` as of `sfn.aws_auth.AwsIdentity`."""
+    """The options that determine an endpoint; see `S3Options`, and `sfn.aws_auth.AwsIdentity` for `profile`."""
 
     endpoint: str | None
     region: str | None
@@ -245,23 +243,23 @@ class EndpointOptions:
 
     @classmethod
     def from_options(cls, options: S3Options) -> EndpointOptions:
-        """Where terms lead."""
+        """Return the part of options that determines the endpoint."""
         profile = options.identity.profile if options.identity is not None else None
         return cls(options.endpoint, options.region, options.path_style, profile)
 
 
 class BucketEndpoints:
-    """The addresses of all places, each of them made once, in a thread: it takes a tenth of a second."""
+    """The addresses of all endpoints. Each is built once, on a thread, as that takes a tenth of a second."""
 
     def __init__(self) -> None:
         self._making = anyio.Lock()
         self._made: dict[EndpointOptions, BucketAddresses] = {}
 
     async def addresses_for(self, endpoint: EndpointOptions) -> BucketAddresses:
-        """Of one place.
+        """Return the addresses at an endpoint.
 
         Raises:
-            Refused: there is no such profile, or AWS's own configuration can't be read.
+            RequestFailed: there is no such profile, or AWS's own configuration cannot be read.
         """
         async with self._making:
             if endpoint not in self._made:
@@ -270,10 +268,10 @@ class BucketEndpoints:
 
 
 class BucketAddresses:
-    """The base URLs of buckets at one place.
+    """The base URLs of buckets at one endpoint.
 
     Attributes:
-        region: that requests are signed for.
+        region: region for which requests are signed.
     """
 
     def __init__(self, endpoint: EndpointOptions) -> None:
@@ -297,10 +295,10 @@ class BucketAddresses:
         self._client.meta.events.register("provide-client-params.s3.GetObject", _regional)
 
     def bucket_url(self, bucket: str) -> str:
-        """The URL of a bucket, with a slash at its end.
+        """Return the URL of a bucket, with a slash at its end.
 
         Raises:
-            Refused: no bucket can have that name.
+            RequestFailed: the name is not valid for a bucket.
         """
         try:
             url: str = self._client.generate_presigned_url(
@@ -324,22 +322,22 @@ def _build_addresses(endpoint: EndpointOptions) -> BucketAddresses:
         raise RequestFailed(ErrorKind.NO_ENDPOINT, f"{named} without them ({error})", remedy) from error
 
 
-# ── objects: S3's requests for one object
+# ── Client
 
 IMPOSSIBLE_ETAG: Final = f'"{"0" * 32}"'
-"""An entity tag that no content has."""
+"""An etag that no content has."""
 _WRITE_ID_HEADER: Final = "x-amz-meta-sfn-write"
 _ETAG: Final = re.compile(r"(?!\*\Z)[\x21-\x7e]+")
 _PROXY_SUFFIX: Final = re.compile(r'W/(?=")|[-;](?:gzip|deflate)(?="\Z)')
-"""What a proxy that compresses adds to an entity tag: nginx makes it weak, Apache names the compression."""
+"""Additions of a compressing proxy to an etag: nginx makes it weak, Apache appends the compression."""
 
 
 class S3Client:
-    """Implements `ObjectClient`; keys are `s3://bucket/…`.
+    """An `ObjectClient` for keys `s3://bucket/…`.
 
     Args:
-        terms: where, as whom.
-        pool, book: what requests are sent over, and where to; shared with others.
+        options: address and identity.
+        pool, endpoints: connections and addresses, shared with other clients.
     """
 
     def __init__(self, options: S3Options, pool: HttpPool, endpoints: BucketEndpoints) -> None:
@@ -356,7 +354,7 @@ class S3Client:
         if reply.status == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
             return b""
         if reply.status == HTTPStatus.OK and start:
-            raise RequestFailed(ErrorKind.INVALID_OBJECT, "the whole object for a part of it")
+            raise RequestFailed(ErrorKind.INVALID_OBJECT, "the whole object instead of a part")
         return _check_accepted(reply).body
 
     async def put(self, key: str, body: bytes, replacing: str | None, write_id: str) -> str:
@@ -364,7 +362,7 @@ class S3Client:
         headers = {
             "cache-control": "no-store",
             "content-type": media_type(key),
-            # Buckets with a retention take no object without a digest.
+            # Buckets with a retention policy require a digest.
             "content-md5": b64encode(md5(body, usedforsecurity=False).digest()).decode(),
             _WRITE_ID_HEADER: write_id,
         }
@@ -378,9 +376,9 @@ class S3Client:
         query = {"list-type": "2", "prefix": path, "delimiter": "/", "max-keys": str(limit), "encoding-type": "url"}
         if continuation is not None:
             query["continuation-token"] = continuation
-        # A signature is of the parameters in order.
-        asked = urlencode(sorted(query.items()), quote_via=quote, safe="")
-        reply = await self._request("GET", f"s3://{bucket}/", query=f"?{asked}")
+        # The signature covers the parameters in sorted order.
+        parameters = urlencode(sorted(query.items()), quote_via=quote, safe="")
+        reply = await self._request("GET", f"s3://{bucket}/", query=f"?{parameters}")
         return parse_page(reply, f"s3://{bucket}/")
 
     async def close(self) -> None:
@@ -398,14 +396,14 @@ class S3Client:
     ) -> HttpReply:
         reply = await self._send(method, key, headers or {}, body, query=query, limit=limit)
         if method != "GET" and is_error(reply):
-            # Some services begin their answer before they know how it ends.
+            # Some services send status 200 before they know the outcome.
             raise failure_of(reply)
         return _check_accepted(reply)
 
     async def _send(
         self, method: str, key: str, headers: Mapping[str, str], body: bytes = b"", *, query: str = "", limit: int
     ) -> HttpReply:
-        """A request to where its bucket is; once more where AWS tells that it is in another region."""
+        """Send a request to its bucket; send it again if AWS answers that the bucket is in another region."""
         bucket, path = _bucket_and_path(key)
         home, region = self._buckets.get(bucket) or await self._locate(bucket, None)
         url = f"{{}}{quote(path, safe='/~')}{query}"
@@ -430,7 +428,7 @@ class S3Client:
         return await self._pool.exchange(method, url, headers, body, limit)
 
     async def _locate(self, bucket: str, region: str | None) -> tuple[str, str]:
-        """The URL of a bucket and its region; None for the one that was told."""
+        """Return the URL of a bucket and its region; with None for `region`, the configured one."""
         addresses = await self._endpoints.addresses_for(
             replace(self._endpoint, region=region) if region is not None else self._endpoint
         )
@@ -445,14 +443,14 @@ def _check_accepted(reply: HttpReply) -> HttpReply:
 
 
 def _if_match(etag: str) -> Mapping[str, str]:
-    """The condition that an object has this tag; a star would be that it has any, and many take nothing for none."""
+    """Return the condition for an etag. `*` would match any version, and many services ignore an empty one."""
     if _ETAG.fullmatch(etag) is None:
-        raise RequestFailed(ErrorKind.PRECONDITION_FAILED, f"a tag that is no entity tag ({len(etag)} characters)")
+        raise RequestFailed(ErrorKind.PRECONDITION_FAILED, f"an invalid etag ({len(etag)} characters)")
     return {"if-match": etag}
 
 
 def _etag_of(reply: HttpReply) -> str:
-    """Return the entity tag of an answer, as the service gave it to a proxy that compressed the answer."""
+    """Return the etag of an answer, without the additions of a proxy that compressed it."""
     etag = reply.headers.get("ETag", "")
     if reply.is_compressed:
         etag = _PROXY_SUFFIX.sub("", etag)

@@ -1,4 +1,4 @@
-"""How a catalog is told who asks: as the settings say. No `repr` of anything here shows a secret."""
+"""Authentication with a REST catalog: `build_auth` returns the `Auth` of the settings. No `repr` shows a secret."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from sfn.catalogs.rest.settings import RestSettings, is_valid_header
 from sfn.concurrency import CHECK_INTERVAL, AbandonableThreads, TimedOut, WatchedFiles, describe_timeout
 from sfn.errors import ErrorScope, SfnError, Transient
 
-# ── proof: How a request shows who asks
+# ── Interface
 
 _MAX_RECENT_SECRETS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
 class AuthRequest:
-    """What is about to be sent.
+    """A request before it is sent.
 
     Attributes:
         method: in capitals.
         url: absolute and encoded, byte for byte as it is sent.
-        body: all of it.
+        body: the whole body.
     """
 
     method: str
@@ -44,50 +44,50 @@ class AuthRequest:
 
 
 class Auth(Protocol):
-    """One way of showing who asks; its verbs raise `Refused` with scope catalog."""
+    """A way to authenticate requests. Its methods raise `CatalogRequestFailed` with scope catalog."""
 
     async def headers(self, request: AuthRequest) -> Mapping[str, str]:
-        """What to send along with a request; names in lower case."""
+        """Return the headers that authenticate a request; names in lower case."""
         ...
 
     async def renew(self, rejected: Mapping[str, str]) -> bool:
-        """Whether there is another proof to try than that in headers which were just not believed."""
+        """Return True if there are other credentials than those of headers that were rejected."""
         ...
 
     async def renew_after_denial(self, rejected: Mapping[str, str]) -> bool:
-        """Return whether there is another proof to try than that in headers which were answered with 403.
+        """Return True if there are other credentials than those of headers that were answered with 403.
 
-        Mostly a 403 means that we may not. But some catalogs also answer 403 to a token that has expired.
+        Mostly a 403 means that the principal may not do it. But some catalogs answer 403 to an expired token, too.
         """
         ...
 
     def secrets(self) -> tuple[str, ...]:
-        """What must not show in any message."""
+        """Return the values that messages must not contain."""
         ...
 
 
 def bearer_header(token: str) -> dict[str, str]:
-    """The header that shows a token (RFC 6750, 2.1)."""
+    """Return the header with a bearer token (RFC 6750, 2.1)."""
     return {"authorization": f"Bearer {token}"}
 
 
 def recent_secrets(earlier: tuple[str, ...], *secrets: str) -> tuple[str, ...]:
-    """The secrets in use first, then as many as are kept of those before, which a late reply may repeat."""
+    """Return the secrets in use, then the last ones before, which a late reply may repeat."""
     return tuple(dict.fromkeys((*secrets, *earlier)))[:_MAX_RECENT_SECRETS]
 
 
 def read_secret(file: Path) -> str:
-    """The content of a file that holds one secret, without the space around it.
+    """Return the content of a file with one secret, without surrounding white space.
 
     Raises:
-        SfnError: it cannot be read, is empty, or no header can carry it.
+        SfnError: the file cannot be read, is empty, or has characters that a header cannot carry.
     """
     try:
         secret = file.read_text("utf-8").strip()
     except OSError as error:
         found = type(error).__name__
     except UnicodeDecodeError:
-        found = "bytes that are no UTF-8"
+        found = "bytes that are not UTF-8"
     else:
         if re.fullmatch(r"[\x21-\x7e]+", secret):
             return secret
@@ -95,26 +95,25 @@ def read_secret(file: Path) -> str:
     raise SfnError(str(file), expected="one secret in a readable file", found=found)
 
 
-# ── kept: What is had from elsewhere and ends
+# ── Expiring values
 
 T = TypeVar("T")
 
 REFRESH_MARGIN: Final = 60.0
-"""Seconds before its end at which something is asked for anew, at most a fifth of its life: more than one request
-lasts."""
+"""Seconds before its expiry at which a value is renewed, at most a fifth of its lifetime; longer than one request."""
 RETRY_AFTER_FAILURE: Final = 5.0
-"""Seconds until it is tried again, when that failed and the old one is still good."""
+"""Seconds until the next attempt after a failed renewal, while the old value is still valid."""
 
 _NEVER_EXPIRES: Final = float("inf")
 
 
 @dataclass(frozen=True, slots=True)
 class Expiring(Generic[T]):
-    """Something that ends.
+    """A value that expires.
 
     Attributes:
-        value: itself.
-        lifetime: seconds from when it was asked for, None where nobody says.
+        value: the value.
+        lifetime: seconds from the start of the request, None if unknown.
     """
 
     value: T = field(repr=False)
@@ -122,14 +121,13 @@ class Expiring(Generic[T]):
 
 
 class ExpiringCache(Generic[T]):
-    """Something that ends, had anew before it does, by one question at a time.
+    """A value that is renewed before it expires, by one request at a time.
 
-    Whoever waits for a question shares its outcome, good or bad. While the old one is good it is given where no new one
-    can be had.
+    Concurrent callers share the outcome of a request, good or bad. A valid old value is returned if the renewal fails.
 
     Args:
-        ask: has one; raises Refused for none.
-        every: seconds after which one is had anew that does not say when it ends; None for never.
+        fetch: fetches a value; raises CatalogRequestFailed.
+        every: seconds after which a value of unknown lifetime is renewed; None for never.
     """
 
     def __init__(self, fetch: Callable[[], Awaitable[Expiring[T]]], every: float | None = None) -> None:
@@ -143,14 +141,14 @@ class ExpiringCache(Generic[T]):
 
     @property
     def valid_value(self) -> T | None:
-        """What was had last, None once it ended or where nothing was."""
+        """The last value; None if it has expired, or there was none."""
         return self._current.value if self._current is not None and anyio.current_time() < self._expires_at else None
 
     async def current(self) -> T:
-        """What is in force.
+        """Return a valid value.
 
         Raises:
-            Refused: there is none.
+            CatalogRequestFailed: there is none.
         """
         value = self.valid_value
         if value is not None and anyio.current_time() < self._refresh_at:
@@ -164,52 +162,52 @@ class ExpiringCache(Generic[T]):
         return value
 
     async def refresh(self) -> T:
-        """What is had by a question that ended after this call; raises as of `current`."""
+        """Return the value of a request that ended after this call; raises as `current`."""
         before = self._requests
         async with self._requesting:
-            # Without sharing, the last of many that wait on a dead server would wait for all their failures in turn.
+            # Callers share one request. Otherwise the last of many would wait for all their failures in turn.
             if self._requests == before or self._outcome is None:
                 self._outcome = await self._request()
                 self._requests += 1
             outcome = self._outcome
         if isinstance(outcome, CatalogRequestFailed):
-            # One error that many tasks raise would grow a traceback of all of them.
+            # A new exception, because one that many tasks raise would collect all their tracebacks.
             raise type(outcome)(outcome.failure)
         return outcome.value
 
     async def _request(self) -> Expiring[T] | CatalogRequestFailed:
-        asked = anyio.current_time()
+        requested_at = anyio.current_time()
         try:
             fetched = await self._fetch()
         except CatalogRequestFailed as refused:
             return refused
         self._current = fetched
         if fetched.lifetime is None:
-            self._refresh_at, self._expires_at = asked + self._every, _NEVER_EXPIRES
+            self._refresh_at, self._expires_at = requested_at + self._every, _NEVER_EXPIRES
         else:
             self._refresh_at, self._expires_at = (
-                asked + fetched.lifetime - min(REFRESH_MARGIN, fetched.lifetime / 5),
-                asked + fetched.lifetime,
+                requested_at + fetched.lifetime - min(REFRESH_MARGIN, fetched.lifetime / 5),
+                requested_at + fetched.lifetime,
             )
         return fetched
 
 
-# ── chained: Credentials that a cloud's own library finds
+# ── Credentials of a cloud
 
 C = TypeVar("C")
 
 LOOKUP_INTERVAL: Final = 60.0
-"""Seconds from one look to the next: whoever is asked looks for others minutes before what it found ends."""
+"""Seconds between two searches. The cloud's own library renews its credentials minutes before they expire."""
 
 
 class CloudCredentials(Generic[C, T]):
-    """What a chain finds. It is found by a new one once it was not believed: a chain reads its files but once.
+    """The credentials that a cloud's chain finds. After a rejection a new chain is built, as a chain reads files once.
 
     Args:
-        catalog: its name in the settings.
-        limit: seconds that may pass until something is found.
-        chain: makes a chain.
-        find: has it find something; raises SfnError for nothing.
+        catalog: the catalog's name in the settings.
+        limit: seconds for one search.
+        chain: builds a chain.
+        find: returns the chain's credentials; raises SfnError if there are none.
     """
 
     def __init__(self, catalog: str, limit: float, chain: Callable[[], C], find: Callable[[C], Awaitable[T]]) -> None:
@@ -221,16 +219,16 @@ class CloudCredentials(Generic[C, T]):
         self._refused: T | None = None
 
     async def current(self) -> T:
-        """What is in force.
+        """Return valid credentials.
 
         Raises:
-            Refused: scope catalog; there is none.
+            CatalogRequestFailed: scope catalog; there are none.
         """
         return await self._cache.current()
 
     async def renew(self, is_rejected: Callable[[T], bool]) -> bool:
-        """Whether there is something else than what was refused; raises as of `current`."""
-        # Another request may have met the same refusal and have something new already.
+        """Return True if there are other credentials than the rejected ones; raises as `current`."""
+        # Another request may have had the same rejection and renewed them already.
         current = self._cache.valid_value
         if current is None or is_rejected(current):
             self._refused = current
@@ -240,7 +238,7 @@ class CloudCredentials(Generic[C, T]):
     async def _find_lasting(self) -> Expiring[T]:
         if self._refused is not None and self._refused == self._last:
             self._chain = self._new()
-        where, problem, remedy = "credentials", f"none within {self._limit:g} s", "see whether what gives them answers"
+        where, problem, remedy = "credentials", f"none within {self._limit:g} s", "check the source of the credentials"
         try:
             with anyio.move_on_after(self._limit):
                 self._last = await self._find(self._chain)
@@ -254,27 +252,27 @@ class CloudCredentials(Generic[C, T]):
         )
 
 
-# ── files: Files that somebody else renews
+# ── Files
 
 _NEVER_CHECKED: Final = float("-inf")
 
 
 class RenewedFile(Generic[T]):
-    """What is made of a file, read in a thread by who asks for it first, and again once it changed.
+    """A value made from a file, read on a thread on first use, and again after each change.
 
-    A file system that hangs holds up one request at a time, for so long at most, and nobody who has other work. What
-    was made last stays in force as in `Watched`.
+    A hanging file system delays one request at a time, for a limited time. The last value stays in force as in
+    `WatchedFiles`.
 
     Args:
-        catalog: its name in the settings.
-        setting: the name of the one that names the file.
+        catalog: the catalog's name in the settings.
+        setting: the setting that names the file.
         file: the file.
-        what: as for `Watched`.
-        make: as for `Watched`.
+        what: see `WatchedFiles`.
+        make: reads the file, as in `WatchedFiles`.
     """
 
     check_interval: ClassVar[float] = CHECK_INTERVAL
-    """Seconds from one look to the next."""
+    """Seconds between two checks of the file."""
     read_timeout: ClassVar[float] = 5.0
     """Seconds that a request waits for a file system."""
 
@@ -287,10 +285,10 @@ class RenewedFile(Generic[T]):
         self._checked_at = _NEVER_CHECKED
 
     async def current(self) -> T:
-        """What is in force, after a look at the file if the last one was a second ago.
+        """Return the value, after a check of the file if the last check was a second ago.
 
         Raises:
-            Refused: scope catalog; there is nothing in force, and the file makes no sense or can't be had.
+            CatalogRequestFailed: scope catalog; there is no value yet, and the file is invalid or unreadable.
         """
         now = time.monotonic()
         if self._watched is None:
@@ -301,7 +299,7 @@ class RenewedFile(Generic[T]):
         return self._watched.current
 
     async def refresh(self) -> T:
-        """What is in force, after the file was read again, whether or not it seems to have changed; raises as above."""
+        """Return the value after another read of the file, even if it seems unchanged; raises as `current`."""
         if self._watched is not None:
             await self._check(self._watched, force=True)
             return self._watched.current
@@ -314,12 +312,12 @@ class RenewedFile(Generic[T]):
             if not isinstance(found, TimedOut):
                 return found.current
             refused = self._refused(
-                "a file that can be read", describe_timeout(self.read_timeout), "see whether a mount hangs"
+                "a readable file", describe_timeout(self.read_timeout), "check whether a mount hangs"
             )
         raise refused
 
     def _open(self, _given_up: object) -> WatchedFiles[T]:
-        # Many requests may have waited for the same thread.
+        # Many requests may have waited for the same thread, and the first one has opened it.
         if self._watched is None:
             self._watched = WatchedFiles(self._what, (self._file,), lambda: self._make(self._file))
             self._checked_at = time.monotonic()
@@ -340,33 +338,33 @@ class RenewedFile(Generic[T]):
                 self._where,
                 expected=expected,
                 found=found,
-                remedy=remedy or f"mend the file that {self._setting} names",
+                remedy=remedy or f"correct the file that {self._setting} names",
                 permanent=permanent,
                 scope=ErrorScope.CATALOG,
             )
         )
 
 
-# ── oauth2: OAuth2 client credentials
+# ── OAuth2
 
 PostForm = Callable[[str, Mapping[str, str]], Awaitable[CatalogReply]]
-"""Posts a form to a URL without authorization and gives the reply, whatever its status; raises Refused for none."""
+"""Posts a form to a URL without authorization and returns the reply, whatever its status."""
 
 DENIED_RENEWAL_INTERVAL: Final = 30.0
-"""Seconds between two renewals of a token after a 403: where we may not, each request would ask for a token."""
+"""Seconds between two renewals of a token after a 403. Without a limit, each denied request would ask for a token."""
 _PERMANENT_STATUSES = frozenset({400, 401, 403, 404})
 
 
 class ClientCredentials:
-    """Shows a token, which is had anew before its end, and once when the catalog refuses it.
+    """OAuth2 client credentials. Their token is renewed before it expires, and once when the catalog rejects it.
 
-    A 403 mostly means that we may not. Only a token of unknown lifetime is renewed then, and seldom.
+    A 403 mostly means that the principal may not do it. Only a token of unknown lifetime is renewed then, and rarely.
 
-    One question for one is asked at a time. It may take as long as `/v1/config`, which it stands before.
+    One request for a token is sent at a time. It may take as long as `/v1/config`, which waits for the token.
 
     Args:
-        settings: with `credential` or `credential_file`.
-        post: how the token is asked for.
+        settings: settings with `credential` or `credential_file`.
+        post: sends the request for a token.
     """
 
     def __init__(self, settings: RestSettings, post: PostForm) -> None:
@@ -386,7 +384,7 @@ class ClientCredentials:
         return bearer_header(await self._cache.current())
 
     async def renew(self, rejected: Mapping[str, str]) -> bool:
-        # Another request may have met the same refusal and have a new token already.
+        # Another request may have had the same rejection and renewed the token already.
         token = self._cache.valid_value
         if token is None or bearer_header(token) == rejected:
             token = await self._cache.refresh()
@@ -450,7 +448,7 @@ class ClientCredentials:
             else:
                 if is_valid_header("Authorization", token.value):
                     return token
-                found = "a token that no header can carry"
+                found = "a token with characters that a header cannot carry"
         raise CatalogRequestFailed(
             CatalogFailure(
                 reply.where,
@@ -464,14 +462,14 @@ class ClientCredentials:
         )
 
 
-# ── auth: How a catalog is told who asks
+# ── Selection
 
 _EXTRAS: Final = {"sigv4": "s3", "google": "gcs"}
-"""What brings the packages of a way."""
+"""Extra that installs the packages of a method."""
 
 
 class FixedAuth:
-    """Nothing, or the same value of the header Authorization always."""
+    """No authentication, or a fixed value of the header Authorization."""
 
     def __init__(self, value: str | None, *secrets: str) -> None:
         self._headers = {} if value is None else {"authorization": value}
@@ -491,7 +489,7 @@ class FixedAuth:
 
 
 class TokenFileAuth:
-    """A bearer token in a file that somebody else renews: a mounted secret, a sidecar's token."""
+    """A bearer token in a file that another program renews: a mounted secret, a sidecar's token."""
 
     def __init__(self, catalog: str, file: Path) -> None:
         self._token = RenewedFile(catalog, "token_file", file, "token", read_secret)
@@ -515,25 +513,25 @@ class TokenFileAuth:
 
 
 def build_auth(settings: RestSettings, post: PostForm) -> Auth:
-    """The one way of showing who asks that the settings want.
+    """Return the authentication of a catalog.
 
     Args:
-        settings: of the catalog.
-        post: how tokens are asked for.
+        settings: the catalog's settings.
+        post: sends requests for tokens.
 
     Raises:
-        SfnError: it needs what is not installed.
+        SfnError: a package that it needs is not installed.
     """
     return _cloud_auth(settings) or _plain_auth(settings, post)
 
 
 def check_installed(settings: RestSettings) -> None:
-    """See whether all is installed that showing who asks needs; raises as `auth_of`."""
+    """Check that all packages for the authentication are installed; raises as `build_auth`."""
     _cloud_auth(settings)
 
 
 def _cloud_auth(settings: RestSettings) -> Auth | None:
-    """By what an extra brings, which takes half a second to be imported."""
+    """Return the authentication by a cloud, None for none. The packages of its extra take half a second to import."""
     try:
         match settings.auth:
             case "sigv4":
@@ -554,7 +552,7 @@ def _not_installed(settings: RestSettings, error: ImportError) -> SfnError:
     extra = _EXTRAS.get(settings.auth or "", "")
     return SfnError(
         f"catalogs.{settings.name}.auth",
-        expected=f"what {settings.auth} needs",
+        expected=f"the packages that {settings.auth} needs",
         found=f"no module {(error.name or '').partition('.')[0]}",
         remedy=f"pip install '.[{extra}]'",
     )

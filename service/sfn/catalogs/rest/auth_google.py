@@ -1,4 +1,4 @@
-"""Google's access tokens, found as Google's own tools find them. Needs the extra `gcs`."""
+"""Authentication with Google's access tokens. Needs the extra `gcs`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from sfn.google_auth import GoogleCredentialChain, GoogleIdentity
 
 
 class GoogleTokens:
-    """Shows tokens of a service account, or of the application's default credentials.
+    """Tokens of a service account, or of the application default credentials.
 
     Args:
-        settings: with `scope`.
+        settings: settings with `scope`.
     """
 
     def __init__(self, settings: RestSettings) -> None:

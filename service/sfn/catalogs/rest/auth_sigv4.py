@@ -1,6 +1,6 @@
-"""AWS's signatures (Signature Version 4), as AWS Glue and Amazon S3 Tables want them. Needs the extra `s3`.
+"""Authentication with AWS's signatures (Signature Version 4), for AWS Glue and Amazon S3 Tables. Needs the extra `s3`.
 
-Signed are method, path, query, the host and the headers that begin with `x-amz-`: no proxy changes any of these.
+A signature covers method, path, query, host and the headers that begin with `x-amz-`: no proxy changes any of these.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from sfn.catalogs.rest.settings import RestSettings
 
 
 class SigV4:
-    """Signs each request with keys of AWS's standard chain.
+    """Signatures with keys of AWS's standard chain.
 
     Args:
-        settings: with `signing`.
+        settings: settings with `signing`.
     """
 
     def __init__(self, settings: RestSettings) -> None:
@@ -34,7 +34,7 @@ class SigV4:
 
     async def headers(self, request: AuthRequest) -> Mapping[str, str]:
         keys = await self._keys.current()
-        # A refused signature is answered with all that was signed, the token too.
+        # AWS answers a rejected signature with everything that was signed, including the token.
         self._recent = recent_secrets(self._recent, keys.secret, *([keys.token] if keys.token else []))
         signed_headers = sign_request(
             request.method, request.url, {}, request.body, keys=keys, region=self._region, service=self._service

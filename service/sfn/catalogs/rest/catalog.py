@@ -1,4 +1,4 @@
-"""A catalog behind Iceberg's REST API: Polaris, Lakekeeper, Nessie, Gravitino, Unity, Glue, Iceberg's test server."""
+"""`RestCatalog`: a catalog behind Iceberg's REST API."""
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ from sfn.domain.events import EventHistory
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, ExternalError
 
-# ── listing: Listings
+# ── Listings
 
 T = TypeVar("T")
 
 MAX_PAGES_WITHOUT_NEW: Final = 1_000
-"""Pages, one after the other, that bring nothing that was not listed before."""
+"""Consecutive pages without a new entry, after which a listing fails."""
 
 _NO_NESTING: Final = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_ACCEPTABLE})
-"""How catalogs without nested namespaces refuse to look below one."""
+"""Answers of catalogs without nested namespaces to a listing below a namespace."""
 
 
 @dataclass(frozen=True, slots=True)
 class PagedQuery(Generic[T]):
-    """A question whose answer comes in pages.
+    """A query with an answer in pages.
 
     Attributes:
-        kind: what it lists.
-        target: path and query without paging.
+        kind: the kind of its entries.
+        target: returns path and query without paging.
         parse: parses a page.
-        is_empty_answer: whether a refusal says that nothing is there to be listed.
+        is_empty_answer: returns True if a refusal means that there is nothing to list.
     """
 
     kind: str
@@ -62,12 +62,12 @@ class PagedQuery(Generic[T]):
 
 
 class CatalogListings:
-    """What one catalog lists.
+    """The listings of one catalog.
 
     Args:
-        asking: asks it.
-        catalog: the name that the configuration gives it.
-        page_size: entries a page; None leaves it to the catalog.
+        requests: sends requests to the catalog.
+        catalog: the catalog's name in the configuration.
+        page_size: entries per page; None for the catalog's default.
     """
 
     def __init__(self, requests: CatalogRequests, catalog: str, page_size: int | None) -> None:
@@ -77,7 +77,7 @@ class CatalogListings:
         self._paging = {"tables": OptionalParameter(), "namespaces": OptionalParameter()}
 
     def tables(self, namespace: tuple[str, ...]) -> PagedQuery[tuple[tuple[str, ...], str]]:
-        """The tables of a namespace; one that is missing lists nothing."""
+        """Return the query for the tables of a namespace; a missing one lists nothing."""
 
         async def void(reply: CatalogReply) -> bool:
             return await self._is_gone(reply, namespace)
@@ -87,7 +87,7 @@ class CatalogListings:
         )
 
     def namespaces(self, parent: tuple[str, ...]) -> PagedQuery[tuple[str, ...]]:
-        """The namespaces right below another, or the outermost; a parent that is missing has none."""
+        """Return the query for the children of a namespace, or the outermost ones; a missing one lists nothing."""
 
         async def void(reply: CatalogReply) -> bool:
             is_flat = reply.status in _NO_NESTING and iceberg_error_type(reply) is not None
@@ -98,10 +98,10 @@ class CatalogListings:
         )
 
     async def items(self, listing: PagedQuery[T]) -> AsyncGenerator[T]:
-        """Every entry of a listing, once.
+        """Yield every entry of a listing once.
 
         Raises:
-            Transient, Permanent: it cannot be had, or not whole.
+            Transient, Permanent: the listing failed, or is incomplete.
         """
         token, tokens, found = "", set[str](), set[T]()
         malformed = fruitless = 0
@@ -122,7 +122,7 @@ class CatalogListings:
             await self._requests.map_errors(self._incomplete(listing, malformed))
 
     async def is_listed(self, table: TableIdentifier) -> bool:
-        """Return whether the namespace of a table lists it; raises as `items`."""
+        """Return True if the namespace of a table lists it; raises as `items`."""
         async with aclosing(self.items(self.tables(table.namespace))) as tables:
             async for levels, name in tables:
                 # Some catalogs list a nested namespace as one level with dots.
@@ -131,7 +131,7 @@ class CatalogListings:
         return False
 
     def walk(self, skip: SkipNamespace | None = None) -> AsyncGenerator[TableIdentifier | UnlistedNamespace]:
-        """As `sfn.catalogs.listing.walk_tables`, by these listings."""
+        """Walk over all namespaces, as `sfn.catalogs.listing.walk_tables`."""
         return walk_tables(
             self._catalog,
             lambda namespace: self.items(self.tables(namespace)),
@@ -160,14 +160,14 @@ class CatalogListings:
         return page
 
     async def _request_page(self, listing: PagedQuery[T], token: str) -> CatalogReply:
-        """One page. Where its first one is refused it is asked for once more as by a client that knows no pages.
+        """Return the reply to the query for a page. If the first page is refused, repeat the query without paging.
 
-        By the specification all entries come at once then; a catalog that gives a token all the same is followed.
+        By the specification all entries come at once then. If the catalog returns a token anyway, paging goes on.
         """
 
         def target(paths: CatalogPaths, *, paged: bool = True) -> str:
             path, query = listing.target(paths)
-            # An empty token asks for the first page: without one a catalog may send everything at once.
+            # An empty token requests the first page: without a token a catalog may send everything at once.
             query = f"{query}{self._size}pageToken={quote(token, safe='')}" if paged else query.removesuffix("&")
             return f"{path}?{query}" if query else path
 
@@ -184,14 +184,14 @@ class CatalogListings:
                 f"catalog {self._catalog}: GET {where}",
                 expected=f"a listing of {listing.kind}",
                 found=f"{malformed} of its entries of another shape; the others were taken",
-                remedy="look into the catalog's own log: it lists what has no name",
+                remedy="check the catalog's own log: it lists entries without a name",
             )
         )
 
     async def _is_gone(self, reply: CatalogReply, namespace: tuple[str, ...]) -> bool:
-        """Return whether a reply says that there is no such namespace.
+        """Return True if a reply means that there is no such namespace.
 
-        Where the type of the error does not say so, the namespace that it lies in must not list it.
+        If the type of the error does not say so, the listing of the parent decides.
         """
         if not may_be_missing(reply):
             return False
@@ -205,7 +205,7 @@ class CatalogListings:
         return True
 
 
-# ── catalog: The catalog port over Iceberg's REST API
+# ── Catalog
 
 _EXPECTED: Final = "the table, or a 404 in Iceberg's error shape"
 
@@ -213,12 +213,12 @@ _EXPECTED: Final = "the table, or a 404 in Iceberg's error shape"
 class RestCatalog:
     """A catalog behind Iceberg's REST API.
 
-    Scope of trouble: as in behaviour.md; where one reply cannot tell, one `GET /v1/config` decides. In `tables` scope
-    table means that the walk has that trouble while the catalog answers other questions.
+    Scope of errors: see behaviour.md. If one reply does not show its scope, one `GET /v1/config` decides. In `tables`,
+    scope table means that the walk fails while the catalog answers other queries.
 
     Args:
-        settings: where, as whom, how long.
-        clock: for a Retry-After that names a date.
+        settings: address, identity and limits.
+        clock: clock for a Retry-After with a date.
     """
 
     def __init__(self, settings: RestSettings, clock: Clock | None = None) -> None:
@@ -231,55 +231,55 @@ class RestCatalog:
     async def load(
         self, table: TableIdentifier, known_etag: str | None, history: EventHistory | None = None
     ) -> LoadResult:
-        """As the port promises.
+        """Return the current state of a table.
 
-        Asks for the snapshots that a branch or tag names and no others, and once more for all where that answer lacks
-        the metadata's location (Polaris issue 4656), or where the catalog refuses the question.
+        The query asks only for snapshots that a branch or tag names. It is repeated for all snapshots if the answer
+        lacks the metadata's location (Polaris issue 4656), or if the catalog refuses the query.
 
-        A 404 of a type that is not Iceberg's for a missing table counts once the table's namespace does not list it.
+        A 404 with another type than Iceberg's for a missing table counts if the table's namespace does not list it.
         """
         return await self._requests.map_errors(self._load(table, known_etag))
 
     async def is_listed(self, table: TableIdentifier) -> bool:
-        """As the port promises."""
+        """Return True if the table's namespace lists it."""
         return await self._listings.is_listed(table)
 
     async def tables(self, skip: SkipNamespace | None = None) -> AsyncGenerator[TableIdentifier | UnlistedNamespace]:
-        """As the port promises."""
+        """Yield every table, and each unlisted namespace."""
         async with aclosing(self._listings.walk(skip)) as found:
             async for one in found:
                 yield one
 
     async def namespaces(self, parent: tuple[str, ...]) -> AsyncGenerator[tuple[str, ...]]:
-        """As `NamespaceLister` promises."""
+        """Yield the children of a namespace, or the outermost ones."""
         async with aclosing(self._listings.items(self._listings.namespaces(parent))) as found:
             async for one in found:
                 yield one
 
     async def tables_in(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableIdentifier]:
-        """As `NamespaceLister` promises."""
+        """Yield the tables of a namespace."""
         async with aclosing(self._listings.items(self._listings.tables(namespace))) as found:
             async for levels, name in found:
                 yield TableIdentifier(self._settings.name, levels, name)
 
     async def vended_credentials(self, table: TableIdentifier) -> tuple[VendedCredential, ...] | NoSuchTable:
-        """As `CredentialVendor` promises."""
+        """Return the credentials for the location of a table."""
         return await self._requests.map_errors(self._credentials.get(table), lambda: self._credentials.secrets(table))
 
     async def renew_credentials(
         self, table: TableIdentifier, rejected: Sequence[VendedCredential]
     ) -> tuple[VendedCredential, ...] | NoSuchTable:
-        """As `CredentialVendor` promises."""
+        """Return new credentials after a store rejected some."""
         secrets = secrets_in(rejected)
         return await self._requests.map_errors(
             self._credentials.renew(table, rejected), lambda: (*secrets, *self._credentials.secrets(table))
         )
 
     async def identity(self) -> str:
-        """Whose tables these are, for `catalog_id` in our files (behaviour.md, "catalog_id").
+        """Return the `catalog_id` for our files (behaviour.md, "catalog_id").
 
         Raises:
-            Transient, Permanent: scope catalog; its configuration cannot be had.
+            Transient, Permanent: scope catalog; the catalog's configuration cannot be had.
         """
         if self._settings.catalog_id is not None:
             return self._settings.catalog_id
@@ -288,11 +288,11 @@ class RestCatalog:
         return sha256("\n".join(words).encode()).hexdigest()[:32]
 
     async def advertised_config(self) -> Mapping[str, str]:
-        """As `ConfigAdvertiser` promises."""
+        """Return the catalog's configuration for its clients."""
         return (await self._requests.map_errors(self._requests.route())).settings
 
     async def advertised_encoding(self) -> str:
-        """As `ConfigAdvertiser` promises."""
+        """Return the `Content-Encoding` of that configuration; "" for none."""
         return (await self._requests.map_errors(self._requests.route())).encoding
 
     async def close(self) -> None:
@@ -323,7 +323,7 @@ class RestCatalog:
         failure = failure_of_status(reply, expected=_EXPECTED)
         failure = replace(failure, found=f"{failure.found}; {why}" if why else failure.found)
         if reply.status == HTTPStatus.FORBIDDEN:
-            # A grant that was revoked by mistake must not send every table to the dead letters.
+            # A grant that was revoked by mistake must not turn every table into a dead letter.
             failure = replace(failure, permanent=False)
         raise CatalogRequestFailed(failure)
 
@@ -331,9 +331,9 @@ class RestCatalog:
         return await self._why_not_gone(reply, table) is None
 
     async def _why_not_gone(self, reply: CatalogReply, table: TableIdentifier) -> str | None:
-        """Return why a table may be there though a reply does not have it; None where it is gone.
+        """Return why a table may exist although a reply does not have it; None if it is gone.
 
-        Where the type of the error does not say so, the table's namespace must not list it.
+        If the type of the error does not say so, the listing of the table's namespace decides.
         """
         if is_missing_table(reply):
             return None
@@ -341,17 +341,17 @@ class RestCatalog:
             return ""
         try:
             is_listed = await self._listings.is_listed(table)
-        except ExternalError as trouble:
-            if trouble.scope is not ErrorScope.TABLE:
+        except ExternalError as error:
+            if error.scope is not ErrorScope.TABLE:
                 raise
-            return f"and its namespace cannot be listed: {trouble.found}"
+            return f"and its namespace cannot be listed: {error.found}"
         return "and its namespace lists it" if is_listed else None
 
 
 def _etag(reply: CatalogReply) -> str | None:
-    """The entity tag to send back: without the suffix of a compressing Jetty, with which it never matches.
+    """Return the etag to send back, without the suffix of a compressing Jetty, with which it never matches.
 
-    None also for what can't be stored or sent back safely: a load without a tag is only slower.
+    The result is None for an etag that cannot be stored or sent safely; loads are only slower without one.
     """
     etag = reply.headers.get("ETag", "").strip().removesuffix("--gzip").replace('--gzip"', '"')
     return etag if re.fullmatch(r"[\x21-\x7e]{1,256}", etag) else None

@@ -1,4 +1,4 @@
-"""HTTP to one catalog: requests, their limits, and every foreign error turned into a refusal."""
+"""`CatalogRequests`: HTTP requests to one catalog, their limits, and their errors as failures of the catalog."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ from sfn.catalogs.rest.settings import RestSettings, is_valid_header
 from sfn.clock import Clock
 from sfn.errors import ErrorScope, Permanent, SfnError, Transient
 
-# ── trust: Whose signature a catalog's certificate must bear
+# ── Certificates
 
 
 class CatalogTrust:
-    """The system's authorities, or those of a file, which is read again when it changes: new connections ask these.
+    """The certificate authorities of new connections: the system's, or those of a file that is reloaded on change.
 
     Args:
-        catalog: its name in the settings.
-        file: None for the system's.
+        catalog: the catalog's name in the settings.
+        file: None for the system's authorities.
     """
 
     def __init__(self, catalog: str, file: Path | None) -> None:
         self._authorities = None if file is None else RenewedFile(catalog, "ca_file", file, "authorities", _read)
 
     async def current(self) -> ssl.SSLContext | bool:
-        """What aiohttp takes for it.
+        """Return the authorities in the form that aiohttp accepts.
 
         Raises:
-            Refused: scope catalog; the file can't be used and never could.
+            CatalogRequestFailed: scope catalog; the file cannot be used, and never could.
         """
         return True if self._authorities is None else await self._authorities.current()
 
@@ -60,33 +60,34 @@ def _read(file: Path) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=file)
     except ssl.SSLError as error:
-        found = (error.reason or "something else").lower().replace("_", " ")
+        found = (error.reason or "an unknown TLS error").lower().replace("_", " ")
     except OSError as error:
         found = error.strerror or type(error).__name__
     raise SfnError(str(file), expected="a file of PEM certificates", found=found)
 
 
-# ── client: HTTP to one catalog
+# ── Client
 
 ExtractBody: TypeAlias = Callable[[bytearray, AsyncIterator[bytes]], Awaitable[bytearray]]
-"""Makes a body of the beginning of a large one and of the rest of it, as it arrives; may leave the rest unread."""
+"""Makes an excerpt from the beginning of a large body and the parts that follow; may leave some unread."""
 
 _ERROR_LIMIT: Final = 2**20
-"""Bytes of an error body that are read: Iceberg's carry a Java stack."""
+"""Bytes of an error body that are read: Iceberg's contain a Java stack trace."""
 
 _SMALL_BYTES: Final = 2**18
-"""Bytes of a body that is taken as it comes: of nearly every table's."""
+"""Bytes up to which a body is read directly; nearly every table's metadata are shorter."""
 _LARGE_BYTES: Final = 8 * 2**20
+"""Bytes above which a body is large."""
 _MAX_LARGE_BODIES: Final = 2
-"""Of bodies above so many bytes so many are read at once: every request in flight at its limit would be gigabytes."""
+"""Large bodies that are read at the same time: all requests in flight at their limit would be gigabytes."""
 
 
 class CatalogHttpClient:
-    """One pool of connections. Follows no redirect, trusts no proxy of the environment, keeps no cookie.
+    """A pool of connections that follows no redirect, uses no proxy of the environment and stores no cookie.
 
     Args:
-        settings: where, as whom, how long.
-        clock: stamps the replies.
+        settings: address, identity and limits.
+        clock: clock for the times of replies.
     """
 
     def __init__(self, settings: RestSettings, clock: Clock) -> None:
@@ -99,7 +100,7 @@ class CatalogHttpClient:
         self._limit = self._timeout(settings.request_timeout)
 
     def secrets(self) -> tuple[str, ...]:
-        """What must not show in any message: our tokens, and the values of configured headers."""
+        """Return the values that messages must not contain: our tokens, and the values of configured headers."""
         return (*self._auth.secrets(), *self._settings.headers.values())
 
     async def get(
@@ -110,21 +111,21 @@ class CatalogHttpClient:
         request_timeout: float | None = None,
         cut: ExtractBody | None = None,
     ) -> CatalogReply:
-        """One GET that shows who asks; asked again once with a new proof if that is not believed, or may have expired.
+        """Send an authenticated GET. Repeat it once with new credentials if the old ones are rejected or denied.
 
         Args:
             url: absolute and encoded; sent byte for byte.
-            headers: sent along, names in lower case; ours win.
-            request_timeout: seconds for the whole request, None for the configured.
-            cut: what to make of a large body, None to take it whole.
+            headers: further headers, names in lower case; our own take precedence.
+            request_timeout: seconds for the whole request, None for the configured time.
+            cut: makes an excerpt of a large body; None to read all of it.
 
         Returns:
             The reply, whatever its status.
 
         Raises:
-            Refused: there was none, or not the whole of one, or it is too long.
+            CatalogRequestFailed: there was no complete reply, or it is too long.
         """
-        reply, shown = await self._authorized(url, headers, request_timeout, cut)
+        reply, auth_headers = await self._authorized(url, headers, request_timeout, cut)
         renew = (
             self._auth.renew
             if is_unauthenticated(reply)
@@ -132,7 +133,7 @@ class CatalogHttpClient:
             if is_denied(reply)
             else None
         )
-        if renew is not None and await renew(shown):
+        if renew is not None and await renew(auth_headers):
             reply, _ = await self._authorized(url, headers, request_timeout, cut)
         return reply
 
@@ -145,13 +146,13 @@ class CatalogHttpClient:
     async def _authorized(
         self, url: str, headers: Mapping[str, str], request_timeout: float | None, cut: ExtractBody | None
     ) -> tuple[CatalogReply, Mapping[str, str]]:
-        shown = await self._auth.headers(AuthRequest("GET", url))
-        # Unasked, Jetty compresses and gives an entity tag that never matches again: `b7a04183--gzip` (facts/jvm.md).
-        ours = {"accept": "application/json", "accept-encoding": "identity", **shown}
+        auth_headers = await self._auth.headers(AuthRequest("GET", url))
+        # By default Jetty compresses, with an etag that never matches again: `b7a04183--gzip` (facts/jvm.md).
+        own_headers = {"accept": "application/json", "accept-encoding": "identity", **auth_headers}
         reply = await self._exchange(
-            "GET", URL(url, encoded=True), {**headers, **ours}, request_timeout=request_timeout, cut=cut
+            "GET", URL(url, encoded=True), {**headers, **own_headers}, request_timeout=request_timeout, cut=cut
         )
-        return reply, shown
+        return reply, auth_headers
 
     async def _post(self, url: str, form: Mapping[str, str]) -> CatalogReply:
         return await self._exchange("POST", URL(url), {"accept": "application/json"}, form=form)
@@ -183,7 +184,7 @@ class CatalogHttpClient:
             ) from error
 
     async def _read(self, where: str, response: aiohttp.ClientResponse, cut: ExtractBody | None) -> bytes | bytearray:
-        """The whole body, or of a large one what is cut from it, or of a long error its beginning."""
+        """Return the whole body, the excerpt of a large one, or the beginning of a long error."""
         most = min(_SMALL_BYTES, self._settings.body_limit)
         if (response.content_length or most + 1) <= most and "Content-Encoding" not in response.headers:
             return await response.read()
@@ -203,7 +204,7 @@ class CatalogHttpClient:
         return body
 
     async def _parts(self, where: str, response: aiohttp.ClientResponse) -> AsyncGenerator[bytes]:
-        """A body as it arrives, as far as we read it."""
+        """Yield the parts of a body up to its limit."""
         limit = self._settings.body_limit if response.ok else _ERROR_LIMIT
         if response.ok and (response.content_length or 0) > limit:
             raise CatalogRequestFailed(self._too_long(where))
@@ -241,12 +242,12 @@ class CatalogHttpClient:
 
 
 def _redacted(url: str) -> str:
-    """A URL without what may be secret in it: user information, query and fragment."""
+    """Return a URL without the parts that may be secret: user information, query and fragment."""
     shown = url.partition("#")[0].partition("?")[0]
     return str(URL(shown, encoded=True).with_user(None)) if "@" in shown else shown
 
 
-# ── directions: Where a catalog wants to be asked
+# ── Route
 
 _EXPECTED: Final = "the catalog's configuration"
 
@@ -264,22 +265,22 @@ _RESERVED_HEADERS: Final = frozenset(
         "upgrade",
     }
 )
-"""Headers that frame a message or that we rely on: nobody else sets them."""
+"""Headers that frame a message or that we depend on, which configuration must not set."""
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogRoute:
-    """How to ask one catalog.
+    """The route to a catalog, by its configuration.
 
     Attributes:
-        base_url: what every path is appended to.
-        prefix: as `/v1/config` gave it, "" for none.
+        base_url: base of all URLs.
+        prefix: prefix from `/v1/config`, "" for none.
         paths: the paths below that prefix.
-        headers: to send along, names in lower case; configured and the catalog's own.
-        has_credentials_endpoint: whether tables' credentials have an endpoint of their own; None where that is not
-            said.
-        settings: all that it says.
-        encoding: what that came encoded with, as of `Content-Encoding`; "" for nothing.
+        headers: further headers, names in lower case; from the settings and the catalog.
+        has_credentials_endpoint: True if tables' credentials have an endpoint of their own; None if the catalog does
+            not say.
+        settings: the whole configuration.
+        encoding: `Content-Encoding` of the configuration; "" for none.
     """
 
     base_url: str
@@ -292,11 +293,11 @@ class CatalogRoute:
 
 
 class RouteFinder:
-    """The route to one catalog. Whoever asks at the same time shares one request and its outcome, good or bad.
+    """The route to one catalog. Concurrent callers share one request and its outcome, good or bad.
 
     Args:
-        settings: where the configuration is to be had.
-        client: asks.
+        settings: address of the configuration.
+        client: sends requests.
     """
 
     def __init__(self, settings: RestSettings, client: CatalogHttpClient) -> None:
@@ -309,18 +310,18 @@ class RouteFinder:
         self._requested_at = 0.0
 
     async def current(self) -> CatalogRoute:
-        """The route, asked for where it is not known.
+        """Return the route, and request it if it is not known.
 
         Raises:
-            Refused: scope catalog.
+            CatalogRequestFailed: scope catalog.
         """
         return self._route or await self.refresh()
 
     async def refresh(self) -> CatalogRoute:
-        """The route by an answer that came after this call; errors as of `known`."""
+        """Return the route by an answer that came after this call; raises as `current`."""
         since = anyio.current_time()
         async with self._requesting:
-            # Without sharing, the last of many that wait on a dead catalog would wait for all their time-outs in turn.
+            # Callers share one request. Otherwise the last of many would wait for all their time-outs in turn.
             if self._last is None or self._requested_at < since:
                 self._last = await self._request()
                 self._requested_at = anyio.current_time()
@@ -331,7 +332,7 @@ class RouteFinder:
         return last
 
     def forget(self) -> None:
-        """Ask again the next time; what is being asked just now counts all the same."""
+        """Request the route again on next use; the outcome of a request in progress counts all the same."""
         self._route = None
 
     async def _request(self) -> CatalogRoute | CatalogFailure:
@@ -352,23 +353,23 @@ class RouteFinder:
         return replace(failure, scope=ErrorScope.CATALOG)
 
     def _check_unchanged(self, found: CatalogRoute, where: str) -> CatalogRoute | CatalogFailure:
-        """The route, unless it leads elsewhere than the first."""
+        """Return the route, or a failure if it differs from the first one."""
         first = self._first = self._first or found
         if (found.base_url, found.prefix) == (first.base_url, first.prefix):
             return found
         old, new = (f"{one.base_url} with prefix {one.prefix!r}" for one in (first, found))
-        remedy = "have the catalog's configuration mended, or restart the service: it takes the new one then"
+        remedy = "correct the catalog's configuration, or restart the service, which then uses the new one"
         return CatalogFailure(
-            where, f"to be led to {old}, as at first", f"{new} instead of {old}", remedy, scope=ErrorScope.CATALOG
+            where, f"the route {old}, as at the start", f"{new} instead of {old}", remedy, scope=ErrorScope.CATALOG
         )
 
 
 def route_of(settings: RestSettings, reply: CatalogReply) -> CatalogRoute | CatalogFailure:
-    """The way that a configuration names, or why it names none; pure.
+    """Return the route that a catalog's configuration names, or why it names none. A pure function.
 
     Args:
-        settings: what we were told.
-        reply: what the catalog says, status 200.
+        settings: our settings.
+        reply: the catalog's reply, status 200.
     """
     try:
         config = responses.read_config(reply.body)
@@ -382,7 +383,7 @@ def route_of(settings: RestSettings, reply: CatalogReply) -> CatalogRoute | Cata
     except ValueError:
         base_url, found = "", "a uri override that is no http or https URI"
     if found is not None:
-        remedy = "have the catalog's configuration mended: its uri must be where clients reach it over TLS"
+        remedy = "correct the catalog's configuration: its uri must be its address for clients, with TLS"
         return CatalogFailure(reply.where, _EXPECTED, found, remedy, permanent=True, scope=ErrorScope.CATALOG)
     return CatalogRoute(
         base_url=base_url,
@@ -400,7 +401,7 @@ def _check(settings: RestSettings, what: str) -> str:
 
 
 def _wire_form(uri: str) -> str:
-    """A URI's base in the form that goes over the wire: an international host name in ASCII."""
+    """Return a URI's base as it is sent: an international host name in ASCII."""
     return str(URL(responses.base_url(uri))).rstrip("/")
 
 
@@ -411,7 +412,7 @@ def _leaves_tls(configured: str, redirected: str) -> bool:
 def _headers(
     defaults: Mapping[str, str], configured: Mapping[str, str], overrides: Mapping[str, str]
 ) -> dict[str, str]:
-    """One set of headers (REST specification, "getConfig": defaults, then the client's own, then overrides)."""
+    """Return merged headers (REST specification, "getConfig": defaults, then the client's own, then overrides)."""
     merged: dict[str, str] = {}
     for some in (defaults, configured, overrides):
         for name, value in some.items():
@@ -420,12 +421,12 @@ def _headers(
     return merged
 
 
-# ── asking: One question to a catalog
+# ── Requests
 
 T = TypeVar("T")
 
 REMEMBER_SECONDS: Final = 3600.0
-"""Seconds for which it is remembered whether a catalog takes a parameter."""
+"""Seconds for which the support of a parameter is remembered."""
 _PARAMETER_REFUSED: Final = frozenset(
     {
         HTTPStatus.BAD_REQUEST,
@@ -434,28 +435,28 @@ _PARAMETER_REFUSED: Final = frozenset(
         HTTPStatus.NOT_IMPLEMENTED,
     }
 )
-"""How catalogs refuse a parameter that they do not know."""
+"""Answers of catalogs to an unknown parameter."""
 
 _DECODED_IN_LOOP: Final = 2**20
-"""Bytes that are decoded on the spot, in half a millisecond; more go to a thread."""
+"""Bytes up to which a body is decoded on the loop, in half a millisecond; longer ones go to a thread."""
 
 
 class CatalogRequests:
-    """Questions to one catalog.
+    """Queries to one catalog.
 
     Args:
-        settings: where, as whom, how long.
-        clock: for a Retry-After that names a date.
+        settings: address, identity and limits.
+        clock: clock for a Retry-After with a date.
     """
 
     def __init__(self, settings: RestSettings, clock: Clock) -> None:
         self._client = CatalogHttpClient(settings, clock)
         self._route_finder = RouteFinder(settings, self._client)
-        # msgspec holds the interpreter's lock while it decodes: between two large bodies the loop gets its turn.
+        # msgspec holds the interpreter lock while it decodes. One large body at a time lets the loop run in between.
         self._decoding = anyio.CapacityLimiter(1)
 
     async def route(self) -> CatalogRoute:
-        """The way to the catalog; raises Refused."""
+        """Return the route to the catalog; raise CatalogRequestFailed."""
         return await self._route_finder.current()
 
     async def get(
@@ -465,16 +466,16 @@ class CatalogRequests:
         cut: ExtractBody | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> CatalogReply:
-        """The reply to one GET.
+        """Send a GET and return the reply.
 
         Args:
-            target: path and query, encoded, below the catalog's prefix.
-            etag: entity tag to send as If-None-Match, byte for byte as the catalog gave it.
-            cut: what to make of a large body, None to take it whole.
-            headers: to send in place of any others, names in lower case.
+            target: returns path and query, encoded, below the catalog's prefix.
+            etag: etag for If-None-Match, byte for byte as the catalog gave it.
+            cut: makes an excerpt of a large body; None to read all of it.
+            headers: headers that replace others of the same name; names in lower case.
 
         Raises:
-            Refused: there was no whole reply.
+            CatalogRequestFailed: there was no complete reply.
         """
         route = await self._route_finder.current()
         sent = {**route.headers, **(headers or {})}
@@ -483,10 +484,10 @@ class CatalogRequests:
         return await self._client.get(f"{route.base_url}{target(route.paths)}", sent, cut=cut)
 
     async def parse(self, reply: CatalogReply, read: Callable[[bytes | bytearray], T], expected: str) -> T:
-        """A reply's body, by a function of `answers`; a large one in a thread.
+        """Parse a reply's body with a function of `responses`; a large one on a thread.
 
         Raises:
-            Refused: the body makes no sense.
+            CatalogRequestFailed: the body is invalid.
         """
         try:
             if len(reply.body) <= _DECODED_IN_LOOP:
@@ -497,15 +498,15 @@ class CatalogRequests:
         raise CatalogRequestFailed(failure_of_body(reply, expected=expected, found=found))
 
     async def map_errors(self, answer: Awaitable[T], secrets: Callable[[], Iterable[str]] = tuple) -> T:
-        """What an answer gives.
+        """Await the answer to a query, and turn its failure into an error.
 
         Args:
-            answer: to a question.
-            secrets: what must not show in any message, beside what tells who asks.
+            answer: the answer.
+            secrets: returns values that messages must not contain, in addition to our credentials.
 
         Raises:
-            Transient: it was refused, and may not be later.
-            Permanent: it was refused, and will be until somebody changes something.
+            Transient: the query failed, which may pass.
+            Permanent: the query fails until a person changes something.
         """
         try:
             return await answer
@@ -531,10 +532,10 @@ class CatalogRequests:
 
 
 class OptionalParameter:
-    """A parameter that a catalog need not know. Where one refuses it, it is asked once more without.
+    """A parameter that not every catalog supports. If a catalog refuses it, the request is repeated without it.
 
-    What the catalog took is remembered for a while, for the process alone: neither a stray refusal nor an upgrade must
-    switch a parameter off for ever.
+    The support is remembered for a while, in the process only: neither a stray refusal nor an upgrade of the catalog
+    must disable a parameter for ever.
     """
 
     def __init__(self) -> None:
@@ -544,11 +545,11 @@ class OptionalParameter:
     async def request(
         self, with_it: Callable[[], Awaitable[CatalogReply]], without: Callable[[], Awaitable[CatalogReply]]
     ) -> CatalogReply:
-        """Return the reply to one of two questions.
+        """Return the reply to one of two requests.
 
         Args:
-            with_it: asks with the parameter.
-            without: asks without.
+            with_it: sends the request with the parameter.
+            without: sends the request without it.
         """
         known = self._is_taken if anyio.current_time() < self._valid_until else None
         first, second = (with_it, without) if known is not False else (without, with_it)

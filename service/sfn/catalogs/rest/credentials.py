@@ -1,4 +1,4 @@
-"""The grants of a catalog's tables: asked for when they are needed, kept in memory until they end."""
+"""`CredentialCache`: the vended credentials of a catalog's tables, fetched on demand and cached until they expire."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sfn.domain.catalog_answer import NoSuchTable, VendedCredential
 from sfn.domain.identifiers import TableIdentifier
 from sfn.sfnfile.locations import canonical
 
-# ── vended: Storage credentials in the bodies of Iceberg's REST API
+# ── Parsing
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -31,16 +31,16 @@ _CREDENTIAL: Final = re.compile(
     r"|gcs\.oauth2\.token"
     r"|adls\.(?:(?:sas-token|connection-string)(?:\..+)?|token|account-key|client-secret|auth\.shared-key\.account\.key)"
 )
-"""What opens a store: without any such key a configuration says no more than where it is."""
+"""Keys that give access to a store; a configuration without any of them only describes the store."""
 _EXPIRY: Final = re.compile(
     r"s3\.session-token-expires-at-ms"
     r"|gcs\.oauth2\.token-expires-at"
     r"|adls\.sas-token-expires-at-ms(?:\..+)?"
     r"|expiration-time"
 )
-"""When it ends, Unix milliseconds; the last is Lakekeeper's, for all stores."""
+"""Keys with the time of expiry in Unix milliseconds; the last is Lakekeeper's, for all stores."""
 _STORE_PREFIXES: Final = ("s3.", "gcs.", "adls.", "client.", "expiration-time")
-"""How the keys of a load's `config` begin that are about stores; another one is a token for the catalog."""
+"""Prefixes of the keys in a table's `config` that concern stores; other keys are for the catalog."""
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 
 
@@ -58,32 +58,32 @@ _CREDENTIAL_MEMBERS: Final = needed_members(_CredentialsBody)
 
 
 def read_credentials(body: bytes | bytearray) -> tuple[VendedCredential, ...]:
-    """The grants of a `LoadCredentialsResponse` or a `LoadTableResult`, none where no store is opened by them.
+    """Return the credentials of a `LoadCredentialsResponse` or a `LoadTableResult`, none if they give no access.
 
-    The `config` of a load counts only where there are no `storage-credentials` (REST specification, "Storage
+    The `config` of a `LoadTableResult` counts only without `storage-credentials` (REST specification, "Storage
     Credentials").
 
     Raises:
-        Unintelligible: any other body.
+        UnreadableDocument: any other body.
     """
     vended = decode_json(body, _CredentialsBody)
     given = [(_prefix(one.prefix), _texts(one.config)) for one in vended.storage_credentials or ()]
     if not any(map(_has_secret, (config for _, config in given))):
         of_stores = {key: value for key, value in (vended.config or {}).items() if key.startswith(_STORE_PREFIXES)}
         given = [("", _texts(of_stores))]
-    # Lakekeeper once sent entries that only say where the store is.
+    # Lakekeeper once sent entries that only describe the store.
     return tuple(
         VendedCredential(prefix, config, _expires_at(config)) for prefix, config in given if _has_secret(config)
     )
 
 
 async def extract_credentials(start: bytes | bytearray, parts: AsyncIterator[bytes]) -> bytearray:
-    """A body of which `read_grants` makes the same as of the whole; see `excerpt`."""
+    """Return an excerpt that `read_credentials` reads like the whole body; see `partial_json.extract`."""
     return await extract(start, parts, _CREDENTIAL_MEMBERS)
 
 
 def secrets_in(credentials: Iterable[VendedCredential]) -> tuple[str, ...]:
-    """What of grants must not show in any message."""
+    """Return the values of credentials that messages must not contain."""
     return tuple(value for grant in credentials for key, value in grant.config.items() if _CREDENTIAL.fullmatch(key))
 
 
@@ -92,7 +92,7 @@ def _has_secret(config: Mapping[str, str]) -> bool:
 
 
 def _texts(config: Mapping[str, Any]) -> dict[str, str]:
-    """A configuration as the specification has it; numbers as text, as some write them the other way."""
+    """Return a configuration with strings as values, as the specification says; some servers send numbers."""
     values = {
         key: value for key, value in config.items() if isinstance(value, str | int) and not isinstance(value, bool)
     }
@@ -100,24 +100,24 @@ def _texts(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _prefix(prefix: str) -> str:
-    # Java's clients compare texts: `s3` alone is good for all that begins with it.
+    # Java's clients compare strings: `s3` matches every location that begins with it.
     return canonical(f"{prefix}://" if _SCHEME.fullmatch(prefix) else prefix)
 
 
 def _expires_at(config: Mapping[str, str]) -> datetime | None:
-    """The first moment at which a part of it is no good any more."""
+    """Return the first time at which a part of the credentials expires."""
     values = [value for key, value in config.items() if _EXPIRY.fullmatch(key) and re.fullmatch("[0-9]{1,15}", value)]
     ends = [end for end in map(int, values) if 0 < end <= LAST_MILLISECOND]
     return _EPOCH + timedelta(milliseconds=min(ends)) if ends else None
 
 
-# ── grants: The grants of a catalog's tables
+# ── Cache
 
 MAX_TABLES: Final = 4096
-"""Tables whose grants are kept, some kilobytes each; the least recently used go."""
+"""Tables with cached credentials, some kilobytes each; the least recently used are evicted."""
 DEFAULT_LIFETIME: Final = 300.0
-"""Seconds after which grants are asked for again that do not say when they end. The shortest session that STS gives
-lasts 15 minutes, and catalogs give each from a cache until half of it is over (Lakekeeper, Polaris)."""
+"""Seconds after which credentials of unknown lifetime are fetched again. The shortest session of STS lasts 15 minutes,
+and catalogs return it from a cache until half of it is over (Lakekeeper, Polaris)."""
 
 _EXPECTED: Final = "the table's storage credentials, or a 404 in Iceberg's error shape"
 _DELEGATION: Final = {"x-iceberg-access-delegation": "vended-credentials"}
@@ -129,20 +129,20 @@ _NO_ENDPOINT: Final = frozenset(
         HTTPStatus.NOT_IMPLEMENTED,
     }
 )
-"""How catalogs answer at a path that they do not know; Iceberg's own test server with the first."""
+"""Answers of catalogs at an unknown path; the first one is that of Iceberg's own test server."""
 
 
 class _NoSuchTable(CatalogRequestFailed):
-    """The catalog has no such table."""
+    """The failure if the catalog has no such table."""
 
 
 class CredentialCache:
-    """The grants of one catalog's tables.
+    """The credentials of one catalog's tables.
 
     Args:
-        asking: asks the catalog.
-        refs: whether the catalog takes `snapshots=refs`.
-        is_gone: whether a reply says that there is no such table.
+        requests: sends requests to the catalog.
+        refs_parameter: whether the catalog supports `snapshots=refs`.
+        is_gone: returns True if a reply says that there is no such table.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class CredentialCache:
         self._tables: dict[TableIdentifier, ExpiringCache[tuple[VendedCredential, ...]]] = {}
 
     async def get(self, table: TableIdentifier) -> tuple[VendedCredential, ...] | NoSuchTable:
-        """As `CredentialVendor.grants` promises; raises Refused."""
+        """Return what `CredentialVendor.vended_credentials` returns; raise CatalogRequestFailed."""
         try:
             return await self._entry(table).current()
         except _NoSuchTable:
@@ -165,7 +165,7 @@ class CredentialCache:
     async def renew(
         self, table: TableIdentifier, rejected: Sequence[VendedCredential]
     ) -> tuple[VendedCredential, ...] | NoSuchTable:
-        """As `CredentialVendor.renewed` promises; raises Refused."""
+        """Return what `CredentialVendor.renew_credentials` returns; raise CatalogRequestFailed."""
         entry = self._entry(table)
         current = entry.valid_value
         try:
@@ -175,7 +175,7 @@ class CredentialCache:
             return NoSuchTable()
 
     def secrets(self, table: TableIdentifier) -> tuple[str, ...]:
-        """What of those that are kept must not show in any message."""
+        """Return the values of a table's cached credentials that messages must not contain."""
         entry = self._tables.get(table)
         return secrets_in(entry.valid_value or ()) if entry is not None else ()
 
@@ -209,7 +209,7 @@ class CredentialCache:
 
     async def _read(self, reply: CatalogReply) -> Expiring[tuple[VendedCredential, ...]]:
         grants = await self._requests.parse(reply, read_credentials, _EXPECTED)
-        # By the clock of who says when they end, wherever ours stands.
+        # Lifetimes by the server's clock, whatever the difference to ours.
         left = [(grant.expires_at - sent_at(reply)).total_seconds() for grant in grants if grant.expires_at is not None]
         return Expiring(grants, min(left, default=None))
 
@@ -217,7 +217,7 @@ class CredentialCache:
         failure = failure_of_status(reply, expected=_EXPECTED, quoting=False)
         if await self._is_gone(reply, table):
             return _NoSuchTable(failure)
-        # As of a load: a grant that was revoked by mistake must not send every table to the dead letters.
+        # As in a load: a grant that was revoked by mistake must not turn every table into a dead letter.
         return CatalogRequestFailed(
             replace(failure, permanent=False) if reply.status == HTTPStatus.FORBIDDEN else failure
         )

@@ -1,7 +1,7 @@
-"""What a reply means that is not an answer: pure, from status, headers and body to the trouble to raise.
+"""Failures of a REST catalog: pure functions from status, headers and body, or a transport error, to the failure.
 
-Whose trouble it is cannot always be told from one reply (behaviour.md, "Scope of trouble"): a refusal whose `reach` is
-None waits for one `GET /v1/config` to decide.
+One reply does not always show its scope (behaviour.md, "Scope of trouble"). If the `scope` of a failure is None, one
+`GET /v1/config` decides.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ from sfn.catalogs.rest import responses
 from sfn.clock import format_duration
 from sfn.errors import ErrorScope
 
-# ── refusals: What a reply means that is not an answer
+# ── Replies
 
 ICEBERG_TOKEN_EXPIRED = 419
-"""The REST specification's own status: credentials timed out."""
+"""Status of the REST specification for expired credentials."""
 
 _UNAUTHENTICATED: Final = frozenset({HTTPStatus.UNAUTHORIZED, ICEBERG_TOKEN_EXPIRED})
 _DENIED: Final = frozenset({HTTPStatus.FORBIDDEN, HTTPStatus.NOT_IMPLEMENTED})
-"""Statuses with which some catalogs answer a token that has expired; SeaweedFS' with the second."""
+"""Statuses of some catalogs for an expired token; the second one is SeaweedFS's."""
 _AWS_STATUSES: Final = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
-"""Statuses with which AWS's services refuse, and say by a code why."""
+"""Statuses of AWS's refusals, which give the reason in a code."""
 
 _LONGEST_READ = 2**16
 
 NO_NAMESPACE: Final = "NoSuchNamespaceException"
 _NO_TABLE: Final = frozenset({"NoSuchTableException", "NoSuchIcebergTableException", NO_NAMESPACE})
-"""Error types that say that there is no such Iceberg table. `NoSuchViewException` answers another question, and
-Polaris' `NotFoundException` speaks of a whole warehouse."""
+"""Error types for a missing Iceberg table. `NoSuchViewException` answers another query, and Polaris'
+`NotFoundException` concerns a whole warehouse."""
 
-_PROXY: Final = "a 404 counts only in Iceberg's error shape: see whether a proxy answers for the catalog"
-_UNKNOWN_TYPE: Final = "this type of error is none of Iceberg's for what is missing: it counts once no listing names it"
+_PROXY: Final = "a 404 counts only in Iceberg's error shape: check whether a proxy answers for the catalog"
+_UNKNOWN_TYPE: Final = "this error type is none of Iceberg's for a missing object: it counts once no listing names it"
 
 _EXPIRED: Final = frozenset(
     {"ExpiredToken", "ExpiredTokenException", "InvalidClientTokenId", "RequestExpired", "UnrecognizedClientException"}
 )
-"""AWS's codes for keys that are no good any more; others may be."""
+"""AWS's codes for keys that are no longer valid; others may be."""
 _BAD_SIGNATURE: Final = frozenset(
     {
         "IncompleteSignature",
@@ -62,20 +62,20 @@ _BAD_SIGNATURE: Final = frozenset(
 )
 _BUSY: Final = frozenset({"RequestLimitExceeded", "Throttling", "ThrottlingException", "TooManyRequestsException"})
 _SKEW: Final = timedelta(minutes=5)
-"""By which AWS lets a signature's time differ from its own."""
+"""Difference that AWS allows between a signature's time and its own."""
 _NONE: Final = timedelta()
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogReply:
-    """An HTTP response, read whole.
+    """An HTTP response that was read completely.
 
     Attributes:
-        where: who was asked what: catalog, method and URL without query, fit for a log.
+        where: catalog, method and URL without query, fit for a log.
         status: HTTP status.
-        headers: by name, in any case.
-        body: decoded from its content encoding; may hold secrets, never printed.
-        received_at: when it began to arrive, by our clock.
+        headers: headers by name, in any case.
+        body: decompressed; may contain secrets, so it is never printed.
+        received_at: time at which it began to arrive, by our clock.
     """
 
     where: str
@@ -86,12 +86,12 @@ class CatalogReply:
 
 
 def failure_of_status(reply: CatalogReply, *, expected: str, quoting: bool = True) -> CatalogFailure:
-    """Why a reply of this status is not what was expected.
+    """Return the failure that a reply with an unexpected status means.
 
     Args:
         reply: the whole reply.
-        expected: in words, what would have been an answer.
-        quoting: repeat the beginning of a body that is not in Iceberg's error shape.
+        expected: description of a valid answer.
+        quoting: True to repeat the beginning of a body that is not in Iceberg's error shape.
     """
     permanent, reach, remedy = _meaning(reply)
     return CatalogFailure(
@@ -106,21 +106,21 @@ def failure_of_status(reply: CatalogReply, *, expected: str, quoting: bool = Tru
 
 
 def iceberg_error_type(reply: CatalogReply) -> str | None:
-    """The type of an error in Iceberg's shape that goes with its status, else None."""
+    """Return the type of an error in Iceberg's shape with the same code as the status, else None."""
     error = responses.read_error(reply.body)
     return error.type if error is not None and error.code == reply.status else None
 
 
 def is_missing_table(reply: CatalogReply) -> bool:
-    """Whether a reply says that there is no such Iceberg table."""
+    """Return True if a reply says that there is no such Iceberg table."""
     return reply.status == HTTPStatus.NOT_FOUND and iceberg_error_type(reply) in _NO_TABLE
 
 
 def may_be_missing(reply: CatalogReply) -> bool:
-    """Whether a reply may say that what was asked for does not exist, by an error in Iceberg's shape.
+    """Return True if a reply may mean that the queried object does not exist, by an error in Iceberg's shape.
 
-    Catalogs call that error by many types, and answer at a path that they do not know with the same. So it counts only
-    where the type is one of Iceberg's own, or where a listing agrees.
+    Catalogs use many types for that error, and return the same one at an unknown path. So it counts only if the type
+    is one of Iceberg's own, or if a listing agrees.
     """
     error_type = iceberg_error_type(reply)
     if error_type is None:
@@ -129,27 +129,27 @@ def may_be_missing(reply: CatalogReply) -> bool:
 
 
 def is_unauthenticated(reply: CatalogReply) -> bool:
-    """Whether a reply says that who asked was not believed, and may be with another proof."""
+    """Return True if a reply rejects the credentials, so that others may work."""
     return reply.status in _UNAUTHENTICATED or (_is_aws_refusal(reply) and _aws_code(reply) in _EXPIRED)
 
 
 def is_denied(reply: CatalogReply) -> bool:
-    """Whether a reply may mean that a token has expired, though it says something else."""
+    """Return True if a reply is a denial, which some catalogs also send for an expired token."""
     return reply.status in _DENIED
 
 
 def failure_of_body(reply: CatalogReply, *, expected: str, found: str) -> CatalogFailure:
-    """A reply with a good status whose body makes no sense."""
+    """Return the failure of a reply with a good status and an invalid body."""
     return CatalogFailure(
         reply.where,
         expected=expected,
         found=f"status {reply.status}, {found}",
-        remedy="see what answers at that URL: a proxy's page, a cut connection or a catalog of another kind",
+        remedy="check what answers at that URL: a proxy's page, a cut connection or a catalog of another kind",
     )
 
 
 def _meaning(reply: CatalogReply) -> tuple[bool, ErrorScope | None, str]:
-    """Whether it is permanent, whose trouble it is where that is known, and what can be done."""
+    """Return whether the failure is permanent, its scope if known, and a remedy."""
     if _is_aws_refusal(reply) and (meaning := _aws_meaning(reply)) is not None:
         return meaning
     match reply.status:
@@ -163,7 +163,7 @@ def _meaning(reply: CatalogReply) -> tuple[bool, ErrorScope | None, str]:
             return (
                 True,
                 None,
-                "grant our principal to load and list there, or exclude it; some say 403 for what is gone",
+                "grant our principal to load and list there, or exclude it; some catalogs send 403 for missing objects",
             )
         case HTTPStatus.TOO_MANY_REQUESTS:
             return False, ErrorScope.CATALOG, "lower worker.concurrency, or raise the catalog's own limit"
@@ -175,14 +175,14 @@ def _meaning(reply: CatalogReply) -> tuple[bool, ErrorScope | None, str]:
             return (
                 True,
                 None,
-                "set uri to where it leads: redirects are not followed, they would take credentials along",
+                "set uri to the redirect's target: redirects are not followed, as they would take credentials along",
             )
         case status if status in range(400, 500):
-            return True, None, "the catalog takes no such request: a name that it wants in no URL, or an old version"
+            return True, None, "the catalog rejects such a request: a name that it allows in no URL, or an old version"
         case status if status in range(500, 600):
-            return False, None, "look into the catalog's own log"
+            return False, None, "check the catalog's own log"
         case _:
-            return False, None, "see what answers at that URL"
+            return False, None, "check what answers at that URL"
 
 
 def _is_aws_refusal(reply: CatalogReply) -> bool:
@@ -190,7 +190,7 @@ def _is_aws_refusal(reply: CatalogReply) -> bool:
 
 
 def _aws_code(reply: CatalogReply) -> str:
-    """The code of an error of AWS's: in a header, before what may follow it there, or in Iceberg's shape."""
+    """Return the code of an AWS error, from the header (without a suffix) or from Iceberg's error shape."""
     if code := reply.headers.get("x-amzn-ErrorType", ""):
         return code.partition(":")[0].rpartition("#")[2]
     error = responses.read_error(reply.body)
@@ -214,7 +214,7 @@ def _aws_meaning(reply: CatalogReply) -> tuple[bool, ErrorScope | None, str] | N
 def _describe(reply: CatalogReply, *, quoting: bool) -> str:
     text = f"status {reply.status}"
     if location := reply.headers.get("Location"):
-        # Without its query: a login page is sent a token there.
+        # Without its query, which may contain a token for a login page.
         target = urlsplit(location)
         host = target.netloc.rpartition("@")[2]
         text += f" to {target.scheme}://{host}{target.path}" if host else f" to {target.path}"
@@ -230,10 +230,9 @@ def _describe(reply: CatalogReply, *, quoting: bool) -> str:
 
 
 def retry_after(reply: CatalogReply) -> float | None:
-    """Seconds to wait (RFC 9110, 10.2.3): a number, or a date counted from the server's own Date if it has one.
+    """Return the seconds to wait (RFC 9110, 10.2.3): a number, or a date relative to the server's own Date if given.
 
-    Returns:
-        None for nothing, or nothing that makes sense. How much of it is heeded is for whoever waits to say.
+    The caller limits the value. The result is None without a valid value.
     """
     value = reply.headers.get("Retry-After", "").strip()
     if re.fullmatch(r"[0-9]+", value):
@@ -245,7 +244,7 @@ def retry_after(reply: CatalogReply) -> float | None:
 
 
 def sent_at(reply: CatalogReply) -> datetime:
-    """When a reply was sent, by the server's own clock if it says."""
+    """Return the time at which a reply was sent, by the server's own clock if it gives one."""
     return _date(reply.headers.get("Date", "")) or reply.received_at
 
 
@@ -257,7 +256,7 @@ def _date(value: str) -> datetime | None:
     return parsed if parsed.tzinfo is not None else parsed.replace(tzinfo=UTC)
 
 
-# ── unheard: Why a request got no whole reply
+# ── Transport
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,62 +267,67 @@ class _TransportErrorMeaning:
     permanent: bool = False
 
 
-# The first that fits: the classes overlap.
+# The classes overlap; the first match counts.
 _TRANSPORT_ERRORS: tuple[tuple[type[Exception], _TransportErrorMeaning], ...] = (
     (
         aiohttp.ClientSSLError,
         _TransportErrorMeaning(
-            "no TLS connection that can be trusted",
-            "check the certificate, its names and its dates, ca_file, and whether that port speaks TLS",
+            "no trusted TLS connection",
+            "check the certificate, its names and dates, ca_file, and whether that port speaks TLS",
             ErrorScope.CATALOG,
             permanent=True,
         ),
     ),
     (
         aiohttp.ClientConnectorDNSError,
-        _TransportErrorMeaning("a host that has no address", "check uri and the DNS", ErrorScope.CATALOG),
+        _TransportErrorMeaning("a host without an address", "check uri and the DNS", ErrorScope.CATALOG),
     ),
     (
         aiohttp.ConnectionTimeoutError,
         _TransportErrorMeaning(
             "no connection in time",
-            "see whether the catalog is up and no firewall swallows packets",
+            "check whether the catalog is up and no firewall drops packets",
             ErrorScope.CATALOG,
         ),
     ),
     (
         aiohttp.ClientConnectorError,
-        _TransportErrorMeaning("no connection", "see whether the catalog is up and listens there", ErrorScope.CATALOG),
+        _TransportErrorMeaning(
+            "no connection", "check whether the catalog is up and listens there", ErrorScope.CATALOG
+        ),
     ),
-    (aiohttp.InvalidURL, _TransportErrorMeaning("a URL that is none", "check uri", ErrorScope.CATALOG, permanent=True)),
-    (TimeoutError, _TransportErrorMeaning("no whole answer in time", "look into the catalog's own log and its load")),
+    (aiohttp.InvalidURL, _TransportErrorMeaning("an invalid URL", "check uri", ErrorScope.CATALOG, permanent=True)),
+    (TimeoutError, _TransportErrorMeaning("no complete answer in time", "check the catalog's own log and its load")),
     (
         aiohttp.ClientPayloadError,
-        _TransportErrorMeaning("half an answer", "see what cuts connections between here and the catalog"),
+        _TransportErrorMeaning("an incomplete answer", "check what cuts connections between here and the catalog"),
     ),
-    (aiohttp.ClientResponseError, _TransportErrorMeaning("an answer that is no HTTP", "see what answers at that URL")),
+    (
+        aiohttp.ClientResponseError,
+        _TransportErrorMeaning("an answer that is not HTTP", "check what answers at that URL"),
+    ),
 )
 _UNKNOWN_ENCODING = _TransportErrorMeaning(
     "an answer in an unknown encoding that was not requested",
-    "have the catalog, or what stands before it, not compress: a gateway can't read its configuration either, and "
-    "clients that it names its own address to are led past the gateway",
+    "switch off compression in the catalog and its proxies: a gateway cannot read the configuration either, and "
+    "clients that receive the catalog's own address bypass the gateway",
 )
-_OTHER = _TransportErrorMeaning("a connection that broke", "see what cuts connections between here and the catalog")
+_OTHER = _TransportErrorMeaning("a connection that broke", "check what cuts connections between here and the catalog")
 
 
 def failure_of_transport(where: str, error: Exception, seconds: float) -> CatalogFailure:
-    """Why there is no reply.
+    """Return the failure of a request without a complete reply.
 
     Args:
-        where: who was asked what.
-        error: what the transport raised.
-        seconds: how long the request might take.
+        where: catalog, method and URL.
+        error: the error that the transport raised.
+        seconds: time limit of the request.
     """
     meaning = next((meaning for kind, meaning in _TRANSPORT_ERRORS if isinstance(error, kind)), _OTHER)
     if isinstance(error, aiohttp.ClientResponseError) and _is_encoded(error):
         meaning = _UNKNOWN_ENCODING
     name = type(error).__name__
-    # The numbers of TLS errors are OpenSSL's and mean something else among the system's.
+    # Numbers of TLS errors are OpenSSL's, and have another meaning among the system's.
     if isinstance(error, OSError) and not isinstance(error, aiohttp.ClientSSLError) and error.errno is not None:
         name = errno.errorcode.get(error.errno, name)
     return CatalogFailure(
@@ -337,7 +341,7 @@ def failure_of_transport(where: str, error: Exception, seconds: float) -> Catalo
 
 
 def _is_encoded(error: BaseException | None) -> bool:
-    """Whether an encoding is at the root of it, whatever the transport put around that."""
+    """Return True if an encoding error is among the causes of an error."""
     while error is not None:
         if isinstance(error, ContentEncodingError):
             return True

@@ -1,4 +1,4 @@
-"""Bodies of Iceberg's REST API, parsed into our words: pure, typed, only the fields that are needed."""
+"""Bodies and paths of Iceberg's REST API: pure functions that parse only the needed fields."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sfn.catalogs.partial_json import extract
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.errors import ErrorScope, Permanent, UnaddressableTable
 
-# ── answers: Bodies of Iceberg's REST API
+# ── Bodies
 
 T = TypeVar("T")
 
@@ -26,23 +26,23 @@ _PAGING: Final = frozenset({"next-page-token", "nextPageToken"})
 _HEADER: Final = "header."
 _NEEDED_SETTINGS: Final = frozenset({"prefix", "uri", "namespace-separator"})
 _MIN_LIFETIME: Final = 1.0
-"""Seconds: a token that is said to last less would be asked for again with each request."""
+"""Seconds. A token with a shorter lifetime would be requested again with each request."""
 _CREDENTIALS: Final = "GET /v1/{prefix}/namespaces/{namespace}/tables/{table}/credentials"
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogConfig:
-    """What `/v1/config` says about how to ask.
+    """The configuration of a catalog, from `/v1/config`.
 
     Attributes:
         prefix: path segment of this warehouse, "" for none.
-        uri: where to ask everything else, None for the configured URI.
-        separator: between namespace levels, percent-encoded; None for the default.
-        defaults: headers that give way to configured ones.
-        overrides: headers that take precedence over configured ones.
-        has_credentials_endpoint: whether tables' credentials have an endpoint of their own; None where it does not
-            list its endpoints.
-        settings: all of it.
+        uri: base of all other requests, None for the configured URI.
+        separator: separator of namespace levels, percent-encoded; None for the default.
+        defaults: headers that configured ones override.
+        overrides: headers that override configured ones.
+        has_credentials_endpoint: True if tables' credentials have an endpoint of their own; None if the catalog does
+            not list its endpoints.
+        settings: the whole configuration.
     """
 
     prefix: str = ""
@@ -56,12 +56,12 @@ class CatalogConfig:
 
 @dataclass(frozen=True, slots=True)
 class ListingPage(Generic[T]):
-    """A part of a listing.
+    """A page of a listing.
 
     Attributes:
         items: its entries.
-        next_token: the token of the next part, None at the end.
-        malformed: entries that are of another shape and left out.
+        next_token: the token of the next page, None on the last one.
+        malformed: number of entries of another shape, which are left out.
     """
 
     items: tuple[T, ...]
@@ -84,7 +84,7 @@ class BearerToken:
 
     Attributes:
         value: the token itself.
-        lifetime: seconds until it expires, None where the server does not say.
+        lifetime: seconds until it expires, None if the server does not say.
     """
 
     value: str = field(repr=False)
@@ -109,7 +109,7 @@ class _TableIdentifierBody(msgspec.Struct):
 
 class _PageBody(msgspec.Struct, rename="kebab"):
     next_page_token: str | None = None
-    # As Amazon S3 Tables spells it (awslabs/s3-tables-catalog issue 62): all but the first page would be overlooked.
+    # The spelling of Amazon S3 Tables (awslabs/s3-tables-catalog issue 62). Without it, later pages would be missed.
     misspelled: str | None = msgspec.field(name="nextPageToken", default=None)
 
 
@@ -125,7 +125,7 @@ class _NamespacesBody(_PageBody, kw_only=True, rename="kebab"):
 
 
 class _MalformedPageBody(_PageBody, kw_only=True):
-    """A page that is none of the others: its array is missing, null, or holds entries of another shape."""
+    """A page with a malformed array: missing, null, or with entries of another shape."""
 
     identifiers: list[msgspec.Raw] | msgspec.UnsetType | None = msgspec.UNSET
     namespaces: list[msgspec.Raw] | msgspec.UnsetType | None = msgspec.UNSET
@@ -151,10 +151,10 @@ class _OAuthErrorBody(msgspec.Struct):
 
 
 def read_table(body: bytes | bytearray) -> Table | None:
-    """A table from a `LoadTableResult`; None where it has no metadata file (yet).
+    """Return the table of a `LoadTableResult`; None if it has no metadata file (yet).
 
     Raises:
-        Unintelligible: any other body.
+        UnreadableDocument: any other body.
     """
     result = decode_json(body, _LoadTableBody)
     table = to_table(result.metadata, result.metadata_location or "")
@@ -165,18 +165,18 @@ _TABLE_MEMBERS: Final = needed_members(_LoadTableBody)
 
 
 async def extract_table(start: bytes | bytearray, parts: AsyncIterator[bytes]) -> bytearray:
-    """A body of which `read_table` makes the same as of the whole of a `LoadTableResult`; see `excerpt`."""
+    """Return an excerpt that `read_table` reads like the whole `LoadTableResult`; see `partial_json.extract`."""
     return await extract(start, parts, _TABLE_MEMBERS)
 
 
 def read_config(body: bytes | bytearray) -> CatalogConfig:
-    """The settings of `/v1/config` that concern us; overrides win over defaults.
+    """Return the needed settings of `/v1/config`; overrides win over defaults.
 
-    Values are texts by the specification. Of those that are not, the ones that we do not need are ignored.
+    By the specification all values are strings. Others are ignored in settings that are not needed.
 
     Raises:
-        Unintelligible: any other body, also an object that has nothing of a configuration; or a setting that we need
-            has a value that is no text.
+        UnreadableDocument: any other body, including an object without any configuration; or a needed setting has a
+            value that is no string.
     """
     settings = decode_json(body, _ConfigBody)
     is_empty = settings == _ConfigBody()
@@ -196,10 +196,10 @@ def read_config(body: bytes | bytearray) -> CatalogConfig:
 
 
 def _texts(settings: Mapping[str, Any] | msgspec.UnsetType | None) -> dict[str, str]:
-    """The settings that have a value.
+    """Return the settings that have a value.
 
     Raises:
-        Unintelligible: one that we need has a value that is no text.
+        UnreadableDocument: a needed setting has a value that is no string.
     """
     found: dict[str, str] = {}
     for key, value in (settings or {}).items():
@@ -218,12 +218,12 @@ def _headers(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def read_tables(body: bytes | bytearray) -> ListingPage[tuple[tuple[str, ...], str]]:
-    """Namespace and name of each table of a `ListTablesResponse`.
+    """Return namespace and name of each table of a `ListTablesResponse`.
 
-    A list that is missing or null is empty: servers that write JSON from protobuf leave empty lists out.
+    A missing list or null is empty: servers that write JSON from protobuf leave empty lists out.
 
     Raises:
-        Unintelligible: any other body.
+        UnreadableDocument: any other body.
     """
     try:
         page = decode_json(body, _TablesBody)
@@ -236,10 +236,10 @@ def read_tables(body: bytes | bytearray) -> ListingPage[tuple[tuple[str, ...], s
 
 
 def read_namespaces(body: bytes | bytearray) -> ListingPage[tuple[str, ...]]:
-    """The namespaces of a `ListNamespacesResponse`; a list that is missing or null is empty.
+    """Return the namespaces of a `ListNamespacesResponse`; a missing list or null is empty.
 
     Raises:
-        Unintelligible: any other body.
+        UnreadableDocument: any other body.
     """
     try:
         page = decode_json(body, _NamespacesBody)
@@ -251,10 +251,10 @@ def read_namespaces(body: bytes | bytearray) -> ListingPage[tuple[str, ...]]:
 
 
 def _well_formed_entries(body: bytes | bytearray, array: str, shape: Any, made: Callable[[Any], T]) -> ListingPage[T]:  # noqa: ANN401 - a type
-    """A page without the entries that are of another shape.
+    """Return a page without the entries of another shape.
 
     Raises:
-        Unintelligible: a body without the array that has more than the token of a page: another answer altogether.
+        UnreadableDocument: the array is missing, and the body has more members than a page's token: another answer.
     """
     page = decode_json(body, _MalformedPageBody)
     entries = getattr(page, array)
@@ -270,7 +270,7 @@ def _well_formed_entries(body: bytes | bytearray, array: str, shape: Any, made: 
 
 
 def read_error(body: bytes | bytearray) -> IcebergError | None:
-    """An error in Iceberg's shape, or None: what a proxy or a web server says is no such error."""
+    """Return an error in Iceberg's shape, else None, for example for the answer of a proxy or a web server."""
     try:
         error = decode_json(body, _ErrorResponseBody).error
         code = int(error.code)
@@ -280,17 +280,17 @@ def read_error(body: bytes | bytearray) -> IcebergError | None:
 
 
 def read_token(body: bytes | bytearray) -> BearerToken:
-    """An access token from an OAuth2 token answer.
+    """Return the access token of an OAuth2 token answer.
 
     Raises:
-        Unintelligible: any other body.
+        UnreadableDocument: any other body.
     """
     token = decode_json(body, _OAuthTokenBody)
     return BearerToken(token.access_token, _lifetime(token.expires_in))
 
 
 def _lifetime(value: object) -> float | None:
-    """Seconds, which some servers send as text; None for what is no lifetime, as 0 is none."""
+    """Return a lifetime in seconds, which some servers send as a string; None for an invalid one, such as 0."""
     try:
         seconds = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else 0.0
     except ValueError:
@@ -299,30 +299,30 @@ def _lifetime(value: object) -> float | None:
 
 
 def read_token_error(body: bytes | bytearray) -> str | None:
-    """The `error` code of an OAuth2 token error (RFC 6749, 5.2); its description is left out, it may repeat secrets."""
+    """Return the `error` code of an OAuth2 token error (RFC 6749, 5.2), without its text, which may repeat secrets."""
     try:
         return decode_json(body, _OAuthErrorBody).error
     except UnreadableDocument:
         return None
 
 
-# ── paths: Paths of Iceberg's REST API
+# ── Paths
 
 DEFAULT_SEPARATOR = "%1F"
-"""Between namespace levels where the catalog names no other (REST specification, `namespace` parameter)."""
+"""Separator of namespace levels if the catalog names none (REST specification, `namespace` parameter)."""
 
-_EXPECTED = "a name that can be asked for over REST"
+_EXPECTED = "a name that REST paths can express"
 _SUB_DELIMITERS = "!$&'()*+,;=:@"
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def base_url(uri: str) -> str:
-    """A configured URI as `/v1/…` is appended to it: no user, query, fragment, default port or trailing slash.
+    """Return the base of a configured URI: no user, query, fragment, default port or trailing slash.
 
-    Scheme and host in lower case, so that it is also the URI in a catalog's identity (behaviour.md, "catalog_id").
+    Scheme and host are in lower case, so it is also the URI in a catalog's identity (behaviour.md, "catalog_id").
 
     Raises:
-        ValueError: not an absolute http or https URI; the message does not repeat it, for it may hold a password.
+        ValueError: not an absolute http or https URI; the message does not repeat it, as it may contain a password.
     """
     parts = urlsplit(uri)
     if parts.scheme not in _DEFAULT_PORTS or not parts.hostname:
@@ -333,7 +333,7 @@ def base_url(uri: str) -> str:
 
 
 def config_path(warehouse: str | None) -> str:
-    """Path and query of the catalog's configuration."""
+    """Return path and query of the catalog's configuration."""
     return "/v1/config" if warehouse is None else f"/v1/config?warehouse={quote(warehouse, safe='')}"
 
 
@@ -341,9 +341,9 @@ class CatalogPaths:
     """Paths below one catalog's prefix.
 
     Args:
-        prefix: as `/v1/config` gave it. Catalogs send it encoded (`main%7Cwarehouse`) and with slashes, and every
-            client pastes it in as it is; only what no path may hold is encoded here.
-        separator: `namespace-separator` as `/v1/config` gave it, percent-encoded.
+        prefix: prefix from `/v1/config`. Catalogs send it encoded (`main%7Cwarehouse`) and with slashes, and every
+            client inserts it unchanged. Only characters that no path may contain are encoded here.
+        separator: `namespace-separator` from `/v1/config`, percent-encoded.
     """
 
     def __init__(self, prefix: str = "", separator: str = DEFAULT_SEPARATOR) -> None:
@@ -353,31 +353,31 @@ class CatalogPaths:
         self._plain = unquote(self._separator)
 
     def table(self, table: TableIdentifier) -> str:
-        """Where a table is loaded.
+        """Return the path of a table.
 
         Raises:
-            Permanent: scope table; the name cannot be said in a URL.
+            Permanent: scope table; a URL cannot contain the name.
         """
         return f"{self.tables(table.catalog, table.namespace)}/{self._segment(table.catalog, table.name)}"
 
     def tables(self, catalog: str, namespace: tuple[str, ...]) -> str:
-        """Where a namespace's tables are listed; errors as of `table`."""
+        """Return the path of the listing of a namespace's tables; raises as `table`."""
         return f"{self._root}/namespaces/{self._namespace_segment(catalog, namespace)}/tables"
 
     def namespaces(self, catalog: str, parent: tuple[str, ...]) -> tuple[str, str]:
-        """Path, and query up to its next `&`, of the namespaces right below another; errors as of `table`."""
+        """Return path, and query up to its next `&`, of the listing of a namespace's children; raises as `table`."""
         return f"{self._root}/namespaces", f"parent={self._namespace_segment(catalog, parent)}&" if parent else ""
 
     def _namespace_segment(self, catalog: str, namespace: tuple[str, ...]) -> str:
         if not namespace:
             raise _name_refused(catalog, "a table outside every namespace")
         for level in namespace:
-            # With `.` as the separator `a.b` and `a`, `b` are one path: the answer might be another table's.
+            # With `.` as the separator, `a.b` and `a`, `b` have one path: the answer might be another table's.
             if self._plain and self._plain in level:
                 raise UnaddressableTable(
                     f"catalog {catalog}",
                     expected=_EXPECTED,
-                    found=f"namespace level {level!r}, which holds the catalog's own {self._plain!r}",
+                    found=f"namespace level {level!r}, which contains the catalog's separator {self._plain!r}",
                     remedy=_remedy(catalog),
                     addressed_levels=tuple(self._plain.join(namespace).split(self._plain)),
                 )

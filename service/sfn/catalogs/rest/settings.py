@@ -1,4 +1,4 @@
-"""What an adapter to a REST catalog is told at its start."""
+"""`RestSettings`: the settings of one REST catalog."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _AWS_HOST: Final = re.compile(
     r"(?:.+\.)?(?P<name>execute-api|glue|s3tables)(?:-fips)?\.(?P<region>[a-z0-9-]+)\."
     r"(?:vpce\.)?(?:amazonaws\.com(?:\.cn)?|api\.aws)"
 )
-"""Hosts that tell what is signed for: AWS Glue, S3 Tables, and a catalog behind the API Gateway."""
+"""Hosts that imply region and service of a signature: AWS Glue, S3 Tables, and a catalog behind the API Gateway."""
 
 
 def is_valid_header(name: str, value: str) -> bool:
-    """Whether that can be a header field (RFC 9110, 5.1 and 5.5)."""
+    """Return True if name and value can be a header field (RFC 9110, 5.1 and 5.5)."""
     return bool(_TOKEN.fullmatch(name) and _FIELD_VALUE.fullmatch(value))
 
 
@@ -30,33 +30,34 @@ class RestSettings:
     """One configured catalog.
 
     Attributes:
-        name: the name that the configuration gives it.
-        uri: where its REST API begins, without `/v1`; a user and password in it are sent as Basic authorization.
-        warehouse: which warehouse of that server.
+        name: the catalog's name in the configuration.
+        uri: base of its REST API, without `/v1`; a user and password in it are sent as Basic authorization.
+        warehouse: the warehouse of that server.
         catalog_id: its identity in our files; None: derived from URI, warehouse and prefix.
         token: bearer token.
         token_file: file with the bearer token, read again when it changes.
-        credential: OAuth2 client credentials, `id:secret` or the secret alone.
+        credential: OAuth2 client credentials, `id:secret` or only the secret.
         credential_file: file with the client credentials, read for every new token.
-        oauth2_uri: where tokens are to be had; None: the catalog's own `/v1/oauth/tokens`.
-        scope: OAuth2 scope asked for; with Google several, with spaces between.
+        oauth2_uri: URL that issues tokens; None: the catalog's own `/v1/oauth/tokens`.
+        scope: OAuth2 scope of the tokens; for Google several, separated by spaces.
         auth: `sigv4` for AWS's signatures, `google` for Google's tokens; None for one of the above, or none.
-        signing_region: region in the signatures' scope; None for the one in the host of the URI.
-        signing_name: service in that scope; None likewise.
-        aws_profile: whose keys these are, of AWS's shared configuration files; None for the standard chain.
-        role_arn: a role to assume as whoever that is, with `external_id` if it asks for one; None for none.
-        google_credentials_file: key of a service account; None for the application's default credentials.
-        headers: sent with every request but those for tokens.
+        signing_region: region of the signatures; None for the one in the host of the URI.
+        signing_name: service of the signatures; None for the one in the host of the URI.
+        aws_profile: profile of AWS's shared configuration files; None for the standard chain.
+        role_arn: role to assume with these keys, and with `external_id` if the role requires one; None for none.
+        external_id: see `role_arn`.
+        google_credentials_file: key of a service account; None for the application default credentials.
+        headers: headers of every request except those for tokens.
         ca_file: certificates (PEM) that are trusted instead of the system's, read again when it changes.
         connect_timeout: seconds to get a connection.
-        request_timeout: seconds for one request, body included.
-        config_timeout: seconds for a token, and for `/v1/config`, which tells a table's trouble from the catalog's too.
-        page_size: tables or namespaces a page; None leaves it to the catalog (some refuse what they find too many).
-        max_in_flight: connections at once.
-        body_limit: bytes of an answer, the metadata of one table above all.
+        request_timeout: seconds for one request, including the body.
+        config_timeout: seconds for a token, and for `/v1/config`, which also decides the scope of errors.
+        page_size: tables or namespaces per page; None for the catalog's default (some refuse a large number).
+        max_in_flight: concurrent connections.
+        body_limit: bytes of an answer; the longest are the metadata of tables.
 
     Raises:
-        ValueError: what cannot work; the message names the setting and repeats no secret.
+        ValueError: a setting cannot work; the message names the setting and repeats no secret.
     """
 
     name: str
@@ -106,7 +107,7 @@ class RestSettings:
 
     @property
     def signing(self) -> tuple[str, str]:
-        """Region and service in a signature's scope; empty where nothing tells them."""
+        """Region and service of the signatures; empty if neither setting nor host gives them."""
         match = _AWS_HOST.fullmatch(urlsplit(self.uri).hostname or "")
         region, name = (match["region"], match["name"]) if match else ("", "")
         return self.signing_region or region, self.signing_name or name
@@ -114,7 +115,7 @@ class RestSettings:
     def _check_signing(self) -> None:
         for key, value in zip(("signing_region", "signing_name"), self.signing, strict=True):
             if not value:
-                raise ValueError(f"catalogs.{self.name}.{key}: needed, as the host of uri does not tell it")
+                raise ValueError(f"catalogs.{self.name}.{key}: needed, as the host of uri does not imply it")
 
     def _check_secrets(self) -> None:
         sources = ("token", "token_file", "credential", "credential_file")
@@ -125,4 +126,4 @@ class RestSettings:
             raise ValueError(f"catalogs.{self.name}: {' and '.join(given)} exclude each other")
         for key, secret in (("token", self.token), ("credential", self.credential)):
             if secret is not None and not (secret and is_valid_header("Authorization", secret)):
-                raise ValueError(f"catalogs.{self.name}.{key}: empty, or no header can carry it")
+                raise ValueError(f"catalogs.{self.name}.{key}: empty, or with characters that a header cannot carry")
