@@ -420,7 +420,7 @@ async def test_what_can_be_caused_at_will_fills_no_log(root_facade_telling: Path
             assert (await place.ask(HOME, fields=token)).status == 503
             assert (await place.table("/etc", namespace="dir", fields=token)).status == 403
             assert (await place.table(f"{root_facade_telling}/none", namespace="dir", fields=token)).status == 404
-    assert [(one["event"], one["status"], one["left_out"]) for one in records] == [
+    assert [(one["event"], one["status"], one["suppressed"]) for one in records] == [
         ("request refused", 401, 0),
         ("not served", 503, 0),
         ("not served", 403, 0),
