@@ -149,7 +149,7 @@ def _gateway_listeners(
 
 
 class FatalErrorReport:
-    """Carries a fatal error from a request, whose task has to answer first, to the task group of the service."""
+    """A report of a fatal error, from a request, which still has to answer, to the task group of the service."""
 
     def __init__(self) -> None:
         self._reported = anyio.Event()

@@ -193,7 +193,7 @@ class Facade:
             # An unexpected error, for example from a malicious file, must not end the connection without a response.
             self._log_failure(path, HTTPStatus.INTERNAL_SERVER_ERROR, error, exc_info=True)
             return _error_response(
-                HTTPStatus.INTERNAL_SERVER_ERROR, "this is an error of the service; its log says more"
+                HTTPStatus.INTERNAL_SERVER_ERROR, "internal error; the log of the service has the details"
             )
 
     def _log_failure(self, path: str, status: int, error: Exception, *, exc_info: bool = False) -> None:
