@@ -101,7 +101,7 @@ async def test_wrong_settings_are_findings_too_and_2(tmp_path: Path) -> None:
     [
         (
             "receiver",
-            "--roles: expected worker among them, as one process alone has an inbox in SQLite, found receiver",
+            "--roles: expected worker among them, as only one process can open an inbox in SQLite, found receiver",
         ),
         ("reciever", "--roles: expected some of receiver, worker, gateway, facade, admin, found 'reciever'"),
     ],

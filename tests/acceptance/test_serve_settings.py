@@ -103,7 +103,7 @@ def test_what_is_wrong_in_a_configuration_is_all_that_is_said(tmp_path: Path) ->
         ("[worker]\nlease = ['30s']", "sfn.toml: [worker] lease: expected a duration such as 30s"),
         (
             "[catalogs.prod]\nuri = 'http://catalog'\ntoken = 's3cret'\ntoken_file = '/x'",
-            "catalogs.prod: expected settings that a REST catalog can be asked with",
+            "catalogs.prod: expected valid settings of a REST catalog",
         ),
     ],
 )

@@ -146,7 +146,7 @@ def test_it_shows_tables_below_its_roots_until_it_is_told_to_end(root: Path, tmp
     place = shown(other / "items", "sales.items")
     with facing(tmp_path, root, f"file:{other}/", "--host", "::1") as facade:
         said = facade.records("listening")[0]
-        assert not facade.records("everybody who reaches it may read")
+        assert not facade.records("no token is configured: everyone who reaches the facade may read")
         assert said["roots"] == [f"file://{root}", f"file://{other}"]
         assert facade.client.get(f"{facade.uri}/v1/config").json()["overrides"] == {"prefix": "sfn"}
         names = facade.client.get(f"{facade.uri}/v1/sfn/namespaces/sales/tables").json()["identifiers"]
@@ -226,7 +226,7 @@ def test_a_port_that_is_taken_is_told(root: Path) -> None:
 
 def test_who_lets_everybody_read_is_told_so(root: Path, tmp_path: Path) -> None:
     with facing(tmp_path, root, "--host", "0.0.0.0") as facade:  # noqa: S104 - it is what is told
-        assert facade.records("everybody who reaches it may read")
+        assert facade.records("no token is configured: everyone who reaches the facade may read")
 
 
 # ── The facade of the service: what is published, as a catalog of its own.

@@ -150,7 +150,7 @@ async def test_a_long_body_passes_in_little_memory(
 
 async def test_a_gateway_has_a_listener_of_its_own(world: Lake, behind: Catalog) -> None:
     async with serving(settings(world, behind, 'host = "127.0.0.1"\nport = 0')) as daemon:
-        (record,) = daemon.records("gateway")
+        (record,) = daemon.records("gateway listening")
         async with Open(record["port"], None)() as wire:
             await wire.send(asked("/v1/a%2Eb", root=""))
             assert parted(await wire.rest()).body == b"{}"

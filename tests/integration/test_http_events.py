@@ -314,7 +314,7 @@ async def test_what_is_refused_by_its_head_is_logged_but_not_each_time(connect: 
         "status": status,
         "why": replies[0].json["detail"],
         "client": "127.0.0.1",
-        "left_out": 0,
+        "suppressed": 0,
     }
 
 

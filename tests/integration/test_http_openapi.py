@@ -264,7 +264,7 @@ async def test_who_is_turned_away_is_logged_with_an_address_but_not_each_time(op
         for _ in range(3):
             await operator.post(RELEASE, headers={"Authorization": "Bearer gu3ss"})
     (entry,) = logs
-    told = (entry["event"], entry["where"], entry["status"], entry["client"], entry["left_out"])
+    told = (entry["event"], entry["where"], entry["status"], entry["client"], entry["suppressed"])
     assert told == ("request refused", "admin", 401, "127.0.0.1", 0)
     assert "gu3ss" not in str(entry)
 

@@ -162,7 +162,7 @@ async def test_an_inbox_that_is_lost_ends_it_and_nothing_more_is_acknowledged(wo
         else:
             assert answer.status_code == 503
         assert await daemon.ended() == 1
-        record = daemon.records("the service ends")[0]
+        record = daemon.records("service failed")[0]
         assert (record["level"], "inbox.db" in record["error"]) == ("error", True)
         assert not daemon.records("ended")
 
@@ -233,7 +233,7 @@ async def test_a_file_system_that_hangs_does_not_keep_the_process_alive(world: L
         assert await daemon.ended(10) == 1
         (given_back,) = daemon.records("settled", table="sales.orders")
         assert (given_back["outcome"], given_back["why"]) == ("returned", "the service stops")
-        (told,) = daemon.records("the service ends without what hangs")
+        (told,) = daemon.records("hanging calls abandoned")
         assert told["level"] == "error"
         assert told["hanging"]
         assert all(f"{world.directory('orders')}/metadata/" in call for call in told["hanging"])

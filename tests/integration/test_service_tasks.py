@@ -213,7 +213,7 @@ async def test_when_the_listener_ends_by_itself_all_of_it_ends() -> None:
         await until(lambda: daemon.ended)
         (error,) = daemon.causes
         assert isinstance(error, FatalError)
-        assert (error.where, error.found) == ("listener", "one that ended")
+        assert (error.where, error.found) == ("listener", "a server that ended")
 
 
 async def test_when_a_publish_finds_the_inbox_broken_all_of_it_ends() -> None:

@@ -95,7 +95,7 @@ def test_a_facade_elsewhere_says_what_it_does_not_show(spark: SparkSession, made
     with elsewhere(spark, made.directory) as facade:
         text = said(NotPermitted, tmp_path)
         assert f"403: 'file://{tmp_path}': expected a directory below file://{Path(made.directory).parent}" in text
-        assert "have the facade started with a root that covers it" in text
+        assert "start the facade with a root that covers" in text
         assert "check the directory" in said(NotFound, Path(made.directory).parent / "none")
         assert f"unset {URI}" in said(NotSupported, uuid=OTHER_UUID)
         with told(spark, {TOKEN: "not-it"}):

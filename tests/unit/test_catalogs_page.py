@@ -87,4 +87,4 @@ def test_each_is_a_configuration(tmp_path: Path, page: str) -> None:
     if page in NO_GATEWAY:
         ours = next(iter(settings.catalogs))
         problems = Ground(tmp_path).problems(f'{text}\n[gateway.{ours}]\nupstream = "{settings.catalogs[ours].uri}"\n')
-        assert "not signed with SigV4" in problems[0]
+        assert "without SigV4 signatures" in problems[0]

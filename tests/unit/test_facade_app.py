@@ -338,7 +338,7 @@ async def test_it_is_ready_once_something_could_be_listed(monkeypatch: pytest.Mo
             await anyio.lowlevel.checkpoint()
             answer = await ask(one, "/readyz")
             assert (answer.status, answer.headers["retry-after"]) == (503, "1")
-            assert "being looked through" in answer.json["error"]["message"]
+            assert "the first scan of the folders is running" in answer.json["error"]["message"]
             assert b"sfn_ready 0.0" in (await ask(one, "/metrics")).content
             assert (await ask(one, "/livez")).json == {"status": "alive"}
             looked.set()
@@ -420,10 +420,10 @@ async def test_what_can_be_caused_at_will_fills_no_log(root_facade_telling: Path
             assert (await place.ask(HOME, fields=token)).status == 503
             assert (await place.table("/etc", namespace="dir", fields=token)).status == 403
             assert (await place.table(f"{root_facade_telling}/none", namespace="dir", fields=token)).status == 404
-    assert [(one["event"], one["status"], one["left_out"]) for one in records] == [
+    assert [(one["event"], one["status"], one["suppressed"]) for one in records] == [
         ("request refused", 401, 0),
-        ("not served", 503, 0),
-        ("not served", 403, 0),
+        ("request failed", 503, 0),
+        ("request failed", 403, 0),
     ]
 
 

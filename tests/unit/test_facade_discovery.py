@@ -145,9 +145,9 @@ async def test_a_look_that_takes_long_holds_nobody_up(tables: Tables, monkeypatc
     index = ScannedTables([tables], 0, 0, timeout=0.05)
     tables.pause = anyio.Event()
     for _ in range(2):
-        with pytest.raises(Unreachable, match="a look that goes on"):
+        with pytest.raises(Unreachable, match="a scan that is still running"):
             await index.find(("sales",), "orders")
-        with pytest.raises(Unreachable, match="a look that goes on"):
+        with pytest.raises(Unreachable, match="a scan that is still running"):
             await index.tables()
     monkeypatch.undo()
     tables.pause.set()
@@ -379,7 +379,7 @@ async def test_what_is_hidden_is_told_once(root: Path, capsys: pytest.CaptureFix
 
     async def told() -> int:
         assert len([row async for row in scan()]) == 2
-        return capsys.readouterr().out.count("file not shown")
+        return capsys.readouterr().out.count("file skipped")
 
     assert [await told(), await told()] == [2, 0]
     (root / "a" / "metadata" / "_sfn" / "more_main.ver").write_text("{")

@@ -444,7 +444,7 @@ async def test_what_hangs_is_told_in_time_and_holds_up_no_process_that_ends(monk
     mount = Hanging()
     one = ThreadedTree(mount)
     try:
-        with pytest.raises(Unreachable, match="see whether a mount or the network hangs"):
+        with pytest.raises(Unreachable, match="check whether a mount or the network hangs"):
             await one.read("file:///w/x", 10)
         with pytest.raises(Unreachable):
             await one.entries("file:///w/")

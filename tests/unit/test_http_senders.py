@@ -190,7 +190,7 @@ def test_who_is_no_operator_is_logged_with_an_address_and_no_token(operators: Op
         "status": 401,
         "why": "an operator's token is needed",
         "client": "10.0.0.7",
-        "left_out": 0,
+        "suppressed": 0,
     }
 
 

@@ -68,19 +68,19 @@ def test_an_unknown_key_names_its_place_and_the_nearest_one(
         (CATALOG + "oauth2_uri = 'sso:80/realms/a-b'", "; did you mean http://sso:80/realms/a-b?"),
         (
             CATALOG + "[senders.etl]\nsecrets = ['x']",
-            'secrets: expected a table, found an array; it is a table of names: secrets = { first = "…" }',
+            'secrets: expected a table, found an array; write a table: secrets = { first = "…" }',
         ),
-        (CATALOG + "[senders.etl]\nsecrets = 'x'", 'it is a table of names: secrets = { first = "…" }'),
-        (CATALOG + "headers = ['x']", 'it is a table of names: headers = { X-Tenant = "…" }'),
+        (CATALOG + "[senders.etl]\nsecrets = 'x'", 'write a table: secrets = { first = "…" }'),
+        (CATALOG + "headers = ['x']", 'write a table: headers = { X-Tenant = "…" }'),
         (CATALOG + "[senders.etl]\nsecrets = {m = 'x'}\ncatalogs = ['prod']", 'catalogs = { theirs = "…" }'),
     ],
 )
-def test_what_should_be_written_instead_is_said_where_it_can_be_told(ground: Ground, text: str, said: str) -> None:
+def test_wrong_values_come_with_a_correction(ground: Ground, text: str, said: str) -> None:
     assert said in ground.problem(text)
 
 
 @pytest.mark.parametrize("uri", ["catalog", "user:8181@host", "a-token-in-the-wrong-place", "ftp://catalog:8181"])
-def test_what_is_no_host_and_port_is_not_repeated(ground: Ground, uri: str) -> None:
+def test_wrong_uri_that_is_not_host_and_port_is_not_repeated(ground: Ground, uri: str) -> None:
     problem = ground.problem(f"[catalogs.prod]\nuri = '{uri}'")
     assert problem.endswith("expected an absolute http or https URL, found another value")
 
@@ -92,7 +92,7 @@ def test_an_unknown_key_in_the_environment_is_named_as_the_variable(ground: Grou
     assert ground.problem("", {"SFN_LISTNER__PORT": "1"}).startswith("SFN_LISTNER__PORT: ")
 
 
-def test_everything_wrong_is_said_at_once(ground: Ground) -> None:
+def test_all_problems_are_reported_at_once(ground: Ground) -> None:
     text = "[listener]\nport = 70000\n[retry]\nbase = 'soon'\nbases = 1\n[catalogs.prod]\n"
     problems = ground.problems(text, {"SFN_WORKER__CONCURRENCY": "0", "SFN_RETRY__BASE__X": "1"})
     assert sorted(problem.split(": expected")[0] for problem in problems) == [
@@ -156,12 +156,12 @@ def test_a_missing_key_says_how_to_set_it(ground: Ground) -> None:
         ("[stores.s]\nprefix = 'http://bucket'", "[stores.s] prefix: expected a prefix such as /warehouse or s3://"),
         ("[stores.s]\nprefix = 'file://host/warehouse'", "a bucket or container, and none for file:"),
         ("[stores.s]\nprefix = '/w/../x'", "without empty, `.` or `..` segments, found '/w/../x'"),
-        ("[stores.s]\nprefix = '/w/*'", "[stores.s] prefix: expected a prefix without `*`: all that lies below it"),
+        ("[stores.s]\nprefix = '/w/*'", "[stores.s] prefix: expected a prefix without `*`: a prefix always includes"),
         (
             CATALOG + "allowed_locations = ['/w', 'warehouse']",
             "allowed_locations: expected a prefix such as /warehouse",
         ),
-        (CATALOG + "allowed_locations = ['/w/*']", "allowed_locations: expected a prefix without `*`: all that lies"),
+        (CATALOG + "allowed_locations = ['/w/*']", "allowed_locations: expected a prefix without `*`: a prefix always"),
         (CATALOG + "allowed_locations = ['http://x/w']", "abfss, file, gs, s3, found 'http://x/w'"),
         (CATALOG + "allowed_locations = ['s3://']", "[catalogs.prod] allowed_locations"),
         ("[stores.'a b']\nprefix = 'file:///x'", "letters, digits"),
@@ -175,20 +175,23 @@ def test_a_missing_key_says_how_to_set_it(ground: Ground) -> None:
         (CATALOG + "max_drops = -1", "[catalogs.prod] max_drops"),
         (CATALOG + "naming = 'name'", "naming: expected 'identifier', 'ordinal' or 'uuid', found 'name'"),
         (CATALOG + "placement = 'beside'", "placement: expected 'inside', 'alongside' or 'root', found 'beside'"),
-        (CATALOG + "placement = 'root'", "root: expected the folder in which each table gets one, as placement is"),
+        (CATALOG + "placement = 'root'", "root: expected the folder for the SFN files, as placement is"),
         (CATALOG + "root = '/x'", 'root: expected none with placement = "inside", found file:///x; remove it'),
         (CATALOG + "placement = 'root'\nroot = 'x/y'", "[catalogs.prod] root"),
         (
             CATALOG + "branches = ['release-*']",
-            "branches: expected main among them, whose file leads all others, found",
+            "branches: expected main among them, as the file of main leads to the others, found",
         ),
-        (CATALOG + "branches = []", "branches: expected main among them, whose file leads all others, found none"),
+        (
+            CATALOG + "branches = []",
+            "expected main among them, as the file of main leads to the others, found none",
+        ),
         (
             CATALOG + "naming = 'ordinal'\nbranches = ['*']",
-            'expected ["main"], as no other branch has a file with the naming ordinal, found *',
+            'expected ["main"], as other branches have no files with the naming ordinal, found *',
         ),
-        (CATALOG + "keep = 5", "as no commit has a file of its own, found 5; remove it"),
-        (CATALOG + "keep_for = '1h'", "keep_for: expected no such key with the naming identifier, as no commit has"),
+        (CATALOG + "keep = 5", "as commits have no files of their own, found 5; remove it"),
+        (CATALOG + "keep_for = '1h'", "keep_for: expected no such key with the naming identifier, as commits have"),
         (CATALOG + "keep_for = '1h'", "found 1 h; remove it, or set naming"),
         (CATALOG + "naming = 'ordinal'\nkeep = 901", "[catalogs.prod] keep: expected"),
         (CATALOG + "naming = 'ordinal'\nkeep = 0", "[catalogs.prod] keep: expected"),
@@ -218,7 +221,7 @@ def test_a_wrong_value_is_named_with_what_was_expected(ground: Ground, text: str
             "[senders.a]\nsecrets = { m = 't' }",
             'write [catalogs.NAME] uri = "https://…", or set SFN_CATALOGS__NAME__URI',
         ),
-        (CATALOG + CATALOG.replace("prod", "dev") + "[senders.a]\nsecrets = { m = 't' }", "are: prod, dev"),
+        (CATALOG + CATALOG.replace("prod", "dev") + "[senders.a]\nsecrets = { m = 't' }", "choose one of prod, dev"),
         (CATALOG + "[senders.a]\nsecrets = { m = 't' }\n[senders.b]\nsecrets = { n = 't' }", "the sender a"),
         (
             CATALOG + "[senders.a]\nsecrets = { x = 'tok' }\n[admin]\ntoken = 'tok'",
@@ -247,16 +250,19 @@ def test_a_wrong_value_is_named_with_what_was_expected(ground: Ground, text: str
             CATALOG + "properties = { type = 'sql' }",
             "properties: expected no such key with the type rest, found one; set",
         ),
-        (PYICEBERG + "token = 't'", "token: expected no such key with the type pyiceberg, found one; PyIceberg's own"),
+        (
+            PYICEBERG + "token = 't'",
+            "token: expected no such key with the type pyiceberg, found one; set PyIceberg's",
+        ),
         (PYICEBERG + "uri = 'http://x'", "[catalogs.prod] uri: expected no such key with the type pyiceberg"),
         (PYICEBERG + "warehouse = 'w'", "[catalogs.prod] warehouse: expected no such key with the type pyiceberg"),
         (
             "[catalogs.prod]\ntype = 'pyiceberg'",
-            "properties: expected what PyIceberg is told of the catalog, found noth",
+            "properties: expected PyIceberg's properties of the catalog, found none",
         ),
         (CATALOG + "[stores.a]\nprefix = '/w'\n[stores.b]\nprefix = '/w/'", "[stores.b] prefix: expected a prefix of"),
-        (CATALOG + "[stores.a]\nprefix = '/w'\n[stores.b]\nprefix = 'file:///w'", "found the one of the store a"),
-        (CATALOG + "[stores.a]\nprefix = '/'\n[stores.b]\nprefix = 'FILE:/'", "found the one of the store a"),
+        (CATALOG + "[stores.a]\nprefix = '/w'\n[stores.b]\nprefix = 'file:///w'", "found the prefix of the store a"),
+        (CATALOG + "[stores.a]\nprefix = '/'\n[stores.b]\nprefix = 'FILE:/'", "found the prefix of the store a"),
     ],
 )
 def test_settings_that_do_not_fit_together_are_refused(ground: Ground, text: str, said: str) -> None:
@@ -271,7 +277,7 @@ def test_a_loopback_address_needs_no_sender(ground: Ground, host: str) -> None:
 @pytest.mark.parametrize(
     "host", [NETWORK, "::", "10.0.0.1", "example.org", "::ffff:10.0.0.1", "127.0.0.1.nip.io", "localhost.example.org"]
 )
-def test_another_address_needs_one(ground: Ground, host: str) -> None:
+def test_network_address_requires_a_sender(ground: Ground, host: str) -> None:
     problem = ground.problem(f"[listener]\nhost = '{host}'\n{CATALOG}")
     assert problem.startswith("sfn.toml: [listener] host: expected a loopback address")
     assert "[senders.NAME] secrets" in problem
@@ -346,12 +352,12 @@ def test_no_representation_tells_a_secret(ground: Ground) -> None:
         PYICEBERG.replace("'glue'", "['s3cret']"),
     ],
 )
-def test_no_problem_tells_a_secret(ground: Ground, text: str) -> None:
+def test_no_message_shows_a_secret(ground: Ground, text: str) -> None:
     problems = ground.problems(text)
     assert "s3cret" not in str(problems)
 
 
-def test_no_cause_tells_a_secret(ground: Ground) -> None:
+def test_no_chained_exception_shows_a_secret(ground: Ground) -> None:
     with pytest.raises(ConfigurationError) as caught:
         ground.load("[admin]\ntoken = 's3cret with spaces'")
     assert caught.value.__cause__ is None

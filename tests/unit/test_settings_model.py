@@ -37,13 +37,13 @@ def test_roles_are_named_with_commas() -> None:
 @pytest.mark.parametrize(
     ("text", "said"), [("wroker", "did you mean worker?"), ("", "some of receiver, worker, gateway, facade, admin")]
 )
-def test_what_is_no_role_is_named(text: str, said: str) -> None:
+def test_unknown_role_is_named(text: str, said: str) -> None:
     with pytest.raises(SfnError) as refused:
         parse_roles(text)
     assert said in str(refused.value)
 
 
-def test_work_is_left_to_nobody_with_an_inbox_that_one_process_has(tmp_path: Path) -> None:
+def test_sqlite_inbox_requires_the_worker_role(tmp_path: Path) -> None:
     settings = Ground(tmp_path).load(CATALOG)
     check_roles({Role.WORKER}, settings)
     with pytest.raises(SfnError, match="expected worker among them"):
@@ -106,14 +106,14 @@ PYICEBERG = """
 """
 
 
-def test_what_pyiceberg_is_told_is_a_table_of_its_own(ground: Ground) -> None:
+def test_pyiceberg_properties_are_a_table(ground: Ground) -> None:
     catalog = ground.load(PYICEBERG).catalogs["lake"]
     told = {key: value.get_secret_value() for key, value in catalog.properties.items()}
     assert (catalog.type, catalog.uri) == ("pyiceberg", None)
     assert told == {"uri": "sqlite:////lake.db", "s3.region": "eu"}
 
 
-def test_the_environment_sets_what_pyiceberg_is_told(ground: Ground) -> None:
+def test_environment_sets_pyiceberg_properties(ground: Ground) -> None:
     one = ground.load(PYICEBERG, {"SFN_CATALOGS__LAKE__PROPERTIES__S3_REGION": "us"})
     assert one.catalogs["lake"].properties["s3.region"].get_secret_value() == "us"
     said = {"SFN_CATALOGS__LAKE__TYPE": "pyiceberg", "SFN_CATALOGS__LAKE__PROPERTIES": "{ uri = 'thrift://h:9083' }"}
@@ -203,7 +203,7 @@ def test_a_prefix_may_be_a_whole_bucket(ground: Ground) -> None:
     assert settings.catalogs["prod"].allowed_locations == ("s3://bucket", "gs://b/a%20b")
 
 
-def test_the_longest_pause_is_one_that_the_inbox_keeps(ground: Ground) -> None:
+def test_longest_publish_interval_is_accepted_by_the_inbox(ground: Ground) -> None:
     catalog = ground.load(f"{CATALOG}min_publish_interval = '1h'").catalogs["prod"]
     assert catalog.min_publish_interval == MAX_PAUSE
 
@@ -282,7 +282,7 @@ def fixture_ground(tmp_path: Path) -> Ground:
     return Ground(tmp_path)
 
 
-def test_what_aws_needs_arrives(ground_settings_asking: Ground) -> None:
+def test_aws_keys_reach_the_client(ground_settings_asking: Ground) -> None:
     more = (
         'auth = "sigv4"\nsigning_region = "us-east-1"\nsigning_name = "s3tables"\naws_profile = "p"\n'
         'role_arn = "arn:x"\nexternal_id = "e"\n'
@@ -301,7 +301,7 @@ def test_what_aws_needs_arrives(ground_settings_asking: Ground) -> None:
     )
 
 
-def test_what_google_needs_arrives(ground_settings_asking: Ground) -> None:
+def test_google_keys_reach_the_client(ground_settings_asking: Ground) -> None:
     scope = "https://www.googleapis.com/auth/cloud-platform"
     file = Path("/key.json")
     more = f'auth = "google"\ngoogle_credentials_file = "{file}"\n'
@@ -351,7 +351,7 @@ def test_only_rest_catalogs_have_them(ground_settings_asking: Ground, key: str, 
     assert f"{key.partition(' ')[0]}: expected no such key with the type {kind}" in problem
 
 
-def test_what_is_signed_for_must_be_known_at_the_start(ground_settings_asking: Ground) -> None:
+def test_signing_region_and_name_must_be_known_at_start(ground_settings_asking: Ground) -> None:
     check_adapters(ground_settings_asking.load(f"{GLUE}auth = 'sigv4'\n"))
     with pytest.raises(ConfigurationError) as caught:
         check_adapters(ground_settings_asking.load(f"{CATALOG}auth = 'sigv4'\n"))
@@ -389,7 +389,7 @@ except ConfigurationError as error:
     )
 
 
-def test_who_does_not_need_them_imports_neither() -> None:
+def test_catalog_without_auth_imports_no_cloud_sdk() -> None:
     code = (
         "import sys, sfn.cli.main, sfn.app.service, sfn.app.catalogs;"
         "print([name for name in ('botocore', 'google.auth') if name in sys.modules])"
@@ -434,10 +434,13 @@ def test_a_root_that_is_no_place_is_refused(ground_settings_facade: Ground, root
     assert "[facade] roots" in ground_settings_facade.problem(f"{STORES}[facade]\nopen = true\nroots = ['{root}']\n")
 
 
-def test_what_does_not_fit_together_is_told(ground_settings_facade: Ground) -> None:
+def test_conflicting_facade_settings_are_refused(ground_settings_facade: Ground) -> None:
     for key in ("token = 'a'", "token_file = '/t'"):
         problem = ground_settings_facade.problem(f"{STORES}[facade]\nopen = true\n{key}\n")
-        assert problem == "sfn.toml: [facade] open: expected false, as there is a token, found true; keep one"
+        assert (
+            problem
+            == "sfn.toml: [facade] open: expected false, as there is a token, found true; remove open or the token"
+        )
     vended = f"{CATALOG}vended_credentials = true\n[facade]\ntoken = 'a'\n"
     assert "a store that the facade reads tables from" in ground_settings_facade.problem(vended)
     assert "metadata_limit" in ground_settings_facade.problem(
@@ -445,7 +448,7 @@ def test_what_does_not_fit_together_is_told(ground_settings_facade: Ground) -> N
     )
 
 
-def test_its_readers_are_known_by_their_tokens_alone(ground_settings_facade: Ground, tmp_path: Path) -> None:
+def test_facade_readers_are_identified_by_their_tokens_only(ground_settings_facade: Ground, tmp_path: Path) -> None:
     (tmp_path / "tokens").write_text("b\n# not c\nd\n")
     text = f"{STORES}[facade]\n{{}}\n[admin]\ntoken = 'op'\n"
     keys = {"token = 'a'": "a", f"token_file = '{tmp_path}/tokens'": "bd"}
@@ -461,7 +464,7 @@ def test_its_readers_are_known_by_their_tokens_alone(ground_settings_facade: Gro
         build_access_control(ground_settings_facade.load(text.format(key)), SystemClock())
 
 
-async def test_without_one_the_listener_is_as_it_was(ground_settings_facade: Ground) -> None:
+async def test_without_facade_the_listener_has_no_facade_routes(ground_settings_facade: Ground) -> None:
     async def others(_scope: Scope, _receive: Receive, _send: Send) -> None:
         """Whatever else the listener answers."""
 

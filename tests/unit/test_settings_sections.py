@@ -41,7 +41,7 @@ def test_a_gateway_needs_no_more_than_its_catalog(ground: Ground) -> None:
         ('catalogs = { "p%7Ca" = "prod", "b" = "dev" }', {"p%7Ca": "prod", "b": "dev"}),
     ],
 )
-def test_what_is_behind_it_is_told_or_has_its_name(ground: Ground, more: str, behind: dict[str, str]) -> None:
+def test_catalog_behind_a_gateway_is_set_or_has_its_name(ground: Ground, more: str, behind: dict[str, str]) -> None:
     assert ground.load(f"{CATALOG}{DEV}{GATEWAY}{more}").catalogs_behind("prod") == behind
 
 
@@ -62,11 +62,11 @@ def test_the_only_catalog_there_is_need_not_be_named(ground: Ground) -> None:
         ('on_inbox_failure = "ignore"', "on_inbox_failure: "),
         ("connections = 0", "connections: "),
         ('host = "0.0.0.0"\nport = 8085', "port: expected an address of its own, found that of listener; set another"),
-        ('public_url = "https://sfn/?a=b"', "public_url: expected an address alone"),
+        ('public_url = "https://sfn/?a=b"', "public_url: expected a URL without user"),
         ('upstrem = "x"', "upstrem: "),
     ],
 )
-def test_what_can_not_work_is_refused(ground: Ground, more: str, said: str) -> None:
+def test_invalid_gateway_settings_are_refused(ground: Ground, more: str, said: str) -> None:
     (problem,) = ground.problems(f"{CATALOG}{GATEWAY}{more}")
     assert "gateway.prod" in problem
     assert said in problem
@@ -75,14 +75,14 @@ def test_what_can_not_work_is_refused(ground: Ground, more: str, said: str) -> N
 def test_of_several_catalogs_one_is_named(ground: Ground) -> None:
     problem = ground.problem(CATALOG + DEV + GATEWAY.replace("gateway.prod", "gateway.front"))
     assert problem.endswith(
-        "[gateway.front] catalog: expected our name of the catalog behind it, as there are several, found none; "
-        "configured are: prod, dev"
+        "[gateway.front] catalog: expected the configured name of the catalog behind it, as several are configured, "
+        "found none; choose one of prod, dev"
     )
 
 
 def test_a_user_in_its_address_is_refused_and_not_repeated(ground: Ground) -> None:
     problem = ground.problem(CATALOG + GATEWAY.replace("https://", "https://me:s3cret@"))
-    assert "an address alone, as clients show themselves who they are" in problem
+    assert "a URL without user, query and fragment, as clients send their own credentials" in problem
     assert "s3cret" not in problem
 
 
@@ -95,24 +95,26 @@ def test_a_user_in_its_address_is_refused_and_not_repeated(ground: Ground) -> No
         "https://vpce-1.glue.eu-west-1.vpce.amazonaws.com/iceberg",
     ],
 )
-def test_a_catalog_whose_requests_are_signed_can_not_be_behind_it(ground: Ground, upstream: str) -> None:
+def test_catalog_with_signed_requests_cannot_be_behind_a_gateway(ground: Ground, upstream: str) -> None:
     problem = ground.problem(CATALOG + GATEWAY.replace("https://catalog.example/api", upstream))
-    assert "clients sign the host that they speak to, so nothing can stand between" in problem
+    assert "as they cover the host and a gateway would invalidate them" in problem
     assert "EventBridge" in problem
 
 
-def test_so_is_a_catalog_that_we_sign_for_ourselves(ground: Ground) -> None:
+def test_catalog_with_auth_sigv4_cannot_be_behind_a_gateway(ground: Ground) -> None:
     signed = '[catalogs.prod]\nuri = "https://x.execute-api.eu-west-1.amazonaws.com/api"\nauth = "sigv4"\n'
-    assert "not signed with SigV4" in ground.problem(signed + GATEWAY)
+    assert "without SigV4 signatures" in ground.problem(signed + GATEWAY)
 
 
-def test_a_catalog_that_nobody_can_ask_can_not_be_behind_it(ground: Ground) -> None:
+def test_event_only_catalog_cannot_be_behind_a_gateway(ground: Ground) -> None:
     told = (
         '[catalogs.told]\ntype = "events"\ncatalog_id = "t"\nallowed_locations = ["/w"]\n'
         '[senders.etl]\nsecrets = { main = "a" }\ncatalog = "told"\n'
     )
     problem = ground.problem(f'{CATALOG}{told}{GATEWAY}catalog = "told"')
-    assert "expected a catalog that can be asked: what passes is looked up there, found told, of type told" in problem
+    assert (
+        "expected a catalog that can be queried, as each commit is checked there, found told, of type events" in problem
+    )
 
 
 @pytest.mark.parametrize("upstream", ["http://127.0.0.1:8085", "http://127.0.0.1:8085/catalog/prod"])
@@ -227,19 +229,19 @@ def test_tls_is_insisted_on_where_all_servers_or_the_authorities_say_so(
             PULL + "token_file = '/t'\ncredentials_file = '/c'",
             "found credentials_file and token_file; keep one of them",
         ),
-        (PULL + "token_file = '/t'\nuser = 'u'\npassword_file = '/p'", "user: expected one way to say who asks"),
+        (PULL + "token_file = '/t'\nuser = 'u'\npassword_file = '/p'", "user: expected one kind of credentials"),
         (PULL + "catalog = 'prot'", "expected a configured catalog, found prot; did you mean prod?"),
         (PULL + "catalogs = { x = 'dev' }", "[pull.events.catalogs] x: expected a configured catalog"),
         (PULL + "catalog = 'prod'\ncatalogs = { x = 'prod' }", "expected either catalog or catalogs, found both"),
-        (PULL + '[senders."pull.events"]\nsecrets = { m = "t" }', "found the one that events from [pull.events]"),
+        (PULL + '[senders."pull.events"]\nsecrets = { m = "t" }', "found the name that events from [pull.events]"),
         (PULL.replace("['nats://a:4222']", "[]"), "[pull.events] servers"),
         (
             PULL + "dialect = 'polaris'",
-            "[pull.events] dialect: expected a format that a message may have, found polaris",
+            "[pull.events] dialect: expected a format that can be recognised from a message, found polaris",
         ),
     ],
 )
-def test_what_does_not_fit_is_refused(ground_settings_pulls: Ground, text: str, told: str) -> None:
+def test_invalid_pull_settings_are_refused(ground_settings_pulls: Ground, text: str, told: str) -> None:
     assert told in ground_settings_pulls.problem(CATALOG + text)
 
 
@@ -255,11 +257,14 @@ def other(more: str = "", server: str = "nats://a", subject: str = "lakekeeper")
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        (PULL + other(), "[pull.other] queue: expected another than that of [pull.events], found sfn"),
-        (PULL + QUEUE + other(QUEUE), "[pull.other] queue: expected another than that of [pull.events], found q"),
+        (PULL + other(), "[pull.other] queue: expected another queue than that of [pull.events], found sfn"),
+        (PULL + QUEUE + other(QUEUE), "[pull.other] queue: expected another queue than that of [pull.events], found q"),
         (PULL + other(server="tls://A:4222"), "[pull.other] queue: expected another"),
         (PULL + other(subject="*"), "[pull.other] queue: expected another"),
-        (PULL + STREAM + other(STREAM), "[pull.other] durable: expected another than that of [pull.events], found d"),
+        (
+            PULL + STREAM + other(STREAM),
+            "[pull.other] durable: expected another durable than that of [pull.events], found d",
+        ),
         (PULL + STREAM + other(STREAM, subject="x"), "[pull.other] durable: expected another"),
     ],
 )
@@ -283,7 +288,7 @@ def test_sources_that_share_no_messages_stand_side_by_side(ground_settings_pulls
     assert set(ground_settings_pulls.load(CATALOG + text).pull) == {"events", "other"}
 
 
-def test_half_of_a_stream_is_told_of_once(ground_settings_pulls: Ground) -> None:
+def test_incomplete_stream_is_reported_once(ground_settings_pulls: Ground) -> None:
     half = "stream = 's'\n"
     first, second = ground_settings_pulls.problems(CATALOG + PULL + half + other(half))
     assert "[pull.events] durable: expected a value" in first
@@ -291,21 +296,21 @@ def test_half_of_a_stream_is_told_of_once(ground_settings_pulls: Ground) -> None
 
 
 def test_where_there_are_several_catalogs_a_source_must_name_its_own(ground_settings_pulls: Ground) -> None:
-    assert "expected the catalog that it speaks for, as there are several" in ground_settings_pulls.problem(TWO + PULL)
+    assert "expected the catalog of its events, as several are configured" in ground_settings_pulls.problem(TWO + PULL)
 
 
 @pytest.mark.parametrize(
     "server",
     ["a:4222", "http://a", "nats://", "nats://a:x", "nats://a:0", "nats://u:s3cret@a", "nats://a/x", "nats://a?x=1"],
 )
-def test_what_is_no_address_of_a_server_is_refused_and_not_repeated(ground_settings_pulls: Ground, server: str) -> None:
+def test_invalid_server_url_is_refused_and_not_repeated(ground_settings_pulls: Ground, server: str) -> None:
     problem = ground_settings_pulls.problem(CATALOG + PULL.replace("nats://a:4222", server))
     assert "servers: expected nats://host:port or tls://host:port" in problem
     assert "s3cret" not in problem
 
 
 @pytest.mark.parametrize("subject", ["a..b", ".a", "a.", "a b", ">.a", "a.>.b", "a*", "a.b>", ""])
-def test_what_is_no_subject_is_refused(ground_settings_pulls: Ground, subject: str) -> None:
+def test_invalid_subject_is_refused(ground_settings_pulls: Ground, subject: str) -> None:
     assert "[pull.events] subject" in ground_settings_pulls.problem(CATALOG + PULL.replace("lakekeeper", subject))
 
 
@@ -316,7 +321,7 @@ def test_a_subject_may_have_wildcards(ground_settings_pulls: Ground, subject: st
 
 @pytest.mark.parametrize("key", ["stream", "durable", "queue"])
 @pytest.mark.parametrize("name", ["a.b", "a b", "*", ">", "a/b"])
-def test_what_is_no_name_is_refused(ground_settings_pulls: Ground, key: str, name: str) -> None:
+def test_invalid_nats_name_is_refused(ground_settings_pulls: Ground, key: str, name: str) -> None:
     both = {"stream": "s", "durable": "d"} if key != "queue" else {}
     text = "".join(f"{one} = '{value}'\n" for one, value in {**both, key: name}.items())
     assert f"[pull.events] {key}: expected a name without spaces" in ground_settings_pulls.problem(
@@ -424,15 +429,15 @@ def test_a_wrong_secret_of_the_environment_is_named_as_its_variable(ground_setti
         (sender("bearer", "secrets_file = '/f'\nrate_limit = 'many'"), "[senders.a] rate_limit"),
         (
             f"[listener]\nhost = '10.0.0.1'\n{sender('none')}",
-            "[senders.a] scheme: expected a proof of who it is, as 10.0.0.1 is no loopback address, found none; give",
+            "[senders.a] scheme: expected authentication, as 10.0.0.1 is not a loopback address, found none; give",
         ),
         (
             sender("none") + sender("none", name="b"),
-            "[senders.b] scheme: expected a proof of who it is, as all who show none are a, found none",
+            "[senders.b] scheme: expected authentication, as only one sender can be without, and a is, found none",
         ),
         (
             TOLD + CATALOG + "[senders.a]\nscheme = 'none'\ncatalogs = { x = 'prod', y = 'out' }",
-            "[senders.a] scheme: expected a proof of who it is, as what is told of out is believed",
+            "[senders.a] scheme: expected authentication, as events are the source of truth for out",
         ),
         (
             sender("hmac-sha256", f"secrets = {{ m = '{SECRET}' }}")
@@ -441,7 +446,7 @@ def test_a_wrong_secret_of_the_environment_is_named_as_its_variable(ground_setti
         ),
         (
             "[inbox]\nevent_retention = '599s'\n" + sender("standard-webhooks", "secrets_file = '/f'"),
-            "[inbox] event_retention: expected at least 10 min, as a signed message may come again for as long, found",
+            "[inbox] event_retention: expected at least 10 min, as a signed message can be repeated that long, found",
         ),
     ],
 )
@@ -451,7 +456,7 @@ def test_settings_of_senders_that_do_not_fit_together_are_refused(
     assert said in ground_settings_senders.problem(text)
 
 
-def test_nothing_need_be_shown_on_this_machine_by_one_sender(ground_settings_senders: Ground) -> None:
+def test_one_local_sender_may_be_unauthenticated(ground_settings_senders: Ground) -> None:
     loaded = ground_settings_senders.load(
         sender("none") + sender("bearer", "secrets_file = '/f'\nrate_limit = 60", "b")
     )
@@ -459,7 +464,7 @@ def test_nothing_need_be_shown_on_this_machine_by_one_sender(ground_settings_sen
     assert (loaded.senders["a"].rate_limit, loaded.senders["b"].rate_limit) == (None, 60)
 
 
-def test_messages_without_ids_of_their_own_need_no_memory_of_a_length(ground_settings_senders: Ground) -> None:
+def test_event_retention_is_free_without_standard_webhooks(ground_settings_senders: Ground) -> None:
     text = "[inbox]\nevent_retention = '1s'\n" + sender("hmac-sha256", "secrets_file = '/f'")
     assert ground_settings_senders.load(text).senders["a"].signature_header == "X-Hub-Signature-256"
 
@@ -519,7 +524,7 @@ def test_each_kind_of_url_has_its_service(ground_settings_stores: Ground, prefix
         (section(S3, "session_token = 'x'"), "access_key_id: expected a value, as session_token is set"),
         (section(S3, "external_id = 'x'"), "role_arn: expected a value, as external_id is set"),
         (section(AZURE, "client_secret = 'x'", "client_id = 'y'"), "tenant_id: expected a value"),
-        (section(S3, "anonymous = true", "profile = 'x'"), "profile: expected one way to say who asks, found anon"),
+        (section(S3, "anonymous = true", "profile = 'x'"), "profile: expected one kind of credentials, found anon"),
         (section(AZURE, "account_key = 'x'", "sas_token = 'y'"), "found account_key and sas_token; keep one of them"),
     ],
 )
@@ -535,7 +540,7 @@ def test_no_secret_of_a_store_shows(ground_settings_stores: Ground) -> None:
 def test_links_lead_into_folders_of_this_machine(ground_settings_stores: Ground) -> None:
     settings = ground_settings_stores.load(section("/warehouse", "links_to = ['/mnt/disk2/']"))
     assert settings.stores["lake"].links_to == ("file:///mnt/disk2",)
-    assert "links_to: expected folders of this machine" in ground_settings_stores.problem(
+    assert "links_to: expected local folders" in ground_settings_stores.problem(
         section("/w", "links_to = ['s3://lake/w']")
     )
     assert "it goes with file:" in ground_settings_stores.problem(section(S3, "links_to = ['/mnt/disk2']"))
@@ -563,24 +568,24 @@ def ground_settings_told(tmp_path: Path) -> Ground:
     return Ground(tmp_path)
 
 
-def test_a_catalog_that_is_told_of_needs_no_place_to_ask(ground_settings_told: Ground) -> None:
+def test_event_only_catalog_needs_no_uri(ground_settings_told: Ground) -> None:
     settings = ground_settings_told.load(TOLD_SETTINGS_TOLD + CATALOG)
     assert settings.event_only_catalogs == {"hive"}
     assert settings.catalogs["hive"].allowed_locations == ("s3://lake",)
 
 
-def test_what_is_believed_needs_a_sender_that_is_known(ground_settings_told: Ground) -> None:
+def test_event_only_catalog_requires_an_authenticated_sender(ground_settings_told: Ground) -> None:
     assert ground_settings_told.problem(TOLD_SETTINGS_TOLD.replace(SENDER, "")) == (
-        "sfn.toml: senders: expected a sender with a token, as what is told of hive is believed, found none; "
-        'configure one: [senders.NAME] secrets = { main = "…" }'
+        "sfn.toml: senders: expected a sender with a token, as events are the source of truth for hive, found none; "
+        'configure a sender: [senders.NAME] secrets = { main = "…" }'
     )
 
 
 @pytest.mark.parametrize("key", ["catalog_id", "allowed_locations"])
-def test_what_nobody_can_be_asked_for_must_be_set(ground_settings_told: Ground, key: str) -> None:
+def test_event_only_catalog_requires_catalog_id_and_locations(ground_settings_told: Ground, key: str) -> None:
     without = "\n".join(line for line in TOLD_SETTINGS_TOLD.splitlines() if not line.startswith(key))
     assert ground_settings_told.problem(without) == (
-        f"sfn.toml: [catalogs.hive] {key}: expected a value, as a catalog of type told can't be asked for it, "
+        f"sfn.toml: [catalogs.hive] {key}: expected a value, as a catalog of type events cannot be queried for it, "
         f"found none; set it there or as SFN_CATALOGS__HIVE__{key.upper()}"
     )
 
@@ -600,12 +605,12 @@ def test_what_nobody_can_be_asked_for_must_be_set(ground_settings_told: Ground, 
         "scope = 'catalog'",
     ],
 )
-def test_who_is_never_asked_is_not_told_where_and_as_whom(ground_settings_told: Ground, more: str) -> None:
+def test_event_only_catalog_has_no_keys_for_queries(ground_settings_told: Ground, more: str) -> None:
     problem = ground_settings_told.problem(TOLD_SETTINGS_TOLD + more)
     key = more.split(" ", maxsplit=1)[0]
     assert problem == (
         f"sfn.toml: [catalogs.hive] {key}: expected no such key with the type events, found one; "
-        "remove it: such a catalog is never asked"
+        "remove it, because such a catalog is never queried"
     )
 
 

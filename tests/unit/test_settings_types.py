@@ -95,7 +95,7 @@ def tables(place: tuple[str, ...], value: object) -> Mapping[str, object]:
 
 
 @pytest.mark.parametrize("value", VALUES, ids=repr)
-def test_a_value_is_taken_or_complained_about_at_every_key(value: object) -> None:
+def test_every_value_is_accepted_or_reported_at_every_key(value: object) -> None:
     places = list(keys(Settings))
     assert {("worker", "lease"), ("catalogs", "made-up", "ca_file"), ("senders", "made-up", "secrets")} <= set(places)
     assert all(problem for place in places for problem in problems(tables(place, value)))

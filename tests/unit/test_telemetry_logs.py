@@ -31,7 +31,7 @@ def test_a_status_is_told_once_a_second_with_how_many_were_left_out() -> None:
         refusals.log_rejected(401, "no", "10.0.0.8")
         now[0] += LOG_INTERVAL
         refusals.log_rejected(401, "no", None)
-    assert [(record["client"], record["left_out"]) for record in records] == [
+    assert [(record["client"], record["suppressed"]) for record in records] == [
         ("10.0.0.7", 0),
         ("10.0.0.8", 99),
         (None, 0),
@@ -90,8 +90,16 @@ def test_a_record_is_one_json_line_with_a_utc_time() -> None:
     }
 
 
+def test_json_records_begin_with_timestamp_level_and_event() -> None:
+    stream = Stream()
+    configure_logging("info", "json", stream)
+    structlog.stdlib.get_logger("sfn").info("published", catalog="prod")
+    logging.getLogger("uvicorn.error").warning("started")
+    assert [list(record)[:3] for record in stream.records()] == [["timestamp", "level", "event"]] * 2
+
+
 @pytest.mark.parametrize("name", TALKATIVE)
-def test_libraries_that_tell_of_each_call_only_warn(name: str) -> None:
+def test_verbose_libraries_log_only_warnings(name: str) -> None:
     stream = Stream()
     configure_logging("debug", "json", stream)
     log = logging.getLogger(f"{name}.part")
@@ -102,7 +110,7 @@ def test_libraries_that_tell_of_each_call_only_warn(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TALKATIVE)
-def test_libraries_say_no_more_than_everybody_else_may(name: str) -> None:
+def test_verbose_libraries_respect_a_higher_level(name: str) -> None:
     stream = Stream()
     configure_logging("error", "json", stream)
     logging.getLogger(f"{name}.part").warning("no")

@@ -1,4 +1,4 @@
-"""From a catalog's settings to the adapter that asks it."""
+"""Builders of catalog adapters, and of the options of publishing, inbox and worker."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from sfn.clock import Clock, SystemClock
 from sfn.errors import SfnError
 from sfn.inbox import CatalogAdmin, TableIndex
 from sfn.inbox.admin import recorded_owner
-from sfn.inbox.model import InboxConfig as InboxTerms
+from sfn.inbox.model import InboxConfig
 from sfn.publish.policy import OnDrop, Policy, TableFilter
 from sfn.settings.model import Settings
 from sfn.settings.sections import CatalogSettings
@@ -37,24 +37,24 @@ from sfn.worker.catalog_sources import ConnectedCatalog, VendedStores
 from sfn.worker.retry import RetryPolicy
 from sfn.worker.worker import WorkerOptions
 
-# ── sources: From a catalog's settings to the adapter that asks it
+# ── Adapters
 
 _DEFAULT_SCOPES: Final = {
     None: "catalog",
     "sigv4": "",
     "google": "https://www.googleapis.com/auth/cloud-platform",
 }
-"""What tokens are asked for where no setting says; with Google as Iceberg's Java library has it."""
+"""OAuth2 scopes without a setting, by `auth`. The one for Google is that of Iceberg's Java library."""
 
 
 class IdentifiedCatalog(Catalog, Protocol):
-    """A catalog that knows whose tables these are."""
+    """A catalog that knows its `catalog_id`."""
 
     async def identity(self) -> str:
-        """Its `catalog_id` in our files.
+        """Return the `catalog_id` for SFN files.
 
         Raises:
-            Transient, Permanent: scope catalog; it can't be told, or the catalog does not answer.
+            Transient, Permanent: scope catalog; the id cannot be derived, or the catalog does not answer.
         """
         ...
 
@@ -64,22 +64,24 @@ class IdentifiedCatalog(Catalog, Protocol):
 
 
 def build_catalogs(settings: Settings, clock: Clock, read_range: ReadRange) -> dict[str, IdentifiedCatalog]:
-    """All configured catalogs, by their names; none has been asked anything yet.
+    """Build the adapters of all configured catalogs, by name, without a request to any of them.
 
     Args:
-        read_range: reads the metadata files of catalogs that can't be asked for what is in them.
+        settings: all settings.
+        clock: wall clock.
+        read_range: reads metadata files, for catalogs that cannot be queried.
 
     Raises:
-        Misconfigured: one can't be asked.
+        ConfigurationError: a catalog cannot be queried with its settings.
     """
     return {name: _build_catalog(name, one, clock, read_range) for name, one in settings.catalogs.items()}
 
 
 def check_adapters(settings: Settings) -> None:
-    """Refuse settings that only an adapter can tell are wrong.
+    """Refuse settings that only an adapter can check.
 
     Raises:
-        Misconfigured: with everything that is wrong.
+        ConfigurationError: with all problems.
     """
     problems: list[SfnError] = []
     for name, one in settings.catalogs.items():
@@ -100,10 +102,10 @@ def check_adapters(settings: Settings) -> None:
 
 
 def rest_settings(name: str, catalog: CatalogSettings) -> RestSettings:
-    """How a REST catalog is asked.
+    """Return the settings of the REST adapter.
 
     Raises:
-        Misconfigured: it can't be; no secret is repeated.
+        ConfigurationError: a value is invalid; the message repeats no secret.
     """
     try:
         return RestSettings(
@@ -128,15 +130,15 @@ def rest_settings(name: str, catalog: CatalogSettings) -> RestSettings:
             ca_file=catalog.ca_file,
         )
     except ValueError as error:
-        expected = "settings that a REST catalog can be asked with"
+        expected = "valid settings of a REST catalog"
         raise ConfigurationError([SfnError(f"catalogs.{name}", expected=expected, found=str(error))]) from None
 
 
 def pyiceberg_settings(name: str, catalog: CatalogSettings) -> PyIcebergSettings:
-    """How a catalog is asked through PyIceberg.
+    """Return the settings of the PyIceberg adapter.
 
     Raises:
-        SfnError: it can't be; no secret is repeated.
+        SfnError: a property is invalid; the message repeats no secret.
     """
     return PyIcebergSettings(
         name=name,
@@ -155,22 +157,22 @@ def _build_catalog(name: str, catalog: CatalogSettings, clock: Clock, read_range
             return EventCatalog(name, catalog.catalog_id or "", read_range, catalog.allowed_locations)
 
 
-# ── terms: What the settings make of the terms that parts work by
+# ── Options
 
 DISTRIBUTION: Final = "iceberg-sfn"
 VERSION: Final = version(DISTRIBUTION)
-"""Read from a file, and so at the start: a process without file descriptors can't."""
+"""Read from a file at import, because a process that runs out of file descriptors could not read it later."""
 _NO_SWEEPS: Final = timedelta(days=36_500)
-"""From one sweep to the next where none is wanted: one that an event asked for is the only one."""
+"""Time between sweeps if they are off: a sweep that an event triggers schedules no other one in practice."""
 
 
 def table_filter(catalog: CatalogSettings) -> TableFilter:
-    """Which of a catalog's tables get files."""
+    """Return the filter of a catalog's published tables."""
     return TableFilter(catalog.include, catalog.exclude)
 
 
 def publish_policy(settings: Settings, catalog: str, catalog_id: str) -> Policy:
-    """How a catalog's tables are published."""
+    """Return the policy for publishing a catalog's tables."""
     catalog_settings = settings.catalogs[catalog]
     every = None if catalog_settings.is_event_only else settings.sweep.every
     return Policy(
@@ -197,18 +199,18 @@ def publish_policy(settings: Settings, catalog: str, catalog_id: str) -> Policy:
     )
 
 
-def inbox_config(settings: Settings) -> InboxTerms:
-    """What the inbox is told."""
+def inbox_config(settings: Settings) -> InboxConfig:
+    """Return the configuration of the inbox."""
     limits = {name: one.max_drops for name, one in settings.catalogs.items() if one.max_drops is not None}
     stores = tuple(one.prefix for one in settings.stores.values())
     cap, event_only = settings.retry.cap, settings.event_only_catalogs
-    return InboxTerms(
+    return InboxConfig(
         lease=settings.worker.lease, retry_cap=cap, max_drops=limits, stores=stores, event_only_catalogs=event_only
     )
 
 
 def worker_options(settings: Settings) -> WorkerOptions:
-    """What the worker is told."""
+    """Return the options of the worker."""
     retry = settings.retry
     return WorkerOptions(
         concurrency=settings.worker.concurrency,
@@ -218,14 +220,14 @@ def worker_options(settings: Settings) -> WorkerOptions:
     )
 
 
-# ── reached: The catalogs that were reached
+# ── Connections
 
 if TYPE_CHECKING:
-    # It brings FastAPI, which whoever only looks does not wait for.
+    # This module imports FastAPI, which commands that only read do not need to wait for.
     from sfn.admin.routes import RetiredCatalogs
 
 VendedStoresFactory: TypeAlias = Callable[[str, IdentifiedCatalog], VendedStores | None]
-"""By its name and its adapter, what opens the places of a catalog's tables; None for the configured stores."""
+"""Returns the vended stores of a catalog, by its name and adapter; None for the configured stores."""
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -233,7 +235,7 @@ _log = structlog.stdlib.get_logger(__name__)
 def vended_stores_factory(
     settings: Settings, stores: StoreRouter, registry: StoreRegistry, clock: Clock
 ) -> VendedStoresFactory:
-    """What opens places, as the settings say."""
+    """Return a factory of vended stores for the catalogs with `vended_credentials`."""
 
     def vended(name: str, catalog: IdentifiedCatalog) -> VendedStores | None:
         if settings.catalogs[name].vended_credentials and isinstance(catalog, CredentialVendor):
@@ -244,16 +246,17 @@ def vended_stores_factory(
 
 
 class LazyCatalogRegistry:
-    """Implements `Sources`: a catalog's policy is complete once it was reached, as the catalog says who it is.
+    """A `CatalogRegistry` that connects each catalog at its first use, because its `catalog_id` comes from the catalog.
 
-    Nothing is published for a catalog before: its claims end as trouble of the catalog, which costs no attempt.
+    Until a catalog was reached nothing is published for it. Its jobs fail with scope catalog, which costs them no
+    attempt.
 
     Args:
-        settings: all of them.
-        catalogs: the adapters, by name.
-        retirement: which catalogs retired.
-        custody, roster: remember whose their files are.
-        vended: what opens the places of a catalog's tables, where it says it.
+        settings: all settings.
+        catalogs: adapters, by name.
+        retirement: retired catalogs.
+        catalog_admin, table_index: inbox, which records the `catalog_id` of the files.
+        vended: factory of vended stores.
     """
 
     def __init__(
@@ -283,7 +286,7 @@ class LazyCatalogRegistry:
         return catalog in self._retirement.names
 
     def catalog_ids(self) -> dict[str, str]:
-        """The `catalog_id` of each catalog that was reached."""
+        """Return the `catalog_id` of each catalog that was reached, by name."""
         return {catalog: source.policy.catalog_id for catalog, source in self._sources.items()}
 
     async def _connect(self, catalog: str, found: IdentifiedCatalog) -> ConnectedCatalog:
@@ -291,7 +294,7 @@ class LazyCatalogRegistry:
         source = ConnectedCatalog(
             found, publish_policy(self._settings, catalog, catalog_id), self._vended(catalog, found)
         )
-        # Many ask at once, and all rows are read to know whose the files are.
+        # The lock saves work: many jobs connect at once, and finding the owner of the files reads all tables' rows.
         async with self._recording[catalog]:
             if catalog not in self._sources:
                 owner = await recorded_owner(catalog, catalog_id, self._catalog_admin, self._table_index)
@@ -302,17 +305,17 @@ class LazyCatalogRegistry:
             return self._sources.setdefault(catalog, source)
 
 
-# ── looking: For whoever only looks
+# ── Read-only access
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOnlyConnections:
-    """What can be looked at.
+    """Stores and catalogs for commands that only read.
 
     Attributes:
-        settings: of the configuration.
-        stores: those that are configured.
-        catalogs: the adapters, by name.
+        settings: all settings.
+        stores: configured stores.
+        catalogs: adapters, by name.
     """
 
     settings: Settings
@@ -321,10 +324,10 @@ class ReadOnlyConnections:
     _vending: VendedStoresFactory
 
     async def connect(self, name: str) -> ConnectedCatalog:
-        """A catalog and how its tables are published.
+        """Return a catalog with its publish policy.
 
         Raises:
-            Trouble: scope catalog; it can't be asked whose its tables are.
+            ExternalError: scope catalog; the catalog does not answer with its identity.
         """
         catalog = self.catalogs[name]
         policy = publish_policy(self.settings, name, await catalog.identity())
@@ -333,7 +336,7 @@ class ReadOnlyConnections:
 
 @asynccontextmanager
 async def open_read_only(settings: Settings) -> AsyncIterator[ReadOnlyConnections]:
-    """All of it, closed in the end; none has been asked anything yet.
+    """Build stores and catalogs without a request to any of them, and close them in the end.
 
     Raises:
         SfnError: the packages of a store or catalog are not installed.

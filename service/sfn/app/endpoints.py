@@ -1,4 +1,4 @@
-"""From the settings to who is let in: senders, operators, readers, whose each token is, and what we show to them."""
+"""Builders of everything that exchanges requests or events: access control, facade, gateways and pull sources."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ from sfn.gateway.commits import CommitRecorder, IntentOptions, OnInboxFailure, O
 from sfn.gateway.connection import PublicAddress
 from sfn.gateway.proxy import GatewayApplication, GatewayOptions, Proxy, mount_gateways, standalone_gateway
 from sfn.gateway.routes import CatalogMapping
-from sfn.gateway.upstream import UpstreamOptions as UpstreamTerms
-from sfn.gateway.upstream import UpstreamPool
+from sfn.gateway.upstream import UpstreamOptions, UpstreamPool
 from sfn.http.events import EventFilter, IngestService
 from sfn.http.secrets import AuthScheme, PartyTokens, WatchedTokenFile
 from sfn.http.senders import OPERATORS_PARTY, Keyring, OperatorAuth, Senders, anonymous_senders
@@ -46,24 +45,24 @@ from sfn.storage import StoreRouter
 from sfn.telemetry.logs import RejectionLog
 from sfn.telemetry.metrics import FacadeMetrics, GatewayMetrics, Metrics
 
-# ── admission: From the settings to who is let in
+# ── Access control
 
 READERS_PARTY: Final = "facade"
-"""What those who read through the facade are called in a keyring: as their section in the settings."""
+"""Name of the facade's readers in the keyring: their section of the settings."""
 METRICS_PARTY: Final = "telemetry"
-"""What those who read the metrics are called in a keyring: as their section in the settings."""
+"""Name of the metrics' readers in the keyring: their section of the settings."""
 
 
 @dataclass(frozen=True, slots=True)
 class AccessControl:
-    """Who is let in.
+    """The checks of tokens and signatures.
 
     Attributes:
-        senders: who may send events.
-        operators: who may operate the service; None where nobody may.
-        readers: whether an `Authorization` header opens the facade; None where nobody need show one.
-        scrapers: whether an `Authorization` header opens the metrics; None where they are open to everybody.
-        files: of tokens, for somebody to watch.
+        senders: authentication of senders.
+        operators: authentication of operators; None without admin routes.
+        readers: returns True for an `Authorization` header that opens the facade; None if the facade is open.
+        scrapers: returns True for an `Authorization` header that opens the metrics; None if the metrics are open.
+        files: files with tokens, which the runner has to watch.
     """
 
     senders: Senders
@@ -74,14 +73,14 @@ class AccessControl:
 
 
 def build_access_control(settings: Settings, clock: Clock) -> AccessControl:
-    """Who is let in, by the tokens that are there now and by those that their files will hold.
+    """Build the checks, with the current tokens and those that token files will hold later.
 
     Args:
-        settings: all of them.
-        clock: says whether a signature is of now.
+        settings: all settings.
+        clock: wall clock, for the age of signatures.
 
     Raises:
-        Broken: a file of tokens can't be read, or two parties have the same token.
+        FatalError: a file with tokens cannot be read, or two parties have the same token.
     """
     authenticated = {name: one for name, one in settings.senders.items() if one.scheme is not AuthScheme.NONE}
     parties = {
@@ -111,10 +110,10 @@ def build_access_control(settings: Settings, clock: Clock) -> AccessControl:
 
 
 def load_certificate(settings: Settings) -> Certificate | None:
-    """What the listener shows; None without TLS.
+    """Load the listener's certificate; return None without TLS.
 
     Raises:
-        Broken: its files can't be used now.
+        FatalError: the files cannot be used.
     """
     chain, key = settings.listener.tls_certificate_file, settings.listener.tls_key_file
     return None if chain is None or key is None else Certificate(chain, key)
@@ -133,9 +132,9 @@ def _build_senders(settings: Settings, keyring: Keyring, clock: Clock) -> Sender
         {_party_of_sender(name): known[name] for name in authenticated},
         next((known[name] for name in known if name not in authenticated), None),
         signing={
-            _party_of_sender(name): how
+            _party_of_sender(name): scheme
             for name in authenticated
-            if (how := settings.senders[name].signature_scheme) is not None
+            if (scheme := settings.senders[name].signature_scheme) is not None
         },
         rates={name: one.rate_limit for name, one in settings.senders.items() if one.rate_limit is not None},
         clock=clock,
@@ -153,15 +152,15 @@ def _load_tokens(
     return PartyTokens(secrets, None if file is None else WatchedTokenFile(file, scheme), scheme)
 
 
-# ── facades: From the settings
+# ── Facade
 
 STANDALONE_CATALOG: Final = "sfn"
-"""What the catalog of a facade over folders is called."""
+"""Name of the catalog of a facade over folders."""
 
 LISTING_LIFETIME: Final = 30.0
-"""Seconds for which what a walk found is kept: it may take long."""
+"""Seconds for which the result of a scan is cached, because a scan may take long."""
 MISSING_LIFETIME: Final = 5.0
-"""Seconds after which a table that was not found is looked for by another one."""
+"""Seconds after which a request for a table that was not found starts another scan."""
 
 
 def build_facade(
@@ -170,14 +169,17 @@ def build_facade(
     stores: StoreRouter,
     admits: Callable[[bytes | None], bool] | None,
     readers: FacadeMetrics,
-    on_broken: Callable[[FatalError], None],
+    on_fatal: Callable[[FatalError], None],
 ) -> Callable[[FacadeApplication], FacadeApplication]:
-    """Puts the facade before a listener's other routes, as the settings say.
+    """Return a function that mounts the facade in front of the listener's other routes.
 
     Args:
-        settings: None where this process is none.
-        admits: whether an `Authorization` header opens it; None where nobody need show one.
-        on_broken: told when a request finds that the inbox can't be trusted any more.
+        settings: all settings; None if this process serves no facade.
+        inbox: inbox, for the published tables.
+        stores: stores, for the metadata files.
+        admits: returns True for an `Authorization` header that opens the facade; None if the facade is open.
+        readers: metrics of the facade.
+        on_fatal: called when a request finds that the inbox cannot be trusted any more.
     """
     if settings is None or not settings.facade.is_on:
         return _without_facade
@@ -185,23 +187,23 @@ def build_facade(
     roots = facade_settings.roots or tuple(one.prefix for one in settings.stores.values())
     trees = {root: _files_of(root, stores) for root in roots}
     tables_by_catalog = {name: PublishedTables(inbox, name, trees) for name in settings.catalogs}
-    terms = FacadeOptions(
-        tables_by_catalog, trees if facade_settings.directories else {}, admits, readers.count_answer, on_broken
+    options = FacadeOptions(
+        tables_by_catalog, trees if facade_settings.directories else {}, admits, readers.count_answer, on_fatal
     )
-    return partial(mount_facade, Facade(terms, TableLoader(SystemClock(), facade_settings.metadata_limit)))
+    return partial(mount_facade, Facade(options, TableLoader(SystemClock(), facade_settings.metadata_limit)))
 
 
 @dataclass(frozen=True, slots=True)
 class FacadeFolders:
-    """What a facade without a service shows.
+    """The options of a facade over folders.
 
     Attributes:
         roots: canonical locations of folders.
-        options: what fsspec's driver is given.
-        tables: the tables of its catalog; None: those that a walk through the folders finds.
-        directories: tables may be called by their directories.
-        admits: as of `Terms`.
-        metadata_limit: as of the settings.
+        options: options of fsspec's driver.
+        tables: tables of the catalog; None to scan the folders for tables.
+        directories: let readers name a table by its directory.
+        admits: returns True for an `Authorization` header that opens the facade; None if the facade is open.
+        metadata_limit: maximum size in bytes of a metadata file's JSON.
     """
 
     roots: Sequence[str] = ()
@@ -214,11 +216,11 @@ class FacadeFolders:
 
 @dataclass(frozen=True, slots=True)
 class FolderFacade:
-    """A facade that needs neither a catalog nor an inbox.
+    """A facade without catalog and inbox.
 
     Attributes:
-        facade: what answers.
-        ready: returns once its tables are known, with the reason where none can be.
+        facade: the facade.
+        ready: waits until the tables are known; returns the error if they cannot be listed.
     """
 
     facade: Facade
@@ -226,16 +228,17 @@ class FolderFacade:
 
 
 def facade_over_folders(folders: FacadeFolders, counted: Callable[[int], None]) -> FolderFacade:
-    """A facade over folders.
+    """Build a facade over folders.
 
     Args:
-        counted: told of each answer's status.
+        folders: options of the facade.
+        counted: called with the status of each response.
     """
     trees = {root: open_tree(root, folders.options) for root in folders.roots}
     index = ScannedTables(folder_scans(trees), LISTING_LIFETIME, MISSING_LIFETIME)
     tables, ready = (index, index.wait_until_listed) if folders.tables is None else (folders.tables, _always_ready)
-    terms = FacadeOptions({STANDALONE_CATALOG: tables}, trees if folders.directories else {}, folders.admits, counted)
-    return FolderFacade(Facade(terms, TableLoader(SystemClock(), folders.metadata_limit)), ready)
+    options = FacadeOptions({STANDALONE_CATALOG: tables}, trees if folders.directories else {}, folders.admits, counted)
+    return FolderFacade(Facade(options, TableLoader(SystemClock(), folders.metadata_limit)), ready)
 
 
 async def _always_ready() -> None:
@@ -243,7 +246,7 @@ async def _always_ready() -> None:
 
 
 def _files_of(root: str, stores: StoreRouter) -> FileReader:
-    """Files of this machine are opened as a facade opens them, not as the service's own: links lead nowhere else."""
+    """Return the files below a root. Local files are opened with the facade's check of symbolic links."""
     return open_tree(root, {}) if scheme_of(root) == "file" else StoreFiles(root, stores)
 
 
@@ -251,7 +254,7 @@ def _without_facade(application: FacadeApplication) -> FacadeApplication:
     return application
 
 
-# ── gateways: From the settings to the gateways
+# ── Gateways
 
 _ID_BYTES: Final = 16
 
@@ -265,13 +268,13 @@ def _without_gateways(application: GatewayApplication) -> GatewayApplication:
 
 @dataclass(frozen=True, slots=True)
 class GatewayListener:
-    """A gateway that has a listener of its own.
+    """A gateway with an HTTP listener of its own.
 
     Attributes:
-        name: the gateway's.
-        host: the address to bind.
-        port: 0 is any free one.
-        application: what answers there.
+        name: name of the gateway.
+        host: address to bind.
+        port: port to bind; 0 for any free port.
+        application: application of the gateway.
     """
 
     name: str
@@ -285,11 +288,11 @@ class GatewaySet:
     """All gateways of a process.
 
     Attributes:
-        with_gateways: puts those that are below the listener's path before its other routes.
-        proxies: somebody closes them.
-        listeners: those with a listener of their own.
-        background_tasks: what somebody has to run for ever.
-        shutdown_tasks: what somebody has to run once no request is under way any more.
+        with_gateways: mounts the gateways at `/catalog/NAME` in front of the listener's other routes.
+        proxies: proxies, which the owner has to close.
+        listeners: gateways with a listener of their own.
+        background_tasks: tasks that the owner has to run forever.
+        shutdown_tasks: tasks that the owner has to run after the last request.
     """
 
     with_gateways: Callable[[GatewayApplication], GatewayApplication] = _without_gateways
@@ -303,37 +306,39 @@ def build_gateways(
     settings: Settings | None,
     inbox: InboxWriter,
     is_relevant: Callable[[JobKey], bool],
-    on_broken: Callable[[FatalError], None],
+    on_fatal: Callable[[FatalError], None],
     metrics: GatewayMetrics,
     memory: BodyMemory,
 ) -> GatewaySet:
-    """The gateways as the settings say.
+    """Build the configured gateways.
 
     Args:
-        settings: None where this process is none.
-        is_relevant: whether what is told of a table matters.
-        memory: for the bodies of all gateways' clients.
+        settings: all settings; None if this process serves no gateways.
+        inbox: inbox, for intents.
+        is_relevant: returns True for a table to publish.
+        on_fatal: called when a request finds that the inbox cannot be trusted any more.
+        metrics: metrics of the gateways.
+        memory: memory for the bodies of all gateways' clients.
 
     Raises:
-        Broken: a file of authorities can't be used now.
+        FatalError: a file with certificates cannot be used.
     """
     if settings is None or not settings.gateway:
         return GatewaySet()
-    debts, background_tasks = OwedSweeps(inbox), list[BackgroundTask]()
+    owed, background_tasks = OwedSweeps(inbox), list[BackgroundTask]()
     proxies: dict[str, Proxy] = {}
     for name, one in settings.gateway.items():
         watched = None if one.ca_file is None else _watch_authorities(name, one.ca_file)
         if watched is not None:
             background_tasks.append(watched.watch)
-        upstream = UpstreamPool(name, _upstream_terms(one), partial(_current_authorities, watched))
-        terms, failing = (
-            GatewayOptions(one.upstream.rstrip("/"), _public_address(one), one.body_limit),
-            OnInboxFailure(one.on_inbox_failure),
+        upstream = UpstreamPool(name, _upstream_options(one), partial(_current_authorities, watched))
+        options = GatewayOptions(one.upstream.rstrip("/"), _public_address(one), one.body_limit)
+        intents = IntentOptions(
+            f"gateway.{name}", OnInboxFailure(one.on_inbox_failure), partial(secrets.token_hex, _ID_BYTES)
         )
-        noting = IntentOptions(f"gateway.{name}", failing, partial(secrets.token_hex, _ID_BYTES))
-        commits = CommitRecorder(noting, inbox, debts, on_broken, metrics.get(name))
+        commits = CommitRecorder(intents, inbox, owed, on_fatal, metrics.get(name))
         catalog_routing = _catalog_routing(settings, name, is_relevant)
-        proxies[name] = Proxy(upstream, commits, catalog_routing, terms, metrics.get(name), memory)
+        proxies[name] = Proxy(upstream, commits, catalog_routing, options, metrics.get(name), memory)
     listeners = [
         GatewayListener(name, one.host, one.port, standalone_gateway(proxies[name]))
         for name, one in settings.gateway.items()
@@ -343,13 +348,13 @@ def build_gateways(
         partial(mount_gateways, proxies),
         tuple(proxies.values()),
         tuple(listeners),
-        (debts.run, *background_tasks),
-        (debts.put_at_shutdown,),
+        (owed.run, *background_tasks),
+        (owed.put_at_shutdown,),
     )
 
 
-def _upstream_terms(gateway: GatewaySettings) -> UpstreamTerms:
-    return UpstreamTerms(
+def _upstream_options(gateway: GatewaySettings) -> UpstreamOptions:
+    return UpstreamOptions(
         gateway.upstream.rstrip("/"),
         gateway.timeout.total_seconds(),
         gateway.connections,
@@ -368,7 +373,7 @@ def _catalog_routing(settings: Settings, name: str, is_relevant: Callable[[JobKe
 
 
 def _needs_credentials(catalog: CatalogSettings) -> bool:
-    """Whether we need credentials to ask a catalog; then nobody changes anything there without."""
+    """Return True if the settings have credentials for a catalog: then a commit without credentials cannot succeed."""
     credentials = (catalog.token, catalog.token_file, catalog.credential, catalog.credential_file, catalog.auth)
     named = {header.lower() for header in catalog.headers}
     return (
@@ -386,7 +391,7 @@ def _public_address(gateway: GatewaySettings) -> PublicAddress | None:
 
 
 def _watch_authorities(name: str, file: Path) -> WatchedFiles[ssl.SSLContext]:
-    return WatchedFiles(f"authorities of gateway {name}", (file,), partial(_read_authorities, file))
+    return WatchedFiles(f"certificates of gateway {name}", (file,), partial(_read_authorities, file))
 
 
 def _read_authorities(file: Path) -> ssl.SSLContext:
@@ -401,17 +406,17 @@ def _current_authorities(watched: WatchedFiles[ssl.SSLContext] | None) -> ssl.SS
     return True if watched is None else watched.current
 
 
-# ── pulls: From the settings to the sources that events are fetched from
+# ── Pull sources
 
 
 class CheckableServer(PullServer, Protocol):
-    """A source's server that can be tried."""
+    """A server of a pull source that `sfn check` can test."""
 
     async def probe(self) -> str:
-        """What is there, tried without taking anything away from whoever fetches.
+        """Return a description of the server, without consuming any messages.
 
         Raises:
-            Away: not what is needed.
+            SourceUnavailable: the server cannot be used.
         """
         ...
 
@@ -419,14 +424,17 @@ class CheckableServer(PullServer, Protocol):
 def build_pull_sources(
     settings: Settings, inbox: InboxWriter, event_filter: EventFilter, metrics: Metrics, clock: Clock
 ) -> tuple[PullSource, ...]:
-    """All configured sources; none has been asked anything yet.
+    """Build all configured pull sources without connecting them.
 
     Args:
-        inbox: where their events go.
-        event_filter: which of them matter.
+        settings: all settings.
+        inbox: inbox for the events.
+        event_filter: filter of relevant events.
+        metrics: metrics of this process.
+        clock: wall clock.
 
     Raises:
-        SfnError: the packages that speak to one are not installed.
+        SfnError: the packages for a source are not installed.
     """
     ingest_service = IngestService(inbox, event_filter=event_filter, metrics=metrics.events)
     return tuple(
@@ -448,10 +456,10 @@ def build_pull_sources(
 
 
 def build_pull_server(name: str, pull: PullSettings) -> CheckableServer:
-    """Where a source is.
+    """Build the server of a pull source.
 
     Raises:
-        SfnError: the packages that speak to it are not installed.
+        SfnError: the packages for the source are not installed.
     """
     try:
         from sfn.pull import nats as pull_nats

@@ -1,16 +1,20 @@
-"""The service as one process: siblings in one task group, of which none outlives another.
+"""The service as one process: tasks of one task group. When one fails, all end.
 
-    receiver   answers requests
-    sources    fetch events
-    worker     turns hints into files
-    tending    keeps the inbox small
-    watching   reads files of tokens again when they change
-    signals    SIGTERM or SIGINT: drain and end with 0; a second one: end at once with 1
+    servers       answer requests
+    pull sources  fetch events
+    worker        publishes tables
+    maintenance   keeps the inbox small
+    watchers      read files of tokens again when they change
+    signals       SIGTERM or SIGINT: drain and exit with 0; a second signal: exit at once with 1
 
-A drain: `/readyz` and events are answered with 503, nothing more is fetched or claimed, sweeps are given back, events
-and tables in hand may end for `listener.drain`, the rest is given back, requests are answered, the inbox is closed.
-Each of these waits has a deadline of its own. What the system still does not let go of then, such as a call on a mount
-whose server is gone, is told of and left behind.
+Steps of a drain:
+
+1. `/readyz` and events are answered with 503. Nothing more is fetched or claimed. Sweeps are returned to the queue.
+2. Running events and publishes have `listener.drain` to finish. Unfinished jobs are returned to the queue.
+3. Running requests are answered, and the inbox is closed.
+
+Each of these waits has its own deadline. A system call that still hangs after it, such as a call on a mount with a dead
+server, is logged and abandoned.
 """
 
 from __future__ import annotations
@@ -42,27 +46,28 @@ from sfn.telemetry import logs
 
 ENDED, FAILED = 0, 1
 SHUTDOWN_TIMEOUT: Final = 90.0
-"""Seconds from the end of a drain within which every wait that has a deadline has ended."""
+"""Seconds from the end of a drain until the process is ended by force. All deadlines of a shutdown are shorter."""
 ABANDONED_CALLS_TIMEOUT: Final = 1.0
-"""Seconds that calls have in the end which were given up a moment ago."""
+"""Seconds at the end for calls that were abandoned a moment ago."""
 
 _SWEEP_RETRY_SECONDS: Final = 1.0
 _TLS: Final = "set listener.tls_certificate_file and listener.tls_key_file"
 _GC_THRESHOLD: Final = 20_000
-"""Objects that were made and not let go of; by default 700."""
+"""Allocations minus deallocations that trigger a collection of the youngest generation; Python's default is 700."""
 
 _log = structlog.stdlib.get_logger(__name__)
 
 
 def run(settings: Settings, wrap_store: wiring.StoreWrapper | None = None, roles: frozenset[Role] = ALL_ROLES) -> int:
-    """Run the service until it is told to end or a part of it fails.
+    """Run the service until a signal or a failure.
 
     Args:
-        wrap_store: put around each store.
-        roles: what this process does of it.
+        settings: all settings.
+        wrap_store: wrapper of each store, for tests.
+        roles: roles of this process.
 
     Returns:
-        The exit code: 0 after a drain, 1 after a failure, which was logged, or where a call hangs.
+        The exit code: 0 after a drain; 1 after a failure, which was logged, or if a call hangs.
     """
     logs.configure_logging(settings.telemetry.level, settings.telemetry.format)
     files = limits.raise_limit()
@@ -74,22 +79,22 @@ def run(settings: Settings, wrap_store: wiring.StoreWrapper | None = None, roles
     except Exception as error:  # noqa: BLE001 - the end of the process: whatever it was is logged
         for cause in leaf_errors(error):
             expected = isinstance(cause, SfnError)
-            _log.error("the service ends", error=str(cause), exc_info=None if expected else cause)
+            _log.error("service failed", error=str(cause), exc_info=None if expected else cause)
         code = FAILED
     finally:
         faulthandler.cancel_dump_traceback_later()
     hanging = unfinished_calls(ABANDONED_CALLS_TIMEOUT)
     if hanging:
-        _log.error("the service ends without what hangs", hanging=hanging, remedy="see whether a mount hangs")
+        _log.error("hanging calls abandoned", hanging=hanging, remedy="check whether a mount hangs")
         code = FAILED
     return code
 
 
 async def _run_service(settings: Settings, wrap_store: wiring.StoreWrapper | None, roles: frozenset[Role]) -> None:
-    # Before all else: uvicorn would swallow the signals, or raise them again once it has ended.
+    # Receive signals before uvicorn starts: it would swallow them, or raise them again after its end.
     with anyio.open_signal_receiver(SIGTERM, SIGINT) as signals:
         failure = FatalErrorReport()
-        # Who can't listen leaves the inbox alone.
+        # Bind first: a process that cannot listen must not open the inbox.
         with listening_socket(settings.listener.host, settings.listener.port) as listener, ExitStack() as others:
             async with wiring.build_service(settings, failure.report, wrap_store, roles) as service:
                 log_listening(settings, listener, roles)
@@ -103,11 +108,11 @@ async def _run_service(settings: Settings, wrap_store: wiring.StoreWrapper | Non
 
 
 async def _with_deadline(signals: AsyncIterator[Signals], drain: timedelta) -> AsyncIterator[Signals]:
-    """The signals; from the first one on the process ends in time, whatever else does not.
+    """Yield the signals; after the first one, make sure that the process ends in time.
 
-    The very last resort, for a wait that has no deadline by a defect, or a system call that blocks the loop from then
-    on. It prints where every thread is and ends the process with 1, from a thread that needs neither the loop nor the
-    interpreter. The inbox is in no danger: it survives a death at any instruction.
+    This is the last resort for a wait that lacks a deadline by mistake, or a system call that blocks the event loop. A
+    thread that needs neither the loop nor the interpreter prints the stack of every thread and exits with 1. The inbox
+    is safe, because it survives a crash at any instruction.
     """
     async for number in signals:
         faulthandler.dump_traceback_later(drain.total_seconds() + SHUTDOWN_TIMEOUT, exit=True)
@@ -116,11 +121,11 @@ async def _with_deadline(signals: AsyncIterator[Signals], drain: timedelta) -> A
 
 @dataclass(frozen=True, slots=True)
 class HttpListener:
-    """Where requests come in.
+    """A socket and the application that it serves.
 
     Attributes:
-        bound_socket: a bound socket; its server closes it.
-        application: what answers there.
+        bound_socket: bound socket; the server closes it.
+        application: application that answers requests.
     """
 
     bound_socket: socket.socket
@@ -130,12 +135,12 @@ class HttpListener:
 def _gateway_listeners(
     service: wiring.AssembledService, settings: Settings, opened: ExitStack
 ) -> Iterator[HttpListener]:
-    """The gateways' own listeners."""
+    """Bind the listeners of gateways with an address of their own."""
     for gateway in service.gateways.listeners:
         listener = opened.enter_context(listening_socket(gateway.host, gateway.port, f"gateway.{gateway.name}"))
         port = listener.getsockname()[1]
         _log.info(
-            "gateway",
+            "gateway listening",
             name=gateway.name,
             url=f"{settings.listener.scheme}://{_authority(gateway.host)}:{port}",
             port=port,
@@ -144,22 +149,22 @@ def _gateway_listeners(
 
 
 class FatalErrorReport:
-    """Carries an error from a request, whose own task must answer, to the daemon's task group."""
+    """A report of a fatal error, from a request, which still has to answer, to the task group of the service."""
 
     def __init__(self) -> None:
         self._reported = anyio.Event()
         self._error: FatalError | None = None
 
     def report(self, error: FatalError) -> None:
-        """The process can't go on."""
+        """Report an error that ends the process. Only the first one counts."""
         self._error = self._error or error
         self._reported.set()
 
     async def wait(self) -> None:
-        """Wait for it.
+        """Wait for a report.
 
         Raises:
-            Broken: what was told.
+            FatalError: the reported error.
         """
         await self._reported.wait()
         if self._error is not None:
@@ -167,13 +172,13 @@ class FatalErrorReport:
 
 
 class ServiceRunner:
-    """The siblings.
+    """The tasks of the service.
 
     Args:
-        service: the parts, opened.
-        doors: where requests come in, events through the first.
-        drain: how long a stop waits for what runs.
-        failure: what a request found broken.
+        service: parts, opened.
+        listeners: HTTP listeners; events arrive at the first.
+        drain: maximum time for which a drain waits for running work.
+        failure: fatal errors of requests.
     """
 
     def __init__(
@@ -193,16 +198,16 @@ class ServiceRunner:
         ]
 
     async def run(self, signals: AsyncIterator[Signals]) -> None:
-        """Until a signal and the drain that follows it.
+        """Run until a signal, and through the drain that follows.
 
         Raises:
-            ExceptionGroup: a sibling failed; the others were cancelled.
+            ExceptionGroup: a task failed; the others were cancelled.
         """
         try:
             await self._run(signals)
         finally:
-            for last in self._service.gateways.shutdown_tasks:
-                await last()
+            for task in self._service.gateways.shutdown_tasks:
+                await task()
 
     async def _run(self, signals: AsyncIterator[Signals]) -> None:
         async with anyio.create_task_group() as tasks:
@@ -211,8 +216,8 @@ class ServiceRunner:
             tasks.start_soon(self._service.run_maintenance)
             for file in self._service.token_files:
                 tasks.start_soon(file.watch)
-            for chore in self._service.gateways.background_tasks:
-                tasks.start_soon(chore)
+            for task in self._service.gateways.background_tasks:
+                tasks.start_soon(task)
             tasks.start_soon(self._request_first_sweeps)
             tasks.start_soon(self._become_ready)
             async with anyio.create_task_group() as serving:
@@ -221,7 +226,7 @@ class ServiceRunner:
                 for source in self._service.pull_sources:
                     serving.start_soon(source.run, self._stop)
                 await (self._service.worker.run(self._stop) if self._service.runs_worker else self._stop.wait())
-                # Only now: whoever asks during the drain is told of it, not refused.
+                # Stop the servers last, so that requests during the drain get an answer, not a refused connection.
                 seconds_left = self._give_up_at - anyio.current_time()
                 for server, _ in self._servers:
                     server.config.timeout_graceful_shutdown = max(1, math.ceil(seconds_left))
@@ -243,7 +248,7 @@ class ServiceRunner:
     async def _listen(self, server: HttpServer, listener: socket.socket) -> None:
         await server.serve(sockets=[listener])
         if not self._stop.is_set():
-            raise FatalError("listener", expected="a server that runs until it is told to end", found="one that ended")
+            raise FatalError("listener", expected="a server that runs until a signal", found="a server that ended")
 
     async def _become_ready(self) -> None:
         for server, _ in self._servers:
@@ -253,22 +258,22 @@ class ServiceRunner:
         _log.info("ready")
 
     async def _request_first_sweeps(self) -> None:
-        """What happened while nobody listened is found by a walk over each catalog."""
+        """Schedule a sweep of each catalog, which finds the commits made while the service was down."""
         while self._service.first_sweeps:
             try:
                 await self._service.inbox.put(self._service.first_sweeps)
-            except ExternalError as trouble:
-                _log.warning("no sweep yet", error=str(trouble))
-                await anyio.sleep(trouble.retry_after or _SWEEP_RETRY_SECONDS)
+            except ExternalError as error:
+                _log.warning("first sweep not scheduled", error=str(error))
+                await anyio.sleep(error.retry_after or _SWEEP_RETRY_SECONDS)
             else:
                 return
 
 
 def _tune_garbage_collector() -> None:
-    """Have the garbage collector look at less, and less often: it took a tenth of the time of taking events.
+    """Make garbage collections rarer and shorter: they took a tenth of the time of ingesting events.
 
-    What was made until now stays as long as the process, and is looked at no more. An event makes some fifty objects
-    that are gone, without its help, once it is on disk.
+    The existing objects live as long as the process, so they are exempt. An event creates some fifty objects, which
+    reference counting frees once the event is on disk.
     """
     gc.collect()
     gc.freeze()
@@ -276,7 +281,7 @@ def _tune_garbage_collector() -> None:
 
 
 def log_listening(settings: Settings, listener: socket.socket, roles: frozenset[Role] = ALL_ROLES) -> None:
-    """Log where it listens, and what an operator may not have meant."""
+    """Log the address, and warn of settings that may be mistakes."""
     port = listener.getsockname()[1]
     address = _authority(settings.listener.host)
     scheme = settings.listener.scheme
@@ -295,7 +300,7 @@ def _authority(host: str) -> str:
 
 
 def leaf_errors(error: BaseException) -> Iterator[BaseException]:
-    """What a group of errors is made of; an error that is no group itself."""
+    """Yield the errors in a group; the error itself if it is not a group."""
     if isinstance(error, BaseExceptionGroup):
         for inner in error.exceptions:
             yield from leaf_errors(inner)

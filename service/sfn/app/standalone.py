@@ -1,4 +1,4 @@
-"""A facade without the service: as a process of its own, or as a thread of another one."""
+"""A facade without the service: in a process of its own, or in a thread of another program."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ ENDED, FAILED = 0, 1
 LOOPBACK: Final = "127.0.0.1"
 
 _DRAIN_SECONDS: Final = 10
-"""Seconds that requests have to be answered in the end."""
 _START_TIMEOUT: Final = 30.0
+"""Seconds."""
 
 _log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class StandaloneListener:
-    """Where a facade listens, and what clients must show.
+    """The address of a standalone facade, and its access.
 
     Attributes:
-        host: the address to bind.
-        port: 0 is any free one.
-        token_file: tokens of readers, one a line; None: everybody may read.
+        host: address to bind.
+        port: port to bind; 0 for any free port.
+        token_file: file with tokens of readers, one a line; None to let everyone read.
         certificate, key: PEM files; None for HTTP without TLS.
     """
 
@@ -60,7 +60,7 @@ class StandaloneListener:
 
     @property
     def scheme(self) -> str:
-        """Of its URL."""
+        """Scheme of the facade's URL."""
         return "http" if self.certificate is None else "https"
 
 
@@ -68,7 +68,9 @@ def run(folders: FacadeFolders, listener: StandaloneListener, level: Level) -> i
     """Serve folders until a signal.
 
     Args:
-        level: the least severity that is logged.
+        folders: folders to serve.
+        listener: address and access.
+        level: minimum severity of log records.
 
     Returns:
         The exit code: 0 after a signal, 1 after a failure, which was logged.
@@ -79,13 +81,13 @@ def run(folders: FacadeFolders, listener: StandaloneListener, level: Level) -> i
         anyio.run(_serve, folders, listener, backend_options={"use_uvloop": True})
     except Exception as error:  # noqa: BLE001 - the end of the process: whatever it was is logged
         for cause in leaf_errors(error):
-            _log.error("the facade ends", error=str(cause), exc_info=None if isinstance(cause, SfnError) else cause)
+            _log.error("facade failed", error=str(cause), exc_info=None if isinstance(cause, SfnError) else cause)
         return FAILED
     return ENDED
 
 
 async def _serve(folders: FacadeFolders, address: StandaloneListener) -> None:
-    # Before all else, as in the daemon: uvicorn would swallow the signals.
+    # Receive signals before uvicorn starts, which would swallow them.
     with (
         anyio.open_signal_receiver(SIGTERM, SIGINT) as signals,
         listening_socket(address.host, address.port, "facade", "set --host and --port") as listener,
@@ -112,10 +114,10 @@ async def _serve(folders: FacadeFolders, address: StandaloneListener) -> None:
 
 
 def _log_listening(address: StandaloneListener, port: int, roots: Sequence[str]) -> None:
-    """Log where it listens, and what nobody may have meant."""
+    """Log the address, and warn of options that may be mistakes."""
     if not is_loopback(address.host):
         if address.token_file is None:
-            _log.warning("everybody who reaches it may read", remedy="set --token-file")
+            _log.warning("no token is configured: everyone who reaches the facade may read", remedy="set --token-file")
         elif address.certificate is None:
             _log.warning("without TLS: tokens travel in clear text unless a proxy with TLS is in front")
     host = f"[{address.host}]" if ":" in address.host and not address.host.startswith("[") else address.host
@@ -134,11 +136,11 @@ async def _handle_signals(signals: AsyncIterator[Signals], server: HttpServer) -
 
 @dataclass(frozen=True, slots=True)
 class StandaloneFacade:
-    """What a process serves.
+    """The parts of a standalone facade.
 
     Attributes:
-        application: the facade, and what tells of the process.
-        prepare: makes it ready, as `/readyz` says.
+        application: facade, probes and metrics.
+        prepare: background task that makes the facade ready, as `/readyz` reports.
     """
 
     application: FacadeApplication
@@ -146,10 +148,10 @@ class StandaloneFacade:
 
 
 def build_standalone(folders: FacadeFolders) -> StandaloneFacade:
-    """The parts of a process that is a facade and nothing else."""
-    shown = new_registry(version(DISTRIBUTION))
-    facade = facade_over_folders(folders, FacadeMetrics(shown).count_answer)
-    process = StandaloneProbes(shown, f"the catalog is at {FACADE_PATH}")
+    """Build the parts of a standalone facade."""
+    registry = new_registry(version(DISTRIBUTION))
+    facade = facade_over_folders(folders, FacadeMetrics(registry).count_answer)
+    process = StandaloneProbes(registry, f"the catalog is at {FACADE_PATH}")
     return StandaloneFacade(mount_facade(facade.facade, process), partial(process.prepare, facade.ready))
 
 
@@ -158,14 +160,14 @@ def _is_valid_token(tokens: PartyTokens, authorization: bytes | None) -> bool:
 
 
 class EmbeddedFacade:
-    """A facade in a thread of this process, on a free port of loopback, for who knows its token.
+    """A facade in a thread of this process, on a free loopback port, with a random token.
 
     Args:
-        folders: what it shows.
+        folders: folders to serve.
 
     Attributes:
-        url: the catalog's.
-        token: its readers'.
+        url: URL of the catalog.
+        token: bearer token of readers.
     """
 
     def __init__(self, folders: FacadeFolders) -> None:
@@ -180,7 +182,7 @@ class EmbeddedFacade:
         self._server = self._up.result(_START_TIMEOUT)
 
     def stop(self) -> None:
-        """End it, once the requests under way are answered."""
+        """Stop the server after it answered the running requests."""
         self._server.config.timeout_graceful_shutdown = _DRAIN_SECONDS
         self._server.should_exit = True
         self._thread.join()
@@ -188,9 +190,9 @@ class EmbeddedFacade:
     def _run(self, listener: socket) -> None:
         try:
             anyio.run(self._serve, listener)
-        except BaseException as error:  # noqa: BLE001 - whoever waits for the start is told, later the log
+        except BaseException as error:  # noqa: BLE001 - raised in `__init__` during the start, logged later
             if self._up.done():
-                _log.exception("the facade ends")
+                _log.exception("facade failed")
             else:
                 self._up.set_exception(error)
 

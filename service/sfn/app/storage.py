@@ -1,4 +1,4 @@
-"""What it takes to make stores on one kind of service."""
+"""Builders of stores: configured stores, and stores opened with vended credentials."""
 
 from __future__ import annotations
 
@@ -20,17 +20,15 @@ from sfn.storage.local import LocalStore
 from sfn.storage.object_store import HttpPool, RemoteStore, StoreService
 from sfn.worker.catalog_sources import OpenStore
 
-# ── making: What it takes to make stores on one kind of service
-
 
 @dataclass(frozen=True, slots=True)
 class StoreClient:
-    """Requests to a service as one principal.
+    """A client of an object store's API, with one identity.
 
     Attributes:
-        client: the requests.
-        endpoint: of the service, None for its own.
-        impossible_etag: a tag in its form that no object has.
+        client: client for requests.
+        endpoint: URL of the API; None for the provider's own.
+        impossible_etag: well-formed etag that no object has.
     """
 
     client: ObjectClient
@@ -39,29 +37,29 @@ class StoreClient:
 
 
 class StoreClientFactory(Protocol):
-    """One kind of service; what its stores share is kept here."""
+    """A factory of clients for one provider, which share state such as connections."""
 
     def build(self, settings: StoreSettings, vended: Mapping[str, str]) -> StoreClient:
-        """Requests by settings, or where something is vended as whom that says.
+        """Build a client with the configured credentials, or with vended ones.
 
         Args:
-            settings: of the section that covers a location, or of none.
-            vended: by Iceberg's names; empty for nothing.
+            settings: section that covers the location, or defaults.
+            vended: vended credentials, by Iceberg's names; empty for the configured ones.
 
         Raises:
-            KeyError: what is vended lacks that key.
+            KeyError: the vended credentials lack that key.
         """
         ...
 
 
 class HttpPools:
-    """Connections, by whose certificates are trusted."""
+    """Connection pools, one for each file of trusted certificates."""
 
     def __init__(self) -> None:
         self._pools: dict[Path | None, HttpPool] = {}
 
     def pool_for(self, settings: StoreSettings) -> HttpPool:
-        """The pool that a section's stores share with others."""
+        """Return the pool for a section's `ca_file`."""
         return self._pools.setdefault(settings.ca_file, HttpPool(settings.ca_file))
 
     async def close(self) -> None:
@@ -70,16 +68,16 @@ class HttpPools:
             await pool.close()
 
 
-# ── remote: Stores on object stores
+# ── Object stores
 
 _EXTRAS: Final = {"s3": "s3", "abfss": "azure", "gs": "gcs"}
 
 
 class RemoteStores:
-    """Makes stores; those on one service have what is known of it in common. Closed together.
+    """A factory of remote stores, which closes them together. Stores on one service share what is known about it.
 
     Args:
-        configured: the sections `stores.NAME`, by name.
+        configured: sections `stores.NAME`, by name.
     """
 
     def __init__(self, configured: Mapping[str, StoreSettings]) -> None:
@@ -89,10 +87,10 @@ class RemoteStores:
         self._stores: list[RemoteStore] = []
 
     def store(self, name: str) -> RemoteStore:
-        """The store of one section.
+        """Return the store of a section.
 
         Raises:
-            Permanent: scope store: the packages that speak to it are not installed.
+            Permanent: scope store; the packages for it are not installed.
         """
         settings = self._configured[name]
         store = self._store(f"stores.{name}.prefix", settings.scheme, settings, {})
@@ -100,11 +98,13 @@ class RemoteStores:
         return store
 
     def open_vended(self, credential: VendedCredential, location: str) -> RemoteStore:
-        """The store of a location, as whom a catalog vended it for; where it answers, a section may say that covers it.
+        """Return the store of a location, with vended credentials.
+
+        The section that covers the location, if any, provides the endpoint where the catalog does not.
 
         Raises:
-            Permanent: scope table: what was vended opens another kind of store; scope store: the packages that speak
-                to it are not installed.
+            Permanent: scope table; the credentials are for another kind of store. Scope store; the packages for it are
+                not installed.
         """
         covering = [one for one in self._configured.values() if is_below(location, one.prefix)]
         settings = max(covering, key=lambda one: len(one.prefix), default=StoreSettings(prefix=location.rstrip("/")))
@@ -116,8 +116,8 @@ class RemoteStores:
                 location,
                 scope=ErrorScope.TABLE,
                 expected=f"credentials for {scheme}: from the catalog",
-                found=f"some without {error.args[0]}",
-                remedy="see with which kind of store the catalog vends them for",
+                found=f"credentials without {error.args[0]}",
+                remedy="check which kind of store the catalog vends credentials for",
             ) from error
 
     async def close(self) -> None:
@@ -165,7 +165,7 @@ def _build_factory(scheme: str, pools: HttpPools) -> StoreClientFactory:
             return AzureClientFactory(pools)
 
 
-# ── places: From the settings to the stores
+# ── All stores
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +173,8 @@ class StoreRegistry:
     """The stores of one process.
 
     Attributes:
-        stores: those that are configured, by canonical prefix.
-        open_vended: opens others, with what a catalog vends.
+        stores: configured stores, by canonical prefix.
+        open_vended: opens other stores with vended credentials.
     """
 
     stores: Mapping[str, ObjectStore]
@@ -183,7 +183,7 @@ class StoreRegistry:
 
 @asynccontextmanager
 async def open_stores(settings: Settings) -> AsyncIterator[StoreRegistry]:
-    """The stores; their connections are closed in the end.
+    """Build the configured stores, and close their connections in the end.
 
     Raises:
         SfnError: a store's packages are not installed.
@@ -198,15 +198,16 @@ async def open_stores(settings: Settings) -> AsyncIterator[StoreRegistry]:
 
 
 def local_locks(settings: Settings, table: Path = MOUNTS) -> Iterator[tuple[str, str, str]]:
-    """Yield the mounts of stores whose locks hold on one host alone: store, mount point, option. Blocks.
+    """Yield the mounts of stores with locks that other hosts do not see: store, mount point, option. Blocks.
 
     Args:
-        table: the list of mounts.
+        settings: all settings.
+        table: file with the list of mounts.
     """
     known = mounts(table)
     for name, one in settings.stores.items():
         if one.scheme == "file":
-            # Unlike `ColumnPath.resolve`, no error where links lead in a circle.
+            # Unlike `Path.resolve`, this raises no error for a circle of symbolic links.
             folder = PurePath(os.path.realpath(one.prefix.removeprefix("file://") or "/"))
             for mount in mounts_of(folder, known):
                 if mount.local_locks is not None:
@@ -219,23 +220,22 @@ def _build_store(name: str, settings: StoreSettings, remotes: RemoteStores, boun
     return remotes.store(name)
 
 
-# ── alone: One store for one place
-
 _STORE_NAME = "report"
 
 
 @asynccontextmanager
 async def open_store(location: str, stores: Mapping[str, StoreSettings]) -> AsyncIterator[ObjectStore]:
-    """The store of a canonical location; closed in the end.
+    """Open the store of a canonical location, and close it in the end.
 
     Args:
-        stores: the configured ones, by name.
+        location: canonical location.
+        stores: configured stores, by name.
 
     Raises:
-        SfnError: its packages are not installed.
+        SfnError: the packages for the store are not installed.
     """
     if not any(is_below(location, one.prefix) for one in stores.values()):
-        # Not the directory alone, which need not be there yet.
+        # The prefix is above the directory, because the directory may not exist yet.
         stores = {_STORE_NAME: StoreSettings(prefix=store_prefix(location))}
     async with open_stores(Settings(stores=stores)) as registry:
         yield PrefixRouter(registry.stores).store_for(location)

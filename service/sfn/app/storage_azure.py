@@ -1,4 +1,4 @@
-"""Stores on Azure Blob Storage, by settings or by what Iceberg's catalogs call `adls.*`."""
+"""Clients for Azure Blob Storage, from settings or from vended properties `adls.*`."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ from sfn.storage.azure import (
 
 
 class AzureClientFactory:
-    """Implements `Maker`."""
+    """A `StoreClientFactory` for Azure."""
 
     def __init__(self, pools: HttpPools) -> None:
         self._pools = pools
 
     def build(self, settings: StoreSettings, vended: Mapping[str, str]) -> StoreClient:
-        terms = azure_options_from_credential(settings, vended) if vended else azure_options_from_settings(settings)
-        return StoreClient(AzureClient(terms, self._pools.pool_for(settings)), terms.endpoint, IMPOSSIBLE_ETAG)
+        options = azure_options_from_credential(settings, vended) if vended else azure_options_from_settings(settings)
+        return StoreClient(AzureClient(options, self._pools.pool_for(settings)), options.endpoint, IMPOSSIBLE_ETAG)
 
 
 def azure_options_from_settings(settings: StoreSettings) -> AzureOptions:
-    """As the settings say."""
-    # A key or a signature is of one account, and is shown to no other.
+    """Return the options with the configured credentials."""
+    # A key or a signature belongs to one account and must not be sent to another.
     account = _account_host(settings).partition(".")[0] if settings.account_key or settings.sas_token else None
     identity = None if settings.anonymous else _configured_identity(settings)
     return AzureOptions(identity=identity, endpoint=settings.endpoint, account=account)
 
 
 def azure_options_from_credential(settings: StoreSettings, vended: Mapping[str, str]) -> AzureOptions:
-    """As a catalog says; where it says nothing of it, the settings tell where the service is.
+    """Return the options with vended credentials, and the configured endpoint.
 
     Raises:
-        KeyError: it vends nothing for this account.
+        KeyError: there are no credentials for this account.
     """
     host = _account_host(settings)
     account = host.partition(".")[0]
-    # The account's other host is the same to us, and a catalog may name either.
+    # A catalog may name either of the two hosts of an account.
     hosts = (host, host.replace(".dfs.", ".blob."), account)
     named = (*(f"adls.sas-token.{one}" for one in hosts), "adls.sas-token")
     signature = next((vended[name] for name in named if name in vended), None)
@@ -72,5 +72,5 @@ def _configured_identity(settings: StoreSettings) -> AzureIdentity:
 
 
 def _account_host(settings: StoreSettings) -> str:
-    """`account.dfs.core.windows.net`, of `abfss://container@account.dfs.core.windows.net/…`."""
+    """Return `account.dfs.core.windows.net` for `abfss://container@account.dfs.core.windows.net/…`."""
     return settings.prefix.partition("://")[2].partition("/")[0].rpartition("@")[2].lower()

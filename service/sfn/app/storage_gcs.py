@@ -1,4 +1,4 @@
-"""Stores on Google Cloud Storage, by settings or by what Iceberg's catalogs call `gcs.*`."""
+"""Clients for Google Cloud Storage, from settings or from vended properties `gcs.*`."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from sfn.storage.gcs import IMPOSSIBLE_GENERATION, GcsClient, GcsOptions
 
 
 class GcsClientFactory:
-    """Implements `Maker`."""
+    """A `StoreClientFactory` for Google Cloud Storage."""
 
     def __init__(self, pools: HttpPools) -> None:
         self._pools = pools
 
     def build(self, settings: StoreSettings, vended: Mapping[str, str]) -> StoreClient:
-        terms = gcs_options_from_credential(settings, vended) if vended else gcs_options_from_settings(settings)
-        return StoreClient(GcsClient(terms, self._pools.pool_for(settings)), terms.endpoint, IMPOSSIBLE_GENERATION)
+        options = gcs_options_from_credential(settings, vended) if vended else gcs_options_from_settings(settings)
+        return StoreClient(GcsClient(options, self._pools.pool_for(settings)), options.endpoint, IMPOSSIBLE_GENERATION)
 
 
 def gcs_options_from_settings(settings: StoreSettings) -> GcsOptions:
-    """As the settings say."""
+    """Return the options with the configured credentials."""
     identity = None if settings.anonymous else GoogleIdentity(file=settings.credentials_file)
     return GcsOptions(identity=identity, endpoint=settings.endpoint, billing_project=settings.billing_project)
 
 
 def gcs_options_from_credential(settings: StoreSettings, vended: Mapping[str, str]) -> GcsOptions:
-    """As a catalog says; where it says nothing of it, the settings tell where the service is and who pays.
+    """Return the options with vended credentials. The settings provide the endpoint and project that are not vended.
 
     Raises:
-        KeyError: it vends no token.
+        KeyError: the catalog vends no token.
     """
     return GcsOptions(
         identity=GoogleIdentity(token=vended["gcs.oauth2.token"]),

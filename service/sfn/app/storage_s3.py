@@ -1,4 +1,4 @@
-"""Stores on S3, by settings or by what Iceberg's catalogs call `s3.*` and `client.*`."""
+"""Clients for S3, from settings or from vended properties `s3.*` and `client.*`."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from sfn.storage.s3 import IMPOSSIBLE_ETAG, BucketEndpoints, S3Client, S3Options
 
 
 class S3ClientFactory:
-    """Implements `Maker`."""
+    """A `StoreClientFactory` for S3."""
 
     def __init__(self, pools: HttpPools) -> None:
         self._pools, self._endpoints = pools, BucketEndpoints()
 
     def build(self, settings: StoreSettings, vended: Mapping[str, str]) -> StoreClient:
-        terms = s3_options_from_credential(settings, vended) if vended else s3_options_from_settings(settings)
+        options = s3_options_from_credential(settings, vended) if vended else s3_options_from_settings(settings)
         return StoreClient(
-            S3Client(terms, self._pools.pool_for(settings), self._endpoints), terms.endpoint, IMPOSSIBLE_ETAG
+            S3Client(options, self._pools.pool_for(settings), self._endpoints), options.endpoint, IMPOSSIBLE_ETAG
         )
 
 
 def s3_options_from_settings(settings: StoreSettings) -> S3Options:
-    """As the settings say."""
+    """Return the options with the configured credentials."""
     keys, token = None, settings.session_token
     if settings.access_key_id is not None and settings.secret_access_key is not None:
         secret = settings.secret_access_key.get_secret_value()
@@ -39,10 +39,10 @@ def s3_options_from_settings(settings: StoreSettings) -> S3Options:
 
 
 def s3_options_from_credential(settings: StoreSettings, vended: Mapping[str, str]) -> S3Options:
-    """As a catalog says; where it says nothing of it, the settings tell where the service is.
+    """Return the options with vended credentials. The settings provide the endpoint and region that are not vended.
 
     Raises:
-        KeyError: it vends no keys.
+        KeyError: the catalog vends no keys.
     """
     keys = AwsKeys(vended["s3.access-key-id"], vended["s3.secret-access-key"], vended.get("s3.session-token"))
     styled = vended.get("s3.path-style-access")

@@ -1,4 +1,4 @@
-"""The composition root: from the settings to the parts of one process. Adapters are named here alone."""
+"""The assembly of the service's parts: inbox, metrics, worker, and the application of the listener."""
 
 from __future__ import annotations
 
@@ -63,20 +63,20 @@ from sfn.telemetry.scrape import LabelNames, Scrape, ScrapedStats, ScrapeSources
 from sfn.worker.outcome_log import OutcomeLog, OutcomeMetrics, OutcomeSinks
 from sfn.worker.worker import Worker, WorkerInbox
 
-# ── inboxes: From the settings to the inbox
+# ── Inbox
 
 
 class InboxAdapter(InboxWriter, JobQueue, TableIndex, DropLimit, AdminQueries, DeadLetters, CatalogAdmin, Protocol):
-    """All faces of an inbox, and who looks after it."""
+    """An inbox with all of its interfaces, and its maintenance."""
 
     async def run_maintenance(self, retention: timedelta) -> NoReturn:
-        """Keep it small, for ever: a sibling of what uses it.
+        """Keep the inbox small, forever.
 
         Args:
-            retention: how long events are kept.
+            retention: time for which events are stored.
 
         Raises:
-            Broken: as soon as the inbox can't be trusted any more.
+            FatalError: the inbox cannot be trusted any more.
         """
         ...
 
@@ -84,59 +84,61 @@ class InboxAdapter(InboxWriter, JobQueue, TableIndex, DropLimit, AdminQueries, D
 def open_inbox(
     settings: Settings, clock: Clock, observe: Callable[[CommittedTransaction], None]
 ) -> AbstractAsyncContextManager[InboxAdapter]:
-    """The configured inbox; closed in the end.
+    """Open the configured inbox, and close it in the end.
 
     Args:
-        observe: told of every transaction.
+        settings: all settings.
+        clock: wall clock.
+        observe: called after every transaction.
 
     Raises:
-        Broken: it can't be used, or not by this process.
-        Transient: scope inbox: there is no room, or no answer.
+        FatalError: the inbox cannot be used, or not by this process.
+        Transient: scope inbox; there is no space, or no answer.
     """
-    terms, limit = inbox_config(settings), settings.listener.queue_limit
+    config, limit = inbox_config(settings), settings.listener.queue_limit
     if settings.inbox.path is not None:
-        return SqliteInbox.opened(settings.inbox.path, terms, clock, queue_limit=limit, observe=observe)
-    return PostgresInbox.opened(_server(settings), terms, clock, queue_limit=limit, observe=observe)
+        return SqliteInbox.opened(settings.inbox.path, config, clock, queue_limit=limit, observe=observe)
+    return PostgresInbox.opened(_server(settings), config, clock, queue_limit=limit, observe=observe)
 
 
 def is_shared(settings: Settings) -> bool:
-    """Whether other processes may have the configured inbox too: what one of them is told of it, others find there."""
+    """Return True if several processes can use the configured inbox."""
     return settings.inbox.path is None
 
 
 def process_holding(file: Path) -> str | None:
-    """Which process has an inbox in a file just now, None for none.
+    """Return a description of the process that has an inbox open; None if there is none.
 
     Raises:
-        Broken: nobody can tell.
+        FatalError: the lock cannot be read.
     """
     return held_by(file)
 
 
 def placement_problem(file: Path) -> Doubt | None:
-    """What speaks against the place of an inbox in a file; None for nothing.
+    """Return the reason why a file is a bad place for an inbox; None if there is none.
 
     Raises:
-        Broken: the file is mounted without its folder.
+        FatalError: the file is mounted without its folder.
     """
     return placed(file)
 
 
 async def try_inbox(file: Path) -> None:
-    """Make an inbox in a file that is not there, open it and close it again.
+    """Create an inbox in a file that does not exist, open it and close it again.
 
     Raises:
-        SfnError: none can be kept there.
+        SfnError: an inbox cannot be created there.
     """
     async with SqliteInbox.opened(file, InboxConfig(), SystemClock()):
         pass
 
 
 async def check_database(settings: Settings) -> PreflightResult:
-    """What is found of the configured database; no row of it is touched.
+    """Check the configured PostgreSQL database without touching a row.
 
     Raises:
-        SfnError: none can be kept there.
+        SfnError: the database cannot hold an inbox.
     """
     return await preflight(_server(settings), SystemClock())
 
@@ -145,20 +147,20 @@ def _server(settings: Settings) -> PostgresServer:
     return PostgresServer(settings.inbox.url, settings.inbox.password_file)
 
 
-# ── metering: The metrics of one process
+# ── Metrics
 
 
 class MetricsWiring:
-    """What is counted, and who reads it.
+    """The metrics of a process, and their route.
 
     Args:
-        settings: all of them.
-        version: of this service.
-        clock: the wall clock.
-        sources: that this process fetches events from.
+        settings: all settings.
+        version: version of the service.
+        clock: wall clock.
+        sources: names of the pull sources of this process.
 
     Attributes:
-        metrics: for those who count.
+        metrics: the counters and histograms.
     """
 
     def __init__(self, settings: Settings, version: str, clock: Clock, sources: Collection[str] = ()) -> None:
@@ -177,17 +179,17 @@ class MetricsWiring:
         process: ProcessInfo,
         admit: Callable[[bytes | None], bool] | None,
     ) -> APIRouter:
-        """The route of the metrics.
+        """Return the route of the metrics.
 
         Args:
-            queue_stats: the inbox in numbers.
-            process: the rest.
-            admit: whether an `Authorization` header opens the route; None for everybody.
+            queue_stats: returns the statistics of the inbox.
+            process: state of this process.
+            admit: returns True for an `Authorization` header that opens the route; None to let everyone in.
         """
         settings = self._settings
         files: dict[str, Path] = {}
         if settings.inbox.path is not None:
-            # SQLite puts its log beside the file that a link leads to.
+            # If the path is a symbolic link, SQLite puts its log next to the target.
             database = settings.inbox.path.resolve()
             files = {"db": database, "wal": database.with_name(f"{database.name}-wal")}
         observed = ScrapeSources(
@@ -197,22 +199,22 @@ class MetricsWiring:
 
 
 def metric_bounds(settings: Settings) -> LabelNames:
-    """What the metrics are told of the configuration."""
+    """Return the catalogs and stores that the metrics use as label values."""
     stores = {one.prefix: name for name, one in settings.stores.items()}
     every, queried = settings.sweep.every, [name for name, one in settings.catalogs.items() if not one.is_event_only]
     swept = {} if every is None else dict.fromkeys(queried, every.total_seconds())
     return LabelNames(tuple(settings.catalogs), stores, swept)
 
 
-# ── events: From the settings to which events are taken
+# ── Events
 
 
 def build_event_filter(settings: Settings, retirement: RetiredCatalogs) -> EventFilter:
-    """Which events matter, for as long as a catalog does not retire."""
-    interests = {name: table_filter(one) for name, one in settings.catalogs.items()}
+    """Return the filter of relevant events: those of tables to publish, in catalogs that are not retired."""
+    filters = {name: table_filter(one) for name, one in settings.catalogs.items()}
 
     def covers(table: TableIdentifier) -> bool:
-        return table.catalog not in retirement.names and interests[table.catalog].covers(table)
+        return table.catalog not in retirement.names and filters[table.catalog].covers(table)
 
     return EventFilter(covers, frozenset(settings.event_only_catalogs))
 
@@ -220,11 +222,11 @@ def build_event_filter(settings: Settings, retirement: RetiredCatalogs) -> Event
 def decode_undecodable(
     settings: Settings, event_filter: EventFilter, event: UndecodableRequest
 ) -> Sequence[Notification]:
-    """The hints of a request that nobody understood when it came, as far as they matter.
+    """Decode a request that could not be decoded when it arrived, and return its relevant notifications.
 
     Raises:
-        Rejected: nobody understands it now, its sender is not configured any more, or what would be believed of it is
-            not what was signed.
+        Rejected: the request still cannot be decoded, its sender is not configured any more, or the signature does not
+            cover what an event-only catalog would rely on.
     """
     decoded = event_filter.decode(to_request(event, _sender_named(settings, event.sender), event_filter.event_only))
     return event_filter.relevant(decoded.notifications)
@@ -240,25 +242,22 @@ def _sender_named(settings: Settings, name: str) -> Sender:
     raise Rejected("sender", status=422, expected=f"a configured sender: {known}", found=name)
 
 
-# ── assembly: The composition root
+# ── Assembly
 
 STARTING: Final = "starting"
-"""Why a process is not ready at first."""
+"""The reason why a process is not ready at first."""
 
 _RETIREMENT_POLL_SECONDS: Final = 5.0
-"""Seconds."""
 _MAX_START_ATTEMPTS: Final = 10
-"""How often a start asks an inbox that was opened a moment ago."""
+"""Maximum number of queries to a newly opened inbox during the start."""
 _START_RETRY_SECONDS: Final = 1.0
-"""Seconds."""
-
 _MOUNTS_TIMEOUT: Final = 5.0
 """Seconds."""
 
 _log = structlog.stdlib.get_logger(__name__)
 
 StoreWrapper: TypeAlias = Callable[[ObjectStore], ObjectStore]
-"""Puts something around a store: a test's delay."""
+"""Wraps a store, for example in a test's delay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,17 +265,17 @@ class AssembledService:
     """The parts of one process, ready to run.
 
     Attributes:
-        application: what the listener serves.
-        readiness: what `/readyz` says; holds `STARTING` until somebody clears it.
-        worker: turns hints into files.
-        inbox: takes hints of our own.
-        run_maintenance: keeps the inbox small, for ever, and raises `Broken` once it can't be trusted any more.
-        first_sweeps: what a start asks for.
-        certificate: what the listener shows; None without TLS.
-        token_files: files of tokens, for somebody to watch.
-        runs_worker: the worker is to run; else other processes turn hints into files.
-        gateways: the gateways.
-        pull_sources: what events are fetched from.
+        application: application of the listener.
+        readiness: state of `/readyz`; has the reason `STARTING` until the runner clears it.
+        worker: worker, which publishes tables.
+        inbox: inbox, for the notifications of the service itself.
+        run_maintenance: keeps the inbox small, forever; raises `FatalError` if the inbox cannot be trusted any more.
+        first_sweeps: notifications for the sweeps at the start.
+        certificate: certificate of the listener; None without TLS.
+        token_files: files with tokens, which the runner has to watch.
+        runs_worker: True if this process runs the worker; else other processes do.
+        gateways: gateways.
+        pull_sources: pull sources.
     """
 
     application: AsgiApplication
@@ -295,19 +294,20 @@ class AssembledService:
 @asynccontextmanager
 async def build_service(
     settings: Settings,
-    on_broken: Callable[[FatalError], None],
+    on_fatal: Callable[[FatalError], None],
     wrap_store: StoreWrapper | None = None,
     roles: frozenset[Role] = ALL_ROLES,
 ) -> AsyncIterator[AssembledService]:
-    """All parts, opened; closed again in the end, the inbox last.
+    """Build and open all parts, and close them in the end, the inbox last.
 
     Args:
-        on_broken: told when a request finds that the inbox can't be trusted any more.
-        wrap_store: put around each store.
-        roles: what this process does.
+        settings: all settings.
+        on_fatal: called when a request finds that the inbox cannot be trusted any more.
+        wrap_store: wrapper of each store.
+        roles: roles of this process.
 
     Raises:
-        SfnError: something can't be opened, or its setting is wrong.
+        SfnError: a part cannot be opened, or its setting is wrong.
     """
     clock, server_certificate = SystemClock(), load_certificate(settings)
     if is_shared(settings) and Role.WORKER in roles:
@@ -348,7 +348,7 @@ async def build_service(
             settings if Role.GATEWAY in roles else None,
             inbox,
             is_relevant,
-            on_broken,
+            on_fatal,
             metering.metrics.gateways,
             memory,
         )
@@ -360,9 +360,9 @@ async def build_service(
             stores,
             access_control.readers,
             metering.metrics.readers,
-            on_broken,
+            on_fatal,
         )
-        application = _build_application(settings, access_control, inbox, readiness, process, on_broken, metering)
+        application = _build_application(settings, access_control, inbox, readiness, process, on_fatal, metering)
         yield AssembledService(
             application=gateways.with_gateways(with_facade(application)),
             readiness=readiness,
@@ -383,13 +383,13 @@ async def build_service(
 
 
 async def _warn_of_local_locks(settings: Settings) -> None:
-    """Log mounts of stores on which the processes of other hosts do not see our locks."""
-    # A mount whose server is gone may never answer, and must not keep the process from its end either.
+    """Log the mounts of stores with locks that processes on other hosts do not see."""
+    # A mount with a dead server may never answer. The thread can be abandoned, so it does not block the shutdown.
     threads = AbandonableThreads(1, _MOUNTS_TIMEOUT, read_only=True)
-    found = await threads.run("look for mounts of stores", lambda _: list(local_locks(settings)))
+    found = await threads.run("find mounts of stores", lambda _: list(local_locks(settings)))
     for name, point, option in () if isinstance(found, TimedOut) else found:
         _log.warning(
-            "locks of one host",
+            "store locks are local to this host",
             store=name,
             found=f"{point}: {option}: {LOCAL_LOCKS_PROBLEM}",
             remedy=LOCAL_LOCKS_REMEDY,
@@ -397,10 +397,10 @@ async def _warn_of_local_locks(settings: Settings) -> None:
 
 
 async def _retired_catalogs(inbox: InboxAdapter) -> frozenset[str]:
-    """What operators said before the start; an answer that was lost on the way is no reason to end.
+    """Return the retired catalogs; retry, because one lost answer is no reason to end.
 
     Raises:
-        SfnError: the inbox is in trouble, and stays so.
+        SfnError: all attempts failed.
     """
     for _ in range(_MAX_START_ATTEMPTS - 1):
         with suppress(Transient):
@@ -418,7 +418,7 @@ async def _maintain(settings: Settings, inbox: InboxAdapter, retirement: Retired
 
 
 async def _follow_retirement(inbox: InboxAdapter, retirement: RetiredCatalogs) -> None:
-    """Learn what operators tell other processes, for ever."""
+    """Poll the retired catalogs forever: operators may retire one through another process."""
     while True:
         await anyio.sleep(_RETIREMENT_POLL_SECONDS)
         with suppress(ExternalError):
@@ -450,7 +450,7 @@ def _build_application(
     inbox: InboxAdapter,
     readiness: Readiness,
     process: ProcessInfo,
-    on_broken: Callable[[FatalError], None],
+    on_fatal: Callable[[FatalError], None],
     metering: MetricsWiring,
 ) -> AsgiApplication:
     catalogs, event_filter = settings.catalogs, build_event_filter(settings, process.retired_catalogs)
@@ -461,7 +461,7 @@ def _build_application(
         readiness,
         limits=BodyLimits(settings.listener.body_limit),
         event_filter=event_filter,
-        on_fatal=on_broken,
+        on_fatal=on_fatal,
         metrics=metering.metrics.events,
         memory=memory,
     )
@@ -481,7 +481,7 @@ def _build_application(
         events if Role.RECEIVER in roles else None,
         readiness,
         version=VERSION,
-        on_fatal=on_broken,
+        on_fatal=on_fatal,
         memory=memory,
         routers=[
             *([] if operated is None else [routes(operations, operated.authenticate)]),
@@ -491,14 +491,17 @@ def _build_application(
 
 
 def _body_memory(settings: Settings) -> int:
-    """Bytes of bodies that are held at once: no less than one of the largest takes."""
+    """Return the memory limit for bodies in bytes, at least as much as the largest body needs."""
     gateways = [one.body_limit for one in settings.gateway.values()]
-    # A gateway holds one part of a body more than its limit says.
+    # A gateway may hold one chunk more than its limit.
     return max(settings.listener.body_memory, settings.listener.body_limit, 2 * max(gateways, default=0))
 
 
 def _gateway_body_memory(settings: Settings) -> int:
-    """Bytes of the bodies of all gateways: those that are held until they are answered leave the others theirs."""
+    """Return the memory limit in bytes for bodies of all gateways.
+
+    Each connection adds one write, so that bodies that are held until their answer leave memory for the others.
+    """
     return _body_memory(settings) + MAX_WRITE * sum(one.connections for one in settings.gateway.values())
 
 

@@ -1,12 +1,15 @@
-"""The ports of the facade: a read-only Iceberg REST catalog that is answered from SFN files.
+"""The facade: a read-only Iceberg REST catalog that is answered from SFN files.
 
-app          requests and answers                       routes    which question a request is (pure)
-exchange     an answer's way to its client              process   what a facade alone tells of itself
-loading      a table's answer, and its tag              served    what is served of a metadata file (pure)
-index        which tables there are                     listing   what one scan found of them
-roster       tables that the service published          walk      tables that lie below folders
-directories  tables that are called by their directory  refusals  what clients are told of errors
-trees        files below one root                       beneath   those of this machine, and none outside of it
+Start reading with `app.Facade`, the ASGI application. It gets the tables of a catalog from a `TableSource`, and answers
+requests for single tables with a `tables.TableLoader`.
+
+    app             requests and responses; probes of a standalone facade
+    routes          parsing of requests, pagination, and responses to errors (pure)
+    tables          responses for tables, and the sources of tables that the service published
+    discovery       table sources that scan folders for SFN files
+    metadata_files  files below one root; nothing outside of the root is ever opened
+
+This module has the types that these modules share.
 """
 
 from __future__ import annotations
@@ -22,27 +25,29 @@ Namespace: TypeAlias = tuple[str, ...]
 
 
 class FileTree(FileReader, Protocol):
-    """The files below one root, and none else: a key outside of it is refused before anything is opened. For walks."""
+    """The files below one root, for scans. A key outside of the root is refused before anything is opened."""
 
     async def entries(self, prefix: str) -> FolderEntries:
-        """What lies directly below a prefix that ends in `/`; nothing where there is no such folder.
+        """Return the entries of a folder; none if the folder does not exist.
+
+        Args:
+            prefix: canonical URL of the folder, with a `/` at the end.
 
         Raises:
-            NotPermitted, Unreachable: the answer can't be had.
+            NotPermitted, Unreachable: the folder cannot be listed.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class TablePlace:
-    """Where a table is looked up.
+    """The place where a table is read.
 
     Attributes:
-        tree: the files below one root of the allow-list, and none else. The table's SFN file, its metadata file and
-            the location in that lie there.
-        question: what the reader of SFN files is asked; leads nowhere outside of that root.
-        pinned: the answer, where it was given before and is to stay.
-        rivals: other directories whose SFN files have the same name for their table.
+        tree: files below one allowed root, which must hold the table's SFN file, its metadata file and its location.
+        question: question for the reader of SFN files; it allows no place outside of that root.
+        pinned: fixed answer; None to resolve the table at each request.
+        rivals: other directories with an SFN file of the same table name.
     """
 
     tree: FileReader
@@ -52,28 +57,29 @@ class TablePlace:
 
 
 class TableSource(Protocol):
-    """Which tables a catalog has."""
+    """The tables of a catalog of the facade."""
 
     async def tables(self) -> Mapping[Namespace, Mapping[str, TablePlace]]:
-        """All of them, by namespace and name.
+        """Return all tables, by namespace and name.
 
         Raises:
-            Unreadable, Trouble: they can't be listed.
+            Unreadable, ExternalError: the tables cannot be listed.
         """
         ...
 
     async def find(self, namespace: Namespace, name: str, *, refresh: bool = False) -> TablePlace | None:
-        """One of them; None where there is none.
+        """Return the place of a table; None if the table does not exist.
 
         Args:
-            refresh: it is not any more where it was known to lie.
+            namespace, name: name of the table.
+            refresh: do not use a cached place, because the table is not there any more.
 
         Raises:
             Ambiguous: several directories have a table of that name.
-            Unreadable, Trouble: nobody can tell.
+            Unreadable, ExternalError: the answer is not known.
         """
         ...
 
 
 Scan: TypeAlias = Callable[[], AsyncIterator[tuple[Namespace, str, TablePlace]]]
-"""Looks through tables anew. Raises `TooManyFiles` once it came to its bound: what it found until then counts."""
+"""Scans for tables. Raises `TooManyFiles` when the scan reaches its limit; the tables found until then are valid."""

@@ -30,7 +30,7 @@ from sfn.reader.files import FileReader
 from sfn.telemetry.logs import LogThrottle, RejectionLog
 from sfn.telemetry.scrape import negotiate_format
 
-# ── exchange: A request's end and an answer's way to its client
+# ── Responses
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -38,13 +38,13 @@ Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 _CLOSE: Final = (b"connection", b"close")
 _BODY: Final = 1 << 20
-"""Bytes of a request's body that are passed over so that the connection can go on."""
+"""Maximum size in bytes of a request's body that is read and ignored, so that the connection can be reused."""
 _PART: Final = 1 << 18
-"""Bytes of an answer that are sent at a time."""
+"""Bytes of a response that are sent at a time."""
 _CLIENT_TIMEOUT: Final = 30.0
-"""Seconds that a client has to send such a body, and to begin to take an answer."""
+"""Seconds for a client to send such a body, and to begin to receive a response."""
 _MIN_RATE: Final = 1 << 18
-"""Bytes a second that a client takes of an answer at least: it holds memory that others may need."""
+"""Minimum rate in bytes per second at which a client must receive a response, because the response holds memory."""
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -55,8 +55,8 @@ class AsgiResponse:
 
     Attributes:
         status: HTTP status code.
-        body: its content.
-        fields: of its header, but for the length.
+        body: content.
+        fields: header fields, without the length.
     """
 
     status: int
@@ -65,7 +65,7 @@ class AsgiResponse:
 
 
 async def send_response(answer: AsgiResponse, method: str, receive: Receive, send: Send) -> None:
-    """Send an answer to a request."""
+    """Send a response to a request."""
     fields = list(answer.fields)
     if method not in READ_METHODS and not await _drain_body(receive):
         fields.append(_CLOSE)
@@ -79,9 +79,9 @@ async def send_response(answer: AsgiResponse, method: str, receive: Receive, sen
 
 
 async def _drain_body(receive: Receive) -> bool:
-    """Whether a request's body has come to its end, so that the next request may follow; nobody looks at it.
+    """Read and ignore a request's body. Return True if all of it arrived, so that the connection can be reused.
 
-    A connection that is closed before its client has sent all may cost that client the answer.
+    If the connection is closed before the client has sent everything, the client may not receive the response.
     """
     left = _BODY
     with anyio.move_on_after(_CLIENT_TIMEOUT):
@@ -94,7 +94,7 @@ async def _drain_body(receive: Receive) -> bool:
 
 
 async def _send_parts(body: bytes | memoryview, send: Send) -> None:
-    """Send a body in parts: of one that a client is slow to take no copy lies in the connection's buffer."""
+    """Send a body in parts, so that the connection's buffer never holds a copy of the whole body for a slow client."""
     at = 0
     with anyio.move_on_after(_CLIENT_TIMEOUT + len(body) / _MIN_RATE) as waiting:
         while at < len(body):
@@ -102,18 +102,18 @@ async def _send_parts(body: bytes | memoryview, send: Send) -> None:
             await send({"type": "http.response.body", "body": part, "more_body": at + _PART < len(body)})
             at += _PART
     if waiting.cancelled_caught:
-        # The server ends a connection whose answer is not whole.
-        _log.info("a reader takes no more", sent=at, of=len(body))
+        # The server closes a connection with an incomplete response.
+        _log.info("response aborted: reader too slow", sent=at, size=len(body))
 
 
-# ── app: The facade's application
+# ── Application
 
 T = TypeVar("T")
 
 FacadeApplication: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 FACADE_PATH: Final = "/iceberg"
-"""Where it begins; `/v1` follows."""
+"""Path of the facade; `/v1` follows."""
 
 _RAW_FACADE_PATH: Final = f"{FACADE_PATH}/".encode()
 _JSON: Final = (b"content-type", b"application/json")
@@ -123,19 +123,19 @@ _MORE: Final = {
     HTTPStatus.METHOD_NOT_ALLOWED: [(b"allow", b"GET, HEAD")],
     HTTPStatus.SERVICE_UNAVAILABLE: [(b"retry-after", b"1")],
 }
-"""Fields of refusals."""
+"""Additional header fields of error responses, by status."""
 
 
 @dataclass(frozen=True, slots=True)
 class FacadeOptions:
-    """What a facade shows.
+    """The options of a facade.
 
     Attributes:
-        catalogs: its catalogs by name, each with its tables; clients choose one by `warehouse`, or by its prefix.
-        directories: where tables may be called by their directories, by canonical root; nowhere where there is none.
-        authorize: whether an `Authorization` header opens it; None: everybody may read.
-        on_answer: told of each answer's status.
-        on_fatal: told when a request finds that the inbox can't be trusted any more.
+        catalogs: table sources, by name of the catalog; clients choose a catalog by `warehouse`, or by its prefix.
+        directories: files of tables that clients may name by directory, by canonical root; empty to forbid that.
+        authorize: returns True for an `Authorization` header that may read; None to let everyone read.
+        on_answer: called with the status of each response.
+        on_fatal: called when a request finds that the inbox cannot be trusted any more.
     """
 
     catalogs: Mapping[str, TableSource]
@@ -146,7 +146,7 @@ class FacadeOptions:
 
 
 def mount_facade(facade: FacadeApplication, others: FacadeApplication) -> FacadeApplication:
-    """An application that has the paths below `FACADE_PATH` answered by a facade, and all else by others."""
+    """Return an application that sends paths below `FACADE_PATH` to a facade, and all other requests to `others`."""
 
     async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:
         is_facade = scope["type"] == "http" and scope["raw_path"].startswith(_RAW_FACADE_PATH)
@@ -156,11 +156,11 @@ def mount_facade(facade: FacadeApplication, others: FacadeApplication) -> Facade
 
 
 class Facade:
-    """Answers requests.
+    """The ASGI application of the facade.
 
     Args:
-        options: what it shows.
-        loader: answers what is asked of single tables.
+        options: options of the facade.
+        loader: loader of single tables.
     """
 
     def __init__(self, options: FacadeOptions, loader: TableLoader) -> None:
@@ -190,17 +190,22 @@ class Facade:
                 self._log_failure(path, status, error)
             return _error_response(status, str(error), _MORE.get(status, ()), kind)
         except Exception as error:  # noqa: BLE001 - it is logged
-            # Whatever a client asks or somebody planted ends no connection, and is answered as clients know it.
+            # An unexpected error, for example from a malicious file, must not end the connection without a response.
             self._log_failure(path, HTTPStatus.INTERNAL_SERVER_ERROR, error, exc_info=True)
             return _error_response(
-                HTTPStatus.INTERNAL_SERVER_ERROR, "this is an error of the service; its log says more"
+                HTTPStatus.INTERNAL_SERVER_ERROR, "internal error; the log of the service has the details"
             )
 
     def _log_failure(self, path: str, status: int, error: Exception, *, exc_info: bool = False) -> None:
         suppressed = self._throttle.allow((status, type(error)))
         if suppressed is not None:
             _log.warning(
-                "not served", path=path, status=int(status), error=str(error), left_out=suppressed, exc_info=exc_info
+                "request failed",
+                path=path,
+                status=int(status),
+                error=str(error),
+                suppressed=suppressed,
+                exc_info=exc_info,
             )
 
     async def _dispatch(self, route: routes.Route, method: str, fields: Sequence[tuple[bytes, bytes]]) -> AsgiResponse:
@@ -217,10 +222,10 @@ class Facade:
                 return _json_response(await self._tables(route))
             case routes.GetTable():
                 if method == "HEAD":
-                    await self._ask_table(route, self._loader.find)
+                    await self._with_table(route, self._loader.find)
                     return AsgiResponse(HTTPStatus.NO_CONTENT)
                 load = partial(self._loader.load, snapshots=route.snapshots, known_etags=_etags_of(fields))
-                return _table_response(await self._ask_table(route, load))
+                return _table_response(await self._with_table(route, load))
             case routes.ListViews():
                 await self._check_namespace(route.prefix, route.namespace)
                 return _json_response({"identifiers": []})
@@ -234,11 +239,11 @@ class Facade:
         return {"defaults": {}, "overrides": {"prefix": name}, "endpoints": routes.ENDPOINTS}
 
     def _require_catalog(self, name: str | None, what: str) -> str:
-        """One of the catalogs.
+        """Return the name of a catalog; that of the only one if `name` is empty.
 
         Raises:
-            Missing: there is none of that name.
-            Ambiguous: there are several, and none was named.
+            Rejected: there is no catalog of that name.
+            Ambiguous: there are several catalogs, and none is named.
         """
         known = sorted(self._options.catalogs)
         if not known or (name and name not in known):
@@ -253,7 +258,7 @@ class Facade:
         return self._options.catalogs[self._require_catalog(prefix, "prefix" if prefix else "warehouse")]
 
     async def _levels(self, prefix: str | None) -> set[Namespace]:
-        """All namespaces, those above others included."""
+        """Return all namespaces, including the parents of others."""
         named = await self._source_of(prefix).tables()
         levels = {namespace[:number] for namespace in named for number in range(1, len(namespace) + 1)}
         return levels | {tables.DIRECTORY_NAMESPACE} if self._options.directories else levels
@@ -278,16 +283,16 @@ class Facade:
         named = [{"namespace": route.namespace, "name": name} for name in names]
         return {"identifiers": named, "next-page-token": more}
 
-    async def _ask_table(self, route: routes.GetTable, ask: Callable[[TablePlace], Awaitable[T]]) -> T:
-        """What is asked of a table: where it is gone from its place, of where it lies by now."""
+    async def _with_table(self, route: routes.GetTable, call: Callable[[TablePlace], Awaitable[T]]) -> T:
+        """Call a function with the place of a table; if the table moved away, call it again with the new place."""
         place = await self._place(route)
         try:
-            return await ask(place)
+            return await call(place)
         except ABSENT_ERRORS:
             other = await self._place(route, refresh=True)
             if other == place:
                 raise
-        return await ask(other)
+        return await call(other)
 
     async def _place(self, route: routes.GetTable, *, refresh: bool = False) -> TablePlace:
         if self._options.directories and tables.is_directory(route.namespace, route.name):
@@ -320,7 +325,7 @@ def _value(fields: Sequence[tuple[bytes, bytes]], name: bytes) -> bytes | None:
 
 
 def _etags_of(fields: Sequence[tuple[bytes, bytes]]) -> frozenset[str]:
-    """The entity tags of `If-None-Match`, compared weakly (RFC 9110, section 13.1.2)."""
+    """Return the etags of `If-None-Match`, without the mark of weak ones (RFC 9110, section 13.1.2)."""
     text = b",".join(value for key, value in fields if key == b"if-none-match").decode("latin-1")
     return frozenset(tag.strip().removeprefix("W/") for tag in text.split(",") if tag.strip())
 
@@ -329,33 +334,34 @@ def _dotted(namespace: Namespace, *name: str) -> str:
     return ".".join((*namespace, *name))
 
 
-# ── process: What a process that is a facade and nothing else answers of itself
+# ── Probes of a standalone facade
 
 RESCAN_INTERVAL: Final = 5.0
-"""Seconds after which folders of which nothing could be listed are looked through again."""
+"""Seconds until the next scan if no folder could be listed."""
 
-_STARTING: Final = "the folders are being looked through"
+_STARTING: Final = "the first scan of the folders is running"
 _RETRY_AFTER: Final = (b"retry-after", b"1")
 
 
 class StandaloneProbes:
-    """Answers whatever does not lie below the facade's own path.
+    """The ASGI application of `/livez`, `/readyz` and `/metrics`.
 
     Args:
-        registry: what `/metrics` shows.
-        elsewhere: what is said of any other path.
+        registry: metrics.
+        elsewhere: error message for any other path.
     """
 
     def __init__(self, registry: CollectorRegistry, elsewhere: str) -> None:
         self._registry, self._elsewhere = registry, elsewhere
         self._missing: str | None = _STARTING
-        Gauge("sfn_ready", "Whether /readyz says so.", registry=registry).set_function(lambda: self._missing is None)
+        text = "1 if /readyz reports that the process is ready."
+        Gauge("sfn_ready", text, registry=registry).set_function(lambda: self._missing is None)
 
     async def prepare(self, wait_until_listed: Callable[[], Awaitable[Exception | None]]) -> None:
-        """Be ready once the first tables are known.
+        """Become ready when the first tables are known.
 
         Args:
-            wait_until_listed: looks through the folders; why none of them could be.
+            wait_until_listed: waits for a scan; returns the error if no folder could be listed.
         """
         while (refusal := await wait_until_listed()) is not None:
             self._missing = str(refusal)

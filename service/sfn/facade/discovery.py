@@ -1,4 +1,4 @@
-"""Which tables there are: looked through now and then, remembered in between."""
+"""Table sources that scan folders for SFN files, and cache the result."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from sfn.sfnfile.document import Document
 from sfn.sfnfile.locations import longest_prefix
 from sfn.sfnfile.naming import EXTENSION, HEAD, MAIN_BRANCH
 
-# ── listing: The tables of one scan
+# ── One scan
 
 Tables: TypeAlias = Mapping[Namespace, Mapping[str, TablePlace]]
 
 FIRST_SCAN_TIMEOUT: Final = 30.0
-"""Seconds that somebody waits for the first look."""
+"""Seconds for which a request waits for the first scan."""
 _MAX_RIVALS: Final = 5
-"""Directories that are named beside the first."""
+"""Maximum number of other directories in an error message."""
 
 _log = structlog.stdlib.get_logger(__name__)
 
 
 class TableCollector:
-    """Tables by namespace and name, one place each; the others of its name are its rivals."""
+    """Tables by namespace and name, with one place each; further places with the same name become rivals."""
 
     def __init__(self) -> None:
         self.tables: defaultdict[Namespace, dict[str, TablePlace]] = defaultdict(dict)
 
     def add(self, namespace: Namespace, name: str, place: TablePlace) -> None:
-        """One more table, with its rivals."""
+        """Add a place, and its rivals."""
         first = self.tables[namespace].setdefault(name, place)
         seen = {first.question.directory, *first.rivals}
         others = [one for one in (place.question.directory, *place.rivals) if one not in seen]
@@ -48,18 +48,18 @@ class TableCollector:
 
 
 class ScanResult:
-    """What a scan found. One look at a time, which goes on whoever stops waiting for it.
+    """The cached result of a scan. One scan runs at a time, and continues if the request that started it ends.
 
     Args:
-        scan: looks through the tables.
-        retry_after: seconds after which a look that failed is tried again.
-        timeout: seconds that somebody waits for a look where another one was had before. After one that took longer
-            nobody looks for as long as it took: what is large is not looked through without a pause.
+        scan: scans for tables.
+        retry_after: seconds after which a failed scan is repeated.
+        timeout: seconds for which a request waits for a scan if there is an earlier result. After a scan that took
+            longer, the next one waits for as long as it took, so that large folders are not scanned without a pause.
 
     Attributes:
-        tables: as they were found last.
-        refusal: why the last look failed, or did not come to its end.
-        version: how often they were found.
+        tables: tables of the last successful scan.
+        refusal: error of the last scan; also of one that reached its limit.
+        version: number of successful scans.
     """
 
     def __init__(self, scan: Scan, retry_after: float, timeout: float) -> None:
@@ -73,31 +73,36 @@ class ScanResult:
 
     @property
     def has_completed(self) -> bool:
-        """A look has ended, however it did."""
+        """True after the first scan ended, with or without success."""
         return self._ended_at is not None
 
     async def refresh(self, age: float) -> None:
-        """Return once the last look ended no longer ago than so many seconds, or nobody waits any more."""
+        """Wait for a scan unless the last one is recent enough, at most until the timeout.
+
+        Args:
+            age: maximum age of the last scan in seconds.
+        """
         if not self._is_due(age):
             return
         if self._task is None:
-            # Who asked first may be gone before it ends, and the others have their answer of it all the same.
+            # A task of its own, because the request that starts the scan may end first while others still wait.
             self._task = asyncio.create_task(self._scan_once())  # noqa: TID251 - it ends by itself, and is held here
         await asyncio.wait({self._task}, timeout=self._timeout if self.version else FIRST_SCAN_TIMEOUT)
 
     def require_listing(self) -> None:
-        """See that there was a look.
+        """Check that a scan has succeeded.
 
         Raises:
-            SfnError: none has been had yet.
+            SfnError: no scan has succeeded yet.
         """
         if self.version:
             return
         if self.refusal is not None:
-            # It is raised for many, and each adds where it came by.
+            # The same error is raised for many requests, and each would add its traceback.
             raise self.refusal.with_traceback(None)
-        found, remedy = "a look that goes on", "try again, or call the table by its directory"
-        raise Unreachable("tables", expected=f"them within {FIRST_SCAN_TIMEOUT:g} s", found=found, remedy=remedy)
+        expected, found = f"a list of tables within {FIRST_SCAN_TIMEOUT:g} s", "a scan that is still running"
+        remedy = "try again, or name the table by its directory"
+        raise Unreachable("tables", expected=expected, found=found, remedy=remedy)
 
     def _is_due(self, age: float) -> bool:
         if self._ended_at is None:
@@ -113,13 +118,13 @@ class ScanResult:
                 found.add(*row)
             self._replace(found, None)
         except TooManyFiles as refusal:
-            # What it came to is there; what is missing may be anywhere.
+            # The tables found so far exist. Others may be in the rest of the folders.
             self._replace(found, refusal)
         except SfnError as refusal:
-            # What was known before is still worth a look.
+            # Keep the earlier result: most tables are still there.
             self.refusal = refusal
-        except Exception as error:  # noqa: BLE001 - it is logged, and whoever asks is told
-            _log.exception("tables not listed")
+        except Exception as error:  # noqa: BLE001 - it is logged, and raised for each request
+            _log.exception("scan failed")
             self.refusal = error
         finally:
             self._ended_at = anyio.current_time()
@@ -130,22 +135,23 @@ class ScanResult:
         self.version += 1
 
 
-# ── index: Which tables there are
+# ── Table source
 
 LISTING_TIMEOUT: Final = 5.0
-"""Seconds that somebody waits for a new listing where an old one is there."""
+"""Seconds for which a request waits for a new scan if there is an earlier result."""
 
 
 class ScannedTables:
-    """Implements `Shelf`. Where a table lies changes seldom, and files lead on when it does: what a table's current
-    metadata file is, is never remembered here.
+    """A `TableSource` of scanned tables.
+
+    Places of tables are cached: they change seldom, and SFN files lead to the new place. The current metadata file of a
+    table is never cached here.
 
     Args:
-        scans: each looks through some of the tables; one that fails or takes long holds up no other.
-        max_age: seconds for which a listing is as good as a new one.
-        missing_max_age: seconds after which a table that is not known, or not there any more, is looked for by a new
-            listing.
-        timeout: seconds that somebody waits for that one.
+        scans: scans, each of a part of the tables; a slow or failed scan does not affect the others.
+        max_age: maximum age in seconds of the scans for a listing.
+        missing_max_age: maximum age in seconds of the scans for a table that is unknown or not there any more.
+        timeout: seconds for which a request waits for a new scan.
     """
 
     def __init__(
@@ -168,24 +174,24 @@ class ScannedTables:
             await self._refresh(self._missing_max_age)
             known = self._get(namespace, name)
         if known is None:
-            # Clients ask for a metadata table as for a table in a namespace that is called like its own: who has that
-            # one is told so, whatever else nobody can tell.
+            # Clients request a metadata table as a table in a namespace with the name of its table. If that table is
+            # known, the answer is certain, even if the scans are incomplete.
             if self._get(namespace[:-1], "".join(namespace[-1:])) is None:
                 self._check_complete()
         elif known.rivals:
             raise Ambiguous(
                 ".".join((*namespace, name)),
-                expected="one directory whose SFN file has this name",
+                expected="one directory with an SFN file of this name",
                 found=", ".join(sorted((known.question.directory, *known.rivals))),
-                remedy="call the table by its directory, or move the copy elsewhere",
+                remedy="name the table by its directory, or move the copy elsewhere",
             )
         return known
 
     async def wait_until_listed(self) -> Exception | None:
-        """Wait until all was looked through, however long it takes at first.
+        """Wait until every scan has ended once, without a time limit.
 
         Returns:
-            Why nothing could be listed; None where something was.
+            The error if all scans failed, else None.
         """
         await self._refresh(self._max_age)
         while not all(one.has_completed for one in self._listings):
@@ -199,10 +205,10 @@ class ScannedTables:
                 tasks.start_soon(one.refresh, age)
 
     def _check_complete(self) -> None:
-        """See that what was not found is not there.
+        """Check that all scans are complete, so that a table that was not found does not exist.
 
         Raises:
-            Exception: nobody can tell.
+            Exception: error of an incomplete scan.
         """
         for one in self._listings:
             one.require_listing()
@@ -230,14 +236,14 @@ def _merged(listings: Iterable[Tables]) -> Tables:
     return dict(found.tables)
 
 
-# ── walk: The tables that lie below some folders
+# ── Scan of folders
 
 MAX_DEPTH: Final = 12
-"""Folders between a root and a table."""
+"""Maximum number of folders between a root and a table."""
 MAX_VISITED: Final = 200_000
-"""Folders and SFN files that one walk looks into."""
+"""Maximum number of folders and SFN files that one scan opens."""
 MAX_WARNINGS: Final = 100
-"""Warnings of one walk."""
+"""Maximum number of warnings of one scan."""
 
 _SFN_FOLDER: Final = "_sfn"
 _METADATA: Final = "metadata"
@@ -245,16 +251,16 @@ _SFN_SUFFIXES: Final = tuple(f"_{part}{EXTENSION}" for part in (MAIN_BRANCH, HEA
 
 
 def folder_scans(trees: Mapping[str, FileTree]) -> list[Scan]:
-    """A look through all folders of each root.
+    """Return a scan of all folders for each root.
 
     Args:
-        trees: by the canonical location of each root.
+        trees: files, by canonical location of the root.
     """
     return [_FolderScan(root, trees) for root in trees]
 
 
 class _FolderScan:
-    """Implements `Scan`. What one walk told of the next one does not tell again."""
+    """A `Scan` of one root. A warning is not repeated by the next scan."""
 
     def __init__(self, root: str, trees: Mapping[str, FileTree]) -> None:
         self._root, self._trees = root, trees
@@ -264,25 +270,27 @@ class _FolderScan:
         tree = self._trees[self._root]
         walk = _FolderWalk(self._root, tree, self._warned)
         async for directory, doc in walk.tables():
-            # What lies below a root inside of this one is that root's.
+            # A table below a root inside this root belongs to the inner root.
             if longest_prefix(directory, self._trees) == self._root:
                 question = Question(directory, (*doc.namespace, doc.name), allowed=(self._root,))
                 yield doc.namespace, doc.name, TablePlace(tree, question)
         self._warned = frozenset(walk.hidden)
         if walk.is_cut:
-            remedy = "have the facade started with the folders below that hold the tables"
+            remedy = "start the facade with the subfolders that hold the tables"
             raise TooManyFiles(
                 self._root, expected=f"at most {MAX_VISITED:,} folders and SFN files", found="more", remedy=remedy
             )
 
 
 class _FolderWalk:
-    """One walk below one root, from the top down. What can't be read hides no other table; what does not answer may
-    hide any.
+    """One breadth-first walk below one root.
+
+    A file or folder that cannot be read is skipped with a warning. A store that does not answer ends the walk, because
+    any table might be missing.
 
     Attributes:
-        hidden: what it told that nobody looked into.
-        is_cut: it came to its bound.
+        hidden: URLs that were skipped.
+        is_cut: True if the walk reached its limit.
     """
 
     def __init__(self, root: str, tree: FileTree, warned_before: frozenset[str]) -> None:
@@ -292,7 +300,7 @@ class _FolderWalk:
         self.is_cut = False
 
     async def tables(self) -> AsyncIterator[tuple[str, Document]]:
-        """The directories of tables, each with the live document of one that lies there."""
+        """Yield the directories of tables, each with the live SFN document of a table there."""
         folders = deque([(self._root, 0)])
         while folders:
             directory, depth = folders.popleft()
@@ -306,10 +314,10 @@ class _FolderWalk:
                 async for doc in self._documents(folder):
                     yield directory, doc
             if depth < MAX_DEPTH and not _is_tables(inside):
-                # A link leads to where the walk comes anyway, or back to where it was.
+                # A link leads to a folder that the walk visits anyway, or back to one that it visited.
                 links = frozenset(found.links)
                 names = sorted(name for name in found.folders if name[0] not in "._" and name not in links)
-                # More of them would never have their turn.
+                # Queue no more folders than the walk may still visit.
                 room = self._left - len(folders)
                 self.is_cut |= len(names) > room
                 folders.extend((f"{directory}/{name}", depth + 1) for name in names[: max(room, 0)])
@@ -324,13 +332,13 @@ class _FolderWalk:
             except Unreachable:
                 raise
             except Unreadable as refusal:
-                self._warn("file not shown", folder + name, refusal)
+                self._warn("file skipped", folder + name, refusal)
                 continue
             if start is not None and start.doc.is_live and start.doc.ref == MAIN_BRANCH:
                 yield start.doc
 
     async def _entries(self, prefix: str) -> FolderEntries | None:
-        """What lies in a folder; None for one that nobody is shown."""
+        """Return the entries of a folder; None if the folder is skipped."""
         if not self._may_visit():
             return None
         try:
@@ -338,7 +346,7 @@ class _FolderWalk:
         except Unreachable:
             raise
         except Unreadable as refusal:
-            self._warn("folder not looked into", prefix, refusal)
+            self._warn("folder skipped", prefix, refusal)
             return None
 
     def _may_visit(self) -> bool:
@@ -346,19 +354,21 @@ class _FolderWalk:
         self.is_cut |= self._left < 0
         return self._left >= 0
 
-    def _warn(self, what: str, where: str, why: Unreadable) -> None:
+    def _warn(self, event: str, where: str, error: Unreadable) -> None:
         if len(self.hidden) >= MAX_WARNINGS:
             return
         self.hidden.add(where)
         if where not in self._warned_before:
-            _log.warning(what, where=where, error=str(why))
+            _log.warning(event, where=where, error=str(error))
 
 
 def _places(directory: str, found: FolderEntries, inside: FolderEntries) -> list[str]:
-    """Where SFN files may be.
+    """Return the folders that may hold SFN files of a directory.
 
     Args:
-        inside: what is in its `metadata`.
+        directory: URL of the directory.
+        found: entries of the directory.
+        inside: entries of its folder `metadata`.
     """
     places = [f"{directory}/{_METADATA}/{_SFN_FOLDER}/"] if _SFN_FOLDER in inside.folders else []
     if _SFN_FOLDER in found.folders:
@@ -369,5 +379,9 @@ def _places(directory: str, found: FolderEntries, inside: FolderEntries) -> list
 
 
 def _is_tables(inside: FolderEntries) -> bool:
-    """Whether a directory is a table's own: what is below is data. A namespace may be called `metadata`, too."""
+    """Return True for the directory of a table, with only data below; False for a namespace with a child `metadata`.
+
+    Args:
+        inside: entries of the folder `metadata`.
+    """
     return _SFN_FOLDER in inside.folders or any(name.endswith(".metadata.json") for name in inside.files)

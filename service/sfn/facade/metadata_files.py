@@ -1,6 +1,7 @@
-"""Files below one folder of this machine. Nothing outside of it is ever opened, whatever is planted inside.
+"""Files below one root: a local folder, a location of fsspec, or a store of the service.
 
-Links that stay inside are followed, see `sfn.safe_open`.
+Nothing outside of the root is ever opened, not even if somebody plants malicious links in the folder. Links that stay
+inside the root are followed (`sfn.safe_open`).
 """
 
 from __future__ import annotations
@@ -37,27 +38,27 @@ from sfn.safe_open import DIRECTORY_FLAGS, MAX_LINKS, LinkRefused, open_below
 from sfn.sfnfile.locations import is_below, scheme_of
 from sfn.storage import StoreRouter
 
-# ── beneath: Files below one folder of this machine
+# ── Local files
 
 MAX_LISTED_FILES: Final = 100_000
-"""Files of a folder whose names are looked at."""
+"""Maximum number of files in a folder."""
 
 _SCHEME: Final = "file://"
 _FILE: Final = OPEN_FLAGS | os.O_NOFOLLOW
 
 
 class LocalTree:
-    """The verbs of a `FileTree` as blocking calls. For several threads.
+    """A `BlockingTree` of local files; thread-safe.
 
     Args:
-        root: canonical location of the folder, a link itself if it likes.
+        root: canonical location of the folder, which may itself be a symbolic link.
     """
 
     def __init__(self, root: str) -> None:
         self._root, self._path = root, root.removeprefix(_SCHEME) or "/"
 
     def read(self, key: str, most: int, start: int = 0) -> bytes | None:
-        """As `Files.read`."""
+        """Read a range of a file; return None if the file does not exist."""
         try:
             descriptor = self._open(key, _FILE)
             try:
@@ -70,10 +71,10 @@ class LocalTree:
             raise to_reader_error(key, error) from error
 
     def entries(self, prefix: str) -> FolderEntries:
-        """As `FileTree.entries`. Nobody looks where links lead; what is hidden is not shown.
+        """Return the entries of a folder. Hidden entries are omitted, and links count as folders.
 
         Raises:
-            TooManyFiles: there are more than `MAX_LISTED_FILES`.
+            TooManyFiles: the folder has more than `MAX_LISTED_FILES` files.
         """
         try:
             descriptor = self._open(prefix.removesuffix("/"), DIRECTORY_FLAGS)
@@ -90,18 +91,18 @@ class LocalTree:
                 return FolderEntries()
             raise to_reader_error(prefix, error) from error
         if len(listed) > MAX_LISTED_FILES:
-            expected, remedy = f"at most {MAX_LISTED_FILES:,} files", "move out of the folder what is not ours"
+            expected, remedy = f"at most {MAX_LISTED_FILES:,} files", "move other files out of the folder"
             raise TooManyFiles(prefix, expected=expected, found="more", remedy=remedy)
         return FolderEntries(_visible(files), _visible([*folders, *links]), _visible(links))
 
     def _open(self, key: str, flags: int) -> int:
-        """A descriptor of what lies at a key.
+        """Open a key and return its descriptor.
 
         Raises:
-            OSError: it can't be opened.
-            Unsafe: it lies outside, or a link leads there.
+            OSError: the file cannot be opened.
+            Unsafe: the key is outside of the root, or a link leads outside.
         """
-        # A key is text: bytes that are none of UTF-8 are no name that a client can ask for.
+        # Raises UnicodeEncodeError, a ValueError, for a name that is not UTF-8: no client can request it.
         key.encode()
         try:
             return open_below(self._path, self._names(key), flags)
@@ -120,7 +121,7 @@ class LocalTree:
 
 
 def _is_missing(error: OSError | ValueError) -> bool:
-    """Whether there is nothing, nor can be: no file has a longer name than its system allows."""
+    """Return True if the file does not exist, or cannot exist because its name is too long for the file system."""
     return isinstance(error, NOT_FOUND_ERRORS) or (isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG)
 
 
@@ -129,7 +130,7 @@ def _visible(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _is_text(name: str) -> bool:
-    """Whether a name can be part of a URL."""
+    """Return True if a name can be part of a URL."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -137,33 +138,33 @@ def _is_text(name: str) -> bool:
     return True
 
 
-# ── trees: The trees that tables are looked up in
+# ── All kinds of files
 
 T = TypeVar("T")
 
 MAX_CONCURRENT_CALLS: Final = 16
-"""Files of a tree that are looked at at the same time."""
+"""Maximum number of concurrent calls for one root."""
 CALL_TIMEOUT: Final = 30.0
-"""Seconds that a file system or store has for one call: a mount whose server is gone may never answer."""
+"""Seconds for one call to a file system or store, because a mount with a dead server may never answer."""
 
 
 class BlockingTree(Protocol):
-    """The verbs of a `FileTree`, each of which returns once it has its answer."""
+    """The operations of a `FileTree` as blocking calls."""
 
     def read(self, key: str, most: int, start: int = 0) -> bytes | None:
-        """As `Files.read`."""
+        """Read a range of a file, as `FileReader.read` does."""
         ...
 
     def entries(self, prefix: str) -> FolderEntries:
-        """As `FileTree.entries`."""
+        """Return the entries of a folder, as `FileTree.entries` does."""
         ...
 
 
 class ThreadedTree:
-    """Implements `FileTree`: no verb blocks the loop, and none waits for ever.
+    """A `FileTree` that runs blocking calls in threads, with a time limit.
 
     Args:
-        tree: does the work.
+        tree: blocking operations.
     """
 
     def __init__(self, tree: BlockingTree) -> None:
@@ -183,17 +184,17 @@ class ThreadedTree:
     async def _run(self, name: str, call: Callable[[], T]) -> T:
         answer = await self._threads.run(name, lambda _: call())
         if isinstance(answer, TimedOut):
-            expected, remedy = f"an answer within {CALL_TIMEOUT:g} s", "see whether a mount or the network hangs"
+            expected, remedy = f"an answer within {CALL_TIMEOUT:g} s", "check whether a mount or the network hangs"
             raise Unreachable(name, expected=expected, found="none", remedy=remedy)
         return answer
 
 
 class FsspecTree:
-    """Implements `BlockingTree` with fsspec's drivers.
+    """A `BlockingTree` with a driver of fsspec.
 
     Args:
-        root: canonical location that all keys lie below.
-        options: what the driver is given.
+        root: canonical location; all keys must be below.
+        options: options of the driver.
     """
 
     def __init__(self, root: str, options: Mapping[str, Any]) -> None:
@@ -209,11 +210,11 @@ class FsspecTree:
 
 
 class StoreFiles:
-    """Implements `Files` with a store of the service, below a root and nowhere else.
+    """A `FileReader` of files in the service's stores, below one root.
 
     Args:
-        root: canonical location that all keys lie below.
-        stores: which one holds it.
+        root: canonical location; all keys must be below.
+        stores: stores of the service.
     """
 
     def __init__(self, root: str, stores: StoreRouter) -> None:
@@ -223,22 +224,23 @@ class StoreFiles:
         check_below(key, self._root)
         try:
             return await self._stores.store_for(key).read_range(key, start, most)
-        except ExternalError as trouble:
-            raise _to_read_error(trouble) from trouble
+        except ExternalError as error:
+            raise _to_read_error(error) from error
 
     async def list(self, prefix: str, limit: int) -> list[str]:
         check_below(prefix, self._root)
         try:
             return await self._stores.store_for(prefix).list(prefix, limit)
-        except ExternalError as trouble:
-            raise _to_read_error(trouble) from trouble
+        except ExternalError as error:
+            raise _to_read_error(error) from error
 
 
 def open_tree(root: str, options: Mapping[str, Any]) -> FileTree:
-    """The files below a root, of this machine or of a store that fsspec has a driver for.
+    """Return the files below a root: local files, or those of a store with a driver of fsspec.
 
     Args:
-        options: what that driver is given.
+        root: canonical location.
+        options: options of the driver.
     """
     return ThreadedTree(LocalTree(root) if scheme_of(root) == "file" else FsspecTree(root, options))
 
@@ -247,13 +249,13 @@ def check_below(key: str, root: str) -> None:
     """Refuse a key outside of a root.
 
     Raises:
-        Unsafe: it is.
+        Unsafe: the key is outside.
     """
     if not is_below(key.removesuffix("/"), root) or not {".", ".."}.isdisjoint(key.split("/")):
         raise Unsafe(key, expected=f"a place below {root}", found="one outside")
 
 
 def _to_read_error(error: ExternalError) -> SfnError:
-    """What a reader is told of a store's trouble."""
+    """Return the reader's error for an error of a store."""
     kind = NotPermitted if isinstance(error, (*FORBIDDEN_ERRORS, Unauthenticated)) else Unreachable
     return kind(error.where, expected=error.expected, found=error.found, remedy=error.remedy)

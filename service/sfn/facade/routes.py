@@ -1,4 +1,4 @@
-"""Which question a request asks (Iceberg's REST specification). Pure."""
+"""Routes of the facade (Iceberg's REST specification): parsing, pagination, and responses to errors. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from sfn.errors import (
 from sfn.facade import Namespace
 from sfn.facade.tables import SnapshotMode
 
-# ── routes: Which question a request asks
+# ── Routes
 
 READ_METHODS: Final = frozenset({"GET", "HEAD"})
 
@@ -45,33 +45,33 @@ ENDPOINTS: Final = (
     "HEAD /v1/{prefix}/namespaces/{namespace}/tables/{table}",
     _COMMIT,
 )
-"""What clients may ask: by this list they refuse other writes on their own, and send no reports.
+"""The endpoints in the configuration. Clients do not send other writes or metrics reports.
 
-Commits are among them to be forbidden. Iceberg's Java library removes the manifests that it wrote for a commit that a
-catalog forbids, and leaves those of one that it does not send because the list lacks it (1.11, `CleanableFailure`).
+Commits are listed although they are forbidden: Iceberg's Java library removes the manifests of a commit that a catalog
+forbids, but leaves those of a commit that it does not send because the list lacks it (1.11, `CleanableFailure`).
 """
 
 DEFAULT_PAGE_SIZE: Final = 1_000
-"""Names of a page, where a client asks for pages and not for their size."""
+"""Number of names on a page if the client sets no size."""
 _MAX_PAGE_SIZE: Final = 10_000
 _SEPARATOR: Final = "\x1f"
-"""Between the levels of a namespace."""
+"""Separator of the levels of a namespace."""
 
 
 @dataclass(frozen=True, slots=True)
 class GetConfiguration:
-    """`GET /v1/config`, for a warehouse if the client has one."""
+    """A request `GET /v1/config`, with the client's warehouse, if any."""
 
     warehouse: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """Which part of a listing.
+    """A page of a listing.
 
     Attributes:
-        after: the last name of the page before; "" for the first.
-        limit: names; None for all of them.
+        after: last name of the page before; "" for the first page.
+        limit: maximum number of names; None for all.
     """
 
     after: str = ""
@@ -80,7 +80,7 @@ class PageRequest:
 
 @dataclass(frozen=True, slots=True)
 class ListNamespaces:
-    """The namespaces directly below another one, or the outermost."""
+    """A request for the direct children of a namespace, or for the top level."""
 
     prefix: str | None
     parent: Namespace
@@ -89,7 +89,7 @@ class ListNamespaces:
 
 @dataclass(frozen=True, slots=True)
 class GetNamespace:
-    """Whether there is a namespace."""
+    """A request for a namespace."""
 
     prefix: str | None
     namespace: Namespace
@@ -97,7 +97,7 @@ class GetNamespace:
 
 @dataclass(frozen=True, slots=True)
 class ListTables:
-    """The tables of a namespace."""
+    """A request for the tables of a namespace."""
 
     prefix: str | None
     namespace: Namespace
@@ -106,7 +106,7 @@ class ListTables:
 
 @dataclass(frozen=True, slots=True)
 class GetTable:
-    """A table."""
+    """A request for a table."""
 
     prefix: str | None
     namespace: Namespace
@@ -116,7 +116,7 @@ class GetTable:
 
 @dataclass(frozen=True, slots=True)
 class ListViews:
-    """The views of a namespace: none."""
+    """A request for the views of a namespace; there are none."""
 
     prefix: str | None
     namespace: Namespace
@@ -124,7 +124,7 @@ class ListViews:
 
 @dataclass(frozen=True, slots=True)
 class GetView:
-    """A view: there is none."""
+    """A request for a view; there are none."""
 
     namespace: Namespace
     name: str
@@ -135,15 +135,15 @@ Route: TypeAlias = GetConfiguration | ListNamespaces | GetNamespace | ListTables
 
 @lru_cache(256)
 def parse_route(method: str, path: str, query: str) -> Route:
-    """The question.
+    """Parse a request.
 
     Args:
-        path: behind the facade's own, percent-encoded: `/v1/…`.
-        query: likewise.
+        method: HTTP method.
+        path: path below that of the facade, percent-encoded: `/v1/…`.
+        query: query, percent-encoded.
 
     Raises:
-        Rejected: 405 for everything that would change something, 403 for commits, 404 for what no catalog is asked, 400
-            for what no client should ask.
+        Rejected: 403 for a commit, 405 for another write, 404 for an unknown path, 400 for malformed parameters.
     """
     segments = path.removeprefix("/").split("/")
     if method not in READ_METHODS:
@@ -153,7 +153,7 @@ def parse_route(method: str, path: str, query: str) -> Route:
             status=HTTPStatus.FORBIDDEN if is_commit else HTTPStatus.METHOD_NOT_ALLOWED,
             expected="a read, as this catalog is answered from SFN files",
             found="a change",
-            remedy="ask the table's own catalog for it",
+            remedy="send it to the table's own catalog",
         )
     parameters = _parameters(query)
     match [_text(segment) for segment in segments]:
@@ -166,7 +166,7 @@ def parse_route(method: str, path: str, query: str) -> Route:
         case _:
             found = None
     if found is None:
-        raise Rejected(path, status=HTTPStatus.NOT_FOUND, expected="a path that catalogs have", found="another")
+        raise Rejected(path, status=HTTPStatus.NOT_FOUND, expected="a path of Iceberg's REST API", found="another")
     return found
 
 
@@ -193,7 +193,7 @@ def _levels(text: str) -> Namespace:
 
 
 def _text(segment: str) -> str:
-    """A part of a path. Iceberg's Java library has `+` for a space there, and no client has it for itself."""
+    """Decode a segment of a path. Iceberg's Java library writes a space as `+`; no client sends a literal `+`."""
     try:
         return unquote_to_bytes(segment.replace("+", " ")).decode()
     except UnicodeDecodeError:
@@ -216,21 +216,24 @@ def _snapshots(parameters: dict[str, str]) -> SnapshotMode:
 
 
 def _page(parameters: dict[str, str]) -> PageRequest:
-    """Whoever sends no token and no size gets all (specification, "Pagination")."""
+    """Return the requested page; all names for a request without token and size (specification, "Pagination")."""
     if "pageToken" not in parameters and "pageSize" not in parameters:
         return PageRequest()
     try:
         after = urlsafe_b64decode(parameters.get("pageToken", "").encode()).decode()
         limit = int(parameters.get("pageSize", DEFAULT_PAGE_SIZE))
     except (binascii.Error, ValueError):
-        raise _malformed("a pageToken that was given here, and a pageSize in digits", "others") from None
+        raise _malformed("a pageToken of this catalog, and a pageSize in digits", "others") from None
     if limit < 1:
         raise _malformed("a pageSize of 1 or more", f"{limit}")
     return PageRequest(after, min(limit, _MAX_PAGE_SIZE))
 
 
 def paginate(names: Iterable[str], page: PageRequest) -> tuple[list[str], str | None]:
-    """A page of a listing, and the token of the next one. Names that come or go meanwhile shift no other."""
+    """Return the names of a page, and the token of the next page.
+
+    The token is the last name, so names that are added or removed between two requests do not shift the others.
+    """
     left = sorted(name for name in names if name > page.after)
     shown = left if page.limit is None else left[: page.limit]
     return shown, None if len(shown) == len(left) else urlsafe_b64encode(shown[-1].encode()).decode()
@@ -240,21 +243,21 @@ def _malformed(expected: str, found: str) -> Rejected:
     return Rejected("request", status=HTTPStatus.BAD_REQUEST, expected=expected, found=found)
 
 
-# ── refusals: How a refusal is told to clients of an Iceberg catalog
+# ── Errors
 
 NO_TABLE: Final = "NoSuchTableException"
 NO_NAMESPACE: Final = "NoSuchNamespaceException"
 NO_VIEW: Final = "NoSuchViewException"
 
 ABSENT_ERRORS: Final = (CommitNotFound, Dropped, NameTaken, NotFound)
-"""A reader finds no table where it was told to look."""
+"""Errors of a reader that finds no table in its place."""
 
 
 class NotInCatalog(Rejected):
-    """What is asked for is not there.
+    """A table, namespace or view that does not exist.
 
     Args:
-        exception: the exception that clients make of it.
+        exception: name of Iceberg's exception for the client.
     """
 
     def __init__(self, where: str, exception: str, *, expected: str, found: str = "none", remedy: str = "") -> None:
@@ -263,9 +266,9 @@ class NotInCatalog(Rejected):
 
 
 def status_and_exception(error: SfnError) -> tuple[HTTPStatus, str | None]:
-    """Status and, where the status alone does not say it, the exception that clients make of it.
+    """Return the status for an error, and the name of Iceberg's exception if the status does not determine it.
 
-    What is broken is answered with 500, which no client tries again; what may be over soon with 503, which all do.
+    Permanent errors become 500, which no client retries; temporary errors become 503, which all clients retry.
     """
     match error:
         case NotInCatalog():
@@ -279,7 +282,7 @@ def status_and_exception(error: SfnError) -> tuple[HTTPStatus, str | None]:
         case Ambiguous():
             return HTTPStatus.BAD_REQUEST, None
         case NotInstalled() | NotPermitted():
-            # It is the facade itself that may not read, and its operator who must know: no reader's token helps.
+            # The facade itself may not read. The operator has to act, because no token of a reader helps.
             return HTTPStatus.INTERNAL_SERVER_ERROR, None
         case Unreachable() | Transient() | FatalError():
             return HTTPStatus.SERVICE_UNAVAILABLE, None

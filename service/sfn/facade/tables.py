@@ -1,4 +1,4 @@
-"""A table as it is answered: by its SFN file, from memory where its metadata file was read before."""
+"""Responses for tables, with a cache; tables named by their directories; and tables that the service published."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from sfn.reader.resolve import MetadataPointer, Question, resolve_pointer
 from sfn.sfnfile.document import Document
 from sfn.sfnfile.locations import check_any_scheme, longest_prefix
 
-# ── served: What is served of a metadata file
+# ── Response for a table
 
 _NONE: Final = "none: this catalog is read only"
 READ_ONLY_PROPERTIES: Final = {
@@ -40,11 +40,16 @@ READ_ONLY_PROPERTIES: Final = {
     "write.py-location-provider.impl": _NONE,
     "write.spark.advisory-partition-size-bytes": _NONE,
 }
-"""Whoever cleans up by a pointer that lags deletes live files: with the first of these properties Iceberg's own actions
-refuse to. With the second one writers stop before they have written a data file that nobody would know of: below a
-device no folder can be made; the others let PyIceberg and Spark stop earlier, and say why. Other properties would stop
-writers too, but stop readers: Trino and PrestoDB parse `write.format.default`, PrestoDB and Iceberg before 1.5 in Spark
-load `write.location-provider.impl`, and iceberg-rust parses `write.target-file-size-bytes` of a table of version 3."""
+"""Table properties that keep clients from writing.
+
+`gc.enabled`: Iceberg's cleanup actions refuse to run. With metadata that lags behind they would delete live files.
+`write.data.path`: writers fail before they write a data file that no metadata would list, because no folder can be made
+below a device. The others make PyIceberg and Spark fail earlier, with the reason in the message.
+
+Other properties would stop writers too, but also readers: Trino and PrestoDB parse `write.format.default`, PrestoDB and
+Iceberg before 1.5 in Spark load `write.location-provider.impl`, and iceberg-rust parses `write.target-file-size-bytes`
+of a table of version 3.
+"""
 
 _Members: TypeAlias = dict[str, Raw]
 
@@ -53,14 +58,14 @@ _PROPERTIES: Final = msgspec.json.Decoder(dict[str, str])
 
 
 class SnapshotMode(StrEnum):
-    """Which snapshots a client asks for (Iceberg's REST specification, `loadTable`, parameter `snapshots`)."""
+    """The snapshots that a client requests (Iceberg's REST specification, `loadTable`, parameter `snapshots`)."""
 
     ALL = "all"
     REFS = "refs"
 
 
 class _SnapshotId(msgspec.Struct, rename="kebab"):
-    """What has a snapshot's id: a snapshot, a branch or a tag."""
+    """An object with a snapshot's id: a snapshot, a branch or a tag."""
 
     snapshot_id: int
 
@@ -73,19 +78,20 @@ _REFS: Final = msgspec.json.Decoder(dict[str, _SnapshotId])
 def load_table_result(
     content: bytes, doc: Document, key: str, named_by: str, trust: AllowedLocations, snapshots: SnapshotMode
 ) -> bytes:
-    """The body of a `LoadTableResult`, without any credentials.
+    """Return the body of a `LoadTableResult`, without credentials.
 
     Args:
-        content: the metadata file's JSON.
-        doc: the document that names it.
-        key: its canonical URL.
-        named_by: the document's URL.
-        trust: where what it names may lie.
+        content: JSON of the metadata file.
+        doc: SFN document that names the metadata file.
+        key: canonical URL of the metadata file.
+        named_by: URL of the SFN document.
+        trust: allowed locations.
+        snapshots: snapshots to include.
 
     Raises:
-        MalformedMetadata: it is none.
-        WrongTable: it is another table's.
-        Unsafe: the table's location lies where nobody is led.
+        MalformedMetadata: the content is not an Iceberg metadata file.
+        WrongTable: the metadata file belongs to another table.
+        Unsafe: the table's location is not allowed.
     """
     try:
         metadata = _MEMBERS.decode(content)
@@ -117,7 +123,7 @@ def _text(member: Raw | None) -> str | None:
 
 
 def _referenced(metadata: _Members) -> Raw:
-    """The snapshots that a branch or tag names; a table of version 1 may have no more than a current one."""
+    """Return the snapshots of branches and tags, and the current one: a table of version 1 may have no refs."""
     refs = _REFS.decode(metadata["refs"]) if "refs" in metadata else {}
     wanted: set[int | None] = {ref.snapshot_id for ref in refs.values()}
     if "current-snapshot-id" in metadata:
@@ -128,32 +134,32 @@ def _referenced(metadata: _Members) -> Raw:
     return Raw(msgspec.json.encode(referenced))
 
 
-# ── loading: A table as it is answered
+# ── Loading
 
 MAX_CACHED_BYTES: Final = 64 << 20
-"""Bytes of answers that are kept: a metadata file never changes."""
+"""Maximum size of all cached responses in bytes. They stay valid, because metadata files never change."""
 MAX_CONCURRENT_READS: Final = 2
-"""Metadata files that are read at the same time below one root: each may be as large as the limit, and what is slow
-below one root holds up no other."""
+"""Maximum number of metadata files that are read at the same time below one root. Each may be as large as the limit,
+and a slow root must not block the others."""
 READ_TIMEOUT: Final = 120.0
-"""Seconds that a metadata file takes at most: of one that comes in drops nobody waits for the end."""
+"""Maximum time in seconds for reading a metadata file, also if the store sends it in small pieces."""
 _TAG: Final = 16
-"""Bytes of an entity tag."""
+"""Length of an etag in bytes."""
 
 _ENTRY: Final = 1 << 10
-"""Bytes that one more answer takes beside its own."""
+"""Overhead of a cached response in bytes."""
 
 CacheKey: TypeAlias = tuple[str, AllowedLocations]
-"""An answer's entity tag, and where the table may lie: what one may be shown, another may not."""
+"""Etag of a response, and the allowed locations: a response may be allowed for one place and not for another."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableResponse:
-    """A table.
+    """A response with a table.
 
     Attributes:
-        etag: entity tag of this answer, in its quotes.
-        body: a `LoadTableResult`; one for all whom it is sent to at the same time.
+        etag: etag of this response, in quotes.
+        body: `LoadTableResult`; concurrent responses share the buffer.
     """
 
     etag: str
@@ -162,17 +168,17 @@ class TableResponse:
 
 @dataclass(frozen=True, slots=True)
 class UnchangedTable:
-    """The client has it already."""
+    """A response without a table, because the client already has the current one."""
 
     etag: str
 
 
 class TableLoader:
-    """Answers what clients ask of single tables.
+    """A loader of single tables, with a cache.
 
     Args:
-        clock: the wall clock.
-        limit: most bytes of a metadata file's JSON.
+        clock: wall clock.
+        limit: maximum size in bytes of a metadata file's JSON.
     """
 
     def __init__(self, clock: Clock, limit: int) -> None:
@@ -183,7 +189,7 @@ class TableLoader:
         self._semaphores: WeakKeyDictionary[FileReader, anyio.Semaphore] = WeakKeyDictionary()
 
     async def find(self, place: TablePlace) -> MetadataPointer:
-        """Which metadata file is a table's.
+        """Return the current metadata file of a table.
 
         Raises:
             Unreadable: see `sfn.errors` for its kinds.
@@ -193,10 +199,12 @@ class TableLoader:
     async def load(
         self, place: TablePlace, snapshots: SnapshotMode, known_etags: frozenset[str]
     ) -> TableResponse | UnchangedTable:
-        """The table.
+        """Return the response for a table.
 
         Args:
-            known_etags: entity tags of answers that the client has.
+            place: place of the table.
+            snapshots: snapshots to include.
+            known_etags: etags of responses that the client has.
 
         Raises:
             Unreadable: see `sfn.errors` for its kinds.
@@ -204,7 +212,7 @@ class TableLoader:
         try:
             return await self._load_once(place, snapshots, known_etags)
         except Stale:
-            # It may have been replaced while it was read.
+            # The metadata file may have been replaced and deleted during the read.
             return await self._load_once(place, snapshots, known_etags)
 
     async def _load_once(
@@ -218,7 +226,7 @@ class TableLoader:
         if (body := self._cached(key)) is not None:
             return TableResponse(etag, body)
         async with self._semaphores.setdefault(place.tree, anyio.Semaphore(MAX_CONCURRENT_READS)):
-            # Another one may have read it meanwhile.
+            # Another request may have read it in the meantime.
             body = self._cached(key) or self._cache(key, await self._read(place, at, snapshots))
         return TableResponse(etag, body)
 
@@ -228,7 +236,7 @@ class TableLoader:
             with anyio.fail_after(READ_TIMEOUT):
                 content = await metadata.read_metadata_json(place.tree, at.key, self._limit)
         except TimeoutError:
-            raise Unreachable(at.key, expected=f"the file within {READ_TIMEOUT:g} s", found="less of it") from None
+            raise Unreachable(at.key, expected=f"the file within {READ_TIMEOUT:g} s", found="a part of it") from None
         if content is None:
             raise metadata.metadata_gone_error(at.key, doc, named_by, self._clock.now())
         make = partial(load_table_result, content, doc, at.key, named_by, place.question.allowed_locations, snapshots)
@@ -240,7 +248,7 @@ class TableLoader:
         return self._in_use.get(key)
 
     def _cache(self, key: CacheKey, body: memoryview) -> memoryview:
-        """The one that all get."""
+        """Cache a body, and return the one that all responses share."""
         body = self._in_use.setdefault(key, body)
         if key not in self._bodies and len(body) + _ENTRY <= MAX_CACHED_BYTES:
             self._bodies[key] = body
@@ -251,35 +259,35 @@ class TableLoader:
 
 
 def entity_tag(doc: Document, snapshots: SnapshotMode) -> str:
-    """The entity tag of an answer: another one for every metadata file, and for every choice of snapshots.
+    """Return the etag of a response, which depends on the metadata file, the table's uuid and the snapshots.
 
-    A table that is dropped and made anew may have metadata files of the same names: hence its uuid.
+    The uuid matters because a table that is dropped and created again may have metadata files of the same names.
     """
     what = "\n".join((doc.metadata_file_path, doc.guid or "", snapshots))
     return f'"{sha256(what.encode()).hexdigest()[: 2 * _TAG]}"'
 
 
-# ── directories: Tables called by their directories
+# ── Tables named by their directories
 
 DIRECTORY_NAMESPACE: Final[Namespace] = ("dir",)
 MAX_DIRECTORY_NAME: Final = 4_096
-"""Characters of a directory's name: what is looked at is remembered for a while, and no path is longer."""
+"""Maximum number of characters of a directory's name. Names are cached for a while, and no path is longer."""
 
 
 def is_directory(namespace: Namespace, name: str) -> bool:
-    """Whether a table's name is a path or a URL."""
+    """Return True if a table's name is a path or a URL."""
     return namespace == DIRECTORY_NAMESPACE and (name.startswith("/") or ":/" in name)
 
 
 def place_of_directory(name: str, trees: Mapping[str, FileReader]) -> TablePlace:
-    """Where the table of a directory is looked up.
+    """Return the place of the table in a directory.
 
     Args:
-        name: a path or URL; of a directory that several tables share, with `#` and the table's identifier behind it.
-        trees: by their roots, the canonical prefixes of the allow-list.
+        name: path or URL; for a directory that several tables share followed by `#` and the table's identifier.
+        trees: files, by allowed root.
 
     Raises:
-        Unsafe: it lies below none of them, or its path does not lead where it seems to.
+        Unsafe: the directory is below none of the roots, or its path is ambiguous.
     """
     if len(name) > MAX_DIRECTORY_NAME:
         raise Unsafe(
@@ -294,7 +302,7 @@ def place_of_directory(name: str, trees: Mapping[str, FileReader]) -> TablePlace
         raise Unsafe(f"{name!r}", expected=refused.expected, found=refused.found) from None
     root = longest_prefix(url, trees)
     if root is None:
-        remedy = "read another one, or have the facade started with a root that covers it"
+        remedy = "choose another directory, or start the facade with a root that covers this one"
         raise Unsafe(
             f"{name!r}", expected=f"a directory below {' or '.join(sorted(trees))}", found="one outside", remedy=remedy
         )
@@ -305,32 +313,33 @@ def place_of_directory(name: str, trees: Mapping[str, FileReader]) -> TablePlace
     return TablePlace(trees[root], Question(url, identifier, allowed=(root,)))
 
 
-# ── roster: The tables that the service published
+# ── Tables that the service published
 
 LISTING_MAX_AGE: Final = 2.0
-"""Seconds for which a listing of all rows is kept."""
+"""Seconds for which the listing of all tables is cached."""
 FOUND_MAX_AGE: Final = 2.0
-"""Seconds for which one row's place is."""
+"""Seconds for which the place of a table is cached."""
 MISSING_MAX_AGE: Final = 0.5
-"""Seconds for which it is remembered that there is none."""
+"""Seconds for which the absence of a table is cached."""
 _MAX_CACHED_PLACES: Final = 100_000
-"""Rows whose places are."""
+"""Maximum number of cached places."""
 
 _CachedPlace: TypeAlias = tuple[float, TablePlace | None]
 
 
 class FacadeInbox(TableIndex, AdminQueries, Protocol):
-    """What is asked for rows."""
+    """The inbox, as far as the facade needs it."""
 
 
 class PublishedTables:
-    """Implements `Shelf` with a catalog's rows. One that is asked for is looked up by itself: a catalog may have very
-    many.
+    """A `TableSource` of the published tables of a catalog, from the inbox.
+
+    A single table is queried alone, because a catalog may have very many tables.
 
     Args:
-        inbox: has the rows.
-        catalog: whose.
-        trees: by their canonical roots; a table below none of them is not shown.
+        inbox: inbox.
+        catalog: name of the catalog.
+        trees: files, by canonical root; a table below none of the roots is not shown.
     """
 
     def __init__(self, inbox: FacadeInbox, catalog: str, trees: Mapping[str, FileReader]) -> None:
@@ -351,7 +360,7 @@ class PublishedTables:
         try:
             status = await self._inbox.table_status(TableIdentifier(self._catalog, namespace, name))
         except ExternalError:
-            # Its file still says where its table is.
+            # If the inbox is not available, the SFN file at the cached place still leads to the table.
             if known is None or known[1] is None:
                 raise
             return known[1]

@@ -1,11 +1,15 @@
-"""What the operator configured: one TOML file, and `SFN_SECTION__KEY` in the environment, which wins.
+"""The settings: one TOML file, overridden by environment variables `SFN_SECTION__KEY`.
 
     settings = load(Path("sfn.toml"))
     settings.listener.port
     settings.catalogs["prod"].replica_lag
 
-Only this package reads the environment. What it returns are plain frozen values; files of secrets are named in it,
-not read: they change while the process runs.
+Start reading with `load`, then `sfn.settings.model.Settings`, which has one attribute for each section of the file.
+The sections are in `sections` and `service`, checks across sections in `checks`, and types of values in `types`.
+`tests/pages/descriptions.py` explains each key to operators.
+
+Only this package reads the environment. Settings are frozen values. They hold the paths of files with secrets, not the
+secrets in those files, because the files may change while the process runs.
 """
 
 from __future__ import annotations
@@ -29,45 +33,45 @@ from sfn.settings.service import ListenerSettings
 from sfn.settings.sources import ConfigurationError, SettingsSources, load_sources, no_settings_error, variable_name
 from sfn.settings.types import Section, UnknownUrlParameter
 
-# ── complaints: What pydantic found wrong
+# ── Errors of pydantic
 
 _SECRET_KEYS: Final = frozenset(
     {"token", "credential", "secrets", "headers", "properties", "uri", "oauth2_uri", "servers"}
 )
-"""Keys whose values no message may repeat."""
+"""Keys with values that no message may repeat."""
 
 _TABLE_ERRORS: Final = frozenset({"model_type", "mapping_type", "dict_type"})
-"""Errors of pydantic that ask for a table."""
+"""Errors of pydantic for a value that should be a table."""
 
 _SECTION_DEPTH: Final = 2
-"""Keys that lead to a section of a name, such as `catalogs.prod`."""
+"""Number of keys in the path of a named section, such as `catalogs.prod`."""
 
 _EXAMPLE_NAMES: Final = {"secrets": "first", "headers": "X-Tenant", "properties": "type", "catalogs": "theirs"}
-"""Keys of a section that are tables of names, each with such a name."""
+"""Keys of sections that take a table, each with an example of a key in that table."""
 
 _URL_KEYS: Final = frozenset({"uri", "oauth2_uri"})
 
 _NO_SCHEME: Final = re.compile(r"[A-Za-z0-9.-]+:\d{1,5}(/[A-Za-z0-9./_-]*)?")
-"""A host and its port, which are no secret."""
+"""A host and its port without `http://`. Neither is secret."""
 
-_OF_THE_KEY: Final = "[key]"
-"""What pydantic puts after a key that is itself wrong."""
+_KEY_MARKER: Final = "[key]"
+"""Last part of pydantic's location if the key itself is invalid."""
 
 _PREAMBLE: Final = re.compile(r"\w+ should (be|have) ")
 
 _MAX_SHOWN: Final = 40
-"""Most characters of a wrong value that a message repeats."""
+"""Maximum number of characters of a wrong value in a message."""
 
 
 def validation_errors(error: ValidationError, sources: SettingsSources) -> Iterator[SfnError]:
-    """One error for each thing that is wrong."""
+    """Yield one error for each problem that pydantic found."""
     for details in error.errors(include_url=False):
         yield _validation_error(details, sources)
 
 
 def _validation_error(details: ErrorDetails, sources: SettingsSources) -> SfnError:
     kind = details["type"]
-    # The place of an element is its array.
+    # An error in an element of an array is reported at the array: an environment variable sets the whole array.
     keys = [part for part in takewhile(lambda part: isinstance(part, str), details["loc"]) if isinstance(part, str)]
     if kind == "extra_forbidden":
         return SfnError(
@@ -79,7 +83,7 @@ def _validation_error(details: ErrorDetails, sources: SettingsSources) -> SfnErr
     if kind == "missing":
         remedy = f"set it there or as {variable_name(keys)}"
         return SfnError(sources.location_of(keys), expected="a value", found="none", remedy=remedy)
-    if keys[-1] == _OF_THE_KEY:
+    if keys[-1] == _KEY_MARKER:
         expected = "a name of letters, digits, '_', '-' and '.', at most 64"
         return SfnError(sources.location_of(keys[:-1]), expected=expected, found="another one")
     error = details.get("ctx", {}).get("error")
@@ -90,13 +94,13 @@ def _validation_error(details: ErrorDetails, sources: SettingsSources) -> SfnErr
 
 
 def _remedy(details: ErrorDetails, keys: Sequence[str]) -> str:
-    """What to write instead, where that can be told."""
+    """Return the correction to suggest; empty if there is no obvious one."""
     key, kind, value = keys[-1], details["type"], details["input"]
     if kind in _TABLE_ERRORS and len(keys) == _SECTION_DEPTH and key in _known_keys(keys[:1]):
         # Such as `uri` right below [catalogs].
         return f"{key} is a key of {_section_title(keys[0])}"
     if len(keys) > _SECTION_DEPTH and (name := _EXAMPLE_NAMES.get(key)) is not None:
-        return f'it is a table of names: {key} = {{ {name} = "…" }}'
+        return f'write a table: {key} = {{ {name} = "…" }}'
     if key in _URL_KEYS and isinstance(value, str) and _NO_SCHEME.fullmatch(value):
         return f"did you mean http://{value}?"
     return ""
@@ -113,14 +117,14 @@ def _expected(details: ErrorDetails) -> str:
 
 
 def _suggest_key(word: str, above: Sequence[str]) -> str:
-    """A remedy for a key that its table does not have: the nearest that it has, or whose else it is."""
+    """Return a remedy for an unknown key: the most similar key of its table, or the sections that have such a key."""
     known = _known_keys(above)
     close = get_close_matches(word.lower(), known, n=1)
-    hints = [f"did you mean {close[0]}?"] if close else []
+    suggestions = [f"did you mean {close[0]}?"] if close else []
     owners = [_section_title(section) for section in Settings.model_fields if word.lower() in _known_keys([section])]
     if owners:
-        hints.append(f"{word.lower()} is a key of {' and '.join(owners)}")
-    return " ".join(hints) or _suggest_section(word) or suggest_name(word, known)
+        suggestions.append(f"{word.lower()} is a key of {' and '.join(owners)}")
+    return " ".join(suggestions) or _suggest_section(word) or suggest_name(word, known)
 
 
 def _suggest_section(word: str) -> str:
@@ -130,13 +134,13 @@ def _suggest_section(word: str) -> str:
 
 
 def _section_title(section: str) -> str:
-    """A section as it is written in a file."""
+    """Return the header of a section in the file, such as `[catalogs.NAME]`."""
     named = get_origin(Settings.model_fields[section].annotation) is Mapping
     return f"[{section}.NAME]" if named else f"[{section}]"
 
 
 def _known_keys(keys: Sequence[str]) -> list[str]:
-    """The keys of a table; of the sections without any."""
+    """Return the keys that a table may have; the names of all sections for an empty path."""
     models = _models(Settings.model_fields[keys[0]].annotation) if keys else [Settings]
     return list(dict.fromkeys(key for model in models for key in model.model_fields))
 
@@ -153,60 +157,57 @@ def _render_found(keys: Sequence[str], kind: str, value: object) -> str:
         return "a table"
     if isinstance(value, list):
         return "an array"
-    # A single value where a table belongs may be a secret in the wrong place.
+    # A single value in place of a table may be a misplaced secret.
     if _SECRET_KEYS.intersection(keys) or kind in _TABLE_ERRORS or not isinstance(value, str | int | float):
         return "another value"
-    # Before an @ a password may stand, in a URL at whatever key; and in one of a database behind its name.
+    # A URL may hold a password before an @, and a database URL also as the parameter `password`.
     if "@" in str(value) or "password" in str(value):
         return "another value"
     return repr(value) if len(str(value)) <= _MAX_SHOWN else f"{str(value)[:_MAX_SHOWN]!r}…"
 
 
-# ── client: What a client of the running service needs of its settings
+# ── Loading
 
 
 class ClientSettings(Section):
-    """Where the service listens, and what an operator shows it."""
+    """The settings that a client of the running service needs: its address and the operators' token."""
 
     listener: ListenerSettings = ListenerSettings()
     admin: AdminSettings = AdminSettings()
 
 
 def load_client(path: Path | None, environ: Mapping[str, str] | None = None) -> ClientSettings:
-    """These two sections of the file and the environment. What is wrong in another one is the service's business.
+    """Load the sections `listener` and `admin` from the file and the environment; ignore errors in other sections.
 
     Args:
         path: the TOML file; None for the environment and the defaults alone.
-        environ: instead of the process's own.
+        environ: the environment variables; None for those of the process.
 
     Raises:
-        Misconfigured: with everything that is wrong in them.
+        ConfigurationError: with all problems in the two sections.
     """
     sources = load_sources(path, os.environ if environ is None else environ)
-    ours = {name: sources.tables[name] for name in ClientSettings.model_fields if name in sources.tables}
+    tables = {name: sources.tables[name] for name in ClientSettings.model_fields if name in sources.tables}
     try:
-        return ClientSettings.model_validate(ours)
+        return ClientSettings.model_validate(tables)
     except ValidationError as error:
         raise ConfigurationError(validation_errors(error, sources)) from None
 
 
 def explain_no_settings(path: Path | None, problem: SfnError) -> ConfigurationError:
-    """The error of something that these settings lack: before it stands that there are none, where it is so."""
+    """Return the error for a missing setting; it also says if no settings were given at all."""
     return ConfigurationError((*no_settings_error(path, os.environ), problem))
 
 
-# ── settings: What the operator configured
-
-
 def load(path: Path | None, environ: Mapping[str, str] | None = None) -> Settings:
-    """The settings of a file and the environment, checked against each other.
+    """Load all settings from the file and the environment, and check that they fit together.
 
     Args:
         path: the TOML file; None for the environment and the defaults alone.
-        environ: instead of the process's own.
+        environ: the environment variables; None for those of the process.
 
     Raises:
-        Misconfigured: with everything that is wrong.
+        ConfigurationError: with all problems.
     """
     environ = os.environ if environ is None else environ
     sources, first = load_sources(path, environ), no_settings_error(path, environ)

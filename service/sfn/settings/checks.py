@@ -1,4 +1,4 @@
-"""What does not fit together of how catalogs are asked."""
+"""Checks of settings that depend on several keys. Each check yields an error for every problem that it finds."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from sfn.settings.sources import SettingsSources, variable_name
 from sfn.sfnfile.locations import is_below, scheme_of
 from sfn.sfnfile.naming import MAIN_BRANCH, NAMINGS
 
-# ── asking: What does not fit together of how catalogs are asked
+# ── Catalogs
 
 _SECRET_KEYS: Final = frozenset({"credential", "credential_file", "oauth2_uri", "token", "token_file"})
 _AWS_KEYS: Final = frozenset({"aws_profile", "external_id", "role_arn", "signing_name", "signing_region"})
@@ -45,22 +45,22 @@ _REST_KEYS: Final = (
 _PYICEBERG_KEYS: Final = frozenset({"properties"})
 
 _KEYS_OF_OTHER_TYPES: Final = {"rest": _PYICEBERG_KEYS, "pyiceberg": _REST_KEYS, "events": _REST_KEYS | _PYICEBERG_KEYS}
-"""Keys that do not go with a type of catalog."""
+"""Keys that a type of catalog does not have."""
 _REMEDY_BY_TYPE: Final = {
-    "rest": 'set type = "pyiceberg", if PyIceberg is to ask the catalog',
-    "pyiceberg": "PyIceberg's own names for such things go into properties",
-    "events": "remove it: such a catalog is never asked",
+    "rest": 'set type = "pyiceberg", if PyIceberg is to query the catalog',
+    "pyiceberg": "set PyIceberg's own property in properties",
+    "events": "remove it, because such a catalog is never queried",
 }
 _KEYS_EXCLUDED_BY_AUTH: Final = {
     None: _AWS_KEYS | _GOOGLE_KEYS,
     "sigv4": _SECRET_KEYS | _GOOGLE_KEYS | {"scope"},
     "google": _SECRET_KEYS | _AWS_KEYS,
 }
-"""Keys that do not go with a way of showing who asks."""
+"""Keys that a value of `auth` excludes."""
 
 
 def check_catalogs(settings: Settings, sources: SettingsSources) -> Iterator[SfnError]:
-    """Everything of the sections `catalogs.NAME` that says where a catalog is, and as whom it is asked."""
+    """Check the keys for address and credentials in the sections `catalogs.NAME`."""
     for name, catalog in settings.catalogs.items():
         foreign = catalog.model_fields_set & _KEYS_OF_OTHER_TYPES[catalog.type]
         for key in sorted(foreign):
@@ -73,16 +73,16 @@ def check_catalogs(settings: Settings, sources: SettingsSources) -> Iterator[Sfn
         if catalog.type == "pyiceberg" and not catalog.properties:
             yield SfnError(
                 sources.location_of(("catalogs", name, "properties")),
-                expected="what PyIceberg is told of the catalog",
-                found="nothing",
-                remedy='such as properties = { type = "sql", uri = "postgresql+psycopg2://…" }',
+                expected="PyIceberg's properties of the catalog",
+                found="none",
+                remedy='set properties = { type = "sql", uri = "postgresql+psycopg2://…" }, for example',
             )
         if catalog.type == "rest":
             yield from _check_auth_keys(name, catalog, sources)
 
 
 def _check_auth_keys(name: str, catalog: CatalogSettings, sources: SettingsSources) -> Iterator[SfnError]:
-    """Keys of one way of showing who asks that stand with another."""
+    """Check that there are only keys of one kind of credentials."""
     for key in sorted(catalog.model_fields_set & _KEYS_EXCLUDED_BY_AUTH[catalog.auth]):
         way = next(
             (f'auth = "{way}"' for way, keys in (("sigv4", _AWS_KEYS), ("google", _GOOGLE_KEYS)) if key in keys), ""
@@ -102,24 +102,24 @@ def _check_auth_keys(name: str, catalog: CatalogSettings, sources: SettingsSourc
         )
 
 
-# ── facing: What does not fit together of the facade
+# ── Facade
 
 
 def check_facade(settings: Settings, sources: SettingsSources) -> Iterator[SfnError]:
-    """Everything of the section `facade` that can't work."""
+    """Check the section `facade`."""
     facade, stores = settings.facade, [one.prefix for one in settings.stores.values()]
     if facade.open and facade.has_token:
         yield SfnError(
             sources.location_of(("facade", "open")),
             expected="false, as there is a token",
             found="true",
-            remedy="keep one",
+            remedy="remove open or the token",
         )
     if facade.is_on and not stores:
         yield SfnError(
             sources.location_of(("stores",)),
             expected="a store that the facade reads tables from",
-            found="none: what a catalog vends is for its tables' files alone",
+            found="none, and the facade cannot use credentials that a catalog vends",
             remedy='write [stores.NAME] prefix = "…"',
         )
     for root in facade.roots:
@@ -132,13 +132,13 @@ def check_facade(settings: Settings, sources: SettingsSources) -> Iterator[SfnEr
             )
 
 
-# ── placing: What does not fit together of where files lie and what they are called
+# ── Naming and placement of files
 
 _COMMIT_FILE_KEYS: Final = ("keep", "keep_for")
 
 
 def check_layout(settings: Settings, sources: SettingsSources) -> Iterator[SfnError]:
-    """Everything of `naming`, `placement` and the keys that go with them."""
+    """Check `naming`, `placement` and the keys that belong to them."""
     for name, catalog in settings.catalogs.items():
         yield from _check_root(name, catalog, sources)
         yield from _check_branches(name, catalog, sources)
@@ -147,7 +147,7 @@ def check_layout(settings: Settings, sources: SettingsSources) -> Iterator[SfnEr
             if value != default and not NAMINGS[catalog.naming].has_commit_files:
                 yield SfnError(
                     sources.location_of(("catalogs", name, key)),
-                    expected=f"no such key with the naming {catalog.naming}, as no commit has a file of its own",
+                    expected=f"no such key with the naming {catalog.naming}, as commits have no files of their own",
                     found=format_duration(value) if isinstance(value, timedelta) else f"{value}",
                     remedy='remove it, or set naming = "ordinal"',
                 )
@@ -158,7 +158,7 @@ def _check_root(name: str, catalog: CatalogSettings, sources: SettingsSources) -
     if catalog.placement == "root" and catalog.root is None:
         yield SfnError(
             sources.location_of(keys),
-            expected='the folder in which each table gets one, as placement is "root"',
+            expected='the folder for the SFN files, as placement is "root"',
             found="none",
             remedy=f"set it there or as {variable_name(keys)}",
         )
@@ -176,29 +176,29 @@ def _check_branches(name: str, catalog: CatalogSettings, sources: SettingsSource
     if not any(fnmatchcase(MAIN_BRANCH, glob) for glob in catalog.branches):
         yield SfnError(
             place,
-            expected="main among them, whose file leads all others",
+            expected="main among them, as the file of main leads to the others",
             found=", ".join(catalog.branches) or "none",
-            remedy=f'such as branches = ["main", "{next(iter(catalog.branches), "release-*")}"]',
+            remedy=f'set branches = ["main", "{next(iter(catalog.branches), "release-*")}"], for example',
         )
     elif catalog.branches != (MAIN_BRANCH,) and not NAMINGS[catalog.naming].has_branch_files:
         yield SfnError(
             place,
-            expected=f'["main"], as no other branch has a file with the naming {catalog.naming}',
+            expected=f'["main"], as other branches have no files with the naming {catalog.naming}',
             found=", ".join(catalog.branches),
             remedy='set naming = "identifier" or "uuid"',
         )
 
 
-# ── pulling: What does not fit together of the sources that events are fetched from
+# ── Pull sources
 
 _KEY_PAIRS: Final = (("stream", "durable"), ("user", "password_file"))
-"""Keys that mean nothing one without the other."""
+"""Keys that have no meaning without each other."""
 _LOGIN_KEYS: Final = ("credentials_file", "token_file", "user")
-"""Keys that each say who asks."""
+"""Keys that each name credentials: at most one is allowed."""
 
 
 def check_pull_sources(settings: Settings, sources: SettingsSources) -> Iterator[SfnError]:
-    """Everything of the sections `pull.NAME`."""
+    """Check the sections `pull.NAME`."""
     for name, pull in settings.pull.items():
         keys = ("pull", name)
         yield from _check_key_pairs(keys, pull, sources)
@@ -208,21 +208,21 @@ def check_pull_sources(settings: Settings, sources: SettingsSources) -> Iterator
                 sources.location_of((*keys, "queue")),
                 expected="no queue group with a stream",
                 found="one",
-                remedy="remove it: those who have one durable consumer share its messages",
+                remedy="remove it, because processes with the same durable consumer share its messages anyway",
             )
         if pull.dialect == POLARIS_NOTIFICATIONS:
             yield SfnError(
                 sources.location_of((*keys, "dialect")),
-                expected="a format that a message may have",
-                found=f"{POLARIS_NOTIFICATIONS}, whose notifications are known by the path that they are sent to",
-                remedy="have Polaris send them to the listener, or name the format that is published",
+                expected="a format that can be recognised from a message",
+                found=f"{POLARIS_NOTIFICATIONS}, with notifications that only the path of the request identifies",
+                remedy="let Polaris send them to the listener, or set the format of the published events",
             )
         yield from check_origin_catalogs(keys, pull, settings.catalogs, sources)
         if pull_origin_name(name) in settings.senders:
             yield SfnError(
                 sources.location_of(("senders", pull_origin_name(name))),
                 expected="a name of its own",
-                found=f"the one that events from [pull.{name}] come under",
+                found=f"the name that events from [pull.{name}] have",
                 remedy="rename one of the two",
             )
     yield from _check_competing_sources(settings, sources)
@@ -246,26 +246,26 @@ def _check_single_login(keys: tuple[str, ...], pull: PullSettings, sources: Sett
     for key in more:
         yield SfnError(
             sources.location_of((*keys, key)),
-            expected="one way to say who asks",
+            expected="one kind of credentials",
             found=f"{first} and {key}",
             remedy="keep one of them",
         )
 
 
 def _check_competing_sources(settings: Settings, sources: SettingsSources) -> Iterator[SfnError]:
-    """A message comes to one of those who share them: each source would miss what the other has."""
+    """Refuse two sources that share messages: the server sends each message to only one of them."""
     for (name, first), (other, second) in combinations(settings.pull.items(), 2):
         if first.addresses & second.addresses and (key := _shared_key(first, second)) is not None:
             yield SfnError(
                 sources.location_of(("pull", other, key)),
-                expected=f"another than that of [pull.{name}]",
-                found=f"{getattr(second, key)}: they would take each other's messages",
-                remedy="name another one, or make the two sections one",
+                expected=f"another {key} than that of [pull.{name}]",
+                found=f"{getattr(second, key)}: each message would reach only one of the two sources",
+                remedy="set another one, or merge the two sections",
             )
 
 
 def _shared_key(first: PullSettings, second: PullSettings) -> str | None:
-    """The key that has two sources of one server share messages."""
+    """Return the key by which two sources on one server share messages; None if they do not."""
     match (first.stream, first.durable), (second.stream, second.durable):
         case (None, None), (None, None):
             return "queue" if first.queue == second.queue and subjects_overlap(first.subject, second.subject) else None
@@ -275,23 +275,20 @@ def _shared_key(first: PullSettings, second: PullSettings) -> str | None:
             return None
 
 
-# ── routing: What does not fit together of gateways
+# ── Gateways
 
 _SIGNED_HOST: Final = re.compile(
     r"(?:.+\.)?(?:glue|s3tables)(?:-fips)?\.[a-z0-9-]+\.(?:vpce\.)?(?:amazonaws\.com(?:\.cn)?|api\.aws)"
 )
 """Hosts of AWS Glue and S3 Tables."""
 _EXPECTED_UNSIGNED: Final = (
-    "a catalog whose requests are not signed with SigV4: clients sign the host that they speak to, "
-    "so nothing can stand between"
+    "a catalog without SigV4 signatures, as they cover the host and a gateway would invalidate them"
 )
-_REMEDY_SIGNED: Final = (
-    "let events tell of its commits (AWS Glue: EventBridge to /v1/events), and the sweep find the rest"
-)
+_REMEDY_SIGNED: Final = "use events instead (AWS Glue: EventBridge to /v1/events); the sweep finds the other commits"
 
 
 def check_gateways(settings: Settings, sources: SettingsSources) -> Iterator[SfnError]:
-    """Everything of the sections `gateway.NAME` that can't work."""
+    """Check the sections `gateway.NAME`."""
     for name, gateway in settings.gateway.items():
         yield from _check_gateway_catalogs(name, gateway, settings, sources)
         yield from _check_unsigned_upstream(name, gateway, settings, sources)
@@ -302,7 +299,7 @@ def check_gateways(settings: Settings, sources: SettingsSources) -> Iterator[Sfn
 def _check_gateway_catalogs(
     name: str, gateway: GatewaySettings, settings: Settings, sources: SettingsSources
 ) -> Iterator[SfnError]:
-    """Catalogs of ours that there are not, or that nobody can ask."""
+    """Refuse catalogs that are not configured, or that cannot be queried."""
     place = sources.location_of(("gateway", name, "catalog"))
     known = [catalog for catalog, one in settings.catalogs.items() if not one.is_event_only]
     if gateway.catalog is not None and gateway.catalogs:
@@ -310,25 +307,25 @@ def _check_gateway_catalogs(
     if not settings.catalogs_behind(name):
         yield SfnError(
             place,
-            expected="our name of the catalog behind it, as there are several",
+            expected="the configured name of the catalog behind it, as several are configured",
             found="none",
-            remedy=f"configured are: {', '.join(known)}",
+            remedy=f"choose one of {', '.join(known)}",
         )
-    for key, ours in settings.catalogs_behind(name).items():
+    for key, catalog in settings.catalogs_behind(name).items():
         keys = ("gateway", name, "catalogs", key) if gateway.catalogs else ("gateway", name, "catalog")
-        if ours not in settings.catalogs:
-            expected, remedy = "a configured catalog", suggest_name(ours, known)
-            yield SfnError(sources.location_of(keys), expected=expected, found=ours, remedy=remedy)
-        elif settings.catalogs[ours].is_event_only:
-            expected = "a catalog that can be asked: what passes is looked up there"
-            yield SfnError(sources.location_of(keys), expected=expected, found=f"{ours}, of type told")
+        if catalog not in settings.catalogs:
+            expected, remedy = "a configured catalog", suggest_name(catalog, known)
+            yield SfnError(sources.location_of(keys), expected=expected, found=catalog, remedy=remedy)
+        elif settings.catalogs[catalog].is_event_only:
+            expected = "a catalog that can be queried, as each commit is checked there"
+            yield SfnError(sources.location_of(keys), expected=expected, found=f"{catalog}, of type events")
 
 
 def _check_unsigned_upstream(
     name: str, gateway: GatewaySettings, settings: Settings, sources: SettingsSources
 ) -> Iterator[SfnError]:
     host = urlsplit(gateway.upstream).hostname or ""
-    behind = [settings.catalogs[ours] for ours in settings.catalogs_behind(name).values() if ours in settings.catalogs]
+    behind = [settings.catalogs[one] for one in settings.catalogs_behind(name).values() if one in settings.catalogs]
     if _SIGNED_HOST.fullmatch(host) or any(catalog.auth == "sigv4" for catalog in behind):
         yield SfnError(
             sources.location_of(("gateway", name, "upstream")),
@@ -341,16 +338,14 @@ def _check_unsigned_upstream(
 def _check_addresses(
     name: str, gateway: GatewaySettings, settings: Settings, sources: SettingsSources
 ) -> Iterator[SfnError]:
-    """Addresses that lead nowhere, or back."""
+    """Refuse URLs with credentials, and an upstream that is the service itself."""
     for key in ("upstream", "public_url"):
-        said = getattr(gateway, key)
-        parts = urlsplit(said or "")
+        parts = urlsplit(getattr(gateway, key) or "")
         if parts.query or parts.fragment or parts.username is not None:
-            expected = "an address alone, as clients show themselves who they are"
             yield SfnError(
                 sources.location_of(("gateway", name, key)),
-                expected=expected,
-                found="a user, a query or a fragment beside it",
+                expected="a URL without user, query and fragment, as clients send their own credentials",
+                found="one of them",
             )
     upstream = urlsplit(gateway.upstream)
     own = [(settings.listener.host, settings.listener.port), (gateway.host, gateway.port)]
@@ -363,7 +358,7 @@ def _check_addresses(
 
 
 def _check_ports(settings: Settings, sources: SettingsSources) -> Iterator[SfnError]:
-    """Gateways that would listen where the listener does, or one before them."""
+    """Refuse a gateway with the address of the listener or of another gateway."""
     taken = [("listener", settings.listener.host, settings.listener.port)]
     for name, gateway in settings.gateway.items():
         if gateway.host is None or gateway.port == 0:
@@ -380,14 +375,14 @@ def _check_ports(settings: Settings, sources: SettingsSources) -> Iterator[SfnEr
 
 
 def _is_same_binding(one: str, other: str) -> bool:
-    """Whether only one of two hosts can be bound at a time with the same port; names are not looked up."""
+    """Return True if two hosts cannot both be bound with the same port. Names are not resolved."""
     hosts = {_normalise_host(one), _normalise_host(other)}
-    # Such a socket takes IPv4 too, and a name is bound with IPv4.
+    # A socket on `::` accepts IPv4 too, and a name may be bound with IPv4.
     return len(hosts) == 1 or "::" in hosts or ("0.0.0.0" in hosts and not any(":" in host for host in hosts))  # noqa: S104 - compared, not bound
 
 
 def _normalise_host(host: str) -> str:
-    """A host in the one spelling of it."""
+    """Return a host in canonical form."""
     name = host.removeprefix("[").removesuffix("]").lower()
     try:
         return str(ipaddress.ip_address("127.0.0.1" if name == "localhost" else name))
@@ -395,14 +390,14 @@ def _normalise_host(host: str) -> str:
         return name
 
 
-# ── sending: What is wrong between settings of who may send events
+# ── Senders
 
 _MIN_EVENT_RETENTION: Final = timedelta(seconds=2 * TOLERANCE)
-"""How long a message may come again: from as early as it may be to as late."""
+"""Time for which a signed message can be repeated: its timestamp may be ahead or behind by the tolerance."""
 
 
 def check_senders(settings: Settings, sources: SettingsSources) -> Iterator[SfnError]:
-    """Everything about senders that does not fit together."""
+    """Check the sections `senders.NAME`, and the settings of listener and inbox that depend on them."""
     yield from _check_open_to_network(settings, sources)
     for name, sender in settings.senders.items():
         yield from _check_secrets(name, sender, sources)
@@ -416,9 +411,9 @@ def _check_open_to_network(settings: Settings, sources: SettingsSources) -> Iter
     if not settings.senders and not settings.listener.is_loopback:
         yield SfnError(
             sources.location_of(("listener", "host")),
-            expected="a loopback address, as everybody may send events while no sender is configured",
+            expected="a loopback address, as everyone may send events while no sender is configured",
             found=settings.listener.host,
-            remedy='configure one: [senders.NAME] secrets = { main = "…" }',
+            remedy='configure a sender: [senders.NAME] secrets = { main = "…" }',
         )
 
 
@@ -443,19 +438,19 @@ def _check_secrets(name: str, sender: SenderSettings, sources: SettingsSources) 
 
 
 def _check_unauthenticated(settings: Settings, sources: SettingsSources) -> Iterator[SfnError]:
-    """Who need not show who it is must be on this machine, and must not be believed."""
+    """Restrict senders without authentication to one, on this machine, for catalogs that can be queried."""
     names = [name for name, sender in settings.senders.items() if sender.scheme is AuthScheme.NONE]
     remedy = "give it another scheme, and a secret"
     for name in names:
         place = sources.location_of(("senders", name, "scheme"))
         if not settings.listener.is_loopback:
-            expected = f"a proof of who it is, as {settings.listener.host} is no loopback address"
+            expected = f"authentication, as {settings.listener.host} is not a loopback address"
             yield SfnError(place, expected=expected, found="none", remedy=remedy)
         if event_only := sorted(settings.event_only_catalogs.intersection(settings.catalogs_of(name).values())):
-            expected = f"a proof of who it is, as what is told of {', '.join(event_only)} is believed"
+            expected = f"authentication, as events are the source of truth for {', '.join(event_only)}"
             yield SfnError(place, expected=expected, found="none", remedy=remedy)
         if name != names[0]:
-            expected = f"a proof of who it is, as all who show none are {names[0]}"
+            expected = f"authentication, as only one sender can be without, and {names[0]} is"
             yield SfnError(place, expected=expected, found="none", remedy=remedy)
 
 
@@ -481,14 +476,12 @@ def _check_event_retention(settings: Settings, sources: SettingsSources) -> Iter
     if signs and settings.inbox.event_retention < _MIN_EVENT_RETENTION:
         yield SfnError(
             sources.location_of(("inbox", "event_retention")),
-            expected=(
-                f"at least {format_duration(_MIN_EVENT_RETENTION)}, as a signed message may come again for as long"
-            ),
+            expected=f"at least {format_duration(_MIN_EVENT_RETENTION)}, as a signed message can be repeated that long",
             found=format_duration(settings.inbox.event_retention),
         )
 
 
-# ── storing: What does not fit together of the stores
+# ── Stores
 
 _REQUIRED_WITH: Final = {
     "access_key_id": ("secret_access_key",),
@@ -498,7 +491,7 @@ _REQUIRED_WITH: Final = {
     "client_secret": ("tenant_id", "client_id"),
     "tenant_id": ("client_id",),
 }
-"""Keys that mean nothing without others."""
+"""Keys that have no meaning without others."""
 _CREDENTIAL_KEYS: Final = (
     ("anonymous",),
     ("access_key_id", "profile"),
@@ -507,21 +500,21 @@ _CREDENTIAL_KEYS: Final = (
     ("client_id",),
     ("credentials_file",),
 )
-"""Keys that each say who asks: those of one line exclude those of the others, and each other."""
+"""Keys that each name credentials: at most one of them all is allowed."""
 
 
 def check_stores(settings: Settings, sources: SettingsSources) -> Iterator[SfnError]:
-    """Everything of the sections `stores.NAME`."""
+    """Check the sections `stores.NAME`."""
     owners: dict[str, str] = {}
     for name, store in settings.stores.items():
         owner = owners.setdefault(store.prefix, name)
         if owner != name:
             place = sources.location_of(("stores", name, "prefix"))
-            yield SfnError(place, expected="a prefix of its own", found=f"the one of the store {owner}")
+            yield SfnError(place, expected="a prefix of its own", found=f"the prefix of the store {owner}")
         for folder in store.links_to:
             if scheme_of(folder) != "file":
                 place = sources.location_of(("stores", name, "links_to"))
-                yield SfnError(place, expected="folders of this machine", found=folder)
+                yield SfnError(place, expected="local folders", found=folder)
         yield from _check_foreign_keys(name, store, sources)
         yield from _check_missing_keys(name, store, sources)
         yield from _check_single_credentials(name, store, sources)
@@ -559,22 +552,22 @@ def _check_single_credentials(name: str, store: StoreSettings, sources: Settings
     for key in more:
         yield SfnError(
             sources.location_of(("stores", name, key)),
-            expected="one way to say who asks",
+            expected="one kind of credentials",
             found=f"{first} and {key}",
             remedy="keep one of them",
         )
 
 
 def _given_keys(store: StoreSettings) -> set[str]:
-    """The keys that say something."""
+    """Return the keys with a value other than None and False."""
     return {key for key in store.model_fields_set if getattr(store, key) not in {None, False}}
 
 
-# ── consistency: What is wrong between settings that are right one by one
+# ── All checks
 
 
 def consistency_errors(settings: Settings, sources: SettingsSources) -> tuple[SfnError, ...]:
-    """Everything that does not fit together."""
+    """Return the problems between settings that are valid one by one."""
     return (
         *_check_any_catalog(settings, sources),
         *check_catalogs(settings, sources),
@@ -608,7 +601,7 @@ def _check_event_only(settings: Settings, sources: SettingsSources) -> Iterator[
                 keys = ("catalogs", name, key)
                 yield SfnError(
                     sources.location_of(keys),
-                    expected="a value, as a catalog of type told can't be asked for it",
+                    expected="a value, as a catalog of type events cannot be queried for it",
                     found="none",
                     remedy=f"set it there or as {variable_name(keys)}",
                 )
@@ -616,9 +609,9 @@ def _check_event_only(settings: Settings, sources: SettingsSources) -> Iterator[
         named = ", ".join(sorted(settings.event_only_catalogs))
         yield SfnError(
             sources.location_of(("senders",)),
-            expected=f"a sender with a token, as what is told of {named} is believed",
+            expected=f"a sender with a token, as events are the source of truth for {named}",
             found="none",
-            remedy='configure one: [senders.NAME] secrets = { main = "…" }',
+            remedy='configure a sender: [senders.NAME] secrets = { main = "…" }',
         )
 
 

@@ -1,6 +1,6 @@
-"""All sections, with the defaults of the specification's table "Settings".
+"""All settings with their defaults, and the roles of a process.
 
-A key that is not in that table is refused: a setting without effect would be a lie.
+Unknown keys are errors, because a setting without effect would mislead the operator.
 """
 
 from __future__ import annotations
@@ -33,16 +33,14 @@ from sfn.settings.service import (
 )
 from sfn.settings.types import Name, Section
 
-# ── model: All sections
-
 
 def pull_origin_name(name: str) -> str:
-    """What the events of a source are kept under."""
+    """Return the sender's name under which the inbox stores the events of a pull source."""
     return f"pull.{name}"
 
 
 class Settings(Section):
-    """Everything."""
+    """The settings of the service, one attribute for each section."""
 
     listener: ListenerSettings = ListenerSettings()
     inbox: InboxSettings = InboxSettings()
@@ -60,28 +58,28 @@ class Settings(Section):
 
     @property
     def event_only_catalogs(self) -> frozenset[str]:
-        """The catalogs that nobody can ask."""
+        """The names of the catalogs that cannot be queried."""
         return frozenset(name for name, one in self.catalogs.items() if one.is_event_only)
 
     @property
     def lacks_stores(self) -> bool:
-        """Whether a catalog's tables have no place: none is configured, and it vends no credentials either."""
+        """True if no store is configured and some catalog vends no credentials: its tables cannot be published."""
         return not self.stores and not all(one.vended_credentials for one in self.catalogs.values())
 
     @property
     def origins(self) -> Mapping[str, EventOrigin]:
-        """All that events come from, by the name that they are kept under: senders, and what they are fetched from."""
+        """All origins of events, senders and pull sources, by the sender's name that the inbox stores."""
         return {**self.senders, **{pull_origin_name(name): one for name, one in self.pull.items()}}
 
     def catalogs_of(self, origin: str) -> Mapping[str, str]:
-        """The catalogs that one of `origins` speaks for: its own names of them, and ours."""
+        """Map the catalog names that an origin uses in its events to the configured names."""
         return self.origins[origin].resolve_catalogs(self.catalogs)
 
     def catalogs_behind(self, gateway: str) -> Mapping[str, str]:
-        """The catalogs behind a configured gateway: the prefix that each has its clients use, and our name of it.
+        """Map the REST prefixes that clients of a gateway use to the configured catalog names.
 
-        A gateway that names none has the one of its own name behind it, or the only one that there is, under any
-        prefix: that is "". Empty: there are several.
+        A gateway that names no catalog has the catalog with the gateway's name, or the only one, under any prefix. The
+        key is then "". The result is empty if the catalog is not clear, because several are configured.
         """
         named = self.gateway[gateway]
         if named.catalogs:
@@ -93,20 +91,20 @@ class Settings(Section):
         return {"": next(iter(self.catalogs))} if len(self.catalogs) == 1 else {}
 
 
-# ── roles: What one process of the service does
+# ── Roles
 
 
 class Role(StrEnum):
-    """A part of the service."""
+    """A part of the service that a process can run."""
 
     RECEIVER = "receiver"
-    """Takes events."""
+    """Accepts events."""
     WORKER = "worker"
-    """Sweeps, asks the catalogs, writes files."""
+    """Sweeps, queries the catalogs, writes files."""
     GATEWAY = "gateway"
-    """Stands before catalogs, if gateways are configured."""
+    """Forwards requests to catalogs, if gateways are configured."""
     FACADE = "facade"
-    """Answers readers, if there is a facade."""
+    """Answers readers, if the facade is configured."""
     ADMIN = "admin"
     """Answers operators, if they have a token."""
 
@@ -115,10 +113,10 @@ ALL_ROLES: Final = frozenset(Role)
 
 
 def parse_roles(text: str) -> frozenset[Role]:
-    """The roles in a list with commas.
+    """Parse a comma-separated list of roles.
 
     Raises:
-        SfnError: one is none.
+        SfnError: a role is unknown.
     """
     known = [role.value for role in Role]
     words = [word.strip() for word in text.split(",")]
@@ -130,15 +128,15 @@ def parse_roles(text: str) -> frozenset[Role]:
 
 
 def check_roles(roles: AbstractSet[Role], settings: Settings) -> None:
-    """Refuse roles that leave work to nobody.
+    """Refuse roles without a worker if no other process can open the inbox.
 
     Raises:
-        SfnError: the inbox is one that no other process can have, and nobody would work off what it takes.
+        SfnError: the inbox is a SQLite file and the roles have no worker, so no process would run its jobs.
     """
     if settings.inbox.path is not None and Role.WORKER not in roles:
         raise SfnError(
             "--roles",
-            expected="worker among them, as one process alone has an inbox in SQLite",
+            expected="worker among them, as only one process can open an inbox in SQLite",
             found=", ".join(sorted(roles)),
-            remedy='add it, or share an inbox: [inbox] url = "postgresql://…"',
+            remedy='add worker, or share an inbox: [inbox] url = "postgresql://…"',
         )

@@ -1,4 +1,4 @@
-"""The sections `catalogs.NAME`."""
+"""The named sections: `catalogs`, `stores`, `senders`, `pull`, `gateway`; and `admin`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from sfn.settings.types import (
 from sfn.sfnfile.locations import scheme_of
 from sfn.sfnfile.naming import MAIN_BRANCH
 
-# ── catalogs: The sections `catalogs
+# ── Catalogs
 
 
 def _require_uri_for_rest(value: str | None, info: ValidationInfo) -> str | None:
@@ -53,46 +53,46 @@ def _require_uri_for_rest(value: str | None, info: ValidationInfo) -> str | None
 
 
 class CatalogSettings(Section):
-    """A catalog whose tables get files.
+    """A catalog with tables to publish.
 
     Attributes:
-        type: how it is spoken to: `told` is not at all, and then its events are the truth.
-        properties: with `pyiceberg` all that PyIceberg is told, by its own names; then there are none of those up to
+        type: the protocol; `events` is a catalog that cannot be queried, with events as the source of truth.
+        properties: with `pyiceberg`, PyIceberg's own properties, in place of the keys from `uri` to
             `vended_credentials`.
-        uri: where its REST API begins, without `/v1`; may hold a user and a password. With `rest` it must be there.
-        warehouse: which warehouse of that server.
-        catalog_id: its identity in our files, None for one derived from where it is.
-        ca_file: certificates (PEM) that are trusted instead of the system's; read again when it changes.
-        headers: sent with every request.
-        token: bearer token; `token_file` a file with it, read again when it changes.
-        credential: OAuth2 client credentials; `credential_file` a file with them, read for each new token.
-        oauth2_uri: where tokens are to be had.
+        uri: URL of the REST API, without `/v1`; required with `rest`. It may hold a user and a password.
+        warehouse: name of the warehouse on that server.
+        catalog_id: identity of the catalog in SFN files; None to derive it from its address.
+        ca_file: certificates (PEM) to trust instead of the system's; read again when the file changes.
+        headers: HTTP headers of every request.
+        token: bearer token; `token_file` is a file with the token, read again when it changes.
+        credential: OAuth2 client credentials; `credential_file` is a file with them, read for each new token.
+        oauth2_uri: URL of the token endpoint; None for the catalog's own.
         scope: OAuth2 scope.
-        auth: who asks is shown by AWS's signatures or Google's tokens; None for by a token or credential, if at all.
-        signing_region: of what AWS's signatures are for; None for the one in the host of `uri`.
-        signing_name: the service, `glue` or `s3tables`; None likewise.
-        aws_profile: of AWS's shared files; None for the standard chain.
-        role_arn: assumed by whoever that is, with an `external_id` if it asks for one.
+        auth: AWS signatures or Google tokens; None for a token, a credential, or no authentication.
+        signing_region: AWS region to sign for; None for the region in the host of `uri`.
+        signing_name: AWS service to sign for, `glue` or `s3tables`; None for the service in the host of `uri`.
+        aws_profile: profile of AWS's shared files; None for the standard chain.
+        role_arn: AWS role to assume, with an `external_id` if the role requires one.
         google_credentials_file: key of a service account; None for the application's default credentials.
-        vended_credentials: whether stores are opened by what the catalog gives for each table.
-        replica_lag: how long an answer may be behind, with the clock skew of our hosts.
-        absence_delay: how long a table must be absent before it counts as dropped.
-        max_drops: drops and steps back that pass in an hour; None for the greater of 10 and 1 % of the tables, and of
-            drops fewer than half of the tables, or a single one.
-        include: globs of the tables that are published; none is all.
-        exclude: globs of those that are not.
-        allowed_locations: canonical prefixes that locations must lie below; none is any below a store.
-        version_hint: whether to keep `version-hint.text`.
-        on_drop: what becomes of a dropped table's files.
-        expire_after: how long a tombstone stays.
-        refresh_after: how long a file goes unwritten.
-        min_publish_interval: from one publish of a table to the next.
-        naming: what the SFN files are called.
-        placement: where they lie.
-        root: with the placement `root`, the folder in which each table has one.
-        branches: globs of the branches that get files.
-        keep: with the naming `ordinal`, how many files of commits stay at least.
-        keep_for: with that naming, how long they do.
+        vended_credentials: use the credentials that the catalog vends for each table to open its store.
+        replica_lag: maximum age of an answer of the catalog, plus the clock skew of the hosts.
+        absence_delay: time for which a table must be missing before it counts as dropped.
+        max_drops: drops and rollbacks that may pass within an hour. None: at most 10 or 1 % of the tables, whichever is
+            greater; and of drops fewer than half of the tables, but always one.
+        include: globs of the tables to publish; empty for all.
+        exclude: globs of the tables not to publish.
+        allowed_locations: canonical prefixes of permitted table locations; empty for all stores.
+        version_hint: `auto` to write `version-hint.text`.
+        on_drop: treatment of a dropped table's files.
+        expire_after: lifetime of a tombstone.
+        refresh_after: age at which an unchanged file is written again.
+        min_publish_interval: minimum time between two publishes of a table.
+        naming: naming of the SFN files.
+        placement: placement of the SFN files.
+        root: with the placement `root`, the folder that holds a folder for each table.
+        branches: globs of the branches with SFN files.
+        keep: with the naming `ordinal`, the minimum number of commit files that stay.
+        keep_for: with the naming `ordinal`, the time for which further commit files stay.
     """
 
     type: Literal["rest", "pyiceberg", "events"] = "rest"
@@ -138,11 +138,11 @@ class CatalogSettings(Section):
 
     @property
     def is_event_only(self) -> bool:
-        """Whether nobody can ask it, or list it: its events are the truth."""
+        """True if the catalog cannot be queried or listed: events are the source of truth."""
         return self.type == "events"
 
 
-# ── stores: The sections `stores
+# ── Stores
 
 _REMOTE_KEYS: Final = frozenset({"endpoint", "ca_file", "anonymous"})
 _S3_KEYS: Final = frozenset(
@@ -166,32 +166,32 @@ KEYS_BY_SCHEME: Final = {
     "abfss": _REMOTE_KEYS | _AZURE_KEYS,
     "gs": _REMOTE_KEYS | _GCS_KEYS,
 }
-"""The keys that go with a scheme, beside those that go with every one."""
+"""The keys that a store with a scheme may have, in addition to the keys of every store."""
 
 
 class StoreSettings(Section):
-    """Where tables lie.
+    """A store: a local folder, or a bucket or a part of one.
 
-    Who asks is found as the service's own tools find it, where no key says: AWS's chain (environment, profile, SSO, web
-    identity, container, instance), Azure's (environment, workload or managed identity, command line), Google's default
-    credentials.
+    Without a key for credentials they are found as the provider's own tools find them: AWS's chain (environment,
+    profile, SSO, web identity, container, instance), Azure's (environment, workload or managed identity, command line),
+    or Google's application default credentials.
 
     Attributes:
-        prefix: canonical; locations below it are this store's.
-        unsafe_unconditional_writes: use a store that cannot compare and swap.
-        links_to: other folders that symbolic links between the prefix and a table's location may lead into.
-        endpoint: where it answers, if not at its service's own address.
-        ca_file: certificates (PEM) that are trusted instead of the system's.
-        anonymous: ask without credentials.
-        region: of S3; None for AWS's chain, then for what the bucket tells.
-        path_style: name buckets in the path; None: with an endpoint of its own.
-        profile: of AWS's shared files.
-        access_key_id: of S3, with `secret_access_key` and perhaps a `session_token`.
-        role_arn: assumed, with an `external_id` if it asks for one.
-        account_key: of an Azure account; `sas_token` a shared access signature instead.
-        client_id: of a managed identity, or with `tenant_id` and `client_secret` of an application.
-        credentials_file: of a Google service account, or another file that Google's libraries take.
-        billing_project: of Google, where the one who asks pays.
+        prefix: canonical prefix of the locations in this store.
+        unsafe_unconditional_writes: accept a store without conditional writes.
+        links_to: folders outside the prefix that symbolic links above a table's location may lead to.
+        endpoint: URL of the store; None for the provider's own.
+        ca_file: certificates (PEM) to trust instead of the system's.
+        anonymous: send requests without credentials.
+        region: S3 region; None for AWS's chain, then for the region that the bucket reports.
+        path_style: put the bucket's name into the path; None to do so only with an `endpoint`.
+        profile: profile of AWS's shared files.
+        access_key_id: S3 access key, with `secret_access_key` and an optional `session_token`.
+        role_arn: AWS role to assume, with an `external_id` if the role requires one.
+        account_key: key of an Azure account; `sas_token` is a shared access signature instead.
+        client_id: id of an Azure managed identity; or of an application, with `tenant_id` and `client_secret`.
+        credentials_file: key of a Google service account, or another file that Google's libraries accept.
+        billing_project: Google project that pays for the requests.
     """
 
     prefix: Prefix
@@ -218,20 +218,20 @@ class StoreSettings(Section):
 
     @property
     def scheme(self) -> str:
-        """Of the locations below it."""
+        """URL scheme of the locations in this store."""
         return scheme_of(self.prefix)
 
 
-# ── bound: What every party has that tells of commits
+# ── Senders and operators
 
 
 class EventOrigin(Section):
-    """Who tells of commits.
+    """An origin of events: the common part of senders and pull sources.
 
     Attributes:
-        catalog: the one catalog that it speaks for.
-        catalogs: or several: its own names of them, and ours.
-        dialect: the format of its events, and no other; None: whichever they are recognised to be of.
+        catalog: the one catalog that the events belong to.
+        catalogs: for several catalogs, the name of each in the events, and its configured name.
+        dialect: the only event format to accept; None to recognise the format of each event.
     """
 
     catalog: Text | None = None
@@ -239,21 +239,27 @@ class EventOrigin(Section):
     dialect: EventFormatName | None = None
 
     def resolve_catalogs(self, configured: Mapping[str, object]) -> Mapping[str, str]:
-        """The catalogs that it speaks for, by its own names; without any of its own, the only one that there is."""
+        """Map the catalog names in the events to configured names; without either key, each configured name to itself.
+
+        Args:
+            configured: the configured catalogs, by name.
+        """
         if self.catalogs:
             return self.catalogs
-        ours = [self.catalog] if self.catalog is not None else configured
-        return {catalog: catalog for catalog in ours}
+        names = [self.catalog] if self.catalog is not None else configured
+        return {name: name for name in names}
 
 
 def check_origin_catalogs(
     keys: tuple[str, ...], origin: EventOrigin, catalogs: Mapping[str, object], sources: SettingsSources
 ) -> Iterator[SfnError]:
-    """What is wrong with the catalogs of one party.
+    """Yield the problems with the catalogs of one origin.
 
     Args:
-        keys: to its section.
-        catalogs: the configured ones, by name.
+        keys: path of its section.
+        origin: the section.
+        catalogs: the configured catalogs, by name.
+        sources: origins of the settings, for messages.
     """
     known = list(catalogs)
     if origin.catalog is not None and origin.catalogs:
@@ -262,35 +268,32 @@ def check_origin_catalogs(
     if origin.catalog is None and not origin.catalogs and len(known) > 1:
         yield SfnError(
             sources.location_of((*keys, "catalog")),
-            expected="the catalog that it speaks for, as there are several",
+            expected="the catalog of its events, as several are configured",
             found="none",
-            remedy=f"configured are: {', '.join(known)}",
+            remedy=f"choose one of {', '.join(known)}",
         )
-    meant: dict[tuple[str, ...], str] = {("catalogs", theirs): ours for theirs, ours in origin.catalogs.items()}
+    named: dict[tuple[str, ...], str] = {("catalogs", external): name for external, name in origin.catalogs.items()}
     if origin.catalog is not None:
-        meant["catalog",] = origin.catalog
-    for place_of, ours in meant.items():
-        if ours not in catalogs:
+        named["catalog",] = origin.catalog
+    for key, name in named.items():
+        if name not in catalogs:
             yield SfnError(
-                sources.location_of((*keys, *place_of)),
+                sources.location_of((*keys, *key)),
                 expected="a configured catalog",
-                found=ours,
-                remedy=suggest_name(ours, known),
+                found=name,
+                remedy=suggest_name(name, known),
             )
 
 
-# ── parties: The sections `senders
-
-
 class SenderSettings(EventOrigin):
-    """Who may send events.
+    """A sender of events.
 
     Attributes:
-        scheme: how a sender shows who it is: by a bearer token, by a signature, or not at all.
-        secrets: active tokens, or secrets that sign, by name.
-        secrets_file: more of them, one a line; read again when it changes.
-        signature_header: where the signature is, with `hmac-sha256`.
-        rate_limit: most requests a minute.
+        scheme: authentication by a bearer token or a signature, or none.
+        secrets: active tokens or signing secrets, by name.
+        secrets_file: file with more of them, one a line; read again when it changes.
+        signature_header: with `hmac-sha256`, the header with the signature.
+        rate_limit: maximum number of requests a minute.
     """
 
     scheme: AuthScheme = AuthScheme.BEARER
@@ -301,7 +304,7 @@ class SenderSettings(EventOrigin):
 
     @property
     def signature_scheme(self) -> SignatureScheme | None:
-        """How it signs; None for one that does not."""
+        """The signature scheme of the sender; None for a sender that does not sign."""
         match self.scheme:
             case AuthScheme.STANDARD_WEBHOOKS:
                 return StandardWebhooks()
@@ -314,26 +317,26 @@ class SenderSettings(EventOrigin):
 
 
 class AdminSettings(Section):
-    """Who operates the service; without a token there are no admin routes.
+    """The access of operators. Without a token there are no admin routes.
 
     Attributes:
-        token: bearer token; `token_file` a file with such tokens, one a line; read again when it changes.
+        token: bearer token; `token_file` is a file with such tokens, one a line, read again when it changes.
     """
 
     token: Token | None = None
     token_file: File | None = None
 
 
-# ── pulls: The sections `pull
+# ── Pull sources
 
 _PORT: Final = 4222
-"""Where a URL names none."""
+"""The port of a server without one in its URL."""
 _WORD: Final = re.compile(r"[^\s.*>/\\\x00-\x1f\x7f]{1,200}")
 """A level of a subject, or a name (NATS documentation, "Subject-Based Messaging" and "Naming Streams")."""
 
 
 def _validate_server(value: str) -> str:
-    """Where a server is: no user, no password, no path."""
+    """Check that a URL has a host and an optional port, but no user, password or path."""
     try:
         parts = urlsplit(value)
         right = parts.scheme in {"nats", "tls"} and bool(parts.hostname) and (parts.port is None or parts.port > 0)
@@ -342,7 +345,7 @@ def _validate_server(value: str) -> str:
     else:
         right = right and "@" not in value and not (parts.path or parts.query or parts.fragment)
     if not right:
-        raise ValueError("nats://host:port or tls://host:port: a user and a password have keys of their own")
+        raise ValueError("nats://host:port or tls://host:port; a user and a password have keys of their own")
     return value
 
 
@@ -370,20 +373,21 @@ _Name: TypeAlias = Annotated[str, AfterValidator(_validate_name)]
 
 
 class PullSettings(EventOrigin):
-    """A source of events.
+    """A pull source: a NATS server with events.
+
+    Files are read for each new connection.
 
     Attributes:
-        type: how it is spoken to.
-        servers: where it answers; one of them is enough. `tls://` is refused by a server without TLS.
-        subject: whose messages are events; may have wildcards.
-        queue: the group of those who share the messages of core NATS.
-        stream: of JetStream, with `durable` the consumer of it that all replicas share; without both it is core NATS.
-        ca_file: certificates (PEM) that are trusted instead of the system's; read for each new connection, as are the
-            next ones.
-        credentials_file: who asks: a file `.creds`.
-        token_file: or a token.
-        user: or a name, with its `password_file`.
-        body_limit: most bytes of a message; None for the listener's.
+        type: the protocol.
+        servers: URLs of the servers; one of several is enough. `tls://` refuses servers without TLS.
+        subject: subject of the events; may have wildcards.
+        queue: with core NATS, the queue group of the processes that share the messages.
+        stream: a JetStream stream, with `durable`, the consumer that all replicas share; None for core NATS.
+        ca_file: certificates (PEM) to trust instead of the system's.
+        credentials_file: credentials, as a `.creds` file.
+        token_file: file with a token instead.
+        user: user name instead, with a `password_file`.
+        body_limit: maximum size of a message in bytes; None for the listener's limit.
     """
 
     type: Literal["nats"] = "nats"
@@ -407,37 +411,38 @@ class PullSettings(EventOrigin):
 
     @property
     def is_encrypted(self) -> bool:
-        """Whether no server without TLS is spoken to."""
+        """True if connections without TLS are refused."""
         return self.ca_file is not None or all(server.startswith("tls:") for server in self.servers)
 
 
-# ── gateways: The sections `gateway
+# ── Gateways
 
 ResponseTimeout = Annotated[Duration, duration_between("1s", "30m")]
-"""A commit that is answered later than its intent is asked for last would not be asked for at all."""
+"""At most the time for which the catalog is queried about an intent: a later commit would go unnoticed."""
 
 IdleTimeout = Annotated[Duration, duration_between("0", "10m")]
 
 
 class GatewaySettings(Section):
-    """A catalog, and how clients reach it through us.
+    """A gateway: a proxy in front of a catalog.
 
     Attributes:
-        upstream: where the catalog's REST API begins, without `/v1`.
-        catalog: our name of it; None for the one of the gateway's own name, or the only one that there is.
-        catalogs: or of several behind one address: the prefix that each has its clients use, and our name of it.
-        host: address of a listener of its own, where the gateway begins at `/`; None for none: it is below
+        upstream: URL of the catalog's REST API, without `/v1`.
+        catalog: configured name of the catalog; None for the catalog with the gateway's name, or the only one.
+        catalogs: for several catalogs behind one address, the REST prefix of each, and its configured name.
+        host: address of a separate HTTP listener, where the gateway begins at `/`; None to serve the gateway at
             `/catalog/NAME` of the listener.
-        port: of that listener; 0 is any free one.
-        public_url: how clients reach it; None: as each of them says, and the proxies before us.
-        ca_file: certificates (PEM) that are trusted instead of the system's; read again when it changes.
-        timeout: how long the catalog may be silent.
-        connections: to the catalog at once.
-        idle: the longest time for which a connection may have been idle before a commit is sent over it. A
-            `Keep-Alive: timeout` of the catalog replaces it. A commit on a connection that ends gets no answer.
-        body_limit: most bytes of a request that are read before a connection to the catalog is taken for it, and to
-            know which tables it names. Of a longer one the rest passes as it comes.
-        on_inbox_failure: what becomes of a commit that the inbox does not take.
+        port: port of that HTTP listener; 0 for any free port.
+        public_url: URL that clients use; None for the URL in the client's request and the headers of proxies.
+        ca_file: certificates (PEM) to trust instead of the system's; read again when it changes.
+        timeout: maximum time for which the catalog may be silent during a request.
+        connections: maximum number of connections to the catalog.
+        idle: maximum time for which a connection may have been idle before a commit is sent over it, because a commit
+            on a connection that the catalog just closed gets no answer. A `Keep-Alive: timeout` of the catalog
+            replaces it.
+        body_limit: maximum size in bytes of a body that is read before a connection to the catalog is used, and to find
+            the tables that the request names. The rest of a longer body is streamed.
+        on_inbox_failure: treatment of a commit when the inbox does not accept its intent.
     """
 
     upstream: Url = Field(repr=False)

@@ -1,4 +1,4 @@
-"""The section `facade`: a read-only catalog that is answered from SFN files."""
+"""The single sections: `facade`, `inbox`, `listener`, `telemetry`, `worker`, `retry` and `sweep`."""
 
 from __future__ import annotations
 
@@ -25,19 +25,17 @@ from sfn.settings.types import (
     duration_between,
 )
 
-# ── facade: The section `facade`
-
 
 class FacadeSettings(Section):
-    """Who may read through it, and what. Without a token, and not open, there is none.
+    """The read-only catalog at `/iceberg`. It exists if it has a token or is open.
 
     Attributes:
-        token: its readers' bearer token; `token_file` a file with such tokens, one a line; read again when it changes.
-        open: everybody who reaches the listener may read.
-        roots: canonical prefixes: a table whose files or whose location lie below none of them is not shown; empty for
-            those of all stores.
-        directories: tables may be called by their directories, in the namespace `dir`.
-        metadata_limit: most bytes of a metadata file's JSON.
+        token: bearer token of readers; `token_file` is a file with such tokens, one a line, read again when it changes.
+        open: let everyone read who reaches the listener.
+        roots: canonical prefixes; only tables with files and location below one of them are shown. Empty for the
+            prefixes of all stores.
+        directories: let readers name a table by its directory, in the namespace `dir`.
+        metadata_limit: maximum size in bytes of a metadata file's JSON.
     """
 
     token: Token | None = Field(default=None, repr=False)
@@ -49,31 +47,28 @@ class FacadeSettings(Section):
 
     @property
     def has_token(self) -> bool:
-        """Whether its readers show one."""
+        """True if readers need a token."""
         return self.token is not None or self.token_file is not None
 
     @property
     def is_on(self) -> bool:
-        """Whether there is a facade."""
+        """True if the facade exists."""
         return self.open or self.has_token
-
-
-# ── inbox: The section `inbox`
 
 
 def _require_server(value: Path | None, info: ValidationInfo) -> Path | None:
     if value is not None and not types.is_postgres(info.data.get("url", "postgresql://")):
-        raise ValueError("no such key with an inbox in SQLite")
+        raise ValueError("no password_file with an inbox in SQLite")
     return value
 
 
 class InboxSettings(Section):
-    """Where hints are kept.
+    """The database of the inbox.
 
     Attributes:
-        url: `sqlite:///` and the path of a file; or a database of PostgreSQL, as libpq's URLs name it.
-        password_file: a file with the password for that database, read for each new connection.
-        event_retention: how long an event's id is known, and the event itself kept.
+        url: `sqlite:///` and the path of a file; or a PostgreSQL database, as a URL of libpq.
+        password_file: file with the password of the PostgreSQL database, read for each new connection.
+        event_retention: time for which events and their ids are stored.
     """
 
     url: Annotated[str, AfterValidator(types.validate_inbox_url)] = Field(default="sqlite:///sfn/inbox.db", repr=False)
@@ -82,28 +77,26 @@ class InboxSettings(Section):
 
     @property
     def path(self) -> Path | None:
-        """The inbox's file; None for an inbox in PostgreSQL."""
+        """Path of the SQLite file; None for an inbox in PostgreSQL."""
         return None if types.is_postgres(self.url) else Path(types.sqlite_path(self.url))
 
 
-# ── listener: The section `listener`
-
-
 class ListenerSettings(Section):
-    """Where events arrive.
+    """The HTTP address of the service.
 
     Attributes:
-        host: the address to bind.
-        port: 0 is any free one.
-        body_limit: most bytes of a request's body.
-        body_memory: most bytes of bodies that are held at once of clients that have not shown who they are: who signs,
-            who needs no token, who asks an operator's route. Gateways, whose clients only the catalog knows, have as
-            much again, and 64 KiB more for each of their connections. Never less than one of the largest bodies needs.
-        drain: how long a shutdown waits for what is under way.
-        queue_limit: how many hints may wait for the disk before events are answered with 503. What is
-            kept of an event, 4 KiB at most, waits with its hint in memory: 40 MiB for 10,000.
-        tls_certificate_file: certificates (PEM) to show, its own first; with `tls_key_file` their private key. Both are
-            read again when they change; without them it speaks plain HTTP.
+        host: address to bind.
+        port: port to bind; 0 for any free port.
+        body_limit: maximum size of a request's body in bytes.
+        body_memory: maximum memory in bytes for bodies of clients that are not authenticated yet: clients that sign,
+            clients that need no token, and callers of admin routes. All gateways together have as much again, because
+            only the catalog knows their clients, and 64 KiB for each of their connections. The limit is never less than
+            one of the largest bodies needs.
+        drain: maximum time for which a shutdown waits for running work.
+        queue_limit: maximum number of notifications that wait for the disk; beyond that, events are answered with 503.
+            Each takes at most 4 KiB of memory: 40 MiB for 10,000.
+        tls_certificate_file: certificate chain (PEM), the listener's own first, with its private key in `tls_key_file`.
+            Both are read again when they change. Without them the listener speaks plain HTTP.
     """
 
     host: Text = "127.0.0.1"
@@ -117,17 +110,17 @@ class ListenerSettings(Section):
 
     @property
     def scheme(self) -> str:
-        """Of its URLs."""
+        """Scheme of the listener's URLs."""
         return "http" if self.tls_certificate_file is None else "https"
 
     @property
     def is_loopback(self) -> bool:
-        """Whether it is reached from this machine alone."""
+        """True if only this machine can reach the address."""
         return is_loopback(self.host)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address is reached from this machine alone. Names but `localhost` are not looked up."""
+    """Return True if only this machine can reach an address. Host names other than `localhost` are not resolved."""
     if host.lower() == "localhost":
         return True
     try:
@@ -136,17 +129,14 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-# ── telemetry: The section `telemetry`
-
-
 class TelemetrySettings(Section):
-    """What the service tells about itself.
+    """The log and the metrics.
 
     Attributes:
-        level: the least severity that is logged.
-        format: JSON lines, text for people, or whichever fits where the log goes.
-        metrics_token: bearer token that opens `/metrics`, `metrics_token_file` a file with such tokens, one a line;
-            without either it is open to everybody who reaches the listener.
+        level: minimum severity of log records.
+        format: JSON lines or text; `auto` for text on a terminal, else JSON lines.
+        metrics_token: bearer token for `/metrics`; `metrics_token_file` is a file with such tokens, one a line. Without
+            either everyone who reaches the listener may read the metrics.
     """
 
     level: Literal["debug", "info", "warning", "error"] = "info"
@@ -155,15 +145,12 @@ class TelemetrySettings(Section):
     metrics_token_file: File | None = None
 
 
-# ── work: The sections `worker`
-
-
 class WorkerSettings(Section):
-    """How hints become files.
+    """The worker of a process.
 
     Attributes:
-        concurrency: publishes at a time.
-        lease: how long a publish may be silent before its row is taken from it.
+        concurrency: number of tables that are published at a time.
+        lease: time for which a worker may be silent before another worker takes its job.
     """
 
     concurrency: AtLeastOne = 32
@@ -171,36 +158,33 @@ class WorkerSettings(Section):
 
 
 class RetrySettings(Section):
-    """How often a table in trouble is tried.
+    """The retries of a failed job.
 
     Attributes:
-        base: the first delay; each further one is twice as long.
-        cap: the longest delay.
-        budget: the age since the first failure at which a table becomes a dead letter.
-        max_attempts: the attempts after which it does.
+        base: first delay; each further delay is twice as long.
+        cap: maximum delay.
+        budget: time since the first failure after which a table becomes a dead letter.
+        max_attempts: number of attempts after which a table becomes a dead letter.
     """
 
     base: PositiveDuration = timedelta(seconds=1)
     cap: PositiveDuration = timedelta(minutes=5)
     budget: PositiveDuration = timedelta(hours=24)
-    # A pause is three quarters of the cap on average: 24 h are some 390 attempts. So it is the age that ends them, and
-    # the number only where somebody made the pauses shorter.
+    # A delay is three quarters of the cap on average, so 24 h are some 390 attempts. With the defaults the budget ends
+    # the retries; the number of attempts does so only with a shorter cap.
     max_attempts: AtLeastOne = 500
 
 
 class SweepSettings(Section):
-    """How often each catalog is walked over.
+    """The schedule of sweeps.
 
     Attributes:
-        every: from one walk to the next, None for never (`off`).
+        every: time between two sweeps of a catalog; None for never (`off`).
     """
 
     every: Annotated[DurationOrOff, duration_between("1s", "36500d")] = timedelta(minutes=15)
 
 
-# ── java: Where this machine's Java is
-
-
 def java_home() -> str | None:
-    """The variable `JAVA_HOME`, by which whatever starts a Java finds it; None where it is not set."""
+    """Return the environment variable `JAVA_HOME`; None if it is not set."""
     return os.environ.get("JAVA_HOME") or None

@@ -1,4 +1,4 @@
-"""Where settings come from: a TOML file, with the environment over it, and the memory of which said what."""
+"""The sources of settings: a TOML file, overridden by environment variables, and the origin of each value."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ from typing import Any, Final, TypeAlias
 
 from sfn.errors import SfnError
 
-# ── misconfigured: The error of settings that are wrong
-
 
 class ConfigurationError(SfnError):
-    """The settings can't be used.
+    """Settings that cannot be used.
 
     Args:
-        problems: everything that is wrong with them; no secret is repeated in it.
+        problems: all problems of the settings. They repeat no secret.
     """
 
     def __init__(self, problems: Iterable[SfnError]) -> None:
@@ -26,24 +24,22 @@ class ConfigurationError(SfnError):
         super().__init__("settings", expected="none of these problems", found=found)
 
 
-# ── sources: Where settings come from
-
 PREFIX: Final = "SFN_"
 SEPARATOR: Final = "__"
 
 Keys: TypeAlias = tuple[str, ...]
-"""The way to a value: section, table, key."""
+"""The path of a value: section, table, key."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SettingsSources:
-    """What was said, and where.
+    """The values of all settings, before validation, and their origins.
 
     Attributes:
-        tables: all of it, the environment's values as strings.
-        file: what the file is called in messages.
-        variables: environment variables, by the keys that they set.
-        problems: variables that fit nowhere.
+        tables: all values; those from the environment are strings.
+        file: name of the file, for messages.
+        variables: names of the environment variables, by the path that each sets.
+        problems: errors of variables that cannot be applied.
     """
 
     tables: Mapping[str, Any]
@@ -52,19 +48,19 @@ class SettingsSources:
     problems: tuple[SfnError, ...] = ()
 
     def location_of(self, keys: Sequence[str]) -> str:
-        """Where the value at these keys was set, or would be."""
+        """Return the variable or the place in the file where the value at a path was set, or would be set."""
         for length in range(len(keys), 0, -1):
             if (name := self.variables.get(tuple(keys[:length]))) is not None:
                 return name
-        for said, name in self.variables.items():
-            if said[: len(keys)] == tuple(keys):
+        for path, name in self.variables.items():
+            if path[: len(keys)] == tuple(keys):
                 return name
         table, key = ".".join(keys[:-1]), keys[-1] if keys else ""
         return f"{self.file}: [{table}] {key}" if table else f"{self.file}: {key}"
 
 
 def no_settings_error(path: Path | None, environ: Mapping[str, str]) -> tuple[SfnError, ...]:
-    """What stands before all else that is wrong where neither a file nor any variable says a thing."""
+    """Return an error if neither a file nor any environment variable sets anything; else nothing."""
     if path is not None or any(_is_settings_variable(name) for name in environ):
         return ()
     remedy = "name it: --config FILE or SFN_CONFIG; or set each key as SFN_SECTION__KEY"
@@ -72,15 +68,15 @@ def no_settings_error(path: Path | None, environ: Mapping[str, str]) -> tuple[Sf
 
 
 def variable_name(keys: Sequence[str]) -> str:
-    """The environment variable that sets the value at these keys."""
+    """Return the name of the environment variable for a path."""
     return PREFIX + SEPARATOR.join(_normalised(key) for key in keys)
 
 
 def load_sources(path: Path | None, environ: Mapping[str, str]) -> SettingsSources:
-    """Read the file and lay the environment over it.
+    """Read the file and override its values by the environment.
 
     Raises:
-        Misconfigured: the file can't be read or is no TOML.
+        ConfigurationError: the file cannot be read, or is not TOML.
     """
     tables = {} if path is None else _read(path)
     variables: dict[Keys, str] = {}
@@ -93,7 +89,7 @@ def load_sources(path: Path | None, environ: Mapping[str, str]) -> SettingsSourc
 
 
 def _is_settings_variable(name: str) -> bool:
-    # Orchestrators add variables for a service of this name (SFN_PORT, SFN_SERVICE_HOST): single underscores.
+    # Kubernetes sets SFN_PORT and SFN_SERVICE_HOST for a service named `sfn`: these have single underscores.
     return name.startswith(PREFIX) and SEPARATOR in name
 
 
@@ -125,7 +121,10 @@ def _apply_variable(tables: dict[str, Any], variables: dict[Keys, str], name: st
 
 
 def _matching_key(table: Mapping[str, Any], part: str) -> str:
-    """A key as the file spells it: a variable knows neither lower case nor hyphens nor dots."""
+    """Return the key of `table` that a part of a variable's name means.
+
+    Names of variables have no lower case, hyphens or dots, so these are compared as upper case and underscores.
+    """
     return next((key for key in table if _normalised(key) == _normalised(part)), part.lower())
 
 

@@ -1,7 +1,7 @@
-"""Strings with a shape, and lists and tables that came as a string from the environment.
+"""Types of values: strings with a format, durations, sizes, and arrays and tables from environment variables.
 
-Each function raises `ValueError` with what it expected, never with what it was given: that may be a secret; but for
-`UnknownUrlParameter`, which names keys.
+The validators raise `ValueError` with a noun phrase that completes "expected …". The message never repeats the value,
+because that may be a secret. Only `UnknownUrlParameter` names keys.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sfn.formats import FORMAT_NAMES
 from sfn.http.secrets import is_well_formed_token
 from sfn.sfnfile.locations import canonical, check_location
 
-# ── texts: Strings with a shape
+# ── Strings
 
 _SQLITE = "sqlite:///"
 _LIBPQ_PARAMETERS: Final = frozenset(
@@ -40,18 +40,18 @@ _LIBPQ_PARAMETERS: Final = frozenset(
         "user",
     }
 )
-"""Parameters of a URL that are passed on; no secret is among them."""
+"""Parameters of a URL that are passed to libpq. None of them is a secret."""
 _MAX_PORT: Final = 65_535
 _SSL_MODES: Final = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 _PARAMETER_NAME: Final = re.compile(r"[A-Za-z_]{1,40}")
 
 
 class UnknownUrlParameter(ValueError):
-    """A key that is not known, where keys and values are parts of one text.
+    """An unknown parameter in a URL.
 
     Attributes:
-        found: in words that tell no secret.
-        remedy: what to write instead, where that can be told.
+        found: description of the parameter, without secrets.
+        remedy: correction to suggest; empty if there is no obvious one.
     """
 
     def __init__(self, expected: str, found: str, remedy: str = "") -> None:
@@ -60,7 +60,7 @@ class UnknownUrlParameter(ValueError):
 
 
 def parse_array(value: object) -> object:
-    """A string becomes an array: as in TOML where it begins with `[`, else of its parts between commas."""
+    """Parse a string as an array: in TOML's syntax if it begins with `[`, else as a comma-separated list."""
     if not isinstance(value, str):
         return value
     if value.lstrip().startswith("["):
@@ -69,33 +69,33 @@ def parse_array(value: object) -> object:
 
 
 def parse_table(value: object) -> object:
-    """A string becomes a table, as an inline one in TOML."""
+    """Parse a string as an inline table of TOML."""
     return _parse_inline(value, "a table such as { name = 'value' }") if isinstance(value, str) else value
 
 
 def parse_path(value: object) -> object:
-    """The path of a file."""
+    """Return the path of a file, refusing an empty path and `.`."""
     if not isinstance(value, str) or value in {"", "."}:
         raise ValueError("the path of a file")
     return value
 
 
 def validate_event_format(value: str) -> str:
-    """The name of a format of events."""
+    """Return the name of an event format."""
     if value not in FORMAT_NAMES:
         raise ValueError(f"one of {', '.join(FORMAT_NAMES)}")
     return value
 
 
 def validate_bearer_token(value: SecretStr) -> SecretStr:
-    """A secret that a header of the scheme Bearer can carry."""
+    """Return a token that a header `Authorization: Bearer` can carry."""
     if not is_well_formed_token(value.get_secret_value()):
         raise ValueError("visible ASCII characters without spaces, and at least one")
     return value
 
 
 def validate_http_url(value: str) -> str:
-    """An absolute http or https URL."""
+    """Return an absolute http or https URL."""
     try:
         parts = urlsplit(value)
         right = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port or 1) > 0
@@ -107,11 +107,11 @@ def validate_http_url(value: str) -> str:
 
 
 def validate_prefix(value: str) -> str:
-    """A location below which tables may lie, in the one spelling of its place."""
+    """Return a prefix of table locations in canonical form."""
     if "*" in value:
-        raise ValueError("a prefix without `*`: all that lies below it is meant")
+        raise ValueError("a prefix without `*`: a prefix always includes everything below it")
     try:
-        # Of a table below it, for a prefix may be a whole bucket.
+        # Check the location of a table below the prefix: a prefix may be a whole bucket, a location may not.
         check_location(f"{value.rstrip('/')}/table")
     except LocationRefused as refused:
         raise ValueError(f"a prefix such as /warehouse or s3://bucket/warehouse: {refused.expected}") from None
@@ -119,19 +119,19 @@ def validate_prefix(value: str) -> str:
 
 
 def validate_inbox_url(value: str) -> str:
-    """A file of SQLite, or a database of PostgreSQL."""
+    """Return the URL of a SQLite file or of a PostgreSQL database."""
     return validate_postgres_url(value) if is_postgres(value) else validate_sqlite_url(value)
 
 
 def is_postgres(url: str) -> bool:
-    """Whether a URL is of a database of PostgreSQL."""
+    """Return True for the URL of a PostgreSQL database."""
     return url.startswith(("postgresql://", "postgres://"))
 
 
 def validate_postgres_url(value: str) -> str:
-    """A URL as libpq takes it (PostgreSQL manual, section 34.1.1.2), of one host or several.
+    """Return a URL in libpq's format (PostgreSQL manual, section 34.1.1.2), with one or more hosts.
 
-    One that can be understood in two ways, such as with a password that is not percent-encoded, is none.
+    Ambiguous URLs are refused, such as one with a password that is not percent-encoded.
     """
     try:
         parts = urlsplit(value)
@@ -149,14 +149,14 @@ def validate_postgres_url(value: str) -> str:
     if options.get("sslmode", "prefer") not in _SSL_MODES:
         raise ValueError(f"one of these values of sslmode: {', '.join(_SSL_MODES)}")
     if not re.fullmatch(r"[1-9]\d?", options.get("connect_timeout", "5")):
-        raise ValueError("a connect_timeout from 1 to 99, which are seconds")
+        raise ValueError("a connect_timeout from 1 to 99 seconds, without a unit")
     return value
 
 
 def validate_sqlite_url(value: str) -> str:
-    """`sqlite:///` and a path, absolute where a fourth slash follows."""
+    """Return a URL of `sqlite:///` and a path, which is absolute if it begins with a fourth slash."""
     path = sqlite_path(value)
-    # SQLite's own name of a database that is lost with the process, and folders.
+    # `:memory:` is SQLite's name for a database that is lost when the process ends. The other names are folders.
     no_file = path == ":memory:" or path.rpartition("/")[2] in {"", ".", ".."}
     if not value.startswith(_SQLITE) or no_file or {"?", "\0"} & set(value):
         raise ValueError("sqlite:/// and the path of a file, or postgresql:// and a database")
@@ -164,12 +164,12 @@ def validate_sqlite_url(value: str) -> str:
 
 
 def sqlite_path(url: str) -> str:
-    """The path in such a URL."""
+    """Return the path in a URL of SQLite."""
     return url.removeprefix(_SQLITE)
 
 
 def _port_of(text: str) -> str | None:
-    """The port of a host, if it has one."""
+    """Return the port of `host:port`; None without a port."""
     found = re.fullmatch(r"(?:[^\[\]:]*|\[[0-9A-Fa-f:.]+\])(?::(\d{1,5}))?", text)
     if found is None:
         raise ValueError(text)
@@ -177,10 +177,10 @@ def _port_of(text: str) -> str | None:
 
 
 def _unknown_parameter(query: str, options: Mapping[str, str]) -> UnknownUrlParameter:
-    """What is said of parameters that are not passed on."""
+    """Return the error for parameters that libpq must not get."""
     expected = f"no other parameters of the database than {', '.join(sorted(_LIBPQ_PARAMETERS))}"
     names = list(_safe_names(options))
-    # Before an @ a password may stand that is not percent-encoded.
+    # Before an @ there may be a password that is not percent-encoded.
     if not names or "@" in query:
         return UnknownUrlParameter(expected, "another one")
     if "password" in names:
@@ -192,7 +192,7 @@ def _unknown_parameter(query: str, options: Mapping[str, str]) -> UnknownUrlPara
 
 
 def _safe_names(options: Mapping[str, str]) -> Iterator[str]:
-    """The keys that are not known and may be told: what follows a password may be a part of it."""
+    """Yield the unknown keys that a message may name: a "key" after a password may be a part of the password."""
     for key in options:
         if key not in _LIBPQ_PARAMETERS and _PARAMETER_NAME.fullmatch(key):
             yield key
@@ -208,7 +208,7 @@ def _parse_inline(text: str, expected: str) -> object:
     return parsed
 
 
-# ── quantities: Durations and sizes as people write them
+# ── Durations and sizes
 
 DURATION_UNITS: Final = {
     "ms": timedelta(milliseconds=1),
@@ -220,19 +220,19 @@ DURATION_UNITS: Final = {
 SIZE_UNITS: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "kB": 10**3, "MB": 10**6, "GB": 10**9}
 
 MAX_DURATION: Final = timedelta(days=36_500)
-"""Of all durations: so long from now is still a date."""
+"""Maximum of all durations: now plus this duration is still a valid date."""
 
 _ZERO: Final = ("0", 0)
-"""What needs no unit. No set, for a value of a wrong type may have no hash."""
+"""Values that need no unit. This is not a set, because a value of a wrong type may not be hashable."""
 
 _QUANTITY: Final = re.compile(r"(\d{1,9}(?:\.\d{1,9})?) ?([A-Za-z]{1,3})", re.ASCII)
 
 
 def parse_duration(text: object) -> timedelta:
-    """A duration of one number and one unit. A bare 0 needs no unit.
+    """Parse a duration of one number and one unit, such as `30s`. 0 needs no unit.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the value is not a duration.
     """
     if isinstance(text, timedelta):
         return text
@@ -241,26 +241,26 @@ def parse_duration(text: object) -> timedelta:
     number, unit = _split_quantity(text)
     if unit not in DURATION_UNITS:
         raise ValueError(f"a duration such as 30s: a number and one of {', '.join(DURATION_UNITS)}")
-    # Before they are multiplied: the product may be more than a timedelta holds.
+    # Compare before the multiplication, because the product may exceed the maximum of a timedelta.
     if float(number) > MAX_DURATION / DURATION_UNITS[unit]:
         raise ValueError(f"a duration of at most {MAX_DURATION.days}d")
     return float(number) * DURATION_UNITS[unit]
 
 
 def parse_duration_or_off(text: object) -> timedelta | None:
-    """A duration, or None for `off`.
+    """Parse a duration; return None for `off`.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: the value is neither.
     """
     return None if text is None or text == "off" else parse_duration(text)
 
 
 def duration_between(shortest: str, longest: str) -> AfterValidator:
-    """Refuses other durations; none at all (`off`) passes.
+    """Return a validator that refuses durations outside a range; None (`off`) passes.
 
     Args:
-        shortest, longest: as people write them.
+        shortest, longest: limits, such as `1s`.
     """
     least, most = parse_duration(shortest), parse_duration(longest)
 
@@ -273,10 +273,10 @@ def duration_between(shortest: str, longest: str) -> AfterValidator:
 
 
 def parse_size(text: object) -> int:
-    """Bytes, of one number and one unit.
+    """Parse a size of one number and one unit, such as `1MiB`. Return the number of bytes.
 
     Raises:
-        ValueError: it is none, or no whole number of bytes.
+        ValueError: the value is not a size, or not a whole number of bytes.
     """
     number, unit = _split_quantity(text)
     if unit not in SIZE_UNITS:
@@ -298,10 +298,10 @@ DurationOrOff: TypeAlias = Annotated[timedelta | None, BeforeValidator(parse_dur
 Size: TypeAlias = Annotated[int, Field(gt=0), BeforeValidator(parse_size)]
 
 
-# ── kinds: Kinds of values that several sections have
+# ── Types of fields
 
 Name: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
-"""What an operator may call a catalog, a sender or a store: it goes into URLs, metrics and logs."""
+"""Name of a catalog, a sender or a store. Names appear in URLs, metrics and logs."""
 
 Text: TypeAlias = Annotated[str, Field(min_length=1)]
 Texts: TypeAlias = Annotated[tuple[Text, ...], BeforeValidator(parse_array)]
@@ -312,21 +312,18 @@ Url: TypeAlias = Annotated[str, AfterValidator(validate_http_url)]
 Secret: TypeAlias = Annotated[SecretStr, Field(min_length=1)]
 Token: TypeAlias = Annotated[SecretStr, AfterValidator(validate_bearer_token)]
 Secrets: TypeAlias = Annotated[Mapping[Text, SecretStr], BeforeValidator(parse_table)]
-"""What they look like depends on another key."""
+"""Secrets by name. Their format depends on the sender's scheme, so `checks` validates them."""
 HeaderName: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
 Properties: TypeAlias = Annotated[Mapping[Text, SecretStr], BeforeValidator(parse_table)]
 HttpHeaders: TypeAlias = Annotated[Mapping[str, SecretStr], BeforeValidator(parse_table)]
 EventFormatName: TypeAlias = Annotated[Text, AfterValidator(validate_event_format)]
 CatalogNames: TypeAlias = Annotated[Mapping[Text, Text], BeforeValidator(parse_table)]
 PublishInterval: TypeAlias = Annotated[Duration, duration_between("0s", "1h")]
-"""The inbox takes a longer one for a clock that jumped, and passes over it."""
+"""At most one hour: the inbox ignores a longer interval, because it takes it for a jump of the clock."""
 AtLeastOne: TypeAlias = Annotated[int, Field(ge=1)]
 
 
-# ── section: What every section of the settings has in common
-
-
 class Section(BaseModel):
-    """A table of the file."""
+    """A section of the settings: a table of the TOML file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)

@@ -1,4 +1,4 @@
-"""What the service tells about itself: logs, and metrics for Prometheus (`sfn.telemetry.metrics`)."""
+"""Configuration of structured logging, and throttles for frequent records."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from typing import Final, Literal, TextIO, TypeAlias
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-# ── logs: Logs
-
 Level: TypeAlias = Literal["debug", "info", "warning", "error"]
 Format: TypeAlias = Literal["auto", "json", "console"]
 
@@ -26,19 +24,22 @@ _VERBOSE_LOGGERS: Final = {
     ),
     "thrift": logging.CRITICAL,
 }
-"""Libraries that tell of each of their calls, two of them with secrets, and thrift of all that they raise too."""
+"""Minimum levels of libraries that log each of their calls, two of them with secrets. Thrift also logs every error that
+it raises."""
+
+_FIRST_KEYS: Final = ("timestamp", "level", "event")
 
 _SECRET: Final = re.compile(r"token|authorization|credential|secret|password|cookie|api.?key", re.IGNORECASE)
 _MAX_DEPTH: Final = 8
 
 
 def configure_logging(level: Level = "info", form: Format = "auto", stream: TextIO | None = None) -> None:
-    """Send every record to one stream: JSON lines, or text where people read it.
+    """Write every log record to one stream, as JSON lines or as text.
 
     Args:
-        level: the least severity that is written.
-        form: `auto` is text on a terminal and JSON elsewhere.
-        stream: standard error when not given.
+        level: minimum severity.
+        form: `auto` for text on a terminal, else JSON.
+        stream: output; None for standard error.
     """
     target = sys.stderr if stream is None else stream
     readable = form == "console" or (form == "auto" and target.isatty())
@@ -65,13 +66,13 @@ def configure_logging(level: Level = "info", form: Format = "auto", stream: Text
     root = logging.getLogger()
     root.handlers = [_handler(target, shared, readable=readable)]
     root.setLevel(level.upper())
-    # What libraries say by `warnings` becomes a record too.
+    # Warnings of libraries (module `warnings`) become records too.
     logging.captureWarnings(capture=True)
     _route_servers()
 
 
 def redact(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Replace the value of each key that speaks of a secret, at any depth."""
+    """Replace the values of keys with a name such as `token` or `password`, at any depth."""
     for key, value in event.items():
         event[key] = _redacted(key, value, _MAX_DEPTH)
     return event
@@ -88,7 +89,7 @@ def _redacted(key: str, value: object, deeper: int) -> object:
 
 
 def _handler(target: TextIO, shared: Sequence[Processor], *, readable: bool) -> logging.Handler:
-    """Writes every record, also of those who know the standard library alone."""
+    """Return a handler for all records, including those of libraries that use the standard module `logging`."""
     handler = logging.StreamHandler(target)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
@@ -101,20 +102,25 @@ def _handler(target: TextIO, shared: Sequence[Processor], *, readable: bool) -> 
 
 def _renderers(*, readable: bool) -> list[Processor]:
     if readable:
-        # Its tracebacks show no local variables: those may be secrets.
+        # Plain tracebacks show no local variables, which may be secrets.
         return [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
-    return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=str)]
+    return [structlog.processors.format_exc_info, _order_keys, structlog.processors.JSONRenderer(default=str)]
+
+
+def _order_keys(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Put timestamp, level and event first, so that lines align for a reader."""
+    return {key: event[key] for key in _FIRST_KEYS if key in event} | dict(event)
 
 
 def _route_servers() -> None:
-    """Let the servers' loggers, which bring handlers of their own, write where all others do; others only warn."""
+    """Send the records of HTTP servers to the common handler instead of their own; mute verbose libraries."""
     for name in ("uvicorn", "uvicorn.error", "aiohttp"):
         logger = logging.getLogger(name)
         logger.handlers = []
         logger.propagate = True
         logger.setLevel(logging.NOTSET)
         logger.disabled = False
-    # One record a request: the service counts them instead.
+    # The access log has one record for each request. The service counts requests instead.
     access = logging.getLogger("uvicorn.access")
     access.handlers = []
     access.propagate = False
@@ -123,19 +129,19 @@ def _route_servers() -> None:
         logging.getLogger(name).setLevel(max(level, logging.getLogger().level))
 
 
-# ── refusals: What the log is told of what anybody can cause as often as they like
+# ── Throttles
 
 LOG_INTERVAL: Final = 1.0
-"""Seconds from one record of a kind to the next."""
+"""Minimum time in seconds between two records of a kind."""
 
 _log = structlog.stdlib.get_logger(__name__)
 
 
 class LogThrottle:
-    """Lets a record of a kind pass at most once a second.
+    """A limit of one record of each kind per second, so that a client cannot flood the log.
 
     Args:
-        monotonic: seconds that never run backwards.
+        monotonic: monotonic clock, in seconds.
     """
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -144,7 +150,7 @@ class LogThrottle:
         self._suppressed: Counter[Hashable] = Counter()
 
     def allow(self, kind: Hashable) -> int | None:
-        """How many of a kind were left out since the last one; None: this one is too."""
+        """Return how many records of a kind were suppressed since the last one; None if this record is suppressed."""
         now = self._monotonic()
         logged_at = self._logged_at.get(kind)
         if logged_at is not None and now - logged_at < LOG_INTERVAL:
@@ -155,11 +161,11 @@ class LogThrottle:
 
 
 class RejectionLog:
-    """Tells of refused requests, a status at most once a second.
+    """A log of refused requests, with at most one record a second for each HTTP status.
 
     Args:
-        where: what was asked for.
-        throttle: keeps the log small.
+        where: part of the service that refuses, such as `admin`.
+        throttle: limit of records.
     """
 
     def __init__(self, where: str, throttle: LogThrottle | None = None) -> None:
@@ -167,15 +173,15 @@ class RejectionLog:
         self._throttle = throttle or LogThrottle()
 
     def log_rejected(self, status: int, why: str, client: str | None) -> None:
-        """A request was refused.
+        """Log that a request was refused.
 
         Args:
-            status: HTTP status of the answer.
-            why: in words of ours, nothing that was sent.
-            client: its address, None where the server does not know it.
+            status: HTTP status of the response.
+            why: reason, without any text of the request.
+            client: address of the client; None if unknown.
         """
         suppressed = self._throttle.allow(status)
         if suppressed is not None:
             _log.warning(
-                "request refused", where=self._where, status=status, why=why, client=client, left_out=suppressed
+                "request refused", where=self._where, status=status, why=why, client=client, suppressed=suppressed
             )

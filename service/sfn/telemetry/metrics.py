@@ -1,8 +1,9 @@
-"""What is counted and timed while it happens, for Prometheus. What is read when somebody asks is in `gauges`.
+"""Counters and histograms for Prometheus. Gauges that are read at each scrape are in `sfn.telemetry.scrape`.
 
-Names end in a base unit, those of counters in `_total`. A label's values are a set of the configuration or of the code,
-never what a sender or a catalog makes up: so there is no label with a table's name, a location or a sender's text.
-Every series that can be known is there from the start, with 0: an alarm can't see the first step of one that was not.
+Names end in a base unit, those of counters in `_total`. The values of labels come from the settings or the code, never
+from a sender or a catalog, so no label has a table's name, a location or a text of a sender.
+
+Every known series exists from the start with 0. Otherwise an alert on an increase would miss the first one.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from sfn.domain.jobs import (
 )
 from sfn.telemetry.logs import LogThrottle
 
-# ── passing: What is counted and timed of what passes through gateways
+# ── Gateways
 
 _KINDS: Final = {True: "commit", False: "other"}
 _ANSWERS: Final = ("2xx", "3xx", "4xx", "5xx", "none")
@@ -37,36 +38,36 @@ _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2
 
 
 class GatewayMetrics:
-    """The counters of all gateways.
+    """The metrics of all gateways.
 
     Args:
-        registry: where they are read.
-        names: the configured gateways.
+        registry: registry of the metrics.
+        names: configured gateways.
     """
 
     def __init__(self, registry: CollectorRegistry, names: Collection[str]) -> None:
         self._requests = Counter(
             "sfn_gateway_requests_total",
-            "Requests that passed to a catalog, by whether they may change a table, and the catalog's answer, if any.",
+            "Requests forwarded to a catalog, by kind (commit or other) and the status of the catalog's answer.",
             ("gateway", "kind", "answer"),
             registry=registry,
         )
         self._seconds = Histogram(
             "sfn_gateway_seconds",
-            "From the request to the header of the catalog's answer; of a commit without its note before.",
+            "Time from the request to the header of the catalog's answer; for a commit without storing its intent.",
             ("gateway", "kind"),
             registry=registry,
             buckets=_SECONDS,
         )
         self._unnoted = Counter(
             "sfn_gateway_unnoted_total",
-            "Commits that passed without a note, as the inbox took none: their catalog is swept instead.",
+            "Commits forwarded without an intent, because the inbox did not accept one; the catalog is swept instead.",
             ("gateway",),
             registry=registry,
         )
         self._unmapped = Counter(
             "sfn_gateway_unmapped_total",
-            "Commits that passed under a prefix that gateway.NAME.catalogs does not have: left to the sweep.",
+            "Commits forwarded under a prefix that gateway.NAME.catalogs does not have; the next sweep finds them.",
             ("gateway",),
             registry=registry,
         )
@@ -75,12 +76,12 @@ class GatewayMetrics:
         }
 
     def get(self, name: str) -> GatewayCounters:
-        """The counters of one gateway."""
+        """Return the counters of one gateway."""
         return self._gateways[name]
 
 
 class GatewayCounters:
-    """The counters of one gateway, looked up once: that takes longer than to count."""
+    """The metrics of one gateway. Labels are resolved once, because that takes longer than counting."""
 
     def __init__(self, name: str, requests: Counter, seconds: Histogram, unnoted: Counter, unmapped: Counter) -> None:
         self._requests = {
@@ -92,43 +93,44 @@ class GatewayCounters:
         self._unnoted, self._unmapped = unnoted.labels(name), unmapped.labels(name)
 
     def answered(self, *, change: bool, status: int | None, seconds: float) -> None:
-        """The header of an answer came after so long; None: none did.
+        """Count a request and the time until the header of the answer.
 
         Args:
-            change: the request may change a table.
-            status: HTTP status.
+            change: True if the request may change a table.
+            status: HTTP status of the answer; None without an answer.
+            seconds: time since the request.
         """
         answer = "none" if status is None else f"{status // 100}xx"
         self._requests[change, answer if answer in _ANSWERS else "none"].inc()
         self._seconds[change].observe(seconds)
 
     def count_unrecorded(self) -> None:
-        """A commit passed that the inbox did not take."""
+        """Count a commit that was forwarded without an intent in the inbox."""
         self._unnoted.inc()
 
     def count_unmapped(self) -> None:
-        """A commit passed under a prefix that belongs to no catalog of ours."""
+        """Count a commit under a prefix that belongs to no configured catalog."""
         self._unmapped.inc()
 
 
-# ── pulls: How the sources are that events are fetched from
+# ── Pull sources
 
 
 class PullMetrics:
-    """How the sources are.
+    """The metrics of pull sources.
 
     Args:
-        registry: where it is counted.
-        sources: the configured ones, by name.
+        registry: registry of the metrics.
+        sources: names of the configured sources.
     """
 
     def __init__(self, registry: CollectorRegistry, sources: Collection[str]) -> None:
         self._connected = Gauge(
-            "sfn_pull_connected", "Whether the source delivers what is published.", ("source",), registry=registry
+            "sfn_pull_connected", "1 if the source delivers the published events.", ("source",), registry=registry
         )
         self._dropped = Counter(
             "sfn_pull_dropped_total",
-            "Messages that the inbox was too slow for and nobody keeps; the source's catalogs are swept instead.",
+            "Messages lost because the inbox was too slow; the source's catalogs are swept instead.",
             ("source",),
             registry=registry,
         )
@@ -137,22 +139,22 @@ class PullMetrics:
             self._dropped.labels(source)
 
     def set_connected(self, source: str, *, is_connected: bool) -> None:
-        """There is a connection, or none any more."""
+        """Set the state of a source's connection."""
         self._connected.labels(source).set(is_connected)
 
     def count_dropped(self, source: str, count: int) -> None:
-        """Messages were dropped."""
+        """Count messages that were lost."""
         self._dropped.labels(source).inc(count)
 
 
-# ── work: What is counted and timed of the worker
+# ── Worker
 
 NOT_CONFIGURED: Final = ""
-"""The catalog's label of what belongs to no configured one: rows of one that was, and requests nobody understood."""
+"""The label `catalog` for jobs of catalogs that are not configured any more, and for undecodable requests."""
 UNDECODABLE: Final = "undecodable"
-"""The reason of a dead letter that is no table's."""
+"""The reason of a dead letter without a table."""
 REASONS: Final = tuple(reason.value for reason in DeadLetterReason if reason.value != UNDECODABLE)
-"""Why a table may be a dead letter."""
+"""The reasons of dead letters of tables."""
 
 _OUTCOMES: Final = (
     (Done.label, ""),
@@ -176,47 +178,47 @@ _STALENESS_BUCKETS: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 36
 
 
 class PublicationMetrics:
-    """What came of tables.
+    """The metrics of publishes.
 
     Args:
-        registry: where the metrics are read.
-        catalogs: the configured ones; all others share the label `NOT_CONFIGURED`.
+        registry: registry of the metrics.
+        catalogs: configured catalogs; all others share the label `NOT_CONFIGURED`.
 
     Attributes:
-        sweeps: what came of sweeps.
+        sweeps: metrics of sweeps.
     """
 
     def __init__(self, registry: CollectorRegistry, catalogs: Collection[str]) -> None:
         self._catalogs = frozenset(catalogs)
         self._attempts = Counter(
             "sfn_publications_total",
-            "Attempts to bring a table's files in line with its catalog, by how they ended and what was in the way.",
+            "Attempts to publish a table, by outcome and class of error.",
             ("catalog", "outcome", "error_class"),
             registry=registry,
         )
         self._durations = Histogram(
             "sfn_publication_duration_seconds",
-            "How long those attempts took that saw their table through (outcomes done and later).",
+            "Duration of attempts that processed their table (outcomes done and later).",
             ("catalog",),
             registry=registry,
             buckets=_DURATION_BUCKETS,
         )
         self._staleness = Histogram(
             "sfn_staleness_seconds",
-            "From a commit (last-updated-ms) until its pointer was written; without the first pointer of each table, "
-            "whose last commit may be years old.",
+            "Time from a commit (last-updated-ms) until its SFN file was written; without the first SFN file of a "
+            "table, because the last commit before it may be years old.",
             ("catalog",),
             registry=registry,
             buckets=_STALENESS_BUCKETS,
         )
         self._expired = Counter(
             "sfn_lease_expirations_total",
-            "Leases that ran out, those too that the process before this one left behind.",
+            "Leases that expired, including those of an earlier process.",
             registry=registry,
         )
         self._fenced = Counter(
             "sfn_fenced_writes_total",
-            "Attempts of which nothing was taken, as their lease was lost: another one, or an operator, has the row.",
+            "Attempts without effect, because their lease was lost to another worker or to an operator.",
             registry=registry,
         )
         self.sweeps = SweepMetrics(registry, catalogs)
@@ -227,34 +229,34 @@ class PublicationMetrics:
                 histogram.labels(catalog)
 
     def count_attempt(self, catalog: str, outcome: str, error_class: str) -> None:
-        """An attempt of a table ended.
+        """Count an attempt to publish a table.
 
         Args:
-            catalog: whose table it is.
-            outcome: its name, such as `done`.
-            error_class: a dead letter's reason, else the value of a `Cause`; empty where nothing was in the way.
+            catalog: catalog of the table.
+            outcome: name of the outcome, such as `done`.
+            error_class: reason of the dead letter, or value of the `FailureCause`; empty without an error.
         """
         self._attempts.labels(_label(catalog, self._catalogs), outcome, error_class).inc()
 
     def observe_duration(self, catalog: str, seconds: float) -> None:
-        """An attempt of a table saw it through, in that time."""
+        """Record the duration of an attempt that processed its table."""
         self._durations.labels(_label(catalog, self._catalogs)).observe(seconds)
 
     def observe_staleness(self, catalog: str, seconds: float) -> None:
-        """A table's files name a commit that is that old."""
+        """Record the age of a commit at the moment when its SFN file was written."""
         self._staleness.labels(_label(catalog, self._catalogs)).observe(seconds)
 
     def count_expired_leases(self, leases: int) -> None:
-        """So many leases ran out."""
+        """Count expired leases."""
         self._expired.inc(leases)
 
     def count_lost_lease(self) -> None:
-        """Nothing of an attempt was taken: its lease was lost."""
+        """Count an attempt without effect, because its lease was lost."""
         self._fenced.inc()
 
 
 class SweepMetrics:
-    """What came of sweeps."""
+    """The metrics of sweeps."""
 
     def __init__(self, registry: CollectorRegistry, catalogs: Collection[str]) -> None:
         self._catalogs = frozenset(catalogs)
@@ -264,13 +266,13 @@ class SweepMetrics:
 
         self._attempts = Counter(
             "sfn_sweeps_total",
-            "Attempts to walk over a catalog, by how they ended.",
+            "Attempts to sweep a catalog, by outcome.",
             ("catalog", "outcome"),
             registry=registry,
         )
-        self._end = last("end_timestamp_seconds", "When the last complete sweep of this process ended, in Unix time")
-        self._duration = last("duration_seconds", "How long the last complete sweep took")
-        self._tables = last("tables", "Tables that the last complete sweep looked at")
+        self._end = last("end_timestamp_seconds", "End of the last complete sweep of this process, as Unix time")
+        self._duration = last("duration_seconds", "Duration of the last complete sweep")
+        self._tables = last("tables", "Tables that the last complete sweep compared")
         self._withheld = last("withheld", "Namespaces that the last complete sweep could not list")
         self._differing = last("differing", "Tables that the last complete sweep found to differ from their files")
         for catalog in catalogs:
@@ -280,17 +282,17 @@ class SweepMetrics:
                 gauge.labels(catalog)
 
     def count_attempt(self, catalog: str, outcome: str) -> None:
-        """An attempt to sweep a catalog ended."""
+        """Count an attempt to sweep a catalog."""
         self._attempts.labels(_label(catalog, self._catalogs), outcome).inc()
 
     def set_completed(self, catalog: str, outcome: SweepCompleted, at: datetime, seconds: float) -> None:
-        """A sweep is complete.
+        """Record a complete sweep.
 
         Args:
-            catalog: which was swept.
-            outcome: what it says.
-            at: when it ended.
-            seconds: how long it took.
+            catalog: catalog that was swept.
+            outcome: result of the sweep.
+            at: end of the sweep.
+            seconds: duration of the sweep.
         """
         label = _label(catalog, self._catalogs)
         self._end.labels(label).set(at.timestamp())
@@ -304,13 +306,13 @@ def _label(catalog: str, configured: Collection[str]) -> str:
     return catalog if catalog in configured else NOT_CONFIGURED
 
 
-# ── metrics: What is counted and timed while it happens
+# ── Receiver, facade and inbox
 
 _NO_FORMAT: Final = "none"
 _REFUSALS: Final = (400, 401, 403, 404, 405, 408, 413, 415, 422, 429)
 _READ: Final = (200, 204, 304, 400, 401, 403, 404, 405, 500, 503)
 _BODIES: Final = ("listener", "gateways")
-_MORE_MEMORY: Final = "find out who sends bodies that do not end; or raise listener.body_memory"
+_MORE_MEMORY: Final = "find the client that sends bodies without an end, or raise listener.body_memory"
 _COMMIT: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 _BATCH: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
 
@@ -318,24 +320,24 @@ _log = structlog.stdlib.get_logger(__name__)
 
 
 class Metrics:
-    """All of it, each part for the one who counts it, in a registry of its own.
+    """All counters and histograms of a process, in a registry of their own.
 
     Args:
-        version: of this service.
-        catalogs: the configured ones.
-        event_formats: the event formats that are known.
-        gateways: the configured ones.
-        sources: that events are fetched from.
+        version: version of the service.
+        catalogs: configured catalogs.
+        event_formats: names of the event formats.
+        gateways: configured gateways.
+        sources: names of the pull sources.
 
     Attributes:
-        registry: what a scrape reads.
-        events: for the receiver.
-        commits: for the inbox.
-        work: for the worker.
-        gateways: for the gateways.
-        pulls: for the sources.
-        readers: for the facade.
-        bodies: for what is held of unknown clients.
+        registry: registry of all metrics.
+        events: metrics of the receiver.
+        commits: metrics of the inbox's transactions.
+        work: metrics of the worker.
+        gateways: metrics of the gateways.
+        pulls: metrics of the pull sources.
+        readers: metrics of the facade.
+        bodies: metrics of refused request bodies.
     """
 
     def __init__(
@@ -358,23 +360,26 @@ class Metrics:
 
 
 def new_registry(version: str) -> CollectorRegistry:
-    """What any process shows.
+    """Return a registry with the metrics of any process: resources and build.
 
     Args:
-        version: of this distribution.
+        version: version of this distribution.
     """
-    # The library has this for the whole process: a second series a counter, that says when it was made.
+    # Without this, the library adds a second series to each counter, with the time of its creation.
     disable_created_metrics()  # type: ignore[no-untyped-call]
-    made = CollectorRegistry()
-    ProcessCollector(registry=made)
-    build = Gauge("sfn_build_info", "What runs; always 1.", ("version", "python"), registry=made)
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    build = Gauge("sfn_build_info", "Running versions; always 1.", ("version", "python"), registry=registry)
     build.labels(version, platform.python_version()).set(1)
-    return made
+    return registry
 
 
 @dataclass(frozen=True, slots=True)
 class _FormatCounters:
-    """The counters of one dialect: to look labels up costs three times as much as to count."""
+    """The counters of one event format. Labels are resolved once, because that takes three times as long as counting.
+
+    The names of the fields are values of the label `result`.
+    """
 
     accepted: Counter
     duplicate: Counter
@@ -383,25 +388,25 @@ class _FormatCounters:
 
 
 class EventMetrics:
-    """What came of events."""
+    """The metrics of received events."""
 
     def __init__(self, registry: CollectorRegistry, event_formats: Collection[str]) -> None:
         self._received = Counter(
             "sfn_events_received_total",
-            "Events by what came of them, a rename being two. A request of which nothing was taken counts as one: "
-            "refused (4xx) or unavailable (5xx), of dialect none unless its path tells more.",
+            "Events by event format and result; a rename counts as two. A request that fails counts as one event: "
+            "refused (4xx) or unavailable (5xx), with dialect none unless the path of the request names the format.",
             ("dialect", "result"),
             registry=registry,
         )
         self._refused = Counter(
             "sfn_requests_refused_total",
-            "Requests to take events that were refused, by HTTP status.",
+            "Refused requests with events, by HTTP status.",
             ("status",),
             registry=registry,
         )
         self._coalesced = Counter(
             "sfn_superseded_total",
-            "Accepted events of tables of which something told before still waited: one publish answers all of it.",
+            "Accepted events of tables with a notification that still waited; one publish covers both.",
             registry=registry,
         )
         self._by_format = {event_format: self._counters_of(event_format) for event_format in event_formats}
@@ -411,13 +416,13 @@ class EventMetrics:
             self._refused.labels(str(status))
 
     def count_ingested(self, event_format: str | None, stored: PutResult, ignored: int, unmapped: int = 0) -> None:
-        """A request was answered with success.
+        """Count the events of a successful request.
 
         Args:
-            event_format: the name of its events' format; None where there was no event in it.
-            stored: what became of that which went into the inbox.
-            ignored: events that are understood and of no concern.
-            unmapped: events of catalogs of which nobody said which of ours they are.
+            event_format: name of the event format; None for a request without events.
+            stored: result of storing the notifications.
+            ignored: number of events that are not relevant.
+            unmapped: number of events of catalogs that the sender's `catalogs` does not name.
         """
         name = event_format or _NO_FORMAT
         counters = self._by_format.get(name)
@@ -435,11 +440,11 @@ class EventMetrics:
             counters.unmapped.inc(unmapped)
 
     def count_rejected(self, status: int, event_format: str | None = None) -> None:
-        """A request was answered with an error: nothing of it was taken.
+        """Count a request that failed; none of its events was stored.
 
         Args:
             status: HTTP status, 4xx or 5xx.
-            event_format: the format, where the route alone tells it.
+            event_format: event format, if the route determines it.
         """
         refused = status < 500  # noqa: PLR2004 - where the client's errors end
         self._received.labels(event_format or _NO_FORMAT, "refused" if refused else "unavailable").inc()
@@ -451,19 +456,19 @@ class EventMetrics:
 
 
 class FacadeMetrics:
-    """How readers' requests are answered."""
+    """The metrics of the facade."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._all = Counter(
             "sfn_facade_requests_total",
-            "Requests to the facade by its answer: 304 where a reader has the table's metadata already.",
+            "Requests to the facade by status; 304 if the reader already has the table's metadata.",
             ("status",),
             registry=registry,
         )
         self._requests = {status: self._all.labels(str(status)) for status in _READ}
 
     def count_answer(self, status: int) -> None:
-        """A request was answered.
+        """Count a response.
 
         Args:
             status: HTTP status.
@@ -472,12 +477,12 @@ class FacadeMetrics:
 
 
 class BodyMetrics:
-    """Request bodies that were given up, since too many were held of clients that had not shown who they are."""
+    """The metrics of request bodies that were refused because unauthenticated clients used too much memory."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._refused = Counter(
             "sfn_bodies_refused_total",
-            "Bodies of clients that had not shown who they are, given up (503) as listener.body_memory was used.",
+            "Bodies of unauthenticated clients refused (503), because listener.body_memory was exhausted.",
             ("of",),
             registry=registry,
         )
@@ -486,7 +491,7 @@ class BodyMetrics:
             self._refused.labels(of)
 
     def counter_for(self, listener: str) -> Callable[[], None]:
-        """Counts one more, and has the log say so.
+        """Return a function that counts and logs a refused body.
 
         Args:
             listener: `listener` or `gateways`.
@@ -496,44 +501,44 @@ class BodyMetrics:
         def count() -> None:
             refused.inc()
             if (suppressed := self._throttle.allow(listener)) is not None:
-                _log.warning("body refused: no memory", of=listener, remedy=_MORE_MEMORY, left_out=suppressed)
+                _log.warning("body refused: no memory", of=listener, remedy=_MORE_MEMORY, suppressed=suppressed)
 
         return count
 
 
 class ObservedTransaction(Protocol):
-    """One transaction of the inbox that is on disk."""
+    """A transaction of the inbox that is on disk."""
 
     @property
     def messages(self) -> int:
-        """How many notes it took in."""
+        """Number of messages that it stored."""
         ...
 
     @property
     def seconds(self) -> float:
-        """How long it ran."""
+        """Duration of the transaction."""
         ...
 
 
 class InboxCommitMetrics:
-    """How the inbox's disk does."""
+    """The metrics of the inbox's transactions."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._seconds = Histogram(
             "sfn_ingest_commit_seconds",
-            "How long the transactions ran, to the disk, that took events or other notes in.",
+            "Duration of transactions that store events or other messages, until they are on disk.",
             registry=registry,
             buckets=_COMMIT,
         )
         self._messages = Histogram(
             "sfn_ingest_batch_events",
-            "Events and other notes of each such transaction.",
+            "Number of events and other messages in each of these transactions.",
             registry=registry,
             buckets=_BATCH,
         )
 
     def observe(self, transaction: ObservedTransaction) -> None:
-        """A transaction is on disk; one that took nothing in tells nothing of what senders wait for."""
+        """Record a transaction. One without messages is ignored, because no sender waited for it."""
         if transaction.messages:
             self._seconds.observe(transaction.seconds)
             self._messages.observe(transaction.messages)

@@ -1,4 +1,4 @@
-"""One look at everything, in the text that Prometheus reads."""
+"""Scrapes of `/metrics`: gauges that are read at each scrape, and the rendering of all metrics."""
 
 from __future__ import annotations
 
@@ -20,88 +20,88 @@ from sfn.clock import Clock
 from sfn.errors import ErrorScope, SfnError
 from sfn.telemetry.metrics import NOT_CONFIGURED, REASONS, UNDECODABLE
 
-# ── gauges: What is read when somebody asks for the metrics
+# ── Gauges
 
 STATES: Final = ("due", "scheduled", "retrying", "leased", "dead", "held")
-"""What a table's row may be counted as."""
+"""States of a table's job."""
 HELD_STATE: Final = "held"
 
 
 class ScrapedStats(Protocol):
-    """The inbox in numbers."""
+    """The statistics of the inbox."""
 
     @property
     def tables(self) -> Mapping[tuple[str, str], int]:
-        """How many tables there are, by catalog and state."""
+        """Number of tables, by catalog and state."""
         ...
 
     @property
     def oldest_due(self) -> Mapping[str, datetime]:
-        """By catalog since when the row has waited longest that something was told of; missing where none does."""
+        """Start of the longest wait of a job with an unprocessed notification, by catalog; missing if none waits."""
         ...
 
     @property
     def dead_letters(self) -> Mapping[tuple[str, str], int]:
-        """Open dead letters by catalog, "" for none, and reason."""
+        """Number of open dead letters, by catalog ("" for none) and reason."""
         ...
 
     @property
     def limit_reached(self) -> frozenset[str]:
-        """The catalogs whose brake is on."""
+        """Catalogs that reached their drop limit."""
         ...
 
     @property
     def open_intents(self) -> Mapping[str, int]:
-        """Commits through a gateway whose outcome is not known, by catalog; missing where there is none."""
+        """Number of commits through gateways with an unknown outcome, by catalog; missing if there are none."""
         ...
 
     @property
     def missing(self) -> Mapping[str, ScrapedMissingTables]:
-        """Tables with a live file that their catalog does not show any more, by catalog."""
+        """Missing tables, by catalog."""
         ...
 
 
 class ScrapedMissingTables(Protocol):
-    """Tables with a live file that their catalog does not show any more."""
+    """The tables of a catalog that have a live SFN file but that the catalog does not show any more."""
 
     @property
     def count(self) -> int:
-        """How many."""
+        """Number of tables."""
         ...
 
     @property
     def since(self) -> datetime:
-        """When the first of them was first seen missing."""
+        """Time at which the first of these tables was found missing."""
         ...
 
 
 class ScrapedBreaker(Protocol):
-    """What is held off from a catalog or a store, because of its last trouble."""
+    """A circuit breaker that is not closed, after an error of a catalog, a store or the process."""
 
     @property
     def scope(self) -> ErrorScope:
-        """Of a catalog, of a store, or of the process."""
+        """Catalog, store or process."""
         ...
 
     @property
     def name(self) -> str:
-        """The catalog's; the store's prefix."""
+        """Name of the catalog, or prefix of the store."""
         ...
 
     @property
     def allowed_probes(self) -> int:
-        """How many claims may run; doubled by each success."""
+        """Number of jobs that may run; each success doubles it."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class LabelNames:
-    """The configured names: they alone become labels, and each of them from the start.
+    """The configured names. Only these become label values, and every one has its series from the start.
 
     Attributes:
-        catalogs: of catalogs.
-        stores: of stores, by what each stands for: the prefix of its locations.
-        swept: of catalogs that are swept of our own accord, with the seconds from one sweep to the next.
+        catalogs: names of catalogs.
+        stores: names of stores, by prefix.
+        swept: seconds between two sweeps, by name of the catalog; without the catalogs that are not swept regularly.
     """
 
     catalogs: Collection[str]
@@ -111,16 +111,16 @@ class LabelNames:
 
 @dataclass(frozen=True, slots=True)
 class ServiceState:
-    """How things stand.
+    """The state of the service at one moment.
 
     Attributes:
-        now: when.
-        stats: what the inbox last said; None until it first did.
-        inbox_answers: it said so just now.
-        file_sizes: bytes of each of the inbox's files.
-        is_ready: the process wants traffic.
+        now: the moment.
+        stats: last known statistics of the inbox; None before the first.
+        inbox_answers: True if these statistics are of this scrape.
+        file_sizes: size of each file of the inbox in bytes.
+        is_ready: True if the process is ready for traffic.
         reached_catalogs: catalogs that have answered since the start.
-        breakers: those that are not closed.
+        breakers: circuit breakers that are not closed.
     """
 
     now: datetime
@@ -133,28 +133,28 @@ class ServiceState:
 
 
 def gauges(state: ServiceState, names: LabelNames) -> Iterator[GaugeMetricFamily]:
-    """How things stand, for Prometheus. Without any figures those series are missing: 0 would be a claim."""
-    yield _gauge("sfn_ready", "Whether /readyz says so.", (), [((), state.is_ready)])
+    """Yield the gauges of a state. Without statistics their series are missing, because 0 would be wrong."""
+    yield _gauge("sfn_ready", "1 if /readyz reports that the process is ready.", (), [((), state.is_ready)])
     yield _gauge(
         "sfn_inbox_answers",
-        "Whether the inbox answered this scrape in time; what it is asked for is old where it did not.",
+        "1 if the inbox answered this scrape in time; else the metrics of the inbox are those of an earlier scrape.",
         (),
         [((), state.inbox_answers)],
     )
     sizes = [((file,), size) for file, size in state.file_sizes.items()]
-    yield _gauge("sfn_inbox_bytes", "Sizes of the inbox's files: the database, its write-ahead log.", ("file",), sizes)
+    yield _gauge("sfn_inbox_bytes", "Sizes of the inbox's files: database and write-ahead log.", ("file",), sizes)
     reached = [((catalog,), catalog in state.reached_catalogs) for catalog in names.catalogs]
-    yield _gauge("sfn_catalog_reached", "Whether the catalog has answered since the start.", ("catalog",), reached)
+    yield _gauge("sfn_catalog_reached", "1 if the catalog has answered since the start.", ("catalog",), reached)
     yield _gauge(
         "sfn_sweep_interval_seconds",
-        "From one sweep to the next; missing where none is made but those that are ordered.",
+        "Time between two sweeps; missing for a catalog without regular sweeps.",
         ("catalog",),
         [((catalog,), seconds) for catalog, seconds in names.swept.items()],
     )
     yield _gauge(
         "sfn_breaker_open",
-        "Whether nothing has succeeded with a catalog or a store since its last trouble; a store without a name is one "
-        "that is not known yet, of tables never published. Scope process: it lacks descriptors, threads or memory.",
+        "1 if nothing has succeeded with a catalog or a store since its last error. A store without a name is one of "
+        "tables that were never published. Scope process: it lacks file descriptors, threads or memory.",
         ("scope", "name"),
         _open_breakers(state, names).items(),
     )
@@ -170,31 +170,30 @@ def _inbox_gauges(stats: ScrapedStats, now: datetime, names: LabelNames) -> Iter
         ages[label] = max(ages.get(label, 0.0), (now - due_at).total_seconds())
     known = [*((catalog, reason) for catalog in names.catalogs for reason in REASONS), (NOT_CONFIGURED, UNDECODABLE)]
     letters = _with_zeros(stats.dead_letters, known, names)
-    yield _gauge("sfn_pending_tables", "Tables by what they wait for.", ("catalog", "state"), tables.items())
+    yield _gauge("sfn_pending_tables", "Tables by the state of their job.", ("catalog", "state"), tables.items())
     yield _gauge(
         "sfn_oldest_pending_age_seconds",
-        "For how long the table has waited that has waited longest, of those that something was told of, however often "
-        "it was tried; 0 without any.",
+        "Longest time for which a notification has waited for its publish, including retries; 0 if none waits.",
         ("catalog",),
         [((catalog,), age) for catalog, age in ages.items()],
     )
-    yield _gauge("sfn_dead_letters", "Open dead letters, by why.", ("catalog", "reason"), letters.items())
+    yield _gauge("sfn_dead_letters", "Open dead letters by reason.", ("catalog", "reason"), letters.items())
     intents = Counter(dict.fromkeys(names.catalogs, 0))
     for catalog, count in stats.open_intents.items():
         intents[_label(catalog, names)] += count
     yield _gauge(
         "sfn_open_intents",
-        "Commits through a gateway whose outcome is not known: the catalog is asked for each, for 35 minutes at most.",
+        "Commits through a gateway with an unknown outcome. The catalog is queried about each for at most 35 minutes.",
         ("catalog",),
         [((catalog,), count) for catalog, count in intents.items()],
     )
     yield from _missing_gauges(stats, now, names)
     held = [((catalog,), count) for (catalog, state), count in tables.items() if state == HELD_STATE]
-    yield _gauge("sfn_held_tables", "Tables that the brake holds until an operator releases it.", ("catalog",), held)
+    yield _gauge("sfn_held_tables", "Tables held by the drop limit until an operator releases it.", ("catalog",), held)
     limit_reached = [((catalog,), catalog in stats.limit_reached) for catalog in names.catalogs]
     yield _gauge(
         "sfn_brake_tripped",
-        "Whether the catalog's brake is on: it holds tables, or would.",
+        "1 if the catalog reached its drop limit, so that further drops are held.",
         ("catalog",),
         limit_reached,
     )
@@ -208,13 +207,13 @@ def _missing_gauges(stats: ScrapedStats, now: datetime, names: LabelNames) -> It
         ages[label] = max(ages.get(label, 0.0), (now - missing.since).total_seconds())
     yield _gauge(
         "sfn_missing_tables",
-        "Tables with a live file that the catalog does not show any more, before and while their drop is held.",
+        "Tables with a live SFN file that the catalog does not show any more, including those with a held drop.",
         ("catalog",),
         [((catalog,), count) for catalog, count in counts.items()],
     )
     yield _gauge(
         "sfn_oldest_missing_age_seconds",
-        "For how long the first of these tables has been missing; 0 without any.",
+        "Time since the first of these tables was found missing; 0 without any.",
         ("catalog",),
         [((catalog,), age) for catalog, age in ages.items()],
     )
@@ -225,7 +224,8 @@ def _open_breakers(state: ServiceState, names: LabelNames) -> dict[tuple[str, st
     known |= {(ErrorScope.STORE.value, name): False for name in names.stores.values()}
     known[ErrorScope.PROCESS.value, ""] = False
     for breaker in state.breakers:
-        # More slots than one: something succeeded since. One that nobody asks any more may stay half open for ever.
+        # More than one probe means that something succeeded since. A half-open breaker without further jobs may stay
+        # half open forever, so it does not count as open.
         if breaker.allowed_probes <= 1:
             of_catalog = breaker.scope is ErrorScope.CATALOG
             name = _label(breaker.name, names) if of_catalog else names.stores.get(breaker.name, "")
@@ -236,7 +236,7 @@ def _open_breakers(state: ServiceState, names: LabelNames) -> dict[tuple[str, st
 def _with_zeros(
     counts: Mapping[tuple[str, str], int], known: Iterable[tuple[str, str]], names: LabelNames
 ) -> dict[tuple[str, str], int]:
-    """Counts with a 0 for whatever is known to have none, and one catalog for those that are not configured."""
+    """Return counts with zeros for all known series, and one common label for catalogs that are not configured."""
     total = Counter(dict.fromkeys(known, 0))
     for (catalog, kind), count in counts.items():
         total[_label(catalog, names), kind] += count
@@ -256,22 +256,22 @@ def _gauge(
     return family
 
 
-# ── scrape: One look at everything
+# ── Scrapes
 
 INBOX_TIMEOUT: Final = 1.0
-"""Seconds that the inbox may take: a scrape has 10 s, and may be the only one who tells that a disk hangs."""
+"""Seconds for the inbox's answer. A scrape has 10 s, and must also succeed when the disk hangs, to report that."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScrapeSources:
-    """Whom a scrape asks. But for the first one nothing of it may wait.
+    """The sources of the gauges. Only `stats` may wait.
 
     Attributes:
-        stats: the inbox in numbers; an `SfnError` is no answer.
-        files: those of the inbox; one that is not there has no bytes.
-        is_ready: whether the process wants traffic.
-        reached_catalogs: which catalogs have answered.
-        breakers: those that are not closed.
+        stats: returns the statistics of the inbox, or raises an `SfnError`.
+        files: files of the inbox, by label; a file that does not exist has size 0.
+        is_ready: returns True if the process is ready for traffic.
+        reached_catalogs: returns the catalogs that have answered.
+        breakers: returns the circuit breakers that are not closed.
     """
 
     stats: Callable[[], Awaitable[ScrapedStats]]
@@ -283,11 +283,11 @@ class ScrapeSources:
 
 @dataclass(frozen=True, slots=True)
 class Exposition:
-    """What a scrape gets.
+    """The response to a scrape.
 
     Attributes:
-        media_type: a value of `Content-Type`.
-        content: the text.
+        media_type: value of `Content-Type`.
+        content: rendered metrics.
     """
 
     media_type: str
@@ -295,14 +295,14 @@ class Exposition:
 
 
 class Scrape:
-    """Answers scrapes, whatever hangs.
+    """The handler of scrapes. It answers in time even if the inbox hangs.
 
     Args:
-        registry: what was counted.
-        sources: what is read at that moment.
-        names: the configured names.
-        clock: the wall clock.
-        inbox_timeout: seconds that the inbox is waited for; then what it said last is what there is.
+        registry: counters and histograms.
+        sources: sources of the gauges.
+        names: configured names.
+        clock: wall clock.
+        inbox_timeout: seconds for the inbox's answer; after that, the last known statistics are used.
     """
 
     def __init__(
@@ -322,17 +322,17 @@ class Scrape:
         self._answers = False
 
     async def __call__(self, accept: str) -> Exposition:
-        """The metrics in the format that the client likes best.
+        """Return the metrics in the format that the client prefers.
 
         Args:
-            accept: its `Accept` header, may be empty.
+            accept: `Accept` header of the client; may be empty.
         """
-        await self._ask()
-        # In a thread: where there are many catalogs the text takes longer to write than a request may wait.
+        await self._query_inbox()
+        # Render in a thread, because with many catalogs rendering would block other requests for too long.
         return await anyio.to_thread.run_sync(self._write, accept, self._state(), limiter=self._writing)
 
-    async def _ask(self) -> None:
-        """Ask the inbox. Who came while it was being asked shares the next answer: a flood asks one at a time."""
+    async def _query_inbox(self) -> None:
+        """Query the inbox, one query at a time. Scrapes that arrive during a query share the next one."""
         arrived = self._answers_begun
         async with self._lock:
             if self._answers_begun > arrived:
@@ -344,7 +344,7 @@ class Scrape:
                     self._stats = await self._sources.stats()
                 except SfnError:
                     return
-                # Only of a disk that just answered: this call can't be given up.
+                # This call cannot be abandoned, so use it only after the disk just answered.
                 self._sizes = {name: _size(file) for name, file in self._sources.files.items()}
                 self._answers = True
 
@@ -366,20 +366,16 @@ class Scrape:
 
 
 def negotiate_format(accept: str) -> tuple[Callable[[Collector], bytes], str]:
-    """How a page is written, and its media type.
-
-    Args:
-        accept: a header, whatever it says.
-    """
+    """Return the encoder and the media type for any `Accept` header."""
     try:
         return choose_encoder(accept)
     except TypeError:
-        # The library's answer to a version that is no number.
+        # The library raises this for a version that is not a number.
         return choose_encoder("")
 
 
 class _ScrapeCollector:
-    """Implements the library's `Collector`: what was counted, then how things stand."""
+    """A `Collector` of counters and histograms, then gauges."""
 
     def __init__(self, registry: CollectorRegistry, current: Iterable[Metric]) -> None:
         self._registry, self._current = registry, current
