@@ -24,7 +24,7 @@ from sfn.errors import ErrorScope, FatalError, Transient
 from sfn.gateway.routes import CatalogChange, ChangeKind
 from sfn.inbox import InboxWriter
 
-# ── debts: Catalogs that must be swept
+# ── Owed sweeps
 
 RETRY_INTERVAL: Final = 1.0
 """Seconds from one try to the next."""
@@ -62,7 +62,7 @@ class OwedSweeps:
         """Pay whatever comes up, for ever.
 
         Raises:
-            Broken: the inbox can't be trusted any more.
+            FatalError: the inbox can't be trusted any more.
         """
         while True:
             await self._wakeup.wait()
@@ -80,7 +80,7 @@ class OwedSweeps:
             _log.error("sweeps owed and forgotten", catalogs=sorted(self._owed), remedy="sfn reconcile")
 
     async def put_all(self) -> bool:
-        """Whether nothing is owed any more."""
+        """Return whether nothing is owed any more."""
         owed = dict(self._owed)
         if not owed:
             return True
@@ -98,23 +98,23 @@ class OwedSweeps:
         return not self._owed
 
 
-# ── outcome: What the answer to a change says of it
+# ── Outcome of a change
 
 _REFUSED = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 
 
 def is_outcome_known(status: int) -> bool:
-    """Whether an answer says what became of the change."""
+    """Return whether an answer says what became of the change."""
     return needs_check(status) or status in _REFUSED
 
 
 def is_success(status: int) -> bool:
-    """Whether the change was made."""
+    """Return whether the change was made."""
     return HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES
 
 
 def needs_check(status: int) -> bool:
-    """Whether its tables are to be looked at because of it."""
+    """Return whether its tables are to be looked at because of it."""
     return is_success(status) or status == HTTPStatus.NOT_FOUND
 
 
@@ -179,7 +179,7 @@ def notifications_of(
     assert_never(change.kind)
 
 
-# ── commits: What the inbox is told of a commit that passes
+# ── Recording commits
 
 INBOX_TIMEOUT: Final = 5.0
 """Seconds that a commit waits for the inbox. Once PostgreSQL has its transaction it waits for the end of that, however
@@ -199,7 +199,7 @@ class GatewayCommitMetrics(Protocol):
     """Told of what can't be noted."""
 
     def count_unrecorded(self) -> None:
-        """A commit went through that the inbox did not take."""
+        """Return a commit went through that the inbox did not take."""
         ...
 
 

@@ -18,7 +18,7 @@ from typing import Final, TypeAlias, cast
 import httptools
 from typing_extensions import override
 
-# ── fields: Header fields on their way through
+# ── Header fields
 
 HeaderFields: TypeAlias = Sequence[tuple[bytes, bytes]]
 """Names in any case, in the order of arrival."""
@@ -105,7 +105,7 @@ def public_address(fields: HeaderFields, scheme: str, prefix: str) -> PublicAddr
 
 
 def request_fields(fields: HeaderFields, address: PublicAddress, peer: str | None) -> list[tuple[bytes, bytes]]:
-    """A request's fields for the catalog, but for `Host`.
+    """Return a request's fields for the catalog, but for `Host`.
 
     Args:
         fields: as they came.
@@ -128,7 +128,7 @@ def request_fields(fields: HeaderFields, address: PublicAddress, peer: str | Non
 
 
 def response_fields(fields: HeaderFields, *, bodiless: bool) -> list[tuple[bytes, bytes]]:
-    """An answer's fields for the client. The server that speaks to it stamps the date.
+    """Return an answer's fields for the client. The server that speaks to it stamps the date.
 
     Args:
         fields: as they came.
@@ -139,7 +139,7 @@ def response_fields(fields: HeaderFields, *, bodiless: bool) -> list[tuple[bytes
 
 
 def list_values(fields: HeaderFields, wanted: bytes) -> list[bytes]:
-    """The words of all fields of a name that has a list of them, in lower case.
+    """Return the words of all fields of a name that has a list of them, in lower case.
 
     Args:
         wanted: its name in lower case.
@@ -149,7 +149,7 @@ def list_values(fields: HeaderFields, wanted: bytes) -> list[bytes]:
 
 
 def first_value(fields: HeaderFields, wanted: bytes) -> str | None:
-    """The first value of a field, None where there is none.
+    """Return the first value of a field, None where there is none.
 
     Args:
         wanted: its name in lower case.
@@ -163,7 +163,7 @@ def _passing(fields: HeaderFields, dropped: Iterable[bytes]) -> list[tuple[bytes
     return [(name, value) for name, value in fields if name.lower() not in without]
 
 
-# ── connection: One HTTP/1
+# ── Connection
 
 HEAD_LIMIT: Final = 262_144
 """Most bytes of an answer's status line and header fields, interim answers (1xx) included."""
@@ -253,18 +253,18 @@ class UpstreamConnection(asyncio.Protocol):
 
     @property
     def is_reusable(self) -> bool:
-        """Whether the last answer is complete and the connection is good for another request."""
+        """Return whether the last answer is complete and the connection is good for another request."""
         is_sent = self._sending is None or (self._sending.done() and not self._sending.cancelled())
         return self._is_over and self._is_persistent and is_sent and not self.is_closed
 
     @property
     def is_closed(self) -> bool:
-        """Whether it ended, as far as the event loop knows."""
+        """Return whether it ended, as far as the event loop knows."""
         return self._error is not None or self._transport is None or self._transport.is_closing()
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nothing came since the last answer: no end of the connection, and no unrequested byte.
+        """Return whether nothing came since the last answer: no end of the connection, and no unrequested byte.
 
         The socket itself is asked: the event loop may not have come to it yet.
         """
@@ -298,7 +298,7 @@ class UpstreamConnection(asyncio.Protocol):
             chunked: the parts go in chunks.
 
         Raises:
-            Lost: there was no answer.
+            ConnectionLost: there was no answer.
             Exception: whatever the parts raise.
         """
         self._reset(method)
@@ -320,10 +320,10 @@ class UpstreamConnection(asyncio.Protocol):
         return self._head
 
     async def parts(self) -> AsyncIterator[bytes]:
-        """The body of the answer as it comes.
+        """Return the body of the answer as it comes.
 
         Raises:
-            Lost: it broke off.
+            ConnectionLost: it broke off.
         """
         while True:
             if self._parts:
@@ -461,7 +461,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._finish(exc)
 
     def _finish(self, exc: Exception | None) -> None:
-        """The connection ended: so does an answer that has no other end."""
+        """Return the connection ended: so does an answer that has no other end."""
         self._is_persistent = False
         if self._to_end and self._head is not None and not self._is_over and exc is None:
             self._end()
@@ -501,7 +501,7 @@ class UpstreamConnection(asyncio.Protocol):
     # The parser's side.
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A field, of the header or behind the body: the latter are passed over."""
+        """Return a field, of the header or behind the body: the latter are passed over."""
         if self._head is None:
             # The parser knows a name by what stands before a space, and so must who reads the fields (RFC 9112,
             # section 5.1).
@@ -511,7 +511,7 @@ class UpstreamConnection(asyncio.Protocol):
             self._fields.append((name, value))
 
     def on_headers_complete(self) -> None:
-        """The head of an answer, or of an interim one."""
+        """Return the head of an answer, or of an interim one."""
         if self._parser is None or self._head is not None:
             # Behind an answer that is over.
             self._is_persistent = False
@@ -539,7 +539,7 @@ class UpstreamConnection(asyncio.Protocol):
             self._end()
 
     def on_body(self, body: bytes) -> None:
-        """A part of the body."""
+        """Return a part of the body."""
         if self._is_over:
             # Behind an answer that has none.
             self._is_persistent = False
@@ -548,7 +548,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._size += len(body)
 
     def on_message_complete(self) -> None:
-        """The end of an answer, or of an interim one."""
+        """Return the end of an answer, or of an interim one."""
         if self._head is not None:
             self._end()
             self._parser = None
@@ -560,13 +560,13 @@ class UpstreamConnection(asyncio.Protocol):
 
 
 async def slices(body: bytes) -> AsyncIterator[bytes]:
-    """A body, so much at a time as is written at once."""
+    """Return a body, so much at a time as is written at once."""
     for start in range(0, len(body), MAX_WRITE):
         yield body[start : start + MAX_WRITE]
 
 
 def _keep_alive_of(fields: Sequence[tuple[bytes, bytes]]) -> float | None:
-    """Seconds for which an idle connection may be used, by `Keep-Alive`; None where nothing says so."""
+    """Return seconds for which an idle connection may be used, by `Keep-Alive`; None where nothing says so."""
     for name, value in fields:
         if name.lower() == b"keep-alive" and (found := _KEEP_ALIVE.search(value)):
             return max(0.0, int(found[1]) - _BEFORE_ITS_END)

@@ -48,7 +48,7 @@ from sfn.gateway.upstream import UpstreamRequest
 from sfn.limits import EXHAUSTED_MESSAGE, RETRY_AFTER, BodyMemory, BodyMemoryExhausted, BodyReservation
 from sfn.telemetry.logs import LogThrottle
 
-# ── client: The client's side of a request that passes
+# ── The client's side
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -88,14 +88,14 @@ class ForwardedRequest:
 
     @property
     def has_parent_segments(self) -> bool:
-        """Whether a server might take the path for one outside of the address that it is put behind."""
+        """Return whether a server might take the path for one outside of the address that it is put behind."""
         return _UPWARDS.search(self.path) is not None
 
 
 def parse_request(
     scope: Scope, receive: Receive, root: str, public: PublicAddress | None, reservation: BodyReservation
 ) -> ForwardedRequest:
-    """The request of a scope.
+    """Return the request of a scope.
 
     Args:
         scope: ASGI's, of type `http`; with `raw_target`, the target as it stands in the request's line, which
@@ -152,7 +152,7 @@ class ResponseWriter:
         """Send the header.
 
         Raises:
-            Stalled: the client takes nothing any more.
+            ClientStalled: the client takes nothing any more.
         """
         self.has_begun = True
         with self._pace.sending(0):
@@ -162,7 +162,7 @@ class ResponseWriter:
         """Send a part of the body.
 
         Raises:
-            Stalled: the client takes nothing any more, or too little.
+            ClientStalled: the client takes nothing any more, or too little.
         """
         with self._pace.sending(len(content)):
             await self._send({"type": "http.response.body", "body": content, "more_body": more})
@@ -184,7 +184,7 @@ class ResponseWriter:
         await self.send_whole(status, errors.iceberg_error_body(status, message), [*fields, kind])
 
 
-# ── proxy: One gateway
+# ── Proxy
 
 CONFIG: Final = "/v1/config"
 """What the path ends with of the one request whose answer is changed."""
@@ -232,11 +232,11 @@ class GatewayRequestMetrics(Protocol):
     """Told of every request."""
 
     def answered(self, *, change: bool, status: int | None, seconds: float) -> None:
-        """The header of an answer came, after so long, or none did (None)."""
+        """Return the header of an answer came, after so long, or none did (None)."""
         ...
 
     def count_unmapped(self) -> None:
-        """A commit passed under a prefix that belongs to no catalog of ours."""
+        """Return a commit passed under a prefix that belongs to no catalog of ours."""
         ...
 
 
@@ -442,7 +442,7 @@ class Proxy:
             incoming.release()
 
     def _rewrite_locations(self, answer_fields: Sequence[_Field], url: str) -> Sequence[_Field]:
-        """An answer's fields. Their locations lead to this gateway, not past it to the catalog."""
+        """Return an answer's fields. Their locations lead to this gateway, not past it to the catalog."""
         if all(name.lower() != b"location" for name, _ in answer_fields):
             return answer_fields
         return [
@@ -474,7 +474,7 @@ class Proxy:
     def _rewrite_configuration(
         self, body: bytes, answer_fields: Sequence[_Field], url: str
     ) -> tuple[bytes, Sequence[_Field]]:
-        """A configuration's body and fields as the client is to have them.
+        """Return a configuration's body and fields as the client is to have them.
 
         What compresses every answer, whatever it is asked for, compresses this one too. Changed it goes on as it is
         read, which every client takes; what can't be read goes on as it came.
@@ -485,7 +485,7 @@ class Proxy:
         if found is None:
             if codings and (suppressed := self._throttle.allow("configuration")) is not None:
                 coding = b", ".join(codings).decode("latin-1")
-                _log.warning("configuration not readable", coding=coding, remedy=_NOT_COMPRESSED, left_out=suppressed)
+                _log.warning("configuration not readable", coding=coding, remedy=_NOT_COMPRESSED, suppressed=suppressed)
             return body, answer_fields
         self._separators.add(found.prefix, found.separator)
         if found.body == plain:
@@ -522,8 +522,6 @@ async def _answer_error(error: Transient, writer: ResponseWriter) -> None:
     await writer.send_error(status, detail, again)
 
 
-# ── app: All gateways of a process
-
 GATEWAY_PATH: Final = "/catalog/"
 """What stands before a gateway's name."""
 _RAW_GATEWAY_PATH: Final = GATEWAY_PATH.encode()
@@ -532,7 +530,7 @@ GatewayApplication: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]
 
 
 def mount_gateways(proxies: Mapping[str, Proxy], others: GatewayApplication) -> GatewayApplication:
-    """An application (ASGI 3) that has the paths below `FACADE_PATH` answered by gateways, and all else by others.
+    """Return an application (ASGI 3) that has the paths below `FACADE_PATH` answered by gateways, and all else by others.
 
     Args:
         proxies: by name.
@@ -553,5 +551,5 @@ def mount_gateways(proxies: Mapping[str, Proxy], others: GatewayApplication) -> 
 
 
 def standalone_gateway(proxy: Proxy) -> GatewayApplication:
-    """A gateway's application for a listener of its own, where it begins at `/`."""
+    """Return a gateway's application for a listener of its own, where it begins at `/`."""
     return partial(proxy.answer, "")

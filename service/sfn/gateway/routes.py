@@ -32,7 +32,7 @@ from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import Rejected
 from sfn.formats.event import MAX_LEVELS, require_text
 
-# ── recognise: Which requests to an Iceberg REST catalog change tables
+# ── Recognised requests
 
 
 class ChangeKind(StrEnum):
@@ -109,7 +109,7 @@ _PURGE: Final = re.compile(r"(?:^|&)purgeRequested=true(?:&|$)", re.IGNORECASE)
 
 
 def recognise_change(method: str, path: str, query: str = "") -> CatalogChange | None:
-    """The change that a request asks for, None for one that changes no table.
+    """Return the change that a request asks for, None for one that changes no table.
 
     Args:
         method: HTTP's.
@@ -131,7 +131,7 @@ def recognise_change(method: str, path: str, query: str = "") -> CatalogChange |
     return None
 
 
-# ── reach: Which requests concern us
+# ── Mapped catalogs and limits
 
 MAX_MISSING_PER_SECOND: Final = 20
 """Tables a second that do not exist, and that are looked at because a client asked for a change of them."""
@@ -200,7 +200,7 @@ class MissingTableLimit:
         self._counts: Counter[str] = Counter()
 
     def is_exceeded(self, peer: str) -> bool:
-        """Whether one more of a client is one too many within this second."""
+        """Return whether one more of a client is one too many within this second."""
         second = int(self._monotonic())
         if second != self._second:
             self._second, self._counts = second, Counter()
@@ -208,7 +208,7 @@ class MissingTableLimit:
         return self._counts[peer] > MAX_MISSING_PER_SECOND
 
 
-# ── naming: The tables that a change names
+# ── Tables of a change
 
 DEFAULT_SEPARATOR: Final = "%1F"
 """Between namespace levels where the catalog names no other (REST specification, `namespace` parameter)."""
@@ -236,7 +236,7 @@ class NamespaceSeparators:
         self._known: dict[str, dict[str, None]] = {}
 
     def add(self, prefix: str, separator: str | None) -> None:
-        """A configuration passed.
+        """Return a configuration passed.
 
         Args:
             prefix: that it has its clients use, "" for none.
@@ -252,7 +252,7 @@ class NamespaceSeparators:
             del self._known[next(iter(self._known))]
 
     def get(self, prefix: str) -> frozenset[str]:
-        """All that a configuration of that prefix said; none where none passed.
+        """Return all that a configuration of that prefix said; none where none passed.
 
         Args:
             prefix: of a path, percent-encoded as it came.
@@ -297,7 +297,7 @@ _transaction: Final = msgspec.json.Decoder(_Transaction)
 def tables_of_change(
     change: CatalogChange, body: bytes, catalog: str, separators: Collection[str]
 ) -> tuple[TableIdentifier, ...]:
-    """The tables that a change may touch: of a rename the old name and the new one, of a staged create none.
+    """Return the tables that a change may touch: of a rename the old name and the new one, of a staged create none.
 
     Of a path that catalogs read differently it is each table that one of them would read: a look at a table that is not
     there costs a request.
@@ -310,7 +310,7 @@ def tables_of_change(
             where that is not known.
 
     Raises:
-        Unnamed: it can't be told.
+        UnknownTables: it can't be told.
     """
     try:
         return tuple(dict.fromkeys(_tables(change, body, catalog, separators)))
@@ -347,7 +347,7 @@ def _tables(change: CatalogChange, body: bytes, catalog: str, separators: Collec
 
 
 def readings_of_namespace(segment: str, separators: Collection[str]) -> list[list[str]]:
-    """The levels of a namespace in a path, in every way that a catalog may read it; mostly there is one.
+    """Return the levels of a namespace in a path, in every way that a catalog may read it; mostly there is one.
 
     What the specification puts between levels no name can hold. A separator of the catalog's own may stand in a name
     too: Iceberg's Java server splits the segment as it came, and takes `a.b` for one level where `%2E` is its
@@ -359,7 +359,7 @@ def readings_of_namespace(segment: str, separators: Collection[str]) -> list[lis
 
     Raises:
         UnicodeDecodeError: it is not UTF-8.
-        Unnamed: the catalog's separator is not known, and may stand in it.
+        UnknownTables: the catalog's separator is not known, and may stand in it.
     """
     if not separators and _POSSIBLE_SEPARATOR.search(segment):
         raise UnknownTables

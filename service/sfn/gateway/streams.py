@@ -16,8 +16,6 @@ from sfn.formats.event import MAX_LOCATION
 from sfn.gateway.connection import MAX_WRITE, slices
 from sfn.limits import BodyReservation, ClientTimeout, with_timeout
 
-# ── body: A request's body on its way to the catalog
-
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 
@@ -51,7 +49,7 @@ class ClientPace:
         """Count bytes that the client moved, and the seconds spent waiting for it.
 
         Raises:
-            Stalled: that is too slow.
+            ClientStalled: that is too slow.
         """
         self.seconds_left = min(STALL_LIMIT, self.seconds_left - seconds + size / MIN_RATE)
         if self.seconds_left <= 0:
@@ -62,7 +60,7 @@ class ClientPace:
         """Has the client take what is sent within in time.
 
         Raises:
-            Stalled: it did not.
+            ClientStalled: it did not.
         """
         began = self._clock()
         try:
@@ -94,8 +92,8 @@ class RequestBody:
         """Read the body up to a limit, before a connection to the catalog is taken for it.
 
         Raises:
-            Gone: the client went away, or stalled.
-            NoRoom: there is no memory for it.
+            ClientGone: the client went away, or stalled.
+            BodyMemoryExhausted: there is no memory for it.
         """
         while self._more and self._reservation.size <= limit:
             part = await self._next()
@@ -118,11 +116,11 @@ class RequestBody:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of the body was read, so that nothing waits for the client."""
+        """Return whether all of the body was read, so that nothing waits for the client."""
         return not self._more
 
     def outgoing(self) -> bytes | AsyncIterator[bytes] | None:
-        """The body for the catalog, once; None for none. A large one takes memory until it is written and no longer,
+        """Return the body for the catalog, once; None for none. A large one takes memory until it is written and no longer,
         however long the catalog then takes for its answer.
         """
         if self._more:
@@ -132,12 +130,12 @@ class RequestBody:
         return self.whole if self._parts or self._length is not None else None
 
     def release(self) -> None:
-        """The catalog has it: it takes no memory any more."""
+        """Return the catalog has it: it takes no memory any more."""
         self._parts.clear()
         self._reservation.release()
 
     async def is_client_gone(self) -> bool:
-        """Whether the client is known to have gone away by now. While its body is read, whoever reads it is told."""
+        """Return whether the client is known to have gone away by now. While its body is read, whoever reads it is told."""
         if self._more:
             return False
         # A server says so at once, and has nothing to say otherwise.
@@ -173,7 +171,7 @@ class RequestBody:
         return part
 
 
-# ── floor: What is seen of a catalog's answer as it passes by
+# ── Observed responses
 
 MAX_SCANNED: Final = 1 << 20
 """Bytes of an answer that are looked at."""
@@ -201,11 +199,11 @@ class ResponseObserver:
         return None if self._scanner is None else self._scanner.found
 
     def on_header(self, status: int, encoding: str | None) -> None:
-        """The header is here."""
+        """Return the header is here."""
         self.status, self._scanner = status, MetadataLocationScanner(encoding or "identity")
 
     def on_part(self, content: bytes) -> None:
-        """A part of the body passes."""
+        """Return a part of the body passes."""
         if self._scanner is not None:
             self._scanner.feed(content)
 

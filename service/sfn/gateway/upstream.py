@@ -46,8 +46,6 @@ from sfn.gateway.connection import (
     UpstreamConnection,
 )
 
-# ── upstream: Requests to the catalog behind a gateway
-
 CONNECT_TIMEOUT: Final = 10.0
 """Seconds to get a connection: a free place in the pool, the catalog's address, TLS."""
 IDLE_TIMEOUT: Final = 4.0
@@ -126,7 +124,7 @@ class UpstreamRequest:
     is_whole: bool = False
 
     def head(self, origin: Origin) -> bytes:
-        """The request's line and its fields, with the empty line behind them.
+        """Return the request's line and its fields, with the empty line behind them.
 
         Raises:
             Rejected: 400; it would be another request, or several, to the catalog.
@@ -174,13 +172,13 @@ class PooledResponse:
         self._release()
 
     async def parts(self, limit: int | None = None) -> AsyncIterator[bytes]:
-        """The body as it comes.
+        """Return the body as it comes.
 
         Args:
             limit: most bytes of it, None for all.
 
         Raises:
-            Unsure: it broke off, or it is longer than that.
+            OutcomeUnknown: it broke off, or it is longer than that.
         """
         size = 0
         try:
@@ -237,12 +235,12 @@ class UpstreamPool:
         self._is_closed = False
 
     async def send(self, request: UpstreamRequest) -> PooledResponse:
-        """The answer to a request, once its header is here; whoever gets it ends it.
+        """Return the answer to a request, once its header is here; whoever gets it ends it.
 
         Raises:
             Rejected: it is no request that could be sent.
             Transient: scope catalog: nothing of it was sent.
-            Unsure: it may have reached the catalog.
+            OutcomeUnknown: it may have reached the catalog.
         """
         head = request.head(self._origin)
         is_here = isinstance(request.body, bytes | None)
@@ -277,7 +275,7 @@ class UpstreamPool:
             self._idle.pop()[0].close()
 
     async def _acquire(self, kind: _RequestKind) -> _Pooled:
-        """A connection that no other request has."""
+        """Return a connection that no other request has."""
         until = asyncio.get_running_loop().time() + CONNECT_TIMEOUT
         if self._has_room(kind):
             self._enter(kind)
@@ -290,7 +288,7 @@ class UpstreamPool:
             raise
 
     def _has_room(self, kind: _RequestKind) -> bool:
-        """Whether one more may be under way. Bodies that still come from a client have no more than half of the places:
+        """Return whether one more may be under way. Bodies that still come from a client have no more than half of the places:
         however slowly they come, others find one.
         """
         most = self._options.max_connections
@@ -342,7 +340,7 @@ class UpstreamPool:
         return None
 
     def _max_idle_of(self, connection: UpstreamConnection, kind: _RequestKind | None = None) -> float:
-        """Seconds for which a connection may be idle, for a request or for any."""
+        """Return seconds for which a connection may be idle, for a request or for any."""
         if connection.keep_alive is not None:
             return min(self._idle_timeout, connection.keep_alive)
         return self._idle_timeout if kind is None or kind.is_repeatable else self._options.max_idle
@@ -435,7 +433,7 @@ def _describe_error(error: OSError) -> str:
     return error.strerror or type(error).__name__
 
 
-# ── rewrite: The catalog's configuration
+# ── Rewritten configuration and locations
 
 SEPARATOR_KEY: Final = "namespace-separator"
 PREFIX_KEY: Final = "prefix"
@@ -460,7 +458,7 @@ class RewrittenConfiguration(NamedTuple):
 
 
 def rewrite_configuration(body: bytes, upstream: str, public_url: str) -> RewrittenConfiguration | None:
-    """The configuration with our address in place of the catalog's; None where the answer is none.
+    """Return the configuration with our address in place of the catalog's; None where the answer is none.
 
     A catalog that goes by `X-Forwarded-*` puts its own path behind the address that clients see: of that we took the
     place as well.
@@ -490,7 +488,7 @@ def rewrite_configuration(body: bytes, upstream: str, public_url: str) -> Rewrit
 
 
 def is_readable(coding: str) -> bool:
-    """Whether a configuration can be read that came with a `Content-Encoding`."""
+    """Return whether a configuration can be read that came with a `Content-Encoding`."""
     return {part.strip() for part in coding.lower().encode().split(b",")} <= READABLE_CODINGS | {b""}
 
 
@@ -574,12 +572,12 @@ def signer_addresses(config: Mapping[str, str]) -> dict[str, str]:
 
 
 def is_same_address(uri: object, address: str) -> bool:
-    """Whether an address in a configuration is one that we know, however it is spelled."""
+    """Return whether an address in a configuration is one that we know, however it is spelled."""
     return isinstance(uri, str) and _normalised(uri) == _normalised(address)
 
 
 def _normalised(uri: str) -> tuple[object, ...]:
-    """The parts of an address by which it is another one or not; a text that is none is itself."""
+    """Return the parts of an address by which it is another one or not; a text that is none is itself."""
     try:
         parts = urlsplit(uri)
         return parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme), parts.path.rstrip("/"), parts.query

@@ -23,7 +23,7 @@ from sfn.http.events import Readiness
 from sfn.limits import BodyMemory
 from sfn.telemetry.scrape import Exposition
 
-# ── metrics: `GET /metrics`
+# ── Metrics
 
 METRICS_PATH: Final = "/metrics"
 
@@ -39,7 +39,7 @@ _GUARDED: Final[dict[int | str, dict[str, Any]]] = {401: {"description": "no val
 def metrics_router(
     scrape: Callable[[str], Awaitable[Exposition]], admit: Callable[[bytes | None], bool] | None = None
 ) -> APIRouter:
-    """The route of the metrics.
+    """Return the route of the metrics.
 
     Args:
         scrape: writes them, given an `Accept` header.
@@ -72,7 +72,7 @@ def metrics_router(
     return router
 
 
-# ── malformed: What FastAPI found wrong with a request
+# ── Malformed requests
 
 _NAMED: Final = 3
 """Wrong fields that are named."""
@@ -107,8 +107,6 @@ def _described(error: Mapping[str, Any]) -> str:
     return f"{' '.join(str(part)[:_SHOWN] for part in loc)}: {says}"
 
 
-# ── app: All routes of the listener as one ASGI application
-
 AsgiApplication: TypeAlias = Callable[[MutableMapping[str, Any], Receive, responses.Send], Awaitable[None]]
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -123,7 +121,7 @@ def build_app(
     routers: Sequence[APIRouter] = (),
     memory: BodyMemory | None = None,
 ) -> AsgiApplication:
-    """The listener's application.
+    """Return the listener's application.
 
     Args:
         events: takes what `ingest.takes` says: an `ingest.Ingest`; None where this process takes none.
@@ -163,11 +161,11 @@ def _health(readiness: Readiness) -> APIRouter:
     router = APIRouter(tags=["health"])
 
     async def alive() -> dict[str, str]:
-        """The process answers. Nothing else is asked."""
+        """Return the process answers. Nothing else is asked."""
         return {"status": "alive"}
 
     async def ready() -> Response:
-        """Whether to send traffic here."""
+        """Return whether to send traffic here."""
         if reasons := readiness.reasons:
             return _problem(HTTPStatus.SERVICE_UNAVAILABLE, ", ".join(reasons), {"Retry-After": "1"})
         return JSONResponse({"status": "ready"})

@@ -21,8 +21,6 @@ from sfn.limits import (
     with_timeout,
 )
 
-# ── body: Reads a request's body without trusting what was said about it
-
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 
@@ -42,7 +40,7 @@ class BodyLimits:
 async def read_body(
     receive: Receive, declared: int | None, limits: BodyLimits, reservation: BodyReservation | None = None
 ) -> bytes | None:
-    """The whole body, or None when the client went away.
+    """Return the whole body, or None when the client went away.
 
     Args:
         receive: ASGI's.
@@ -52,7 +50,7 @@ async def read_body(
 
     Raises:
         Rejected: 413 too large; nothing beyond the limit is kept. 408 too slow.
-        NoRoom: there is no memory for it.
+        BodyMemoryExhausted: there is no memory for it.
     """
     if declared is not None and declared > limits.size:
         raise _too_large(limits.size, f"{declared} declared")
@@ -89,7 +87,7 @@ def _too_large(size: int, found: str) -> Rejected:
     )
 
 
-# ── bounded: What a request to the other routes may cost
+# ── Middleware
 
 ADMIN_BODY_LIMITS: Final = BodyLimits(size=1 << 20)
 """Of an operator's order."""
@@ -156,7 +154,7 @@ def _declared(scope: MutableMapping[str, Any]) -> int | None:
     return int(said) if said.isdigit() else None
 
 
-# ── rate: How often a sender may ask
+# ── Rate limit
 
 _MINUTE: Final = 60.0
 _AT_ONCE: Final = 10
@@ -184,7 +182,7 @@ class RateLimit:
         self._at: float | None = None
 
     def seconds_to_wait(self, now: float) -> float | None:
-        """Seconds until a request may come; None: this one may, and is counted.
+        """Return seconds until a request may come; None: this one may, and is counted.
 
         Args:
             now: seconds of a clock that never runs backwards.

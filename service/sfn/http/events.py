@@ -25,7 +25,7 @@ from sfn.limits import EXHAUSTED_MESSAGE, RETRY_AFTER, BodyMemory, BodyMemoryExh
 from sfn.telemetry.logs import LogThrottle, RejectionLog
 from sfn.telemetry.metrics import EventMetrics
 
-# ── concern: Which events matter and whether they say enough
+# ── Relevant events
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class EventFilter:
     event_only: Collection[str] = ()
 
     def decode(self, request: EventRequest) -> DecodedRequest:
-        """All that a request says; raises `Rejected` as `decode` does."""
+        """Return all that a request says; raises `Rejected` as `decode` does."""
         return decode(request, self.event_only)
 
     def relevant(self, notifications: Sequence[Notification]) -> list[Notification]:
@@ -53,18 +53,18 @@ class EventFilter:
         return [notification for notification in notifications if self.is_relevant(notification.subject)]
 
     def is_relevant(self, subject: JobKey) -> bool:
-        """Whether what is told of a table or a catalog matters."""
+        """Return whether what is told of a table or a catalog matters."""
         return isinstance(subject, CatalogName) or subject.catalog in self.event_only or self.covers(subject)
 
 
-# ── letter: What is kept of a request that nobody understood
+# ── Undecodable requests
 
 _UNSIGNED: Final = "#unsigned"
 """Behind the path of what was signed, where that path or the headers say something: no path that is taken ends so."""
 
 
 def to_undecodable(request: EventRequest, refusal: Rejected, *, is_signed: bool) -> UndecodableRequest:
-    """All that says what a request is about, and the beginning of its body.
+    """Return all that says what a request is about, and the beginning of its body.
 
     Args:
         request: what nobody understood.
@@ -108,7 +108,7 @@ def to_request(event: UndecodableRequest, sender: Sender, event_only: Collection
     return EventRequest(path, kind, event.body, sender)
 
 
-# ── taking: What becomes of events whose sender is known
+# ── Ingest
 
 _NOTHING: Final = PutResult(0, 0)
 
@@ -154,7 +154,7 @@ class IngestService:
         Raises:
             Rejected: nobody understands it; it is kept as a dead letter.
             Transient: scope inbox: nothing was taken.
-            Broken: the inbox can't be trusted any more.
+            FatalError: the inbox can't be trusted any more.
         """
         decoded = await self._decode(request, is_signed=is_signed)
         relevant = self._filter.relevant(with_message_id(decoded.notifications, message))
@@ -175,7 +175,7 @@ class IngestService:
 
         Raises:
             Transient: scope inbox: nothing will be looked at.
-            Broken: the inbox can't be trusted any more.
+            FatalError: the inbox can't be trusted any more.
         """
         notifications = self._filter.relevant(notifications_for_unread(path, sender))
         if lost := sorted({notification.subject.catalog for notification in notifications} & self._event_only):
@@ -190,7 +190,7 @@ class IngestService:
             found = decoded.unmapped_catalogs
             remedy = f'senders.{sender.name}.catalogs = {{ "{found[0]}" = "…" }}, if it is one of ours'
             event = "event of an unmapped catalog"
-            _log.info(event, sender=sender.name, found=found, remedy=remedy, left_out=suppressed)
+            _log.info(event, sender=sender.name, found=found, remedy=remedy, suppressed=suppressed)
 
     async def _decode(self, request: EventRequest, *, is_signed: bool) -> DecodedRequest:
         try:
@@ -209,7 +209,7 @@ def log_rejected(refusal: Rejected, sender: Sender) -> None:
     _log.info("events refused", sender=sender.name, status=refusal.status, error=str(refusal))
 
 
-# ── readiness: Whether this process wants traffic
+# ── Readiness
 
 DRAINING: Final = "draining"
 
@@ -231,7 +231,7 @@ class Readiness:
 
     @property
     def is_draining(self) -> bool:
-        """Whether the process is on its way out: nothing new is taken."""
+        """Return whether the process is on its way out: nothing new is taken."""
         return DRAINING in self._reasons
 
     def add_reason(self, reason: str) -> None:
@@ -248,7 +248,7 @@ class Readiness:
         self.add_reason(DRAINING)
 
 
-# ── ingest: Where events come in
+# ── Endpoint
 
 EVENTS_PATH: Final = "/v1/events"
 """Where all dialects are taken but for Polaris' notifications, which have paths of their own."""
@@ -265,7 +265,7 @@ _PLAIN: Final = (b"accept-encoding", b"identity")
 
 
 def handles(scope: MutableMapping[str, Any]) -> bool:
-    """Whether a request (ASGI 3, scope `http`) is for `EventsEndpoint`, by its path."""
+    """Return whether a request (ASGI 3, scope `http`) is for `EventsEndpoint`, by its path."""
     return scope["path"] == EVENTS_PATH or polaris.parse_notification_path(_raw_path(scope)) is not None
 
 
@@ -403,7 +403,7 @@ class EventsEndpoint:
             raise
 
     async def _reject_compressed(self, response_format: ResponseFormat, path: str, sender: Sender) -> EventsResponse:
-        """A body that nobody opens: a small one may hold more than fits into memory."""
+        """Return a body that nobody opens: a small one may hold more than fits into memory."""
         log_rejected(_COMPRESSED, sender)
         await self._service.schedule_recheck(path, sender, _SEND_PLAIN)
         return response_format.error(_COMPRESSED.status, responses.problem_detail(_COMPRESSED), [_PLAIN])
@@ -416,14 +416,14 @@ class EventsEndpoint:
         return self._reject(response_format, scope, 405, "events are sent with POST", allowed)
 
     def _unauthorized(self, response_format: ResponseFormat, scope: MutableMapping[str, Any]) -> EventsResponse:
-        """The same answer whatever is wrong: it tells nobody how near they were."""
+        """Return the same answer whatever is wrong: it tells nobody how near they were."""
         return self._reject(
             response_format, scope, 401, "a valid bearer token is needed", (b"www-authenticate", b"Bearer")
         )
 
     def _too_many(self, response_format: ResponseFormat, sender: Sender, wait: float) -> EventsResponse:
         if (suppressed := self._throttle.allow(("too many", sender.name))) is not None:
-            _log.warning("events refused", sender=sender.name, status=429, left_out=suppressed)
+            _log.warning("events refused", sender=sender.name, status=429, suppressed=suppressed)
         return response_format.error(429, "more requests a minute than this sender may make", [_retry_after(wait)])
 
     def _reject(
@@ -434,13 +434,13 @@ class EventsEndpoint:
         why: str,
         *headers: tuple[bytes, bytes],
     ) -> EventsResponse:
-        """A request is refused of which nobody knows who sent it."""
+        """Return a request is refused of which nobody knows who sent it."""
         self._refusals.log_rejected(status, why, _client(scope))
         return response_format.error(status, why, headers)
 
     def _log_not_stored(self, trouble: Transient) -> None:
         if (suppressed := self._throttle.allow("not taken")) is not None:
-            _log.warning("events not taken", error=str(trouble), left_out=suppressed)
+            _log.warning("events not taken", error=str(trouble), suppressed=suppressed)
 
 
 class _RequestHead(NamedTuple):

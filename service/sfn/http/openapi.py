@@ -13,7 +13,7 @@ from sfn.formats.polaris import NOTIFICATION_TYPES, SEPARATOR
 from sfn.http import responses
 from sfn.http.signature import MAX_ORIGIN, ORIGIN_HEADER
 
-# ── openapi_permission: The handshake of CloudEvents' webhooks in OpenAPI 3
+# ── Webhook handshake
 
 _PROBLEM: Final = {responses.PROBLEM_MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
 _ORIGIN: Final = {"type": "string", "minLength": 1, "maxLength": MAX_ORIGIN, "pattern": "^[!-+\\--~]+$"}
@@ -61,7 +61,7 @@ OPTIONS: Final[dict[str, Any]] = {
 }
 
 
-# ── openapi_signed: How senders show who they are
+# ── Signed requests
 
 
 def _header_scheme(name: str, description: str) -> dict[str, Any]:
@@ -93,7 +93,7 @@ SENDERS: Final[list[dict[str, list[str]]]] = [
 """Any of these shows who a sender is: which one is configured."""
 
 
-# ── openapi_polaris: Polaris' notifications in OpenAPI 3
+# ── Polaris' notifications
 
 _POLARIS_LEVEL: Final = f"[^{CONTROL_CHARACTERS}]+"
 _POLARIS_TEXT: Final = {"type": "string", "minLength": 1, "maxLength": MAX_NAME, "pattern": f"^{_POLARIS_LEVEL}$"}
@@ -162,7 +162,7 @@ def _example(summary: str, kind: str) -> dict[str, Any]:
 
 
 def polaris_paths(retry_after: dict[str, Any]) -> dict[str, Any]:
-    """The path of notifications.
+    """Return the path of notifications.
 
     Args:
         retry_after: the headers of a 429 and of a 503.
@@ -215,7 +215,7 @@ def polaris_paths(retry_after: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-# ── openapi: The routes that FastAPI does not see
+# ── Native events, and all paths
 
 _PLAIN: Final = f"^[^{CONTROL_CHARACTERS}]+$"
 _LEVEL: Final = f"[^.{CONTROL_CHARACTERS}]{{1,{MAX_NAME}}}"
@@ -309,7 +309,7 @@ _MALFORMED: Final = "a parameter or the body is malformed, or they do not fit to
 
 
 def error_response(description: str, **headers: dict[str, Any]) -> dict[str, Any]:
-    """An answer that is a problem document."""
+    """Return an answer that is a problem document."""
     return {"description": description, "content": _PROBLEM, **({"headers": headers} if headers else {})}
 
 

@@ -15,13 +15,13 @@ from sfn import errors
 from sfn.domain.events import PutResult
 from sfn.errors import Rejected, SfnError
 
-# ── problem: Problem documents
+# ── Problem documents
 
 PROBLEM_MEDIA_TYPE: Final = "application/problem+json"
 
 
 def problem_document(status: int, detail: str, *, pointer: str | None = None) -> bytes:
-    """A problem document of type `about:blank`.
+    """Return a problem document of type `about:blank`.
 
     Args:
         status: HTTP status code.
@@ -46,11 +46,11 @@ def problem_detail(error: SfnError) -> str:
 
 
 def retry_after_seconds(retry_after: float | None) -> int:
-    """The value of `Retry-After` (RFC 9110, section 10.2.3): whole seconds, at least 1."""
+    """Return the value of `Retry-After` (RFC 9110, section 10.2.3): whole seconds, at least 1."""
     return max(1, math.ceil(retry_after or 1))
 
 
-# ── faces: How senders are answered
+# ── Response formats
 
 ResponseHeaders: TypeAlias = Iterable[tuple[bytes, bytes]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -89,7 +89,7 @@ class ResponseFormat:
     media_type: bytes
 
     def error(self, status: int, detail: str, headers: ResponseHeaders = (), *, where: str = "") -> EventsResponse:
-        """An error."""
+        """Return an error."""
         content = self.error_body(status, detail, where)
         return _with_body(status, content, [*headers, (b"content-type", self.media_type)])
 

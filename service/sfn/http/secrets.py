@@ -17,23 +17,23 @@ from typing import Final, NoReturn, assert_never
 from sfn.concurrency import WatchedFiles, unreadable_file_error
 from sfn.errors import FatalError
 
-# ── bearer: How a bearer token looks and how it is shown
+# ── Bearer tokens
 
 _VISIBLE: Final = re.compile(r"[\x21-\x7e]+")
 
 
 def is_well_formed_token(text: str) -> bool:
-    """Whether a token can be sent in a header: visible ASCII, not empty."""
+    """Return whether a token can be sent in a header: visible ASCII, not empty."""
     return _VISIBLE.fullmatch(text) is not None
 
 
 def bearer_token(authorization: bytes | None) -> bytes | None:
-    """The token of an `Authorization` header of the scheme Bearer; None for any other."""
+    """Return the token of an `Authorization` header of the scheme Bearer; None for any other."""
     parts = authorization.split() if authorization is not None else ()
     return parts[1] if len(parts) == 2 and parts[0].lower() == b"bearer" else None  # noqa: PLR2004 - scheme and token
 
 
-# ── secret: How a sender shows who it is
+# ── Secrets by scheme
 
 WEBHOOK_PREFIX: Final = "whsec_"
 """What a secret of Standard Webhooks begins with."""
@@ -75,7 +75,7 @@ class AuthScheme(StrEnum):
 
 
 def secret_bytes(scheme: AuthScheme, secret: str) -> bytes:
-    """The bytes of a secret: those of a token as they are shown, of any other those that key an HMAC.
+    """Return the bytes of a secret: those of a token as they are shown, of any other those that key an HMAC.
 
     Raises:
         ValueError: it is none of this scheme; the message says what one looks like, and nothing of this one.
@@ -117,7 +117,7 @@ def _decoded(secret: str) -> bytes | None:
     return found if is_right else None
 
 
-# ── tokens: Bearer tokens
+# ── Accepted tokens and token files
 
 MAX_FILE: Final = 65_536
 """Most bytes of a file of tokens."""
@@ -139,7 +139,7 @@ class AcceptedToken:
 
     @classmethod
     def from_secret(cls, name: str, secret: str, scheme: AuthScheme = AuthScheme.BEARER) -> AcceptedToken:
-        """The token with this secret, which is one of the scheme."""
+        """Return the token with this secret, which is one of the scheme."""
         signs = scheme is not AuthScheme.BEARER
         return cls(name, sha256(secret.encode()).digest(), secret_bytes(scheme, secret) if signs else None)
 
@@ -155,7 +155,7 @@ class WatchedTokenFile:
         scheme: what they are for.
 
     Raises:
-        Broken: it can't be read now, when there are no old tokens.
+        FatalError: it can't be read now, when there are no old tokens.
     """
 
     def __init__(self, path: Path, scheme: AuthScheme = AuthScheme.BEARER) -> None:
@@ -198,7 +198,7 @@ class PartyTokens:
 
 
 def index_of_presented(tokens: Iterable[AcceptedToken], presented: bytes | None) -> int | None:
-    """The index of the presented token; the time it takes tells nothing of where or how nearly it matched."""
+    """Return the index of the presented token; the time it takes tells nothing of where or how nearly it matched."""
     return None if presented is None else index_of_digest(tokens, sha256(presented).digest())
 
 
@@ -219,7 +219,7 @@ def read_secrets(path: Path, scheme: AuthScheme = AuthScheme.BEARER) -> dict[int
         scheme: what they are for.
 
     Raises:
-        Broken: it can't be read, holds no token or a malformed one.
+        FatalError: it can't be read, holds no token or a malformed one.
     """
     try:
         with path.open("rb") as file:

@@ -28,7 +28,7 @@ from sfn.http.signature import (
 )
 from sfn.telemetry.logs import RejectionLog
 
-# ── keyring: Whose a token or a secret is
+# ── Keyring
 
 _EXPECTED = "tokens of its own for each sender, and for the operators"
 _REMEDY = "give each of them a token of its own"
@@ -47,7 +47,7 @@ class Keyring:
         parties: the tokens of each party, by its name in messages.
 
     Raises:
-        Broken: two parties have the same token now.
+        FatalError: two parties have the same token now.
     """
 
     def __init__(self, parties: Mapping[str, PartyTokens]) -> None:
@@ -58,7 +58,7 @@ class Keyring:
             raise FatalError(" and ".join(places), expected=_EXPECTED, found="one and the same", remedy=_REMEDY)
 
     def owner_of(self, authorization: bytes | None) -> tuple[str, str] | None:
-        """The party behind an `Authorization` header and the name of its token, None for nobody.
+        """Return the party behind an `Authorization` header and the name of its token, None for nobody.
 
         All active tokens of all parties are compared, each in constant time.
         """
@@ -70,7 +70,7 @@ class Keyring:
         return None if token.digest in self._shared else (party, token.name)
 
     def signing_keys(self, party: str) -> tuple[SigningKey, ...]:
-        """The secrets that a party signs with, but for those that another one has too."""
+        """Return the secrets that a party signs with, but for those that another one has too."""
         self._refresh()
         return self._signing.get(party, ())
 
@@ -109,7 +109,7 @@ def _shared(keys: Sequence[tuple[str, AcceptedToken]]) -> dict[bytes, list[str]]
     return {digest: list(places.values()) for digest, places in owners.items() if len(places) > 1}
 
 
-# ── senders: Who may send events
+# ── Senders
 
 ANONYMOUS: Final = "anonymous"
 """The sender that everybody is while none is configured."""
@@ -177,7 +177,7 @@ class Senders:
 
     @property
     def are_configured(self) -> bool:
-        """Whether somebody said who they are."""
+        """Return whether somebody said who they are."""
         return True
 
     @property
@@ -186,7 +186,7 @@ class Senders:
         return min((rate.per_minute for rate in self._rates.values()), default=None)
 
     def is_open(self, sender: Sender) -> bool:
-        """Whether everybody may be that sender."""
+        """Return whether everybody may be that sender."""
         return sender is self._open_to
 
     def identify(self, authorization: bytes | None, headers: Headers) -> Sender | tuple[PossibleSigner, ...] | None:
@@ -206,14 +206,14 @@ class Senders:
         return None if shows else self._open_to
 
     def identify_by_token(self, authorization: bytes | None) -> Sender | None:
-        """The sender behind an `Authorization` header, None for nobody."""
+        """Return the sender behind an `Authorization` header, None for nobody."""
         if not self._enrolled:
             return self._open_to
         owner = self._keyring.owner_of(authorization)
         return None if owner is None else self._enrolled.get(owner[0])
 
     async def verify_signer(self, signers: Sequence[PossibleSigner], body: bytes) -> VerifiedSigner | None:
-        """The one that signed a body; None for nobody, and for several.
+        """Return the one that signed a body; None for nobody, and for several.
 
         All are tried in the order of the configuration, whichever it is.
 
@@ -231,7 +231,7 @@ class Senders:
         return found[0] if len(found) == 1 else None
 
     def seconds_to_wait(self, sender: Sender) -> float | None:
-        """Seconds until a sender may ask again; None: it may now, and that is counted."""
+        """Return seconds until a sender may ask again; None: it may now, and that is counted."""
         rate = self._rates.get(sender.name)
         return None if rate is None else rate.seconds_to_wait(self._monotonic())
 
@@ -260,7 +260,7 @@ def anonymous_senders(catalogs: Iterable[str]) -> Senders:
     return _AnonymousSenders(Keyring({}), {}, Sender(ANONYMOUS, {catalog: catalog for catalog in catalogs}))
 
 
-# ── operators: Who may operate the service
+# ── Operators
 
 OPERATORS_PARTY: Final = "admin"
 """What the operators are called in a keyring: as their section in the settings."""
@@ -278,7 +278,7 @@ class OperatorAuth:
         self._keyring, self._refusals = keyring, refusals
 
     def authenticate(self, authorization: bytes | None, client: str | None) -> str | None:
-        """The name of the token in an `Authorization` header, if it is an operator's; None for any other.
+        """Return the name of the token in an `Authorization` header, if it is an operator's; None for any other.
 
         Args:
             client: the address of who shows it, None where the server does not know it.

@@ -27,7 +27,7 @@ from sfn.http.app import AsgiApplication
 from sfn.limits import connections_per_listener
 from sfn.telemetry.logs import LogThrottle
 
-# ── listening: The socket on which the service listens
+# ── Listening socket
 
 BACKLOG: Final = 2048
 """Connections that wait to be accepted."""
@@ -35,7 +35,7 @@ BACKLOG: Final = 2048
 
 @contextmanager
 def listening_socket(host: str, port: int, section: str = "listener", remedy: str = "") -> Iterator[socket.socket]:
-    """A socket that listens on an address; port 0 is any free one.
+    """Return a socket that listens on an address; port 0 is any free one.
 
     Args:
         host: an address of this machine, or a name of one.
@@ -44,7 +44,7 @@ def listening_socket(host: str, port: int, section: str = "listener", remedy: st
         remedy: how else to say another address, for the error.
 
     Raises:
-        Broken: the address is taken, not ours, or none.
+        FatalError: the address is taken, not ours, or none.
     """
     name = host.removeprefix("[").removesuffix("]")
     is_six = ":" in name
@@ -66,7 +66,7 @@ def listening_socket(host: str, port: int, section: str = "listener", remedy: st
         yield listener
 
 
-# ── handshakes: What the log is told of TLS handshakes that fail
+# ── TLS handshakes
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -90,11 +90,11 @@ class LoggedHandshake(ssl.SSLObject):
             why = (error.reason or type(error).__name__).lower().replace("_", " ")
             suppressed = self.throttle.allow(why)
             if suppressed is not None:
-                _log.warning("TLS handshake failed", why=why, left_out=suppressed)
+                _log.warning("TLS handshake failed", why=why, suppressed=suppressed)
             raise
 
 
-# ── certificate: The listener's certificate and key
+# ── Certificate
 
 _MISMATCHES: Final = frozenset({"KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH", "NO_CERTIFICATE_ASSIGNED"})
 """OpenSSL's reasons against a key of another certificate; the last one, where the keys are of different kinds."""
@@ -114,7 +114,7 @@ class Certificate:
         context: for a server.
 
     Raises:
-        Broken: the files can't be used now.
+        FatalError: the files can't be used now.
     """
 
     def __init__(self, chain: Path, key: Path) -> None:
@@ -196,7 +196,7 @@ def _holds_certificates(file: Path) -> bool:
     return True
 
 
-# ── server: The listener's server
+# ── Server
 
 HEAD_LIMIT: Final = 65_536
 """About the most bytes of a request's line and header fields, and of the trailer fields after a body.
@@ -276,22 +276,22 @@ class ConnectionLimit:
                 _log.warning(
                     "too many connections: an idle one is closed",
                     most=self._max_connections,
-                    left_out=suppressed,
+                    suppressed=suppressed,
                     remedy="raise the limit of open files (ulimit -n, LimitNOFILE=)",
                 )
         self._new[connection] = None
 
     def mark_busy(self, connection: ServerConnection) -> None:
-        """The connection has a request in hand."""
+        """Return the connection has a request in hand."""
         self._new.pop(connection, None)
         self._idle.pop(connection, None)
 
     def mark_idle(self, connection: ServerConnection) -> None:
-        """The connection has none any more."""
+        """Return the connection has none any more."""
         self._idle[connection] = None
 
     def remove(self, connection: ServerConnection) -> None:
-        """The connection is closed."""
+        """Return the connection is closed."""
         self._count -= 1
         self.mark_busy(connection)
 
@@ -437,7 +437,7 @@ class ServerConnection(HttpToolsProtocol):
             self._timer = self.loop.call_at(self._head_deadline, self._check_deadline)
 
     def _expect_rest(self) -> None:
-        """A request that has begun must go on; nobody need begin one."""
+        """Return a request that has begun must go on; nobody need begin one."""
         if self._has_begun and self._answered():
             self._expect_request()
 
@@ -451,7 +451,7 @@ class ServerConnection(HttpToolsProtocol):
             self._refuse(HTTPStatus.REQUEST_TIMEOUT, f"expected a whole request head within {self.head_timeout:g} s")
 
     def _answered(self) -> bool:
-        """Whether no request waits for its response."""
+        """Return whether no request waits for its response."""
         latest: RequestResponseCycle | None = self.cycle
         return latest is None or latest.response_complete
 

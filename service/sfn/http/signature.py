@@ -23,7 +23,7 @@ from sfn.formats import polaris
 from sfn.formats.event import EventRequest, Headers, Sender
 from sfn.http.responses import EventsResponse, ResponseFormat
 
-# ── signature: Signed requests
+# ── Signatures
 
 TOLERANCE: Final = 300
 """Seconds that a timestamp may be off, either way."""
@@ -96,7 +96,7 @@ class SignatureClaim:
 
 
 def signature_headers(manner: SignatureScheme) -> tuple[bytes, ...]:
-    """The names of the headers that a signature takes."""
+    """Return the names of the headers that a signature takes."""
     match manner:
         case StandardWebhooks():
             return ID_HEADER, TIMESTAMP_HEADER, SIGNATURE_HEADER
@@ -134,7 +134,7 @@ def parse_signature(manner: SignatureScheme, headers: HeaderPairs, now: datetime
 
 
 def verify_signature(claim: SignatureClaim, body: bytes, keys: Sequence[SigningKey]) -> str | None:
-    """The name of the key that signed, None for none of them; the time it takes tells nothing of which and how nearly.
+    """Return the name of the key that signed, None for none of them; the time it takes tells nothing of which and how nearly.
 
     Every signature is compared with that of every key, each in constant time.
 
@@ -153,7 +153,7 @@ def verify_signature(claim: SignatureClaim, body: bytes, keys: Sequence[SigningK
 
 
 def sign(manner: SignatureScheme, secret: bytes, body: bytes, message: str, now: datetime) -> dict[str, str]:
-    """The headers that sign a body.
+    """Return the headers that sign a body.
 
     Args:
         manner: how.
@@ -188,7 +188,7 @@ def _of_a_message(message: bytes, timestamp: bytes, signatures: bytes, now: date
 
 
 def _of_version_1(part: bytes) -> bytes | None:
-    """The digest in one signature; None for another version, and for what is no base64 of one."""
+    """Return the digest in one signature; None for another version, and for what is no base64 of one."""
     text = part.removeprefix(_VERSION)
     if not part.startswith(_VERSION) or _BASE64.fullmatch(text) is None:
         return None
@@ -204,7 +204,7 @@ def _digest(secret: bytes, before: bytes, body: bytes) -> bytes:
     return mac.digest()
 
 
-# ── covered: What a signature is for
+# ── Parts covered by a signature
 
 _SEPARATOR: Final = "\x1f"
 """Between a message's id and the number of an event in it: no id that arrives holds a control character."""
@@ -217,7 +217,7 @@ def trusted_catalogs(sender: Sender, event_only: Collection[str]) -> str:
 
 
 def signed_parts(request: EventRequest, event_only: Collection[str]) -> EventRequest:
-    """A signed request without what its signature does not cover, where what is told is believed.
+    """Return a signed request without what its signature does not cover, where what is told is believed.
 
     Elsewhere its path and its headers may say which table is meant: the catalog is asked, whoever changed them.
 
@@ -242,7 +242,7 @@ def signed_parts(request: EventRequest, event_only: Collection[str]) -> EventReq
 
 
 def with_message_id(notifications: Sequence[Notification], message: str | None) -> Sequence[Notification]:
-    """The hints of a message; what has no id of its own has that of the message: so the inbox knows a replay.
+    """Return the hints of a message; what has no id of its own has that of the message: so the inbox knows a replay.
 
     Args:
         notifications: all of them, whether they matter or not.
@@ -258,7 +258,7 @@ def with_message_id(notifications: Sequence[Notification], message: str | None) 
     ]
 
 
-# ── permission: The handshake of CloudEvents' webhooks
+# ── Webhook handshake
 
 ALLOW_HEADER: Final = (b"allow", b"POST, OPTIONS")
 ORIGIN_HEADER: Final = "WebHook-Request-Origin"

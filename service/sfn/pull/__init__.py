@@ -17,8 +17,6 @@ from sfn.errors import SfnError
 from sfn.formats.event import Headers
 from sfn.worker.capacity import LOG_INTERVAL
 
-# ── pull: Where events are fetched from
-
 
 class SourceUnavailable(SfnError):
     """A source's server does not answer, or does not let us have what we ask for: it is asked again for ever."""
@@ -41,7 +39,7 @@ class Message(Protocol):
         """Tell the server that it need not be delivered again; where that gets lost it is.
 
         Raises:
-            Away: it was not told.
+            SourceUnavailable: it was not told.
         """
         ...
 
@@ -52,7 +50,7 @@ class Message(Protocol):
             after: seconds from now.
 
         Raises:
-            Away: it was not told; then the message is delivered again as well.
+            SourceUnavailable: it was not told; then the message is delivered again as well.
         """
         ...
 
@@ -81,7 +79,7 @@ class MessageFeed(Protocol):
         """Those that are here, a bounded number of them, in the order of arrival; none where none came for a while.
 
         Raises:
-            Away: none will come any more.
+            SourceUnavailable: none will come any more.
         """
         ...
 
@@ -95,19 +93,19 @@ class PullServer(Protocol):
 
     @property
     def is_durable(self) -> bool:
-        """Whether it keeps what is published while nobody is connected, and what was not acknowledged."""
+        """Return whether it keeps what is published while nobody is connected, and what was not acknowledged."""
         ...
 
     def connect(self) -> AbstractAsyncContextManager[MessageFeed]:
-        """A new connection; closed in the end, what was delivered on it and not looked at given back.
+        """Return a new connection; closed in the end, what was delivered on it and not looked at given back.
 
         Raises:
-            Away: none is to be had.
+            SourceUnavailable: none is to be had.
         """
         ...
 
 
-# ── outage: What the log is told of a source that is away
+# ── Outage log
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -138,7 +136,7 @@ class Outage:
             return
         since, suppressed = self._since.isoformat(), self._suppressed
         self._logged_at, self._suppressed, self._lasts = now, 0, True
-        _log.warning("pull source away", name=self._source, since=since, error=str(error), left_out=suppressed)
+        _log.warning("pull source away", name=self._source, since=since, error=str(error), suppressed=suppressed)
 
     def on_connected(self) -> None:
         """It lets us in; whether it delivers is not known yet."""

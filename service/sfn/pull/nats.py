@@ -28,7 +28,7 @@ from sfn.pull.nats_connection import (
 )
 from sfn.pull.source import subjects_overlap
 
-# ── consumer: A stream and its durable consumer
+# ── JetStream consumer
 
 ACK_WAIT: Final = 60.0
 """Seconds after which a message that was delivered comes again: longer than the slowest disk takes."""
@@ -55,10 +55,10 @@ class JetStreamConsumer:
         self._api = JetStreamContext(connection.client, timeout=STEP_TIMEOUT)
 
     async def probe(self) -> bool:
-        """Whether the consumer is there; nothing is made.
+        """Return whether the consumer is there; nothing is made.
 
         Raises:
-            Away: there is no such stream, or the subject is none of its, or the consumer is another one than is needed.
+            SourceUnavailable: there is no such stream, or the subject is none of its, or the consumer is another one than is needed.
         """
         with self._connection.map_errors():
             try:
@@ -81,7 +81,7 @@ class JetStreamConsumer:
         already costs a look, and one that is not would be missed. A stream that is a work queue allows nothing else.
 
         Raises:
-            Away: as `proven`, or it can't be made.
+            SourceUnavailable: as `proven`, or it can't be made.
         """
         if await self.probe():
             return
@@ -147,7 +147,7 @@ class JetStreamConsumer:
         return SourceUnavailable(self._where, expected=expected, found=f"{error.description} ({error.err_code})")
 
 
-# ── delivered: What a server delivered
+# ── Delivered messages
 
 BATCH: Final = 64
 """Most messages that are handed on, and so in hand, at a time."""
@@ -176,7 +176,7 @@ class DeliveredMessages:
         """Those that are here; none where none came in time.
 
         Raises:
-            Away: none will come any more.
+            SourceUnavailable: none will come any more.
         """
         found: list[Msg] = []
         with anyio.move_on_after(within):
@@ -201,7 +201,7 @@ class DeliveredMessages:
         self._put.close()
 
     async def drain(self) -> Sequence[Msg]:
-        """All until nothing more will come."""
+        """Return all until nothing more will come."""
         return [message async for message in self._got]
 
     def close(self) -> None:
@@ -215,7 +215,7 @@ def headers_of(message: Msg) -> Headers:
     return [(name.lower().encode(), value.encode()) for name, value in (message.headers or {}).items()]
 
 
-# ── core: Core NATS
+# ── Core NATS
 
 MAX_PENDING: Final = 1024
 """Messages that wait until the inbox has taken those before them; further ones are dropped."""
@@ -277,7 +277,7 @@ async def subscribe(connection: NatsConnection, subject: str, group: str) -> Asy
     """What is published on a subject, shared with the others of a group; alone where that is empty.
 
     Raises:
-        Away: we may not have it.
+        SourceUnavailable: we may not have it.
     """
     delivered = DeliveredMessages(connection, BATCH)
     try:
@@ -292,7 +292,7 @@ async def subscribe(connection: NatsConnection, subject: str, group: str) -> Asy
         delivered.close()
 
 
-# ── jetstream: JetStream
+# ── JetStream
 
 EXPIRES: Final = 30
 """Seconds that a request is open."""
@@ -411,7 +411,7 @@ async def consume(connection: NatsConnection, durable: DurableConsumer, where: s
     """What a consumer has; what was delivered and not looked at is given back in the end.
 
     Raises:
-        Away: we may not have it.
+        SourceUnavailable: we may not have it.
     """
     # Heartbeats come beside the messages, and nobody waits for room.
     delivered, client = DeliveredMessages(connection, 2 * BATCH), connection.client
@@ -427,7 +427,7 @@ async def consume(connection: NatsConnection, durable: DurableConsumer, where: s
         delivered.close()
 
 
-# ── server: A source of NATS
+# ── Server
 
 
 class NatsServer:
@@ -460,7 +460,7 @@ class NatsServer:
         """What is there, tried without taking anything away from whoever fetches.
 
         Raises:
-            Away: no server answers or lets us in, or the subject, the stream or its consumer can't be had.
+            SourceUnavailable: no server answers or lets us in, or the subject, the stream or its consumer can't be had.
         """
         terms = self._options
         async with connect_nats(terms, await self._files.read()) as connection:

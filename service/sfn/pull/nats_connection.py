@@ -32,7 +32,7 @@ from sfn.concurrency import AbandonableThreads, TimedOut, describe_timeout
 from sfn.errors import ErrorScope, SfnError, Transient
 from sfn.pull import SourceUnavailable
 
-# ── terms: Where a source of NATS is
+# ── Options
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class NatsOptions:
     password_file: Path | None = None
 
 
-# ── login: Who asks
+# ── Login
 
 MAX_FILE: Final = 65_536
 """Most bytes of a file with a secret."""
@@ -141,7 +141,7 @@ class LoginFiles:
         """What they hold now.
 
         Raises:
-            Away: one can't be read in time, or makes no sense.
+            SourceUnavailable: one can't be read in time, or makes no sense.
         """
         terms = self._options
         try:
@@ -164,7 +164,7 @@ def _read(terms: NatsOptions) -> Login:
     """Read all of them; blocks.
 
     Raises:
-        Away: one can't be read, or makes no sense.
+        SourceUnavailable: one can't be read, or makes no sense.
     """
     where, credentials, token, password = terms.where, None, None, None
     if terms.credentials_file is not None:
@@ -228,7 +228,7 @@ def _unusable(where: str, file: Path | None, expected: str, found: str) -> Sourc
     return SourceUnavailable(f"{where}: {file}", expected=expected, found=found, remedy=remedy)
 
 
-# ── connection: One connection
+# ── Connection
 
 STEP_TIMEOUT: Final = 5
 """Seconds for each step of making a connection, and for each answer."""
@@ -311,7 +311,7 @@ class NatsConnection:
         """Connect to one of the servers.
 
         Raises:
-            Away: none answers, or lets us in.
+            SourceUnavailable: none answers, or lets us in.
         """
         options: dict[str, Any] = {"tls": login.ssl_context, "token": login.token}
         if login.credentials is not None:
@@ -352,7 +352,7 @@ class NatsConnection:
             limits: for those that wait for it.
 
         Raises:
-            Away: we may not have them, or the connection is lost.
+            SourceUnavailable: we may not have them, or the connection is lost.
         """
         with self.map_errors():
             self._subscribed[subject] = await self._client.subscribe(
@@ -364,7 +364,7 @@ class NatsConnection:
         """Have no more of them; those that are here stay.
 
         Raises:
-            Away: the connection is lost.
+            SourceUnavailable: the connection is lost.
         """
         with self.map_errors():
             await self._subscribed.pop(subject).unsubscribe()
@@ -374,7 +374,7 @@ class NatsConnection:
         """Have no more of them, and wait until those that are here were told.
 
         Raises:
-            Away: the connection is lost.
+            SourceUnavailable: the connection is lost.
         """
         with self.map_errors():
             await self._subscribed.pop(subject).drain()  # type: ignore[no-untyped-call]
@@ -389,7 +389,7 @@ class NatsConnection:
         """Raise what the server said.
 
         Raises:
-            Away: the connection is lost, or something was not permitted.
+            SourceUnavailable: the connection is lost, or something was not permitted.
         """
         if self._error is not None and self.lost.is_set():
             raise self.to_unavailable(self._error)
@@ -447,13 +447,13 @@ class NatsConnection:
 
 @asynccontextmanager
 async def connect_nats(options: NatsOptions, login: Login) -> AsyncIterator[NatsConnection]:
-    """A new connection; closed in the end.
+    """Return a new connection; closed in the end.
 
     Args:
         login: who asks.
 
     Raises:
-        Away: none is to be had, or it is lost.
+        SourceUnavailable: none is to be had, or it is lost.
     """
     connection = NatsConnection(options)
     try:
@@ -469,7 +469,7 @@ def _access_denied(where: str, servers: str, said: str) -> SourceUnavailable:
 
 
 def _describe_error(error: Exception) -> str:
-    """An error in a few words."""
+    """Return an error in a few words."""
     match error:
         case asyncio.TimeoutError():
             return f"none within {STEP_TIMEOUT} s"

@@ -20,8 +20,6 @@ from sfn.pull import Message, MessageFeed, Outage, PullServer, SourceUnavailable
 from sfn.telemetry.logs import LogThrottle
 from sfn.telemetry.metrics import EventMetrics, PullMetrics
 
-# ── source: One source
-
 FIRST_PAUSE: Final = 0.5
 """Seconds until a server that is away is asked again; doubled with each time, up to the longest."""
 LONGEST_PAUSE: Final = 15.0
@@ -95,7 +93,7 @@ class PullSource:
         """Fetch until a stop, and end what is in hand within the drain.
 
         Raises:
-            Broken: in a group; the inbox can't be trusted any more.
+            FatalError: in a group; the inbox can't be trusted any more.
         """
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._stop_after_drain, stop, tasks.cancel_scope)
@@ -206,7 +204,7 @@ class PullSource:
                 await message.acknowledge()
 
     async def _ingest_with_retries(self, message: Message) -> bool:
-        """Whether a message need not come again; where nobody keeps it, it is kept in hand until the inbox takes it."""
+        """Return whether a message need not come again; where nobody keeps it, it is kept in hand until the inbox takes it."""
         while True:
             try:
                 await self._ingest(message)
@@ -241,7 +239,7 @@ class PullSource:
 
     def _log_not_stored(self, trouble: Transient) -> None:
         if (suppressed := self._throttle.allow("not taken")) is not None:
-            _log.warning("events not taken", source=self._name, error=str(trouble), left_out=suppressed)
+            _log.warning("events not taken", source=self._name, error=str(trouble), suppressed=suppressed)
 
 
 def _with_type(headers: Headers) -> Headers:
@@ -249,14 +247,14 @@ def _with_type(headers: Headers) -> Headers:
     return headers if any(name == _JSON[0] for name, _ in headers) else [*headers, _JSON]
 
 
-# ── subjects: Subjects with wildcards
+# ── Subjects with wildcards
 
 _ONE: Final = "*"
 _REST: Final = ">"
 
 
 def subjects_overlap(one: str, other: str) -> bool:
-    """Whether there is a subject that both of these mean."""
+    """Return whether there is a subject that both of these mean."""
     left, right = one.split("."), other.split(".")
     for mine, theirs in zip(left, right, strict=False):
         if _REST in {mine, theirs}:
