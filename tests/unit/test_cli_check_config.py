@@ -751,7 +751,7 @@ def test_a_file_of_secrets_that_cannot_be_used_is_an_error(ground: Ground, tmp_p
     if content is None:
         assert found.remedy.startswith("write the secrets there, one a line")
     else:
-        assert "a file of secrets, one a line: whsec_ and the base64 of 24 to 64 random bytes" in found.text
+        assert "a file of secrets, one per line: whsec_ and the base64 of 24 to 64 random bytes" in found.text
     assert SECRET[:-1] not in found.text
 
 

@@ -32,8 +32,8 @@ async def test_an_inbox_that_is_away_is_named_and_why_is_for_the_log(wait: float
     with capture_logs() as logs:
         reply = await answered(trouble)
     assert (reply.status_code, reply.headers["retry-after"]) == (503, header)
-    assert reply.json()["detail"] == "the inbox can't answer now"
-    assert [(entry["event"], entry["error"]) for entry in logs] == [("request not served", str(trouble))]
+    assert reply.json()["detail"] == "the inbox is unavailable"
+    assert [(entry["event"], entry["error"]) for entry in logs] == [("request failed", str(trouble))]
 
 
 async def test_an_inbox_that_broke_ends_the_process() -> None:

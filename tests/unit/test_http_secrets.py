@@ -113,9 +113,9 @@ def test_a_secret_that_signs_is_nobody_elses_token(tmp_path: Path, other: str) -
 @pytest.mark.parametrize(
     ("scheme", "content", "found"),
     [
-        ("standard-webhooks", f"{SECRET}\nnonsense", "another text in line 2"),
+        ("standard-webhooks", f"{SECRET}\nnonsense", "a malformed secret in line 2"),
         ("standard-webhooks", f"# {SECRET}", "no secret"),
-        ("hmac-sha256", f"{TEXT}\ntoo short", "another text in line 2"),
+        ("hmac-sha256", f"{TEXT}\ntoo short", "a malformed secret in line 2"),
     ],
 )
 def test_a_file_of_secrets_of_another_form_stops_the_start(
@@ -125,7 +125,7 @@ def test_a_file_of_secrets_of_another_form_stops_the_start(
     with pytest.raises(FatalError) as caught:
         WatchedTokenFile(tmp_path / "secrets", AuthScheme(scheme))
     assert caught.value.found == found
-    assert caught.value.expected == f"a file of secrets, one a line: {AuthScheme(scheme).form}"
+    assert caught.value.expected == f"a file of secrets, one per line: {AuthScheme(scheme).form}"
 
 
 # ── Tokens: how they are shown and compared, and files of them that are read again.

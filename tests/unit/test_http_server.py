@@ -168,7 +168,7 @@ WRONG: dict[str, tuple[Callable[[Files, Pair], object], str]] = {
     "a chain as key": (lambda files, old: replace(files.key, old.chain), "tls.key: expected a PEM private key"),
     "an encrypted key": (
         lambda files, old: replace(files.key, encrypted(old, PrivateFormat.PKCS8)),
-        "tls.key: expected a private key that is not encrypted, found one with a passphrase; take it off with openssl",
+        "tls.key: expected a private key that is not encrypted, found one with a passphrase; decrypt it with openssl",
     ),
     "an encrypted key of old": (
         lambda files, old: replace(files.key, encrypted(old, PrivateFormat.TraditionalOpenSSL)),
@@ -251,7 +251,7 @@ def greeted(context: ssl.SSLContext, greeting: bytes) -> None:
 
 
 def told(records: list[EventDict]) -> list[tuple[object, ...]]:
-    return [(one["log_level"], one["event"], one["why"], one["left_out"]) for one in records]
+    return [(one["log_level"], one["event"], one["why"], one["suppressed"]) for one in records]
 
 
 def test_a_client_that_speaks_no_tls_is_told_once_a_second(context: ssl.SSLContext, hands: Hands) -> None:

@@ -64,7 +64,7 @@ def test_where_what_is_told_is_believed_no_path_names_a_table() -> None:
         signed_parts(arrived(NOTIFICATION), {"prod", "dev"})
     assert caught.value.status == 400
     assert caught.value.found == "a signature, which does not cover the path"
-    assert "what is told of dev, prod is believed" in caught.value.expected
+    assert "because the catalogs dev, prod are event-only" in caught.value.expected
 
 
 def test_what_has_no_id_of_its_own_has_that_of_its_message_and_its_place_in_it() -> None:

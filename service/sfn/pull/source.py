@@ -239,7 +239,7 @@ class PullSource:
 
     def _log_not_stored(self, trouble: Transient) -> None:
         if (suppressed := self._throttle.allow("not taken")) is not None:
-            _log.warning("events not taken", source=self._name, error=str(trouble), suppressed=suppressed)
+            _log.warning("events not stored", source=self._name, error=str(trouble), suppressed=suppressed)
 
 
 def _with_type(headers: Headers) -> Headers:
