@@ -42,13 +42,13 @@ def test_a_source_that_stays_away_is_told_of_once_a_minute() -> None:
             outage.on_unavailable(GONE)
             clock.turn(25)
     first, second = logs
-    assert (first["event"], first["name"], first["error"], first["left_out"]) == (
-        "pull source away",
+    assert (first["event"], first["name"], first["error"], first["suppressed"]) == (
+        "pull source unreachable",
         "events",
         "pull.events: expected an answer, found none; see",
         0,
     )
-    assert (second["since"], second["left_out"]) == (first["since"], 2)
+    assert (second["since"], second["suppressed"]) == (first["since"], 2)
 
 
 def test_a_source_that_comes_and_goes_is_told_of_once_a_minute_and_not_more() -> None:
@@ -62,8 +62,8 @@ def test_a_source_that_comes_and_goes_is_told_of_once_a_minute_and_not_more() ->
             outage.on_recovered()
             clock.turn(1)
         outage.on_unavailable(GONE)
-    assert events(logs) == ["pull source away", "pull source works again", "pull source away"]
-    assert (logs[1]["seconds"], logs[2]["left_out"]) == (1.0, 29)
+    assert events(logs) == ["pull source unreachable", "pull source recovered", "pull source unreachable"]
+    assert (logs[1]["seconds"], logs[2]["suppressed"]) == (1.0, 29)
 
 
 def test_a_clock_that_was_set_back_silences_nothing() -> None:
@@ -186,9 +186,9 @@ async def test_a_server_that_is_away_is_asked_after_longer_and_longer_pauses(mon
             await until(lambda: len(logs) == 3)
     assert server.was_asked_less_and_less_often
     assert [record["event"] for record in logs] == [
-        "pull source away",
+        "pull source unreachable",
         "pull source connected",
-        "pull source works again",
+        "pull source recovered",
     ]
 
 
@@ -203,7 +203,7 @@ async def test_a_server_that_lets_us_in_and_refuses_what_follows_is_away_still(
         async with ground.running():
             await until(lambda: len(server.opened_at) == 4)
     assert server.was_asked_less_and_less_often
-    assert [record["event"] for record in logs] == ["pull source connected", "pull source away"]
+    assert [record["event"] for record in logs] == ["pull source connected", "pull source unreachable"]
 
 
 async def test_a_stop_ends_a_pause_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,7 +213,7 @@ async def test_a_stop_ends_a_pause_at_once(monkeypatch: pytest.MonkeyPatch) -> N
         async with ground.running():
             await until(lambda: logs)
     # It had not to be given up, as it would be after a second.
-    assert [record["event"] for record in logs] == ["pull source away"]
+    assert [record["event"] for record in logs] == ["pull source unreachable"]
 
 
 @pytest.mark.parametrize(("keeps", "looked_at"), [(False, ["prod"]), (True, [])])
@@ -244,5 +244,5 @@ async def test_what_a_stop_gives_up_is_looked_for_where_nobody_keeps_it(keeps: b
     with capture_logs() as logs:
         async with ground.running():
             await inbox.stuck.wait()
-    assert [record["event"] for record in logs] == ["pull source connected", "pulled messages given up"]
+    assert [record["event"] for record in logs] == ["pull source connected", "pulled messages abandoned"]
     assert subjects(ground.inbox) == looked_at
