@@ -125,7 +125,7 @@ class BodyLimitMiddleware:
 
 
 class _WholeBodyReceive:
-    """An ASGI `receive` whose first message is the whole body."""
+    """An ASGI `receive` with the whole body as its first message."""
 
     def __init__(
         self, receive: Receive, declared: int | None, limits: BodyLimits, reservation: BodyReservation

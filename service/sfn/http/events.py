@@ -60,7 +60,7 @@ class EventFilter:
 # ── Undecodable requests
 
 _UNSIGNED: Final = "#unsigned"
-"""Suffix of the stored path of a signed request whose path or headers carry unsigned information. No route ends so."""
+"""Suffix of the stored path of a signed request with unsigned information in its path or headers. No route ends so."""
 
 
 def to_undecodable(request: EventRequest, refusal: Rejected, *, is_signed: bool) -> UndecodableRequest:

@@ -85,7 +85,7 @@ class SignatureClaim:
 
     Attributes:
         signed_prefix: bytes that are signed before the body.
-        digests: candidates, one of which must be the HMAC.
+        digests: candidates; one must be the HMAC.
         message_id: id of the message; None if the scheme has none.
     """
 

@@ -1,4 +1,4 @@
-"""A connection to NATS with nats-py, whose errors become `SourceUnavailable`.
+"""A connection to NATS with nats-py. Errors of nats-py become `SourceUnavailable`.
 
 nats-py's own reconnecting is switched off. The caller reconnects, because it reads the files with secrets again, makes
 up for missed messages, and logs the outage.
