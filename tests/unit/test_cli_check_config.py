@@ -403,7 +403,7 @@ def test_a_gateway_with_a_listener_of_its_own_needs_a_free_address(ground: Groun
         settings = ground.load(f'{CATALOG}{GATEWAY}host = "127.0.0.1"\nport = {taken.getsockname()[1]}\n')
         (one,) = gateway_findings(settings, is_running=False)
         assert (one.where, one.severity) == ("gateway.prod", ERROR)
-        assert one.remedy.startswith("set gateway.prod.host and gateway.prod.port, or end")
+        assert one.remedy.startswith("set gateway.prod.host and gateway.prod.port, or stop")
         assert list(gateway_findings(settings, is_running=True)) == []
     (one,) = gateway_findings(settings, is_running=False)
     assert one.severity is OK

@@ -271,7 +271,7 @@ async def test_the_end_of_the_process_pays_what_is_owed_or_says_what_is_not() ->
     inbox.is_cut_off = True
     with capture_logs() as logs:
         await debts.put_at_shutdown()
-    assert [(record["event"], record["catalogs"]) for record in logs] == [("sweeps owed and forgotten", ["lab"])]
+    assert [(record["event"], record["catalogs"]) for record in logs] == [("owed sweeps lost", ["lab"])]
 
 
 @pytest.mark.parametrize("trouble", ["hangs", "is_broken"])
@@ -281,7 +281,7 @@ async def test_whatever_befalls_the_last_try_is_said(trouble: str, monkeypatch: 
     setattr(inbox, trouble, True)
     with capture_logs() as logs:
         await debts.put_at_shutdown()
-    assert [record["event"] for record in logs] == ["sweeps owed and forgotten"]
+    assert [record["event"] for record in logs] == ["owed sweeps lost"]
 
 
 async def test_what_was_being_paid_as_the_process_ended_is_owed_still() -> None:

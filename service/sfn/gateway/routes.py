@@ -165,7 +165,7 @@ class CatalogMapping:
 
 
 class UnmappedPrefixes:
-    """The unmapped prefixes of forwarded commits, each of which is reported once.
+    """The unmapped prefixes of forwarded commits. Each prefix is reported once.
 
     Clients may invent prefixes, so the number of remembered ones is limited.
     """
