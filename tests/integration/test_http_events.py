@@ -582,7 +582,8 @@ async def test_it_is_counted_and_logged_with_its_sender_but_not_each_time(
     with capture_logs() as logs:
         for _ in range(6):
             await answer(connect_receiver_rates, request(body=EVENT))
-    assert logs == [{"event": "events rejected", "log_level": "warning", "sender": "etl", "status": 429, "suppressed": 0}]
+    record = {"event": "events rejected", "log_level": "warning", "sender": "etl", "status": 429, "suppressed": 0}
+    assert logs == [record]
     refused = world.service.metrics.registry.get_sample_value("sfn_requests_refused_total", {"status": "429"})
     assert refused == 4
 
