@@ -249,7 +249,7 @@ async def test_a_configuration_that_can_not_be_read_is_logged_and_passes_as_it_c
         with capture_logs() as logs:
             answer = await made.told(asked("/v1/config"))
     assert (answer.body, answer.value(b"content-encoding")) == (b"abc", b"br")
-    assert [(one["event"], one["coding"]) for one in logs] == [("configuration not readable", "br")]
+    assert [(one["event"], one["coding"]) for one in logs] == [("configuration unreadable", "br")]
 
 
 async def test_a_redirect_to_the_catalog_itself_leads_to_the_gateway() -> None:

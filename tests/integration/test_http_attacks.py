@@ -184,7 +184,7 @@ async def test_what_a_body_holds_is_told_to_nobody_but_its_sender(site: Site) ->
     for body in (b'{"token":"%s"' % ASKED.encode(), b'{"token":"%s"}' % ASKED.encode(), ASKED.encode(), b"[[]]"):
         assert (await site.answer(bearer(GUESS), body=body)).status == 401
         assert (await site.answer(bearer(TOKEN), body=body)).status in {400, 415}
-    await until(lambda: site.daemon.records("events refused", sender="etl"))
+    await until(lambda: site.daemon.records("events rejected", sender="etl"))
     assert site.leaks() == []
 
 

@@ -128,7 +128,7 @@ async def test_a_compressed_body_leaves_sweeps_and_its_sender_is_told_of(service
     assert_problem(reply, 415)
     assert service.inbox.taken == SWEEPS
     assert service.inbox.kept == []
-    (record,) = [record for record in records if record["event"] == "events refused"]
+    (record,) = [record for record in records if record["event"] == "events rejected"]
     assert (record["sender"], record["status"]) == ("etl", 415)
 
 
@@ -378,7 +378,7 @@ async def test_no_path_is_believed_that_nobody_signed() -> None:
         reply = await answer(connect, hooked(NOTE, path=POLARIS))
         assert (reply.status, reply.json["error"]["type"]) == (400, "BadRequestException")
         assert (
-            "expected a sender that shows a token, as what is told of prod is believed"
+            "expected a sender with a token, because the catalogs prod are event-only"
             in reply.json["error"]["message"]
         )
         assert (await answer(connect, hooked(TOLD))).status == 202
@@ -396,4 +396,4 @@ async def test_a_notification_whose_path_nobody_signed_is_told_and_kept() -> Non
     (kept,) = service.inbox.kept
     assert (kept.sender, kept.body, service.inbox.taken) == ("hook", NOTE, [])
     assert kept.detail.endswith("found a signature, which does not cover the path")
-    assert [(entry["event"], entry["sender"]) for entry in logs] == [("events refused", "hook")]
+    assert [(entry["event"], entry["sender"]) for entry in logs] == [("events rejected", "hook")]

@@ -266,7 +266,7 @@ async def test_of_too_many_connections_the_oldest_that_never_asked_is_closed(cro
                     assert await is_closed(second)
                     await third.send(PLAIN)
                     assert (await third.reply()).status == 202
-        assert [record["event"] for record in logs] == ["too many connections: an idle one is closed"]
+        assert [record["event"] for record in logs] == ["idle connection closed: too many connections"]
         await kept.send(PLAIN)
         assert (await kept.reply()).status == 202
 

@@ -108,7 +108,7 @@ async def test_that_it_fails_is_logged_but_not_each_time(service: Service, conne
     service.inbox.failure = full()
     with capture_logs() as logs:
         assert [(await answer(connect, request(body=EVENT))).status for _ in range(3)] == [503] * 3
-    assert [(entry["event"], entry["left_out"]) for entry in logs] == [("events not taken", 0)]
+    assert [(entry["event"], entry["suppressed"]) for entry in logs] == [("events not stored", 0)]
 
 
 async def test_a_broken_inbox_is_503_and_told(service: Service, connect: Open) -> None:
@@ -289,7 +289,7 @@ async def test_a_refusal_is_logged_without_any_token(connect: Open) -> None:
     assert "n0t-a-token" not in str(logs)
     assert TOKEN not in str(logs)
     assert [(entry["event"], entry.get("sender"), entry["status"]) for entry in logs] == [
-        ("events refused", "etl", 422),
+        ("events rejected", "etl", 422),
         ("request refused", None, 401),
     ]
 
@@ -393,8 +393,8 @@ async def test_events_of_an_unmapped_catalog_are_ignored_counted_and_told_of_onc
             reply = await answer(connect_receiver_dialects, request(body=json.dumps(events).encode()))
             assert reply.json["ignored"] == 2
     told = [record for record in records if record["event"] == "event of an unmapped catalog"]
-    assert (told[0]["sender"], told[0]["found"], told[0]["left_out"]) == ("catalogs", ("w1", "w2"), 0)
-    assert told[0]["remedy"] == 'senders.catalogs.catalogs = { "w1" = "…" }, if it is one of ours'
+    assert (told[0]["sender"], told[0]["found"], told[0]["suppressed"]) == ("catalogs", ("w1", "w2"), 0)
+    assert told[0]["remedy"] == 'set senders.catalogs.catalogs = { "w1" = "…" } if it is a configured catalog'
     assert len(told) == 1
     page = await read(Standing().scrape(service_receiver_dialects.metrics, HandClock()))
     counted = page.of("sfn_events_received_total", "dialect", "result")
@@ -582,7 +582,8 @@ async def test_it_is_counted_and_logged_with_its_sender_but_not_each_time(
     with capture_logs() as logs:
         for _ in range(6):
             await answer(connect_receiver_rates, request(body=EVENT))
-    assert logs == [{"event": "events refused", "log_level": "warning", "sender": "etl", "status": 429, "left_out": 0}]
+    record = {"event": "events rejected", "log_level": "warning", "sender": "etl", "status": 429, "suppressed": 0}
+    assert logs == [record]
     refused = world.service.metrics.registry.get_sample_value("sfn_requests_refused_total", {"status": "429"})
     assert refused == 4
 

@@ -68,7 +68,7 @@ async def test_core_nats_is_tried_without_taking_what_is_the_services(ground: Gr
         nonlocal looks
         while True:
             assert await told(settings) == [
-                ("pull.events", "ok", f"{place.url} answers; we may subscribe to {place.subject}", "")
+                ("pull.events", "ok", f"{place.url} answers; subscribing to {place.subject} is permitted", "")
             ]
             looks += 1
 
@@ -86,20 +86,20 @@ async def test_a_stream_is_looked_at_and_its_consumer_not_made(ground: Ground, p
     assert place.durable is not None
     begins = f"{place.url} answers; the stream {place.durable.stream} has {place.subject}, "
     for _ in range(2):
-        assert await told(settings) == [("pull.events", "ok", f"{begins}the service will make its consumer sfn", "")]
+        assert await told(settings) == [("pull.events", "ok", f"{begins}the service will create its consumer sfn", "")]
     async with place.client() as client:
         assert await client.jetstream().consumers_info(place.durable.stream) == []
     await place.publish(event(1))
     async with place.client() as client:
         await client.jetstream().pull_subscribe(place.subject, "sfn", place.durable.stream)
-    assert await told(settings) == [("pull.events", "ok", f"{begins}its consumer sfn is there", "")]
+    assert await told(settings) == [("pull.events", "ok", f"{begins}its consumer sfn exists", "")]
     assert (await place.consumer()).num_pending == 1
 
 
 async def test_a_stream_that_is_not_there_is_told_with_the_command_that_makes_it(ground: Ground, place: Place) -> None:
     assert place.durable is not None
     name = place.durable.stream
-    remedy = f"make it: nats stream add {name} --subjects '{place.subject}' --defaults; or correct the name"
+    remedy = f"create it: nats stream add {name} --subjects '{place.subject}' --defaults; or correct the name"
     assert await told(configured(ground, place)) == [
         ("pull.events.stream", "error", f"expected a stream {name}, found none", remedy)
     ]
@@ -111,7 +111,7 @@ async def test_a_subject_that_the_stream_does_not_keep_is_told(ground: Ground, p
     ((where, severity, text, remedy),) = await told(settings)
     assert (where, severity) == ("pull.events.subject", "error")
     assert text.endswith(f"{place.subject}, found another.one")
-    assert remedy == "correct it, or pull.events.stream"
+    assert remedy == "correct the subject or pull.events.stream"
 
 
 async def test_a_consumer_of_another_subject_is_told(ground: Ground, place: Place) -> None:
@@ -123,14 +123,14 @@ async def test_a_consumer_of_another_subject_is_told(ground: Ground, place: Plac
     ((where, _, text, remedy),) = await told(configured(ground, place))
     assert where == "pull.events.durable"
     assert text == f"expected a consumer sfn of the subject {place.subject}, found {other}"
-    assert remedy == "name another one, which is made, or delete that one"
+    assert remedy == "set another name, and the service creates that consumer; or delete this consumer"
 
 
 async def test_a_server_without_jetstream_is_told(ground: Ground) -> None:
     with Nats(jetstream=False) as server:
         ((where, _, text, remedy),) = await told(configured(ground, Place(server.url).kept()))
-    assert (where, text) == ("pull.events", "expected a server with JetStream, found one without")
-    assert remedy == "set up JetStream there; for core NATS remove pull.events.stream and durable"
+    assert (where, text) == ("pull.events", "expected a server with JetStream, found a server without")
+    assert remedy == "enable JetStream on the server; for core NATS remove pull.events.stream and durable"
 
 
 async def test_a_server_that_is_away_is_told(ground: Ground) -> None:
@@ -138,7 +138,7 @@ async def test_a_server_that_is_away_is_told(ground: Ground) -> None:
     ((where, severity, text, remedy),) = await told(configured(ground, place, durable=False))
     assert (where, severity) == ("pull.events", "error")
     assert text == f"expected an answer from {place.url}, found Connection refused"
-    assert remedy == "see whether it runs there, or correct pull.events.servers"
+    assert remedy == "check that the server runs there, or correct pull.events.servers"
 
 
 async def test_credentials_that_are_not_taken_are_told(ground: Ground, tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ async def test_credentials_that_are_not_taken_are_told(ground: Ground, tmp_path:
         settings = configured(ground, Place(server.url), f"token_file = '{tmp_path}/token'", durable=False)
         ((where, severity, text, _),) = await told(settings)
     assert (where, severity) == ("pull.events", "error")
-    assert text == f"expected to be let in by {server.url}, found Authorization Violation"
+    assert text == f"expected access to {server.url}, found Authorization Violation"
 
 
 async def test_a_package_that_is_missing_is_told(ground: Ground, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,7 +242,7 @@ def signed(operator: Operator) -> Iterator[Nats]:
 
 async def test_a_token_lets_us_in(tokens: Nats, tmp_path: Path) -> None:
     server = NatsServer(terms(tokens, token_file=written(tmp_path, "s3cret\n")))
-    assert await server.probe() == f"{tokens.url} answers; we may subscribe to mine.events"
+    assert await server.probe() == f"{tokens.url} answers; subscribing to mine.events is permitted"
 
 
 async def test_a_token_is_read_again_for_each_connection(tokens: Nats, tmp_path: Path) -> None:
@@ -273,8 +273,8 @@ async def test_whom_the_server_does_not_know_it_does_not_let_in(
         terms(signed, credentials_file=stranger),
     ):
         told = await refusal(wanted)
-        assert f"pull.events: expected to be let in by {wanted.servers[0]}, found Authorization Violation" in told
-        assert "see whether pull.events.credentials_file" in told
+        assert f"pull.events: expected access to {wanted.servers[0]}, found Authorization Violation" in told
+        assert "check that pull.events.credentials_file" in told
         assert "another" not in told
 
 
@@ -282,7 +282,7 @@ async def test_what_we_may_not_subscribe_to_is_told(passwords: Nats, tmp_path: P
     secret = written(tmp_path, "s3cret")
     told = await refusal(terms(passwords, user="sfn", password_file=secret, subject="theirs.events"))
     assert 'found permissions violation for subscription to "theirs.events"' in told.lower()
-    assert "have it permitted to our user there" in told
+    assert "grant the permission to the listener's user there" in told
 
 
 async def test_what_we_may_not_ask_of_jetstream_is_told(signed: Nats, operator: Operator, tmp_path: Path) -> None:
@@ -303,7 +303,7 @@ async def test_whoever_may_not_acknowledge_is_told(passwords: Nats, tmp_path: Pa
     await client.jetstream().add_stream(name="mine", subjects=["mine.*"])
     await client.jetstream().publish("mine.events", b"{}")
     await client.close()
-    assert "the service will make its consumer sfn" in await reader.probe()
+    assert "the service will create its consumer sfn" in await reader.probe()
     async with NatsServer(terms(passwords, user="sfn", password_file=secret, durable=durable)).connect() as feed:
         (message,) = await feed.next()
         await message.acknowledge()
@@ -323,7 +323,7 @@ async def test_of_several_servers_one_is_enough(tokens: Nats, tmp_path: Path) ->
     [
         (None, "expected a readable file, found No such file or directory"),
         ("", "expected one line, found an empty file"),
-        ("a\nb", "expected one line, found none, or several"),
+        ("a\nb", "expected one line, found several lines"),
         (b"\xff", "expected a text, found bytes that are not UTF-8"),
     ],
 )
@@ -379,8 +379,8 @@ async def test_an_encrypted_server_that_nobody_vouches_for_is_refused(encrypted:
     stranger = written(tmp_path, Authority().pem.decode())
     for more in ({"servers": tls(encrypted)}, {"ca_file": stranger}, {}):
         told = await refusal(terms(encrypted, **more))
-        assert "expected a certificate of " in told
-        assert "see whether pull.events.ca_file has who signed its certificate" in told
+        assert "expected a trusted certificate of " in told
+        assert "check that pull.events.ca_file has its issuer" in told
 
 
 async def test_authorities_that_make_no_sense_are_told(encrypted: Nats, tmp_path: Path) -> None:
@@ -435,7 +435,7 @@ async def test_a_mount_that_hangs_is_told_of_and_read_again_once_it_answers(
             await server.probe()
         assert str(away.value) == (
             f"pull.events: {hanging}: expected files that can be read, "
-            "found no answer of the file system within 0.2 s; see whether a mount hangs"
+            "found no answer of the file system within 0.2 s; check whether a mount hangs"
         )
     # What nobody waits for any more is read at last, and its thread is free.
     await to_thread.run_sync(hanging.write_text, "old")

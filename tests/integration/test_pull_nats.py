@@ -64,12 +64,12 @@ async def test_the_consumer_that_is_made_keeps_everything_until_it_is_acknowledg
 @pytest.mark.parametrize(
     ("consumer", "told"),
     [
-        ({"deliver_subject": "x"}, "expected a consumer sfn that is pulled from, found one that pushes"),
+        ({"deliver_subject": "x"}, "expected a consumer sfn of the type pull, found a consumer of the type push"),
         ({"ack_policy": "none"}, "expected a consumer sfn with explicit acknowledgements, found none"),
         ({"ack_policy": "all"}, "expected a consumer sfn with explicit acknowledgements, found all"),
         (
             {"max_deliver": 5},
-            "expected a consumer sfn that delivers for as long as nobody acknowledges, found max_deliver 5",
+            "expected a consumer sfn that delivers a message until it is acknowledged, found max_deliver 5",
         ),
     ],
 )
@@ -111,7 +111,7 @@ async def test_a_consumer_that_falls_silent_is_asked_anew_by_another_connection(
             await client.flush()
             async with mute.fetched(inbox):
                 await until(lambda: len(asked) == 6)
-    assert "expected a sign of life of the consumer sfn every 5 s, found none" in logs[1]["error"]
+    assert "expected a heartbeat of the consumer sfn every 5 s, found none" in logs[1]["error"]
     assert asked[:3] == asked[3:]
 
 
@@ -444,7 +444,7 @@ async def test_a_service_that_comes_before_its_server_or_its_stream_waits_for_th
                 await until(lambda: inbox.taken)
                 assert fetching.is_connected
                 await until(lambda: len(logs) == 3)
-    said = ["pull source away", "pull source connected", "pull source works again"]
+    said = ["pull source unreachable", "pull source connected", "pull source recovered"]
     assert [record["event"] for record in logs] == said
     assert f"expected an answer from {server.url}, found Connection refused" in logs[0]["error"]
 

@@ -89,7 +89,7 @@ async def test_the_service_goes_on_while_the_server_is_away(tmp_path: Path, is_k
             await daemon.until_logged("pull source connected", name="events")
             assert await connected(daemon) == 1
             server.stop()
-            away = await daemon.until_logged("pull source away", name="events")
+            away = await daemon.until_logged("pull source unreachable", name="events")
             assert "found unexpected EOF" in away["error"]
             assert await connected(daemon) == 0
             assert (await daemon.client.get("/readyz")).status_code == httpx.codes.OK
@@ -98,7 +98,7 @@ async def test_the_service_goes_on_while_the_server_is_away(tmp_path: Path, is_k
             await world.until_published("orders")
             world.commit("missed")
             server.start()
-            await daemon.until_logged("pull source works again", name="events")
+            await daemon.until_logged("pull source recovered", name="events")
             if is_kept:
                 world.commit("returns")
                 await place.publish(event("returns"))
@@ -106,7 +106,7 @@ async def test_the_service_goes_on_while_the_server_is_away(tmp_path: Path, is_k
             else:
                 # Nobody told of it: the catalog is looked at, a while after the look of the start.
                 await world.until_published("missed")
-            assert len(daemon.records("pull source away")) == 1
+            assert len(daemon.records("pull source unreachable")) == 1
 
 
 async def test_a_start_does_not_wait_for_the_server(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ async def test_a_start_does_not_wait_for_the_server(tmp_path: Path) -> None:
         place = Place(server.url)
         server.stop()
         async with lake(tmp_path) as world, serving(configured(world, place)) as daemon:
-            await daemon.until_logged("pull source away")
+            await daemon.until_logged("pull source unreachable")
             assert (await daemon.client.get("/readyz")).status_code == httpx.codes.OK
             daemon.send(signal.SIGTERM)
             assert await daemon.ended() == 0

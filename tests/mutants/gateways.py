@@ -178,7 +178,7 @@ GATEWAYS = (
     Mutant(
         "15-place-goes-to-who-gave-up",
         15,
-        "tests/unit/test_gateway_upstream.py::test_a_place_is_not_given_to_who_gives_up_in_the_same_turn",
+        "tests/unit/test_gateway_upstream.py::test_place_is_not_given_to_a_cancelled_waiter",
         "if not task.cancelled() and task.exception()] == []",
     ),
     Mutant(

@@ -403,7 +403,7 @@ def test_a_gateway_with_a_listener_of_its_own_needs_a_free_address(ground: Groun
         settings = ground.load(f'{CATALOG}{GATEWAY}host = "127.0.0.1"\nport = {taken.getsockname()[1]}\n')
         (one,) = gateway_findings(settings, is_running=False)
         assert (one.where, one.severity) == ("gateway.prod", ERROR)
-        assert one.remedy.startswith("set gateway.prod.host and gateway.prod.port, or end")
+        assert one.remedy.startswith("set gateway.prod.host and gateway.prod.port, or stop")
         assert list(gateway_findings(settings, is_running=True)) == []
     (one,) = gateway_findings(settings, is_running=False)
     assert one.severity is OK
@@ -751,7 +751,7 @@ def test_a_file_of_secrets_that_cannot_be_used_is_an_error(ground: Ground, tmp_p
     if content is None:
         assert found.remedy.startswith("write the secrets there, one a line")
     else:
-        assert "a file of secrets, one a line: whsec_ and the base64 of 24 to 64 random bytes" in found.text
+        assert "a file of secrets, one per line: whsec_ and the base64 of 24 to 64 random bytes" in found.text
     assert SECRET[:-1] not in found.text
 
 

@@ -375,7 +375,9 @@ def test_a_cloudevent_says_the_same_once_it_was_kept(
 def test_what_no_signature_covers_is_not_believed_once_it_was_kept(headers: Headers, path: str) -> None:
     with pytest.raises(Rejected) as caught:
         again(headers, EVENT, path, is_signed=True, told="prod")
-    assert caught.value.expected == "what a signature covers, as what is told of prod is believed"
+    assert caught.value.expected == (
+        "a request that its signature covers whole, because the catalogs prod are event-only"
+    )
     assert again(headers, EVENT, path, is_signed=True) == again(headers, EVENT, path)
     assert again(headers, EVENT, path, told="prod") == again(headers, EVENT, path)
 

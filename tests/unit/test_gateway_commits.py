@@ -1,4 +1,4 @@
-"""What a gateway records of commits, and what it owes to an inbox in trouble."""
+"""A gateway's records of commits, and the sweeps that it owes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from sfn.inbox.model import InboxConfig
 from tests.integration.waiting import until
 from tests.promises.inboxes import HandClock
 
-# ── What the inbox is told of commits that pass through a gateway.
+# ── Recorded commits
 
 
 ORDERS = TableIdentifier("prod", ("sales",), "orders")
@@ -76,7 +76,7 @@ class Ground:
         self.unnoted_ones += 1
 
 
-async def test_a_commit_is_noted_before_and_after() -> None:
+async def test_commit_is_recorded_before_and_after() -> None:
     ground = Ground()
     noted = await ground.commits.record_intent(replace(COMMIT, peer="10.0.0.1"))
     assert ground.inbox.notes == [[Intent("an-id", (ORDERS,), "gateway.prod", "10.0.0.1")]]
@@ -90,7 +90,7 @@ async def test_a_commit_is_noted_before_and_after() -> None:
     ]
 
 
-async def test_a_change_of_anything_is_one_of_the_whole_catalog() -> None:
+async def test_change_of_unknown_tables_concerns_the_whole_catalog() -> None:
     ground = Ground()
     noted = await ground.commits.record_intent(ANYTHING)
     await ground.commits.record_outcome(noted, 204, None, b"")
@@ -100,7 +100,7 @@ async def test_a_change_of_anything_is_one_of_the_whole_catalog() -> None:
     ]
 
 
-async def test_of_a_rename_onto_a_name_that_is_left_out_only_the_old_one_is_looked_at() -> None:
+async def test_rename_to_an_unpublished_name_checks_the_old_name_only() -> None:
     ground, left_out = Ground(), TableIdentifier("prod", ("tmp",), "x")
     rename = PendingCommit(CatalogChange(ChangeKind.RENAME, ""), "prod", (ORDERS, left_out), (ORDERS,))
     await ground.commits.record_outcome(await ground.commits.record_intent(rename), 204, None, b"")
@@ -111,26 +111,26 @@ async def test_of_a_rename_onto_a_name_that_is_left_out_only_the_old_one_is_look
 
 
 @pytest.mark.parametrize("status", [None, 302, 408, 409, 429, 499, 500, 502, 503, 504])
-async def test_an_outcome_that_is_not_known_leaves_it_open(status: int | None) -> None:
+async def test_unknown_outcome_leaves_the_intent_open(status: int | None) -> None:
     ground = Ground()
     await ground.commits.record_outcome(await ground.commits.record_intent(COMMIT), status, None, b"")
     assert ground.inbox.notes[1:] == [[IntentOutcome("an-id", is_known=False)]]
 
 
 @pytest.mark.parametrize("status", [400, 401, 403])
-async def test_a_refusal_closes_it_and_tells_nothing(status: int) -> None:
+async def test_refused_commit_closes_the_intent_without_notifications(status: int) -> None:
     ground = Ground()
     await ground.commits.record_outcome(await ground.commits.record_intent(COMMIT), status, None, b"")
     assert ground.inbox.notes[1:] == [[IntentOutcome("an-id", is_known=True)]]
 
 
-async def test_what_never_left_is_closed() -> None:
+async def test_unsent_commit_closes_the_intent() -> None:
     ground = Ground()
     await ground.commits.record_not_sent(await ground.commits.record_intent(COMMIT))
     assert ground.inbox.notes[1:] == [[IntentOutcome("an-id", is_known=True)]]
 
 
-async def test_an_inbox_that_takes_nothing_lets_pass_and_a_sweep_makes_up_for_it() -> None:
+async def test_commit_passes_an_unavailable_inbox_and_its_catalog_is_swept() -> None:
     ground = Ground()
     ground.inbox.error = BUSY
     noted = await ground.commits.record_intent(COMMIT)
@@ -144,7 +144,7 @@ async def test_an_inbox_that_takes_nothing_lets_pass_and_a_sweep_makes_up_for_it
     assert len(ground.inbox.notes) == 1
 
 
-async def test_an_inbox_that_is_back_is_told_of_the_commit_itself() -> None:
+async def test_recovered_inbox_records_the_outcome_of_an_unrecorded_commit() -> None:
     ground = Ground()
     ground.inbox.error = BUSY
     noted = await ground.commits.record_intent(COMMIT)
@@ -155,7 +155,7 @@ async def test_an_inbox_that_is_back_is_told_of_the_commit_itself() -> None:
 
 
 @pytest.mark.parametrize("status", [None, 409, 500])
-async def test_what_was_not_noted_and_may_have_been_done_is_asked_for_from_then_on(status: int | None) -> None:
+async def test_unrecorded_commit_with_unknown_outcome_gets_an_intent(status: int | None) -> None:
     ground = Ground()
     ground.inbox.error = BUSY
     noted = await ground.commits.record_intent(COMMIT)
@@ -165,7 +165,7 @@ async def test_what_was_not_noted_and_may_have_been_done_is_asked_for_from_then_
     assert ground.inbox.notes == [[Intent("an-id", (ORDERS,), "gateway.prod", "")]]
 
 
-async def test_an_outcome_that_is_not_taken_is_left_to_the_intent() -> None:
+async def test_unrecorded_outcome_is_left_to_the_intent() -> None:
     ground = Ground()
     noted = await ground.commits.record_intent(COMMIT)
     ground.inbox.error = BUSY
@@ -175,7 +175,7 @@ async def test_an_outcome_that_is_not_taken_is_left_to_the_intent() -> None:
     assert len(ground.inbox.notes) == 1
 
 
-async def test_a_gateway_may_refuse_what_it_can_not_note() -> None:
+async def test_gateway_may_refuse_unrecorded_commits() -> None:
     ground = Ground(OnInboxFailure.REFUSE)
     ground.inbox.error = BUSY
     with pytest.raises(Transient):
@@ -183,7 +183,7 @@ async def test_a_gateway_may_refuse_what_it_can_not_note() -> None:
     assert ground.unnoted_ones == 0
 
 
-async def test_an_inbox_that_hangs_holds_no_commit_up_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_hanging_inbox_delays_a_commit_for_a_limited_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "INBOX_TIMEOUT", 0.05)
     ground = Ground()
     ground.inbox.hangs = True
@@ -192,14 +192,14 @@ async def test_an_inbox_that_hangs_holds_no_commit_up_for_long(monkeypatch: pyte
     assert noted.intent_id is None
 
 
-async def test_a_broken_inbox_is_told_of_and_the_commit_passes() -> None:
+async def test_broken_inbox_is_reported_and_the_commit_passes() -> None:
     ground = Ground()
     ground.inbox.error = GONE
     assert (await ground.commits.record_intent(COMMIT)).intent_id is None
     assert ground.broken == [GONE]
 
 
-async def test_what_is_owed_is_paid_once_the_inbox_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_owed_sweeps_are_scheduled_once_the_inbox_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sfn.gateway.commits.RETRY_INTERVAL", 0.01)
     ground = Ground()
     ground.inbox.error = BUSY
@@ -214,7 +214,7 @@ async def test_what_is_owed_is_paid_once_the_inbox_answers(monkeypatch: pytest.M
         tasks.cancel_scope.cancel()
 
 
-# ── What a gateway owes to an inbox that took nothing for a while.
+# ── Owed sweeps
 
 
 PROD, LAB = CatalogName("prod"), CatalogName("lab")
@@ -251,7 +251,7 @@ def owing() -> tuple[Taking, OwedSweeps]:
     return inbox, debts
 
 
-async def test_every_catalog_is_swept_now_and_asked_for_later() -> None:
+async def test_every_owed_catalog_gets_a_sweep_and_an_intent() -> None:
     inbox, debts = owing()
     debts.add("lab", "2")
     assert await debts.put_all()
@@ -263,7 +263,7 @@ async def test_every_catalog_is_swept_now_and_asked_for_later() -> None:
     assert inbox.opened == ["2", "1"]
 
 
-async def test_the_end_of_the_process_pays_what_is_owed_or_says_what_is_not() -> None:
+async def test_shutdown_schedules_owed_sweeps_or_logs_them() -> None:
     inbox, debts = owing()
     await debts.put_at_shutdown()
     assert inbox.opened == ["1"]
@@ -271,20 +271,20 @@ async def test_the_end_of_the_process_pays_what_is_owed_or_says_what_is_not() ->
     inbox.is_cut_off = True
     with capture_logs() as logs:
         await debts.put_at_shutdown()
-    assert [(record["event"], record["catalogs"]) for record in logs] == [("sweeps owed and forgotten", ["lab"])]
+    assert [(record["event"], record["catalogs"]) for record in logs] == [("owed sweeps lost", ["lab"])]
 
 
 @pytest.mark.parametrize("trouble", ["hangs", "is_broken"])
-async def test_whatever_befalls_the_last_try_is_said(trouble: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failed_last_attempt_is_logged(trouble: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sfn.gateway.commits.RETRY_INTERVAL", 0.05)
     inbox, debts = owing()
     setattr(inbox, trouble, True)
     with capture_logs() as logs:
         await debts.put_at_shutdown()
-    assert [record["event"] for record in logs] == ["sweeps owed and forgotten"]
+    assert [record["event"] for record in logs] == ["owed sweeps lost"]
 
 
-async def test_what_was_being_paid_as_the_process_ended_is_owed_still() -> None:
+async def test_interrupted_attempt_leaves_the_sweep_owed() -> None:
     inbox, debts = owing()
     inbox.hangs = True
     with anyio.move_on_after(0.02):
@@ -294,7 +294,7 @@ async def test_what_was_being_paid_as_the_process_ended_is_owed_still() -> None:
     assert inbox.opened == ["1"]
 
 
-async def test_what_is_not_known_to_be_paid_is_paid_again() -> None:
+async def test_unconfirmed_sweep_is_scheduled_again() -> None:
     inbox, debts = owing()
     inbox.is_cut_off = True
     assert not await debts.put_all()
@@ -303,7 +303,7 @@ async def test_what_is_not_known_to_be_paid_is_paid_again() -> None:
     assert inbox.opened == ["1", "1"]
 
 
-async def test_what_is_owed_after_that_is_asked_for_from_then_on() -> None:
+async def test_later_owed_sweep_gets_its_own_intent() -> None:
     """An id that is put again is left as it is."""
     inbox, debts = owing()
     inbox.is_cut_off = True
@@ -314,7 +314,7 @@ async def test_what_is_owed_after_that_is_asked_for_from_then_on() -> None:
     assert inbox.opened == ["1", "2"]
 
 
-# ── What an answer to a change says of it.
+# ── Outcome of a change
 
 
 OLD, NEW = TableIdentifier("prod", ("n",), "t"), TableIdentifier("prod", ("n",), "u")
@@ -336,7 +336,7 @@ HERE_GATEWAY_OUTCOME = "s3://b/t/metadata/1.json"
         ),
     ],
 )
-def test_a_status_tells_what_is_known(statuses: list[int], *, known: bool, news: bool) -> None:
+def test_status_determines_what_is_known(statuses: list[int], *, known: bool, news: bool) -> None:
     assert [is_outcome_known(status) for status in statuses] == [known] * len(statuses)
     assert [needs_check(status) for status in statuses] == [news] * len(statuses)
     assert [is_success(status) for status in statuses] == [status // 100 == 2 for status in statuses]
@@ -390,7 +390,7 @@ def test_a_status_tells_what_is_known(statuses: list[int], *, known: bool, news:
         (CatalogChange(ChangeKind.TRANSACTION, ""), (), [Notification(CatalogName("prod"), "g")]),
     ],
 )
-def test_each_change_tells_of_its_tables(
+def test_each_change_notifies_its_tables(
     change: CatalogChange, named: tuple[TableIdentifier, ...], told: list[Notification]
 ) -> None:
     assert notifications_of(change, named, "prod", "g", HERE_GATEWAY_OUTCOME, b"") == told
@@ -406,7 +406,7 @@ def test_several_readings_of_one_path_are_guesses(kind: ChangeKind) -> None:
     assert [(hint.subject, hint.is_guessed) for hint in told] == [(name, True) for name in readings]
 
 
-def test_what_was_said_is_kept_for_who_asks() -> None:
+def test_summary_is_stored_with_the_notifications() -> None:
     (hint,) = notifications_of(
         CatalogChange(ChangeKind.COMMIT, "", "n", "t"), (OLD,), "prod", "g", None, "POST /v1/… 200".encode()
     )

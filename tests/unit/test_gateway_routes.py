@@ -1,4 +1,4 @@
-"""Which requests change which tables."""
+"""Recognition of requests that change tables, and of their tables."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from sfn.inbox.memory import MemoryInbox
 from sfn.inbox.model import InboxConfig as InboxTerms
 from tests.promises.inboxes import HandClock
 
-# ── The tables that a change names.
+# ── Tables of a change
 
 
 COMMIT = CatalogChange(ChangeKind.COMMIT, "", "a%1Fb", "t")
@@ -55,7 +55,7 @@ def of(namespace: list[str], name: str) -> dict[str, object]:
     return {"namespace": namespace, "name": name}
 
 
-def test_a_path_names_a_table() -> None:
+def test_path_names_a_table() -> None:
     assert named(COMMIT) == (TableIdentifier("prod", ("a", "b"), "t"),)
     assert named(CatalogChange(ChangeKind.DROP, "", "n", "t%2Fu%20%C3%A9")) == (
         TableIdentifier("prod", ("n",), "t/u é"),
@@ -111,7 +111,7 @@ def test_a_transaction_names_each_of_its_tables_once() -> None:
         (CatalogChange(ChangeKind.COMMIT, "", "n", "%00"), None),
     ],
 )
-def test_what_can_not_be_told_may_be_any_table(change: CatalogChange, content: object) -> None:
+def test_unreadable_names_raise_unknown_tables(change: CatalogChange, content: object) -> None:
     with pytest.raises(UnknownTables):
         named(change, content)
 
@@ -143,7 +143,7 @@ def test_a_namespace_is_read_as_any_catalog_may_read_it(
 
 
 @pytest.mark.parametrize("segment", ["a%7Cb", "a%24b", "a%3ab", "a%2Fb", "a$b", "a::b"])
-def test_what_may_stand_between_levels_of_a_catalog_that_has_not_said_is_not_guessed(segment: str) -> None:
+def test_unknown_separator_is_not_guessed(segment: str) -> None:
     with pytest.raises(UnknownTables):
         readings_of_namespace(segment, [])
 
@@ -175,7 +175,7 @@ def test_separators_of_every_configuration_of_a_prefix_are_remembered() -> None:
     assert separators.get("of-nobody") == frozenset()
 
 
-def test_separators_that_a_catalog_makes_up_take_no_more_than_some_memory() -> None:
+def test_remembered_separators_are_limited() -> None:
     separators = NamespaceSeparators()
     for number in range(2_000):
         separators.add(f"{number}", None)
@@ -186,7 +186,7 @@ def test_separators_that_a_catalog_makes_up_take_no_more_than_some_memory() -> N
 
 
 @given(st.sampled_from(ChangeKind), st.text(), st.text(), st.binary(), st.sampled_from([None, "%1F", "%2E", "."]))
-def test_nothing_else_is_raised(
+def test_arbitrary_bodies_raise_unknown_tables_only(
     kind: ChangeKind, namespace: str, table: str, body: bytes, separator: str | None
 ) -> None:
     try:
@@ -196,7 +196,7 @@ def test_nothing_else_is_raised(
     assert all(name.namespace and name.name for name in found)
 
 
-# ── Commits under a prefix that belongs to no catalog of ours: counted, and reported once.
+# ── Commits under unmapped prefixes
 
 
 class Catalog:
@@ -315,12 +315,12 @@ async def test_other_requests_are_no_unmapped_commits(stage: Stage, target: str,
     assert (stage.unmapped, records) == (0, [])
 
 
-def test_prefixes_that_clients_make_up_fill_no_memory() -> None:
+def test_remembered_prefixes_are_limited() -> None:
     unmapped = UnmappedPrefixes()
     assert sum(unmapped.is_new(f"p{number}") for number in range(2 * MAX_REPORTED_PREFIXES)) == MAX_REPORTED_PREFIXES
 
 
-# ── Which requests of an Iceberg REST catalog change tables, by method and path.
+# ── Recognised requests
 
 
 PREFIXES = ["", "prod", "main%7Cwarehouse", "catalogs/main", "projects/p/catalogs/namespaces", "a/tables/b"]
@@ -345,7 +345,7 @@ PREFIXES = ["", "prod", "main%7Cwarehouse", "catalogs/main", "projects/p/catalog
         ("POST", "namespaces/a%2Eb/tables/%2E", ChangeKind.COMMIT, ("a%2Eb", "%2E")),
     ],
 )
-def test_a_change_is_known_behind_any_prefix(
+def test_change_is_recognised_behind_any_prefix(
     prefix: str, method: str, path: str, kind: ChangeKind, names: tuple[str | None, str | None]
 ) -> None:
     before = f"/v1/{prefix}/" if prefix else "/v1/"
@@ -367,12 +367,12 @@ def test_a_change_is_known_behind_any_prefix(
         "/v1/p/namespaces/n/tables/t/.//./.",
     ],
 )
-def test_a_path_that_means_the_same_is_the_same_commit(path: str) -> None:
+def test_equivalent_paths_are_the_same_commit(path: str) -> None:
     """RFC 3986, section 6.2.2: servers may decode what needs no encoding before they look at a path."""
     assert recognise_change("POST", path) == CatalogChange(ChangeKind.COMMIT, "p", "n", "t")
 
 
-def test_tables_of_a_warehouse_that_come_back_are_known_by_lakekeepers_path() -> None:
+def test_restored_tables_are_recognised_by_lakekeepers_path() -> None:
     path = "/management/v1/warehouse/0199-a/deleted-tabulars/undrop"
     assert recognise_change("POST", path) == CatalogChange(ChangeKind.RESTORE, "0199-a")
     assert recognise_change("GET", path) is None
@@ -403,7 +403,7 @@ def test_tables_of_a_warehouse_that_come_back_are_known_by_lakekeepers_path() ->
         ("POST", "/v1/p/namespaces//tables/t"),
     ],
 )
-def test_all_else_passes(method: str, path: str) -> None:
+def test_other_requests_are_no_change(method: str, path: str) -> None:
     assert recognise_change(method, path) is None
 
 
@@ -418,13 +418,13 @@ def test_a_drop_says_whether_files_are_deleted(query: str, *, purges: bool) -> N
 
 
 @given(st.sampled_from(["POST", "DELETE"]), st.text(), st.text())
-def test_no_path_is_too_odd(method: str, path: str, query: str) -> None:
+def test_arbitrary_paths_raise_no_error(method: str, path: str, query: str) -> None:
     recognise_change(method, f"/v1/{path}", query)
 
 
 @pytest.mark.parametrize(
     "path", ["/v1/" + "namespaces/" * 20_000, "/v1/" + "namespaces/a/tables/" * 10_000 + "x/y", "/v1/" * 30_000]
 )
-def test_a_long_path_is_looked_at_once(path: str) -> None:
+def test_long_path_takes_linear_time(path: str) -> None:
     # A pattern that tries every way to split it would take minutes.
     recognise_change("POST", path)

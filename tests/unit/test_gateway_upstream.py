@@ -37,16 +37,16 @@ from sfn.gateway.upstream import (
     signer_addresses,
 )
 
-# ── Header fields on their way through a gateway, and the catalog's configuration in our place.
+# ── Header fields and rewritten configurations
 
 
 SEEN = PublicAddress("https", "sfn.example:8443", "/catalog/prod")
 
 zipped = partial(gzip.compress, mtime=0)
-"""The same bytes in each run: the names of tests have them."""
+"""The same bytes in each run, because the names of tests contain them."""
 
 
-def test_what_speaks_of_one_connection_ends_with_it() -> None:
+def test_hop_by_hop_fields_are_removed() -> None:
     came = [
         (b"host", b"sfn"),
         (b"connection", b"keep-alive, X-Hop"),
@@ -73,7 +73,7 @@ def test_what_speaks_of_one_connection_ends_with_it() -> None:
     ]
 
 
-def test_who_asked_is_added_to_who_asked_before() -> None:
+def test_client_is_appended_to_x_forwarded_for() -> None:
     sent = request_fields([(b"X-Forwarded-For", b"10.0.0.1")], SEEN, "10.0.0.2")
     assert first_value(sent, b"x-forwarded-for") == "10.0.0.1, 10.0.0.2"
 
@@ -97,12 +97,12 @@ def test_who_asked_is_added_to_who_asked_before() -> None:
         ),
     ],
 )
-def test_links_lead_to_where_the_client_came_in(came: list[tuple[bytes, bytes]], url: str, port: str) -> None:
+def test_public_address_comes_from_forwarded_fields(came: list[tuple[bytes, bytes]], url: str, port: str) -> None:
     seen = public_address(came, "http", "/catalog/prod")
     assert (seen.url, seen.port) == (url, port)
 
 
-def test_an_answer_without_a_body_tells_no_length() -> None:
+def test_bodiless_response_has_no_length() -> None:
     came = [(b"ETag", b'"1"'), (b"Content-Length", b"99"), (b"Date", b"x"), (b"Connection", b"close")]
     assert response_fields(came, bodiless=False) == [(b"ETag", b'"1"'), (b"Content-Length", b"99")]
     assert response_fields(came, bodiless=True) == [(b"ETag", b'"1"')]
@@ -125,7 +125,7 @@ def test_an_answer_without_a_body_tells_no_length() -> None:
         ("/v1/./x", False),
     ],
 )
-def test_a_path_that_leads_out_is_seen(path: str, *, upwards: bool) -> None:
+def test_path_out_of_the_catalog_is_detected(path: str, *, upwards: bool) -> None:
     assert (_UPWARDS.search(path) is not None) is upwards
 
 
@@ -133,7 +133,7 @@ def config(**sections: object) -> bytes:
     return json.dumps(sections).encode()
 
 
-def test_only_what_leads_to_the_catalog_leads_to_us() -> None:
+def test_only_addresses_of_the_catalog_are_rewritten() -> None:
     theirs, ours = "http://catalog:8181/api", "https://sfn/catalog/prod"
     body = config(
         defaults={"uri": "http://catalog:8181/api/", "s3.signer.uri": theirs},
@@ -161,19 +161,19 @@ def test_only_what_leads_to_the_catalog_leads_to_us() -> None:
         ("https://[", "https://catalog", False),
     ],
 )
-def test_an_address_is_the_catalogs_however_it_is_spelled(uri: str, upstream: str, *, is_theirs: bool) -> None:
+def test_address_is_recognised_in_any_spelling(uri: str, upstream: str, *, is_theirs: bool) -> None:
     found = rewrite_configuration(config(overrides={"uri": uri}), upstream, "https://sfn/catalog/prod")
     assert found is not None
     assert json.loads(found.body)["overrides"]["uri"] == ("https://sfn/catalog/prod" if is_theirs else uri)
 
 
-def test_what_needs_no_change_is_passed_on_to_the_letter() -> None:
+def test_unchanged_configuration_is_passed_on_byte_for_byte() -> None:
     body = b'{ "overrides" : {"namespace-separator":"%2E"}, "endpoints": ["GET v1"] }'
     assert rewrite_configuration(body, "http://catalog", "http://sfn") == (body, "%2E", "")
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"null", b"\xff", b'{"defaults": 1}', b"[" * 100_000])
-def test_what_is_no_configuration_is_no_configuration(body: bytes) -> None:
+def test_invalid_configuration_is_not_rewritten(body: bytes) -> None:
     found = rewrite_configuration(body, "http://catalog", "http://sfn")
     assert found is None or found == (body, None, "")
 
@@ -212,7 +212,7 @@ def test_a_compressed_configuration_is_read(codings: list[bytes], sent: bytes) -
         ([b"gzip", b"gzip"], zipped(zipped(b"x" * 100_000))),
     ],
 )
-def test_one_that_can_not_be_read_or_is_too_long_is_not(codings: list[bytes], sent: bytes) -> None:
+def test_unreadable_or_too_long_configuration_is_not_decoded(codings: list[bytes], sent: bytes) -> None:
     assert decode_body(sent, codings, 10) is None
 
 
@@ -240,19 +240,19 @@ def test_one_that_can_not_be_read_or_is_too_long_is_not(codings: list[bytes], se
         ("", None),
     ],
 )
-def test_a_redirect_to_the_catalog_leads_to_us(value: str, seen: str | None) -> None:
+def test_redirect_to_the_catalog_leads_to_the_gateway(value: str, seen: str | None) -> None:
     found = rewrite_location(value.encode("latin-1"), "http://catalog:8181/api", "https://sfn/catalog/prod")
     assert found.decode("latin-1") == (value if seen is None else seen)
 
 
-def test_a_redirect_to_a_path_leads_below_ours() -> None:
+def test_redirect_to_a_path_leads_below_the_gateway() -> None:
     assert (
         rewrite_location(b"/v1/x/", "http://catalog", "https://sfn/catalog/prod") == b"https://sfn/catalog/prod/v1/x/"
     )
     assert rewrite_location(b"/v1/x/", "http://catalog", "https://sfn") == b"https://sfn/v1/x/"
 
 
-# ── The places of a gateway's pool: whatever its requests do, and in whatever order, each place comes back.
+# ── Places of the pool
 
 
 Step: TypeAlias = tuple[str, int]
@@ -340,19 +340,19 @@ def played(most: int, steps: list[Step]) -> UpstreamPool:
 
 @settings(max_examples=200)
 @given(most=st.integers(1, 3), steps=STEPS)
-def test_after_any_history_no_place_is_taken_and_nobody_waits(most: int, steps: list[Step]) -> None:
+def test_all_places_are_free_after_any_history(most: int, steps: list[Step]) -> None:
     pool = played(most, steps)
     assert (pool._taken, pool._streams, len(pool._waiting)) == (0, 0, 0)
 
 
-def test_a_place_is_not_given_to_who_gives_up_in_the_same_turn() -> None:
+def test_place_is_not_given_to_a_cancelled_waiter() -> None:
     first, second = ("take", 0), ("take", 0)
     steps = [first, ("turn", 0), ("turn", 0), second, ("turn", 0), ("turn", 0), ("give back", 0), ("cancel", 1)]
     pool = played(1, [*steps, ("turn", 0), ("turn", 0), ("take", 0)])
     assert (pool._taken, len(pool._waiting)) == (0, 0)
 
 
-# ── The metadata location in an answer that passes by.
+# ── Metadata location in a response
 
 
 HERE = 's3://b/t/metadata/00003-é "\\.metadata.json'
@@ -367,7 +367,7 @@ def found(body: bytes, size: int, encoding: str = "identity") -> str | None:
 
 
 @given(st.integers(1, 20_000))
-def test_it_is_found_wherever_the_parts_are_cut(size: int) -> None:
+def test_metadata_location_is_found_wherever_the_parts_are_cut(size: int) -> None:
     assert found(ANSWER, size) == HERE
     assert found(json.dumps(json.loads(ANSWER), ensure_ascii=False, indent=2).encode(), size) == HERE
     assert found(gzip.compress(ANSWER), size, "gzip") == HERE
@@ -387,17 +387,17 @@ def test_it_is_found_wherever_the_parts_are_cut(size: int) -> None:
         (gzip.compress(ANSWER, mtime=0)[:40], "gzip"),
     ],
 )
-def test_what_can_not_be_read_has_none(body: bytes, encoding: str) -> None:
+def test_unreadable_response_has_no_metadata_location(body: bytes, encoding: str) -> None:
     assert found(body, 1_000, encoding) is None
 
 
-def test_no_more_than_the_beginning_is_looked_at() -> None:
+def test_only_the_beginning_is_scanned() -> None:
     body = b" " * (MAX_SCANNED - 10) + b'{"metadata-location": "s3://b"}'
     assert found(body, 65_536) is None
     assert found(gzip.compress(body), 65_536, "gzip") is None
 
 
-def test_a_bomb_is_not_opened_further_than_that() -> None:
+def test_decompression_bomb_is_scanned_up_to_the_limit() -> None:
     floor, bomb = MetadataLocationScanner("gzip"), gzip.compress(b" " * (32 << 20))
     tracemalloc.start()
     try:
@@ -408,7 +408,7 @@ def test_a_bomb_is_not_opened_further_than_that() -> None:
     assert (floor.found, peak < 4 * MAX_SCANNED) == (None, True)
 
 
-def test_an_answer_that_never_came_says_nothing() -> None:
+def test_missing_response_has_no_metadata_location() -> None:
     passing = ResponseObserver()
     passing.on_part(b"not to be seen")
     assert (passing.status, passing.metadata_location) == (None, None)
@@ -418,7 +418,7 @@ def test_an_answer_that_never_came_says_nothing() -> None:
 
 
 @given(st.lists(st.binary()), st.sampled_from(["identity", "gzip", "deflate"]))
-def test_nothing_is_raised(parts: list[bytes], encoding: str) -> None:
+def test_arbitrary_responses_raise_no_error(parts: list[bytes], encoding: str) -> None:
     floor = MetadataLocationScanner(encoding)
     for part in parts:
         floor.feed(part)

@@ -1,4 +1,4 @@
-"""What the listener's other routes answer while the inbox is in trouble."""
+"""Answers of the listener's other routes while the inbox is unavailable."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ async def answered(error: Exception) -> httpx.Response:
 
 
 @pytest.mark.parametrize(("wait", "header"), [(2.2, "3"), (None, "1")])
-async def test_an_inbox_that_is_away_is_named_and_why_is_for_the_log(wait: float | None, header: str) -> None:
+async def test_unavailable_inbox_is_answered_with_503_and_its_cause_is_logged(wait: float | None, header: str) -> None:
     trouble = Transient("db", scope=ErrorScope.INBOX, expected="an answer", found="s3cret", retry_after=wait)
     with capture_logs() as logs:
         reply = await answered(trouble)
     assert (reply.status_code, reply.headers["retry-after"]) == (503, header)
-    assert reply.json()["detail"] == "the inbox can't answer now"
-    assert [(entry["event"], entry["error"]) for entry in logs] == [("request not served", str(trouble))]
+    assert reply.json()["detail"] == "the inbox is unavailable"
+    assert [(entry["event"], entry["error"]) for entry in logs] == [("request failed", str(trouble))]
 
 
-async def test_an_inbox_that_broke_ends_the_process() -> None:
+async def test_broken_inbox_ends_the_process() -> None:
     reply = await answered(FatalError("inbox", expected="a disk", found="none"))
     assert (reply.status_code, reply.json()["detail"]) == (503, "the service is restarting")

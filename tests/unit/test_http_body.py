@@ -1,4 +1,4 @@
-"""Bodies: deadlines, cancellation, and how often a sender may send."""
+"""Limits of requests: deadlines of bodies, and rates of senders."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sfn.formats.event import Sender
 from sfn.http.body import BodyLimits, RateLimit, read_body
 from sfn.http.senders import Keyring, Senders
 
-# ── The deadline of a body, which is no cancellation, and a cancellation, which is no deadline.
+# ── Deadlines and cancellations
 
 
 SOON = 0.02
@@ -28,7 +28,7 @@ async def silence() -> MutableMapping[str, Any]:
     return {}
 
 
-async def test_a_deadline_is_408_and_leaves_the_task_as_it_was() -> None:
+async def test_missed_deadline_is_408_and_does_not_cancel_the_task() -> None:
     with pytest.raises(Rejected) as caught:
         await read_body(silence, None, BodyLimits(10, deadline=SOON))
     assert caught.value.status == 408
@@ -38,7 +38,7 @@ async def test_a_deadline_is_408_and_leaves_the_task_as_it_was() -> None:
     await anyio.sleep(SOON)
 
 
-async def test_a_body_in_time_is_not_cut_off_afterwards() -> None:
+async def test_body_within_the_deadline_is_not_cut_off() -> None:
     async def whole() -> MutableMapping[str, Any]:
         await anyio.sleep(SOON / 10)
         return {"type": "http.request", "body": b"x"}
@@ -47,13 +47,13 @@ async def test_a_body_in_time_is_not_cut_off_afterwards() -> None:
     await anyio.sleep(SOON * 8)
 
 
-async def test_a_cancellation_stays_one() -> None:
+async def test_cancellation_is_not_turned_into_a_timeout() -> None:
     with anyio.move_on_after(SOON) as scope:
         await read_body(silence, None, BodyLimits(10, deadline=60))
     assert scope.cancelled_caught
 
 
-async def test_a_cancellation_wins_over_the_deadline() -> None:
+async def test_cancellation_takes_precedence_over_the_deadline() -> None:
     async def late() -> MutableMapping[str, Any]:
         # Both are due before the loop comes to run either.
         time.sleep(SOON * 3)  # noqa: ASYNC251
@@ -65,7 +65,7 @@ async def test_a_cancellation_wins_over_the_deadline() -> None:
     assert scope.cancelled_caught
 
 
-# ── How often a sender may ask.
+# ── Rate limit
 
 
 ETL, SPARK = Sender("etl", {}), Sender("spark", {})
@@ -76,15 +76,15 @@ def passed(rate: RateLimit, *moments: float) -> list[bool]:
 
 
 @pytest.mark.parametrize(("limit", "at_once"), [(1, 1), (9, 1), (10, 1), (20, 2), (600, 60), (605, 60)])
-def test_a_tenth_of_a_minutes_requests_may_come_at_once_and_one_at_least(limit: int, at_once: int) -> None:
+def test_burst_is_a_tenth_of_the_limit_and_at_least_one(limit: int, at_once: int) -> None:
     assert passed(RateLimit(limit), *[7.0] * (at_once + 1)) == [True] * at_once + [False]
 
 
-def test_then_they_come_as_the_minute_goes_by() -> None:
+def test_requests_after_the_burst_are_spread_over_the_minute() -> None:
     assert passed(RateLimit(60), *[0.0] * 7, 0.5, 1.0, 1.5, 2.0) == [True] * 6 + [False, False, True, False, True]
 
 
-def test_it_is_said_how_long_to_wait_and_so_long_is_enough() -> None:
+def test_returned_wait_is_sufficient() -> None:
     rate = RateLimit(30)
     assert passed(rate, 0, 0, 0) == [True] * 3
     assert rate.seconds_to_wait(0) == pytest.approx(2)
@@ -92,28 +92,28 @@ def test_it_is_said_how_long_to_wait_and_so_long_is_enough() -> None:
     assert rate.seconds_to_wait(2.001) is None
 
 
-def test_what_is_refused_costs_nothing() -> None:
+def test_rejected_request_is_not_counted() -> None:
     rate = RateLimit(6)
     assert passed(rate, *[0.0] * 50, 10.001) == [True] + [False] * 49 + [True]
 
 
-def test_a_long_silence_saves_up_no_more_than_may_come_at_once() -> None:
+def test_idle_time_allows_no_more_than_the_burst() -> None:
     rate = RateLimit(20)
     assert passed(rate, 0.0, *[86_400.0] * 4) == [True, True, True, False, False]
 
 
 @given(st.integers(1, 1_000), st.lists(st.floats(0, 60), max_size=300))
-def test_in_no_minute_pass_more_than_the_limit_and_a_tenth(limit: int, moments: list[float]) -> None:
+def test_no_minute_exceeds_the_limit_by_more_than_a_tenth(limit: int, moments: list[float]) -> None:
     assert sum(passed(RateLimit(limit), *sorted(moments))) <= limit + max(1, limit / 10)
 
 
-def test_without_limits_any_number_of_requests_may_come() -> None:
+def test_requests_are_unlimited_without_a_limit() -> None:
     senders = Senders(Keyring({}), {}, ETL)
     assert senders.least_rate is None
     assert {senders.seconds_to_wait(ETL) for _ in range(1_000)} == {None}
 
 
-def test_each_sender_has_a_limit_of_its_own() -> None:
+def test_each_sender_has_its_own_limit() -> None:
     now = [0.0]
     senders = Senders(Keyring({}), {}, rates={"etl": 10, "spark": 20}, monotonic=lambda: now[0])
     assert [senders.seconds_to_wait(ETL) for _ in range(2)] == [None, 6.0]
@@ -123,19 +123,19 @@ def test_each_sender_has_a_limit_of_its_own() -> None:
     assert senders.least_rate == 10
 
 
-# ── How often each sender may ask.
+# ── Rate limits of senders
 
 
 SENDERS = {name: Sender(name, {name: "prod"}) for name in ("etl", "spark")}
 
 
-def test_without_limits_any_number_of_requests_may_come_sender_rates() -> None:
+def test_requests_are_unlimited_without_a_limit_of_the_sender() -> None:
     senders = Senders(Keyring({}), {}, SENDERS["etl"])
     assert senders.least_rate is None
     assert {senders.seconds_to_wait(SENDERS["etl"]) for _ in range(1_000)} == {None}
 
 
-def test_each_sender_has_a_limit_of_its_own_sender_rates() -> None:
+def test_each_sender_has_its_own_limit_in_senders() -> None:
     now = [0.0]
     senders = Senders(Keyring({}), {}, rates={"etl": 10, "spark": 20}, monotonic=lambda: now[0])
     assert [senders.seconds_to_wait(SENDERS["etl"]) for _ in range(2)] == [None, 6.0]

@@ -28,7 +28,7 @@ from tests.unit.settings_ground import CATALOG, Ground
 from tests.unit.signers import SECRETS, TEXT, head, opened, scheme_of, whose
 from tests.unit.webhooks import SECRET
 
-# ── Files of secrets that sign: rotated without a gap, and nobody's where two parties have one.
+# ── Files of signing secrets
 
 
 class Files:
@@ -52,7 +52,7 @@ class Files:
             self._watched[name].reload_if_changed()
 
 
-async def test_a_secret_that_comes_to_be_of_two_senders_is_nobodys_until_it_is_ones_again(tmp_path: Path) -> None:
+async def test_secret_shared_by_two_senders_is_rejected_until_it_is_unique(tmp_path: Path) -> None:
     files = Files(tmp_path)
     senders = files.opened()
     assert [await whose(senders, head(name)) for name in files.files] == ["etl", "spark"]
@@ -66,7 +66,7 @@ async def test_a_secret_that_comes_to_be_of_two_senders_is_nobodys_until_it_is_o
     assert [await whose(senders, head(name)) for name in files.files] == ["etl", "spark"]
 
 
-async def test_a_secret_is_rotated_through_a_file_without_a_gap(tmp_path: Path) -> None:
+async def test_secret_is_rotated_through_a_file_without_a_gap(tmp_path: Path) -> None:
     files = Files(tmp_path)
     senders = files.opened()
     new = f"whsec_{b64encode(b'another one, of 26 bytes..').decode()}"
@@ -77,7 +77,7 @@ async def test_a_secret_is_rotated_through_a_file_without_a_gap(tmp_path: Path) 
     assert found == [["etl", None], ["etl", "etl"], [None, "etl"], [None, "etl"], [None, "etl"]]
 
 
-def test_a_secret_that_comes_to_be_somebodys_token_too_signs_no_more(tmp_path: Path) -> None:
+def test_secret_that_is_also_a_token_verifies_no_signature(tmp_path: Path) -> None:
     files = Files(tmp_path)
     file = WatchedTokenFile(files.files["etl"], scheme_of("etl"))
     (tmp_path / "operators").write_text("op")
@@ -91,7 +91,7 @@ def test_a_secret_that_comes_to_be_somebodys_token_too_signs_no_more(tmp_path: P
     assert keyring.signing_keys(OPERATORS_PARTY) == ()
 
 
-def test_a_secret_of_two_senders_stops_the_start(tmp_path: Path) -> None:
+def test_shared_secret_prevents_the_start(tmp_path: Path) -> None:
     files = Files(tmp_path)
     files.write("spark", SECRETS["etl"])
     with pytest.raises(FatalError) as caught:
@@ -101,7 +101,7 @@ def test_a_secret_of_two_senders_stops_the_start(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("other", ["[admin]\ntoken_file = '{}'", "[senders.b]\nsecrets_file = '{}'"])
-def test_a_secret_that_signs_is_nobody_elses_token(tmp_path: Path, other: str) -> None:
+def test_signing_secret_may_not_be_a_token_of_another_party(tmp_path: Path, other: str) -> None:
     (tmp_path / "mine").write_text(SECRET)
     (tmp_path / "theirs").write_text(SECRET)
     text = f"{CATALOG}[senders.a]\nscheme = 'standard-webhooks'\nsecrets_file = '{tmp_path}/mine'\n"
@@ -113,31 +113,29 @@ def test_a_secret_that_signs_is_nobody_elses_token(tmp_path: Path, other: str) -
 @pytest.mark.parametrize(
     ("scheme", "content", "found"),
     [
-        ("standard-webhooks", f"{SECRET}\nnonsense", "another text in line 2"),
+        ("standard-webhooks", f"{SECRET}\nnonsense", "a malformed secret in line 2"),
         ("standard-webhooks", f"# {SECRET}", "no secret"),
-        ("hmac-sha256", f"{TEXT}\ntoo short", "another text in line 2"),
+        ("hmac-sha256", f"{TEXT}\ntoo short", "a malformed secret in line 2"),
     ],
 )
-def test_a_file_of_secrets_of_another_form_stops_the_start(
-    tmp_path: Path, scheme: str, content: str, found: str
-) -> None:
+def test_malformed_secrets_file_prevents_the_start(tmp_path: Path, scheme: str, content: str, found: str) -> None:
     (tmp_path / "secrets").write_text(content)
     with pytest.raises(FatalError) as caught:
         WatchedTokenFile(tmp_path / "secrets", AuthScheme(scheme))
     assert caught.value.found == found
-    assert caught.value.expected == f"a file of secrets, one a line: {AuthScheme(scheme).form}"
+    assert caught.value.expected == f"a file of secrets, one per line: {AuthScheme(scheme).form}"
 
 
-# ── Tokens: how they are shown and compared, and files of them that are read again.
+# ── Bearer tokens and token files
 
 
-def test_the_scheme_is_read_as_http_wants_it() -> None:
+def test_authorization_scheme_is_case_insensitive() -> None:
     assert bearer_token(b"bearer  x") == b"x"
     assert bearer_token(b" BEARER x ") == b"x"
     assert bearer_token(b"Bearerx") is None
 
 
-def test_all_tokens_are_compared_whichever_matches() -> None:
+def test_all_tokens_are_compared_after_a_match() -> None:
     asked: list[int] = []
     tokens = [AcceptedToken.from_secret(str(number), str(number)) for number in range(4)]
 
@@ -173,14 +171,14 @@ def rotation(tmp_path: Path) -> Rotation:
     return Rotation(tmp_path / "tokens")
 
 
-def test_a_file_holds_one_token_a_line_and_each_is_called_by_its_place(rotation: Rotation) -> None:
+def test_tokens_of_a_file_are_named_by_line(rotation: Rotation) -> None:
     assert rotation.admits("first", "second")
     assert not rotation.admits("#")
     assert not rotation.admits("tokens")
     assert [token.name for token in rotation.file.tokens()] == [f"{rotation.path}:3", f"{rotation.path}:4"]
 
 
-def test_a_new_file_counts_once_somebody_looked(rotation: Rotation) -> None:
+def test_new_file_is_active_after_a_reload(rotation: Rotation) -> None:
     rotation.write("third\n")
     assert rotation.admits("first")
     assert not rotation.admits("third")
@@ -189,7 +187,7 @@ def test_a_new_file_counts_once_somebody_looked(rotation: Rotation) -> None:
     assert not rotation.admits("first")
 
 
-def test_a_file_written_in_place_is_read_again(rotation: Rotation) -> None:
+def test_file_written_in_place_is_read_again(rotation: Rotation) -> None:
     content = rotation.path.read_text()
     status = rotation.path.stat()
     rotation.path.write_text(content.replace("first", "tsrif"))
@@ -198,7 +196,7 @@ def test_a_file_written_in_place_is_read_again(rotation: Rotation) -> None:
     assert rotation.admits("tsrif")
 
 
-def test_an_unchanged_file_is_not_read_again(rotation: Rotation) -> None:
+def test_unchanged_file_is_not_read_again(rotation: Rotation) -> None:
     rotation.file.reload_if_changed()
     before = rotation.file.tokens()
     rotation.file.reload_if_changed()
@@ -208,7 +206,7 @@ def test_an_unchanged_file_is_not_read_again(rotation: Rotation) -> None:
 @pytest.mark.parametrize(
     "broken", ["", "# none\n\n", "two words\n", "ümlaut\n", b"\xff\n", "good\nbad\x01\n", "x" * (MAX_FILE + 1)]
 )
-def test_a_broken_file_keeps_the_old_tokens_and_is_logged_once(rotation: Rotation, broken: str | bytes) -> None:
+def test_broken_file_leaves_the_old_tokens_active_and_is_logged_once(rotation: Rotation, broken: str | bytes) -> None:
     rotation.write(broken)
     with capture_logs() as logs:
         for _ in range(3):
@@ -221,7 +219,7 @@ def test_a_broken_file_keeps_the_old_tokens_and_is_logged_once(rotation: Rotatio
     assert rotation.admits("third")
 
 
-def test_a_file_that_went_away_keeps_the_old_tokens(rotation: Rotation) -> None:
+def test_removed_file_leaves_the_old_tokens_active(rotation: Rotation) -> None:
     rotation.path.unlink()
     rotation.file.reload_if_changed()
     assert rotation.admits("first")
@@ -231,7 +229,7 @@ def test_a_file_that_went_away_keeps_the_old_tokens(rotation: Rotation) -> None:
     assert not rotation.admits("first")
 
 
-def test_what_is_wrong_again_after_it_was_right_is_logged_again(rotation: Rotation) -> None:
+def test_repeated_error_after_a_valid_file_is_logged_again(rotation: Rotation) -> None:
     aside = rotation.path.with_suffix(".aside")
     with capture_logs() as logs:
         for _ in range(2):
@@ -242,7 +240,7 @@ def test_what_is_wrong_again_after_it_was_right_is_logged_again(rotation: Rotati
     assert [entry["event"] for entry in logs] == ["tokens not reloaded"] * 2
 
 
-def test_a_file_that_never_was_right_stops_the_start(tmp_path: Path) -> None:
+def test_invalid_file_prevents_the_start(tmp_path: Path) -> None:
     with pytest.raises(FatalError, match="tokens"):
         WatchedTokenFile(tmp_path / "tokens")
     (tmp_path / "tokens").write_text("# nothing\n")

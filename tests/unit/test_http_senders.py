@@ -23,7 +23,7 @@ from tests.unit.signers import NAMES, SECRETS, SENDERS, TEXT, Stopped, head, ope
 from tests.unit.signers import whose as whose_senders_signed
 from tests.unit.webhooks import AT, BODY, MESSAGE
 
-# ── Whose a token is: of one that two parties have, nobody's.
+# ── Keyring
 
 
 SECRET = "s3cret-of-two"  # noqa: S105 - it opens nothing
@@ -61,16 +61,16 @@ def whose(keyring: Keyring, *tokens: str) -> list[str | None]:
     return [owner[0] if owner is not None else None for owner in owners]
 
 
-def test_a_token_is_its_partys(files: Files) -> None:
+def test_token_identifies_its_party(files: Files) -> None:
     assert whose(files.opened(), "etl", "spark", "operators", "other") == ["etl", "spark", "admin", None]
 
 
-def test_a_token_is_known_by_its_name(files: Files) -> None:
+def test_token_is_reported_by_its_name(files: Files) -> None:
     assert files.opened().owner_of(b"Bearer operators") == ("admin", "token")
 
 
 @pytest.mark.parametrize(("spark", "operators"), [(SECRET, "operators"), ("spark", SECRET)])
-def test_a_token_of_two_parties_stops_the_start(files: Files, spark: str, operators: str) -> None:
+def test_shared_token_prevents_the_start(files: Files, spark: str, operators: str) -> None:
     files.write(files.etl, "etl", SECRET)
     files.write(files.spark, spark)
     with pytest.raises(FatalError) as caught:
@@ -81,7 +81,7 @@ def test_a_token_of_two_parties_stops_the_start(files: Files, spark: str, operat
 
 
 @pytest.mark.parametrize("first", ["etl", "operators"])
-def test_one_that_comes_to_be_of_two_parties_is_nobodys_until_it_is_one_partys_again(files: Files, first: str) -> None:
+def test_shared_token_is_rejected_until_one_party_removes_it(files: Files, first: str) -> None:
     keyring = files.opened()
     files.write(files.spark, "spark", first)
     owner = {"etl": "etl", "operators": "admin"}[first]
@@ -91,14 +91,14 @@ def test_one_that_comes_to_be_of_two_parties_is_nobodys_until_it_is_one_partys_a
     assert whose(keyring, first) == [owner]
 
 
-def test_one_that_moves_to_another_party_is_that_partys_once_the_first_let_go_of_it(files: Files) -> None:
+def test_moved_token_is_accepted_after_the_first_party_removes_it(files: Files) -> None:
     keyring = files.opened()
     files.write(files.spark, "spark", "etl")
     files.write(files.etl, "anew")
     assert whose(keyring, "etl", "anew", "spark") == ["spark", "etl", "spark"]
 
 
-def test_it_is_logged_once_with_both_places_and_without_the_token(files: Files) -> None:
+def test_shared_token_is_logged_once_with_both_places_and_without_the_token(files: Files) -> None:
     files.write(files.etl, SECRET)
     keyring = files.opened()
     with capture_logs() as logs:
@@ -115,13 +115,13 @@ def test_it_is_logged_once_with_both_places_and_without_the_token(files: Files) 
     assert "s3cret" not in str(logs)
 
 
-def test_a_party_may_have_a_token_twice(files: Files) -> None:
+def test_party_may_have_a_token_twice(files: Files) -> None:
     files.write(files.etl, "etl", "etl")
     both = PartyTokens({"main": "etl"}, WatchedTokenFile(files.etl))
     assert whose(Keyring({"etl": both}), "etl") == ["etl"]
 
 
-# ── Who may send, who may operate, and where no token is needed.
+# ── Senders and operators
 
 
 ETL = Sender("etl", {"prod": "prod"})
@@ -153,7 +153,7 @@ def operators(keyring: Keyring) -> OperatorAuth:
     return OperatorAuth(keyring, RejectionLog("admin"))
 
 
-def test_every_active_token_is_its_senders(senders: Senders) -> None:
+def test_every_active_token_identifies_its_sender(senders: Senders) -> None:
     assert senders.identify_by_token(shown("etl-old-token")) == ETL
     assert senders.identify_by_token(shown("etl-new-token")) == ETL
     assert senders.identify_by_token(shown("spark-token")) == SPARK
@@ -166,18 +166,18 @@ def test_every_active_token_is_its_senders(senders: Senders) -> None:
         *(b"Bearer etl-old-token2", b"Bearer etl-old-token spark-token", b"Bearer etl-old-token,", b"Bearer \xff"),
     ],
 )
-def test_anything_else_is_nobody(senders: Senders, operators: OperatorAuth, authorization: bytes | None) -> None:
+def test_other_credentials_are_rejected(senders: Senders, operators: OperatorAuth, authorization: bytes | None) -> None:
     assert senders.identify_by_token(authorization) is None
     assert not operators.authenticate(authorization, None)
 
 
-def test_an_operator_is_no_sender_and_a_sender_no_operator(senders: Senders, operators: OperatorAuth) -> None:
+def test_operators_and_senders_are_separate(senders: Senders, operators: OperatorAuth) -> None:
     assert operators.authenticate(shown("an-operators-token"), None)
     assert senders.identify_by_token(shown("an-operators-token")) is None
     assert not operators.authenticate(shown("etl-new-token"), None)
 
 
-def test_who_is_no_operator_is_logged_with_an_address_and_no_token(operators: OperatorAuth) -> None:
+def test_rejected_operator_is_logged_with_address_but_without_token(operators: OperatorAuth) -> None:
     with capture_logs() as logs:
         operators.authenticate(shown("an-operators-token"), "10.0.0.6")
         for _ in range(3):
@@ -194,7 +194,7 @@ def test_who_is_no_operator_is_logged_with_an_address_and_no_token(operators: Op
     }
 
 
-def test_no_representation_tells_a_secret(tmp_path: Path) -> None:
+def test_repr_contains_no_secret(tmp_path: Path) -> None:
     file = tmp_path / "tokens"
     file.write_text("file-secret\n")
     tokens = PartyTokens({"main": "s3cret-token"}, WatchedTokenFile(file))
@@ -205,31 +205,31 @@ def test_no_representation_tells_a_secret(tmp_path: Path) -> None:
         assert repr(tokens.active()[0].digest) not in repr(thing)
 
 
-def test_without_senders_everybody_speaks_for_all_catalogs() -> None:
+def test_anonymous_sender_has_all_catalogs() -> None:
     everybody = Sender("anonymous", {"dev": "dev", "prod": "prod"})
     senders = anonymous_senders(["dev", "prod"])
     assert senders.identify_by_token(None) == everybody
     assert senders.identify_by_token(shown("whatever")) == everybody
 
 
-def test_a_configured_sender_ends_anonymity(keyring: Keyring) -> None:
+def test_configured_sender_ends_anonymous_access(keyring: Keyring) -> None:
     senders = Senders(keyring, {"etl": ETL}, open_to=Sender("anonymous", {}))
     assert senders.identify_by_token(None) is None
 
 
-def test_no_sender_and_no_anonymity_is_nobody() -> None:
+def test_request_is_rejected_without_senders_and_anonymous_access() -> None:
     assert Senders(Keyring({}), {}).identify_by_token(shown("x")) is None
 
 
-# ── Which sender a signature is of: exactly one, and never by a secret that two of them have.
+# ── Signers
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_who_signed_it_is_the_sender_and_each_has_its_manner(name: str) -> None:
+async def test_signer_is_identified_by_its_own_scheme(name: str) -> None:
     assert await whose_senders_signed(opened(), head(name)) == name
 
 
-async def test_the_id_of_a_message_is_told_where_there_is_one() -> None:
+async def test_message_id_is_returned_if_the_scheme_has_one() -> None:
     senders = opened()
     for name, message in (("etl", MESSAGE), ("polaris", None)):
         claimants = senders.identify(None, head(name))
@@ -238,12 +238,12 @@ async def test_the_id_of_a_message_is_told_where_there_is_one() -> None:
         assert await senders.verify_signer(claimants, BODY + b" ") is None
 
 
-async def test_what_two_senders_signed_is_nobodys() -> None:
+async def test_signature_of_two_senders_is_rejected() -> None:
     assert await whose_senders_signed(opened(), head("etl", "spark")) is None
     assert await whose_senders_signed(opened(), head("etl", "polaris")) is None
 
 
-async def test_others_have_their_turn_between_two_senders_that_it_may_be() -> None:
+async def test_event_loop_runs_between_two_possible_signers() -> None:
     senders, turns = opened(), 0
 
     async def take_turns() -> None:
@@ -262,7 +262,7 @@ async def test_others_have_their_turn_between_two_senders_that_it_may_be() -> No
     assert (len(claimants), taken) == (4, 3)
 
 
-async def test_several_secrets_of_one_sender_are_active_and_may_all_have_signed() -> None:
+async def test_every_active_secret_of_a_sender_is_accepted() -> None:
     new = f"whsec_{b64encode(b'another one, of 26 bytes..').decode()}"
     senders = opened(Keyring({name: tokens(name, **({"new": new} if name == "etl" else {})) for name in NAMES}))
     both = dict(head("etl"))
@@ -272,7 +272,7 @@ async def test_several_secrets_of_one_sender_are_active_and_may_all_have_signed(
     assert await whose_senders_signed(opened(), head("etl", secret=new)) is None
 
 
-async def test_a_signature_is_of_now_by_the_clock() -> None:
+async def test_signature_age_is_checked_with_the_clock() -> None:
     clock = Stopped()
     senders = opened(clock=clock)
     for off, owner in ((0, "etl"), (300, "etl"), (301, None), (-300, "etl"), (-301, None)):
@@ -280,7 +280,7 @@ async def test_a_signature_is_of_now_by_the_clock() -> None:
         assert await whose_senders_signed(senders, head("etl")) == owner
 
 
-async def test_a_valid_token_goes_before_a_signature_and_a_wrong_one_leaves_it_its_word() -> None:
+async def test_valid_token_precedes_a_signature_and_invalid_token_does_not() -> None:
     keyring = Keyring(
         {"bearer": PartyTokens({"m": "a-token"}), OPERATORS_PARTY: PartyTokens({"t": "op"})} | {"etl": tokens("etl")}
     )
@@ -298,13 +298,13 @@ async def test_a_valid_token_goes_before_a_signature_and_a_wrong_one_leaves_it_i
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_a_secret_that_signs_opens_nothing_where_it_is_shown(name: str) -> None:
+async def test_signing_secret_is_rejected_as_a_bearer_token(name: str) -> None:
     shown = b"Bearer " + SECRETS[name].encode()
     assert await whose_senders_signed(opened(), [], shown) is None
     assert Keyring({name: tokens(name)}).owner_of(shown) is None
 
 
-async def test_who_shows_nothing_is_the_open_sender_and_who_shows_something_wrong_is_nobody() -> None:
+async def test_missing_credentials_mean_the_open_sender_and_wrong_ones_are_rejected() -> None:
     everybody = Sender("local", {})
     senders = opened(open_to=everybody)
     assert senders.identify(None, [(b"host", b"x")]) is everybody
@@ -322,14 +322,14 @@ async def test_who_shows_nothing_is_the_open_sender_and_who_shows_something_wron
     assert senders.identify(b"Bearer wrong", []) is None
 
 
-def test_no_representation_tells_a_secret_that_signs() -> None:
+def test_repr_contains_no_signing_secret() -> None:
     keyring = Keyring({name: tokens(name) for name in NAMES})
     for thing in (tokens("etl"), tokens("etl").active(), keyring, keyring.signing_keys("etl"), opened(keyring)):
         assert "MfKQ" not in repr(thing)
         assert repr(keyring.signing_keys("etl")[0].secret) not in repr(thing)
 
 
-async def test_settings_say_how_each_sender_signs_and_who_need_not(tmp_path: Path) -> None:
+async def test_settings_define_scheme_and_open_sender(tmp_path: Path) -> None:
     (tmp_path / "etl").write_text(SECRETS["etl"])
     text = (
         f"{CATALOG}[senders.etl]\nscheme = 'standard-webhooks'\nsecrets_file = '{tmp_path}/etl'\n"

@@ -25,7 +25,7 @@ from sfn.http.server import MAX_BUFFERED, BufferedTransport, Certificate, Logged
 from sfn.telemetry.logs import LOG_INTERVAL, LogThrottle
 from tests.unit.certificates import Authority, Files, Pair, replace, shown
 
-# ── The listener's certificate and key: which are shown, and what is said of those that are not.
+# ── Certificate
 
 
 @pytest.fixture(scope="module")
@@ -53,17 +53,19 @@ def certificate(files: Files) -> Certificate:
     return Certificate(files.chain, files.key)
 
 
-def test_a_client_sees_the_certificate(certificate: Certificate, authority: Authority, old: Pair) -> None:
+def test_client_gets_the_certificate(certificate: Certificate, authority: Authority, old: Pair) -> None:
     assert shown(certificate.context, authority.trust()) == old.shown
 
 
-def test_a_client_that_names_no_server_sees_it_too(certificate: Certificate, authority: Authority, old: Pair) -> None:
+def test_client_without_server_name_gets_the_certificate(
+    certificate: Certificate, authority: Authority, old: Pair
+) -> None:
     trust = authority.trust()
     trust.check_hostname = False
     assert shown(certificate.context, trust, name=None) == old.shown
 
 
-def test_a_client_of_tls_1_2_sees_it_and_an_older_one_none(
+def test_tls_1_2_is_accepted_and_older_versions_are_not(
     certificate: Certificate, authority: Authority, old: Pair
 ) -> None:
     trust = authority.trust()
@@ -72,7 +74,7 @@ def test_a_client_of_tls_1_2_sees_it_and_an_older_one_none(
     assert certificate.context.minimum_version == ssl.TLSVersion.TLSv1_2
 
 
-def test_http_1_1_is_what_it_speaks(certificate: Certificate, authority: Authority) -> None:
+def test_alpn_offers_http_1_1(certificate: Certificate, authority: Authority) -> None:
     trust = authority.trust()
     trust.set_alpn_protocols(["h2", "http/1.1"])
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -86,7 +88,7 @@ def test_http_1_1_is_what_it_speaks(certificate: Certificate, authority: Authori
     assert asks.selected_alpn_protocol() == "http/1.1"
 
 
-def test_a_renewed_pair_is_shown_from_then_on(
+def test_renewed_pair_is_used_for_new_connections(
     certificate: Certificate, files: Files, authority: Authority, new: Pair
 ) -> None:
     files.renew(new)
@@ -98,7 +100,7 @@ def test_a_renewed_pair_is_shown_from_then_on(
 
 
 @pytest.mark.parametrize("first", ["chain", "key"])
-def test_until_both_were_replaced_the_old_pair_is_shown(
+def test_old_pair_is_used_until_both_files_are_replaced(
     certificate: Certificate, files: Files, authority: Authority, old: Pair, new: Pair, first: str
 ) -> None:
     both = {"chain": (files.chain, new.chain), "key": (files.key, new.key)}
@@ -115,9 +117,7 @@ def test_until_both_were_replaced_the_old_pair_is_shown(
     assert shown(certificate.context, authority.trust()) == new.shown
 
 
-def test_files_behind_a_link_that_is_turned_are_read_again(
-    tmp_path: Path, authority: Authority, old: Pair, new: Pair
-) -> None:
+def test_files_behind_a_changed_link_are_read_again(tmp_path: Path, authority: Authority, old: Pair, new: Pair) -> None:
     """As Kubernetes does with a mounted secret: the link `..data` is replaced, what leads through it is not."""
     for name, pair in (("old", old), ("new", new)):
         (tmp_path / name).mkdir()
@@ -168,7 +168,7 @@ WRONG: dict[str, tuple[Callable[[Files, Pair], object], str]] = {
     "a chain as key": (lambda files, old: replace(files.key, old.chain), "tls.key: expected a PEM private key"),
     "an encrypted key": (
         lambda files, old: replace(files.key, encrypted(old, PrivateFormat.PKCS8)),
-        "tls.key: expected a private key that is not encrypted, found one with a passphrase; take it off with openssl",
+        "tls.key: expected a private key that is not encrypted, found one with a passphrase; decrypt it with openssl",
     ),
     "an encrypted key of old": (
         lambda files, old: replace(files.key, encrypted(old, PrivateFormat.TraditionalOpenSSL)),
@@ -182,7 +182,7 @@ WRONG: dict[str, tuple[Callable[[Files, Pair], object], str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_a_pair_that_is_wrong_stops_a_start_and_says_why(files: Files, old: Pair, case: str) -> None:
+def test_invalid_pair_prevents_the_start_with_a_reason(files: Files, old: Pair, case: str) -> None:
     spoil, said = WRONG[case]
     spoil(files, old)
     with pytest.raises(FatalError) as caught:
@@ -192,7 +192,7 @@ def test_a_pair_that_is_wrong_stops_a_start_and_says_why(files: Files, old: Pair
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_one_that_comes_to_be_wrong_leaves_the_old_in_force_and_is_logged_once(
+def test_invalid_renewal_leaves_the_old_pair_active_and_is_logged_once(
     certificate: Certificate, files: Files, authority: Authority, old: Pair, case: str
 ) -> None:
     spoil, said = WRONG[case]
@@ -206,12 +206,12 @@ def test_one_that_comes_to_be_wrong_leaves_the_old_in_force_and_is_logged_once(
     assert said in entry["error"]
 
 
-def test_no_text_tells_of_the_key(certificate: Certificate, old: Pair) -> None:
+def test_error_text_contains_no_key(certificate: Certificate, old: Pair) -> None:
     for line in old.key.decode().splitlines()[1:-1]:
         assert line not in repr(vars(certificate))
 
 
-# ── What the log is told of TLS handshakes that fail: why, and seldom.
+# ── TLS handshakes
 
 
 class Hands:
@@ -251,10 +251,10 @@ def greeted(context: ssl.SSLContext, greeting: bytes) -> None:
 
 
 def told(records: list[EventDict]) -> list[tuple[object, ...]]:
-    return [(one["log_level"], one["event"], one["why"], one["left_out"]) for one in records]
+    return [(one["log_level"], one["event"], one["why"], one["suppressed"]) for one in records]
 
 
-def test_a_client_that_speaks_no_tls_is_told_once_a_second(context: ssl.SSLContext, hands: Hands) -> None:
+def test_client_without_tls_is_logged_once_per_second(context: ssl.SSLContext, hands: Hands) -> None:
     with capture_logs() as records:
         for _ in range(100):
             greeted(context, b"GET / HTTP/1.1\r\n\r\n")
@@ -265,7 +265,7 @@ def test_a_client_that_speaks_no_tls_is_told_once_a_second(context: ssl.SSLConte
 
 
 @pytest.mark.usefixtures("hands")
-def test_a_client_that_does_not_trust_the_certificate_is_told_beside_others(context: ssl.SSLContext) -> None:
+def test_distrusting_client_is_logged_with_its_own_reason(context: ssl.SSLContext) -> None:
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = Authority().trust().wrap_bio(to_client, to_server, server_hostname="localhost")
     server = context.wrap_bio(to_server, to_client, server_side=True)
@@ -282,13 +282,13 @@ def test_a_client_that_does_not_trust_the_certificate_is_told_beside_others(cont
 
 
 @pytest.mark.usefixtures("hands")
-def test_a_handshake_that_succeeds_is_not_told(context: ssl.SSLContext, authority: Authority) -> None:
+def test_successful_handshake_is_not_logged(context: ssl.SSLContext, authority: Authority) -> None:
     with capture_logs() as records:
         shown(context, authority.trust())
     assert records == []
 
 
-# ── What is written in one turn of the event loop leaves by one system call.
+# ── Joined writes
 
 
 BIG = b"x" * MAX_BUFFERED
@@ -325,7 +325,7 @@ async def joined(wire: Wire) -> BufferedTransport:
     return BufferedTransport(wire, asyncio.get_running_loop())
 
 
-async def test_head_and_body_are_one(wire: Wire, joined: BufferedTransport) -> None:
+async def test_head_and_body_are_sent_together(wire: Wire, joined: BufferedTransport) -> None:
     for part in (b"head ", b"body"):
         joined.write(part)
     assert wire.written == []
@@ -335,7 +335,7 @@ async def test_head_and_body_are_one(wire: Wire, joined: BufferedTransport) -> N
     assert wire.written == [b"head body", b"another"]
 
 
-async def test_much_is_not_held_back(wire: Wire, joined: BufferedTransport) -> None:
+async def test_large_writes_are_not_buffered(wire: Wire, joined: BufferedTransport) -> None:
     for part in (b"head ", BIG, BIG[1:]):
         joined.write(part)
     assert wire.written == [b"head " + BIG]
@@ -343,7 +343,7 @@ async def test_much_is_not_held_back(wire: Wire, joined: BufferedTransport) -> N
     assert wire.written == [b"head " + BIG, BIG[1:]]
 
 
-async def test_what_was_written_leaves_before_the_end(wire: Wire, joined: BufferedTransport) -> None:
+async def test_buffered_data_is_sent_before_the_close(wire: Wire, joined: BufferedTransport) -> None:
     joined.write(b"the last")
     joined.close()
     await asyncio.sleep(0)
@@ -351,5 +351,5 @@ async def test_what_was_written_leaves_before_the_end(wire: Wire, joined: Buffer
     assert joined.is_closing()
 
 
-async def test_all_else_is_the_transports_own(joined: BufferedTransport) -> None:
+async def test_other_attributes_are_those_of_the_transport(joined: BufferedTransport) -> None:
     assert joined.get_extra_info("peername") == ("192.0.2.1", 7)

@@ -31,7 +31,7 @@ from sfn.http.signature import (
 )
 from tests.unit.webhooks import AT, BODY, GITHUB, KEY, MESSAGE, SIGNATURE, STANDARD, claim_of, head, signer
 
-# ── What a signature covers, and what is remembered of a message.
+# ── Parts covered by a signature
 
 
 SENDER = Sender("hook", {"theirs": "prod", "other": "dev"})
@@ -50,24 +50,24 @@ def arrived(path: str = "/v1/events") -> EventRequest:
 
 @pytest.mark.parametrize("told", [set(), {"another"}])
 @pytest.mark.parametrize("path", ["/v1/events", NOTIFICATION])
-def test_where_the_catalog_is_asked_all_of_a_request_may_say_what_it_is_about(told: set[str], path: str) -> None:
+def test_unsigned_parts_are_used_for_a_catalog_that_can_be_queried(told: set[str], path: str) -> None:
     assert signed_parts(arrived(path), told) == arrived(path)
 
 
 @pytest.mark.parametrize("told", [{"prod"}, {"dev", "another"}])
-def test_where_what_is_told_is_believed_the_body_alone_says_it(told: set[str]) -> None:
+def test_unsigned_parts_are_removed_for_an_event_only_catalog(told: set[str]) -> None:
     assert signed_parts(arrived(), told) == arrived()._replace(headers=[(b"content-type", b"application/json")])
 
 
-def test_where_what_is_told_is_believed_no_path_names_a_table() -> None:
+def test_unsigned_path_is_rejected_for_an_event_only_catalog() -> None:
     with pytest.raises(Rejected) as caught:
         signed_parts(arrived(NOTIFICATION), {"prod", "dev"})
     assert caught.value.status == 400
     assert caught.value.found == "a signature, which does not cover the path"
-    assert "what is told of dev, prod is believed" in caught.value.expected
+    assert "because the catalogs dev, prod are event-only" in caught.value.expected
 
 
-def test_what_has_no_id_of_its_own_has_that_of_its_message_and_its_place_in_it() -> None:
+def test_event_without_id_gets_one_from_its_message() -> None:
     table = TableIdentifier("prod", ("sales",), "orders")
     hints = [Notification(table), Notification(table, event_id="own"), Notification(table, drop=True)]
     assert with_message_id(hints, "msg") == [
@@ -78,7 +78,7 @@ def test_what_has_no_id_of_its_own_has_that_of_its_message_and_its_place_in_it()
     assert with_message_id(hints, None) == hints
 
 
-# ── Signatures: the vectors of Standard Webhooks' own libraries, and all that must not pass for one.
+# ── Signatures, with the vectors of Standard Webhooks' own libraries
 
 
 T = TypeVar("T")
@@ -104,7 +104,7 @@ def test_the_published_vector_is_verified() -> None:
 
 
 @pytest.mark.parametrize("missing", THE_VECTOR)
-def test_without_one_of_its_headers_there_is_no_claim(missing: bytes) -> None:
+def test_missing_header_is_rejected(missing: bytes) -> None:
     rest = {name: value for name, value in THE_VECTOR.items() if name != missing}
     assert claim_of(rest) is None
     assert claim_of({**rest, missing: b""}) is None
@@ -112,7 +112,7 @@ def test_without_one_of_its_headers_there_is_no_claim(missing: bytes) -> None:
 
 @pytest.mark.parametrize("doubled", THE_VECTOR)
 @pytest.mark.parametrize("second", [b"another", None])
-def test_a_header_that_is_there_twice_is_refused_whatever_the_second_says(doubled: bytes, second: bytes | None) -> None:
+def test_repeated_header_is_rejected(doubled: bytes, second: bytes | None) -> None:
     again = (doubled, THE_VECTOR[doubled] if second is None else second)
     assert claim_of([*THE_VECTOR.items(), again]) is None
     assert claim_of([again, *THE_VECTOR.items()]) is None
@@ -128,24 +128,24 @@ def test_a_header_that_is_there_twice_is_refused_whatever_the_second_says(double
         *(SIGNATURE.replace(",", " ").encode(), SIGNATURE.encode() + b"," + SIGNATURE.encode(), b"v1,\xff"),
     ],
 )
-def test_another_signature_is_nobodys(signatures: bytes) -> None:
+def test_wrong_signature_is_rejected(signatures: bytes) -> None:
     assert signer({**THE_VECTOR, b"webhook-signature": signatures}) is None
 
 
 @pytest.mark.parametrize("before", [[], [WRONG], [b"v2," + WRONG[3:], WRONG], [ASYMMETRIC, b"nonsense", b""]])
 @pytest.mark.parametrize("after", [[], [WRONG], [ASYMMETRIC, WRONG]])
-def test_of_several_signatures_one_is_enough(before: list[bytes], after: list[bytes]) -> None:
+def test_one_of_several_signatures_is_enough(before: list[bytes], after: list[bytes]) -> None:
     listed = b" ".join([*before, SIGNATURE.encode(), *after])
     assert signer({**THE_VECTOR, b"webhook-signature": listed}) == "main"
 
 
-def test_there_are_no_more_signatures_than_a_rotation_needs() -> None:
+def test_too_many_signatures_are_rejected() -> None:
     most = b" ".join([WRONG] * (MAX_SIGNATURES - 1) + [SIGNATURE.encode()])
     assert signer({**THE_VECTOR, b"webhook-signature": most}) == "main"
     assert claim_of({**THE_VECTOR, b"webhook-signature": most + b" " + ASYMMETRIC}) is None
 
 
-def test_any_active_key_is_enough_and_is_named() -> None:
+def test_matching_key_is_returned_by_name() -> None:
     new = SigningKey("new", OTHER.secret)
     for key in (KEY, new):
         assert signer(head(key=key), BODY, KEY, new) == key.name
@@ -154,12 +154,12 @@ def test_any_active_key_is_enough_and_is_named() -> None:
 
 
 @pytest.mark.parametrize("off", [-TOLERANCE, -1, 0, 1, TOLERANCE])
-def test_a_timestamp_may_be_five_minutes_off(off: int) -> None:
+def test_timestamp_may_be_five_minutes_off(off: int) -> None:
     assert signer(head(at=AT + timedelta(seconds=off))) == "main"
 
 
 @pytest.mark.parametrize("off", [-TOLERANCE - 1, TOLERANCE + 1, -86_400, 86_400])
-def test_an_old_or_a_future_timestamp_is_refused_by_the_head_alone(off: int) -> None:
+def test_old_or_future_timestamp_is_rejected_without_the_body(off: int) -> None:
     assert claim_of(head(at=AT + timedelta(seconds=off))) is None
 
 
@@ -171,20 +171,20 @@ def test_an_old_or_a_future_timestamp_is_refused_by_the_head_alone(off: int) -> 
         *(b"1614265330 1614265330", b"nan", b"inf"),
     ],
 )
-def test_a_timestamp_is_whole_seconds_and_nothing_else(timestamp: bytes) -> None:
+def test_timestamp_must_be_whole_seconds(timestamp: bytes) -> None:
     assert claim_of({**THE_VECTOR, b"webhook-timestamp": timestamp}) is None
 
 
-def test_a_timestamp_with_zeros_before_it_is_another_text() -> None:
+def test_leading_zeros_of_a_timestamp_are_signed() -> None:
     assert signer({**THE_VECTOR, b"webhook-timestamp": b"01614265330"}) is None
 
 
 @pytest.mark.parametrize("message", [b"a.b", b"a b", b"a\tb", b"\x7f", "ä".encode(), b"\xff", b"x" * (MAX_ID + 1)])
-def test_an_id_has_visible_ascii_and_no_full_stop(message: bytes) -> None:
+def test_message_id_has_visible_ascii_without_full_stop(message: bytes) -> None:
     assert claim_of({**THE_VECTOR, b"webhook-id": message}) is None
 
 
-def test_a_signed_message_can_not_be_read_as_another_one() -> None:
+def test_signed_text_is_unambiguous() -> None:
     """What is signed is the same: `a.1614265330.1614265331.{}`."""
     parted = SigningKey("main", b"a secret of twenty-four b")
     body = b"1614265331.{}"
@@ -195,11 +195,11 @@ def test_a_signed_message_can_not_be_read_as_another_one() -> None:
     assert claim_of(shifted) is None
 
 
-def test_spaces_around_a_value_are_not_a_part_of_it() -> None:
+def test_spaces_around_a_value_are_ignored() -> None:
     assert signer({name: b" \t" + value + b" " for name, value in THE_VECTOR.items()}) == "main"
 
 
-def test_github_signs_the_body_alone() -> None:
+def test_github_signature_covers_the_body_only() -> None:
     """The example of GitHub's documentation."""
     key = SigningKey("main", b"It's a Secret to Everybody")
     digest = b"757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17"
@@ -222,17 +222,17 @@ def test_github_signs_the_body_alone() -> None:
         b"sha256=" + "\u0661".encode() * 64,
     ],
 )
-def test_what_is_no_signature_of_github_s_kind_is_no_claim(value: bytes) -> None:
+def test_malformed_github_signature_is_rejected(value: bytes) -> None:
     assert claim_of({b"x-hub-signature-256": value}, GITHUB) is None
 
 
-def test_a_signature_of_github_s_kind_that_is_there_twice_is_refused() -> None:
+def test_repeated_github_signature_is_rejected() -> None:
     told = [*head(GITHUB).items()]
     assert claim_of(told + told, GITHUB) is None
     assert claim_of([*told, (b"x-hub-signature-256", b"x")], GITHUB) is None
 
 
-def test_the_header_is_the_one_that_is_configured() -> None:
+def test_configured_header_is_used() -> None:
     polaris = HmacSha256(b"x-polaris-signature-256")
     assert signer(head(polaris), manner=polaris) == "main"
     assert signer(head(GITHUB), manner=polaris) is None
@@ -242,13 +242,13 @@ def test_the_header_is_the_one_that_is_configured() -> None:
 @given(
     body=st.binary(max_size=60), message=st.from_regex(r"[a-zA-Z0-9_]{1,30}", fullmatch=True), off=st.integers(-9, 9)
 )
-def test_whatever_is_signed_is_verified(body: bytes, message: str, off: int) -> None:
+def test_every_signed_body_is_verified(body: bytes, message: str, off: int) -> None:
     told = sign(STANDARD, KEY.secret, body, message, AT + timedelta(seconds=off))
     assert signer([(name.encode(), value.encode()) for name, value in told.items()], body) == "main"
 
 
 @given(data=st.data(), part=st.sampled_from(["body", *THE_VECTOR]))
-def test_a_change_of_any_one_byte_is_nobodys(data: st.DataObject, part: str | bytes) -> None:
+def test_changed_byte_is_rejected(data: st.DataObject, part: str | bytes) -> None:
     before = BODY if isinstance(part, str) else THE_VECTOR[part]
     where, byte = data.draw(st.integers(0, len(before) - 1)), data.draw(st.integers(0, 255))
     after = before[:where] + bytes([byte]) + before[where + 1 :]
@@ -260,7 +260,7 @@ def test_a_change_of_any_one_byte_is_nobodys(data: st.DataObject, part: str | by
 
 
 @given(data=st.data(), part=st.sampled_from(["body", "signature"]))
-def test_a_change_of_any_one_byte_is_nobodys_in_github_s_manner_too(data: st.DataObject, part: str) -> None:
+def test_changed_byte_is_rejected_for_github_signatures(data: st.DataObject, part: str) -> None:
     ((name, said),) = head(GITHUB).items()
     before = BODY if part == "body" else said
     where, byte = data.draw(st.integers(0, len(before) - 1)), data.draw(st.integers(0, 255))
@@ -274,7 +274,7 @@ def test_a_change_of_any_one_byte_is_nobodys_in_github_s_manner_too(data: st.Dat
 
 
 @given(st.lists(st.tuples(st.sampled_from([*THE_VECTOR, b"x"]), st.binary(max_size=90)), max_size=6))
-def test_whatever_a_head_holds_is_a_claim_or_none(headers: list[tuple[bytes, bytes]]) -> None:
+def test_arbitrary_headers_raise_no_error(headers: list[tuple[bytes, bytes]]) -> None:
     for manner in (STANDARD, GITHUB):
         assert signer(headers, manner=manner) is None
 
@@ -291,7 +291,7 @@ class Drawn(tuple[T, ...]):  # noqa: SLOT001 - it counts
             yield one
 
 
-def test_every_signature_is_compared_with_that_of_every_key_whichever_is_right() -> None:
+def test_all_signatures_and_keys_are_compared_after_a_match() -> None:
     keys = Drawn([KEY, OTHER, SigningKey("again", KEY.secret)])
     claim = claim_of({**THE_VECTOR, b"webhook-signature": b" ".join([SIGNATURE.encode(), WRONG, WRONG])})
     assert claim is not None
@@ -300,7 +300,7 @@ def test_every_signature_is_compared_with_that_of_every_key_whichever_is_right()
     assert (keys.drawn, digests.drawn) == (3, 9)
 
 
-def test_no_representation_tells_a_secret() -> None:
+def test_repr_contains_no_secret() -> None:
     assert "MfKQ" not in repr(KEY)
     assert repr(KEY.secret) not in repr(KEY)
 

@@ -24,7 +24,7 @@ from tests.unit.pulled import SHORT, BusyAtFirst, Message, Server, Stuck
 from tests.unit.pulled import Ground as GroundPullSource
 from tests.unit.settings_ground import CATALOG, Ground
 
-# ── The small parts of what fetches events.
+# ── Outage log and subjects
 
 
 GONE = SourceUnavailable("pull.events", expected="an answer", found="none", remedy="see")
@@ -34,7 +34,7 @@ def events(logs: Sequence[Mapping[str, object]]) -> list[object]:
     return [record["event"] for record in logs]
 
 
-def test_a_source_that_stays_away_is_told_of_once_a_minute() -> None:
+def test_lasting_outage_is_logged_once_a_minute() -> None:
     clock = HandClock()
     outage = Outage("events", clock)
     with capture_logs() as logs:
@@ -42,16 +42,16 @@ def test_a_source_that_stays_away_is_told_of_once_a_minute() -> None:
             outage.on_unavailable(GONE)
             clock.turn(25)
     first, second = logs
-    assert (first["event"], first["name"], first["error"], first["left_out"]) == (
-        "pull source away",
+    assert (first["event"], first["name"], first["error"], first["suppressed"]) == (
+        "pull source unreachable",
         "events",
         "pull.events: expected an answer, found none; see",
         0,
     )
-    assert (second["since"], second["left_out"]) == (first["since"], 2)
+    assert (second["since"], second["suppressed"]) == (first["since"], 2)
 
 
-def test_a_source_that_comes_and_goes_is_told_of_once_a_minute_and_not_more() -> None:
+def test_flapping_source_is_logged_once_a_minute() -> None:
     clock = HandClock()
     outage = Outage("events", clock)
     outage.on_recovered()
@@ -62,11 +62,11 @@ def test_a_source_that_comes_and_goes_is_told_of_once_a_minute_and_not_more() ->
             outage.on_recovered()
             clock.turn(1)
         outage.on_unavailable(GONE)
-    assert events(logs) == ["pull source away", "pull source works again", "pull source away"]
-    assert (logs[1]["seconds"], logs[2]["left_out"]) == (1.0, 29)
+    assert events(logs) == ["pull source unreachable", "pull source recovered", "pull source unreachable"]
+    assert (logs[1]["seconds"], logs[2]["suppressed"]) == (1.0, 29)
 
 
-def test_a_clock_that_was_set_back_silences_nothing() -> None:
+def test_clock_set_back_suppresses_no_record() -> None:
     clock = HandClock()
     outage = Outage("events", clock)
     with capture_logs() as logs:
@@ -76,7 +76,7 @@ def test_a_clock_that_was_set_back_silences_nothing() -> None:
     assert len(logs) == 2
 
 
-def test_a_source_that_is_reached_is_told_of_once() -> None:
+def test_connection_is_logged_once() -> None:
     outage = Outage("events", HandClock())
     with capture_logs() as logs:
         outage.on_connected()
@@ -101,25 +101,25 @@ def test_a_source_that_is_reached_is_told_of_once() -> None:
         ("a.b.>", "a.*", False),
     ],
 )
-def test_subjects_overlap_where_there_is_one_that_both_mean(one: str, other: str, both: bool) -> None:
+def test_subjects_overlap_if_one_subject_matches_both(one: str, other: str, both: bool) -> None:
     assert subjects_overlap(one, other) == both
     assert subjects_overlap(other, one) == both
 
 
-def test_a_source_of_a_stream_keeps_and_another_does_not(tmp_path: Path) -> None:
+def test_only_a_source_with_a_stream_is_durable(tmp_path: Path) -> None:
     pull = "[pull.events]\nservers = ['nats://a']\nsubject = 's'\n"
     for more, keeps in (("", False), ("stream = 's'\ndurable = 'd'", True)):
         settings = Ground(tmp_path).load(CATALOG + pull + more)
         assert build_pull_server("events", settings.pull["events"]).is_durable == keeps
 
 
-# ── What a source does with messages, whatever its server is: here one in memory.
+# ── Sources with a server in memory
 
 
 BROKEN = FatalError("inbox", expected="a sound inbox", found="another")
 
 
-async def test_a_broken_inbox_ends_the_source_and_nothing_more_is_acknowledged() -> None:
+async def test_broken_inbox_ends_the_source_without_further_acknowledgements() -> None:
     messages = [Message(event(1)), Message(event(2))]
     ground = GroundPullSource(Server([[messages]]))
     ground.inbox.failure = BROKEN
@@ -129,7 +129,7 @@ async def test_a_broken_inbox_ends_the_source_and_nothing_more_is_acknowledged()
     assert [message.told for message in messages] == [[], []]
 
 
-async def test_what_an_error_of_our_own_made_nothing_of_comes_again_much_later() -> None:
+async def test_message_that_raised_an_unexpected_error_is_redelivered_later() -> None:
     message, next_one = Message(event(1)), Message(event(2))
     ground = GroundPullSource(Server([[[message], [next_one]]]))
     ground.inbox.failure = ZeroDivisionError("ours")
@@ -142,7 +142,7 @@ async def test_what_an_error_of_our_own_made_nothing_of_comes_again_much_later()
     assert told["exc_info"]
 
 
-async def test_what_an_error_of_our_own_made_nothing_of_has_the_catalogs_looked_at_where_nobody_keeps_it() -> None:
+async def test_unexpected_error_causes_a_sweep_if_the_server_is_not_durable() -> None:
     message = Message(event(1), keeps=False)
     ground = GroundPullSource(Server([[[message]]], is_durable=False, stays=True))
     ground.inbox.failure = ZeroDivisionError("ours")
@@ -154,7 +154,7 @@ async def test_what_an_error_of_our_own_made_nothing_of_has_the_catalogs_looked_
     assert set(subjects(ground.inbox)) == {"prod"}
 
 
-async def test_nothing_more_is_fetched_for_as_long_as_the_inbox_asks_to_be_left_alone() -> None:
+async def test_fetching_pauses_for_the_retry_delay_of_the_inbox() -> None:
     first, second = Message(event(1)), Message(event(2))
     ground = GroundPullSource(Server([[[first], [second]]]))
     ground.inbox.failure = Transient("inbox", scope=ErrorScope.INBOX, expected="room", found="none", retry_after=0.5)
@@ -166,7 +166,7 @@ async def test_nothing_more_is_fetched_for_as_long_as_the_inbox_asks_to_be_left_
     assert (first.told, second.told) == (["again after 0.5"], ["taken"])
 
 
-async def test_a_server_that_can_not_be_told_loses_nothing() -> None:
+async def test_failed_acknowledgement_loses_nothing() -> None:
     acknowledged, returned = Message(event(1), error=GONE_PULL_SOURCE), Message(event(2), error=GONE_PULL_SOURCE)
     ground = GroundPullSource(Server([[[acknowledged], [Message(event(3))]]]))
     async with ground.running():
@@ -177,7 +177,7 @@ async def test_a_server_that_can_not_be_told_loses_nothing() -> None:
     assert subjects(busy.inbox) == ["t3"]
 
 
-async def test_a_server_that_is_away_is_asked_after_longer_and_longer_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_reconnect_pauses_grow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source, "FIRST_PAUSE", SHORT)
     server = Server([[]], away=3, stays=True)
     ground = GroundPullSource(server)
@@ -186,14 +186,14 @@ async def test_a_server_that_is_away_is_asked_after_longer_and_longer_pauses(mon
             await until(lambda: len(logs) == 3)
     assert server.was_asked_less_and_less_often
     assert [record["event"] for record in logs] == [
-        "pull source away",
+        "pull source unreachable",
         "pull source connected",
-        "pull source works again",
+        "pull source recovered",
     ]
 
 
 @pytest.mark.parametrize("refused", [[], [[Message(event(1))]]])
-async def test_a_server_that_lets_us_in_and_refuses_what_follows_is_away_still(
+async def test_server_that_denies_operations_counts_as_unreachable(
     refused: list[list[Message]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(source, "FIRST_PAUSE", SHORT)
@@ -203,23 +203,21 @@ async def test_a_server_that_lets_us_in_and_refuses_what_follows_is_away_still(
         async with ground.running():
             await until(lambda: len(server.opened_at) == 4)
     assert server.was_asked_less_and_less_often
-    assert [record["event"] for record in logs] == ["pull source connected", "pull source away"]
+    assert [record["event"] for record in logs] == ["pull source connected", "pull source unreachable"]
 
 
-async def test_a_stop_ends_a_pause_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_stop_ends_a_pause_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source, "FIRST_PAUSE", 60.0)
     ground = GroundPullSource(Server(away=1_000))
     with capture_logs() as logs:
         async with ground.running():
             await until(lambda: logs)
     # It had not to be given up, as it would be after a second.
-    assert [record["event"] for record in logs] == ["pull source away"]
+    assert [record["event"] for record in logs] == ["pull source unreachable"]
 
 
 @pytest.mark.parametrize(("keeps", "looked_at"), [(False, ["prod"]), (True, [])])
-async def test_what_was_published_while_nobody_ran_is_looked_for_where_nobody_keeps_it(
-    keeps: bool, looked_at: list[str]
-) -> None:
+async def test_start_causes_a_sweep_if_the_server_is_not_durable(keeps: bool, looked_at: list[str]) -> None:
     for away in (0, 1):
         ground = GroundPullSource(Server(away=away, is_durable=keeps))
         with capture_logs():
@@ -230,7 +228,7 @@ async def test_what_was_published_while_nobody_ran_is_looked_for_where_nobody_ke
 
 
 @pytest.mark.parametrize(("is_all", "looked_at"), [(True, ["prod"]), (False, ["prod", "prod"])])
-async def test_a_stop_takes_what_was_delivered_and_looks_for_what_was_not(is_all: bool, looked_at: list[str]) -> None:
+async def test_stop_ingests_delivered_messages_and_sweeps_for_lost_ones(is_all: bool, looked_at: list[str]) -> None:
     left = Message(event(1), keeps=False)
     ground = GroundPullSource(Server([[]], is_durable=False, stays=True, last=FinalBatch([left], is_all)))
     async with ground.running():
@@ -239,10 +237,10 @@ async def test_a_stop_takes_what_was_delivered_and_looks_for_what_was_not(is_all
 
 
 @pytest.mark.parametrize(("keeps", "looked_at"), [(False, ["prod", "prod"]), (True, [])])
-async def test_what_a_stop_gives_up_is_looked_for_where_nobody_keeps_it(keeps: bool, looked_at: list[str]) -> None:
+async def test_abandoned_messages_cause_a_sweep_if_the_server_is_not_durable(keeps: bool, looked_at: list[str]) -> None:
     ground = GroundPullSource(Server([[[Message(event(1), keeps=keeps)]]], is_durable=keeps), inbox := Stuck())
     with capture_logs() as logs:
         async with ground.running():
             await inbox.stuck.wait()
-    assert [record["event"] for record in logs] == ["pull source connected", "pulled messages given up"]
+    assert [record["event"] for record in logs] == ["pull source connected", "pulled messages abandoned"]
     assert subjects(ground.inbox) == looked_at

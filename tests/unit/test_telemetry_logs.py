@@ -76,12 +76,12 @@ class Terminal(Stream):
 def test_a_record_is_one_json_line_with_a_utc_time() -> None:
     stream = Stream()
     configure_logging("info", "auto", stream)
-    structlog.stdlib.get_logger("sfn.http.app").info("events refused", sender="etl", status=422, cause="a\nb")
+    structlog.stdlib.get_logger("sfn.http.app").info("events rejected", sender="etl", status=422, cause="a\nb")
     (record,) = stream.records()
     stamp = datetime.fromisoformat(record.pop("timestamp"))
     assert stamp.utcoffset() == timedelta()
     assert record == {
-        "event": "events refused",
+        "event": "events rejected",
         "sender": "etl",
         "status": 422,
         "cause": "a\nb",

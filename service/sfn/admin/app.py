@@ -23,7 +23,7 @@ def routes(context: AdminContext, authenticate: Authenticate) -> APIRouter:
         prefix=PREFIX,
         tags=["admin"],
         route_class=operator_route(authenticate),
-        responses={401: {"description": "not an operator"}, 503: {"description": "the inbox can't answer now"}},
+        responses={401: {"description": "not an operator"}, 503: {"description": "the inbox is unavailable"}},
     )
     StatusRoutes(context).register(router)
     DeadLetterRoutes(context).register(router)

@@ -1,9 +1,9 @@
-"""What the inbox is told of a commit that passes: an intent before it is forwarded, what came of it afterwards.
+"""Durable records of commits that pass a gateway: an intent before the commit is forwarded, the outcome after.
 
-intent put ──▶ forwarded ──▶ answered: the intent is closed, the tables are looked at now
-                   │
-                   └──▶ no answer, or one that leaves it open, or our own death: the inbox has the catalog asked
-                        again and again until nothing can come of it any more (`sfn.inbox`)
+intent stored ──▶ forwarded ──▶ answered: the intent is closed, the tables are checked now
+                      │
+                      └──▶ no answer, an ambiguous one, or a crash of the gateway: the inbox schedules checks
+                           until the commit can have no effect any more (`sfn.inbox`)
 """
 
 from __future__ import annotations
@@ -24,18 +24,20 @@ from sfn.errors import ErrorScope, FatalError, Transient
 from sfn.gateway.routes import CatalogChange, ChangeKind
 from sfn.inbox import InboxWriter
 
-# ── debts: Catalogs that must be swept
+# ── Owed sweeps
 
 RETRY_INTERVAL: Final = 1.0
-"""Seconds from one try to the next."""
+"""Seconds between two attempts."""
 SENDER: Final = "gateway"
-"""As whom debts are paid."""
+"""Sender of the notifications for owed sweeps."""
 
 _log = structlog.stdlib.get_logger(__name__)
 
 
 class OwedSweeps:
-    """What is owed to an inbox, and paid once it takes something again.
+    """The catalogs that must be swept because the inbox did not record a commit.
+
+    The sweeps are scheduled as soon as the inbox is available again.
 
     Args:
         inbox: the inbox.
@@ -47,40 +49,41 @@ class OwedSweeps:
         self._wakeup = anyio.Event()
 
     def add(self, catalog: str, intent_id: str) -> None:
-        """Have a catalog swept as soon as can be, and when an intent of it is asked for.
+        """Schedule a sweep of a catalog as soon as possible, and further checks by an intent.
 
-        A first sweep may come too early: a replica of the catalog lags, or the commit is still on its way there.
+        The first sweep may be too early: a replica of the catalog lags, or the commit has not arrived there yet.
 
         Args:
-            intent_id: the intent's id, which nobody else has.
+            catalog: name of the catalog.
+            intent_id: unique id for the intent.
         """
-        # The last one's: an earlier one may have been opened by a payment of which nobody knows.
+        # The latest id replaces earlier ones: the inbox may have stored an earlier one although its answer was lost.
         self._owed[catalog] = intent_id
         self._wakeup.set()
 
     async def run(self) -> None:
-        """Pay whatever comes up, for ever.
+        """Put owed sweeps into the inbox, for ever.
 
         Raises:
-            Broken: the inbox can't be trusted any more.
+            FatalError: the inbox can't be trusted any more.
         """
         while True:
             await self._wakeup.wait()
-            # Before looking: what is owed meanwhile rings again.
+            # The event is replaced before `put_all`, so that a sweep that is added meanwhile wakes the loop again.
             self._wakeup = anyio.Event()
             if not await self.put_all():
                 await anyio.sleep(RETRY_INTERVAL)
                 self._wakeup.set()
 
     async def put_at_shutdown(self) -> None:
-        """One more try, for a moment: the process ends, and what is owed still is forgotten with it."""
+        """Try once more at the end of the process, and log the sweeps that are lost with it."""
         with suppress(FatalError), anyio.move_on_after(RETRY_INTERVAL, shield=True):
             await self.put_all()
         if self._owed:
-            _log.error("sweeps owed and forgotten", catalogs=sorted(self._owed), remedy="sfn reconcile")
+            _log.error("owed sweeps lost", catalogs=sorted(self._owed), remedy="sfn reconcile")
 
     async def put_all(self) -> bool:
-        """Whether nothing is owed any more."""
+        """Put all owed sweeps into the inbox; return whether none is left."""
         owed = dict(self._owed)
         if not owed:
             return True
@@ -92,29 +95,29 @@ class OwedSweeps:
             await self._inbox.put(messages)
         except Transient:
             return False
-        # What came to be owed meanwhile has a number of its own.
+        # A sweep that was added meanwhile has another id and stays.
         self._owed = dict(self._owed.items() - owed.items())
-        _log.info("sweeps made up for commits that were not noted", catalogs=sorted(owed))
+        _log.info("owed sweeps scheduled", catalogs=sorted(owed))
         return not self._owed
 
 
-# ── outcome: What the answer to a change says of it
+# ── Outcome of a change
 
 _REFUSED = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 
 
 def is_outcome_known(status: int) -> bool:
-    """Whether an answer says what became of the change."""
+    """Return whether it is known from the status of an answer if the change was made."""
     return needs_check(status) or status in _REFUSED
 
 
 def is_success(status: int) -> bool:
-    """Whether the change was made."""
+    """Return whether the change was made."""
     return HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES
 
 
 def needs_check(status: int) -> bool:
-    """Whether its tables are to be looked at because of it."""
+    """Return whether the tables must be checked after an answer with this status."""
     return is_success(status) or status == HTTPStatus.NOT_FOUND
 
 
@@ -126,17 +129,17 @@ def notifications_of(
     metadata_location: str | None,
     summary: bytes,
 ) -> list[Notification]:
-    """What an answer that is news tells.
+    """Return the notifications for a successful change.
 
     Args:
-        change: what was asked for.
-        tables: its tables, as of `naming.tables`; none where they can't be told.
-        catalog: our name of the catalog.
-        sender: the gateway.
-        metadata_location: metadata location in the answer.
-        summary: for whoever asks what was told of a table last.
+        change: the requested change.
+        tables: its tables, from `routes.tables_of_change`; none if unknown.
+        catalog: name of the catalog.
+        sender: name of the gateway.
+        metadata_location: metadata location in the answer; None if it has none.
+        summary: text for the last event of a table.
     """
-    # Several readings of one path; the bodies of renames and transactions name tables level by level.
+    # Several tables of one path are alternative readings; renames and transactions name their tables in the body.
     is_guessed = len(tables) > 1 and change.kind not in {ChangeKind.RENAME, ChangeKind.TRANSACTION}
     if not tables:
         return [Notification(CatalogName(catalog), sender, body=summary)]
@@ -179,41 +182,41 @@ def notifications_of(
     assert_never(change.kind)
 
 
-# ── commits: What the inbox is told of a commit that passes
+# ── Recording commits
 
 INBOX_TIMEOUT: Final = 5.0
-"""Seconds that a commit waits for the inbox. Once PostgreSQL has its transaction it waits for the end of that, however
-long the inbox itself waits for one."""
+"""Most seconds that a commit waits for the inbox. While PostgreSQL executes the transaction, the commit waits for its
+end, even beyond this limit."""
 
 
 class OnInboxFailure(StrEnum):
-    """What becomes of a commit that the inbox can't note."""
+    """The treatment of a commit that the inbox cannot record."""
 
     PASS = "pass"  # noqa: S105 - no password
-    """It goes through, and its catalog is swept, again and again, once the inbox answers."""
+    """Forward it, and sweep its catalog repeatedly once the inbox is available."""
     REFUSE = "refuse"
-    """It is answered with 503, and nothing was done."""
+    """Answer 503 without forwarding it."""
 
 
 class GatewayCommitMetrics(Protocol):
-    """Told of what can't be noted."""
+    """Metrics of recorded commits."""
 
     def count_unrecorded(self) -> None:
-        """A commit went through that the inbox did not take."""
+        """Count a commit that was forwarded without a record."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class PendingCommit:
-    """A commit on its way.
+    """A commit that passes the gateway.
 
     Attributes:
-        change: what is asked for.
-        catalog: our name of the catalog.
-        tables: its tables; none where they can't be told.
-        published_tables: those of them that are published.
-        peer: the client's address, "" where it is not known.
-        intent_id: id of what was noted of it; None where nothing was.
+        change: the requested change.
+        catalog: name of the catalog.
+        tables: its tables; none if unknown.
+        published_tables: the published ones of `tables`.
+        peer: the client's address; "" if unknown.
+        intent_id: id of the recorded intent; None if none was recorded.
     """
 
     change: CatalogChange
@@ -225,18 +228,18 @@ class PendingCommit:
 
     @property
     def subjects(self) -> tuple[JobKey, ...]:
-        """What is to be looked at."""
+        """The published tables, or the whole catalog if the tables are unknown."""
         return self.published_tables or (CatalogName(self.catalog),)
 
 
 @dataclass(frozen=True, slots=True)
 class IntentOptions:
-    """How commits are noted.
+    """Options for recording commits.
 
     Attributes:
-        sender: the gateway, as whom hints are put.
-        on_failure: what becomes of a commit that the inbox does not take.
-        new_id: makes an id that nobody else has.
+        sender: name of the gateway, as sender of the notifications.
+        on_failure: treatment of a commit that the inbox cannot record.
+        new_id: function that returns a unique id.
     """
 
     sender: str
@@ -245,14 +248,14 @@ class IntentOptions:
 
 
 class CommitRecorder:
-    """Notes the commits of one gateway.
+    """The recorder of one gateway's commits.
 
     Args:
-        options: how.
+        options: options of the gateway.
         inbox: the inbox.
-        owed_sweeps: remembers which catalogs are to be swept, where the inbox takes nothing.
-        on_fatal: told once the inbox can't be trusted any more.
-        metrics: told of what went through without.
+        owed_sweeps: catalogs to sweep once the inbox is available again.
+        on_fatal: callback for an inbox that can't be trusted any more.
+        metrics: counters of commits without a record.
     """
 
     def __init__(
@@ -268,14 +271,14 @@ class CommitRecorder:
 
     @property
     def name(self) -> str:
-        """The gateway, as the settings call it."""
+        """The gateway's name, as its section in the settings."""
         return self._options.sender
 
     async def record_intent(self, commit: PendingCommit) -> PendingCommit:
-        """Note a commit durably, before it is forwarded.
+        """Record an intent durably, before the commit is forwarded.
 
         Raises:
-            Transient: scope inbox: it can't be noted, and is to be refused then.
+            Transient: scope inbox; the inbox is unavailable and the commit must be refused.
         """
         intent = self._intent(commit)
         error = await self._put([intent])
@@ -284,7 +287,7 @@ class CommitRecorder:
         if self._options.on_failure is OnInboxFailure.REFUSE:
             raise error
         _log.warning(
-            "commit passes without a note", gateway=self._options.sender, catalog=commit.catalog, error=str(error)
+            "commit forwarded without an intent", gateway=self._options.sender, catalog=commit.catalog, error=str(error)
         )
         self._metrics.count_unrecorded()
         return commit
@@ -292,45 +295,45 @@ class CommitRecorder:
     async def record_outcome(
         self, commit: PendingCommit, status: int | None, metadata_location: str | None, summary: bytes
     ) -> None:
-        """Note what came of a commit; what can't be noted now is found by its intent, or by a sweep.
+        """Record the outcome of a commit. If that fails, its intent or a sweep finds the outcome later.
 
         Args:
-            commit: as `before` gave it.
-            status: HTTP status of the answer, None where there was none.
-            metadata_location: metadata location in the answer.
-            summary: for whoever asks what was told of a table last.
+            commit: result of `record_intent`.
+            status: HTTP status of the answer; None without an answer.
+            metadata_location: metadata location in the answer; None if it has none.
+            summary: text for the last event of a table.
         """
-        known = status is not None and is_outcome_known(status)
-        news: Sequence[Notification] = ()
+        is_known = status is not None and is_outcome_known(status)
+        relevant: Sequence[Notification] = ()
         if status is not None and needs_check(status):
             notifications = notifications_of(
                 commit.change, commit.tables, commit.catalog, self._options.sender, metadata_location, summary
             )
-            news = [notification for notification in notifications if notification.subject in commit.subjects]
+            relevant = [notification for notification in notifications if notification.subject in commit.subjects]
         messages: list[IntentOutcome | Intent] = []
         if commit.intent_id is not None:
-            messages.append(IntentOutcome(commit.intent_id, is_known=known))
-        elif not known:
-            # Of what was not noted before somebody asks from now on: it may be done long after this.
+            messages.append(IntentOutcome(commit.intent_id, is_known=is_known))
+        elif not is_known:
+            # Without an intent from before, checks start now: the commit may take effect long after this.
             messages.append(self._intent(commit))
-        error = await self._put([*messages, *news]) if messages or news else None
+        error = await self._put([*messages, *relevant]) if messages or relevant else None
         if error is not None:
-            _log.warning("outcome of a commit not noted", gateway=self._options.sender, error=str(error))
+            _log.warning("outcome of a commit not recorded", gateway=self._options.sender, error=str(error))
             if commit.intent_id is None:
                 self._owed_sweeps.add(commit.catalog, self._options.new_id())
 
     async def record_not_sent(self, commit: PendingCommit) -> None:
-        """Note that nothing of a commit left this process."""
+        """Record that nothing of a commit was sent to the catalog."""
         if commit.intent_id is not None:
             error = await self._put([IntentOutcome(commit.intent_id, is_known=True)])
             if error is not None:
-                _log.warning("outcome of a commit not noted", gateway=self._options.sender, error=str(error))
+                _log.warning("outcome of a commit not recorded", gateway=self._options.sender, error=str(error))
 
     def _intent(self, commit: PendingCommit) -> Intent:
         return Intent(self._options.new_id(), commit.subjects, self._options.sender, commit.peer)
 
     async def _put(self, messages: Sequence[Notification | Intent | IntentOutcome]) -> Transient | None:
-        """Why the inbox did not take it; None if it did."""
+        """Put messages into the inbox; return the error, or None on success."""
         try:
             with anyio.fail_after(INBOX_TIMEOUT):
                 await self._inbox.put(messages)

@@ -1,7 +1,7 @@
-"""One HTTP/1.1 connection to the catalog behind a gateway. What is sent and what comes back passes byte for byte.
+"""One HTTP/1.1 connection to the catalog behind a gateway, and header fields. All bytes pass unchanged.
 
-No URL is built here and no header is decoded: a request is a method, a target and fields in bytes, and the connection
-was opened to one fixed host before any of them was known.
+This module builds no URL and decodes no header: a request is a method, a target and fields in bytes. The connection is
+opened to one fixed host, before the request is known.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final, TypeAlias, cast
 import httptools
 from typing_extensions import override
 
-# ── fields: Header fields on their way through
+# ── Header fields
 
 HeaderFields: TypeAlias = Sequence[tuple[bytes, bytes]]
 """Names in any case, in the order of arrival."""
@@ -26,10 +26,10 @@ HeaderFields: TypeAlias = Sequence[tuple[bytes, bytes]]
 FIELD_NAME: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """A field's name (RFC 9110, section 5.6.2)."""
 FIELD_VALUE: Final = re.compile(rb"[^\x00\r\n]*")
-"""What a field's value may hold without ending the field. Bytes above 7F are somebody's text and pass as they are."""
+"""A field's value, without bytes that would end the field. Bytes above 7F pass unchanged."""
 ORIGIN_FORM: Final = re.compile(rb"/[!-\"$-~]*")
-"""A request's target in origin form (RFC 9112, section 3.2.1), the only form that passes: it names no host. The
-catalog reads what stands behind its slash: `@`, a backslash and a second slash may stand there too."""
+"""A request's target in origin form (RFC 9112, section 3.2.1). No other form passes, because other forms name a host.
+`@`, a backslash and a second slash may follow the first slash: the catalog interprets them as a path."""
 
 HOP_BY_HOP: Final = frozenset(
     {
@@ -44,7 +44,7 @@ HOP_BY_HOP: Final = frozenset(
         b"upgrade",
     }
 )
-"""They speak of one connection (RFC 9110, section 7.6.1)."""
+"""Fields that concern a single connection (RFC 9110, section 7.6.1)."""
 
 _REPLACED: Final = frozenset(
     {
@@ -57,17 +57,17 @@ _REPLACED: Final = frozenset(
         b"x-forwarded-proto",
     }
 )
-"""Of a request: they are made anew, or were answered here."""
+"""Fields of a request that the gateway sets itself, or (`expect`) has answered."""
 
 
 @dataclass(frozen=True, slots=True)
 class PublicAddress:
-    """How a client reached us: what links in answers must begin with.
+    """The address under which a client reaches the gateway, the base of links in responses.
 
     Attributes:
         scheme: `http` or `https`.
-        authority: host, and port where it is not the scheme's.
-        prefix: of the path, without a slash in the end.
+        authority: host, and port if it is not the scheme's default.
+        prefix: prefix of the path, without a slash at the end.
     """
 
     scheme: str
@@ -76,7 +76,7 @@ class PublicAddress:
 
     @property
     def url(self) -> str:
-        """All of it."""
+        """The address as a URL."""
         return f"{self.scheme}://{self.authority}{self.prefix}"
 
     @property
@@ -87,30 +87,30 @@ class PublicAddress:
 
 
 def public_address(fields: HeaderFields, scheme: str, prefix: str) -> PublicAddress:
-    """How a client reached us, by what it and the proxies before us say.
+    """Return the address under which a client reaches the gateway, from the fields of the client and its proxies.
 
-    Whoever makes this up is told links that are made up, and nobody else is.
+    A client that forges these fields gets forged links in its own responses only.
 
     Args:
-        fields: of the request.
-        scheme: of the connection.
-        prefix: of the path that is ours.
+        fields: fields of the request.
+        scheme: scheme of the connection.
+        prefix: the gateway's own path.
     """
-    said = {name.lower(): value.decode("latin-1").partition(",")[0].strip() for name, value in fields}
+    values = {name.lower(): value.decode("latin-1").partition(",")[0].strip() for name, value in fields}
     return PublicAddress(
-        said.get(b"x-forwarded-proto") or scheme,
-        said.get(b"x-forwarded-host") or said.get(b"host", ""),
-        said.get(b"x-forwarded-prefix", "").rstrip("/") + prefix,
+        values.get(b"x-forwarded-proto") or scheme,
+        values.get(b"x-forwarded-host") or values.get(b"host", ""),
+        values.get(b"x-forwarded-prefix", "").rstrip("/") + prefix,
     )
 
 
 def request_fields(fields: HeaderFields, address: PublicAddress, peer: str | None) -> list[tuple[bytes, bytes]]:
-    """A request's fields for the catalog, but for `Host`.
+    """Return a request's fields for the catalog, without `Host`.
 
     Args:
-        fields: as they came.
-        address: how the client reached us.
-        peer: the client's address; None where the server does not know it.
+        fields: fields of the client's request.
+        address: address under which the client reached the gateway.
+        peer: the client's address; None if unknown.
     """
     forwarded = _passing(fields, _REPLACED)
     chain = [value for name, value in fields if name.lower() == b"x-forwarded-for"]
@@ -128,31 +128,33 @@ def request_fields(fields: HeaderFields, address: PublicAddress, peer: str | Non
 
 
 def response_fields(fields: HeaderFields, *, bodiless: bool) -> list[tuple[bytes, bytes]]:
-    """An answer's fields for the client. The server that speaks to it stamps the date.
+    """Return a response's fields for the client, without `Date`, which the gateway's server adds.
 
     Args:
-        fields: as they came.
-        bodiless: the status allows no body: no length is told.
+        fields: fields of the catalog's response.
+        bodiless: whether the status allows no body, so that no length is sent.
     """
     dropped = {b"date", b"content-length"} if bodiless else {b"date"}
     return _passing(fields, dropped)
 
 
 def list_values(fields: HeaderFields, wanted: bytes) -> list[bytes]:
-    """The words of all fields of a name that has a list of them, in lower case.
+    """Return the elements of a list field, in lower case.
 
     Args:
-        wanted: its name in lower case.
+        fields: header fields.
+        wanted: name of the field in lower case. All fields of that name are read.
     """
-    listed = [found for name, found in fields if name.lower() == wanted]
-    return [word for one in listed for part in one.split(b",") if (word := part.strip().lower())]
+    values = [value for name, value in fields if name.lower() == wanted]
+    return [element for value in values for part in value.split(b",") if (element := part.strip().lower())]
 
 
 def first_value(fields: HeaderFields, wanted: bytes) -> str | None:
-    """The first value of a field, None where there is none.
+    """Return the first value of a field; None if the field is missing.
 
     Args:
-        wanted: its name in lower case.
+        fields: header fields.
+        wanted: name of the field in lower case.
     """
     return next((found.decode("latin-1").strip() for name, found in fields if name.lower() == wanted), None)
 
@@ -163,32 +165,32 @@ def _passing(fields: HeaderFields, dropped: Iterable[bytes]) -> list[tuple[bytes
     return [(name, value) for name, value in fields if name.lower() not in without]
 
 
-# ── connection: One HTTP/1
+# ── Connection
 
 HEAD_LIMIT: Final = 262_144
-"""Most bytes of an answer's status line and header fields, interim answers (1xx) included."""
+"""Most bytes of a response's status line and header fields, including interim responses (1xx)."""
 MAX_READ_AHEAD: Final = 262_144
-"""Bytes of an answer that are read ahead of a client that is slower than the catalog."""
+"""Bytes of a response that are read ahead of a client that is slower than the catalog."""
 MAX_WRITE: Final = 65_536
-"""Bytes of a body that are written without a look at how fast the catalog takes them: as many as asyncio's transports
-hold before they say that they are full."""
+"""Bytes of a body that are written at once, without regard to the catalog's pace. asyncio's transports pause writing
+above the same number of buffered bytes."""
 
 _SMALLEST: Final = 200
-"""The smallest status of a final answer."""
+"""The smallest status of a final response."""
 _NO_CONTENT: Final = frozenset({204, 304})
 _CONTROL: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
-"""What our server sends in no field's value."""
+"""Control characters, which the gateway's server does not send in a field's value."""
 _KEEP_ALIVE: Final = re.compile(rb"(?:^|[,;\s])timeout\s*=\s*\"?(\d{1,9})", re.IGNORECASE)
-_BEFORE_ITS_END: Final = 1.0
-"""Seconds before the end that `Keep-Alive` names in which a connection is not used any more. Node's agents subtract as
-much, for the time that a request is on its way."""
+_KEEP_ALIVE_MARGIN: Final = 1.0
+"""Seconds before the end of the `Keep-Alive` timeout in which a connection is not used, because a request takes time to
+arrive. Node's agents use the same margin."""
 
 
 class ConnectionLost(Exception):
-    """The connection broke, or what came over it is no HTTP.
+    """The connection was lost, or the response is no valid HTTP.
 
     Attributes:
-        is_unanswered: not one byte of an answer had come.
+        is_unanswered: not one byte of a response had arrived.
     """
 
     def __init__(self, why: str, *, is_unanswered: bool) -> None:
@@ -197,7 +199,7 @@ class ConnectionLost(Exception):
 
 
 class ReadTimedOut(ConnectionLost):
-    """The catalog sent, or took, nothing for too long."""
+    """The catalog neither sent nor accepted data for too long."""
 
     def __init__(self) -> None:
         super().__init__("none in time", is_unanswered=False)
@@ -205,11 +207,11 @@ class ReadTimedOut(ConnectionLost):
 
 @dataclass(frozen=True, slots=True)
 class ResponseHead:
-    """The beginning of an answer.
+    """The status and header fields of a response.
 
     Attributes:
         status: HTTP status.
-        fields: in their order, spelled as they came.
+        fields: fields in their original order and spelling.
     """
 
     status: int
@@ -220,12 +222,12 @@ class UpstreamConnection(asyncio.Protocol):
     """A connection that carries one request after the other.
 
     Args:
-        read_timeout: seconds without a byte after which an answer is given up.
+        read_timeout: seconds without a byte after which waiting for a response ends.
 
     Attributes:
-        idle_since: when its last answer was complete, by the loop's clock.
-        keep_alive: seconds for which the catalog said that it keeps an idle connection; None where it did not say.
-        is_used: it carried a request before.
+        idle_since: completion time of the last response, by the loop's clock.
+        keep_alive: seconds for which an idle connection may be used, from the catalog's `Keep-Alive`; None without it.
+        is_used: the connection carried a request before.
     """
 
     def __init__(self, read_timeout: float) -> None:
@@ -249,61 +251,61 @@ class UpstreamConnection(asyncio.Protocol):
         self._received_any = self._is_over = self._to_end = self._paused = False
         self._is_persistent = True
 
-    # What the pool asks.
+    # Interface for the pool
 
     @property
     def is_reusable(self) -> bool:
-        """Whether the last answer is complete and the connection is good for another request."""
+        """Return whether the last response is complete and the connection can carry another request."""
         is_sent = self._sending is None or (self._sending.done() and not self._sending.cancelled())
         return self._is_over and self._is_persistent and is_sent and not self.is_closed
 
     @property
     def is_closed(self) -> bool:
-        """Whether it ended, as far as the event loop knows."""
+        """Return whether the connection is closed, as far as the event loop knows."""
         return self._error is not None or self._transport is None or self._transport.is_closing()
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nothing came since the last answer: no end of the connection, and no unrequested byte.
+        """Return whether nothing arrived since the last response: neither data nor the end of the connection.
 
-        The socket itself is asked: the event loop may not have come to it yet.
+        The socket is polled, because the event loop may not have processed its events yet.
         """
         if self.is_closed or self._transport is None:
             return False
-        held = self._transport.get_extra_info("socket")
-        if held is None:
+        sock = self._transport.get_extra_info("socket")
+        if sock is None:
             return True
         poll = select.poll()
-        poll.register(held.fileno(), select.POLLIN | select.POLLHUP | select.POLLERR)
+        poll.register(sock.fileno(), select.POLLIN | select.POLLHUP | select.POLLERR)
         return not poll.poll(0)
 
     def close(self) -> None:
-        """Close it at once; what is under way is lost."""
+        """Close the connection at once, with the loss of pending data."""
         if self._sending is not None:
             self._sending.cancel()
         if self._transport is not None:
             self._transport.abort()
 
-    # A request and its answer.
+    # Requests and responses
 
     async def send_request(
         self, method: bytes, head: bytes, body: bytes | AsyncIterator[bytes], *, chunked: bool
     ) -> ResponseHead:
-        """Send a request; the head of its answer.
+        """Send a request and return the head of its response.
 
         Args:
-            method: of the request.
-            head: the request's line and fields, with the empty line behind them.
-            body: all of it, or its parts as they come.
-            chunked: the parts go in chunks.
+            method: method of the request.
+            head: request line and fields, with the empty line after them.
+            body: whole body, or its parts as they arrive.
+            chunked: whether the parts are sent in chunked coding.
 
         Raises:
-            Lost: there was no answer.
-            Exception: whatever the parts raise.
+            ConnectionLost: no response arrived.
+            Exception: an error of `body`'s iterator.
         """
         self._reset(method)
         self._parser = httptools.HttpResponseParser(self)
-        # What other clients of HTTP take from servers. Nothing that says where an answer ends is among it.
+        # Other HTTP clients accept these deviations, too. None of them concerns the end of a response.
         self._parser.set_dangerous_leniencies(
             lenient_headers=True, lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
         )
@@ -320,10 +322,10 @@ class UpstreamConnection(asyncio.Protocol):
         return self._head
 
     async def parts(self) -> AsyncIterator[bytes]:
-        """The body of the answer as it comes.
+        """Yield the body of the response as it arrives.
 
         Raises:
-            Lost: it broke off.
+            ConnectionLost: the response is incomplete.
         """
         while True:
             if self._parts:
@@ -338,10 +340,10 @@ class UpstreamConnection(asyncio.Protocol):
                 await self._more(until_sent=False)
 
     async def _more(self, *, until_sent: bool) -> None:
-        """Wait until something else is known.
+        """Wait for the next event of the response.
 
         Args:
-            until_sent: the catalog owes nothing while the request is on its way to it.
+            until_sent: whether the read timeout starts after the request is sent.
         """
         if self._error is not None:
             raise self._error
@@ -355,7 +357,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     def _on_timeout(self, until_sent: bool) -> None:  # noqa: FBT001 - a timer's
         if until_sent and self._sending is not None and not self._sending.done():
-            # The clients' own pace bounds it, and `_send` the catalog's.
+            # The time for sending is limited by the client's pace and by `_write`.
             if self._waiter is not None and not self._waiter.done():
                 self._waiter.set_result(None)
             return
@@ -369,20 +371,20 @@ class UpstreamConnection(asyncio.Protocol):
                     await self._write(b"%x\r\n%b\r\n" % (len(part), part) if chunked else part)
             if chunked:
                 await self._write(b"0\r\n\r\n")
-            # From now on the catalog owes an answer.
+            # The read timeout for the response starts now.
             self._wake()
         except asyncio.CancelledError:
             raise
-        except BaseException as error:  # noqa: BLE001 - raised again where the answer is waited for
+        except BaseException as error:  # noqa: BLE001 - raised again in `_more`
             self._fail(error)
 
     async def _write(self, data: bytes) -> None:
         if self._error is not None:
             raise self._error
         if self._transport is None or self._transport.is_closing():
-            raise ConnectionLost("a connection that was closed", is_unanswered=not self._received_any)
+            raise ConnectionLost("a closed connection", is_unanswered=not self._received_any)
         self._transport.write(data)
-        # uvloop's transports say in the next turn only that they are full.
+        # uvloop's transports call `pause_writing` in the next iteration of the event loop.
         await asyncio.sleep(0)
         while self._drained is not None:
             timer = self._loop.call_later(self._read_timeout, self._fail, ReadTimedOut())
@@ -418,19 +420,19 @@ class UpstreamConnection(asyncio.Protocol):
             self._paused = False
             self._transport.resume_reading()
 
-    # asyncio's side.
+    # Callbacks of asyncio
 
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        held = transport.get_extra_info("socket")
-        if held is not None:
-            held.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
     @override
     def data_received(self, data: bytes) -> None:
         if self._parser is None or self._is_over:
-            # An unrequested answer, perhaps to an earlier request, must not be taken for the answer to the next one.
+            # An unrequested response, perhaps to an earlier request, must not become the response to the next request.
             self._is_persistent = False
             self.close()
             return
@@ -442,7 +444,7 @@ class UpstreamConnection(asyncio.Protocol):
         except httptools.HttpParserUpgrade:
             self._abort("another protocol")
         except httptools.HttpParserError as error:
-            # A callback's own error is the context of the parser's.
+            # The parser's error has the error of a callback as its context.
             cause = error.__context__
             self._abort(f"no valid HTTP: {cause if isinstance(cause, ValueError) else error}")
         else:
@@ -461,7 +463,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._finish(exc)
 
     def _finish(self, exc: Exception | None) -> None:
-        """The connection ended: so does an answer that has no other end."""
+        """Handle the end of the connection, which also completes a response without a length."""
         self._is_persistent = False
         if self._to_end and self._head is not None and not self._is_over and exc is None:
             self._end()
@@ -469,11 +471,9 @@ class UpstreamConnection(asyncio.Protocol):
         if self._sending is not None and self._head is None and not self._sending.done():
             self._sending.cancel()
         if not self._is_over:
-            said = (exc.strerror if isinstance(exc, OSError) else None) or type(exc).__name__
+            reason = (exc.strerror if isinstance(exc, OSError) else None) or type(exc).__name__
             self._fail(
-                ConnectionLost(
-                    "a connection that was closed" if exc is None else said, is_unanswered=not self._received_any
-                )
+                ConnectionLost("a closed connection" if exc is None else reason, is_unanswered=not self._received_any)
             )
         elif self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
@@ -498,22 +498,21 @@ class UpstreamConnection(asyncio.Protocol):
             self._drained.set_result(None)
         self._drained = None
 
-    # The parser's side.
+    # Callbacks of the parser
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A field, of the header or behind the body: the latter are passed over."""
+        """Add a header field; ignore trailer fields."""
         if self._head is None:
-            # The parser knows a name by what stands before a space, and so must who reads the fields (RFC 9112,
-            # section 5.1).
+            # The parser ignores spaces after a name, so readers of the fields must do the same (RFC 9112, section 5.1).
             name = name.rstrip()
             if FIELD_NAME.fullmatch(name) is None:
                 raise ValueError("a header field with an invalid name")
             self._fields.append((name, value))
 
     def on_headers_complete(self) -> None:
-        """The head of an answer, or of an interim one."""
+        """Handle the head of a response or of an interim response."""
         if self._parser is None or self._head is not None:
-            # Behind an answer that is over.
+            # The header follows a complete response.
             self._is_persistent = False
             return
         status = self._parser.get_status_code()
@@ -524,50 +523,50 @@ class UpstreamConnection(asyncio.Protocol):
         names = {name.lower() for name, _ in fields}
         coding = list_values(fields, b"transfer-encoding")
         if coding not in ([], [b"chunked"]):
-            # What has it is not what its length or its end says, and neither may a client be told so.
+            # The body's length would be that of the encoded body, and a client could not know the coding.
             raise ValueError("a transfer coding that was not requested")
         self._to_end = not coding and b"content-length" not in names
-        said = list_values(fields, b"connection")
+        options = list_values(fields, b"connection")
         is_old = self._parser.get_http_version() < "1.1"
-        self._is_persistent = not self._to_end and b"close" not in said and (not is_old or b"keep-alive" in said)
+        self._is_persistent = not self._to_end and b"close" not in options and (not is_old or b"keep-alive" in options)
         self.keep_alive = _keep_alive_of(fields)
-        # A field of several lines is one line by now; other control characters become spaces (RFC 9110, section 5.5).
+        # The parser has joined folded lines. Other control characters become spaces (RFC 9110, section 5.5).
         self._head = ResponseHead(status, [(name, _CONTROL.sub(b" ", value)) for name, value in fields])
         if self._method == b"HEAD" or status in _NO_CONTENT:
-            self._is_persistent = b"close" not in said and not is_old
+            self._is_persistent = b"close" not in options and not is_old
             self._to_end = False
             self._end()
 
     def on_body(self, body: bytes) -> None:
-        """A part of the body."""
+        """Add a part of the body."""
         if self._is_over:
-            # Behind an answer that has none.
+            # The response has no body.
             self._is_persistent = False
             return
         self._parts.append(body)
         self._size += len(body)
 
     def on_message_complete(self) -> None:
-        """The end of an answer, or of an interim one."""
+        """Handle the end of a response or of an interim response."""
         if self._head is not None:
             self._end()
             self._parser = None
 
     def on_message_begin(self) -> None:
-        """Another answer begins; after a complete answer it is unrequested."""
+        """Handle the start of a response; after a complete response it is unrequested."""
         if self._is_over:
             self._is_persistent = False
 
 
 async def slices(body: bytes) -> AsyncIterator[bytes]:
-    """A body, so much at a time as is written at once."""
+    """Yield a body in parts of at most `MAX_WRITE` bytes."""
     for start in range(0, len(body), MAX_WRITE):
         yield body[start : start + MAX_WRITE]
 
 
 def _keep_alive_of(fields: Sequence[tuple[bytes, bytes]]) -> float | None:
-    """Seconds for which an idle connection may be used, by `Keep-Alive`; None where nothing says so."""
+    """Return the seconds for which an idle connection may be used, by `Keep-Alive`; None without that field."""
     for name, value in fields:
         if name.lower() == b"keep-alive" and (found := _KEEP_ALIVE.search(value)):
-            return max(0.0, int(found[1]) - _BEFORE_ITS_END)
+            return max(0.0, int(found[1]) - _KEEP_ALIVE_MARGIN)
     return None

@@ -1,7 +1,6 @@
-"""The gateway: a transparent reverse proxy in front of a catalog that loses no commit that passes through it.
+"""The proxy of a gateway: it forwards requests to the catalog and has commits recorded before and after.
 
-What a commit is, and what its answer means, pure functions decide (`recognise`, `naming`, `outcome`); `commits` notes
-it in the inbox, before and after; `proxy` moves the bytes.
+`mount_gateways` and `standalone_gateway` make ASGI applications of proxies.
 """
 
 from __future__ import annotations
@@ -48,33 +47,33 @@ from sfn.gateway.upstream import UpstreamRequest
 from sfn.limits import EXHAUSTED_MESSAGE, RETRY_AFTER, BodyMemory, BodyMemoryExhausted, BodyReservation
 from sfn.telemetry.logs import LogThrottle
 
-# ── client: The client's side of a request that passes
+# ── The client's side
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 BODILESS: Final = frozenset({HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED})
-"""Answers without a body, and without its length (RFC 9110, section 8.6)."""
-_TURNS: Final = 2
-"""Turns of the event loop until what was written is sent: our server joins what is written in one of them, uvloop sends
-what was written in the one before."""
+"""Statuses of responses without a body and its length (RFC 9110, section 8.6)."""
+_FLUSH_ITERATIONS: Final = 2
+"""Iterations of the event loop until written data is sent: the gateway's server joins the writes of one iteration, and
+uvloop sends in the next one."""
 
 _UPWARDS: Final = re.compile(r"(?:^|/|\\|%2f|%5c)(?:\.|%2e){2}(?:/|\\|%2f|%5c|;|$)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class ForwardedRequest:
-    """A request.
+    """A request that passes the gateway.
 
     Attributes:
-        method: HTTP's.
-        target: path and query behind the gateway's own path, byte for byte as they came.
-        path: the path of it, percent-encoded as it came.
-        query: what stands behind the question mark, likewise.
-        fields: the header, names in lower case.
-        address: how the client reached us.
-        peer: its address; None where the server does not know it.
-        body: what it sends.
+        method: HTTP method.
+        target: path and query after the gateway's own path, unchanged.
+        path: path of the target, percent-encoded as received.
+        query: query of the target, percent-encoded as received.
+        fields: header fields, names in lower case.
+        address: address under which the client reached the gateway.
+        peer: the client's address; None if unknown.
+        body: the request's body.
     """
 
     method: str
@@ -88,25 +87,25 @@ class ForwardedRequest:
 
     @property
     def has_parent_segments(self) -> bool:
-        """Whether a server might take the path for one outside of the address that it is put behind."""
+        """Return whether `..` in the path could lead a server out of the catalog's address."""
         return _UPWARDS.search(self.path) is not None
 
 
 def parse_request(
     scope: Scope, receive: Receive, root: str, public: PublicAddress | None, reservation: BodyReservation
 ) -> ForwardedRequest:
-    """The request of a scope.
+    """Return the request of an ASGI scope.
 
     Args:
-        scope: ASGI's, of type `http`; with `raw_target`, the target as it stands in the request's line, which
-            `sfn.http.server` adds: ASGI's own keys do not tell an origin form from others.
-        receive: ASGI's.
+        scope: scope of type `http`, with `raw_target`: the target of the request line. `sfn.http.server` adds this key,
+            because ASGI's own keys do not distinguish the forms of a target.
+        receive: ASGI's `receive`.
         root: the gateway's own path.
-        public: how clients reach us, where that is configured.
-        reservation: the memory that its body takes.
+        public: configured public address of the gateway; None to derive the address from the request.
+        reservation: memory for the body.
 
     Raises:
-        Rejected: 400; the target is in no origin form, or several hosts are named.
+        Rejected: 400; the target is not in origin form, the request has several hosts, or an unknown transfer coding.
     """
     fields: HeaderFields = scope["headers"]
     raw: bytes = scope["raw_target"]
@@ -116,8 +115,8 @@ def parse_request(
         raise Rejected("", status=400, expected="one Host field", found="several")
     coding = list_values(fields, b"transfer-encoding")
     if coding not in ([], [b"chunked"]):
-        # The gateway drops this field, and then the catalog could not know how the body is encoded.
-        raise Rejected("", status=400, expected="no transfer coding but chunked", found="another one")
+        # The gateway drops this field, so the catalog could not know the coding of the body.
+        raise Rejected("", status=400, expected="no transfer coding except chunked", found="another one")
     target = raw[len(root) :]
     path, _, query = target.partition(b"?")
     client = scope.get("client")
@@ -138,10 +137,13 @@ def parse_request(
 
 
 class ResponseWriter:
-    """One answer.
+    """The response to a client.
+
+    Args:
+        send: ASGI's `send`.
 
     Attributes:
-        has_begun: its status is sent; another one can't be any more.
+        has_begun: the status is sent, so no other status is possible any more.
     """
 
     def __init__(self, send: Send) -> None:
@@ -152,7 +154,7 @@ class ResponseWriter:
         """Send the header.
 
         Raises:
-            Stalled: the client takes nothing any more.
+            ClientStalled: the client receives nothing.
         """
         self.has_begun = True
         with self._pace.sending(0):
@@ -162,52 +164,52 @@ class ResponseWriter:
         """Send a part of the body.
 
         Raises:
-            Stalled: the client takes nothing any more, or too little.
+            ClientStalled: the client receives nothing, or too slowly.
         """
         with self._pace.sending(len(content)):
             await self._send({"type": "http.response.body", "body": content, "more_body": more})
 
     async def flush(self) -> None:
-        """Have what was written on its way to the client, before this process does anything that takes long."""
-        for _ in range(_TURNS):
+        """Wait until written data is on its way to the client, before this process does anything slow."""
+        for _ in range(_FLUSH_ITERATIONS):
             await anyio.lowlevel.checkpoint()
 
     async def send_whole(self, status: int, content: bytes, fields: Iterable[tuple[bytes, bytes]]) -> None:
-        """Send an answer at once."""
+        """Send a complete response."""
         length = [] if status in BODILESS else [(b"content-length", b"%d" % len(content))]
         await self.begin(status, [*fields, *length])
         await self.send_part(content, more=False)
 
     async def send_error(self, status: int, message: str, fields: Iterable[tuple[bytes, bytes]] = ()) -> None:
-        """Send an error of our own."""
+        """Send an error of the gateway."""
         kind = (b"content-type", errors.ICEBERG_ERROR_MEDIA_TYPE)
         await self.send_whole(status, errors.iceberg_error_body(status, message), [*fields, kind])
 
 
-# ── proxy: One gateway
+# ── Proxy
 
 CONFIG: Final = "/v1/config"
-"""What the path ends with of the one request whose answer is changed."""
+"""End of the path of the only request with a rewritten response body."""
 _Field: TypeAlias = tuple[bytes, bytes]
 _OF_ONE_BODY: Final = frozenset(
     {b"accept-ranges", b"content-digest", b"content-encoding", b"content-md5", b"digest", b"etag", b"repr-digest"}
 )
-"""Fields that speak of the very bytes of a body."""
+"""Fields that describe the exact bytes of a body. A rewritten body loses them."""
 _OF_A_PART: Final = frozenset({b"accept-encoding", b"range", b"if-range"})
-"""Fields of a request for other bytes than those of a whole body."""
-_NOT_COMPRESSED: Final = "have the catalog, or what stands before it, not compress what is asked for as identity"
+"""Fields of a request for a compressed or partial body."""
+_NOT_COMPRESSED: Final = "configure the catalog, or the proxy before it, to honour Accept-Encoding: identity"
 _CONFIG_LIMIT: Final = 1 << 20
-"""Bytes of a configuration that are read to be rewritten."""
+"""Most bytes of a configuration that is rewritten."""
 _CLOSE_FIELDS: Final = ((b"connection", b"close"),)
-"""Field of an answer to a request that was not read to its end: the next request could not be recognised."""
+"""Field of a response to a partly read request, because the next request could not be recognised."""
 _LONG: Final = 1 << 20
-"""Bytes of an answer from which on it is worth a look whether anybody still waits for it."""
+"""Bytes of a response after which the gateway checks whether the client is still connected."""
 
 _log = structlog.stdlib.get_logger(__name__)
 
 
 class UpstreamResponse(Protocol):
-    """An answer, whose body may still be on its way: see `sfn.gateway.upstream.PooledResponse`."""
+    """A response that may still be arriving: the port that `sfn.gateway.upstream.PooledResponse` implements."""
 
     @property
     def status(self) -> int: ...
@@ -221,7 +223,7 @@ class UpstreamResponse(Protocol):
 
 
 class CatalogUpstream(Protocol):
-    """The catalog: see `sfn.gateway.upstream.UpstreamPool`."""
+    """The catalog: the port that `sfn.gateway.upstream.UpstreamPool` implements."""
 
     async def send(self, request: UpstreamRequest) -> UpstreamResponse: ...
 
@@ -229,25 +231,25 @@ class CatalogUpstream(Protocol):
 
 
 class GatewayRequestMetrics(Protocol):
-    """Told of every request."""
+    """Metrics of requests."""
 
     def answered(self, *, change: bool, status: int | None, seconds: float) -> None:
-        """The header of an answer came, after so long, or none did (None)."""
+        """Count a request and its seconds up to the response's header; `status` is None without a response."""
         ...
 
     def count_unmapped(self) -> None:
-        """A commit passed under a prefix that belongs to no catalog of ours."""
+        """Count a commit under a prefix that belongs to no configured catalog."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class GatewayOptions:
-    """How a gateway shows itself.
+    """Options of a gateway.
 
     Attributes:
-        base: the catalog's address, without a slash in the end.
-        public: how clients reach us; None: as each of them says.
-        body_limit: bytes of a request that are read to know which tables it names.
+        base: the catalog's address, without a slash at the end.
+        public: address under which clients reach the gateway; None to derive it from each request.
+        body_limit: most bytes of a request's body that are read to find the names of its tables.
     """
 
     base: str
@@ -256,15 +258,15 @@ class GatewayOptions:
 
 
 class Proxy:
-    """Answers the requests of one gateway.
+    """The proxy of one gateway.
 
     Args:
         upstream: the catalog.
-        recorder: has them noted.
-        mapping: which requests concern us.
-        options: how it shows itself.
-        metrics: told of every request.
-        memory: what the bodies of all gateways' clients take: only the catalog knows who they are.
+        recorder: recorder of commits.
+        mapping: catalogs and tables of the gateway.
+        options: options of the gateway.
+        metrics: metrics of requests.
+        memory: memory for the bodies of the clients of all gateways, which only the catalog can authenticate.
     """
 
     def __init__(
@@ -292,7 +294,10 @@ class Proxy:
         """Answer one request (ASGI 3, scope `http`).
 
         Args:
-            root: the path of the gateway, which the request's begins with.
+            root: path of the gateway, a prefix of the request's path.
+            scope: ASGI's scope.
+            receive: ASGI's `receive`.
+            send: ASGI's `send`.
         """
         writer = ResponseWriter(send)
         try:
@@ -304,13 +309,11 @@ class Proxy:
             )
         except ClientStalled:
             if not writer.has_begun:
-                detail = (
-                    f"expected {MIN_RATE} bytes of the body a second, and never {STALL_LIMIT:g} s without, found fewer"
-                )
+                detail = f"expected at least {MIN_RATE} bytes of the body per second, found less for {STALL_LIMIT:g} s"
                 await writer.send_error(HTTPStatus.REQUEST_TIMEOUT, detail, _CLOSE_FIELDS)
         except BodyMemoryExhausted:
-            again = (b"retry-after", b"%d" % RETRY_AFTER)
-            await writer.send_error(HTTPStatus.SERVICE_UNAVAILABLE, EXHAUSTED_MESSAGE, [again, *_CLOSE_FIELDS])
+            retry_after = (b"retry-after", b"%d" % RETRY_AFTER)
+            await writer.send_error(HTTPStatus.SERVICE_UNAVAILABLE, EXHAUSTED_MESSAGE, [retry_after, *_CLOSE_FIELDS])
         except ClientGone:
             return
         except Transient as trouble:
@@ -320,7 +323,7 @@ class Proxy:
         if request.has_parent_segments:
             await writer.send_error(HTTPStatus.BAD_REQUEST, "a path with `..` may lead out of the catalog's address")
             return
-        # Before a connection to the catalog is taken, and before anything is noted.
+        # The body is read before a connection to the catalog is taken and before an intent is recorded.
         await request.body.read(self._options.body_limit)
         change = recognise_change(request.method, request.path, request.query)
         catalog = None if change is None else self._mapping.catalog_of(change.prefix)
@@ -337,7 +340,7 @@ class Proxy:
                 self._report_unmapped(change.prefix)
 
     def _report_unmapped(self, prefix: str) -> None:
-        """Count a commit under a prefix that belongs to no catalog of ours, and log the first of each prefix."""
+        """Count a commit under a prefix that belongs to no configured catalog, and log each prefix once."""
         self._metrics.count_unmapped()
         if self._unmapped_prefixes.is_new(prefix):
             _log.warning(
@@ -345,7 +348,8 @@ class Proxy:
                 gateway=self._recorder.name,
                 prefix=unquote(prefix)[:MAX_STORED_EVENT],
                 known=sorted(self._mapping.catalogs),
-                remedy=f"{self._recorder.name}.catalogs, if it is the prefix of one of our catalogs; see `sfn check`",
+                remedy=f"add it to {self._recorder.name}.catalogs if it is the prefix of a configured catalog; "
+                "see `sfn check`",
             )
 
     async def _change(
@@ -357,12 +361,12 @@ class Proxy:
         elif self._accepts_anonymous or connection.first_value(request.fields, b"authorization") is not None:
             await self._forward_commit(await self._recorder.record_intent(commit), request, writer)
         else:
-            # Nobody says whose it is: the catalog should refuse it, and then it has cost us no note.
+            # A commit without credentials is usually rejected by the catalog, so no intent is recorded for it.
             status = await self._forward_commit(commit, request, writer)
             self._accepts_anonymous |= status is not None and commits.is_success(status)
 
     def _pending_commit(self, change: CatalogChange, catalog: str, request: ForwardedRequest) -> PendingCommit | None:
-        """What there is to be noted of a change; None for nothing."""
+        """Return the commit to record for a change; None if no published table is concerned."""
         peer = request.peer or ""
         body: bytes | None = b""
         if change.kind in NAMED_IN_BODY:
@@ -384,10 +388,10 @@ class Proxy:
     async def _forward_commit(
         self, commit: PendingCommit, request: ForwardedRequest, writer: ResponseWriter
     ) -> int | None:
-        """Forward a commit and note what comes of it.
+        """Forward a commit and record its outcome.
 
         Returns:
-            The status of the answer, None where that is not to be trusted.
+            The status of the response; None if the status is not reliable.
         """
         observer = ResponseObserver()
         try:
@@ -407,7 +411,7 @@ class Proxy:
         status = observer.status
         if status == HTTPStatus.NOT_FOUND and self._missing_limit.is_exceeded(commit.peer):
             status = None
-        # Without the query, which may hold a secret.
+        # The query is left out, because it may contain a secret.
         summary = f"{request.method} {request.path[:MAX_STORED_EVENT]} {observer.status}".encode()
         await self._recorder.record_outcome(commit, status, observer.metadata_location, summary)
         return status
@@ -415,11 +419,13 @@ class Proxy:
     async def _relay(
         self, request: ForwardedRequest, writer: ResponseWriter, observer: ResponseObserver | None, *, change: bool
     ) -> None:
-        """Forward a request and answer with what comes back.
+        """Forward a request and send the catalog's response to the client.
 
         Args:
-            observer: sees the answer on its way; None: nobody need see it.
-            change: it may change a table.
+            request: the request.
+            writer: response to the client.
+            observer: observer of the catalog's response; None for none.
+            change: whether the request may change a table.
         """
         header = connection.request_fields(request.fields, request.address, request.peer)
         incoming = await self._send(request, header, change=change)
@@ -434,7 +440,7 @@ class Proxy:
                     observer.on_part(part)
                 await writer.send_part(part)
                 size += len(part)
-                # Nobody is told that a part was sent to nobody.
+                # Sending to a disconnected client raises no error.
                 if size > _LONG and await request.body.is_client_gone():
                     raise ClientGone
             await writer.send_part(b"", more=False)
@@ -442,7 +448,7 @@ class Proxy:
             incoming.release()
 
     def _rewrite_locations(self, answer_fields: Sequence[_Field], url: str) -> Sequence[_Field]:
-        """An answer's fields. Their locations lead to this gateway, not past it to the catalog."""
+        """Return a response's fields with locations that lead to this gateway instead of the catalog."""
         if all(name.lower() != b"location" for name, _ in answer_fields):
             return answer_fields
         return [
@@ -456,10 +462,10 @@ class Proxy:
         ]
 
     async def _configure(self, request: ForwardedRequest, writer: ResponseWriter) -> None:
-        """Answer with the catalog's configuration, in which we take its place."""
-        asked_for = connection.request_fields(request.fields, request.address, request.peer)
-        plain = [field for field in asked_for if field[0].lower() not in _OF_A_PART]
-        incoming = await self._send(request, [*plain, (b"Accept-Encoding", b"identity")], change=False)
+        """Answer with the catalog's configuration, in which the gateway's address replaces the catalog's."""
+        forwarded = connection.request_fields(request.fields, request.address, request.peer)
+        header = [field for field in forwarded if field[0].lower() not in _OF_A_PART]
+        incoming = await self._send(request, [*header, (b"Accept-Encoding", b"identity")], change=False)
         try:
             body = b"".join([part async for part in incoming.parts(_CONFIG_LIMIT)])
         finally:
@@ -474,10 +480,10 @@ class Proxy:
     def _rewrite_configuration(
         self, body: bytes, answer_fields: Sequence[_Field], url: str
     ) -> tuple[bytes, Sequence[_Field]]:
-        """A configuration's body and fields as the client is to have them.
+        """Return the body and the fields of a configuration for the client.
 
-        What compresses every answer, whatever it is asked for, compresses this one too. Changed it goes on as it is
-        read, which every client takes; what can't be read goes on as it came.
+        Some proxies compress every response, whatever the request asks for. A rewritten configuration is sent
+        uncompressed, which every client accepts. An unreadable one is sent unchanged.
         """
         codings = connection.list_values(answer_fields, b"content-encoding")
         plain = gateway_upstream.decode_body(body, codings, _CONFIG_LIMIT)
@@ -485,7 +491,7 @@ class Proxy:
         if found is None:
             if codings and (suppressed := self._throttle.allow("configuration")) is not None:
                 coding = b", ".join(codings).decode("latin-1")
-                _log.warning("configuration not readable", coding=coding, remedy=_NOT_COMPRESSED, left_out=suppressed)
+                _log.warning("configuration unreadable", coding=coding, remedy=_NOT_COMPRESSED, suppressed=suppressed)
             return body, answer_fields
         self._separators.add(found.prefix, found.separator)
         if found.body == plain:
@@ -510,32 +516,34 @@ class Proxy:
 
 
 async def _answer_error(error: Transient, writer: ResponseWriter) -> None:
-    """Say that there is no answer. Where one has begun, its client sees that it ends too early."""
-    _log.warning("not answered by the catalog", error=str(error))
+    """Answer that the catalog did not respond. If a response has begun, the client sees that it is incomplete."""
+    _log.warning("no response of the catalog", error=str(error))
     if writer.has_begun:
         return
     status = HTTPStatus.SERVICE_UNAVAILABLE
     if isinstance(error, OutcomeUnknown):
         status = HTTPStatus.GATEWAY_TIMEOUT if isinstance(error.__cause__, TimeoutError) else HTTPStatus.BAD_GATEWAY
     detail = f"expected {error.expected}, found {error.found}"
-    again = [(b"retry-after", b"%d" % max(1, round(error.retry_after)))] if error.retry_after else []
-    await writer.send_error(status, detail, again)
+    retry_after = [(b"retry-after", b"%d" % max(1, round(error.retry_after)))] if error.retry_after else []
+    await writer.send_error(status, detail, retry_after)
 
 
-# ── app: All gateways of a process
+# ── Applications
+
 
 GATEWAY_PATH: Final = "/catalog/"
-"""What stands before a gateway's name."""
+"""Path before a gateway's name."""
 _RAW_GATEWAY_PATH: Final = GATEWAY_PATH.encode()
 
 GatewayApplication: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 def mount_gateways(proxies: Mapping[str, Proxy], others: GatewayApplication) -> GatewayApplication:
-    """An application (ASGI 3) that has the paths below `FACADE_PATH` answered by gateways, and all else by others.
+    """Return an ASGI application with gateways below `GATEWAY_PATH`.
 
     Args:
-        proxies: by name.
+        proxies: proxies by name.
+        others: application for all other paths.
     """
 
     async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:
@@ -553,5 +561,5 @@ def mount_gateways(proxies: Mapping[str, Proxy], others: GatewayApplication) -> 
 
 
 def standalone_gateway(proxy: Proxy) -> GatewayApplication:
-    """A gateway's application for a listener of its own, where it begins at `/`."""
+    """Return the ASGI application of a gateway with its own listener, where its path is `/`."""
     return partial(proxy.answer, "")

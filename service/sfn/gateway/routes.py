@@ -1,19 +1,19 @@
-"""Which requests to an Iceberg REST catalog change tables, and which tables (Iceberg's REST specification). Pure.
+"""Recognition of requests that change tables (Iceberg's REST specification), and of their tables. Pure functions.
 
     POST   …/namespaces/{namespace}/tables                          create; the body has the name
-    POST   …/namespaces/{namespace}/register                        register, or overwrite; the body has the name
+    POST   …/namespaces/{namespace}/register                        register or overwrite; the body has the name
     POST   …/namespaces/{namespace}/tables/{table}                  commit
     DELETE …/namespaces/{namespace}/tables/{table}                  drop, with ?purgeRequested=true
-    POST   …/namespaces/{namespace}/tables/{table}/unregister       as a drop, whose files stay
+    POST   …/namespaces/{namespace}/tables/{table}/unregister       drop without deleting files
     POST   …/tables/rename                                          the body has both names
     POST   …/transactions/commit                                    the body has all names
-    DELETE …/namespaces/{namespace}                                 some catalogs drop what is in it
+    DELETE …/namespaces/{namespace}                                 some catalogs drop the tables in it
     POST   …/namespaces/{namespace}/tables/{table}/notifications    Polaris: an external catalog's table changed
-    POST   …/warehouse/{prefix}/deleted-tabulars/undrop             Lakekeeper's management API: tables come back
+    POST   …/warehouse/{prefix}/deleted-tabulars/undrop             Lakekeeper's management API: undo drops
 
-All else passes: views too. All of them begin with `/v1/`, behind whatever path the catalog has. What stands between
-that and `namespaces`, `tables` or `transactions` is the prefix that it gave its clients, of any number of segments. Of
-one that is empty Iceberg's Java client makes a segment of its own: `/v1//namespaces/…`.
+All other requests, also those for views, change no table. Each path has `/v1/` after the path of the catalog. The part
+between `/v1/` and `namespaces`, `tables` or `transactions` is the prefix that the catalog gave its clients, with any
+number of segments. Iceberg's Java client sends an empty prefix as an empty segment: `/v1//namespaces/…`.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import Rejected
 from sfn.formats.event import MAX_LEVELS, require_text
 
-# ── recognise: Which requests to an Iceberg REST catalog change tables
+# ── Recognised requests
 
 
 class ChangeKind(StrEnum):
-    """What a request does."""
+    """The kinds of changes that a request can make."""
 
     CREATE = "create"
     REGISTER = "register"
@@ -51,7 +51,7 @@ class ChangeKind(StrEnum):
 
 
 NAMED_IN_BODY: Final = frozenset({ChangeKind.CREATE, ChangeKind.REGISTER, ChangeKind.RENAME, ChangeKind.TRANSACTION})
-"""Those whose bodies are read to know which tables are meant."""
+"""Kinds that name their tables in the request's body."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +59,12 @@ class CatalogChange:
     """A request that may change tables.
 
     Attributes:
-        kind: what it does.
-        prefix: what the catalog has its clients put before, percent-encoded as it came, but for characters that need
-            no encoding; "" for nothing.
-        namespace: segment of the path, encoded likewise; None where the path has none.
-        table: likewise.
-        purge: the table's files are to be deleted with it.
+        kind: kind of the change.
+        prefix: prefix of the path, percent-encoded as received, except for characters that need no encoding; "" for
+            none.
+        namespace: segment of the path, encoded like `prefix`; None if the path has none.
+        table: segment of the path, encoded like `prefix`; None if the path has none.
+        purge: whether the table's files are deleted, too.
     """
 
     kind: ChangeKind
@@ -75,7 +75,7 @@ class CatalogChange:
 
 
 API_VERSION_PATH: Final = "/v1/"
-"""Begins each path of the specification."""
+"""Start of each path of the specification."""
 _PREFIX: Final = r"(?:(?P<prefix>.+)/)?"
 _NAMESPACE: Final = r"namespaces/(?P<namespace>[^/]+)"
 _TABLE: Final = rf"{_NAMESPACE}/tables/(?P<table>[^/]+)"
@@ -87,7 +87,7 @@ _POSTED: Final = tuple(
         (ChangeKind.COMMIT, _PREFIX + _TABLE),
         (ChangeKind.CREATE, rf"{_PREFIX}{_NAMESPACE}/tables"),
         (ChangeKind.TRANSACTION, rf"{_PREFIX}transactions/commit"),
-        # Behind the commit: a table may be called `rename`.
+        # After COMMIT, because a table may be called `rename`.
         (ChangeKind.RENAME, rf"{_PREFIX}tables/rename"),
         (ChangeKind.REGISTER, rf"{_PREFIX}{_NAMESPACE}/register"),
         (ChangeKind.UNREGISTER, rf"{_PREFIX}{_TABLE}/unregister"),
@@ -102,24 +102,24 @@ _DELETED: Final = tuple(
 _PATTERNS: Final = {"POST": _POSTED, "DELETE": _DELETED}
 
 _SLASHES: Final = re.compile(r"/(?:\.?/)+(?:\.$)?|/\.$")
-"""Empty segments, and those that mean the path so far (RFC 3986, section 5.2.4). An encoded dot is a name."""
+"""Empty segments and `.` segments (RFC 3986, section 5.2.4). An encoded dot is a name."""
 _UNRESERVED: Final = re.compile(r"%(2D|3[0-9]|[46][1-9A-F]|[57][0-9A]|5F|7E)", re.IGNORECASE)
-"""Characters that mean the same encoded or not (RFC 3986, section 2.3). A dot may not: it divides some namespaces."""
+"""Characters with the same meaning encoded or not (RFC 3986, section 2.3), without the dot, a separator of levels."""
 _PURGE: Final = re.compile(r"(?:^|&)purgeRequested=true(?:&|$)", re.IGNORECASE)
 
 
 def recognise_change(method: str, path: str, query: str = "") -> CatalogChange | None:
-    """The change that a request asks for, None for one that changes no table.
+    """Return the change that a request asks for; None if it changes no table.
 
     Args:
-        method: HTTP's.
-        path: behind the address of the catalog, or with a part of it, percent-encoded as it came.
-        query: what stands behind its question mark, likewise.
+        method: HTTP method.
+        path: path after the catalog's address, or with a part of that, percent-encoded as received.
+        query: query of the request, percent-encoded as received.
     """
     patterns = _PATTERNS.get(method, ())
     if patterns and "%" in path:
         path = _UNRESERVED.sub(lambda found: chr(int(found[1], 16)), path)
-    # Found once: a pattern that looked for it in a long path would do so at each of its places.
+    # `find` takes linear time. A pattern with a search for this path would take quadratic time.
     begin = path.find(API_VERSION_PATH) + len(API_VERSION_PATH) if patterns else 0
     segments = _SLASHES.sub("/", path[begin - 1 :])
     for kind, pattern in patterns if begin >= len(API_VERSION_PATH) else ():
@@ -131,25 +131,23 @@ def recognise_change(method: str, path: str, query: str = "") -> CatalogChange |
     return None
 
 
-# ── reach: Which requests concern us
+# ── Mapped catalogs and limits
 
 MAX_MISSING_PER_SECOND: Final = 20
-"""Tables a second that do not exist, and that are looked at because a client asked for a change of them."""
-
-
+"""Most missing tables per second and client that are checked after a request to change them."""
 MAX_REPORTED_PREFIXES: Final = 100
-"""Prefixes that map to no catalog, each reported once."""
+"""Most unmapped prefixes that are reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogMapping:
-    """What a gateway looks after.
+    """The configured catalogs behind a gateway.
 
     Attributes:
-        catalog: our name of the catalog, where it has but one.
-        catalogs: our names of its catalogs, by the prefix that it has its clients use; empty where it has but one.
-        is_published: whether a table is published.
-        requires_credentials: whether the catalog takes changes only of who shows who it is.
+        catalog: name of the only catalog; None if there are several.
+        catalogs: names of the catalogs by the prefix of their paths; empty if there is only one.
+        is_published: predicate for published tables.
+        requires_credentials: whether the catalog accepts changes only with credentials.
     """
 
     catalog: str | None
@@ -158,16 +156,16 @@ class CatalogMapping:
     requires_credentials: bool
 
     def catalog_of(self, prefix: str) -> str | None:
-        """Our name of the catalog that a prefix leads to, None for one that is not ours.
+        """Return the name of the catalog of a prefix; None for an unmapped prefix.
 
         Args:
-            prefix: of the path, percent-encoded as it came.
+            prefix: prefix of the path, percent-encoded as received.
         """
         return self.catalog if not self.catalogs else self.catalogs.get(unquote(prefix))
 
 
 class UnmappedPrefixes:
-    """The prefixes of commits that passed and belong to no catalog of ours: each is reported once.
+    """The unmapped prefixes of forwarded commits. Each prefix is reported once.
 
     Clients may invent prefixes, so the number of remembered ones is limited.
     """
@@ -176,10 +174,10 @@ class UnmappedPrefixes:
         self._seen: set[str] = set()
 
     def is_new(self, prefix: str) -> bool:
-        """Return whether a prefix has to be reported; it counts as reported from now on.
+        """Return whether a prefix has to be reported, and count it as reported.
 
         Args:
-            prefix: of the path, percent-encoded as it came.
+            prefix: prefix of the path, percent-encoded as received.
         """
         if prefix in self._seen or len(self._seen) >= MAX_REPORTED_PREFIXES:
             return False
@@ -188,10 +186,10 @@ class UnmappedPrefixes:
 
 
 class MissingTableLimit:
-    """Counts tables that were asked for and do not exist: whoever makes up names may not fill the inbox with them.
+    """A limit for requests to change missing tables, so that invented names cannot fill the inbox.
 
     Args:
-        monotonic: seconds that never run backwards.
+        monotonic: monotonic clock in seconds.
     """
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
@@ -200,7 +198,7 @@ class MissingTableLimit:
         self._counts: Counter[str] = Counter()
 
     def is_exceeded(self, peer: str) -> bool:
-        """Whether one more of a client is one too many within this second."""
+        """Count a missing table of a client; return whether the limit of this second is exceeded."""
         second = int(self._monotonic())
         if second != self._second:
             self._second, self._counts = second, Counter()
@@ -208,39 +206,38 @@ class MissingTableLimit:
         return self._counts[peer] > MAX_MISSING_PER_SECOND
 
 
-# ── naming: The tables that a change names
+# ── Tables of a change
 
 DEFAULT_SEPARATOR: Final = "%1F"
-"""Between namespace levels where the catalog names no other (REST specification, `namespace` parameter)."""
+"""Default separator of namespace levels (REST specification, `namespace` parameter)."""
 _JAVA_SEPARATOR: Final = "%2E"
 MAX_TABLES_PER_TRANSACTION: Final = 1_000
-"""Most tables of one transaction that are noted one by one."""
-
+"""Most tables of one transaction that are recorded individually."""
 
 _POSSIBLE_SEPARATOR: Final = re.compile("[!$&'()*+,;=:@|^~]|%(?!1F|20|2E)[0-7][0-9A-F]", re.IGNORECASE)
-"""What a catalog of which that is not known may have between levels: a character of ASCII, but one that names have."""
+"""Possible separators of a catalog without a known one: ASCII characters that are unusual in names."""
 _MAX_PREFIXES: Final = 1_000
-"""How many prefixes have remembered separators: a catalog may create a prefix for each requested warehouse."""
+"""Most prefixes with remembered separators. A catalog may create a prefix for each requested warehouse."""
 _MAX_SEPARATORS: Final = 8
-"""Separators of one prefix that are remembered."""
+"""Most remembered separators of one prefix."""
 
 
 class NamespaceSeparators:
-    """What may stand between the levels of a namespace in a path, by the configurations that passed.
+    """The separators of namespace levels in paths, from the catalog configurations that passed the gateway.
 
-    One server may have several catalogs, each with a separator of its own; and while a catalog is upgraded its nodes
-    give different ones, and each client keeps the one that it got at its start. So all are remembered.
+    One server may have several catalogs with different separators. During an upgrade of a catalog, its nodes may send
+    different separators, and each client uses the one from its start. So all separators are remembered.
     """
 
     def __init__(self) -> None:
         self._known: dict[str, dict[str, None]] = {}
 
     def add(self, prefix: str, separator: str | None) -> None:
-        """A configuration passed.
+        """Remember the separator of a configuration.
 
         Args:
-            prefix: that it has its clients use, "" for none.
-            separator: as it says it; None where it says none.
+            prefix: prefix in the configuration; "" for none.
+            separator: separator in the configuration, percent-encoded; None for none.
         """
         known = self._known.pop(_plain(prefix), {})
         known.pop(separator or DEFAULT_SEPARATOR, None)
@@ -252,16 +249,16 @@ class NamespaceSeparators:
             del self._known[next(iter(self._known))]
 
     def get(self, prefix: str) -> frozenset[str]:
-        """All that a configuration of that prefix said; none where none passed.
+        """Return the remembered separators of a prefix.
 
         Args:
-            prefix: of a path, percent-encoded as it came.
+            prefix: prefix of a path, percent-encoded as received.
         """
         return frozenset(self._known.get(_plain(prefix), ()))
 
 
 class UnknownTables(Exception):
-    """Which tables are meant can't be told."""
+    """The tables of a change cannot be determined."""
 
 
 class _IdentifierBody(msgspec.Struct):
@@ -270,7 +267,7 @@ class _IdentifierBody(msgspec.Struct):
 
 
 class _CreateBody(msgspec.Struct, rename="kebab"):
-    """The body of a create or register request, as far as it matters."""
+    """The relevant fields of a create or register request."""
 
     name: str
     stage_create: bool | None = None
@@ -297,20 +294,19 @@ _transaction: Final = msgspec.json.Decoder(_Transaction)
 def tables_of_change(
     change: CatalogChange, body: bytes, catalog: str, separators: Collection[str]
 ) -> tuple[TableIdentifier, ...]:
-    """The tables that a change may touch: of a rename the old name and the new one, of a staged create none.
+    """Return the tables that a change may concern: both names of a rename, no table of a staged create.
 
-    Of a path that catalogs read differently it is each table that one of them would read: a look at a table that is not
-    there costs a request.
+    If catalogs interpret a path differently, all possible tables are returned. Checking a missing table costs one
+    request.
 
     Args:
-        change: what the path said.
-        body: all of the request's body, where the kind is of `NAMED_IN_BODY`; else it is not looked at.
-        catalog: our name of the catalog.
-        separators: what the catalog may have between the levels of a namespace, as its configurations say it; none
-            where that is not known.
+        change: change from the request's path.
+        body: whole body of the request; only read for the kinds `NAMED_IN_BODY`.
+        catalog: name of the catalog.
+        separators: possible separators of namespace levels, percent-encoded; empty if unknown.
 
     Raises:
-        Unnamed: it can't be told.
+        UnknownTables: the tables cannot be determined.
     """
     try:
         return tuple(dict.fromkeys(_tables(change, body, catalog, separators)))
@@ -347,29 +343,28 @@ def _tables(change: CatalogChange, body: bytes, catalog: str, separators: Collec
 
 
 def readings_of_namespace(segment: str, separators: Collection[str]) -> list[list[str]]:
-    """The levels of a namespace in a path, in every way that a catalog may read it; mostly there is one.
+    """Return the possible levels of a namespace in a path; usually there is one reading.
 
-    What the specification puts between levels no name can hold. A separator of the catalog's own may stand in a name
-    too: Iceberg's Java server splits the segment as it came, and takes `a.b` for one level where `%2E` is its
-    separator; others decode it first.
+    The separator of the specification cannot occur in names, but other separators can. With the separator `%2E`,
+    Iceberg's Java server splits the encoded segment, so that `a.b` is one level. Other servers decode it first.
 
     Args:
-        segment: of the path, percent-encoded as it came.
-        separators: as of `tables`; not known they are taken for the one of Iceberg's Java server.
+        segment: segment of the path, percent-encoded as received.
+        separators: possible separators, percent-encoded; if empty, that of Iceberg's Java server.
 
     Raises:
-        UnicodeDecodeError: it is not UTF-8.
-        Unnamed: the catalog's separator is not known, and may stand in it.
+        UnicodeDecodeError: the segment is not UTF-8.
+        UnknownTables: the separator is unknown, and the segment may contain it.
     """
     if not separators and _POSSIBLE_SEPARATOR.search(segment):
         raise UnknownTables
     whole, standard = _decoded(segment), _decoded(DEFAULT_SEPARATOR)
     if standard in whole:
         return [whole.split(standard)]
-    read: list[list[str]] = []
-    for own in sorted(separators) or (_JAVA_SEPARATOR,):
-        read += [[_decoded(level) for level in segment.split(own)], whole.split(_decoded(own))]
-    return [one for number, one in enumerate(read) if one not in read[:number]]
+    readings: list[list[str]] = []
+    for separator in sorted(separators) or (_JAVA_SEPARATOR,):
+        readings += [[_decoded(level) for level in segment.split(separator)], whole.split(_decoded(separator))]
+    return [reading for index, reading in enumerate(readings) if reading not in readings[:index]]
 
 
 def _plain(prefix: str) -> str:

@@ -1,4 +1,7 @@
-"""A request's body on its way to the catalog: read before a connection to the catalog is taken, up to a limit."""
+"""Bodies that pass a gateway: a request's body on its way to the catalog, and observations of the response's body.
+
+A request's body is read up to a limit before a connection to the catalog is taken.
+"""
 
 from __future__ import annotations
 
@@ -16,31 +19,32 @@ from sfn.formats.event import MAX_LOCATION
 from sfn.gateway.connection import MAX_WRITE, slices
 from sfn.limits import BodyReservation, ClientTimeout, with_timeout
 
-# ── body: A request's body on its way to the catalog
-
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 
 STALL_LIMIT: Final = 60.0
-"""Seconds that a client may be behind `MIN_RATE`, with its body or with what it takes of its answer. Until then it
-may keep one of the few connections to the catalog from others."""
+"""Seconds that a client may be behind `MIN_RATE`, while it sends its body or receives the response. For that time it
+may occupy one of the few connections to the catalog."""
 MIN_RATE: Final = 4096
-"""Bytes a second that a client must move in the long run."""
+"""Lowest average rate of a client, in bytes per second."""
 
 
 class ClientGone(Exception):
-    """The client went away in the middle of its body, or of its answer."""
+    """The client disconnected before the end of its body or of the response."""
 
 
 class ClientStalled(ClientGone):
-    """It did not, and went on with neither, or too slowly."""
+    """The client is still connected, but sends or receives too slowly."""
 
 
 class ClientPace:
-    """How long one client may still keep others waiting: `STALL_LIMIT` seconds, and more with each byte that it moves.
+    """The time budget of one client: `STALL_LIMIT` seconds, refilled by each transferred byte.
 
     Args:
-        clock: seconds that never run backwards.
+        clock: monotonic clock in seconds.
+
+    Attributes:
+        seconds_left: seconds that the client may still keep the gateway waiting.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -48,10 +52,10 @@ class ClientPace:
         self.seconds_left = STALL_LIMIT
 
     def count_bytes(self, size: int, seconds: float) -> None:
-        """Count bytes that the client moved, and the seconds spent waiting for it.
+        """Count transferred bytes, and the seconds spent waiting for the client.
 
         Raises:
-            Stalled: that is too slow.
+            ClientStalled: the client is too slow.
         """
         self.seconds_left = min(STALL_LIMIT, self.seconds_left - seconds + size / MIN_RATE)
         if self.seconds_left <= 0:
@@ -59,10 +63,10 @@ class ClientPace:
 
     @contextmanager
     def sending(self, size: int) -> Iterator[None]:
-        """Has the client take what is sent within in time.
+        """Limit the time of sending `size` bytes within the context.
 
         Raises:
-            Stalled: it did not.
+            ClientStalled: the client received too slowly.
         """
         began = self._clock()
         try:
@@ -74,13 +78,13 @@ class ClientPace:
 
 
 class RequestBody:
-    """A body as it comes in.
+    """A request's body while it arrives.
 
     Args:
-        receive: ASGI's.
-        has_body: whether the request has a body, by its header.
-        length: bytes of it, by its header; None where that does not say.
-        reservation: the memory that it takes.
+        receive: ASGI's `receive`.
+        has_body: whether the request has a body, by its header fields.
+        length: length of the body in bytes, by its header fields; None if unknown.
+        reservation: memory for the body.
     """
 
     def __init__(self, receive: Receive, *, has_body: bool, length: int | None, reservation: BodyReservation) -> None:
@@ -91,11 +95,14 @@ class RequestBody:
         self._pace = ClientPace()
 
     async def read(self, limit: int) -> None:
-        """Read the body up to a limit, before a connection to the catalog is taken for it.
+        """Read the body up to a limit, before a connection to the catalog is taken.
+
+        Args:
+            limit: bytes after which reading stops.
 
         Raises:
-            Gone: the client went away, or stalled.
-            NoRoom: there is no memory for it.
+            ClientGone: the client disconnected or stalled.
+            BodyMemoryExhausted: no memory is left for the body.
         """
         while self._more and self._reservation.size <= limit:
             part = await self._next()
@@ -108,22 +115,23 @@ class RequestBody:
 
     @property
     def whole(self) -> bytes | None:
-        """All of the body, where all of it was read; b"" for none."""
+        """The whole body; None if it is not read to its end."""
         return None if self._more else b"".join(self._parts)
 
     @property
     def length(self) -> int | None:
-        """Bytes of the body; None where that is not known yet."""
+        """The length of the body in bytes; None if unknown yet."""
         return self._length
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of the body was read, so that nothing waits for the client."""
+        """Return whether the body is read to its end, so that sending it does not wait for the client."""
         return not self._more
 
     def outgoing(self) -> bytes | AsyncIterator[bytes] | None:
-        """The body for the catalog, once; None for none. A large one takes memory until it is written and no longer,
-        however long the catalog then takes for its answer.
+        """Return the body to send; None for no body. Can be called once.
+
+        A large body releases its memory when it is written, before the catalog answers.
         """
         if self._more:
             return self._send_as_received()
@@ -132,15 +140,18 @@ class RequestBody:
         return self.whole if self._parts or self._length is not None else None
 
     def release(self) -> None:
-        """The catalog has it: it takes no memory any more."""
+        """Release the memory of the body after the catalog received it."""
         self._parts.clear()
         self._reservation.release()
 
     async def is_client_gone(self) -> bool:
-        """Whether the client is known to have gone away by now. While its body is read, whoever reads it is told."""
+        """Return whether the client is known to have disconnected; False while its body is read.
+
+        While the body is read, `ClientGone` reports a disconnect.
+        """
         if self._more:
             return False
-        # A server says so at once, and has nothing to say otherwise.
+        # After the body, `receive` returns at once if the client disconnected, and blocks otherwise.
         with anyio.move_on_after(0):
             return bool((await self._receive())["type"] != "http.request")
         return False
@@ -173,22 +184,22 @@ class RequestBody:
         return part
 
 
-# ── floor: What is seen of a catalog's answer as it passes by
+# ── Observed responses
 
 MAX_SCANNED: Final = 1 << 20
-"""Bytes of an answer that are looked at."""
+"""Most bytes of a response that are scanned."""
 
 _LOCATION: Final = re.compile(rb'"metadata-location"\s*:\s*("(?:[^"\\]|\\.){1,%d}")' % MAX_LOCATION)
 _OVERLAP: Final = MAX_LOCATION + 64
-"""Bytes of the end of what was seen: a match may have begun there."""
+"""Bytes of the last part that are scanned again with the next part, because a match may begin there."""
 _GZIP: Final = 16 + zlib.MAX_WBITS
 
 
 class ResponseObserver:
-    """One answer.
+    """Observations of one response.
 
     Attributes:
-        status: HTTP status; None until the header is here.
+        status: HTTP status; None until the header has arrived.
     """
 
     def __init__(self) -> None:
@@ -197,28 +208,30 @@ class ResponseObserver:
 
     @property
     def metadata_location(self) -> str | None:
-        """The metadata location in its body, as far as that has passed; None for none."""
+        """The metadata location in the part of the body that has passed; None for none."""
         return None if self._scanner is None else self._scanner.found
 
     def on_header(self, status: int, encoding: str | None) -> None:
-        """The header is here."""
+        """Observe the header."""
         self.status, self._scanner = status, MetadataLocationScanner(encoding or "identity")
 
     def on_part(self, content: bytes) -> None:
-        """A part of the body passes."""
+        """Observe a part of the body."""
         if self._scanner is not None:
             self._scanner.feed(content)
 
 
 class MetadataLocationScanner:
-    """The first `metadata-location` of a JSON text that comes in parts, if it stands within its first `MAX_SCANNED`
-    bytes.
+    """A search for the first `metadata-location` in the first `MAX_SCANNED` bytes of a JSON text that arrives in parts.
 
-    One in the wrong place, such as a table's property of that name, is found too. That costs one look more and no more:
-    a floor is what an answer of the catalog is compared with, and never written.
+    It may find the key in a wrong place, such as a table property of that name. That costs one more check of the table:
+    the value is only compared with the catalog's answer, and never published.
 
     Args:
-        encoding: the answer's `Content-Encoding`; what can't be read is passed over.
+        encoding: `Content-Encoding` of the response. A response with an unknown coding is ignored.
+
+    Attributes:
+        found: the metadata location; None if none is found yet.
     """
 
     def __init__(self, encoding: str = "identity") -> None:
@@ -228,7 +241,7 @@ class MetadataLocationScanner:
         self._inflate = zlib.decompressobj(_GZIP) if encoding == "gzip" else None
 
     def feed(self, part: bytes) -> None:
-        """Look at the next part of the body."""
+        """Scan the next part of the body."""
         if self.found is not None or self._left <= 0:
             return
         text = self._end + self._plain(part)

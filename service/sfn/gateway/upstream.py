@@ -1,20 +1,21 @@
-"""Requests to the catalog behind a gateway, from a pool of connections to one address that no request can change.
+"""Requests to the catalog behind a gateway, over a pool of connections to one fixed address.
 
 The catalog may close an idle connection just as a request is sent over it. Then it is unknown whether the catalog
 received the request, so a request that may change something is never sent twice. Instead:
 
-- `Keep-Alive: timeout=N` is heeded: a connection is not used in the last second of that time.
-- Where the catalog does not say it, a request that may not be repeated uses no connection that was idle for longer than
-  `Terms.idle`. A new connection costs a commit a round trip or two, a lost answer costs its client an error.
-- A connection on which anything has come since its last answer, its end above all, is not used.
-- GET, HEAD and OPTIONS are sent once more, over a new connection, if a connection that was used before ends without one
-  byte of an answer. RFC 9110 (section 9.2.2) allows that for idempotent methods, DELETE among them; but a drop that
-  was made and is sent again is answered with 404.
+- `Keep-Alive: timeout=N` is respected: a connection is not used in the last second of that time.
+- Without that field, a request that may not be repeated uses no connection that was idle for longer than
+  `UpstreamOptions.max_idle`. A new connection costs a commit one or two round trips; a lost response costs its client
+  an error.
+- A connection is not used if data, or its end, arrived since its last response.
+- GET, HEAD and OPTIONS are sent once more over a new connection, if a connection that was used before ends without one
+  byte of a response. RFC 9110 (section 9.2.2) allows that for idempotent methods, including DELETE. But a repeated drop
+  would be answered with 404 although the first one succeeded.
 
-Others: Go's transport sends a request again if nothing of it was written or its method is safe (or it has an
-`Idempotency-Key`, which a catalog may not know); nginx passes no POST on again (`proxy_next_upstream`), and has
-`keepalive_timeout` for its idle connections; Envoy tries again what a policy such as `reset-before-request` names;
-aiohttp sends everything but POST and PATCH again.
+Other programs: Go's transport repeats a request if nothing of it was written or its method is safe (or it has an
+`Idempotency-Key`, which a catalog may not know). nginx never repeats a POST (`proxy_next_upstream`), and has
+`keepalive_timeout` for its idle connections. Envoy retries by a policy such as `reset-before-request`. aiohttp repeats
+all requests except POST and PATCH.
 """
 
 from __future__ import annotations
@@ -46,27 +47,25 @@ from sfn.gateway.connection import (
     UpstreamConnection,
 )
 
-# ── upstream: Requests to the catalog behind a gateway
-
 CONNECT_TIMEOUT: Final = 10.0
-"""Seconds to get a connection: a free place in the pool, the catalog's address, TLS."""
+"""Most seconds to get a connection, including the wait for a place in the pool, DNS and TLS."""
 IDLE_TIMEOUT: Final = 4.0
-"""Seconds that an idle connection is kept for requests that may be repeated."""
+"""Seconds that an idle connection stays open for requests that may be repeated."""
 _NEXT_ADDRESS: Final = 0.25
-"""Seconds after which the next address of a host is tried beside the first (RFC 8305)."""
+"""Seconds until the next address of a host is tried in parallel (RFC 8305)."""
 _REPEATABLE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _PORTS: Final = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True)
 class UpstreamOptions:
-    """How a catalog is reached.
+    """Options for the connections to a catalog.
 
     Attributes:
-        base: scheme, authority and path that every request's path is put behind.
-        read_timeout: seconds without a byte after which an answer is given up.
-        max_connections: how many at once.
-        max_idle: seconds for which a connection may have been idle that a request takes which may not be repeated.
+        base: URL of the catalog: scheme, authority, and the prefix of all paths.
+        read_timeout: seconds without a byte after which waiting for a response ends.
+        max_connections: most connections at a time.
+        max_idle: most idle seconds of a connection for a request that may not be repeated.
     """
 
     base: str
@@ -77,14 +76,14 @@ class UpstreamOptions:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where all requests go, whatever they ask for.
+    """The fixed destination of all requests.
 
     Attributes:
-        host: a name or an address.
-        port: of it.
-        is_secure: it speaks TLS.
-        authority: for `Host`.
-        path: what every request's path is put behind, without a slash in the end.
+        host: name or IP address.
+        port: port of the host.
+        is_secure: whether TLS is used.
+        authority: value of the `Host` field.
+        path: prefix of all paths, without a slash at the end.
     """
 
     host: str
@@ -95,27 +94,27 @@ class Origin:
 
     @classmethod
     def parse(cls, base: str) -> Origin:
-        """That of a configured address."""
+        """Return the origin of a configured URL."""
         parts = urlsplit(base)
         host, default = parts.hostname or "", _PORTS[parts.scheme]
         port = parts.port or default
-        named = f"[{host}]" if ":" in host else host.encode("idna").decode() if not host.isascii() else host
-        authority = named if port == default else f"{named}:{port}"
+        name = f"[{host}]" if ":" in host else host.encode("idna").decode() if not host.isascii() else host
+        authority = name if port == default else f"{name}:{port}"
         path = parts.path.rstrip("/").encode()
-        return cls(named.strip("[]"), port, parts.scheme == "https", authority.encode(), path)
+        return cls(name.strip("[]"), port, parts.scheme == "https", authority.encode(), path)
 
 
 @dataclass(frozen=True, slots=True)
 class UpstreamRequest:
-    """A request.
+    """A request to the catalog.
 
     Attributes:
-        method: HTTP's.
-        target: path and query behind the base, as they came.
-        fields: all header fields but `Host`, and those that say how long the body is.
-        body: all of it, or its parts as they come; None for none.
-        length: bytes of a body that comes in parts; None where that is not known.
-        is_whole: all parts of the body are here: none waits for a client.
+        method: HTTP method.
+        target: path and query after the base URL, as received.
+        fields: header fields without `Host`. Fields for the length of the body are replaced.
+        body: whole body, or its parts as they arrive; None for no body.
+        length: length in bytes of a body in parts; None if unknown.
+        is_whole: whether all parts of the body have arrived, so that sending them does not wait for a client.
     """
 
     method: str
@@ -126,10 +125,10 @@ class UpstreamRequest:
     is_whole: bool = False
 
     def head(self, origin: Origin) -> bytes:
-        """The request's line and its fields, with the empty line behind them.
+        """Return the request line and the fields, with the empty line after them.
 
         Raises:
-            Rejected: 400; it would be another request, or several, to the catalog.
+            Rejected: 400; the catalog would read a different request, or several requests.
         """
         target = origin.path + self.target
         if target[:1] != b"/":
@@ -144,7 +143,7 @@ class UpstreamRequest:
             if name.lower() not in _FRAMING:
                 lines.append(b"%b: %b" % (name, value))
             elif name.lower() == b"content-length":
-                # In its place, and of what is sent: never what a client says of it.
+                # The length of the body to send replaces the client's value in the same place.
                 lines += framing
                 framing = []
         return b"\r\n".join([*lines, *framing, b"", b""])
@@ -161,7 +160,12 @@ _FRAMING: Final = frozenset({b"host", b"content-length", b"transfer-encoding"})
 
 
 class PooledResponse:
-    """An answer, whose body may still be on its way."""
+    """A response that may still be arriving.
+
+    Attributes:
+        status: HTTP status.
+        fields: header fields.
+    """
 
     def __init__(
         self, where: str, connection: UpstreamConnection, head: ResponseHead, release: Callable[[], None]
@@ -170,17 +174,17 @@ class PooledResponse:
         self.status, self.fields = head.status, head.fields
 
     def release(self) -> None:
-        """Give the connection back; where the body is not over, it can't be used again."""
+        """Return the connection to the pool. It is closed if the body is incomplete."""
         self._release()
 
     async def parts(self, limit: int | None = None) -> AsyncIterator[bytes]:
-        """The body as it comes.
+        """Yield the body as it arrives.
 
         Args:
-            limit: most bytes of it, None for all.
+            limit: most bytes of the body; None for no limit.
 
         Raises:
-            Unsure: it broke off, or it is longer than that.
+            OutcomeUnknown: the body is incomplete, or longer than the limit.
         """
         size = 0
         try:
@@ -189,7 +193,7 @@ class PooledResponse:
                 if limit is not None and size > limit:
                     expected = f"at most {limit} bytes"
                     raise OutcomeUnknown(
-                        self._where, scope=ErrorScope.CATALOG, expected=expected, found="a longer answer"
+                        self._where, scope=ErrorScope.CATALOG, expected=expected, found="a longer response"
                     )
                 yield part
         except ConnectionLost as error:
@@ -200,11 +204,11 @@ class PooledResponse:
 
 @dataclass(frozen=True, slots=True)
 class _RequestKind:
-    """What a request asks of a connection.
+    """The requirements of a request on a connection.
 
     Attributes:
-        is_streaming: its body is still on its way from the client.
-        is_repeatable: it may be sent once more if nothing tells what became of it.
+        is_streaming: its body is still arriving from the client.
+        is_repeatable: it may be sent again if its outcome is unknown.
     """
 
     is_streaming: bool
@@ -212,16 +216,18 @@ class _RequestKind:
 
 
 _Pooled: TypeAlias = tuple[UpstreamConnection, "ssl.SSLContext | None"]
-"""A connection, and what its certificate was checked with."""
+"""A connection, and the TLS context that checked its certificate."""
 
 
 class UpstreamPool:
-    """One catalog's pool. Follows no redirect, opens no body, trusts no proxy of the environment, keeps no cookie.
+    """The pool of connections to one catalog.
+
+    It follows no redirects, decodes no bodies, uses no proxy from the environment and stores no cookies.
 
     Args:
-        name: the gateway's.
-        options: where, how long, how many.
-        ssl_context: whose certificates are believed now; True for the system's.
+        name: name of the gateway.
+        options: options for the connections.
+        ssl_context: function that returns the current TLS context; True for the system's certificates.
     """
 
     def __init__(self, name: str, options: UpstreamOptions, ssl_context: Callable[[], ssl.SSLContext | bool]) -> None:
@@ -237,16 +243,19 @@ class UpstreamPool:
         self._is_closed = False
 
     async def send(self, request: UpstreamRequest) -> PooledResponse:
-        """The answer to a request, once its header is here; whoever gets it ends it.
+        """Send a request and return the response once its header has arrived. The caller must release the response.
 
         Raises:
-            Rejected: it is no request that could be sent.
-            Transient: scope catalog: nothing of it was sent.
-            Unsure: it may have reached the catalog.
+            Rejected: the request is invalid.
+            Transient: scope catalog: nothing was sent.
+            OutcomeUnknown: the catalog may have received the request.
         """
         head = request.head(self._origin)
-        is_here = isinstance(request.body, bytes | None)
-        kind = _RequestKind(not (is_here or request.is_whole), is_repeatable=request.method in _REPEATABLE and is_here)
+        in_memory = isinstance(request.body, bytes | None)
+        kind = _RequestKind(
+            is_streaming=not (in_memory or request.is_whole),
+            is_repeatable=request.method in _REPEATABLE and in_memory,
+        )
         pooled = await self._acquire(kind)
         try:
             try:
@@ -268,7 +277,7 @@ class UpstreamPool:
         return PooledResponse(self._where, pooled[0], begun, partial(self._release, kind, pooled))
 
     async def close(self) -> None:
-        """Close all connections that are idle, and each of the others once its request is over."""
+        """Close all idle connections now, and each other connection at the end of its request."""
         self._is_closed = True
         if self._pruning is not None:
             self._pruning.cancel()
@@ -277,7 +286,7 @@ class UpstreamPool:
             self._idle.pop()[0].close()
 
     async def _acquire(self, kind: _RequestKind) -> _Pooled:
-        """A connection that no other request has."""
+        """Return a connection for exclusive use."""
         until = asyncio.get_running_loop().time() + CONNECT_TIMEOUT
         if self._has_room(kind):
             self._enter(kind)
@@ -290,8 +299,10 @@ class UpstreamPool:
             raise
 
     def _has_room(self, kind: _RequestKind) -> bool:
-        """Whether one more may be under way. Bodies that still come from a client have no more than half of the places:
-        however slowly they come, others find one.
+        """Return whether another request may start.
+
+        Requests with bodies that are still arriving use at most half of the connections, so that slow clients cannot
+        block all others.
         """
         most = self._options.max_connections
         return self._taken < most and not (kind.is_streaming and self._streams >= max(1, most // 2))
@@ -304,7 +315,7 @@ class UpstreamPool:
         self._taken -= 1
         self._streams -= kind.is_streaming
         for waiting in self._waiting:
-            # Who gives up is done at once, and still waits here until its task comes to run.
+            # A waiter that was cancelled or timed out stays in the queue until its task runs.
             if self._has_room(waiting[0]) and not waiting[1].done():
                 self._waiting.remove(waiting)
                 self._enter(waiting[0])
@@ -322,7 +333,7 @@ class UpstreamPool:
             if waiting in self._waiting:
                 self._waiting.remove(waiting)
             else:
-                # It was given the place at the very moment at which it gave up.
+                # The place was assigned just as the wait ended, so it is passed on.
                 self._leave(kind)
             if isinstance(error, TimeoutError):
                 raise self._unreachable(f"all {self._options.max_connections} in use") from error
@@ -331,7 +342,7 @@ class UpstreamPool:
     def _reuse(self, kind: _RequestKind) -> _Pooled | None:
         now, context = asyncio.get_running_loop().time(), self._context()
         while self._idle:
-            # The one whose last answer was complete last.
+            # The connection that became idle last.
             connection, trusted = self._idle[-1]
             if trusted is context and now - connection.idle_since > self._max_idle_of(connection, kind):
                 return None
@@ -342,7 +353,7 @@ class UpstreamPool:
         return None
 
     def _max_idle_of(self, connection: UpstreamConnection, kind: _RequestKind | None = None) -> float:
-        """Seconds for which a connection may be idle, for a request or for any."""
+        """Return the most idle seconds of a connection for a kind of request, or for any kind."""
         if connection.keep_alive is not None:
             return min(self._idle_timeout, connection.keep_alive)
         return self._idle_timeout if kind is None or kind.is_repeatable else self._options.max_idle
@@ -354,23 +365,23 @@ class UpstreamPool:
         try:
             async with asyncio.timeout_at(until):
                 found = await loop.getaddrinfo(origin.host, origin.port, type=socket.SOCK_STREAM)
-                held = await aiohappyeyeballs.start_connection(found, happy_eyeballs_delay=_NEXT_ADDRESS, interleave=1)
+                sock = await aiohappyeyeballs.start_connection(found, happy_eyeballs_delay=_NEXT_ADDRESS, interleave=1)
                 try:
                     _, connection = await loop.create_connection(
                         partial(UpstreamConnection, self._options.read_timeout),
-                        sock=held,
+                        sock=sock,
                         ssl=context,
                         server_hostname=None if context is None else origin.host,
                     )
                 except BaseException:
-                    held.close()
+                    sock.close()
                     raise
         except OSError as error:
             raise self._unreachable(_describe_error(error)) from error
         return connection, context
 
     def _context(self) -> ssl.SSLContext | None:
-        """What certificates are checked with; None for an address without TLS."""
+        """Return the TLS context; None for an address without TLS."""
         if not self._origin.is_secure:
             return None
         trusted = self._ssl_context()
@@ -381,14 +392,14 @@ class UpstreamPool:
         return self._system
 
     def _release(self, kind: _RequestKind, pooled: _Pooled) -> None:
-        """Let others have a connection, or its place."""
+        """Return a connection to the pool or close it, and free its place."""
         try:
             self._return_or_close(pooled)
         finally:
             self._leave(kind)
 
     def _return_or_close(self, pooled: _Pooled) -> None:
-        """Keep a connection for another request, or close it. What it was checked with matters once it is used."""
+        """Return a connection to the pool, or close it. `_reuse` checks its TLS context."""
         connection = pooled[0]
         is_good = connection.is_reusable and self._max_idle_of(connection) > 0 and not self._is_closed
         if is_good and self._taken + len(self._idle) <= self._options.max_connections:
@@ -400,7 +411,7 @@ class UpstreamPool:
             connection.close()
 
     def _prune(self) -> None:
-        """Close connections that no request may use any more."""
+        """Close the connections that no request may use any more."""
         loop = asyncio.get_running_loop()
         now, idle, self._idle = loop.time(), self._idle, []
         for pooled in idle:
@@ -429,29 +440,29 @@ def _outcome_unknown(where: str, error: ConnectionLost) -> OutcomeUnknown:
 
 
 def _describe_error(error: OSError) -> str:
-    """What went wrong, without what was sent: that may hold a secret."""
+    """Return the cause of an error, without the sent data, which may contain a secret."""
     if isinstance(error, TimeoutError):
         return "none in time"
     return error.strerror or type(error).__name__
 
 
-# ── rewrite: The catalog's configuration
+# ── Rewritten configuration and locations
 
 SEPARATOR_KEY: Final = "namespace-separator"
 PREFIX_KEY: Final = "prefix"
 READABLE_CODINGS: Final = frozenset({b"gzip", b"x-gzip", b"deflate", b"identity"})
-"""Content codings that a configuration may have for its addresses to be changed."""
+"""Content codings of a configuration that can be rewritten."""
 _GZIP_OR_ZLIB: Final = 32 + zlib.MAX_WBITS
 _SECTIONS: Final = ("defaults", "overrides")
 
 
 class RewrittenConfiguration(NamedTuple):
-    """An answer, read.
+    """A configuration for the client, and settings from it.
 
     Attributes:
-        body: for the client.
-        separator: between the levels of a namespace, as the catalog says it; None where it says none.
-        prefix: what it has its clients put before its paths; "" where it says none.
+        body: body for the client.
+        separator: separator of namespace levels, percent-encoded; None if the configuration has none.
+        prefix: prefix of the catalog's paths; "" if the configuration has none.
     """
 
     body: bytes
@@ -460,15 +471,14 @@ class RewrittenConfiguration(NamedTuple):
 
 
 def rewrite_configuration(body: bytes, upstream: str, public_url: str) -> RewrittenConfiguration | None:
-    """The configuration with our address in place of the catalog's; None where the answer is none.
+    """Return the configuration with the gateway's address instead of the catalog's; None for an unreadable body.
 
-    A catalog that goes by `X-Forwarded-*` puts its own path behind the address that clients see: of that we took the
-    place as well.
+    A catalog that uses `X-Forwarded-*` appends its own path to the gateway's address. That address is replaced, too.
 
     Args:
-        body: of the answer, status 200.
-        upstream: the catalog's address.
-        public_url: the one that clients see.
+        body: body of a response with status 200.
+        upstream: the catalog's URL.
+        public_url: the gateway's URL for clients.
     """
     try:
         content: Any = msgspec.json.decode(body)
@@ -478,36 +488,36 @@ def rewrite_configuration(body: bytes, upstream: str, public_url: str) -> Rewrit
         return None
     sections = [section for key in _SECTIONS if isinstance(section := content.get(key), dict)]
     upstream_urls = (upstream, public_url + urlsplit(upstream).path)
-    leading = [
-        section for section in sections if any(is_same_address(section.get("uri"), one) for one in upstream_urls)
+    changing = [
+        section for section in sections if any(is_same_address(section.get("uri"), url) for url in upstream_urls)
     ]
-    for section in leading:
+    for section in changing:
         section["uri"] = public_url
-    changed = msgspec.json.encode(content) if leading else body
+    changed = msgspec.json.encode(content) if changing else body
     return RewrittenConfiguration(
         changed, _setting_of(sections, SEPARATOR_KEY), _setting_of(sections, PREFIX_KEY) or ""
     )
 
 
 def is_readable(coding: str) -> bool:
-    """Whether a configuration can be read that came with a `Content-Encoding`."""
+    """Return whether a configuration with this `Content-Encoding` can be decoded."""
     return {part.strip() for part in coding.lower().encode().split(b",")} <= READABLE_CODINGS | {b""}
 
 
 def decode_body(body: bytes, codings: Sequence[bytes], limit: int) -> bytes | None:
-    """Return a decoded body; None if the coding is unknown or the result is too long.
+    """Return a decoded body; None if a coding is unknown, or the body is invalid or too long.
 
     Args:
-        body: as it came.
-        codings: of `Content-Encoding`, in the order in which they were applied.
-        limit: most bytes.
+        body: body as received.
+        codings: codings from `Content-Encoding`, in the order in which they were applied.
+        limit: most bytes of the decoded body.
     """
     for coding in reversed(codings):
         if coding == b"identity":
             continue
         if coding not in READABLE_CODINGS:
             return None
-        # What is called deflate comes with the header of zlib (RFC 9110, section 8.4.1.2), and without from some.
+        # `deflate` data has a zlib header (RFC 9110, section 8.4.1.2), but some servers omit it.
         forms = (_GZIP_OR_ZLIB,) if coding != b"deflate" else (_GZIP_OR_ZLIB, -zlib.MAX_WBITS)
         plain = next((found for form in forms if (found := _inflated(body, form, limit)) is not None), None)
         if plain is None:
@@ -519,7 +529,7 @@ def decode_body(body: bytes, codings: Sequence[bytes], limit: int) -> bytes | No
 def _inflated(body: bytes, form: int, limit: int) -> bytes | None:
     plain = b""
     try:
-        # A body may be of several parts, one behind the other (RFC 1952, section 2.2).
+        # A gzip body may have several members (RFC 1952, section 2.2).
         while body:
             inflate = zlib.decompressobj(form)
             plain += inflate.decompress(body, limit + 1 - len(plain))
@@ -532,35 +542,37 @@ def _inflated(body: bytes, form: int, limit: int) -> bytes | None:
 
 
 def rewrite_location(value: bytes, upstream: str, public_url: str) -> bytes:
-    """Where an answer sends its client, with our address in place of the catalog's: else the client goes on past us.
+    """Return a location with the gateway's address instead of the catalog's, so that clients do not bypass the gateway.
 
     Args:
-        value: of the field `Location`: a URL, or a path on the host that the client asked.
-        upstream: the catalog's address.
-        public_url: the one that clients see.
+        value: value of the field `Location`: a URL, or a path on the requested host.
+        upstream: the catalog's URL.
+        public_url: the gateway's URL for clients.
     """
-    said = value.decode("latin-1")
-    theirs, mine = urlsplit(upstream), urlsplit(public_url)
+    location = value.decode("latin-1")
+    catalog, gateway = urlsplit(upstream), urlsplit(public_url)
     try:
-        parts = urlsplit(said)
-        leads_here = (
-            _origin(parts, theirs.scheme) in (_origin(theirs), _origin(mine)) if parts.netloc else said[:1] == "/"
+        parts = urlsplit(location)
+        is_rewritable = (
+            _origin(parts, catalog.scheme) in (_origin(catalog), _origin(gateway))
+            if parts.netloc
+            else location[:1] == "/"
         )
     except ValueError:
         return value
-    if not leads_here:
+    if not is_rewritable:
         return value
-    rest = said[said.index(parts.netloc) + len(parts.netloc) :]
-    is_behind = not theirs.path
-    # A catalog that goes by `X-Forwarded-Prefix` puts our path before its own.
-    for path in (mine.path, theirs.path):
+    rest = location[location.index(parts.netloc) + len(parts.netloc) :]
+    is_below_catalog = not catalog.path
+    # A catalog that uses `X-Forwarded-Prefix` puts the gateway's path before its own.
+    for path in (gateway.path, catalog.path):
         if path and _is_below(rest, path):
-            rest, is_behind = rest[len(path) :], True
-    return f"{public_url}{rest}".encode("latin-1") if is_behind else value
+            rest, is_below_catalog = rest[len(path) :], True
+    return f"{public_url}{rest}".encode("latin-1") if is_below_catalog else value
 
 
-def _is_below(path: str, of: str) -> bool:
-    return path.startswith(of) and path[len(of) : len(of) + 1] in {"", "/", "?", "#"}
+def _is_below(path: str, parent: str) -> bool:
+    return path.startswith(parent) and path[len(parent) : len(parent) + 1] in {"", "/", "?", "#"}
 
 
 def _origin(parts: SplitResult, scheme: str = "") -> tuple[str, str | None, int | None]:
@@ -569,17 +581,17 @@ def _origin(parts: SplitResult, scheme: str = "") -> tuple[str, str | None, int 
 
 
 def signer_addresses(config: Mapping[str, str]) -> dict[str, str]:
-    """Where tables' requests to a store are to be signed, by key: clients go there past the gateway."""
+    """Return the addresses of signers for requests to stores, by key. Clients contact them without the gateway."""
     return {key: value for key, value in config.items() if key.endswith(("signer.uri", "signer.endpoint"))}
 
 
 def is_same_address(uri: object, address: str) -> bool:
-    """Whether an address in a configuration is one that we know, however it is spelled."""
+    """Return whether an address in a configuration equals a known URL after normalisation."""
     return isinstance(uri, str) and _normalised(uri) == _normalised(address)
 
 
 def _normalised(uri: str) -> tuple[object, ...]:
-    """The parts of an address by which it is another one or not; a text that is none is itself."""
+    """Return the parts that identify an address; an invalid URL identifies itself."""
     try:
         parts = urlsplit(uri)
         return parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme), parts.path.rstrip("/"), parts.query
@@ -588,6 +600,6 @@ def _normalised(uri: str) -> tuple[object, ...]:
 
 
 def _setting_of(sections: list[dict[str, object]], key: str) -> str | None:
-    # Overrides come last, and win.
-    said = [section[key] for section in sections if isinstance(section.get(key), str)]
-    return str(said[-1]) if said else None
+    # Overrides are last and take precedence.
+    values = [section[key] for section in sections if isinstance(section.get(key), str)]
+    return str(values[-1]) if values else None

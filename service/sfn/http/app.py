@@ -1,4 +1,4 @@
-"""Where events arrive over HTTP."""
+"""The listener's ASGI application: events, metrics, health, the OpenAPI description and further routes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sfn.http.events import Readiness
 from sfn.limits import BodyMemory
 from sfn.telemetry.scrape import Exposition
 
-# ── metrics: `GET /metrics`
+# ── Metrics
 
 METRICS_PATH: Final = "/metrics"
 
@@ -39,19 +39,19 @@ _GUARDED: Final[dict[int | str, dict[str, Any]]] = {401: {"description": "no val
 def metrics_router(
     scrape: Callable[[str], Awaitable[Exposition]], admit: Callable[[bytes | None], bool] | None = None
 ) -> APIRouter:
-    """The route of the metrics.
+    """Return the route `GET /metrics`.
 
     Args:
-        scrape: writes them, given an `Accept` header.
-        admit: whether the value of an `Authorization` header opens them; None: they are open to everybody.
+        scrape: function that writes the metrics for a given `Accept` header.
+        admit: check of an `Authorization` header; None if the metrics need no token.
     """
 
     async def metrics(request: Request) -> Response:
-        """What Prometheus reads."""
+        """Metrics for Prometheus."""
         if admit is not None:
-            shown = request.headers.getlist("authorization")
-            # Two of them are no answer to the question who it is (RFC 9110, section 5.3).
-            if not admit(shown[0].encode("latin-1") if len(shown) == 1 else None):
+            values = request.headers.getlist("authorization")
+            # Several `Authorization` headers identify no client (RFC 9110, section 5.3).
+            if not admit(values[0].encode("latin-1") if len(values) == 1 else None):
                 raise HTTPException(
                     HTTPStatus.UNAUTHORIZED, "a valid bearer token is needed", {"WWW-Authenticate": "Bearer"}
                 )
@@ -72,42 +72,43 @@ def metrics_router(
     return router
 
 
-# ── malformed: What FastAPI found wrong with a request
+# ── Malformed requests
 
-_NAMED: Final = 3
-"""Wrong fields that are named."""
-_SHOWN: Final = 40
-"""Most characters of a key that are repeated."""
+_MAX_FIELDS: Final = 3
+"""Most wrong fields in one message."""
+_MAX_KEY: Final = 40
+"""Most characters of a key in a message."""
 
-_SAYS: Final = {
+_MESSAGES: Final = {
     "extra_forbidden": "no such key is known",
     "json_invalid": "should be JSON",
     "missing": "is needed, and missing",
 }
-"""By kind of error of pydantic's, or of FastAPI's, where its own words do not fit."""
+"""Messages by type of pydantic's or FastAPI's error, where the original text does not fit."""
 _EXPECTATION: Final = re.compile(r"\w+ (should (?:be|have) .*)", re.DOTALL)
-"""Those of pydantic's texts that name what is expected; they repeat nothing."""
+"""Texts of pydantic that name the expected value. They do not repeat the client's input."""
 
 
 def describe_errors(errors: Sequence[Mapping[str, Any]]) -> str:
-    """Which fields are wrong, and what was expected of each.
+    """Return which fields are wrong, and the expected value of each.
 
     Args:
         errors: as in `RequestValidationError.errors()`.
     """
-    named = "; ".join(_described(error) for error in errors[:_NAMED])
-    return f"{named}; and more" if len(errors) > _NAMED else named
+    described = "; ".join(_describe_error(error) for error in errors[:_MAX_FIELDS])
+    return f"{described}; and more" if len(errors) > _MAX_FIELDS else described
 
 
-def _described(error: Mapping[str, Any]) -> str:
-    # Behind what is no JSON FastAPI puts the offset at which that turned out.
+def _describe_error(error: Mapping[str, Any]) -> str:
+    # For invalid JSON FastAPI appends the offset of the error, which is no field.
     loc = error["loc"][:1] if error["type"] == "json_invalid" else error["loc"]
     expectation = _EXPECTATION.fullmatch(error["msg"])
-    says = _SAYS.get(error["type"]) or (expectation[1] if expectation is not None else "is malformed")
-    return f"{' '.join(str(part)[:_SHOWN] for part in loc)}: {says}"
+    message = _MESSAGES.get(error["type"]) or (expectation[1] if expectation is not None else "is malformed")
+    return f"{' '.join(str(part)[:_MAX_KEY] for part in loc)}: {message}"
 
 
-# ── app: All routes of the listener as one ASGI application
+# ── Application
+
 
 AsgiApplication: TypeAlias = Callable[[MutableMapping[str, Any], Receive, responses.Send], Awaitable[None]]
 
@@ -123,16 +124,16 @@ def build_app(
     routers: Sequence[APIRouter] = (),
     memory: BodyMemory | None = None,
 ) -> AsgiApplication:
-    """The listener's application.
+    """Return the listener's application.
 
     Args:
-        events: takes what `ingest.takes` says: an `ingest.Ingest`; None where this process takes none.
-        readiness: what `/readyz` says.
-        version: of this service.
-        on_fatal: told of a `Broken` that a route of `routers` raised, so that the process may end.
-        routers: more routes, such as the admin's. An `HTTPException`, a `Transient` or a `Broken` that they raise
-            becomes a problem document.
-        memory: for the bodies of requests to those routes.
+        events: an `EventsEndpoint`; None if this process accepts no events.
+        readiness: state for `/readyz`.
+        version: version of the service.
+        on_fatal: callback for a `FatalError` that a route of `routers` raised. It ends the process.
+        routers: more routes, such as the admin API. An `HTTPException`, a `Transient` or a `FatalError` that they
+            raise becomes a problem document.
+        memory: memory for the bodies of requests to those routes.
     """
     api = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     for router in (_health(readiness), *routers):
@@ -147,14 +148,13 @@ def build_app(
         return JSONResponse(schema())
 
     api.add_api_route("/openapi.json", description, methods=["GET", "HEAD"], include_in_schema=False)
-
-    others = BodyLimitMiddleware(api, memory=memory)
+    limited_api = BodyLimitMiddleware(api, memory=memory)
 
     async def dispatch(scope: MutableMapping[str, Any], receive: Receive, send: responses.Send) -> None:
         if events is not None and scope["type"] == "http" and http_events.handles(scope):
             await events(scope, receive, send)
         else:
-            await others(scope, receive, send)
+            await limited_api(scope, receive, send)
 
     return dispatch
 
@@ -163,17 +163,17 @@ def _health(readiness: Readiness) -> APIRouter:
     router = APIRouter(tags=["health"])
 
     async def alive() -> dict[str, str]:
-        """The process answers. Nothing else is asked."""
+        """The process answers. Nothing else is checked."""
         return {"status": "alive"}
 
     async def ready() -> Response:
-        """Whether to send traffic here."""
+        """Readiness for traffic: 503 with the reasons while the process is not ready."""
         if reasons := readiness.reasons:
             return _problem(HTTPStatus.SERVICE_UNAVAILABLE, ", ".join(reasons), {"Retry-After": "1"})
         return JSONResponse({"status": "ready"})
 
     refusals: dict[int | str, dict[str, Any]] = {
-        503: openapi.error_response("not ready, and why", **openapi.RETRY_AFTER)
+        503: openapi.error_response("not ready, with the reasons", **openapi.RETRY_AFTER)
     }
     router.add_api_route("/livez", alive, methods=["GET"])
     router.add_api_route("/readyz", ready, methods=["GET"], responses=refusals)
@@ -186,16 +186,16 @@ def _answer_errors(api: FastAPI, on_fatal: Callable[[FatalError], None]) -> None
     async def refused(_: Request, error: Exception) -> Response:
         if isinstance(error, HTTPException):
             return _problem(error.status_code, str(error.detail), error.headers)
-        return _problem(HTTPStatus.INTERNAL_SERVER_ERROR, "this is an error of the service; its log says more")
+        return _problem(HTTPStatus.INTERNAL_SERVER_ERROR, responses.INTERNAL_ERROR)
 
     async def malformed(_: Request, error: Exception) -> Response:
         found = error.errors() if isinstance(error, RequestValidationError) else ()
         return _problem(HTTPStatus.UNPROCESSABLE_ENTITY, describe_errors(found))
 
     async def transient(_: Request, error: Exception) -> Response:
-        _log.warning("request not served", error=str(error))
+        _log.warning("request failed", error=str(error))
         seconds = responses.retry_after_seconds(error.retry_after if isinstance(error, Transient) else None)
-        return _problem(HTTPStatus.SERVICE_UNAVAILABLE, "the inbox can't answer now", {"Retry-After": str(seconds)})
+        return _problem(HTTPStatus.SERVICE_UNAVAILABLE, "the inbox is unavailable", {"Retry-After": str(seconds)})
 
     async def broken(_: Request, error: Exception) -> Response:
         if isinstance(error, FatalError):

@@ -1,4 +1,4 @@
-"""Reads a request's body without trusting what was said about it."""
+"""Limits for requests: the size and the duration of a body, its memory, and the rate of a sender."""
 
 from __future__ import annotations
 
@@ -21,18 +21,16 @@ from sfn.limits import (
     with_timeout,
 )
 
-# ── body: Reads a request's body without trusting what was said about it
-
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
 class BodyLimits:
-    """What a body may cost.
+    """Limits for one request body.
 
     Attributes:
         size: most bytes.
-        deadline: most seconds from the first look to the last byte.
+        deadline: most seconds until the last byte.
     """
 
     size: int
@@ -42,17 +40,17 @@ class BodyLimits:
 async def read_body(
     receive: Receive, declared: int | None, limits: BodyLimits, reservation: BodyReservation | None = None
 ) -> bytes | None:
-    """The whole body, or None when the client went away.
+    """Return the whole body; None if the client disconnected.
 
     Args:
-        receive: ASGI's.
-        declared: `Content-Length`: enough to refuse a body at once, never to believe in one.
-        limits: what it may cost.
-        reservation: the memory that it takes if the sender is unidentified; None for an identified sender.
+        receive: ASGI's `receive`.
+        declared: `Content-Length`. It can only reject a body early: the bytes that arrive are counted.
+        limits: limits for the body.
+        reservation: memory for the body of an unidentified sender; None for an identified one.
 
     Raises:
-        Rejected: 413 too large; nothing beyond the limit is kept. 408 too slow.
-        NoRoom: there is no memory for it.
+        Rejected: 413 too large; nothing beyond the limit is stored. 408 too slow.
+        BodyMemoryExhausted: no memory is left for the body.
     """
     if declared is not None and declared > limits.size:
         raise _too_large(limits.size, f"{declared} declared")
@@ -89,10 +87,10 @@ def _too_large(size: int, found: str) -> Rejected:
     )
 
 
-# ── bounded: What a request to the other routes may cost
+# ── Middleware
 
 ADMIN_BODY_LIMITS: Final = BodyLimits(size=1 << 20)
-"""Of an operator's order."""
+"""Limits for a request to the admin API."""
 
 AsgiApplication: TypeAlias = Callable[[MutableMapping[str, Any], Receive, responses.Send], Awaitable[None]]
 
@@ -100,12 +98,12 @@ _BODILESS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class BodyLimitMiddleware:
-    """An application (ASGI 3) that gets a body whole, and none that is too large or comes too slowly.
+    """ASGI middleware that passes on whole bodies, and rejects bodies that are too large or too slow.
 
     Args:
-        application: answers an `HTTPException` that its `receive` raises.
-        limits: what a body may cost.
-        memory: for all bodies: a route sees only then who sent one.
+        application: the application, which must answer an `HTTPException` that its `receive` raises.
+        limits: limits for one body.
+        memory: memory for all bodies. A client is unidentified until a route checks its token.
     """
 
     def __init__(
@@ -121,12 +119,13 @@ class BodyLimitMiddleware:
         if scope["type"] != "http" or scope["method"] in _BODILESS:
             await self._application(scope, receive, send)
             return
-        with self._memory.reserve() as held:
-            await self._application(scope, _WholeBodyReceive(receive, _declared(scope), self._limits, held), send)
+        with self._memory.reserve() as reservation:
+            whole_body = _WholeBodyReceive(receive, _declared(scope), self._limits, reservation)
+            await self._application(scope, whole_body, send)
 
 
 class _WholeBodyReceive:
-    """A body in one message, and then whatever else comes."""
+    """An ASGI `receive` with the whole body as its first message."""
 
     def __init__(
         self, receive: Receive, declared: int | None, limits: BodyLimits, reservation: BodyReservation
@@ -141,57 +140,57 @@ class _WholeBodyReceive:
         try:
             content = await read_body(self._receive, self._declared, self._limits, self._reservation)
         except Rejected as refusal:
-            # Its client is in the middle of a body: no next request could be told from it.
+            # The client is still sending the body, so the next request on this connection could not be recognised.
             raise HTTPException(refusal.status, responses.problem_detail(refusal), {"Connection": "close"}) from None
         except BodyMemoryExhausted:
-            again = {"Connection": "close", "Retry-After": str(RETRY_AFTER)}
-            raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, EXHAUSTED_MESSAGE, again) from None
+            headers = {"Connection": "close", "Retry-After": str(RETRY_AFTER)}
+            raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, EXHAUSTED_MESSAGE, headers) from None
         if content is None:
             return {"type": "http.disconnect"}
         return {"type": "http.request", "body": content, "more_body": False}
 
 
 def _declared(scope: MutableMapping[str, Any]) -> int | None:
-    said = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
-    return int(said) if said.isdigit() else None
+    length = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
+    return int(length) if length.isdigit() else None
 
 
-# ── rate: How often a sender may ask
+# ── Rate limit
 
 _MINUTE: Final = 60.0
-_AT_ONCE: Final = 10
-"""The part of a minute's requests that may come at once is one by this."""
+_BURST_DIVISOR: Final = 10
+"""The burst is the requests per minute, divided by this number."""
 
 
 class RateLimit:
-    """So many requests a minute, and a tenth of them at once.
+    """A token bucket: requests per minute, and a burst of a tenth of them.
 
-    A sender that was silent may so catch up for six seconds. With a whole minute's worth at once twice the limit would
-    pass in the minute after a silence; so it is a tenth more at most.
+    After an idle time, a minute has at most a tenth more requests than the limit. A burst of a whole minute's requests
+    would allow twice the limit.
 
     Args:
         per_minute: the limit, at least 1.
 
     Attributes:
-        per_minute: as it was given.
+        per_minute: the limit, as given.
     """
 
     def __init__(self, per_minute: int) -> None:
         self.per_minute = per_minute
-        self._each = _MINUTE / per_minute
-        self._most = max(1.0, per_minute / _AT_ONCE)
-        self._left = self._most
-        self._at: float | None = None
+        self._interval = _MINUTE / per_minute
+        self._burst = max(1.0, per_minute / _BURST_DIVISOR)
+        self._left = self._burst
+        self._updated_at: float | None = None
 
     def seconds_to_wait(self, now: float) -> float | None:
-        """Seconds until a request may come; None: this one may, and is counted.
+        """Return the seconds until a request is allowed; None if this one is allowed, and count it.
 
         Args:
-            now: seconds of a clock that never runs backwards.
+            now: seconds of a monotonic clock.
         """
-        gained = 0.0 if self._at is None else (now - self._at) / self._each
-        self._left, self._at = min(self._most, self._left + gained), now
+        gained = 0.0 if self._updated_at is None else (now - self._updated_at) / self._interval
+        self._left, self._updated_at = min(self._burst, self._left + gained), now
         if self._left < 1:
-            return (1 - self._left) * self._each
+            return (1 - self._left) * self._interval
         self._left -= 1
         return None

@@ -1,4 +1,4 @@
-"""Where events come in, as a bare ASGI application: 202 and 204 mean that the hints are on disk."""
+"""The endpoint for events, as a plain ASGI application. It answers 202 or 204 after the notifications are on disk."""
 
 from __future__ import annotations
 
@@ -25,58 +25,58 @@ from sfn.limits import EXHAUSTED_MESSAGE, RETRY_AFTER, BodyMemory, BodyMemoryExh
 from sfn.telemetry.logs import LogThrottle, RejectionLog
 from sfn.telemetry.metrics import EventMetrics
 
-# ── concern: Which events matter and whether they say enough
+# ── Relevant events
 
 
 @dataclass(frozen=True, slots=True)
 class EventFilter:
-    """Which events matter.
+    """A filter for the events that concern published tables.
 
     Attributes:
-        covers: whether a table is published.
-        event_only: catalogs that nobody can ask: what events do not say of them nobody will ever know.
+        covers: predicate for published tables.
+        event_only: names of the event-only catalogs. Their state is known from events only.
     """
 
     covers: Callable[[TableIdentifier], bool]
     event_only: Collection[str] = ()
 
     def decode(self, request: EventRequest) -> DecodedRequest:
-        """All that a request says; raises `Rejected` as `decode` does."""
+        """Return the decoded request; raise `Rejected` as `sfn.formats.decode` does."""
         return decode(request, self.event_only)
 
     def relevant(self, notifications: Sequence[Notification]) -> list[Notification]:
-        """Those hints that matter.
+        """Return the relevant ones of some notifications.
 
-        What is told of a catalog that nobody can ask always does: the table may get files again, once its catalog comes
-        back or the settings change, and then nobody could tell where it is.
+        All notifications of an event-only catalog are relevant. If the table is published later, because its catalog
+        comes back or the settings change, its location is known from these events only.
         """
         return [notification for notification in notifications if self.is_relevant(notification.subject)]
 
     def is_relevant(self, subject: JobKey) -> bool:
-        """Whether what is told of a table or a catalog matters."""
+        """Return whether notifications for a table or a catalog are relevant."""
         return isinstance(subject, CatalogName) or subject.catalog in self.event_only or self.covers(subject)
 
 
-# ── letter: What is kept of a request that nobody understood
+# ── Undecodable requests
 
 _UNSIGNED: Final = "#unsigned"
-"""Behind the path of what was signed, where that path or the headers say something: no path that is taken ends so."""
+"""Suffix of the stored path of a signed request with unsigned information in its path or headers. No route ends so."""
 
 
 def to_undecodable(request: EventRequest, refusal: Rejected, *, is_signed: bool) -> UndecodableRequest:
-    """All that says what a request is about, and the beginning of its body.
+    """Return what is stored of an undecodable request: its metadata and the beginning of its body.
 
     Args:
-        request: what nobody understood.
-        refusal: why.
-        is_signed: its sender is known by a signature, of the body alone.
+        request: the undecodable request.
+        refusal: the reason.
+        is_signed: the sender was identified by a signature, which covers the body only.
     """
     whole = as_structured(request)
-    says_more = whole is not request or polaris.parse_notification_path(request.path) is not None
+    has_unsigned_parts = whole is not request or polaris.parse_notification_path(request.path) is not None
     content_type = next((value.decode("latin-1") for name, value in whole.headers if name == b"content-type"), None)
     return UndecodableRequest(
         sender=request.sender.name,
-        path=f"{request.path}{_UNSIGNED}" if is_signed and says_more else request.path,
+        path=f"{request.path}{_UNSIGNED}" if is_signed and has_unsigned_parts else request.path,
         content_type=content_type,
         body=whole.body[:MAX_STORED_BODY],
         size=len(whole.body),
@@ -85,30 +85,31 @@ def to_undecodable(request: EventRequest, refusal: Rejected, *, is_signed: bool)
 
 
 def to_request(event: UndecodableRequest, sender: Sender, event_only: Collection[str]) -> EventRequest:
-    """What is kept of a request, as it arrived.
+    """Return a stored request in the form in which it arrived.
 
     Args:
-        event: that.
-        sender: whose it is, as it is configured now.
-        event_only: our names of catalogs that nobody can ask.
+        event: the stored request.
+        sender: its sender, as configured now.
+        event_only: names of the event-only catalogs.
 
     Raises:
-        Rejected: 422, what no signature covers would be believed, however the sender shows now who it is.
+        Rejected: 422; parts that the signature did not cover would decide about an event-only catalog, whatever
+            authentication the sender uses now.
     """
     path = event.path.removesuffix(_UNSIGNED)
     if path != event.path and (catalogs := trusted_catalogs(sender, event_only)):
         raise Rejected(
             "path",
             status=422,
-            expected=f"what a signature covers, as what is told of {catalogs} is believed",
-            found="a path or headers that it does not",
-            remedy="have the sender tell it again, and show a token",
+            expected=f"a request that its signature covers whole, because the catalogs {catalogs} are event-only",
+            found="a path or headers that the signature does not cover",
+            remedy="let the sender send the event again with a token",
         )
     kind = [] if event.content_type is None else [(b"content-type", event.content_type.encode("latin-1"))]
     return EventRequest(path, kind, event.body, sender)
 
 
-# ── taking: What becomes of events whose sender is known
+# ── Ingest
 
 _NOTHING: Final = PutResult(0, 0)
 
@@ -116,11 +117,11 @@ _log = structlog.stdlib.get_logger(__name__)
 
 
 class IngestResult(NamedTuple):
-    """What became of a request.
+    """The result of an ingested request.
 
     Attributes:
-        stored: what became of that which went into the inbox.
-        ignored: events that are understood and of no concern.
+        stored: result of the inbox.
+        ignored: number of decoded events that are not relevant.
     """
 
     stored: PutResult
@@ -128,12 +129,12 @@ class IngestResult(NamedTuple):
 
 
 class IngestService:
-    """Takes what arrived: once it returns, the hints are on disk, or what nobody understood is.
+    """The step from a request of an identified sender to durable notifications, or to a durable undecodable request.
 
     Args:
-        inbox: where hints go.
-        event_filter: which events matter.
-        metrics: told of what was taken; of what was not, whoever answers its sender tells.
+        inbox: inbox for the notifications.
+        event_filter: filter for relevant events.
+        metrics: counters of ingested events. The caller counts rejected ones.
     """
 
     def __init__(self, inbox: InboxWriter, *, event_filter: EventFilter, metrics: EventMetrics) -> None:
@@ -145,16 +146,18 @@ class IngestService:
     async def ingest(
         self, request: EventRequest, message: str | None = None, *, is_signed: bool = False
     ) -> IngestResult:
-        """Have all events of a request on disk.
+        """Store all events of a request durably.
 
         Args:
-            message: the id of what they came in, for those that have none of their own.
-            is_signed: its sender is known by a signature: what that does not cover is not believed.
+            request: the request.
+            message: id of the message, for events without an id of their own.
+            is_signed: the sender was identified by a signature. Parts that the signature does not cover are not
+                trusted.
 
         Raises:
-            Rejected: nobody understands it; it is kept as a dead letter.
-            Transient: scope inbox: nothing was taken.
-            Broken: the inbox can't be trusted any more.
+            Rejected: the request is undecodable; it is stored as a dead letter.
+            Transient: scope inbox: nothing was stored.
+            FatalError: the inbox can't be trusted any more.
         """
         decoded = await self._decode(request, is_signed=is_signed)
         relevant = self._filter.relevant(with_message_id(decoded.notifications, message))
@@ -166,31 +169,37 @@ class IngestService:
         return IngestResult(stored, ignored + decoded.unmapped_events)
 
     async def schedule_recheck(self, path: str, sender: Sender, remedy: str) -> None:
-        """Have looked at what something may tell of that nobody read; but for catalogs that are told of alone none can.
+        """Schedule a check of everything that an unread request may concern.
+
+        Event-only catalogs cannot be queried: for these the loss is logged.
 
         Args:
-            path: where it was sent to.
-            sender: who sent it.
-            remedy: what to do about such a catalog.
+            path: path of the request.
+            sender: its sender.
+            remedy: how to send the lost events of an event-only catalog again.
 
         Raises:
-            Transient: scope inbox: nothing will be looked at.
-            Broken: the inbox can't be trusted any more.
+            Transient: scope inbox: no check is scheduled.
+            FatalError: the inbox can't be trusted any more.
         """
         notifications = self._filter.relevant(notifications_for_unread(path, sender))
         if lost := sorted({notification.subject.catalog for notification in notifications} & self._event_only):
             _log.error("events lost", sender=sender.name, catalogs=lost, remedy=remedy)
-        if instead := [
+        if checks := [
             notification for notification in notifications if notification.subject.catalog not in self._event_only
         ]:
-            await self._inbox.put(instead)
+            await self._inbox.put(checks)
 
     def _log_unmapped(self, decoded: DecodedRequest, sender: Sender) -> None:
         if (suppressed := self._throttle.allow(("unmapped", sender.name))) is not None:
             found = decoded.unmapped_catalogs
-            remedy = f'senders.{sender.name}.catalogs = {{ "{found[0]}" = "…" }}, if it is one of ours'
-            event = "event of an unmapped catalog"
-            _log.info(event, sender=sender.name, found=found, remedy=remedy, left_out=suppressed)
+            _log.info(
+                "event of an unmapped catalog",
+                sender=sender.name,
+                found=found,
+                remedy=f'set senders.{sender.name}.catalogs = {{ "{found[0]}" = "…" }} if it is a configured catalog',
+                suppressed=suppressed,
+            )
 
     async def _decode(self, request: EventRequest, *, is_signed: bool) -> DecodedRequest:
         try:
@@ -199,26 +208,26 @@ class IngestService:
             return self._filter.decode(request)
         except Rejected as refusal:
             log_rejected(refusal, request.sender)
-            # Who is refused does not send it again. So first it is on disk; if it can't be, the answer is 503.
+            # A sender does not repeat a rejected request. So it is stored first; if that fails, the answer is 503.
             await self._inbox.put([to_undecodable(request, refusal, is_signed=is_signed)])
             raise
 
 
 def log_rejected(refusal: Rejected, sender: Sender) -> None:
-    """Log that something is not taken, by its sender's fault."""
-    _log.info("events refused", sender=sender.name, status=refusal.status, error=str(refusal))
+    """Log that a request was rejected because of its content."""
+    _log.info("events rejected", sender=sender.name, status=refusal.status, error=str(refusal))
 
 
-# ── readiness: Whether this process wants traffic
+# ── Readiness
 
 DRAINING: Final = "draining"
 
 
 class Readiness:
-    """Why the process is not ready; it is ready when no reason is left.
+    """The reasons why the process is not ready for traffic. Without a reason it is ready.
 
     Args:
-        waiting_for: reasons that hold from the start.
+        waiting_for: reasons at the start.
     """
 
     def __init__(self, *waiting_for: str) -> None:
@@ -226,64 +235,67 @@ class Readiness:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """What stands against it, in the order in which it came up."""
+        """The reasons, oldest first."""
         return tuple(self._reasons)
 
     @property
     def is_draining(self) -> bool:
-        """Whether the process is on its way out: nothing new is taken."""
+        """Return whether the process is shutting down and accepts nothing new."""
         return DRAINING in self._reasons
 
     def add_reason(self, reason: str) -> None:
-        """Something stands against it."""
+        """Add a reason."""
         self._reasons[reason] = None
 
     def clear_reason(self, reason: str) -> None:
-        """It does no longer. There is no way back from draining."""
+        """Remove a reason. Draining cannot be undone."""
         if reason != DRAINING:
             self._reasons.pop(reason, None)
 
     def drain(self) -> None:
-        """Take nothing new from here on."""
+        """Accept nothing new from now on."""
         self.add_reason(DRAINING)
 
 
-# ── ingest: Where events come in
+# ── Endpoint
 
 EVENTS_PATH: Final = "/v1/events"
-"""Where all dialects are taken but for Polaris' notifications, which have paths of their own."""
+"""Path for all event formats except Polaris' notifications, which have paths of their own."""
 
 _NO_PAGES: Final = (
-    "a web page may not send events (Origin) while none needs a token; "
+    "a web page (Origin header) may not send events without a token; "
     'configure [senders.NAME] secrets = { main = "…" } and send that token'
 )
-_ENDS: Final = "the service is shutting down"
+_SHUTTING_DOWN: Final = "the service is shutting down"
 _SEND_FEWER: Final = "let the sender send these events again, fewer in one request, or raise listener.body_limit"
-_SEND_PLAIN: Final = "let the sender send these events again, and none compressed"
+_SEND_PLAIN: Final = "let the sender send these events again, uncompressed"
 _COMPRESSED: Final = Rejected("", status=415, expected="a body that is not compressed", found="a Content-Encoding")
 _PLAIN: Final = (b"accept-encoding", b"identity")
 
 
 def handles(scope: MutableMapping[str, Any]) -> bool:
-    """Whether a request (ASGI 3, scope `http`) is for `EventsEndpoint`, by its path."""
+    """Return whether the path of a request (ASGI 3, scope `http`) belongs to `EventsEndpoint`."""
     return scope["path"] == EVENTS_PATH or polaris.parse_notification_path(_raw_path(scope)) is not None
 
 
 class EventsEndpoint:
-    """Takes events: sender, body, hints, inbox, answer, in this order; who signs is known after the body.
+    """The ASGI application for events.
+
+    The steps are: identify the sender, read the body, decode it, store the notifications, answer. The sender of a
+    signed request is identified after its body is read.
 
     Args:
-        inbox: where hints go.
-        senders: who may send.
-        readiness: whether anything is taken at all.
-        limits: what a body may cost.
-        event_filter: which events matter.
-        on_fatal: told once the inbox can't be trusted any more, so that the process may end.
-        metrics: told of every answer.
-        memory: for the bodies of those who have not shown who they are; who shows a token needs none of it.
+        inbox: inbox for the notifications.
+        senders: the configured senders.
+        readiness: state of the process; while it drains, no event is accepted.
+        limits: limits for one body.
+        event_filter: filter for relevant events.
+        on_fatal: callback for an inbox that can't be trusted any more. It ends the process.
+        metrics: counters of all answers.
+        memory: memory for the bodies of unidentified senders. Senders with a token do not use it.
     """
 
-    def __init__(  # noqa: PLR0913 - the parts that it is made of
+    def __init__(  # noqa: PLR0913 - the parts of the endpoint
         self,
         inbox: InboxWriter,
         senders: Senders,
@@ -321,11 +333,11 @@ class EventsEndpoint:
             self._on_fatal(broken)
             answer = _unavailable(response_format, "the inbox failed, the service is restarting", None)
         except asyncio.CancelledError:
-            # The process ends, by an error or since its drain is over: whoever sent it is to send it again.
-            answer = _unavailable(response_format, _ENDS, None, [responses.CLOSE_HEADER])
+            # The process ends, because of an error or because its drain is over. The sender has to retry.
+            answer = _unavailable(response_format, _SHUTTING_DOWN, None, [responses.CLOSE_HEADER])
         except Exception:  # noqa: BLE001 - the edge of the process: logged with its traceback, answered as 500
             _log.exception("request failed")
-            answer = response_format.error(500, "this is an error of the service; its log says more")
+            answer = response_format.error(500, responses.INTERNAL_ERROR)
         if answer is None:
             return
         if answer.status >= HTTPStatus.BAD_REQUEST:
@@ -340,26 +352,26 @@ class EventsEndpoint:
         if scope["method"] != "POST":
             return self._answer_other_method(response_format, scope)
         if self._readiness.is_draining:
-            return _unavailable(response_format, _ENDS, None, [responses.CLOSE_HEADER])
+            return _unavailable(response_format, _SHUTTING_DOWN, None, [responses.CLOSE_HEADER])
         head = _read_headers(scope["headers"])
-        who = self._senders.identify(head.authorization, scope["headers"])
-        if who is None:
+        sender = self._senders.identify(head.authorization, scope["headers"])
+        if sender is None:
             return self._unauthorized(response_format, scope)
-        if not isinstance(who, Sender):
-            return await self._answer_signed(response_format, scope, receive, head, who)
-        if head.is_from_a_page and self._senders.is_open(who):
+        if not isinstance(sender, Sender):
+            return await self._answer_signed(response_format, scope, receive, head, sender)
+        if head.is_from_a_page and self._senders.is_open(sender):
             return self._reject(response_format, scope, 403, _NO_PAGES)
-        if (wait := self._senders.seconds_to_wait(who)) is not None:
-            return self._too_many(response_format, who, wait)
+        if (wait := self._senders.seconds_to_wait(sender)) is not None:
+            return self._too_many(response_format, sender, wait)
         path = _raw_path(scope)
         if head.encoding != b"identity":
-            return await self._reject_compressed(response_format, path, who)
-        with self._memory.reserve() if self._senders.is_open(who) else nullcontext() as reservation:
-            content = await self._read(receive, head.length, path, who, reservation)
+            return await self._reject_compressed(response_format, path, sender)
+        with self._memory.reserve() if self._senders.is_open(sender) else nullcontext() as reservation:
+            content = await self._read(receive, head.length, path, sender, reservation)
             if content is None:
                 return None
             return response_format.accepted(
-                *await self._service.ingest(EventRequest(path, scope["headers"], content, who))
+                *await self._service.ingest(EventRequest(path, scope["headers"], content, sender))
             )
 
     async def _answer_signed(
@@ -370,7 +382,10 @@ class EventsEndpoint:
         head: _RequestHead,
         signers: Sequence[PossibleSigner],
     ) -> EventsResponse | None:
-        """Whose it is its body alone tells: of one that is not read nobody can say what to look at instead."""
+        """Answer a signed request.
+
+        The sender is known only after the body is read. If the body is not read, no check can be scheduled for it.
+        """
         if head.encoding != b"identity":
             return self._reject(
                 response_format, scope, _COMPRESSED.status, responses.problem_detail(_COMPRESSED), _PLAIN
@@ -403,28 +418,28 @@ class EventsEndpoint:
             raise
 
     async def _reject_compressed(self, response_format: ResponseFormat, path: str, sender: Sender) -> EventsResponse:
-        """A body that nobody opens: a small one may hold more than fits into memory."""
+        """Reject a compressed body unread: a small one may decompress to more than fits into memory."""
         log_rejected(_COMPRESSED, sender)
         await self._service.schedule_recheck(path, sender, _SEND_PLAIN)
         return response_format.error(_COMPRESSED.status, responses.problem_detail(_COMPRESSED), [_PLAIN])
 
     def _answer_other_method(self, response_format: ResponseFormat, scope: MutableMapping[str, Any]) -> EventsResponse:
-        permits = response_format is responses.NATIVE and self._senders.are_configured
-        if permits and scope["method"] == "OPTIONS":
+        has_handshake = response_format is responses.NATIVE and self._senders.are_configured
+        if has_handshake and scope["method"] == "OPTIONS":
             return signature.answer_handshake(response_format, scope["headers"], self._senders.least_rate)
-        allowed = signature.ALLOW_HEADER if permits else (b"allow", b"POST")
+        allowed = signature.ALLOW_HEADER if has_handshake else (b"allow", b"POST")
         return self._reject(response_format, scope, 405, "events are sent with POST", allowed)
 
     def _unauthorized(self, response_format: ResponseFormat, scope: MutableMapping[str, Any]) -> EventsResponse:
-        """The same answer whatever is wrong: it tells nobody how near they were."""
+        """Return the same answer for every failure, so that an attacker learns nothing about the credentials."""
         return self._reject(
             response_format, scope, 401, "a valid bearer token is needed", (b"www-authenticate", b"Bearer")
         )
 
     def _too_many(self, response_format: ResponseFormat, sender: Sender, wait: float) -> EventsResponse:
         if (suppressed := self._throttle.allow(("too many", sender.name))) is not None:
-            _log.warning("events refused", sender=sender.name, status=429, left_out=suppressed)
-        return response_format.error(429, "more requests a minute than this sender may make", [_retry_after(wait)])
+            _log.warning("events rejected", sender=sender.name, status=429, suppressed=suppressed)
+        return response_format.error(429, "the sender exceeds its requests per minute", [_retry_after(wait)])
 
     def _reject(
         self,
@@ -434,13 +449,13 @@ class EventsEndpoint:
         why: str,
         *headers: tuple[bytes, bytes],
     ) -> EventsResponse:
-        """A request is refused of which nobody knows who sent it."""
+        """Reject a request of an unidentified sender."""
         self._refusals.log_rejected(status, why, _client(scope))
         return response_format.error(status, why, headers)
 
     def _log_not_stored(self, trouble: Transient) -> None:
-        if (suppressed := self._throttle.allow("not taken")) is not None:
-            _log.warning("events not taken", error=str(trouble), left_out=suppressed)
+        if (suppressed := self._throttle.allow("not stored")) is not None:
+            _log.warning("events not stored", error=str(trouble), suppressed=suppressed)
 
 
 class _RequestHead(NamedTuple):
@@ -457,14 +472,14 @@ def _read_headers(headers: Iterable[tuple[bytes, bytes]]) -> _RequestHead:
     is_from_a_page = False
     for name, value in headers:
         if name == b"authorization":
-            # Two of them are no answer to the question who it is (RFC 9110, section 5.3).
+            # Several `Authorization` headers identify no sender (RFC 9110, section 5.3).
             authorization = value if authorization is None else b""
         elif name == b"content-length":
             length = int(value) if value.isdigit() else None
         elif name == b"content-encoding":
             encoding = value.strip().lower()
         elif name == b"origin":
-            # Browsers send it with every POST, whatever page has it sent (Fetch, section 3.2), and nobody else does.
+            # Browsers send `Origin` with every POST (Fetch, section 3.2); other clients do not send it.
             is_from_a_page = True
     return _RequestHead(authorization, length, encoding, is_from_a_page)
 

@@ -1,4 +1,4 @@
-"""The routes that FastAPI does not see, in OpenAPI 3.1."""
+"""The OpenAPI 3.1 description of the routes that FastAPI does not know: those for events."""
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ from sfn.formats.polaris import NOTIFICATION_TYPES, SEPARATOR
 from sfn.http import responses
 from sfn.http.signature import MAX_ORIGIN, ORIGIN_HEADER
 
-# ── openapi_permission: The handshake of CloudEvents' webhooks in OpenAPI 3
+# ── Webhook handshake
+
+_UNAUTHENTICATED: Final = "no valid token or signature, or a signature that is too old"
+_WEB_PAGE: Final = "a request of a web page (`Origin`) while no sender needs a token"
+_TOO_SLOW: Final = "the body arrived too slowly"
+_TOO_MANY: Final = "the sender exceeds its requests per minute; try again"
+_INTERNAL: Final = "an error of the service"
+_NOT_STORED: Final = "nothing was stored; try again"
 
 _PROBLEM: Final = {responses.PROBLEM_MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
 _ORIGIN: Final = {"type": "string", "minLength": 1, "maxLength": MAX_ORIGIN, "pattern": "^[!-+\\--~]+$"}
@@ -32,36 +39,36 @@ _ALLOW: Final = _response_header("the methods of this route", {"type": "string"}
 
 OPTIONS: Final[dict[str, Any]] = {
     "operationId": "permitEvents",
-    "summary": "Whether somebody may send events, and how often",
+    "summary": "Ask for permission to send events",
     "description": "The handshake of CloudEvents' HTTP 1.1 Web Hooks, section 4. It needs no token.",
     "security": [],
     "parameters": [
         {
             "name": ORIGIN_HEADER,
             "in": "header",
-            "description": "the system that asks",
+            "description": "the system that will send events",
             "schema": _ORIGIN,
             "example": "eventemitter.example.com",
         }
     ],
     "responses": {
         "200": {
-            "description": "it may send",
+            "description": "permission granted",
             "headers": {
-                "WebHook-Allowed-Origin": _response_header("who asked", _ORIGIN),
-                "WebHook-Allowed-Rate": _response_header("requests a minute, or any number", _RATE),
+                "WebHook-Allowed-Origin": _response_header("the origin of the request", _ORIGIN),
+                "WebHook-Allowed-Rate": _response_header("requests per minute, or `*` for any number", _RATE),
                 "Allow": _ALLOW,
             },
         },
-        "204": {"description": "nobody asked whether they may", "headers": {"Allow": _ALLOW}},
-        "400": _handshake_error("no origin, or more than one"),
+        "204": {"description": "no origin in the request", "headers": {"Allow": _ALLOW}},
+        "400": _handshake_error("an invalid origin, or more than one"),
         "405": _handshake_error("no sender is configured"),
-        "500": _handshake_error("an error of the service"),
+        "500": _handshake_error(_INTERNAL),
     },
 }
 
 
-# ── openapi_signed: How senders show who they are
+# ── Signed requests
 
 
 def _header_scheme(name: str, description: str) -> dict[str, Any]:
@@ -69,19 +76,17 @@ def _header_scheme(name: str, description: str) -> dict[str, Any]:
 
 
 SCHEMES: Final[dict[str, Any]] = {
-    "webhookId": _header_scheme(
-        "webhook-id", "of the message, the same whenever it is sent again; without a full stop"
-    ),
-    "webhookTimestamp": _header_scheme("webhook-timestamp", "seconds since 1970, at most 300 off"),
+    "webhookId": _header_scheme("webhook-id", "id of the message, the same for each retry; without a full stop"),
+    "webhookTimestamp": _header_scheme("webhook-timestamp", "seconds since 1970, at most 300 from the present"),
     "webhookSignature": _header_scheme(
         "webhook-signature",
-        "of a sender of the scheme `standard-webhooks`: `v1,` and the base64 of the HMAC-SHA256 of "
-        "`{id}.{timestamp}.{body}`; several with spaces between them, of which one must be right",
+        "for senders with the scheme `standard-webhooks`: `v1,` and the base64 of the HMAC-SHA256 of "
+        "`{id}.{timestamp}.{body}`. One of several signatures, separated by spaces, must match.",
     ),
     "bodySignature": _header_scheme(
         "X-Hub-Signature-256",
-        "of a sender of the scheme `hmac-sha256`: `sha256=` and the HMAC-SHA256 of the body in hexadecimal digits; the "
-        "header is the sender's `signature_header`",
+        "for senders with the scheme `hmac-sha256`: `sha256=` and the HMAC-SHA256 of the body in hexadecimal digits. "
+        "The header's name is the sender's `signature_header`.",
     ),
 }
 
@@ -90,10 +95,10 @@ SENDERS: Final[list[dict[str, list[str]]]] = [
     {"webhookId": [], "webhookTimestamp": [], "webhookSignature": []},
     {"bodySignature": []},
 ]
-"""Any of these shows who a sender is: which one is configured."""
+"""Security requirements of the routes for events. Each sender has one of these schemes configured."""
 
 
-# ── openapi_polaris: Polaris' notifications in OpenAPI 3
+# ── Polaris' notifications
 
 _POLARIS_LEVEL: Final = f"[^{CONTROL_CHARACTERS}]+"
 _POLARIS_TEXT: Final = {"type": "string", "minLength": 1, "maxLength": MAX_NAME, "pattern": f"^{_POLARIS_LEVEL}$"}
@@ -106,7 +111,8 @@ POLARIS_SCHEMAS: Final[dict[str, Any]] = {
         "required": ["notification-type", "payload"],
         "properties": {
             "notification-type": {
-                "description": "CREATE and UPDATE are one. VALIDATE and UNKNOWN are checked and change nothing.",
+                "description": "CREATE and UPDATE have the same effect. VALIDATE and UNKNOWN are checked and change "
+                "nothing.",
                 "enum": [*NOTIFICATION_TYPES],
             },
             "payload": {"$ref": "#/components/schemas/TableUpdateNotification"},
@@ -116,11 +122,11 @@ POLARIS_SCHEMAS: Final[dict[str, Any]] = {
         "type": "object",
         "required": ["table-name", "timestamp", "table-uuid", "metadata-location"],
         "properties": {
-            "table-name": {**_POLARIS_TEXT, "description": "not looked at: the path says which table"},
-            "timestamp": {**_LONG, "description": "one that is late, or not later than the last one's, is taken too"},
+            "table-name": {**_POLARIS_TEXT, "description": "ignored: the path names the table"},
+            "timestamp": {**_LONG, "description": "late and out-of-order notifications are accepted"},
             "table-uuid": _POLARIS_TEXT,
             "metadata-location": {**_POLARIS_TEXT, "maxLength": MAX_LOCATION},
-            "metadata": {"description": "not looked at"},
+            "metadata": {"description": "ignored"},
         },
     },
     "IcebergErrorResponse": {
@@ -162,23 +168,24 @@ def _example(summary: str, kind: str) -> dict[str, Any]:
 
 
 def polaris_paths(retry_after: dict[str, Any]) -> dict[str, Any]:
-    """The path of notifications.
+    """Return the description of the route for Polaris' notifications.
 
     Args:
-        retry_after: the headers of a 429 and of a 503.
+        retry_after: headers of the responses 429 and 503.
     """
     levels = f"^{_POLARIS_LEVEL}({_SEPARATOR}{_POLARIS_LEVEL})*$"
     return {
         "/v1/{prefix}/namespaces/{namespace}/tables/{table}/notifications": {
             "parameters": [
-                _in_path("prefix", "the sender's name of the catalog", "prod", _POLARIS_TEXT),
-                _in_path("namespace", "levels with `%1F` between them", "sales", {**_POLARIS_TEXT, "pattern": levels}),
-                _in_path("table", "the table's own name", "orders", _POLARIS_TEXT),
+                _in_path("prefix", "the sender's name for the catalog", "prod", _POLARIS_TEXT),
+                _in_path("namespace", "levels separated by `%1F`", "sales", {**_POLARIS_TEXT, "pattern": levels}),
+                _in_path("table", "the table's name without its namespace", "orders", _POLARIS_TEXT),
             ],
             "post": {
                 "operationId": "sendNotification",
-                "summary": "Tell of a change to one table, as to Apache Polaris",
-                "description": "204 comes after the notification is on disk. None is too old: there is no 409.",
+                "summary": "Send a notification of Apache Polaris about one table",
+                "description": "204 means that the notification is on disk. Old notifications are accepted: there is "
+                "no 409.",
                 "security": SENDERS,
                 "requestBody": {
                     "required": True,
@@ -187,42 +194,42 @@ def polaris_paths(retry_after: dict[str, Any]) -> dict[str, Any]:
                             "schema": {"$ref": "#/components/schemas/NotificationRequest"},
                             "examples": {
                                 "update": _example("a commit", "UPDATE"),
-                                "drop": _example("the table is gone", "DROP"),
+                                "drop": _example("the table was dropped", "DROP"),
                                 "validate": _example("a dry run", "VALIDATE"),
                             },
                         }
                     },
                 },
                 "responses": {
-                    "204": {"description": "taken, and on disk; or of no concern"},
+                    "204": {"description": "stored on disk, or ignored"},
                     "400": _polaris_error(
-                        "not JSON, a wrong field, or a path that names no table; which is said. Or nobody can ask the "
-                        "catalog, and it is signed, which does not cover the path"
+                        "not JSON, a wrong field, or a path that names no table. Or a signed notification of an "
+                        "event-only catalog: the signature does not cover the path."
                     ),
-                    "401": _polaris_error("no valid token or signature, or one that is not of now"),
-                    "403": _polaris_error("a web page's request (`Origin`) where no sender need show who it is"),
+                    "401": _polaris_error(_UNAUTHENTICATED),
+                    "403": _polaris_error(_WEB_PAGE),
                     "404": _polaris_error("the sender has no catalog of that name"),
                     "405": _polaris_error("another method than POST"),
-                    "408": _polaris_error("the body came too slowly"),
-                    "413": _polaris_error("too large; unless the sender signs the table is looked at all the same"),
-                    "415": _polaris_error("compressed; unless the sender signs the table is looked at all the same"),
-                    "429": _polaris_error("more requests a minute than the sender may make; try again", retry_after),
-                    "500": _polaris_error("an error of the service"),
-                    "503": _polaris_error("nothing was taken; try again", retry_after),
+                    "408": _polaris_error(_TOO_SLOW),
+                    "413": _polaris_error("too large. Unless the request is signed, the table is checked anyway."),
+                    "415": _polaris_error("compressed. Unless the request is signed, the table is checked anyway."),
+                    "429": _polaris_error(_TOO_MANY, retry_after),
+                    "500": _polaris_error(_INTERNAL),
+                    "503": _polaris_error(_NOT_STORED, retry_after),
                 },
             },
         }
     }
 
 
-# ── openapi: The routes that FastAPI does not see
+# ── Native events, and all paths
 
 _PLAIN: Final = f"^[^{CONTROL_CHARACTERS}]+$"
 _LEVEL: Final = f"[^.{CONTROL_CHARACTERS}]{{1,{MAX_NAME}}}"
 _DOTTED: Final = f"^{_LEVEL}(\\.{_LEVEL}){{0,{MAX_LEVELS - 1}}}$"
 _TEXT: Final = {"type": "string", "minLength": 1, "maxLength": MAX_NAME, "pattern": _PLAIN}
 _LEVELS: Final = {
-    "description": "levels as an array, or joined by dots where none of them holds a dot; without control characters",
+    "description": "levels as an array, or joined by dots if no level contains a dot; without control characters",
     "oneOf": [{"type": "array", "items": _TEXT, "maxItems": MAX_LEVELS}, {"type": "string", "pattern": _DOTTED}],
 }
 _IDENTIFIER: Final = {"namespace": _LEVELS, "name": _TEXT}
@@ -241,18 +248,21 @@ SCHEMAS: Final[dict[str, Any]] = {
             **_IDENTIFIER,
             "operation": {"enum": [*OPERATIONS, None], "default": OPERATIONS[0]},
             "destination": {
-                "description": "the new name; with the operation rename, and only there",
+                "description": "the new name; only with the operation rename",
                 "oneOf": [{"$ref": "#/components/schemas/Identifier"}, {"type": "null"}],
             },
             "purge": {
-                "description": "the files are deleted too; with the operation drop, and only there",
+                "description": "the files are deleted, too; only with the operation drop",
                 "type": ["boolean", "null"],
             },
-            "catalog": {**_optional(_TEXT), "description": "needed where the sender speaks for several"},
-            "event_id": {**_optional(_TEXT), "description": "an event whose id this sender sent before is a duplicate"},
-            "table_uuid": {**_optional(_TEXT), "description": "whose event it is, where nobody can ask the catalog"},
+            "catalog": {**_optional(_TEXT), "description": "required if the sender has several catalogs"},
+            "event_id": {
+                **_optional(_TEXT),
+                "description": "an event with an id that this sender used before is a duplicate",
+            },
+            "table_uuid": {**_optional(_TEXT), "description": "identifies the table in an event-only catalog"},
             "metadata_location": {
-                "description": "the new one; needed where nobody can ask the catalog, but for a drop and a rename",
+                "description": "the new metadata file; required for event-only catalogs, except for a drop or a rename",
                 "type": ["string", "null"],
                 "minLength": 1,
                 "maxLength": MAX_LOCATION,
@@ -264,13 +274,13 @@ SCHEMAS: Final[dict[str, Any]] = {
     },
     "CloudEvent": {
         "type": "object",
-        "description": "of any source; its data is an Event, or that of a catalog which sends CloudEvents",
+        "description": "a CloudEvent of any source; its data is an Event, or data of a catalog that sends CloudEvents",
         "required": ["specversion", "id", "source", "type"],
         "properties": {"specversion": {"const": "1.0"}, "id": _TEXT, "source": _TEXT, "type": _TEXT},
     },
     "Accepted": {
         "type": "object",
-        "description": "what became of the hints; a rename is two",
+        "description": "numbers of notifications; a rename counts as two",
         "required": ["accepted", "duplicates", "ignored"],
         "properties": {
             "accepted": {"type": "integer", "minimum": 0},
@@ -309,12 +319,12 @@ _MALFORMED: Final = "a parameter or the body is malformed, or they do not fit to
 
 
 def error_response(description: str, **headers: dict[str, Any]) -> dict[str, Any]:
-    """An answer that is a problem document."""
+    """Return the description of a response with a problem document."""
     return {"description": description, "content": _PROBLEM, **({"headers": headers} if headers else {})}
 
 
 def with_problems(paths: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """FastAPI's description of routes, with our own errors: every refusal is a problem document, whatever it says."""
+    """Return FastAPI's description of routes, with a problem document for each error."""
     return {
         path: {method: _with_problems(operation) for method, operation in methods.items()}
         for path, methods in paths.items()
@@ -324,7 +334,7 @@ def with_problems(paths: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 def _with_problems(operation: Mapping[str, Any]) -> dict[str, Any]:
     answers = dict(operation["responses"])
     if "requestBody" in operation:
-        answers |= {"400": {"description": "no text in UTF-8"}, "408": {"description": "the body came too slowly"}}
+        answers |= {"400": {"description": "no text in UTF-8"}, "408": {"description": _TOO_SLOW}}
         answers["413"] = {"description": "the body is too large"}
     for status, answer in answers.items():
         if int(status) >= HTTPStatus.BAD_REQUEST:
@@ -337,9 +347,9 @@ PATHS: Final[dict[str, Any]] = {
     "/v1/events": {
         "post": {
             "operationId": "sendEvents",
-            "summary": "Tell of changes to tables",
-            "description": "All events of a request are taken or none is. 202 comes after they are on disk. What "
-            "Polaris, Lakekeeper, Nessie, AWS Glue and Iceberg's events endpoint send is recognised, too, as it is.",
+            "summary": "Send events about changed tables",
+            "description": "Either all events of a request are accepted, or none. 202 means that they are on disk. The "
+            "formats of Polaris, Lakekeeper, Nessie, AWS Glue and Iceberg's events endpoint are recognised, too.",
             "security": SENDERS,
             "requestBody": {
                 "required": True,
@@ -356,25 +366,24 @@ PATHS: Final[dict[str, Any]] = {
             },
             "responses": {
                 "202": {
-                    "description": "taken, and on disk",
+                    "description": "stored on disk",
                     "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Accepted"}}},
                 },
                 "400": error_response("not JSON"),
-                "401": error_response("no valid token or signature, or one that is not of now"),
-                "403": error_response("a web page's request (`Origin`) where no sender need show who it is"),
+                "401": error_response(_UNAUTHENTICATED),
+                "403": error_response(_WEB_PAGE),
                 "405": error_response("another method than POST or OPTIONS"),
-                "408": error_response("the body came too slowly"),
+                "408": error_response(_TOO_SLOW),
                 "413": error_response(
-                    "too large; unless the sender signs, those of its catalogs that can be listed are looked through "
-                    "instead"
+                    "too large. Unless the request is signed, the sender's catalogs are swept, except event-only ones."
                 ),
                 "415": error_response(
-                    "no known event format, or not the sender's; or compressed, which is made up for as with 413"
+                    "no known event format, or not the sender's format; or compressed, with the same sweep as for 413"
                 ),
                 "422": error_response("a known format with a wrong field, named in `errors`"),
-                "429": error_response("more requests a minute than the sender may make; try again", **RETRY_AFTER),
-                "500": error_response("an error of the service"),
-                "503": error_response("nothing was taken; try again", **RETRY_AFTER),
+                "429": error_response(_TOO_MANY, **RETRY_AFTER),
+                "500": error_response(_INTERNAL),
+                "503": error_response(_NOT_STORED, **RETRY_AFTER),
             },
         },
         "options": OPTIONS,
@@ -383,11 +392,11 @@ PATHS: Final[dict[str, Any]] = {
 }
 
 FOREIGN: Final = frozenset({"HTTPValidationError", "ValidationError"})
-"""FastAPI's own error, which we never answer."""
+"""Schemas of FastAPI's own errors, which the listener never answers with."""
 
 SECURITY: Final[dict[str, Any]] = {
-    "bearer": {"type": "http", "scheme": "bearer", "description": "not needed where no sender is configured"},
+    "bearer": {"type": "http", "scheme": "bearer", "description": "not needed if no sender is configured"},
     **SCHEMES,
-    "operator": {"type": "http", "scheme": "bearer", "description": "an operator's token; always needed"},
-    "scraper": {"type": "http", "scheme": "bearer", "description": "not needed where no `metrics_token` is configured"},
+    "operator": {"type": "http", "scheme": "bearer", "description": "an operator's token; always required"},
+    "scraper": {"type": "http", "scheme": "bearer", "description": "not needed if no `metrics_token` is configured"},
 }

@@ -1,4 +1,4 @@
-"""How senders are answered: one pipeline takes what they say, each path has its own manner of speaking."""
+"""Responses to senders of events: problem documents for the native route, Iceberg's errors for Polaris' route."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ from sfn import errors
 from sfn.domain.events import PutResult
 from sfn.errors import Rejected, SfnError
 
-# ── problem: Problem documents
+# ── Problem documents
 
 PROBLEM_MEDIA_TYPE: Final = "application/problem+json"
+INTERNAL_ERROR: Final = "internal error of the service; see its log"
+"""Detail of a response with status 500."""
 
 
 def problem_document(status: int, detail: str, *, pointer: str | None = None) -> bytes:
-    """A problem document of type `about:blank`.
+    """Return a problem document (RFC 9457) of type `about:blank`.
 
     Args:
         status: HTTP status code.
         detail: what is wrong, for people.
-        pointer: the wrong part of the request's body, a JSON pointer as URI fragment.
+        pointer: JSON pointer to the wrong part of the request's body, as a URI fragment.
     """
     content: dict[str, object] = {
         "type": "about:blank",
@@ -40,17 +42,17 @@ def problem_document(status: int, detail: str, *, pointer: str | None = None) ->
 
 
 def problem_detail(error: SfnError) -> str:
-    """What was expected and found, without the place: that may be a path on this machine."""
+    """Return the expected and found values of an error, without its place, which may be a path on this machine."""
     text = f"expected {error.expected}, found {error.found}"
     return f"{text}; {error.remedy}" if error.remedy else text
 
 
 def retry_after_seconds(retry_after: float | None) -> int:
-    """The value of `Retry-After` (RFC 9110, section 10.2.3): whole seconds, at least 1."""
+    """Return the value of `Retry-After` (RFC 9110, section 10.2.3): whole seconds, at least 1."""
     return max(1, math.ceil(retry_after or 1))
 
 
-# ── faces: How senders are answered
+# ── Response formats
 
 ResponseHeaders: TypeAlias = Iterable[tuple[bytes, bytes]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -59,12 +61,12 @@ CLOSE_HEADER: Final = (b"connection", b"close")
 
 
 class EventsResponse(NamedTuple):
-    """A response.
+    """A response to a sender.
 
     Attributes:
         status: HTTP status code.
         content: the body.
-        headers: all of them.
+        headers: all headers.
     """
 
     status: int
@@ -74,14 +76,13 @@ class EventsResponse(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ResponseFormat:
-    """What the senders of one path are used to.
+    """The format of the responses on one path.
 
     Attributes:
-        accepted: the answer when all is on disk, from what became of it and the number of events that were of no
-            concern.
-        error_body: an error's body, from its status, what is wrong, and where in the request ("#…" a JSON pointer into
-            the body, "" for nowhere).
-        media_type: of that body.
+        accepted: function that makes the response to stored events from the result and the number of ignored events.
+        error_body: function that makes the body of an error from the status, the detail and the place in the request:
+            a JSON pointer into the body that begins with "#", or "" for none.
+        media_type: media type of an error's body.
     """
 
     accepted: Callable[[PutResult, int], EventsResponse]
@@ -89,13 +90,13 @@ class ResponseFormat:
     media_type: bytes
 
     def error(self, status: int, detail: str, headers: ResponseHeaders = (), *, where: str = "") -> EventsResponse:
-        """An error."""
+        """Return the response to an error."""
         content = self.error_body(status, detail, where)
         return _with_body(status, content, [*headers, (b"content-type", self.media_type)])
 
     def rejected(self, refusal: Rejected) -> EventsResponse:
-        """What a sender is told of a refusal."""
-        # The client of a 408 is in the middle of its body: no next request could be told from it.
+        """Return the response to a rejected request."""
+        # After a 408 the client is still sending the body, so the next request could not be recognised.
         closing = [CLOSE_HEADER] if refusal.status == HTTPStatus.REQUEST_TIMEOUT else []
         return self.error(refusal.status, problem_detail(refusal), closing, where=refusal.where)
 
@@ -125,7 +126,7 @@ def _problem(status: int, detail: str, where: str) -> bytes:
 
 
 NATIVE: Final = ResponseFormat(_counts_response, _problem, PROBLEM_MEDIA_TYPE.encode())
-"""That of our own routes: counts, and problem documents."""
+"""Format of the native route: counts, and problem documents."""
 
 
 def _iceberg_error(status: int, detail: str, where: str) -> bytes:
@@ -133,9 +134,9 @@ def _iceberg_error(status: int, detail: str, where: str) -> bytes:
     return errors.iceberg_error_body(status, message)
 
 
-def _empty_response(_taken: PutResult, _ignored: int) -> EventsResponse:
+def _empty_response(_result: PutResult, _ignored: int) -> EventsResponse:
     return EventsResponse(204, b"", [])
 
 
 ICEBERG: Final = ResponseFormat(_empty_response, _iceberg_error, errors.ICEBERG_ERROR_MEDIA_TYPE)
-"""That of an Iceberg catalog: nothing to say of what was taken, and errors as Iceberg's clients know them."""
+"""Format of an Iceberg REST catalog: an empty response to accepted events, and Iceberg's error bodies."""

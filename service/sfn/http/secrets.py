@@ -1,4 +1,4 @@
-"""How a sender shows who it is, and what a secret for that looks like: what also the settings and commands need."""
+"""Authentication schemes, the form of their secrets, and token files. The settings and the commands use it, too."""
 
 from __future__ import annotations
 
@@ -17,46 +17,46 @@ from typing import Final, NoReturn, assert_never
 from sfn.concurrency import WatchedFiles, unreadable_file_error
 from sfn.errors import FatalError
 
-# ── bearer: How a bearer token looks and how it is shown
+# ── Bearer tokens
 
 _VISIBLE: Final = re.compile(r"[\x21-\x7e]+")
 
 
 def is_well_formed_token(text: str) -> bool:
-    """Whether a token can be sent in a header: visible ASCII, not empty."""
+    """Return whether a token can be sent in a header: visible ASCII, not empty."""
     return _VISIBLE.fullmatch(text) is not None
 
 
 def bearer_token(authorization: bytes | None) -> bytes | None:
-    """The token of an `Authorization` header of the scheme Bearer; None for any other."""
+    """Return the token of an `Authorization: Bearer` header; None for any other value."""
     parts = authorization.split() if authorization is not None else ()
     return parts[1] if len(parts) == 2 and parts[0].lower() == b"bearer" else None  # noqa: PLR2004 - scheme and token
 
 
-# ── secret: How a sender shows who it is
+# ── Secrets by scheme
 
 WEBHOOK_PREFIX: Final = "whsec_"
-"""What a secret of Standard Webhooks begins with."""
+"""Prefix of a secret of Standard Webhooks."""
 
-_LEAST, _MOST = 24, 64
+_MIN_BYTES, _MAX_BYTES = 24, 64
 """Bytes of a secret of Standard Webhooks."""
-_SHORTEST, _LONGEST = 16, 1_024
-"""Characters of a secret that is any text."""
-_VARIED: Final = 5
-"""Different characters that every random secret has."""
-_LONG_ENOUGH: Final = 16
-"""Characters of a secret that nobody will guess, if they are random."""
+_MIN_TEXT, _MAX_TEXT = 16, 1_024
+"""Characters of a secret for `hmac-sha256`."""
+_MIN_DIFFERENT: Final = 5
+"""Fewest different characters of a random secret."""
+_MIN_STRONG: Final = 16
+"""Fewest characters of a random secret that cannot be guessed."""
 
 _FORMS: Final = {
     "bearer": "visible ASCII characters without spaces, and at least one",
-    "standard-webhooks": f"{WEBHOOK_PREFIX} and the base64 of {_LEAST} to {_MOST} random bytes, with its padding",
-    "hmac-sha256": f"a text of {_SHORTEST} to {_LONGEST} printable characters, without spaces at its ends",
+    "standard-webhooks": f"{WEBHOOK_PREFIX} and the base64 of {_MIN_BYTES} to {_MAX_BYTES} random bytes, with padding",
+    "hmac-sha256": f"a text of {_MIN_TEXT} to {_MAX_TEXT} printable characters, without spaces at its ends",
     "none": "no secret",
 }
 
 
 class AuthScheme(StrEnum):
-    """How a sender shows who it is."""
+    """The authentication schemes of senders."""
 
     BEARER = "bearer"
     STANDARD_WEBHOOKS = "standard-webhooks"
@@ -65,44 +65,44 @@ class AuthScheme(StrEnum):
 
     @property
     def word(self) -> str:
-        """What a secret of it is called."""
+        """The word for a secret of this scheme: "token" or "secret"."""
         return "token" if self is AuthScheme.BEARER else "secret"
 
     @property
     def form(self) -> str:
-        """What a secret of it looks like."""
+        """A description of the form of a secret of this scheme."""
         return _FORMS[self]
 
 
 def secret_bytes(scheme: AuthScheme, secret: str) -> bytes:
-    """The bytes of a secret: those of a token as they are shown, of any other those that key an HMAC.
+    """Return the bytes of a secret: a token as sent, or the key of an HMAC.
 
     Raises:
-        ValueError: it is none of this scheme; the message says what one looks like, and nothing of this one.
+        ValueError: the secret does not have the form of this scheme. The message names the form, not the secret.
     """
     match scheme:
         case AuthScheme.BEARER:
-            right = secret.encode() if is_well_formed_token(secret) else None
+            found = secret.encode() if is_well_formed_token(secret) else None
         case AuthScheme.STANDARD_WEBHOOKS:
-            right = _decoded(secret)
+            found = _decoded(secret)
         case AuthScheme.HMAC_SHA256:
-            fits = _SHORTEST <= len(secret) <= _LONGEST and secret.isprintable() and secret == secret.strip()
-            right = secret.encode() if fits else None
+            is_valid = _MIN_TEXT <= len(secret) <= _MAX_TEXT and secret.isprintable() and secret == secret.strip()
+            found = secret.encode() if is_valid else None
         case AuthScheme.NONE:
-            right = None
+            found = None
         case _:
             assert_never(scheme)
-    if right is None:
+    if found is None:
         raise ValueError(scheme.form)
-    return right
+    return found
 
 
 def describe_weakness(scheme: AuthScheme, secret: str) -> str:
-    """Why a secret is soon guessed, for a warning; empty where it may be a random one."""
-    if len(secret) < _LONG_ENOUGH:
-        return f"a {scheme.word} of fewer than {_LONG_ENOUGH} characters"
-    if len(set(re.sub(f"^{WEBHOOK_PREFIX}|=+$", "", secret))) < _VARIED:
-        return f"a {scheme.word} of fewer than {_VARIED} different characters"
+    """Return why a secret is easy to guess, for a warning; "" if it may be random."""
+    if len(secret) < _MIN_STRONG:
+        return f"a {scheme.word} of fewer than {_MIN_STRONG} characters"
+    if len(set(re.sub(f"^{WEBHOOK_PREFIX}|=+$", "", secret))) < _MIN_DIFFERENT:
+        return f"a {scheme.word} of fewer than {_MIN_DIFFERENT} different characters"
     return ""
 
 
@@ -112,25 +112,27 @@ def _decoded(secret: str) -> bytes | None:
         found = b64decode(text, validate=True)
     except (Error, ValueError):
         return None
-    # One secret has one spelling: what two senders have in common is found by it.
-    is_right = secret.startswith(WEBHOOK_PREFIX) and _LEAST <= len(found) <= _MOST and b64encode(found).decode() == text
-    return found if is_right else None
+    # Only the canonical base64 is accepted, because a secret of two senders is detected by its text.
+    is_canonical = secret.startswith(WEBHOOK_PREFIX) and b64encode(found).decode() == text
+    return found if is_canonical and _MIN_BYTES <= len(found) <= _MAX_BYTES else None
 
 
-# ── tokens: Bearer tokens
+# ── Accepted tokens and token files
 
 MAX_FILE: Final = 65_536
-"""Most bytes of a file of tokens."""
+"""Most bytes of a token file."""
 
 
 @dataclass(frozen=True, slots=True)
 class AcceptedToken:
-    """A token that is accepted. Only its digest is kept, so that neither a dump nor a length tells it.
+    """An accepted token or secret.
+
+    Only the digest of a bearer token is stored, so that neither a memory dump nor its length reveals the token.
 
     Attributes:
-        name: which one it is, for logs.
-        digest: SHA-256.
-        key: the secret itself where it is never shown but signs: with a digest of it nothing could be verified.
+        name: name for logs.
+        digest: SHA-256 of the secret.
+        key: key of a signing secret, which its verification needs; None for a bearer token.
     """
 
     name: str
@@ -139,51 +141,51 @@ class AcceptedToken:
 
     @classmethod
     def from_secret(cls, name: str, secret: str, scheme: AuthScheme = AuthScheme.BEARER) -> AcceptedToken:
-        """The token with this secret, which is one of the scheme."""
-        signs = scheme is not AuthScheme.BEARER
-        return cls(name, sha256(secret.encode()).digest(), secret_bytes(scheme, secret) if signs else None)
+        """Return the token with this secret of the given scheme."""
+        is_signing = scheme is not AuthScheme.BEARER
+        return cls(name, sha256(secret.encode()).digest(), secret_bytes(scheme, secret) if is_signing else None)
 
 
 class WatchedTokenFile:
-    """Tokens from a file, one a line; empty lines and lines that begin with `#` are passed over.
+    """The tokens of a file, one per line; empty lines and lines that begin with `#` are ignored.
 
-    It is read now, and by whoever looks after it changed. One that can't be read, holds no token or a malformed one
-    leaves the old tokens in force.
+    The file is read now and after each change. If a changed file is unreadable, empty or malformed, the old tokens stay
+    active.
 
     Args:
         path: the file.
-        scheme: what they are for.
+        scheme: scheme of the secrets.
 
     Raises:
-        Broken: it can't be read now, when there are no old tokens.
+        FatalError: the file can't be read now.
     """
 
     def __init__(self, path: Path, scheme: AuthScheme = AuthScheme.BEARER) -> None:
         self._content = WatchedFiles(f"{scheme.word}s", (path,), partial(_parse, path, scheme))
 
     def tokens(self) -> tuple[AcceptedToken, ...]:
-        """Those in force now; the file is not looked at."""
+        """Return the active tokens, without reading the file."""
         return self._content.current
 
     def reload_if_changed(self) -> None:
-        """See `Watched.look`."""
+        """Read the file again if it changed. Blocks."""
         self._content.reload_if_changed()
 
     async def watch(self) -> NoReturn:
-        """See `Watched.watch`."""
+        """Read the file again after each change, for ever."""
         await self._content.watch()
 
 
 class PartyTokens:
-    """The active tokens of one party.
+    """The active tokens of one party: a sender, or the operators.
 
     Args:
-        named: secrets by the name of the token.
-        file: more of them.
-        scheme: what the named ones are for.
+        named: secrets by name.
+        file: file with further secrets.
+        scheme: scheme of the named secrets.
 
     Attributes:
-        file: as it was given.
+        file: the file, as given.
     """
 
     def __init__(
@@ -193,17 +195,17 @@ class PartyTokens:
         self.file = file
 
     def active(self) -> tuple[AcceptedToken, ...]:
-        """Those in force now."""
+        """Return the active tokens."""
         return self._named if self.file is None else (*self._named, *self.file.tokens())
 
 
 def index_of_presented(tokens: Iterable[AcceptedToken], presented: bytes | None) -> int | None:
-    """The index of the presented token; the time it takes tells nothing of where or how nearly it matched."""
+    """Return the index of the presented token, in time that depends neither on the index nor on similarity."""
     return None if presented is None else index_of_digest(tokens, sha256(presented).digest())
 
 
 def index_of_digest(tokens: Iterable[AcceptedToken], digest: bytes) -> int | None:
-    """As `match`, for the SHA-256 of what was presented."""
+    """Return the index of the token with this SHA-256, in time that depends neither on the index nor on similarity."""
     found: int | None = None
     for index, token in enumerate(tokens):
         if hmac.compare_digest(token.digest, digest) and found is None:
@@ -212,14 +214,14 @@ def index_of_digest(tokens: Iterable[AcceptedToken], digest: bytes) -> int | Non
 
 
 def read_secrets(path: Path, scheme: AuthScheme = AuthScheme.BEARER) -> dict[int, str]:
-    """What a file of tokens holds, by the numbers of its lines from 1 on.
+    """Return the secrets of a token file by line number, from 1.
 
     Args:
         path: the file.
-        scheme: what they are for.
+        scheme: scheme of the secrets.
 
     Raises:
-        Broken: it can't be read, holds no token or a malformed one.
+        FatalError: the file is unreadable, has no secret or a malformed one.
     """
     try:
         with path.open("rb") as file:
@@ -239,7 +241,7 @@ def read_secrets(path: Path, scheme: AuthScheme = AuthScheme.BEARER) -> dict[int
         try:
             secret_bytes(scheme, secret)
         except ValueError:
-            raise _invalid_file_error(path, scheme, f"another text in line {number}") from None
+            raise _invalid_file_error(path, scheme, f"a malformed {scheme.word} in line {number}") from None
         found[number] = secret
     if not found:
         raise _invalid_file_error(path, scheme, f"no {scheme.word}")
@@ -256,7 +258,7 @@ def _parse(path: Path, scheme: AuthScheme) -> tuple[AcceptedToken, ...]:
 def _invalid_file_error(path: Path, scheme: AuthScheme, found: str) -> FatalError:
     return FatalError(
         str(path),
-        expected=f"a file of {scheme.word}s, one a line: {scheme.form}",
+        expected=f"a file of {scheme.word}s, one per line: {scheme.form}",
         found=found,
         remedy="write the new file beside it and rename it over the old one",
     )

@@ -1,4 +1,4 @@
-"""Who may send events, how they show who they are, how often, and for which catalogs."""
+"""Identification of senders and operators by token or signature, and the rate limits of senders."""
 
 from __future__ import annotations
 
@@ -28,49 +28,49 @@ from sfn.http.signature import (
 )
 from sfn.telemetry.logs import RejectionLog
 
-# ── keyring: Whose a token or a secret is
+# ── Keyring
 
-_EXPECTED = "tokens of its own for each sender, and for the operators"
-_REMEDY = "give each of them a token of its own"
+_EXPECTED = "different tokens for all senders and the operators"
+_REMEDY = "give each sender and the operators tokens of their own"
 
 _log = structlog.stdlib.get_logger(__name__)
 
 
 class Keyring:
-    """The active tokens of all parties, and the secrets of those who sign.
+    """The active tokens and signing secrets of all parties.
 
-    A token that two parties have is nobody's for as long as both have it: who shows it may be either, and neither may
-    speak for the other. Files of tokens change, so each change of one is looked at, and that is logged as an error.
-    One that signs is never shown: who shows it is nobody.
+    A token of two parties is rejected for both, because it does not identify one of them. Token files change, so each
+    change is checked again, and a shared token is logged as an error. A signing secret is never accepted as a bearer
+    token.
 
     Args:
-        parties: the tokens of each party, by its name in messages.
+        parties: tokens of each party, by its name in messages.
 
     Raises:
-        Broken: two parties have the same token now.
+        FatalError: two parties have the same token now.
     """
 
     def __init__(self, parties: Mapping[str, PartyTokens]) -> None:
         self._parties = dict(parties)
         self._active = self._active_tokens()
-        self._shared = self._sort()
+        self._shared = self._index_tokens()
         for places in self._shared.values():
-            raise FatalError(" and ".join(places), expected=_EXPECTED, found="one and the same", remedy=_REMEDY)
+            raise FatalError(" and ".join(places), expected=_EXPECTED, found="the same token", remedy=_REMEDY)
 
     def owner_of(self, authorization: bytes | None) -> tuple[str, str] | None:
-        """The party behind an `Authorization` header and the name of its token, None for nobody.
+        """Return the party of an `Authorization` header and the name of its token; None for no party.
 
         All active tokens of all parties are compared, each in constant time.
         """
         self._refresh()
-        index = index_of_presented((token for _, token in self._shown), bearer_token(authorization))
+        index = index_of_presented((token for _, token in self._bearer), bearer_token(authorization))
         if index is None:
             return None
-        party, token = self._shown[index]
+        party, token = self._bearer[index]
         return None if token.digest in self._shared else (party, token.name)
 
     def signing_keys(self, party: str) -> tuple[SigningKey, ...]:
-        """The secrets that a party signs with, but for those that another one has too."""
+        """Return the signing secrets of a party, except those that another party has, too."""
         self._refresh()
         return self._signing.get(party, ())
 
@@ -79,20 +79,20 @@ class Keyring:
         if active == self._active:
             return
         before, self._active = self._shared, active
-        self._shared = self._sort()
+        self._shared = self._index_tokens()
         for digest, places in self._shared.items():
             if before.get(digest) != places:
-                _log.error("one token of two parties: refused", places=places, remedy=_REMEDY)
+                _log.error("shared token rejected", places=places, remedy=_REMEDY)
 
     def _active_tokens(self) -> list[tuple[AcceptedToken, ...]]:
         return [tokens.active() for tokens in self._parties.values()]
 
-    def _sort(self) -> dict[bytes, list[str]]:
-        """Tell the tokens that are shown from those that sign; which several parties have is returned."""
+    def _index_tokens(self) -> dict[bytes, list[str]]:
+        """Separate bearer tokens from signing secrets; return the places of each shared one by digest."""
         active = zip(self._parties, self._active, strict=True)
         owned = [(party, token) for party, tokens in active for token in tokens]
         shared = _shared(owned)
-        self._shown = [(party, token) for party, token in owned if token.key is None]
+        self._bearer = [(party, token) for party, token in owned if token.key is None]
         signing: defaultdict[str, tuple[SigningKey, ...]] = defaultdict(tuple)
         for party, token in owned:
             if token.key is not None and token.digest not in shared:
@@ -102,17 +102,17 @@ class Keyring:
 
 
 def _shared(keys: Sequence[tuple[str, AcceptedToken]]) -> dict[bytes, list[str]]:
-    """By the digest of each token that several parties have: where they have it."""
+    """Return the places of each token that several parties have, by its digest."""
     owners: defaultdict[bytes, dict[str, str]] = defaultdict(dict)
     for party, token in keys:
         owners[token.digest].setdefault(party, f"{party} ({token.name})")
     return {digest: list(places.values()) for digest, places in owners.items() if len(places) > 1}
 
 
-# ── senders: Who may send events
+# ── Senders
 
 ANONYMOUS: Final = "anonymous"
-"""The sender that everybody is while none is configured."""
+"""Name of the sender of all events while no sender is configured."""
 
 _SYSTEM: Final = SystemClock()
 
@@ -122,8 +122,8 @@ class PossibleSigner:
     """A sender that may have signed a request.
 
     Attributes:
-        party: what it is called in the keyring.
-        claim: what the request's head says in its manner.
+        party: its name in the keyring.
+        claim: the signature in the request's headers, parsed with the sender's scheme.
     """
 
     party: str
@@ -132,11 +132,11 @@ class PossibleSigner:
 
 @dataclass(frozen=True, slots=True)
 class VerifiedSigner:
-    """Who signed a request.
+    """The sender that signed a request.
 
     Attributes:
-        sender: that is who.
-        message_id: the id of what was sent; None where the sender's manner has none.
+        sender: the sender.
+        message_id: id of the message; None if the sender's scheme has none.
     """
 
     sender: Sender
@@ -144,16 +144,16 @@ class VerifiedSigner:
 
 
 class Senders:
-    """All configured senders; without any, one that needs no token.
+    """All configured senders.
 
     Args:
-        keyring: whose each token is, and the secrets of those who sign.
-        enrolled: those that show who they are, by the name of the party that they are in `keyring`.
-        open_to: the sender that everybody is who shows nothing; where nobody is enrolled, whatever they show.
-        signing: how those sign that do, by the same names.
-        rates: most requests a minute, by the name of a sender.
-        clock: says whether a signature is of now.
-        monotonic: seconds that never run backwards.
+        keyring: tokens and signing secrets of all parties.
+        enrolled: senders with a token or secret, by their party's name in `keyring`.
+        open_to: sender of requests without credentials; if no sender is enrolled, of all requests.
+        signing: signature schemes of the senders that sign, by party.
+        rates: most requests per minute, by the name of a sender.
+        clock: clock for the age of signatures.
+        monotonic: monotonic clock in seconds.
     """
 
     def __init__(
@@ -171,75 +171,75 @@ class Senders:
         self._enrolled = dict(enrolled)
         self._open_to = open_to
         self._signing = dict(signing or {})
-        self._fields = {field for manner in self._signing.values() for field in signature_headers(manner)}
+        self._signature_headers = {name for scheme in self._signing.values() for name in signature_headers(scheme)}
         self._rates = {name: RateLimit(limit) for name, limit in (rates or {}).items()}
         self._clock, self._monotonic = clock, monotonic
 
     @property
     def are_configured(self) -> bool:
-        """Whether somebody said who they are."""
+        """Return whether the settings configure a sender."""
         return True
 
     @property
     def least_rate(self) -> int | None:
-        """The smallest number of requests a minute that a sender may make; None for any number."""
+        """The lowest rate limit of a sender, in requests per minute; None without a limit."""
         return min((rate.per_minute for rate in self._rates.values()), default=None)
 
     def is_open(self, sender: Sender) -> bool:
-        """Whether everybody may be that sender."""
+        """Return whether a client needs no credentials to be this sender."""
         return sender is self._open_to
 
     def identify(self, authorization: bytes | None, headers: Headers) -> Sender | tuple[PossibleSigner, ...] | None:
-        """Who it is by a request's head, or who it may be by its body; None for nobody, whatever the body.
+        """Return the sender by a request's headers, or the possible signers of its body; None for invalid credentials.
 
         Args:
-            authorization: the value of the header of that name.
-            headers: all of them.
+            authorization: value of the `Authorization` header.
+            headers: all headers.
         """
         sender = self.identify_by_token(authorization)
         if sender is not None:
             return sender
         if self._signing and (signers := self._possible_signers(headers)):
             return signers
-        # What is shown and is wrong is no oversight.
-        shows = authorization is not None or any(name in self._fields for name, _ in headers)
-        return None if shows else self._open_to
+        # A client with wrong credentials is not treated as one without credentials.
+        has_credentials = authorization is not None or any(name in self._signature_headers for name, _ in headers)
+        return None if has_credentials else self._open_to
 
     def identify_by_token(self, authorization: bytes | None) -> Sender | None:
-        """The sender behind an `Authorization` header, None for nobody."""
+        """Return the sender of an `Authorization` header; None for an invalid one."""
         if not self._enrolled:
             return self._open_to
         owner = self._keyring.owner_of(authorization)
         return None if owner is None else self._enrolled.get(owner[0])
 
     async def verify_signer(self, signers: Sequence[PossibleSigner], body: bytes) -> VerifiedSigner | None:
-        """The one that signed a body; None for nobody, and for several.
+        """Return the sender that signed a body; None for no sender or several.
 
-        All are tried in the order of the configuration, whichever it is.
+        All possible signers are tried, so that the duration does not depend on which one signed.
 
         Args:
-            signers: who it may be.
-            body: its bytes as they arrived.
+            signers: possible signers.
+            body: bytes of the body, as they arrived.
         """
         found: list[VerifiedSigner] = []
-        for index, one in enumerate(signers):
+        for index, signer in enumerate(signers):
             if index:
-                # To digest a large body takes as long as many requests: they need not wait for all of it.
+                # The digest of a large body takes as long as many requests, so other requests get a turn in between.
                 await asyncio.sleep(0)
-            if verify_signature(one.claim, body, self._keyring.signing_keys(one.party)) is not None:
-                found.append(VerifiedSigner(self._enrolled[one.party], one.claim.message_id))
+            if verify_signature(signer.claim, body, self._keyring.signing_keys(signer.party)) is not None:
+                found.append(VerifiedSigner(self._enrolled[signer.party], signer.claim.message_id))
         return found[0] if len(found) == 1 else None
 
     def seconds_to_wait(self, sender: Sender) -> float | None:
-        """Seconds until a sender may ask again; None: it may now, and that is counted."""
+        """Return the seconds until a sender may send again; None if it may now, and count the request."""
         rate = self._rates.get(sender.name)
         return None if rate is None else rate.seconds_to_wait(self._monotonic())
 
     def _possible_signers(self, headers: Headers) -> tuple[PossibleSigner, ...]:
         now = self._clock.now()
-        claims = {manner: parse_signature(manner, headers, now) for manner in set(self._signing.values())}
-        readable = ((party, claims[manner]) for party, manner in self._signing.items())
-        return tuple(PossibleSigner(party, claim) for party, claim in readable if claim is not None)
+        claims = {scheme: parse_signature(scheme, headers, now) for scheme in set(self._signing.values())}
+        candidates = ((party, claims[scheme]) for party, scheme in self._signing.items())
+        return tuple(PossibleSigner(party, claim) for party, claim in candidates if claim is not None)
 
 
 class _AnonymousSenders(Senders):
@@ -250,38 +250,39 @@ class _AnonymousSenders(Senders):
 
 
 def anonymous_senders(catalogs: Iterable[str]) -> Senders:
-    """Everybody who reaches the listener, bound to all catalogs under our own names of them.
+    """Return one sender for all clients, with all catalogs under their configured names.
 
-    Only for a listener that is reached from this machine alone: the settings see to that.
+    The settings allow it only for a listener that is reachable from this machine only.
 
     Args:
-        catalogs: all configured ones.
+        catalogs: names of all configured catalogs.
     """
     return _AnonymousSenders(Keyring({}), {}, Sender(ANONYMOUS, {catalog: catalog for catalog in catalogs}))
 
 
-# ── operators: Who may operate the service
+# ── Operators
 
 OPERATORS_PARTY: Final = "admin"
-"""What the operators are called in a keyring: as their section in the settings."""
+"""The operators' name in a keyring, which is their section in the settings."""
 
 
 class OperatorAuth:
-    """Tells operators by their token; who is none is logged.
+    """Authentication of operators by token.
 
     Args:
-        keyring: whose each token is, theirs under the name `OPERATORS_PARTY`.
-        refusals: told of who is turned away.
+        keyring: tokens of all parties; the operators are `OPERATORS_PARTY`.
+        refusals: log of rejected requests.
     """
 
     def __init__(self, keyring: Keyring, refusals: RejectionLog) -> None:
         self._keyring, self._refusals = keyring, refusals
 
     def authenticate(self, authorization: bytes | None, client: str | None) -> str | None:
-        """The name of the token in an `Authorization` header, if it is an operator's; None for any other.
+        """Return the name of the operator's token in an `Authorization` header; None for any other header.
 
         Args:
-            client: the address of who shows it, None where the server does not know it.
+            authorization: value of the header.
+            client: the client's address for the log; None if unknown.
         """
         owner = self._keyring.owner_of(authorization)
         if owner is not None and owner[0] == OPERATORS_PARTY:

@@ -1,4 +1,4 @@
-"""The listener's server: uvicorn, with what a client may cost before its token is looked at."""
+"""The HTTP server of a listener: uvicorn, with limits for clients that are not authenticated yet."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ from sfn.http.app import AsgiApplication
 from sfn.limits import connections_per_listener
 from sfn.telemetry.logs import LogThrottle
 
-# ── listening: The socket on which the service listens
+# ── Listening socket
 
 BACKLOG: Final = 2048
-"""Connections that wait to be accepted."""
+"""Most connections that wait to be accepted."""
 
 
 @contextmanager
 def listening_socket(host: str, port: int, section: str = "listener", remedy: str = "") -> Iterator[socket.socket]:
-    """A socket that listens on an address; port 0 is any free one.
+    """Open a socket that listens on an address.
 
     Args:
-        host: an address of this machine, or a name of one.
-        port: of it.
-        section: that of the settings which says both, for the error.
-        remedy: how else to say another address, for the error.
+        host: address or name of this machine.
+        port: port; 0 for any free one.
+        section: section of the settings with the address, for the error.
+        remedy: another way to set the address, for the error.
 
     Raises:
-        Broken: the address is taken, not ours, or none.
+        FatalError: the address is in use, invalid, or not of this machine.
     """
     name = host.removeprefix("[").removesuffix("]")
     is_six = ":" in name
@@ -60,25 +60,25 @@ def listening_socket(host: str, port: int, section: str = "listener", remedy: st
             f"{section} {host}:{port}",
             expected="a free address of this machine",
             found=error.strerror or type(error).__name__,
-            remedy=f"{remedy or f'set {section}.host and {section}.port'}, or end what listens there",
+            remedy=f"{remedy or f'set {section}.host and {section}.port'}, or stop the process that listens there",
         ) from error
     with listener:
         yield listener
 
 
-# ── handshakes: What the log is told of TLS handshakes that fail
+# ── TLS handshakes
 
 _log = structlog.stdlib.get_logger(__name__)
 
 
 class LoggedHandshake(ssl.SSLObject):
-    """A connection's TLS, which tells of its handshake where that fails, a reason at most once a second.
+    """TLS of a connection that logs a failed handshake, each reason at most once per second.
 
-    The address of the client is not known here, nor can either loop be asked for it. Who just hangs up is not told of.
+    The client's address is not known here. A client that only disconnects is not logged.
     """
 
     throttle: ClassVar[LogThrottle] = LogThrottle()
-    """Keeps the log small, for all connections."""
+    """Limit for the log, for all connections together."""
 
     @override
     def do_handshake(self) -> None:
@@ -90,55 +90,55 @@ class LoggedHandshake(ssl.SSLObject):
             why = (error.reason or type(error).__name__).lower().replace("_", " ")
             suppressed = self.throttle.allow(why)
             if suppressed is not None:
-                _log.warning("TLS handshake failed", why=why, left_out=suppressed)
+                _log.warning("TLS handshake failed", why=why, suppressed=suppressed)
             raise
 
 
-# ── certificate: The listener's certificate and key
+# ── Certificate
 
 _MISMATCHES: Final = frozenset({"KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH", "NO_CERTIFICATE_ASSIGNED"})
-"""OpenSSL's reasons against a key of another certificate; the last one, where the keys are of different kinds."""
+"""OpenSSL's reasons if a key does not belong to a certificate; the last one if the two are of different types."""
 
 
 class Certificate:
-    """Shows clients the certificate that is in force when they connect; connections that are open keep theirs.
+    """The listener's certificate and key, read again after each change.
 
-    Whoever renews certificate and key replaces one after the other: until they belong together the old pair stays in
-    force.
+    New connections get the current certificate. A renewal replaces one file after the other, so the old pair stays
+    active until the two files belong together.
 
     Args:
         chain: PEM file, the listener's own certificate first.
         key: PEM file of its private key, not encrypted.
 
     Attributes:
-        context: for a server.
+        context: TLS context for a server.
 
     Raises:
-        Broken: the files can't be used now.
+        FatalError: the files are not usable now.
     """
 
     def __init__(self, chain: Path, key: Path) -> None:
         self._pairs = WatchedFiles("certificate and key", (chain, key), partial(_load_pair, chain, key))
         self.context = _context()
-        # A key that does not fit, loaded into a context in use, would leave it with neither: each pair has its own.
-        self.context.sni_callback = self._show
+        # Loading a wrong key into a context would leave it without a certificate, so each pair has its own context.
+        self.context.sni_callback = self._set_current
         self.context.sslobject_class = LoggedHandshake
 
     def reload_if_changed(self) -> None:
-        """Read the files again if one changed. Blocks for as long as the file system does."""
+        """Read the files again if one changed. Blocks."""
         self._pairs.reload_if_changed()
 
     async def watch(self) -> NoReturn:
-        """See `Watched.watch`."""
+        """Read the files again after each change, for ever."""
         await self._pairs.watch()
 
-    def _show(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
-        # Called with every ClientHello, whether or not it names a server.
+    def _set_current(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
+        # OpenSSL calls this with every ClientHello, with or without a server name.
         connection.context = self._pairs.current
 
 
 def _context() -> ssl.SSLContext:
-    # The same for all: some of it is looked up in the one that a connection began with, some in the one it was given.
+    # Equal for all pairs: OpenSSL takes some settings from the first context of a connection, others from the second.
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
@@ -147,7 +147,7 @@ def _context() -> ssl.SSLContext:
 
 def _load_pair(chain: Path, key: Path) -> ssl.SSLContext:
     for file in (chain, key):
-        # OpenSSL's errors do not say which file it was.
+        # OpenSSL's errors do not name the file.
         try:
             file.open("rb").close()
         except OSError as error:
@@ -168,7 +168,7 @@ def _refuse_encrypted_key(key: Path) -> NoReturn:
         str(key),
         expected="a private key that is not encrypted",
         found="one with a passphrase",
-        remedy="take it off with openssl pkey, and let nobody else read the file",
+        remedy="decrypt it with openssl pkey, and restrict the file's permissions",
     )
 
 
@@ -178,10 +178,10 @@ def _invalid_pair_error(chain: Path, key: Path, reason: str | None) -> FatalErro
             f"{chain} and {key}",
             expected="a certificate and the key that belongs to it",
             found="another key",
-            remedy="see that the listener's own certificate is the first one in its file",
+            remedy="put the listener's own certificate first in its file",
         )
     if reason is not None:
-        expected = "a certificate and a key that OpenSSL takes"
+        expected = "a certificate and a key that OpenSSL accepts"
         return FatalError(f"{chain} and {key}", expected=expected, found=reason.lower().replace("_", " "))
     if not _holds_certificates(chain):
         return FatalError(str(chain), expected="PEM certificates: -----BEGIN CERTIFICATE-----", found="something else")
@@ -196,40 +196,38 @@ def _holds_certificates(file: Path) -> bool:
     return True
 
 
-# ── server: The listener's server
+# ── Server
 
 HEAD_LIMIT: Final = 65_536
-"""About the most bytes of a request's line and header fields, and of the trailer fields after a body.
+"""Approximate limit in bytes for a request line with header fields, and for trailer fields.
 
-What arrives at once with the end of these is not counted, so memory is bounded by this and one read of the socket.
+Data that arrives in the same read as their end is not counted, so memory is bounded by this limit plus one read.
 """
-
-
 MAX_BUFFERED: Final = 65_536
-"""Most bytes that are held back until the end of a turn of the event loop."""
+"""Most bytes that are buffered until the end of an iteration of the event loop."""
 
 
 class BufferedTransport:
-    """A connection's transport. What is written in one turn of the event loop is sent by one system call.
+    """A transport that joins all writes of one iteration of the event loop into one system call.
 
-    uvicorn writes the head of a response and its body one after the other; to send a small one takes as long as to
-    make it.
+    uvicorn writes the head and the body of a response separately, and sending a small response takes as long as
+    creating it.
     """
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport, self._loop = transport, loop
-        # Asked for with each response.
+        # Called with each response, so `__getattr__` would be slow.
         self.is_closing = transport.is_closing
-        self._held: list[bytes] = []
+        self._buffer: list[bytes] = []
         self._size = 0
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever else a transport can
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - any attribute of a transport
         return getattr(self._transport, name)
 
     def write(self, data: bytes) -> None:
-        if not self._held:
+        if not self._buffer:
             self._loop.call_soon(self._send)
-        self._held.append(data)
+        self._buffer.append(data)
         self._size += len(data)
         if self._size > MAX_BUFFERED:
             self._send()
@@ -239,23 +237,23 @@ class BufferedTransport:
         self._transport.close()
 
     def _send(self) -> None:
-        if self._held:
-            self._transport.write(b"".join(self._held))
-            self._held.clear()
+        if self._buffer:
+            self._transport.write(b"".join(self._buffer))
+            self._buffer.clear()
             self._size = 0
 
 
 class ConnectionLimit:
-    """The connections of one server, limited in number: each takes a file descriptor, and work needs some too.
+    """A limit for the connections of one server, because each takes a file descriptor.
 
-    A connection counts once its TLS handshake is done.
+    A connection counts after its TLS handshake.
 
-    Where there is no room for one more, a connection without a request in hand is closed: the oldest that never sent
-    one, else the one whose last was answered longest ago. So who opens many connections and sends nothing loses their
-    own, and no request in hand is lost.
+    Above the limit, a connection without an open request is closed: the oldest one without any request, else the one
+    that is idle for the longest time. So a client that opens many idle connections loses these, and no open request is
+    lost.
 
     Args:
-        max_connections: how many there may be.
+        max_connections: most connections at a time.
     """
 
     def __init__(self, max_connections: int) -> None:
@@ -265,7 +263,7 @@ class ConnectionLimit:
         self._throttle = LogThrottle()
 
     def add(self, connection: ServerConnection) -> None:
-        """Take a new connection, and close one where there are too many."""
+        """Add a new connection, and close an idle one above the limit."""
         self._count += 1
         if self._count > self._max_connections:
             closed = next(chain(self._new, self._idle), connection)
@@ -274,24 +272,24 @@ class ConnectionLimit:
             suppressed = self._throttle.allow("room")
             if suppressed is not None:
                 _log.warning(
-                    "too many connections: an idle one is closed",
-                    most=self._max_connections,
-                    left_out=suppressed,
+                    "idle connection closed: too many connections",
+                    limit=self._max_connections,
+                    suppressed=suppressed,
                     remedy="raise the limit of open files (ulimit -n, LimitNOFILE=)",
                 )
         self._new[connection] = None
 
     def mark_busy(self, connection: ServerConnection) -> None:
-        """The connection has a request in hand."""
+        """Mark a connection with an open request."""
         self._new.pop(connection, None)
         self._idle.pop(connection, None)
 
     def mark_idle(self, connection: ServerConnection) -> None:
-        """The connection has none any more."""
+        """Mark a connection without an open request."""
         self._idle[connection] = None
 
     def remove(self, connection: ServerConnection) -> None:
-        """The connection is closed."""
+        """Remove a closed connection."""
         self._count -= 1
         self.mark_busy(connection)
 
@@ -299,30 +297,31 @@ class ConnectionLimit:
 class ServerConnection(HttpToolsProtocol):
     """One client's connection.
 
-    Offers of other protocols are ignored, as a server may (RFC 9110, section 7.8), and Java's `HttpClient` makes one
-    with its first request: httptools alone takes the body of such a request for that protocol's first bytes.
+    Requests to upgrade the protocol are ignored, as RFC 9110, section 7.8, allows. Java's `HttpClient` sends one with
+    its first request, and httptools would take the body of that request for data of the other protocol.
     """
 
     head_timeout: ClassVar[float] = 30.0
-    """Most seconds until a request's header fields are here, from the connection's begin or, later, its first byte."""
+    """Most seconds for a request's header fields, from the start of the connection or the request's first byte."""
     keep_alive_timeout: ClassVar[int] = 75
-    """Seconds that a connection is kept for the next request: longer than those before us keep theirs (nginx and AWS's
-    balancers 60), so that it is they who end it. One that is ended as a commit comes costs that its answer."""
+    """Seconds that an idle connection stays open. Proxies keep theirs for less (nginx and AWS's load balancers 60), so
+    that the proxy closes the connection. If the server closed it as a commit arrives, the commit would lose its
+    answer."""
 
     _without_body: int = 0
-    """Bytes since anything but header or trailer fields arrived."""
+    """Bytes of header or trailer fields since the last byte of a body."""
     _has_begun: bool = False
-    """Some of a request's header is here, and not all of it."""
+    """A part of a request's header fields has arrived, but not all of them."""
     _head_deadline: float | None = None
-    """When a request's header fields must be here, by the loop's clock; None while nobody waits for any."""
+    """Time by the loop's clock at which the header fields must be complete; None while no request is expected."""
     _timer: asyncio.TimerHandle | None = None
-    """Looks at `_due` no later than that. One that was set for an earlier moment is kept: to set one takes long."""
+    """Timer that checks `_head_deadline`. It may fire early and is then set again, because setting it often is slow."""
     _refused: bool = False
-    """Nothing more is read: the connection ends with the responses that are on their way."""
+    """Nothing more is read. The connection ends after the pending responses."""
     is_last: bool = False
-    """The response that is on its way, or else the next one, is the last, and says so."""
+    """The pending or else the next response is the last one, and has `Connection: close`."""
     limit: ConnectionLimit | None = None
-    """Counts the connections of the server; None for one without a bound."""
+    """Limit of the server's connections; None for no limit."""
 
     @override
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -342,8 +341,7 @@ class ServerConnection(HttpToolsProtocol):
 
     @override
     def data_received(self, data: bytes) -> None:
-        # Not every byte keeps the connection, as uvicorn's own has it: empty lines, and a body that nobody reads, may
-        # come for ever.
+        # uvicorn's own method extends the deadline with each byte. A client could send empty lines for ever.
         if self._refused:
             return
         self._without_body += len(data)
@@ -360,7 +358,11 @@ class ServerConnection(HttpToolsProtocol):
                 self._expect_rest()
 
     def _unparsed(self, data: bytes) -> bytes:
-        """Parse what arrived; what is left of it is to be parsed anew, since another protocol was offered before it."""
+        """Parse received data.
+
+        Returns:
+            The rest, to be parsed again without the request to upgrade the protocol; empty if there was none.
+        """
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as offer:
@@ -370,14 +372,14 @@ class ServerConnection(HttpToolsProtocol):
             fields = [b"%b: %b" % field for field in self.headers if field[0] != b"upgrade"]
             head = b"\r\n".join([b"%b %b HTTP/%b" % (method, self.url, version.encode()), *fields, b"", b""])
             self.parser = httptools.HttpRequestParser(self)
-            # As uvicorn's own: what a client sends after its last request must not cost it the response.
+            # As in uvicorn: data that a client sends after its last request must not cost it the response.
             self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
             return head + data[offer.args[0] :]
         return b""
 
     @override
     def _should_upgrade(self) -> bool:
-        # Asked where a request has such an offer: nothing is answered before it was parsed anew without.
+        # uvicorn calls this for a request to upgrade; `_unparsed` parses such a request again without it.
         return True
 
     @override
@@ -388,17 +390,17 @@ class ServerConnection(HttpToolsProtocol):
 
     @override
     def on_header(self, name: bytes, value: bytes) -> None:
-        # Behind a body in chunks there may be more fields (RFC 9110, section 6.5): code that reads the header then, a
-        # gateway that passes it on above all, must not find them in it.
+        # Trailer fields after a chunked body (RFC 9110, section 6.5) must not be taken for header fields, above all by
+        # a gateway that forwards them.
         if self._has_begun:
             super().on_header(name, value)
 
     @override
     def on_headers_complete(self) -> None:
-        # The answer before may have come since this one began.
+        # The previous response may have been completed since this request began.
         self._unset_keepalive_if_required()
         self._without_body, self._has_begun = 0, False
-        # A path in the absolute form, or behind a `*`, looks like any other in what ASGI has.
+        # ASGI's keys do not distinguish a target in absolute form or `*` from a path.
         self.scope["raw_target"] = self.url  # type: ignore[typeddict-unknown-key]
         if not self.parser.should_upgrade():
             self._head_deadline = None
@@ -426,7 +428,7 @@ class ServerConnection(HttpToolsProtocol):
             self.limit.mark_idle(self)
 
     def end(self) -> None:
-        """Have the connection end with the response that is on its way, or with the next one."""
+        """Close the connection after the pending response, or else after the next one."""
         self.is_last = True
         if not self._answered():
             self.cycle.keep_alive = False
@@ -437,7 +439,7 @@ class ServerConnection(HttpToolsProtocol):
             self._timer = self.loop.call_at(self._head_deadline, self._check_deadline)
 
     def _expect_rest(self) -> None:
-        """A request that has begun must go on; nobody need begin one."""
+        """Set the deadline for a request that has begun; without one, the keep-alive timeout applies."""
         if self._has_begun and self._answered():
             self._expect_request()
 
@@ -451,12 +453,12 @@ class ServerConnection(HttpToolsProtocol):
             self._refuse(HTTPStatus.REQUEST_TIMEOUT, f"expected a whole request head within {self.head_timeout:g} s")
 
     def _answered(self) -> bool:
-        """Whether no request waits for its response."""
+        """Return whether all requests have their responses."""
         latest: RequestResponseCycle | None = self.cycle
         return latest is None or latest.response_complete
 
     def _refuse(self, status: HTTPStatus, detail: str) -> None:
-        """Say what is wrong and close; where whole requests still wait for their responses, close after these."""
+        """Answer with an error and close the connection; while complete requests are pending, after their responses."""
         if self.transport.is_closing() or self._refused:
             return
         self._refused = True
@@ -477,19 +479,19 @@ class HttpServer(uvicorn.Server):
     """uvicorn's server without its signal handlers, and with deadlines for TLS.
 
     Args:
-        application: what answers.
-        certificate: what it shows; None for HTTP without TLS.
-        max_connections: connections at a time; None for half of the files that the process may open.
+        application: application for all requests.
+        certificate: certificate of the server; None for HTTP without TLS.
+        max_connections: most connections at a time; None for half of the files that the process may open.
 
     Attributes:
-        up: it takes requests.
+        up: event that is set once the server accepts connections.
     """
 
     handshake_timeout: ClassVar[float] = 10.0
-    """Most seconds until a client's TLS handshake is done: common clients (Go's, for one) give up after as many."""
+    """Most seconds for a client's TLS handshake. Common clients, such as Go's, give up after the same time."""
     shutdown_timeout: ClassVar[float] = 2.0
-    """Most seconds for a client's last TLS record after ours (RFC 8446, section 6.1), and for what is sent before: who
-    reads nothing while it is idle would hold up every stop of the service."""
+    """Most seconds for the rest of the data and a client's last TLS record after ours (RFC 8446, section 6.1). An idle
+    client that reads nothing would delay each stop of the service."""
 
     def __init__(
         self, application: AsgiApplication, certificate: Certificate | None = None, max_connections: int | None = None
@@ -497,7 +499,7 @@ class HttpServer(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 application,
-                # uvicorn guesses wrong of what is no plain function.
+                # uvicorn detects the interface of plain functions only.
                 interface="asgi3",
                 http=ServerConnection,
                 timeout_keep_alive=ServerConnection.keep_alive_timeout,
@@ -510,7 +512,7 @@ class HttpServer(uvicorn.Server):
                 server_header=False,
             )
         )
-        # uvicorn has it from its start on only.
+        # uvicorn sets this attribute only at its start.
         self.servers = []
         self.up = anyio.Event()
         self._certificate = certificate
@@ -518,7 +520,7 @@ class HttpServer(uvicorn.Server):
         self._is_draining = False
 
     def drain(self) -> None:
-        """Have each connection end with its next response: whoever asks again is to come to another process."""
+        """Close each connection after its next response, so that clients reconnect to another process."""
         self._is_draining = True
         for connection in self.server_state.connections:
             if isinstance(connection, ServerConnection):
@@ -532,7 +534,7 @@ class HttpServer(uvicorn.Server):
             try:
                 await super().serve(sockets)
             finally:
-                # uvicorn leaves them open where it is cancelled.
+                # uvicorn leaves its servers open if it is cancelled.
                 for server in self.servers:
                     server.close()
             tasks.cancel_scope.cancel()

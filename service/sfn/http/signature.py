@@ -1,10 +1,10 @@
-"""Signed requests: who has the secret shows it by an HMAC over the very bytes of the body.
+"""Signed requests: a sender proves that it has the secret with an HMAC over the bytes of the body.
 
     standard-webhooks   webhook-id, webhook-timestamp, webhook-signature: v1,<base64> …    of `{id}.{timestamp}.{body}`
-    hmac-sha256         one header, of whatever name: sha256=<hex>                         of the body alone
+    hmac-sha256         one header with a configured name: sha256=<hex>                    of the body only
 
-What is said in the head is read first, without a secret: most of what is wrong costs no look at a body. The clock is an
-argument, and nothing of a body is looked at but its bytes.
+`parse_signature` checks the headers first, without a secret, so most invalid requests are rejected before their body is
+read. `verify_signature` then checks the body.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from sfn.formats import polaris
 from sfn.formats.event import EventRequest, Headers, Sender
 from sfn.http.responses import EventsResponse, ResponseFormat
 
-# ── signature: Signed requests
+# ── Signatures
 
 TOLERANCE: Final = 300
-"""Seconds that a timestamp may be off, either way."""
+"""Most seconds between a timestamp and the present, in both directions."""
 MAX_SIGNATURES: Final = 16
-"""Most signatures of one request, of all versions: a few while secrets are rotated."""
+"""Most signatures of one request, of all versions. While secrets are rotated a request has several."""
 MAX_ID: Final = 256
 """Most characters of a message's id."""
 
@@ -38,7 +38,7 @@ SIGNATURE_HEADER: Final = b"webhook-signature"
 
 _VERSION: Final = b"v1,"
 _PREFIX: Final = b"sha256="
-# No full stop: it ends the id in what is signed, which could else be read as that of another message.
+# A full stop is not allowed: it separates the id from the timestamp in the signed text, which would be ambiguous.
 _MESSAGE: Final = re.compile(rb"[\x21-\x2d\x2f-\x7e]{1,%d}" % MAX_ID)
 _SECONDS: Final = re.compile(rb"[0-9]{1,12}")
 _HEX: Final = re.compile(rb"[0-9a-f]{64}")
@@ -47,33 +47,32 @@ _BASE64: Final = re.compile(rb"[A-Za-z0-9+/]{43}=")
 
 @dataclass(frozen=True, slots=True)
 class StandardWebhooks:
-    """As https://www.standardwebhooks.com has it: several signatures at once, and a time and an id against replays."""
+    """The scheme of https://www.standardwebhooks.com: several signatures, and a time and an id against replays."""
 
 
 @dataclass(frozen=True, slots=True)
 class HmacSha256:
-    """As GitHub does it, and others under a name of their own: one signature and nothing against replays.
+    """The scheme of GitHub, and of others with another header: one signature, and no protection against replays.
 
     Attributes:
-        header: its name, in lower case.
+        header: name of the header, in lower case.
     """
 
     header: bytes
 
 
 SignatureScheme: TypeAlias = StandardWebhooks | HmacSha256
-"""How a sender signs."""
 HeaderPairs: TypeAlias = Iterable[tuple[bytes, bytes]]
-"""As ASGI gives them: names in lower case."""
+"""Headers of ASGI: names in lower case, and values."""
 
 
 @dataclass(frozen=True, slots=True)
 class SigningKey:
-    """A secret that signs. It is kept as it is: with a digest of it nothing could be verified.
+    """A signing secret. It is stored in plain form, because a digest could not verify a signature.
 
     Attributes:
-        name: which one it is, for logs.
-        secret: the bytes that key the HMAC.
+        name: name for logs.
+        secret: key of the HMAC.
     """
 
     name: str
@@ -82,12 +81,12 @@ class SigningKey:
 
 @dataclass(frozen=True, slots=True)
 class SignatureClaim:
-    """What a head says of its body, well-formed and not yet believed.
+    """A well-formed signature from a request's headers, not yet verified.
 
     Attributes:
-        signed_prefix: what is signed in front of the body.
-        digests: one of them is the HMAC.
-        message_id: the id of what is sent; None where the manner has none.
+        signed_prefix: bytes that are signed before the body.
+        digests: candidates; one must be the HMAC.
+        message_id: id of the message; None if the scheme has none.
     """
 
     signed_prefix: bytes
@@ -95,23 +94,25 @@ class SignatureClaim:
     message_id: str | None = None
 
 
-def signature_headers(manner: SignatureScheme) -> tuple[bytes, ...]:
-    """The names of the headers that a signature takes."""
-    match manner:
+def signature_headers(scheme: SignatureScheme) -> tuple[bytes, ...]:
+    """Return the names of the headers of a signature."""
+    match scheme:
         case StandardWebhooks():
             return ID_HEADER, TIMESTAMP_HEADER, SIGNATURE_HEADER
         case HmacSha256(header):
             return (header,)
         case _:
-            assert_never(manner)
+            assert_never(scheme)
 
 
-def parse_signature(manner: SignatureScheme, headers: HeaderPairs, now: datetime) -> SignatureClaim | None:
-    """What a head says; None where a header is missing, is there twice, or is malformed, or the time is another one.
+def parse_signature(scheme: SignatureScheme, headers: HeaderPairs, now: datetime) -> SignatureClaim | None:
+    """Return the signature in a request's headers.
 
-    Two headers of one name are no answer to the question which of them was signed.
+    Returns:
+        The signature; None if a header is missing or malformed, or the timestamp is not within `TOLERANCE`. Also None
+        if a header occurs twice, because it is unknown which of the two was signed.
     """
-    wanted = signature_headers(manner)
+    wanted = signature_headers(scheme)
     found: dict[bytes, bytes] = {}
     for name, value in headers:
         if name in wanted:
@@ -120,28 +121,28 @@ def parse_signature(manner: SignatureScheme, headers: HeaderPairs, now: datetime
             found[name] = value.strip(b" \t")
     if len(found) < len(wanted):
         return None
-    match manner:
+    match scheme:
         case StandardWebhooks():
-            return _of_a_message(found[ID_HEADER], found[TIMESTAMP_HEADER], found[SIGNATURE_HEADER], now)
+            return _parse_webhook(found[ID_HEADER], found[TIMESTAMP_HEADER], found[SIGNATURE_HEADER], now)
         case HmacSha256(header):
-            # Hexadecimal digits come in both cases; no other text reads as the same signature.
+            # Hexadecimal digits may be in upper or lower case.
             text = found[header].lower()
             digest = text.removeprefix(_PREFIX)
-            is_one = text.startswith(_PREFIX) and _HEX.fullmatch(digest) is not None
-            return SignatureClaim(b"", (bytes.fromhex(digest.decode()),)) if is_one else None
+            is_valid = text.startswith(_PREFIX) and _HEX.fullmatch(digest) is not None
+            return SignatureClaim(b"", (bytes.fromhex(digest.decode()),)) if is_valid else None
         case _:
-            assert_never(manner)
+            assert_never(scheme)
 
 
 def verify_signature(claim: SignatureClaim, body: bytes, keys: Sequence[SigningKey]) -> str | None:
-    """The name of the key that signed, None for none of them; the time it takes tells nothing of which and how nearly.
+    """Return the name of the key that signed a body; None for no key.
 
-    Every signature is compared with that of every key, each in constant time.
+    Each digest is compared with each key's digest in constant time, so the duration reveals nothing about the match.
 
     Args:
-        claim: what the head said.
-        body: its bytes as they arrived.
-        keys: all that are in force.
+        claim: signature from the headers.
+        body: bytes of the body, as they arrived.
+        keys: active keys of the sender.
     """
     found: str | None = None
     for key in keys:
@@ -152,30 +153,30 @@ def verify_signature(claim: SignatureClaim, body: bytes, keys: Sequence[SigningK
     return found
 
 
-def sign(manner: SignatureScheme, secret: bytes, body: bytes, message: str, now: datetime) -> dict[str, str]:
-    """The headers that sign a body.
+def sign(scheme: SignatureScheme, secret: bytes, body: bytes, message: str, now: datetime) -> dict[str, str]:
+    """Return the headers that sign a body.
 
     Args:
-        manner: how.
-        secret: what keys the HMAC.
-        body: its bytes as they will be sent.
-        message: its id, the same whenever it is sent again; of use where the manner has one.
-        now: the present moment.
+        scheme: signature scheme.
+        secret: key of the HMAC.
+        body: bytes of the body, as they will be sent.
+        message: id of the message, the same for each retry; unused by `HmacSha256`.
+        now: present time.
     """
     values: tuple[str, ...]
-    match manner:
+    match scheme:
         case StandardWebhooks():
-            at = str(int(now.timestamp()))
-            digest = b64encode(_digest(secret, f"{message}.{at}.".encode(), body))
-            values = (message, at, f"{_VERSION.decode()}{digest.decode()}")
+            timestamp = str(int(now.timestamp()))
+            digest = b64encode(_digest(secret, f"{message}.{timestamp}.".encode(), body))
+            values = (message, timestamp, f"{_VERSION.decode()}{digest.decode()}")
         case HmacSha256():
             values = (f"{_PREFIX.decode()}{_digest(secret, b'', body).hex()}",)
         case _:
-            assert_never(manner)
-    return {name.decode(): value for name, value in zip(signature_headers(manner), values, strict=True)}
+            assert_never(scheme)
+    return {name.decode(): value for name, value in zip(signature_headers(scheme), values, strict=True)}
 
 
-def _of_a_message(message: bytes, timestamp: bytes, signatures: bytes, now: datetime) -> SignatureClaim | None:
+def _parse_webhook(message: bytes, timestamp: bytes, signatures: bytes, now: datetime) -> SignatureClaim | None:
     if _MESSAGE.fullmatch(message) is None or _SECONDS.fullmatch(timestamp) is None:
         return None
     if abs(int(timestamp) - now.timestamp()) > TOLERANCE:
@@ -183,50 +184,54 @@ def _of_a_message(message: bytes, timestamp: bytes, signatures: bytes, now: date
     parts = [part for part in signatures.split(b" ") if part]
     if len(parts) > MAX_SIGNATURES:
         return None
-    digests = tuple(digest for part in parts if (digest := _of_version_1(part)) is not None)
+    digests = tuple(digest for part in parts if (digest := _digest_of_version_1(part)) is not None)
     return SignatureClaim(b"%b.%b." % (message, timestamp), digests, message.decode()) if digests else None
 
 
-def _of_version_1(part: bytes) -> bytes | None:
-    """The digest in one signature; None for another version, and for what is no base64 of one."""
+def _digest_of_version_1(part: bytes) -> bytes | None:
+    """Return the digest in one signature; None for another version or invalid base64."""
     text = part.removeprefix(_VERSION)
     if not part.startswith(_VERSION) or _BASE64.fullmatch(text) is None:
         return None
     digest = b64decode(text)
-    # The last character has bits to spare: one digest has one spelling.
+    # The last base64 character has unused bits, so only the canonical base64 of a digest is accepted.
     return digest if b64encode(digest) == text else None
 
 
-def _digest(secret: bytes, before: bytes, body: bytes) -> bytes:
-    # What is signed may be large: it is not put together.
-    mac = hmac.new(secret, before, "sha256")
+def _digest(secret: bytes, prefix: bytes, body: bytes) -> bytes:
+    # The body may be large, so it is not copied behind the prefix.
+    mac = hmac.new(secret, prefix, "sha256")
     mac.update(body)
     return mac.digest()
 
 
-# ── covered: What a signature is for
+# ── Parts covered by a signature
 
 _SEPARATOR: Final = "\x1f"
-"""Between a message's id and the number of an event in it: no id that arrives holds a control character."""
+"""Separator between the id of a message and the index of an event in it. Ids of messages have no control characters."""
 _CONTENT_TYPE: Final = b"content-type"
 
 
 def trusted_catalogs(sender: Sender, event_only: Collection[str]) -> str:
-    """Our names of the catalogs of which a sender is believed what it tells, with commas between; empty for none."""
+    """Return the names of the sender's event-only catalogs, joined by commas; "" for none.
+
+    The sender's events are the source of truth for these catalogs.
+    """
     return ", ".join(sorted(set(sender.catalogs.values()).intersection(event_only)))
 
 
 def signed_parts(request: EventRequest, event_only: Collection[str]) -> EventRequest:
-    """A signed request without what its signature does not cover, where what is told is believed.
+    """Return a signed request without its unsigned parts, if the sender has an event-only catalog.
 
-    Elsewhere its path and its headers may say which table is meant: the catalog is asked, whoever changed them.
+    For other catalogs the path and the headers may name the table: the catalog is queried, so a forged name does no
+    harm.
 
     Args:
-        request: what arrived.
-        event_only: our names of catalogs that nobody can ask.
+        request: the request.
+        event_only: names of the event-only catalogs.
 
     Raises:
-        Rejected: 400, the path alone would say which table it is.
+        Rejected: 400; only the path, which is not signed, names the table.
     """
     catalogs = trusted_catalogs(request.sender, event_only)
     if not catalogs:
@@ -235,18 +240,18 @@ def signed_parts(request: EventRequest, event_only: Collection[str]) -> EventReq
         raise Rejected(
             "path",
             status=400,
-            expected=f"a sender that shows a token, as what is told of {catalogs} is believed",
+            expected=f"a sender with a token, because the catalogs {catalogs} are event-only",
             found="a signature, which does not cover the path",
         )
     return request._replace(headers=[(name, value) for name, value in request.headers if name == _CONTENT_TYPE])
 
 
 def with_message_id(notifications: Sequence[Notification], message: str | None) -> Sequence[Notification]:
-    """The hints of a message; what has no id of its own has that of the message: so the inbox knows a replay.
+    """Return the notifications of a message with event ids, so that the inbox recognises a replayed message.
 
     Args:
-        notifications: all of them, whether they matter or not.
-        message: its id; None where it has none.
+        notifications: all notifications of the message, relevant or not. Those without an id get one from the message.
+        message: id of the message; None for none.
     """
     if message is None:
         return notifications
@@ -258,26 +263,26 @@ def with_message_id(notifications: Sequence[Notification], message: str | None) 
     ]
 
 
-# ── permission: The handshake of CloudEvents' webhooks
+# ── Webhook handshake
 
 ALLOW_HEADER: Final = (b"allow", b"POST, OPTIONS")
 ORIGIN_HEADER: Final = "WebHook-Request-Origin"
 MAX_ORIGIN: Final = 255
-"""Characters of an origin: those of a name in the DNS."""
+"""Most characters of an origin, as of a DNS name."""
 ORIGIN_PATTERN: Final = rf"[\x21-\x2b\x2d-\x7e]{{1,{MAX_ORIGIN}}}"
-"""Of an origin: without a comma, which would make two of it."""
+"""Pattern of an origin. It has no comma, which would separate two origins."""
 
 _FIELD: Final = ORIGIN_HEADER.lower().encode()
 _ORIGIN: Final = re.compile(ORIGIN_PATTERN.encode())
 
 
 def answer_handshake(response_format: ResponseFormat, headers: Headers, rate: int | None) -> EventsResponse:
-    """What is answered to `OPTIONS`.
+    """Return the response to an `OPTIONS` request (CloudEvents, HTTP 1.1 Web Hooks, section 4).
 
     Args:
-        response_format: says what is wrong.
-        headers: of the request.
-        rate: most requests a minute; None for any number.
+        response_format: format of an error.
+        headers: headers of the request.
+        rate: most requests per minute; None for any number.
     """
     origins = [value.strip(b" \t") for name, value in headers if name == _FIELD]
     if not origins:

@@ -1,6 +1,10 @@
-"""Where events are fetched from, beside the receiver to whom they are sent: the port to a source's server.
+"""Pull sources: servers from which the listener fetches events, instead of receiving them over HTTP.
 
-What is fetched ends in the same inbox by the same steps, and is acknowledged after it is on disk there.
+Fetched messages take the same steps into the inbox as events over HTTP. A message is acknowledged after it is on disk.
+
+This module has the port to a server: `PullServer`, `MessageFeed` and `Message`. Start with `source`: `PullSource`
+fetches messages from such a server and ingests them. `nats` implements the port for core NATS and JetStream, on
+connections of `nats_connection`.
 """
 
 from __future__ import annotations
@@ -17,52 +21,50 @@ from sfn.errors import SfnError
 from sfn.formats.event import Headers
 from sfn.worker.capacity import LOG_INTERVAL
 
-# ── pull: Where events are fetched from
-
 
 class SourceUnavailable(SfnError):
-    """A source's server does not answer, or does not let us have what we ask for: it is asked again for ever."""
+    """The server of a pull source does not answer, or denies access. The source retries for ever."""
 
 
 class Message(Protocol):
-    """What a server delivered."""
+    """A delivered message."""
 
     @property
     def headers(self) -> Headers:
-        """As those of a request: names in lower case."""
+        """The headers, as of a request: names in lower case."""
         ...
 
     @property
     def body(self) -> bytes:
-        """All of it."""
+        """The whole body."""
         ...
 
     async def acknowledge(self) -> None:
-        """Tell the server that it need not be delivered again; where that gets lost it is.
+        """Acknowledge the message to the server. If the acknowledgement is lost, the message is delivered again.
 
         Raises:
-            Away: it was not told.
+            SourceUnavailable: the acknowledgement was not sent.
         """
         ...
 
     async def redeliver(self, after: float) -> bool:
-        """Have it delivered again; False where the server keeps nothing that it delivered.
+        """Request another delivery; return False if the server does not store delivered messages.
 
         Args:
             after: seconds from now.
 
         Raises:
-            Away: it was not told; then the message is delivered again as well.
+            SourceUnavailable: the request was not sent. The server delivers the message again anyway.
         """
         ...
 
 
 class FinalBatch(NamedTuple):
-    """What is left in the end.
+    """The last messages of a feed.
 
     Attributes:
-        messages: that were delivered and nobody keeps, in the order of arrival.
-        is_complete: none was on its way that did not come here.
+        messages: delivered messages that the server does not store, in the order of arrival.
+        is_complete: no message was lost on its way.
     """
 
     messages: Sequence[Message]
@@ -70,54 +72,52 @@ class FinalBatch(NamedTuple):
 
 
 class MessageFeed(Protocol):
-    """A connection that messages arrive on."""
+    """The messages of one connection."""
 
     @property
     def dropped(self) -> int:
-        """Messages that there was no room for since it was opened, and that will not be delivered again."""
+        """Number of messages that were lost for lack of memory since the connection was opened."""
         ...
 
     async def next(self) -> Sequence[Message]:
-        """Those that are here, a bounded number of them, in the order of arrival; none where none came for a while.
+        """Return a bounded number of arrived messages in their order; none if no message arrives for a while.
 
         Raises:
-            Away: none will come any more.
+            SourceUnavailable: no more messages will arrive.
         """
         ...
 
     async def drain(self) -> FinalBatch:
-        """Have nothing more delivered, and hand on what was and nobody keeps. What is kept comes again by itself."""
+        """Stop deliveries and return the delivered messages that the server does not store."""
         ...
 
 
 class PullServer(Protocol):
-    """One source's server, or several of which one is enough."""
+    """The server of one source, or several equivalent ones."""
 
     @property
     def is_durable(self) -> bool:
-        """Whether it keeps what is published while nobody is connected, and what was not acknowledged."""
+        """Return whether the server stores messages until they are acknowledged, even without a connection."""
         ...
 
     def connect(self) -> AbstractAsyncContextManager[MessageFeed]:
-        """A new connection; closed in the end, what was delivered on it and not looked at given back.
+        """Open a connection. At its end, unprocessed messages are given back to a durable server.
 
         Raises:
-            Away: none is to be had.
+            SourceUnavailable: no connection is possible.
         """
         ...
 
-
-# ── outage: What the log is told of a source that is away
 
 _log = structlog.stdlib.get_logger(__name__)
 
 
 class Outage:
-    """Tells that a source is away, and that it works again.
+    """The log of a source's outages: the start, a reminder per `LOG_INTERVAL`, and the recovery.
 
     Args:
-        source: its name in the settings.
-        clock: the wall clock.
+        source: name of the source in the settings.
+        clock: wall clock.
     """
 
     def __init__(self, source: str, clock: Clock) -> None:
@@ -125,31 +125,31 @@ class Outage:
         self._since: datetime | None = None
         self._logged_at: datetime | None = None
         self._suppressed = 0
-        self._lasts = False
-        self._is_known = False
+        self._is_logged = False
+        self._was_connected = False
 
     def on_unavailable(self, error: SourceUnavailable) -> None:
-        """It is away, or still is."""
+        """Log an outage or its continuation."""
         now = self._clock.now()
         self._since = self._since or now
-        # A clock that was set back must not silence anything for longer.
+        # A clock that was set back must not suppress records for longer.
         if self._logged_at is not None and self._logged_at <= now < self._logged_at + LOG_INTERVAL:
             self._suppressed += 1
             return
         since, suppressed = self._since.isoformat(), self._suppressed
-        self._logged_at, self._suppressed, self._lasts = now, 0, True
-        _log.warning("pull source away", name=self._source, since=since, error=str(error), left_out=suppressed)
+        self._logged_at, self._suppressed, self._is_logged = now, 0, True
+        _log.warning("pull source unreachable", name=self._source, since=since, error=str(error), suppressed=suppressed)
 
     def on_connected(self) -> None:
-        """It lets us in; whether it delivers is not known yet."""
-        if not self._is_known:
-            self._is_known = True
+        """Log the first connection. It does not prove yet that messages arrive."""
+        if not self._was_connected:
+            self._was_connected = True
             _log.info("pull source connected", name=self._source)
 
     def on_recovered(self) -> None:
-        """It delivers."""
+        """Log the end of an outage: messages arrive."""
         since, self._since = self._since, None
-        if since is not None and self._lasts:
-            self._lasts = False
+        if since is not None and self._is_logged:
+            self._is_logged = False
             seconds = round((self._clock.now() - since).total_seconds(), 1)
-            _log.info("pull source works again", name=self._source, seconds=seconds)
+            _log.info("pull source recovered", name=self._source, seconds=seconds)

@@ -1,4 +1,4 @@
-"""NATS: core, which keeps nothing, and JetStream, which keeps what was not acknowledged."""
+"""Pull sources of NATS: core NATS stores no messages, JetStream stores them until they are acknowledged."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ from sfn.pull.nats_connection import (
 )
 from sfn.pull.source import subjects_overlap
 
-# ── consumer: A stream and its durable consumer
+# ── JetStream consumer
 
 ACK_WAIT: Final = 60.0
-"""Seconds after which a message that was delivered comes again: longer than the slowest disk takes."""
+"""Seconds until an unacknowledged message is delivered again: longer than the slowest disk takes."""
 MAX_UNACKNOWLEDGED: Final = 1_000
-"""Messages that all replicas together may have in hand."""
+"""Most unacknowledged messages of all replicas together."""
 
-_ENDLESS: Final = "that delivers for as long as nobody acknowledges"
+_ENDLESS: Final = "that delivers a message until it is acknowledged"
 _NO_STREAM: Final = 10_059
 """JetStream's error code."""
 
 
 class JetStreamConsumer:
-    """One consumer of one stream.
+    """A durable consumer of a stream.
 
     Args:
-        connection: to one of its servers.
-        durable: which one.
-        subject: what is wanted of the stream.
-        where: the section of the settings, for messages.
+        connection: connection to one of the servers.
+        durable: names of the stream and the consumer.
+        subject: subject of the messages.
+        where: section of the settings, for messages.
     """
 
     def __init__(self, connection: NatsConnection, durable: DurableConsumer, subject: str, where: str) -> None:
@@ -55,10 +55,11 @@ class JetStreamConsumer:
         self._api = JetStreamContext(connection.client, timeout=STEP_TIMEOUT)
 
     async def probe(self) -> bool:
-        """Whether the consumer is there; nothing is made.
+        """Return whether the consumer exists, without creating it.
 
         Raises:
-            Away: there is no such stream, or the subject is none of its, or the consumer is another one than is needed.
+            SourceUnavailable: the stream does not exist or does not have the subject, or the consumer has other options
+                than required.
         """
         with self._connection.map_errors():
             try:
@@ -67,21 +68,21 @@ class JetStreamConsumer:
                 found = await self._api.consumer_info(self._durable.stream, self._durable.name)
             except NotFoundError as error:
                 if error.err_code == _NO_STREAM:
-                    self._lacks_stream()
+                    self._raise_no_stream()
                 return False
             except APIError as error:
-                raise self._refused(error) from None
-        self._check(found.config)
+                raise self._to_unavailable(error) from None
+        self._check_consumer(found.config)
         return True
 
     async def ensure(self) -> None:
-        """Make it where there is none.
+        """Create the consumer if it does not exist.
 
-        It begins with all that the stream holds: of what was published before anybody listened, a commit that is known
-        already costs a look, and one that is not would be missed. A stream that is a work queue allows nothing else.
+        The consumer starts with the oldest message of the stream. A message about a known commit costs one check of its
+        table; a skipped message could be a missed commit. Streams that are work queues allow no other start.
 
         Raises:
-            Away: as `proven`, or it can't be made.
+            SourceUnavailable: as for `probe`, or the consumer can't be created.
         """
         if await self.probe():
             return
@@ -99,84 +100,87 @@ class JetStreamConsumer:
             try:
                 await self._api.add_consumer(self._durable.stream, wanted)
             except APIError as error:
-                raise self._refused(error) from None
+                raise self._to_unavailable(error) from None
 
     def _check_subjects(self, subjects: Sequence[str]) -> None:
-        # One that is fed by other streams has none of its own.
+        # A stream that is fed by other streams has no subjects of its own.
         if subjects and not any(subjects_overlap(self._subject, subject) for subject in subjects):
             raise SourceUnavailable(
                 f"{self._where}.subject",
-                expected=f"one that the stream {self._durable.stream} keeps: {', '.join(subjects)}",
+                expected=f"a subject of the stream {self._durable.stream}: {', '.join(subjects)}",
                 found=self._subject,
-                remedy=f"correct it, or {self._where}.stream",
+                remedy=f"correct the subject or {self._where}.stream",
             )
 
-    def _check(self, config: ConsumerConfig) -> None:
+    def _check_consumer(self, config: ConsumerConfig) -> None:
         subjects = [config.filter_subject] if config.filter_subject else config.filter_subjects or [">"]
-        for expected, found, is_right in (
-            ("that is pulled from", "one that pushes", config.deliver_subject is None),
+        for expected, found, is_met in (
+            ("of the type pull", "a consumer of the type push", config.deliver_subject is None),
             ("with explicit acknowledgements", f"{config.ack_policy}", config.ack_policy == AckPolicy.EXPLICIT),
-            # What the inbox does not take is given back each time, and each time counts.
+            # Each message that the inbox does not accept is given back, and each delivery counts.
             (_ENDLESS, f"max_deliver {config.max_deliver}", config.max_deliver in {None, -1}),
             (f"of the subject {self._subject}", ", ".join(subjects), self._subject in subjects),
         ):
-            if not is_right:
+            if not is_met:
                 raise SourceUnavailable(
                     f"{self._where}.durable",
                     expected=f"a consumer {self._durable.name} {expected}",
                     found=found,
-                    remedy="name another one, which is made, or delete that one",
+                    remedy="set another name, and the service creates that consumer; or delete this consumer",
                 )
 
-    def _lacks_stream(self) -> NoReturn:
+    def _raise_no_stream(self) -> NoReturn:
         name = self._durable.stream
         raise SourceUnavailable(
             f"{self._where}.stream",
             expected=f"a stream {name}",
             found="none",
-            remedy=f"make it: nats stream add {name} --subjects '{self._subject}' --defaults; or correct the name",
+            remedy=f"create it: nats stream add {name} --subjects '{self._subject}' --defaults; or correct the name",
         )
 
-    def _refused(self, error: APIError) -> SourceUnavailable:
+    def _to_unavailable(self, error: APIError) -> SourceUnavailable:
         if isinstance(error, ServiceUnavailableError):
-            remedy = f"set up JetStream there; for core NATS remove {self._where}.stream and durable"
+            remedy = f"enable JetStream on the server; for core NATS remove {self._where}.stream and durable"
             return SourceUnavailable(
-                self._where, expected="a server with JetStream", found="one without", remedy=remedy
+                self._where, expected="a server with JetStream", found="a server without", remedy=remedy
             )
         expected = f"the consumer {self._durable.name} of the stream {self._durable.stream}"
         return SourceUnavailable(self._where, expected=expected, found=f"{error.description} ({error.err_code})")
 
 
-# ── delivered: What a server delivered
+# ── Delivered messages
 
 BATCH: Final = 64
-"""Most messages that are handed on, and so in hand, at a time."""
+"""Most messages in progress at a time."""
 IDLE: Final = 5.0
-"""Seconds after which there are none."""
+"""Seconds without a message after which an empty batch is returned."""
 
 
 class DeliveredMessages:
-    """The messages of one subscription. While there is no room, nats-py keeps as many as it was told to.
+    """A bounded queue for the messages of one subscription. While it is full, nats-py buffers up to its own limits.
 
     Args:
-        connection: when it is lost nothing more will come.
-        room: for so many messages.
+        connection: connection of the subscription. Once it is lost, no more messages arrive.
+        capacity: most messages in the queue.
     """
 
-    def __init__(self, connection: NatsConnection, room: int) -> None:
+    def __init__(self, connection: NatsConnection, capacity: int) -> None:
         self._connection = connection
-        self._put, self._got = anyio.create_memory_object_stream[Msg](room)
+        self._put, self._got = anyio.create_memory_object_stream[Msg](capacity)
         connection.add_lost_callback(self._put.close)
 
     async def put(self, message: Msg) -> None:
-        """What nats-py calls; it waits where there is no room."""
+        """Add a message; wait while the queue is full. nats-py calls this."""
         await self._put.send(message)
 
     async def next(self, within: float = IDLE) -> Sequence[Msg]:
-        """Those that are here; none where none came in time.
+        """Return the messages of the queue; none if no message arrives in time.
+
+        Args:
+            within: seconds to wait for the first message.
 
         Raises:
-            Away: none will come any more.
+            SourceUnavailable: no more messages will arrive.
         """
         found: list[Msg] = []
         with anyio.move_on_after(within):
@@ -187,7 +191,7 @@ class DeliveredMessages:
         return [*found, *self.take_available(BATCH - 1)] if found else found
 
     def take_available(self, count: int) -> Sequence[Msg]:
-        """So many of those that are here, without waiting."""
+        """Return up to `count` messages of the queue without waiting."""
         found: list[Msg] = []
         while len(found) < count:
             try:
@@ -197,35 +201,35 @@ class DeliveredMessages:
         return found
 
     def finish(self) -> None:
-        """Nothing more will come."""
+        """Mark the end of the messages."""
         self._put.close()
 
     async def drain(self) -> Sequence[Msg]:
-        """All until nothing more will come."""
+        """Return all messages up to the end."""
         return [message async for message in self._got]
 
     def close(self) -> None:
-        """Nobody takes any more of them."""
+        """Close both ends of the queue."""
         self._put.close()
         self._got.close()
 
 
 def headers_of(message: Msg) -> Headers:
-    """As those of a request."""
+    """Return the headers of a message in the form of a request's headers."""
     return [(name.lower().encode(), value.encode()) for name, value in (message.headers or {}).items()]
 
 
-# ── core: Core NATS
+# ── Core NATS
 
 MAX_PENDING: Final = 1024
-"""Messages that wait until the inbox has taken those before them; further ones are dropped."""
+"""Most messages that wait for the inbox; further ones are dropped."""
 MAX_PENDING_BYTES: Final = 16 << 20
-"""Most bytes of these, or four messages of the greatest size that the server lets pass."""
+"""Most bytes of these messages. The limit is raised to four messages of the server's maximum size if that is more."""
 
 
 @dataclass(frozen=True, slots=True)
 class _CoreMessage:
-    """A message that nobody keeps."""
+    """A message of core NATS, which the server does not store."""
 
     headers: Headers
     body: bytes
@@ -238,7 +242,7 @@ class _CoreMessage:
 
 
 class _CoreFeed:
-    """Implements `Feed`."""
+    """A `MessageFeed` of core NATS."""
 
     def __init__(self, connection: NatsConnection, delivered: DeliveredMessages, subject: str) -> None:
         self._connection, self._delivered, self._subject = connection, delivered, subject
@@ -255,9 +259,8 @@ class _CoreFeed:
         messages: Sequence[Msg] = ()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._drain)
-            # As many as there is room for: what waits at nats-py comes as those before it are taken.
             messages = await self._delivered.drain()
-            # nats-py would wait for ever for what it had still to tell as its connection was lost.
+            # If the connection is lost, nats-py waits for ever for its undelivered messages.
             tasks.cancel_scope.cancel()
         return FinalBatch(_core_messages(messages), self._is_drained)
 
@@ -274,10 +277,15 @@ def _core_messages(messages: Sequence[Msg]) -> Sequence[Message]:
 
 @asynccontextmanager
 async def subscribe(connection: NatsConnection, subject: str, group: str) -> AsyncIterator[_CoreFeed]:
-    """What is published on a subject, shared with the others of a group; alone where that is empty.
+    """Subscribe to a subject.
+
+    Args:
+        connection: open connection.
+        subject: the subject, possibly with wildcards.
+        group: queue group that shares the messages; "" for none.
 
     Raises:
-        Away: we may not have it.
+        SourceUnavailable: the server denies the subscription.
     """
     delivered = DeliveredMessages(connection, BATCH)
     try:
@@ -292,25 +300,25 @@ async def subscribe(connection: NatsConnection, subject: str, group: str) -> Asy
         delivered.close()
 
 
-# ── jetstream: JetStream
+# ── JetStream
 
 EXPIRES: Final = 30
-"""Seconds that a request is open."""
+"""Seconds until a request for messages expires."""
 HEARTBEAT: Final = 5
-"""Seconds after which the server says that it still is, where there is no message."""
+"""Seconds between heartbeats of an open request without messages."""
 SILENT: Final = 3 * HEARTBEAT
-"""Seconds after which the request must have been lost."""
+"""Seconds without message and heartbeat after which the request counts as lost."""
 
 _NANOSECONDS: Final = 1_000_000_000
 _ALIVE: Final = "100"
 _ENDED: Final = frozenset({"404", "408"})
-"""Statuses of a request that let through what there was."""
+"""Statuses that end a request normally."""
 _NO_RESPONDERS: Final = "503"
 
 
 @dataclass(frozen=True, slots=True)
 class _JetStreamMessage:
-    """A message that is kept until it is acknowledged."""
+    """A message of JetStream, which stores it until it is acknowledged."""
 
     connection: NatsConnection
     raw: Msg
@@ -334,7 +342,7 @@ class _JetStreamMessage:
 
 
 class _JetStreamFeed:
-    """Implements `Feed`."""
+    """A `MessageFeed` of a JetStream consumer."""
 
     dropped = 0
 
@@ -344,9 +352,9 @@ class _JetStreamFeed:
         self._connection, self._delivered, self._where = connection, delivered, where
         self._durable, self._inbox = durable, inbox
         self._open = 0
-        """Messages that the open request still lets through; 0 where none is open."""
+        """Messages that the open request still allows; 0 if no request is open."""
         self._ended: SourceUnavailable | None = None
-        """How a request ended, if badly: raised once what came before that is handed on."""
+        """Error that ended a request. It is raised after the earlier messages are returned."""
         self._last_message_at = anyio.current_time()
 
     async def next(self) -> Sequence[Message]:
@@ -360,10 +368,10 @@ class _JetStreamFeed:
         elif anyio.current_time() - self._last_message_at > SILENT:
             raise SourceUnavailable(
                 self._where,
-                expected=f"a sign of life of the consumer {self._durable.name} every {HEARTBEAT} s",
+                expected=f"a heartbeat of the consumer {self._durable.name} every {HEARTBEAT} s",
                 found="none",
             )
-        # What is of a stream is answered to it; a status is not, whatever its header says.
+        # Messages of a stream have a reply subject; status messages do not, whatever their headers contain.
         messages = [_JetStreamMessage(self._connection, message) for message in arrived if message.reply]
         self._open -= len(messages)
         for message in arrived:
@@ -377,7 +385,7 @@ class _JetStreamFeed:
         return FinalBatch((), is_complete=True)
 
     async def give_back(self) -> None:
-        """Have delivered at once to somebody else what was delivered here and not looked at."""
+        """Give the unprocessed messages back to the server, which delivers them to another replica at once."""
         for message in self._delivered.take_available(BATCH):
             if message.reply:
                 with self._connection.map_errors():
@@ -392,28 +400,28 @@ class _JetStreamFeed:
 
     def _handle_status(self, message: Msg) -> None:
         headers = message.headers or {}
-        status, said = headers.get("Status", ""), headers.get("Description", "").partition("\n")[0]
+        status, description = headers.get("Status", ""), headers.get("Description", "").partition("\n")[0]
         if status == _ALIVE:
             return
         self._open = 0
         if status not in _ENDED:
-            found = "nobody who answers" if status == _NO_RESPONDERS else f"{status} {said}".strip()
+            found = "no responders" if status == _NO_RESPONDERS else f"{status} {description}".strip()
             self._ended = SourceUnavailable(
                 self._where,
                 expected=f"messages of the consumer {self._durable.name} of the stream {self._durable.stream}",
                 found=found,
-                remedy="it is asked for again; where that does not help, see whether somebody deletes it",
+                remedy="the service retries; if the error remains, find out what deletes the consumer",
             )
 
 
 @asynccontextmanager
 async def consume(connection: NatsConnection, durable: DurableConsumer, where: str) -> AsyncIterator[_JetStreamFeed]:
-    """What a consumer has; what was delivered and not looked at is given back in the end.
+    """Fetch the messages of a consumer; give unprocessed messages back at the end.
 
     Raises:
-        Away: we may not have it.
+        SourceUnavailable: the server denies access.
     """
-    # Heartbeats come beside the messages, and nobody waits for room.
+    # Twice the batch leaves room for heartbeats between the messages.
     delivered, client = DeliveredMessages(connection, 2 * BATCH), connection.client
     inbox = client.new_inbox()
     feed = _JetStreamFeed(connection, delivered, durable, where, inbox)
@@ -427,14 +435,11 @@ async def consume(connection: NatsConnection, durable: DurableConsumer, where: s
         delivered.close()
 
 
-# ── server: A source of NATS
-
-
 class NatsServer:
-    """Implements `Server`.
+    """A `PullServer` of NATS.
 
     Args:
-        options: where it is, and what is fetched.
+        options: configuration of the source.
     """
 
     def __init__(self, options: NatsOptions) -> None:
@@ -446,29 +451,29 @@ class NatsServer:
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[MessageFeed]:
-        terms = self._options
-        async with connect_nats(terms, await self._files.read()) as connection:
-            if terms.durable is None:
-                async with subscribe(connection, terms.subject, terms.group) as feed:
+        options = self._options
+        async with connect_nats(options, await self._files.read()) as connection:
+            if options.durable is None:
+                async with subscribe(connection, options.subject, options.group) as feed:
                     yield feed
                 return
-            await JetStreamConsumer(connection, terms.durable, terms.subject, terms.where).ensure()
-            async with consume(connection, terms.durable, terms.where) as feed:
+            await JetStreamConsumer(connection, options.durable, options.subject, options.where).ensure()
+            async with consume(connection, options.durable, options.where) as feed:
                 yield feed
 
     async def probe(self) -> str:
-        """What is there, tried without taking anything away from whoever fetches.
+        """Test the source without taking messages from a running service; return a description for people.
 
         Raises:
-            Away: no server answers or lets us in, or the subject, the stream or its consumer can't be had.
+            SourceUnavailable: no server answers or grants access, or subject, stream or consumer is unusable.
         """
-        terms = self._options
-        async with connect_nats(terms, await self._files.read()) as connection:
-            if terms.durable is None:
-                # In no group: its messages are the service's.
-                async with subscribe(connection, terms.subject, ""):
-                    return f"{connection.url} answers; we may subscribe to {terms.subject}"
-            is_there = await JetStreamConsumer(connection, terms.durable, terms.subject, terms.where).probe()
-            stream, name = terms.durable.stream, terms.durable.name
-            said = f"its consumer {name} is there" if is_there else f"the service will make its consumer {name}"
-            return f"{connection.url} answers; the stream {stream} has {terms.subject}, {said}"
+        options = self._options
+        async with connect_nats(options, await self._files.read()) as connection:
+            if options.durable is None:
+                # Without the group, so that no message is taken from the service.
+                async with subscribe(connection, options.subject, ""):
+                    return f"{connection.url} answers; subscribing to {options.subject} is permitted"
+            exists = await JetStreamConsumer(connection, options.durable, options.subject, options.where).probe()
+            stream, name = options.durable.stream, options.durable.name
+            consumer = f"its consumer {name} exists" if exists else f"the service will create its consumer {name}"
+            return f"{connection.url} answers; the stream {stream} has {options.subject}, {consumer}"

@@ -1,7 +1,7 @@
-"""One connection, by nats-py. What that raises becomes `Away`.
+"""A connection to NATS with nats-py. Errors of nats-py become `SourceUnavailable`.
 
-nats-py would connect again by itself. It is not let do so: files with secrets are read for each new connection, what
-was missed in between is ours to make up for, and so are the pauses, and what is told of them.
+nats-py's own reconnecting is switched off. The caller reconnects, because it reads the files with secrets again, makes
+up for missed messages, and logs the outage.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from sfn.concurrency import AbandonableThreads, TimedOut, describe_timeout
 from sfn.errors import ErrorScope, SfnError, Transient
 from sfn.pull import SourceUnavailable
 
-# ── terms: Where a source of NATS is
+# ── Options
 
 
 @dataclass(frozen=True, slots=True)
 class DurableConsumer:
-    """Of JetStream.
+    """A durable consumer of JetStream.
 
     Attributes:
-        stream: must exist.
-        name: of the consumer, which is made where there is none.
+        stream: name of the stream, which must exist.
+        name: name of the consumer, which is created if it does not exist.
     """
 
     stream: str
@@ -50,18 +50,19 @@ class DurableConsumer:
 
 @dataclass(frozen=True, slots=True)
 class NatsOptions:
-    """One source.
+    """The configuration of a NATS source.
 
     Attributes:
-        where: the section of the settings, for messages.
-        servers: `nats://` or `tls://`, host and port; one of them is enough.
-        subject: whose messages are wanted; may have wildcards.
-        group: core NATS: who is in it shares the messages.
-        durable: of JetStream; None for core NATS.
-        ca_file: certificates (PEM) that are trusted instead of the system's; with it, nothing but TLS is spoken.
-        credentials_file: who asks: a file `.creds`.
-        token_file: or a token.
-        user: or a name, with its `password_file`.
+        where: section of the settings, for messages.
+        servers: URLs `nats://` or `tls://` with host and port; one reachable server is enough.
+        subject: subject of the messages; may have wildcards.
+        group: queue group of core NATS; its members share the messages.
+        durable: consumer of JetStream; None for core NATS.
+        ca_file: trusted certificates (PEM) instead of the system's; with it, only TLS is used.
+        credentials_file: `.creds` file with a user's JWT and seed. One of this, `token_file` and `user` is enough.
+        token_file: file with a token.
+        user: user name; needs `password_file`.
+        password_file: file with the user's password.
     """
 
     where: str
@@ -76,7 +77,7 @@ class NatsOptions:
     password_file: Path | None = None
 
 
-# ── login: Who asks
+# ── Login
 
 MAX_FILE: Final = 65_536
 """Most bytes of a file with a secret."""
@@ -85,37 +86,37 @@ _BLOCK: Final = r"-+BEGIN {}-+\s+(\S+)\s+-+END {}-+"
 _JWT: Final = re.compile(_BLOCK.format("NATS USER JWT", "NATS USER JWT"), re.ASCII)
 _SEED: Final = re.compile(_BLOCK.format("USER NKEY SEED", "USER NKEY SEED"), re.ASCII)
 _PREFIX: Final = 2
-"""Bytes before the key itself: that it is a seed, and a user's."""
+"""Bytes before the key, which name its type: the seed of a user."""
 _KEY: Final = 32
 _CHECKSUM: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
 class NatsCredentials:
-    """What a file `.creds` has: whom we are, as somebody has signed it, and the key that proves it.
+    """The content of a `.creds` file.
 
     Attributes:
-        jwt: is shown.
-        key: signs what the server makes up.
+        jwt: signed identity of the user.
+        key: private key that signs the server's nonce.
     """
 
     jwt: bytes = field(repr=False)
     key: Ed25519PrivateKey = field(repr=False)
 
     def sign(self, nonce: str) -> bytes:
-        """What the server made up, with our signature, as it wants it."""
+        """Return the signature of the server's nonce, in base64."""
         return base64.b64encode(self.key.sign(nonce.encode()))
 
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """What the files of a source hold.
+    """The content of a source's files. At most one of `credentials`, `token` and `password` is set.
 
     Attributes:
-        ssl_context: whose certificates are trusted.
-        credentials: who asks, or
-        token: that, or
-        password: of the configured user.
+        ssl_context: TLS context with the trusted certificates.
+        credentials: content of `credentials_file`.
+        token: content of `token_file`.
+        password: password of the configured user.
     """
 
     ssl_context: ssl.SSLContext
@@ -125,58 +126,55 @@ class Login:
 
 
 class LoginFiles:
-    """The files of a source. A mount that hangs has one thread hang, however often they are read.
+    """The reader of a source's files. A hanging mount blocks one thread only, however often the files are read.
 
     Args:
-        options: of the source.
-        timeout: seconds for all of them.
+        options: configuration of the source.
+        timeout: seconds for reading all files.
     """
 
     def __init__(self, options: NatsOptions, timeout: float) -> None:
         self._options, self._timeout = options, timeout
-        # Nothing but looks: the end of a process need not wait for them, as it does for those of stores.
+        # The threads only read, so the process may end without waiting for them.
         self._threads = AbandonableThreads(1, timeout, ErrorScope.INBOX, read_only=True)
 
     async def read(self) -> Login:
-        """What they hold now.
+        """Read the files.
 
         Raises:
-            Away: one can't be read in time, or makes no sense.
+            SourceUnavailable: a file is malformed, or not readable in time.
         """
-        terms = self._options
+        options = self._options
         try:
-            found = await self._threads.run(f"read the files of {terms.where}", lambda _: _read(terms))
+            found = await self._threads.run(f"read the files of {options.where}", lambda _: _read(options))
         except Transient as error:
             raise SourceUnavailable(
-                terms.where, expected=error.expected, found=error.found, remedy=error.remedy
+                options.where, expected=error.expected, found=error.found, remedy=error.remedy
             ) from None
         if isinstance(found, TimedOut):
-            named = (terms.credentials_file, terms.token_file, terms.password_file, terms.ca_file)
-            files = ", ".join(str(file) for file in named if file is not None) or "the system's certificates"
-            found_instead, remedy = describe_timeout(self._timeout), "see whether a mount hangs"
+            configured = (options.credentials_file, options.token_file, options.password_file, options.ca_file)
+            files = ", ".join(str(file) for file in configured if file is not None) or "the system's certificates"
             raise SourceUnavailable(
-                f"{terms.where}: {files}", expected="files that can be read", found=found_instead, remedy=remedy
+                f"{options.where}: {files}",
+                expected="files that can be read",
+                found=describe_timeout(self._timeout),
+                remedy="check whether a mount hangs",
             )
         return found
 
 
-def _read(terms: NatsOptions) -> Login:
-    """Read all of them; blocks.
-
-    Raises:
-        Away: one can't be read, or makes no sense.
-    """
-    where, credentials, token, password = terms.where, None, None, None
-    if terms.credentials_file is not None:
-        credentials = _credentials(f"{where}.credentials_file", terms.credentials_file)
-    if terms.token_file is not None:
-        token = _line(f"{where}.token_file", terms.token_file)
-    if terms.password_file is not None:
-        password = _line(f"{where}.password_file", terms.password_file)
-    return Login(_trust(f"{where}.ca_file", terms.ca_file), credentials, token, password)
+def _read(options: NatsOptions) -> Login:
+    where, credentials, token, password = options.where, None, None, None
+    if options.credentials_file is not None:
+        credentials = _credentials(f"{where}.credentials_file", options.credentials_file)
+    if options.token_file is not None:
+        token = _line(f"{where}.token_file", options.token_file)
+    if options.password_file is not None:
+        password = _line(f"{where}.password_file", options.password_file)
+    return Login(_ssl_context(f"{where}.ca_file", options.ca_file), credentials, token, password)
 
 
-def _trust(where: str, file: Path | None) -> ssl.SSLContext:
+def _ssl_context(where: str, file: Path | None) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=file)
     except ssl.SSLError as error:
@@ -191,7 +189,7 @@ def _credentials(where: str, file: Path) -> NatsCredentials:
     jwt, seed = _JWT.search(text), _SEED.search(text)
     if jwt is None or seed is None:
         missing = "no user's JWT" if jwt is None else "no user's seed"
-        raise _unusable(where, file, "what `nsc generate creds` writes", missing)
+        raise _unusable(where, file, "a file as written by `nsc generate creds`", missing)
     return NatsCredentials(jwt[1].encode(), _key(where, file, seed[1]))
 
 
@@ -209,7 +207,7 @@ def _key(where: str, file: Path, seed: str) -> Ed25519PrivateKey:
 def _line(where: str, file: Path) -> str:
     text = _text(where, file).strip()
     if not text or not text.isprintable():
-        raise _unusable(where, file, "one line", "none, or several" if text else "an empty file")
+        raise _unusable(where, file, "one line", "several lines" if text else "an empty file")
     return text
 
 
@@ -224,25 +222,25 @@ def _text(where: str, file: Path) -> str:
 
 
 def _unusable(where: str, file: Path | None, expected: str, found: str) -> SourceUnavailable:
-    remedy = f"put it there for the service's user to read, or set {where}"
+    remedy = f"put the file there, readable for the service's user, or set {where}"
     return SourceUnavailable(f"{where}: {file}", expected=expected, found=found, remedy=remedy)
 
 
-# ── connection: One connection
+# ── Connection
 
 STEP_TIMEOUT: Final = 5
 """Seconds for each step of making a connection, and for each answer."""
 CLOSE_TIMEOUT: Final = 2.0
-"""Seconds for a farewell."""
+"""Seconds for closing a connection."""
 PING_INTERVAL: Final = 20
-"""Seconds: a server that has been silent for three times as long is away."""
+"""Seconds between pings. A server that is silent for three times as long counts as unreachable."""
 
 
 class _Client(Client):
-    """nats-py's client, which says who we are over TLS alone where that is what is wanted.
+    """nats-py's client, which sends credentials over TLS only, if TLS is required.
 
     Args:
-        encrypted: no server without TLS is spoken to; else none without whose URL is `tls:`.
+        encrypted: TLS is required for all servers; else only for those with a `tls:` URL.
     """
 
     def __init__(self, *, encrypted: bool) -> None:
@@ -251,21 +249,21 @@ class _Client(Client):
 
     @override
     def _connect_command(self) -> bytes:
-        # Here its own goes on in clear text where the server, or who pretends to be it, offers nothing else.
+        # nats-py's own method continues in clear text if the server, or an attacker in its place, does not offer TLS.
         server = self._current_server
-        wanted = self._encrypted or (server is not None and server.uri.scheme == "tls")
-        if wanted and not self._server_info.get("tls_required", False):
+        needs_tls = self._encrypted or (server is not None and server.uri.scheme == "tls")
+        if needs_tls and not self._server_info.get("tls_required", False):
             raise nats.errors.SecureConnWantedError
         return super()._connect_command()
 
 
 @dataclass(frozen=True, slots=True)
 class PendingLimits:
-    """For what waits to be told.
+    """Limits for the messages of a subscription that wait in nats-py.
 
     Attributes:
-        messages: so many.
-        size: of so many bytes together; 0 for any number.
+        messages: most messages.
+        size: most bytes of all these messages; 0 for no limit.
     """
 
     messages: int
@@ -273,14 +271,14 @@ class PendingLimits:
 
 
 class NatsConnection:
-    """One connection.
+    """A connection to a NATS server.
 
     Args:
-        options: of the source.
+        options: configuration of the source.
 
     Attributes:
-        lost: it is, or nobody lets us have what was asked for.
-        dropped: messages that there was no room for.
+        lost: event that is set once the connection is lost or the server denies an operation.
+        dropped: number of messages that were dropped because of the limits.
     """
 
     def __init__(self, options: NatsOptions) -> None:
@@ -294,29 +292,29 @@ class NatsConnection:
 
     @property
     def client(self) -> Client:
-        """nats-py's."""
+        """The client of nats-py."""
         return self._client
 
     @property
     def url(self) -> str:
-        """Of the server that answered."""
+        """The URL of the server that answered."""
         found = self._client.connected_url
         return "" if found is None else found.geturl()
 
-    def add_lost_callback(self, act: Callable[[], object]) -> None:
-        """Have something done once the connection is lost."""
-        self._on_lost.append(act)
+    def add_lost_callback(self, callback: Callable[[], object]) -> None:
+        """Register a callback for the loss of the connection."""
+        self._on_lost.append(callback)
 
     async def open(self, login: Login) -> None:
         """Connect to one of the servers.
 
         Raises:
-            Away: none answers, or lets us in.
+            SourceUnavailable: no server answers or accepts the credentials.
         """
         options: dict[str, Any] = {"tls": login.ssl_context, "token": login.token}
         if login.credentials is not None:
-            shown = login.credentials
-            options |= {"user_jwt_cb": lambda: shown.jwt, "signature_cb": shown.sign}
+            credentials = login.credentials
+            options |= {"user_jwt_cb": lambda: credentials.jwt, "signature_cb": credentials.sign}
         if login.password is not None:
             options |= {"user": self._options.user, "password": login.password}
         with self.map_errors():
@@ -325,7 +323,7 @@ class NatsConnection:
                 name="iceberg-sfn",
                 allow_reconnect=False,
                 connect_timeout=STEP_TIMEOUT,
-                # nats-py's 0 stands for an endless number.
+                # In nats-py 0 means without limit.
                 max_reconnect_attempts=1,
                 reconnect_time_wait=0,
                 ping_interval=PING_INTERVAL,
@@ -333,63 +331,65 @@ class NatsConnection:
                 closed_cb=self._on_closed,
                 **options,
             )
-        # Of a server before the one that answered.
+        # The error is of another server, which was tried before.
         self._error = None
 
     async def close(self) -> None:
-        """Send what is still to be sent, and end it."""
+        """Flush the pending data and close the connection."""
         with anyio.move_on_after(CLOSE_TIMEOUT, shield=True), suppress(SourceUnavailable), self.map_errors():
             await self._client.close()
 
     async def subscribe(
-        self, subject: str, group: str, act: Callable[[Msg], Awaitable[None]], limits: PendingLimits
+        self, subject: str, group: str, callback: Callable[[Msg], Awaitable[None]], limits: PendingLimits
     ) -> None:
-        """Have messages told.
+        """Subscribe to a subject.
 
         Args:
-            group: shares them; empty for none.
-            act: is told of one at a time.
-            limits: for those that wait for it.
+            subject: the subject, possibly with wildcards.
+            group: queue group; "" for none.
+            callback: coroutine function for each message, called for one message at a time.
+            limits: limits for the messages that wait for `callback`.
 
         Raises:
-            Away: we may not have them, or the connection is lost.
+            SourceUnavailable: the server denies the subscription, or the connection is lost.
         """
         with self.map_errors():
             self._subscribed[subject] = await self._client.subscribe(
-                subject, group, act, pending_msgs_limit=limits.messages, pending_bytes_limit=limits.size
+                subject, group, callback, pending_msgs_limit=limits.messages, pending_bytes_limit=limits.size
             )
             await self._flush_and_check()
 
     async def unsubscribe(self, subject: str) -> None:
-        """Have no more of them; those that are here stay.
+        """End a subscription. Delivered messages stay.
 
         Raises:
-            Away: the connection is lost.
+            SourceUnavailable: the connection is lost.
         """
         with self.map_errors():
             await self._subscribed.pop(subject).unsubscribe()
             await self._flush_and_check()
 
     async def drain(self, subject: str) -> None:
-        """Have no more of them, and wait until those that are here were told.
+        """End a subscription and wait until its callback has processed the delivered messages.
 
         Raises:
-            Away: the connection is lost.
+            SourceUnavailable: the connection is lost.
         """
         with self.map_errors():
             await self._subscribed.pop(subject).drain()  # type: ignore[no-untyped-call]
 
     async def _flush_and_check(self) -> None:
-        # A refusal comes before the answer to what is asked after it, and nats-py's first question may overtake.
+        # The server sends a denial before its answer to a later ping. nats-py may send its first ping too early, hence
+        # the second one.
         await self._client.flush(STEP_TIMEOUT)
         await self._client.flush(STEP_TIMEOUT)
         self.check()
 
     def check(self) -> None:
-        """Raise what the server said.
+        """Check the state of the connection.
 
         Raises:
-            Away: the connection is lost, or something was not permitted.
+            SourceUnavailable: the connection is lost, or the server denied an operation.
         """
         if self._error is not None and self.lost.is_set():
             raise self.to_unavailable(self._error)
@@ -398,37 +398,37 @@ class NatsConnection:
 
     @contextmanager
     def map_errors(self) -> Iterator[None]:
-        """What nats-py raises, as ours."""
+        """Raise nats-py's errors as `SourceUnavailable`."""
         try:
             yield
         except SfnError:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever it does not understand is no reason for us to end
-            # A refusal tells more than that there was no answer.
+        except Exception as error:  # noqa: BLE001 - no error of nats-py may end the process
+            # An earlier denial is more precise than a timeout that follows it.
             raise self.to_unavailable(self._error or error) from None
 
     def to_unavailable(self, error: Exception) -> SourceUnavailable:
-        """What an error means."""
+        """Return the error of the pull source for an error of nats-py."""
         where, servers = self._options.where, " or ".join(self._options.servers)
         found = _describe_error(error)
         match error:
             case nats.errors.AuthorizationError():
                 return _access_denied(where, servers, found)
             case nats.errors.SecureConnWantedError():
-                remedy = f"set up TLS there; to do without set {where}.servers to nats: URLs, and no ca_file"
+                remedy = f"enable TLS there; for plain text set {where}.servers to nats: URLs, and no ca_file"
                 return SourceUnavailable(where, expected=f"TLS from {servers}", found="a server without", remedy=remedy)
             case ssl.SSLError():
-                remedy = f"see whether {where}.ca_file has who signed its certificate, and the host is in that"
+                remedy = f"check that {where}.ca_file has its issuer, and that the certificate names the host"
                 return SourceUnavailable(
-                    where, expected=f"a certificate of {servers} that we trust", found=found, remedy=remedy
+                    where, expected=f"a trusted certificate of {servers}", found=found, remedy=remedy
                 )
             case nats.errors.Error() if AUTHORIZATION_VIOLATION in found.lower():
                 return _access_denied(where, servers, found)
             case nats.errors.Error() if PERMISSIONS_ERR in found.lower():
-                remedy = "have it permitted to our user there, or set another subject"
-                return SourceUnavailable(where, expected="leave to do what is asked for", found=found, remedy=remedy)
+                remedy = "grant the permission to the listener's user there, or set another subject"
+                return SourceUnavailable(where, expected="permission for the operation", found=found, remedy=remedy)
             case _:
-                remedy = f"see whether it runs there, or correct {where}.servers"
+                remedy = f"check that the server runs there, or correct {where}.servers"
                 return SourceUnavailable(where, expected=f"an answer from {servers}", found=found, remedy=remedy)
 
     async def _on_error(self, error: Exception) -> None:
@@ -441,19 +441,20 @@ class NatsConnection:
 
     async def _on_closed(self) -> None:
         self.lost.set()
-        for act in self._on_lost:
-            act()
+        for callback in self._on_lost:
+            callback()
 
 
 @asynccontextmanager
 async def connect_nats(options: NatsOptions, login: Login) -> AsyncIterator[NatsConnection]:
-    """A new connection; closed in the end.
+    """Open a connection and close it at the end.
 
     Args:
-        login: who asks.
+        options: configuration of the source.
+        login: content of the source's files.
 
     Raises:
-        Away: none is to be had, or it is lost.
+        SourceUnavailable: no connection is possible, or the connection is lost.
     """
     connection = NatsConnection(options)
     try:
@@ -463,13 +464,13 @@ async def connect_nats(options: NatsOptions, login: Login) -> AsyncIterator[Nats
         await connection.close()
 
 
-def _access_denied(where: str, servers: str, said: str) -> SourceUnavailable:
-    remedy = f"see whether {where}.credentials_file, token_file, or user and password_file are those of a user there"
-    return SourceUnavailable(where, expected=f"to be let in by {servers}", found=said, remedy=remedy)
+def _access_denied(where: str, servers: str, found: str) -> SourceUnavailable:
+    remedy = f"check that {where}.credentials_file, token_file, or user and password_file are those of a user there"
+    return SourceUnavailable(where, expected=f"access to {servers}", found=found, remedy=remedy)
 
 
 def _describe_error(error: Exception) -> str:
-    """An error in a few words."""
+    """Return a short description of an error."""
     match error:
         case asyncio.TimeoutError():
             return f"none within {STEP_TIMEOUT} s"
@@ -478,7 +479,7 @@ def _describe_error(error: Exception) -> str:
         case ssl.SSLError():
             return (error.reason or "a failed handshake").lower().replace("_", " ")
         case OSError(errno=int(number)) if number in errno.errorcode:
-            # asyncio's own text has the address, and not what is wrong.
+            # asyncio's own text has the address, but not the cause.
             return os.strerror(number)
         case OSError():
             return error.strerror or type(error).__name__

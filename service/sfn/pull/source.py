@@ -1,4 +1,4 @@
-"""One source: fetches messages for as long as the service runs, and acknowledges what is on disk."""
+"""A pull source: it fetches messages while the service runs, and acknowledges them after they are on disk."""
 
 from __future__ import annotations
 
@@ -20,34 +20,32 @@ from sfn.pull import Message, MessageFeed, Outage, PullServer, SourceUnavailable
 from sfn.telemetry.logs import LogThrottle
 from sfn.telemetry.metrics import EventMetrics, PullMetrics
 
-# ── source: One source
-
 FIRST_PAUSE: Final = 0.5
-"""Seconds until a server that is away is asked again; doubled with each time, up to the longest."""
+"""Seconds until the first attempt to reconnect; doubled with each attempt, up to `LONGEST_PAUSE`."""
 LONGEST_PAUSE: Final = 15.0
 RETRY_AFTER: Final = 1.0
-"""Seconds until the inbox is asked again, where it does not say."""
+"""Seconds until the next attempt to put a message into the inbox, if the inbox names no delay."""
 FINAL_RECHECK_TIMEOUT: Final = 2.0
-"""Most seconds after a drain until the inbox knows that catalogs have to be looked at for what was given up."""
+"""Most seconds after a drain to schedule sweeps for abandoned messages."""
 AFTER_DEFECT: Final = 60.0
-"""Seconds until a message comes again of which an error of our own made nothing."""
+"""Seconds until the next delivery of a message after an unexpected error."""
 
 _JSON: Final = (b"content-type", b"application/json")
-_RAISE_LIMIT: Final = "have smaller messages published, or raise pull.{}.body_limit; and have these events told again"
-_RESEND: Final = "have the events of that time told again, or fetch them from a stream of JetStream"
+_RAISE_LIMIT: Final = "publish smaller messages, or raise pull.{}.body_limit; then publish these events again"
+_RESEND: Final = "publish the events of that time again, or fetch them from a JetStream stream"
 
 _log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class PullOptions:
-    """What is configured of a source.
+    """The configuration of a source.
 
     Attributes:
-        name: in the settings.
-        sender: whom its events count as.
+        name: name in the settings.
+        sender: sender of its events.
         max_size: most bytes of a message.
-        drain: how long a stop waits for what is in hand.
+        drain: most time that a stop waits for messages in progress.
     """
 
     name: str
@@ -57,15 +55,15 @@ class PullOptions:
 
 
 class PullSource:
-    """One source.
+    """A pull source.
 
     Args:
-        options: what is configured of it.
-        server: where it is.
-        service: takes its events.
-        clock: the wall clock.
-        event_metrics: told of what was not taken.
-        pull_metrics: told how the source is.
+        options: configuration of the source.
+        server: server of the source.
+        service: service that ingests the events.
+        clock: wall clock.
+        event_metrics: counters of rejected events.
+        pull_metrics: metrics of the connection.
     """
 
     def __init__(
@@ -83,29 +81,29 @@ class PullSource:
         self._event_metrics, self._pull_metrics = event_metrics, pull_metrics
         self._outage, self._throttle = Outage(options.name, clock), LogThrottle()
         self._idle = anyio.CancelScope()
-        """Around every wait that a stop ends at once."""
+        """Scope of the current wait, which a stop cancels."""
         self._pause = FIRST_PAUSE
-        self._hold = 0.0
-        """Seconds for which nothing more is fetched, as the inbox took nothing."""
+        self._inbox_pause = 0.0
+        """Seconds without fetching, because the inbox is unavailable."""
         self._needs_recheck = not server.is_durable
-        """Something may have been published that never came here, so the catalogs have to be looked at: at first what
-        was while nobody ran."""
+        """Messages may have been lost, so the catalogs must be swept. At the start, a server that is not durable has
+        lost all earlier messages."""
 
     async def run(self, stop: anyio.Event) -> None:
-        """Fetch until a stop, and end what is in hand within the drain.
+        """Fetch until a stop, then complete the messages in progress within the drain.
 
         Raises:
-            Broken: in a group; the inbox can't be trusted any more.
+            FatalError: in an exception group; the inbox can't be trusted any more.
         """
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._stop_after_drain, stop, tasks.cancel_scope)
             while not stop.is_set():
                 try:
                     await self._run_connection(stop)
-                except SourceUnavailable as away:
-                    # What is published until there is a connection may never come here.
+                except SourceUnavailable as error:
+                    # Without a durable server, messages are lost until the next connection.
                     self._needs_recheck = self._needs_recheck or not self._server.is_durable
-                    self._outage.on_unavailable(away)
+                    self._outage.on_unavailable(error)
                     await self._pause_for(stop, self._pause)
                     self._pause = min(2 * self._pause, LONGEST_PAUSE)
             tasks.cancel_scope.cancel()
@@ -114,7 +112,7 @@ class PullSource:
         await stop.wait()
         self._idle.cancel()
         await anyio.sleep(self._options.drain.total_seconds())
-        _log.warning("pulled messages given up", name=self._name)
+        _log.warning("pulled messages abandoned", name=self._name)
         if not self._server.is_durable:
             self._needs_recheck = True
             with anyio.move_on_after(FINAL_RECHECK_TIMEOUT):
@@ -122,7 +120,7 @@ class PullSource:
         everything.cancel()
 
     async def _run_connection(self, stop: anyio.Event) -> None:
-        """Fetch by one connection until it is lost, or until a stop."""
+        """Fetch over one connection until it is lost, or until a stop."""
         async with AsyncExitStack() as stack:
             feed: MessageFeed | None = None
             with anyio.CancelScope() as self._idle:
@@ -141,16 +139,16 @@ class PullSource:
             await self._recheck_if_needed()
             messages = await self._next(feed)
             if (handled or not messages) and not stop.is_set():
-                # Who may fetch, and may not acknowledge, learns of it only after the first ones.
+                # Missing permission to acknowledge shows only after the first messages.
                 self._mark_recovered()
             handled = True
             await self._handle_all(messages)
-            hold, self._hold = self._hold, 0.0
-            await self._pause_for(stop, hold)
+            pause, self._inbox_pause = self._inbox_pause, 0.0
+            await self._pause_for(stop, pause)
         await self._finish(feed, lost)
 
     async def _finish(self, feed: MessageFeed, lost: int) -> None:
-        """Take what was delivered here and nobody else will ever have."""
+        """Process the delivered messages that the server does not store."""
         last = await feed.drain()
         self._count_dropped(feed, lost)
         self._needs_recheck = self._needs_recheck or not last.is_complete
@@ -181,7 +179,7 @@ class PullSource:
                 await anyio.sleep(seconds)
 
     async def _recheck_if_needed(self) -> None:
-        """Have looked at what never came here, once the inbox takes it."""
+        """Schedule sweeps for lost messages, as soon as the inbox accepts them."""
         if self._needs_recheck:
             try:
                 await self._service.schedule_recheck(EVENTS_PATH, self._sender, _RESEND)
@@ -189,8 +187,8 @@ class PullSource:
                 self._log_not_stored(trouble)
             except FatalError:
                 raise
-            except Exception:  # noqa: BLE001 - as below
-                _log.exception("catalogs not looked at", name=self._name)
+            except Exception:  # noqa: BLE001 - the edge of the process: logged with its traceback
+                _log.exception("sweep not scheduled", name=self._name)
             else:
                 self._needs_recheck = False
 
@@ -200,13 +198,16 @@ class PullSource:
                 tasks.start_soon(self._handle, message)
 
     async def _handle(self, message: Message) -> None:
-        # Who can't be told that a message is taken delivers it again, and the connection is lost anyway.
+        # If the acknowledgement fails, the connection is lost and the server delivers the message again.
         with suppress(SourceUnavailable):
             if await self._ingest_with_retries(message):
                 await message.acknowledge()
 
     async def _ingest_with_retries(self, message: Message) -> bool:
-        """Whether a message need not come again; where nobody keeps it, it is kept in hand until the inbox takes it."""
+        """Ingest a message; return False if the server has to deliver it again.
+
+        If the server does not store the message, retry until the inbox accepts it.
+        """
         while True:
             try:
                 await self._ingest(message)
@@ -217,7 +218,7 @@ class PullSource:
                 self._event_metrics.count_rejected(HTTPStatus.SERVICE_UNAVAILABLE)
                 after = trouble.retry_after or RETRY_AFTER
                 if await message.redeliver(after):
-                    self._hold = max(self._hold, after)
+                    self._inbox_pause = max(self._inbox_pause, after)
                     return False
                 await anyio.sleep(after)
                 continue
@@ -240,27 +241,25 @@ class PullSource:
         await self._service.ingest(EventRequest(EVENTS_PATH, _with_type(message.headers), message.body, self._sender))
 
     def _log_not_stored(self, trouble: Transient) -> None:
-        if (suppressed := self._throttle.allow("not taken")) is not None:
-            _log.warning("events not taken", source=self._name, error=str(trouble), left_out=suppressed)
+        if (suppressed := self._throttle.allow("not stored")) is not None:
+            _log.warning("events not stored", source=self._name, error=str(trouble), suppressed=suppressed)
 
 
 def _with_type(headers: Headers) -> Headers:
-    """Headers with a content type: without one an event is known by its own fields."""
+    """Return the headers with a content type; JSON if there is none. The event's fields then decide on its format."""
     return headers if any(name == _JSON[0] for name, _ in headers) else [*headers, _JSON]
 
-
-# ── subjects: Subjects with wildcards
 
 _ONE: Final = "*"
 _REST: Final = ">"
 
 
 def subjects_overlap(one: str, other: str) -> bool:
-    """Whether there is a subject that both of these mean."""
+    """Return whether some subject matches both of two NATS subjects with wildcards."""
     left, right = one.split("."), other.split(".")
-    for mine, theirs in zip(left, right, strict=False):
-        if _REST in {mine, theirs}:
+    for first, second in zip(left, right, strict=False):
+        if _REST in {first, second}:
             return True
-        if mine != theirs and _ONE not in {mine, theirs}:
+        if first != second and _ONE not in {first, second}:
             return False
     return len(left) == len(right)
