@@ -51,7 +51,7 @@ def test_metadata_that_is_gone_is_told_with_its_age(spark: SparkSession, tmp_pat
     Path(made.pointer.removeprefix("file://")).unlink()
     for engine in ENGINES:
         text = refusal(Stale, partial(sfn.spark.read_table.read, spark, made.directory, engine=engine))
-        assert re.search(r"2026-08-21T12:00:00\.000Z, .* ago, found no such file; see whether the service", text)
+        assert re.search(r"2026-08-21T12:00:00\.000Z, .* ago, found no such file; check that the listener", text)
 
 
 def test_another_tables_metadata_is_told(spark: SparkSession, tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_another_tables_metadata_is_told(spark: SparkSession, tmp_path: Path) ->
     for engine in ENGINES:
         text = refusal(WrongTable, partial(sfn.spark.read_table.read, spark, made.directory, engine=engine))
         assert f"expected table-uuid {OTHER_UUID}" in text
-        assert "the table was made anew, or the file is forged: `sfn verify`" in text
+        assert "the table was recreated, or the file is forged: run `sfn verify`" in text
 
 
 def test_the_data_source_says_it_last_and_alone_if_spark_lets_it(spark: SparkSession, tmp_path: Path) -> None:

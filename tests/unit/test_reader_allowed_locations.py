@@ -102,7 +102,7 @@ def test_nobody_is_asked_whom_a_forged_metadata_file_names(
     led_astray(made, there)
     found = wrong(made.directory, deep=deep)
     assert all(text.startswith(f"manifest list: {made.pointer}: expected a location in file://, as") for text in found)
-    assert all(f"found {there}; if it is right, name it among the `allowed`" in text for text in found)
+    assert all(f"found {there}; if it is right, add it to the `allowed`" in text for text in found)
     table = sfn.resolve(made.directory)
     seen = MetadataWalk(table.metadata_location, load_metadata(table), table.files).metadata(made.main, WalkLimits(9))
     (problem,) = seen.problems
