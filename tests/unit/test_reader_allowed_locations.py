@@ -291,7 +291,7 @@ def test_a_copy_of_the_bucket_is_read_by_what_is_relative(tmp_path: Path, relati
     file = place.metadata()
     place.write(metadata_file_path="s3://lake/orders/metadata/00001-a.metadata.json", metadata_file_relative=relative)
     assert sfn.resolve(place.path, relative=True).metadata_location == file.as_uri()
-    with pytest.raises(Unsafe, match="a mount is read with `relative`"):
+    with pytest.raises(Unsafe, match="for a mount, use `relative`"):
         sfn.resolve(place.path)
 
 

@@ -134,7 +134,7 @@ def in_lists(block: bytes) -> bytes:
     ("block", "found"),
     [
         (bytes([4, 2, 4]), "continues after the end"),
-        (bytes([4, 2, 4, 0, 9]), "a block of 5 bytes whose records end at byte 4"),
+        (bytes([4, 2, 4, 0, 9]), "a block of 5 bytes, but its records end at byte 4"),
         (bytes([0xFE, 0xFF, 0xFF, 0x7F, 2, 0]), "134217727 values"),
         (bytes([3, 2, 2, 4, 0]), "2 bytes of values instead of 1"),
         (bytes([2, *[0x81] * 10, 1, 0]), "more than 64 bits"),

@@ -172,7 +172,7 @@ if TYPE_CHECKING:
 
 _FIELD_NAMES = (
     "metadata_location, table_identifier, namespace, name, guid, catalog_id, ref, snapshot_id, Ordinal, written_at, "
-    "age_seconds, sfn_file, how, via, lost, requests"
+    "age_seconds, sfn_file, found_by, via, missing_commits, requests"
 )
 
 

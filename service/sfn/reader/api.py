@@ -67,7 +67,7 @@ def resolve(
             directory. If the SFN file is called by the table's name, no listing is needed.
         uuid: the table's uuid, instead of the identifier or with it.
         ref: a branch or tag.
-        as_of: the time whose state to find: an entry of `history`, an Ordinal (`YYYYMMDDTHHMMSSmmm`, UTC), Unix
+        as_of: find the state at this time: an entry of `history`, an Ordinal (`YYYYMMDDTHHMMSSmmm`, UTC), Unix
             milliseconds, an aware datetime, or an ISO 8601 text with a time zone.
         relative: take the metadata file from its place relative to the SFN file: in a copy of the bucket, or a mount.
         allowed: prefixes below which files may lead, besides the directory itself; if empty, the directory's whole

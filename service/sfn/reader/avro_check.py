@@ -140,7 +140,7 @@ def _block(block: bytes, count: int, step: _Step) -> None:
     for _ in range(_counted(block, 0, count)):
         at = step(block, at)
     if at != len(block):
-        raise ValueError(f"a block of {len(block)} bytes whose records end at byte {at}")
+        raise ValueError(f"a block of {len(block)} bytes, but its records end at byte {at}")
 
 
 def _header(body: bytes) -> tuple[dict[str, str], int]:
@@ -256,7 +256,7 @@ def _over_struct(steps: Sequence[_Step]) -> _Step:
 
 
 def _over_items(many: _Steps) -> _Step:
-    """Return the function for a list, whose values come in blocks.
+    """Return the function for a list, which consists of blocks of values.
 
     If a count is negative, the block's size in bytes follows. PyIceberg uses the size to skip a list, and ignores it
     to read one.

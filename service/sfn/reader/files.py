@@ -169,7 +169,7 @@ NOT_FOUND_ERRORS: Final = (FileNotFoundError, NotADirectoryError)
 OPEN_FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 """Flags to open a file with: opening a pipe must not block."""
 _STAT_FLAGS: Final = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK) | os.O_CLOEXEC
-"""Flags for a file whose status is needed only: they need no permission to read."""
+"""Flags to read only the status of a file: they need no permission to read."""
 
 
 class LocalFileSystem:

@@ -117,7 +117,7 @@ class SnapshotNode:
 
     Attributes:
         timestamp_ms: Unix milliseconds.
-        refs: branches and tags whose head is this snapshot.
+        refs: branches and tags that point to this snapshot.
         summary: its writer's statistics.
         contents: its files; None if they were not requested.
     """
@@ -147,7 +147,7 @@ class MetadataNode:
     Attributes:
         columns: names and types of the current schema.
         partition_fields: fields of the default partition spec.
-        snapshots: the newest, oldest first, and the one whose files were requested.
+        snapshots: the newest, oldest first, and the one with the requested files.
         snapshots_omitted, refs_omitted: the numbers of further ones.
     """
 
@@ -211,7 +211,7 @@ class MetadataWalk:
         """Return the metadata file as a node.
 
         Args:
-            snapshot_id: the snapshot whose files are read; None if the table is empty.
+            snapshot_id: the snapshot to walk; None if the table is empty.
 
         Raises:
             CommitNotFound: the table has no such snapshot.

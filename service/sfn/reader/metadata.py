@@ -327,7 +327,7 @@ def dangling_ref_error(ref: str, number: int, snapshots: Collection[int], where:
 
 
 def check_log_times(log: Iterable[tuple[int, object]], name: str, where: str) -> None:
-    """Refuse a log whose times can't be times, such as microseconds or negative numbers.
+    """Refuse a log with impossible times, such as microseconds or negative numbers.
 
     Args:
         log: its times, in Unix milliseconds, each with the thing that it is the time of.
@@ -403,7 +403,7 @@ def check_table_uuid(key: str, uuid: str | None, doc: Document, named_by: str) -
 
 
 def metadata_gone_error(key: str, doc: Document, named_by: str, now: datetime) -> Stale:
-    """Return the error for a document whose metadata file is gone."""
+    """Return the error for a document that names a metadata file that is gone."""
     at, age = document.format_time(doc.written_at), format_duration(now - doc.written_at)
     return Stale(
         key,
@@ -487,7 +487,7 @@ def malformed_metadata_error(key: str, expected: str, found: str) -> MalformedMe
 _ESCAPE: Final = re.compile("%(?:2E|2F|5C)")
 """The escapes that `sfn.sfnfile.naming` writes."""
 _DECODED: Final = {"http", "https"}
-"""Schemes whose servers take part of a path for a query, and `%2F` for a separator."""
+"""Schemes with servers that take part of a path for a query, and `%2F` for a separator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -536,7 +536,7 @@ class AllowedLocations:
         return self._within(place, location, named_by)
 
     def check_link(self, location: str, named_by: str) -> str:
-        """Check the location of an SFN file, whose name may contain an escaped dot or slash.
+        """Check the location of an SFN file; its name may contain an escaped dot or slash.
 
         Over HTTP an escape means the character itself, and may lead elsewhere.
         """

@@ -72,7 +72,7 @@ _NANOSECONDS: Final = (types.TimestampNanoType, types.TimestamptzNanoType)
 _FLOATING: Final = (types.FloatType, types.DoubleType)
 _BYTES: Final = (types.BinaryType, types.FixedType, types.UUIDType)
 _WITHOUT_STEPS: Final = (types.BooleanType, types.StringType, *_BYTES, *_FLOATING)
-"""Types that are compared only with literals of their own type, or whose values are no whole numbers."""
+"""Types that are compared only with literals of their own type, or that do not count in whole numbers."""
 _DAY: Final = 86_400_000_000
 """Microseconds."""
 _FAR: Final = 400
@@ -539,7 +539,7 @@ def _single(value: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Steps:
-    """A type whose values are a range of whole numbers.
+    """A type with a range of whole numbers as values.
 
     Attributes:
         least, most: the range.

@@ -16,7 +16,7 @@ from sfn.sfnfile.locations import scheme_of
 T = TypeVar("T")
 
 _IGNORES_RANGE: Final = {"http", "https"}
-"""Schemes whose servers may return the whole file for a range, without an error of the driver."""
+"""Schemes with servers that may return the whole file for a range, without an error of the driver."""
 _ODD: Final = re.compile("[#?]|//")
 _VERSION: Final = re.compile(r"\?version[iI]d=")
 """A suffix that s3fs and adlfs cut off a name."""

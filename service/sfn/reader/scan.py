@@ -122,7 +122,7 @@ class FilePlanner(ManifestGroupPlanner):
         return () if snapshot is None else self.plan_files(snapshot.manifests(self.io))
 
     def filter_tasks(self, tasks: Iterable[FileScanTask]) -> list[FileScanTask]:
-        """Return the tasks whose data file may hold a matching row, by its partition and its statistics."""
+        """Return the tasks with a data file that may hold a matching row, by its partition and its statistics."""
         in_partition = KeyDefaultDict(self._build_partition_evaluator)
         by_statistics = self._build_metrics_evaluator()
         return [task for task in tasks if in_partition[task.file.spec_id](task.file) and by_statistics(task.file)]

@@ -147,7 +147,7 @@ def _parse_table_metadata(body: bytes) -> TableMetadata:
 
 
 def _parse_without_uuid(key: str, body: bytes, uuid: str | None, error: Exception) -> TableMetadata:
-    """Parse the metadata of a table whose `table-uuid` is null or no UUID; PyIceberg refuses it.
+    """Parse the metadata of a table with a `table-uuid` that is null or no UUID; PyIceberg refuses it.
 
     Args:
         uuid: its `table-uuid`.
@@ -265,7 +265,7 @@ def open_allowed_io(metadata_location: str, allowed_locations: AllowedLocations,
 
 @dataclass(frozen=True, slots=True)
 class AllowedFiles:
-    """A file system whose methods never suspend, limited to the places where a table's files may lie."""
+    """A file system with methods that never suspend, limited to the places where a table's files may lie."""
 
     file_system: FileSystem
     allowed_locations: AllowedLocations
