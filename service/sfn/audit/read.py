@@ -267,12 +267,8 @@ def render_summary(summary: AuditSummary) -> Page:
     if summary.slices_unread:
         why = next(iter(summary.slices_unread.values()))
         which = pluralise(len(summary.slices_unread), "slice")
-        page.append(
-            Line(
-                f"rows of the last run could not be read for {which}, so dropped tables are unknown: {escape(why)}",
-                Tone.BAD,
-            )
-        )
+        unread = f"rows of the last run could not be read for {which}, so dropped tables are unknown"
+        page.append(Line(f"{unread}: {escape(why)}", Tone.BAD))
     if summary.runs_removed:
         page.append(Line(f"{pluralise(summary.runs_removed, 'old run')} removed from the report", Tone.QUIET))
     page.append(Line(f"the report: sfn report {escape(summary.report)}", Tone.QUIET))

@@ -75,7 +75,7 @@ class ReportRow:
         deep: the missing files of the current snapshot; empty for none, None if they were not checked.
         etag: the etag of the catalog's answer, for the next run.
         skip_reason: the reason why the table gets no files.
-        error: the reason why the table or its files could not be checked; other values are then those of the run before.
+        error: the reason why the table or its files could not be checked; other values are those of the run before.
     """
 
     run: str

@@ -133,11 +133,8 @@ def list_runs(table: Table) -> list[RunProgress]:
             one = found.setdefault(properties[_RUN], _parse_progress(properties))
             one.done.update(map(int, properties[_SLICE].split()))
             # The last snapshot has the totals of the run, because earlier ones may have been removed.
-            one.totals = (
-                RunTotals.from_summary(properties)
-                if _ENDED in properties
-                else one.totals + RunTotals.from_summary(properties)
-            )
+            totals = RunTotals.from_summary(properties)
+            one.totals = totals if _ENDED in properties else one.totals + totals
             if _ENDED in properties:
                 one.is_ended, one.done = True, set(range(one.run.slices))
     return list(found.values())
@@ -310,8 +307,8 @@ def _expire_snapshots(table: Table, ended: Collection[str], gone: Collection[str
     current = table.current_snapshot()
     snapshots = sorted(table.snapshots(), key=lambda one: one.sequence_number or 0)
     spared = {run: one.snapshot_id for one in snapshots if (run := run_of(one)) not in gone}
-    kept_ids = {*spared.values(), *(() if current is None else (current.snapshot_id,))}
-    expired = [one for one in snapshots if is_of_runs(one, {*ended, *gone}) and one.snapshot_id not in kept_ids]
+    retained = {*spared.values(), *(() if current is None else (current.snapshot_id,))}
+    expired = [one for one in snapshots if is_of_runs(one, {*ended, *gone}) and one.snapshot_id not in retained]
     if not expired:
         return
     ids = {one.snapshot_id for one in expired}
