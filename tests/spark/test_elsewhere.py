@@ -40,7 +40,7 @@ def test_a_facade_that_does_not_answer_is_told(spark: SparkSession, made: RealTa
         with told(spark, {URI: address}):
             text = refusal(Unreachable, lambda: sfn.spark.read_table.read(spark, made.directory, engine="iceberg"))
         assert text.startswith(f"{address}: expected a facade that answers, found ")
-        assert text.endswith(f"set {URI} and {TOKEN}, or unset them: then the driver has a facade itself")
+        assert text.endswith(f"set {URI} and {TOKEN}, or unset them to use a facade in the driver")
 
 
 def proxy(status: int, page: bytes) -> type[BaseHTTPRequestHandler]:

@@ -200,7 +200,7 @@ def test_a_file_that_spark_passes_over_by_its_name_is_refused(
     spark: SparkSession, made: Callable[[Schema, Files], str], name: str
 ) -> None:
     directory = made(schema_of(StringType()), {name: ({"id": [1], "s": ["a"]}, "a", {})})
-    with pytest.raises(NotSupported, match=r"Spark passes over in silence.*engine='iceberg'"):
+    with pytest.raises(NotSupported, match=r"Spark silently ignores.*engine='iceberg'"):
         read(spark, directory)
     assert shown(sfn.spark.read_table.read(spark, directory)) == [(1, "a")]
 
@@ -215,7 +215,7 @@ def test_a_file_whose_manifest_says_that_it_is_empty_is_refused(
     spark: SparkSession, made: Callable[[Schema, Files], str]
 ) -> None:
     directory = made(schema_of(StringType()), {"a.parquet": ({"id": [1]}, "a", {"file_size_in_bytes": 0})})
-    with pytest.raises(NotSupported, match="passes over in silence, by its name or its size"):
+    with pytest.raises(NotSupported, match="silently ignores, by its name or its size"):
         read(spark, directory)
 
 

@@ -193,14 +193,16 @@ def test_what_can_not_come_under_management_is_told(
     own.sql("CREATE TABLE lake.managing.there (id INT) USING iceberg")
     tables = sorted(own.sql("SHOW TABLES IN managing").collect())
 
-    assert "take one that SHOW TABLES has; what is not said of a name is spark_catalog.default" in told("managing.none")
+    assert "SHOW TABLES lists; a name without a catalog and database is looked up in spark_catalog.default" in told(
+        "managing.none"
+    )
     assert "PARSE_SYNTAX_ERROR" in told("managing t")
     assert told("managing.v").endswith("found a view; take the table that it reads")
     assert told("shortly").endswith("found a temporary view; take the table that it reads")
     assert "expected a table that is not Iceberg's yet, found one that is; add partition" in told("lake.managing.there")
     assert "USING parquet, orc or avro, found one of spark_catalog USING json; copy it" in told("managing.texts")
     assert "found at in orc, where Iceberg can't read such times as Spark writes them" in told("managing.timely")
-    assert "(MANAGED); give snapshot_as and rewrite=True, or make it anew with LOCATION" in told("managing.moved")
+    assert "(MANAGED); give snapshot_as and rewrite=True, or recreate it with LOCATION" in told("managing.moved")
     assert "expected no table `spark_catalog`.`managing`.`backed_backup_` yet" in told("managing.backed")
     text = told("managing.t", "ordr_ts=days, id=hours, region=bucket[4], place.city=explode")
     assert "found ordr_ts=days: no such column, did you mean order_ts?; id=hours: int takes identity," in text
@@ -226,7 +228,7 @@ def test_arguments_that_contradict_each_other_are_told(own: SparkSession, make: 
         return refusal(ValueError, lambda: sfn.spark.manage_table.manage(own, "managing.t", **more))
 
     make("t", columns="id INT", rows="(1)")
-    assert told(location="/x").startswith("location is that of snapshot_as")
+    assert told(location="/x").startswith("location needs snapshot_as")
     assert told(snapshot_as="lake.managing.s", drop_backup=True).startswith("either snapshot_as or drop_backup")
     for name in ("managing.s", "lake.managing.s t", "lake.managing.s.", ""):
         assert told(snapshot_as=name) == f"snapshot_as is catalog.namespace.table: {name!r}"
@@ -237,7 +239,7 @@ def test_a_session_without_icebergs_extensions_is_told(spark: SparkSession) -> N
         text = refusal(NotInstalled, partial(check_extensions, found))
         assert text.endswith(
             "; start the session with spark.sql.extensions="
-            "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions, which it takes only then"
+            "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions; it can't be set later"
         )
     check_session(spark)
 
@@ -248,7 +250,7 @@ def test_a_table_that_iceberg_does_not_take_is_as_it_was(own: SparkSession, tmp_
     own.sql(f"CREATE TABLE spark_alone.t USING parquet LOCATION '{(tmp_path / 't').as_uri()}' AS SELECT 1 AS id")
     text = refused(lambda: sfn.spark.manage_table.manage(own, "spark_alone.t"))
     assert "NoSuchNamespaceException: Cannot create table spark_alone.t" in text
-    assert text.endswith("it is as it was: see to that, then again")
+    assert text.endswith("nothing was changed: fix that, and try again")
     assert [row.id for row in rows(own, "spark_alone.t")] == [1]
     own.sql("DROP DATABASE spark_alone CASCADE")
 
@@ -260,7 +262,7 @@ def test_rows_that_iceberg_does_not_see_are_told(own: SparkSession, make: Make) 
     text = refusal(
         HalfManaged, lambda: sfn.spark.manage_table.manage(own, "managing.deep", snapshot_as="lake.managing.deep")
     )
-    assert "expected the 2 files that Spark reads of it taken over, found 1, and `lake`.`managing`.`deep` made" in text
+    assert "expected all 2 files that Spark reads taken over, found 1, now in `lake`.`managing`.`deep`" in text
     assert f"folders within file:{place}; go back: DROP TABLE `lake`.`managing`.`deep`; then move" in text
 
 
@@ -281,7 +283,7 @@ def test_what_is_half_done_is_told_with_the_way_on_and_back(own: SparkSession, m
         sfn.spark.manage_table.manage(
             own, "managing.half", MAPPINGS, rewrite=True, properties={"write.data.path": "file:///dev/null/x"}
         )
-    assert "; `spark_catalog`.`managing`.`half` is Iceberg's by now, with all rows; run CALL " in str(half.value)
+    assert "; `spark_catalog`.`managing`.`half` is an Iceberg table now, with all rows; run CALL " in str(half.value)
     assert "system.rewrite_data_files(table => '`spark_catalog`.`managing`.`half`'" in half.value.remedy
     assert rows(own, "managing.half") == before
     # What is written in the meantime is partitioned, and Spark can't tell it from partitions of its own.
