@@ -136,7 +136,7 @@ def _load_metadata(request: ReadRequest, found: Resolved) -> TableMetadata:
         raise NotSupported(
             found.metadata_location,
             expected="metadata that PyIceberg supports",
-            found=f"something unknown: {reason}" if reason else error.found,
+            found=f"what it does not know: {reason}" if reason else error.found,
             remedy="engine='iceberg' may read it",
         ) from error
 
