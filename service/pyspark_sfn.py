@@ -1,6 +1,7 @@
-"""Where PySpark finds the data source `sfn`: it imports every top-level module called `pyspark_…` for its
-`DefaultSource`, whichever Python data source is used. So nothing is imported here that is not there already: what is
-missing is told to those alone who use this one.
+"""The data source `sfn` for PySpark.
+
+PySpark imports every top-level module called `pyspark_…` for its `DefaultSource`, for any Python data source. So this
+module imports only PySpark itself at first: a missing package must not disturb users of other data sources.
 """
 
 from __future__ import annotations
@@ -47,5 +48,5 @@ def _rows(options: dict[str, str]) -> SfnLoad:
     try:
         return SfnLoad(options)
     except (SfnError, ValueError) as error:
-        # Spark shows all the way to it, before it.
+        # Otherwise Spark prints the whole traceback before the message.
         raise error.with_traceback(None) from None

@@ -1,4 +1,4 @@
-"""Where PySpark finds the data source `sfn-log`; why it imports so little stands in `pyspark_sfn`."""
+"""The data source `sfn-log` for PySpark; `pyspark_sfn` explains why it imports so little."""
 
 from __future__ import annotations
 
@@ -58,5 +58,5 @@ def _timeline(options: dict[str, str]) -> TimelineLoad:
     try:
         return TimelineLoad(options)
     except (SfnError, ValueError) as error:
-        # Spark shows all the way to it, before it.
+        # Otherwise Spark prints the whole traceback before the message.
         raise error.with_traceback(None) from None

@@ -61,9 +61,9 @@ def test_it_prints_json(place: Directory) -> None:
         "Ordinal": "20231114T221320000",
         "written_at": "2026-08-21T12:00:00.000Z",
         "sfn_file": place.sfn_file().as_uri(),
-        "how": "listing",
+        "found_by": "listing",
         "via": [],
-        "lost": 0,
+        "missing_commits": 0,
         "requests": {"gets": 2, "lists": 1},
     }
 

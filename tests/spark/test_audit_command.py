@@ -130,7 +130,7 @@ def test_a_service_that_is_away_is_said_and_the_report_is_whole(tmp_path: Path, 
         file = Setting(tmp_path / "service", catalog.uri, made.warehouse).write()
         away = typed("--config", file, "--report", tmp_path / "report", "--url", "http://127.0.0.1:9", "--slices", 2)
     assert away.exit_code == 1
-    assert f"it was not told of {TABLES}: http://127.0.0.1:9: expected a running service" in away.stdout
+    assert f"{TABLES} notifications failed: http://127.0.0.1:9: expected a running service" in away.stdout
     shown = json.loads(CliRunner().invoke(sfn, ["report", str(tmp_path / "report"), "--json"]).stdout)
     assert (shown["is_whole"], shown["states"]) == (True, {CATALOG: {"missing": TABLES}})
 
@@ -141,7 +141,7 @@ def test_a_service_that_is_away_is_said_and_the_report_is_whole(tmp_path: Path, 
         (("--slices", "3"), "--slices: expected a power of two up to 65536, found 3"),
         (("--catalog", "lak"), "lake"),
         (("--report", "nowhere:ops.audit"), "--report: expected a configured catalog before the colon (lake)"),
-        (("--report", "lake:audit"), "--report: expected a namespace and a name behind the colon"),
+        (("--report", "lake:audit"), "--report: expected a namespace and a name after the colon"),
         (("--sender", "nobody"), "--sender: expected a configured sender (bench), found nobody"),
     ],
 )
@@ -163,9 +163,11 @@ def test_a_report_that_is_not_there_is_said(tmp_path: Path) -> None:
 
 def test_a_report_whose_own_catalog_is_away_is_said(tmp_path: Path, made: Many) -> None:
     file = Setting(tmp_path / "service", "http://127.0.0.1:9", made.warehouse).write()
-    written = typed("--config", file, "--report", "lake:ops.audit", "--no-hints")
+    written = typed("--config", file, "--report", "lake:ops.audit", "--no-notify")
     shown = CliRunner().invoke(sfn, ["report", "lake:ops.audit", "--config", str(file)])
     for found in (written, shown):
         assert found.exit_code == 1, found.output
-        assert "report lake:ops.audit: expected a catalog or store that takes it, found ConnectionError" in found.stderr
+        assert (
+            "report lake:ops.audit: expected a catalog or store that accepts it, found ConnectionError" in found.stderr
+        )
         assert len(found.stderr.splitlines()) == 1

@@ -41,7 +41,7 @@ def as_source(spark: SparkSession, directory: str) -> str:
 
 @pytest.mark.parametrize("engine", [*ENGINES, "auto"])
 def test_a_directory_without_an_sfn_file_is_told(engine: str, spark: SparkSession, tmp_path: Path) -> None:
-    text = refusal(NotFound, lambda: sfn.spark.read_table.read(spark, tmp_path, engine=engine))
+    text = refusal(NotFound, lambda: sfn.spark.read(spark, tmp_path, engine=engine))
     assert f"{tmp_path}/metadata/_sfn/" in text
     assert text.endswith("expected an SFN file, found none; check the directory")
 
@@ -50,17 +50,17 @@ def test_metadata_that_is_gone_is_told_with_its_age(spark: SparkSession, tmp_pat
     made = real_table(tmp_path)
     Path(made.pointer.removeprefix("file://")).unlink()
     for engine in ENGINES:
-        text = refusal(Stale, partial(sfn.spark.read_table.read, spark, made.directory, engine=engine))
-        assert re.search(r"2026-08-21T12:00:00\.000Z, .* ago, found no such file; see whether the service", text)
+        text = refusal(Stale, partial(sfn.spark.read, spark, made.directory, engine=engine))
+        assert re.search(r"2026-08-21T12:00:00\.000Z, .* ago, found no such file; check that the listener", text)
 
 
 def test_another_tables_metadata_is_told(spark: SparkSession, tmp_path: Path) -> None:
     made = real_table(tmp_path)
     made.place.write(metadata_file_path=made.pointer, guid=OTHER_UUID)
     for engine in ENGINES:
-        text = refusal(WrongTable, partial(sfn.spark.read_table.read, spark, made.directory, engine=engine))
+        text = refusal(WrongTable, partial(sfn.spark.read, spark, made.directory, engine=engine))
         assert f"expected table-uuid {OTHER_UUID}" in text
-        assert "the table was made anew, or the file is forged: `sfn verify`" in text
+        assert "the table was recreated, or the file is forged: run `sfn verify`" in text
 
 
 def test_the_data_source_says_it_last_and_alone_if_spark_lets_it(spark: SparkSession, tmp_path: Path) -> None:
@@ -133,14 +133,14 @@ def test_spark_connect_is_told_what_can_be_used_there() -> None:
 
 def test_a_jar_that_is_not_there_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(start, "check_java", lambda _home: None)
-    text = refusal(NotInstalled, lambda: sfn.spark.start.session(jar=tmp_path / "none.jar"))
+    text = refusal(NotInstalled, lambda: sfn.spark.session(jar=tmp_path / "none.jar"))
     assert text.startswith(f"{tmp_path}/none.jar: expected the file of Iceberg's runtime, found none; fetch ")
     assert "leave `jar` out: then Spark does" in text
 
 
 def test_arguments_that_have_no_such_form_are_told(spark: SparkSession, made: RealTable) -> None:
     def said(kind: type[Exception] = ValueError, **more: Any) -> str:  # noqa: ANN401 - any arguments
-        return refusal(kind, lambda: sfn.spark.read_table.read(spark, made.directory, **more))
+        return refusal(kind, lambda: sfn.spark.read(spark, made.directory, **more))
 
     assert said(engine="icebreg").endswith("'icebreg'; did you mean iceberg?")
     assert said(ref="audit", as_of="v1").startswith("either ref or as_of, not both")
@@ -151,7 +151,7 @@ def test_arguments_that_have_no_such_form_are_told(spark: SparkSession, made: Re
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_snapshot_that_is_none_is_told_with_those_that_are(engine: str, spark: SparkSession, made: RealTable) -> None:
-    text = refusal(CommitNotFound, lambda: sfn.spark.read_table.read(spark, made.directory, as_of=7, engine=engine))
+    text = refusal(CommitNotFound, lambda: sfn.spark.read(spark, made.directory, as_of=7, engine=engine))
     assert f"{made.audit}; ask for one of these" in text
 
 
@@ -162,7 +162,7 @@ def test_a_storage_option_that_can_go_to_no_other_process_is_told(
     storage_options = {"anon": True, "secret": value}
 
     def read(engine: str) -> DataFrame:
-        return sfn.spark.read_table.read(spark, made.directory, engine=engine, storage_options=storage_options)
+        return sfn.spark.read(spark, made.directory, engine=engine, storage_options=storage_options)
 
     text = refusal(NotSupported, lambda: read("sfn"))
     assert f"found one that is none: 'secret', {type(value).__name__}; give it as JSON has it" in text

@@ -47,7 +47,7 @@ class Changing:
         """What was appended from one state to another, planned and read."""
         to_ordinal = None if end is None else self.ordinals[end]
         ordinal = self.ordinals[start]
-        frame = sfn.spark.change_log.changes(self.spark, self.directory, ordinal, to_ordinal, only_appends=only_appends)
+        frame = sfn.spark.changes(self.spark, self.directory, ordinal, to_ordinal, only_appends=only_appends)
         return sorted(row.id for row in frame.collect())
 
     def between(self, start: int, *, only_appends: bool = False) -> list[int]:
@@ -82,7 +82,7 @@ def test_what_was_appended_is_what_iceberg_says(changing: Changing) -> None:
     assert changing.ids(2, 6) == [4, 5]
     jvm = changing.spark.read.format("iceberg").option("start-snapshot-id", str(changing.snapshots[2]))
     expected = jvm.option("end-snapshot-id", str(changing.snapshots[6])).load("lake.changes.t")
-    found = sfn.spark.change_log.changes(changing.spark, changing.directory, changing.ordinals[2], changing.ordinals[6])
+    found = sfn.spark.changes(changing.spark, changing.directory, changing.ordinals[2], changing.ordinals[6])
     assert found.columns == ["id", "more"]
     assert sorted(map(tuple, found.collect())) == sorted(map(tuple, expected.collect()))
 
@@ -105,7 +105,7 @@ def test_moments_in_the_other_order_are_told(changing: Changing) -> None:
     with pytest.raises(ValueError, match="at or after from_ordinal"):
         changing.ids(2, 1)
     with pytest.raises(CommitNotFound):
-        sfn.spark.change_log.changes(changing.spark, changing.directory, "20000101T000000000")
+        sfn.spark.changes(changing.spark, changing.directory, "20000101T000000000")
 
 
 def test_a_snapshot_that_expired_is_named(spark: SparkSession, catalog: RestCatalogServer) -> None:

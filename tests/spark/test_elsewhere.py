@@ -38,9 +38,9 @@ def test_a_facade_that_does_not_answer_is_told(spark: SparkSession, made: RealTa
     uri = f"http://127.0.0.1:{closed_port()}/iceberg"
     for address in (uri, "http://[", "ftp://127.0.0.1/"):
         with told(spark, {URI: address}):
-            text = refusal(Unreachable, lambda: sfn.spark.read_table.read(spark, made.directory, engine="iceberg"))
+            text = refusal(Unreachable, lambda: sfn.spark.read(spark, made.directory, engine="iceberg"))
         assert text.startswith(f"{address}: expected a facade that answers, found ")
-        assert text.endswith(f"set {URI} and {TOKEN}, or unset them: then the driver has a facade itself")
+        assert text.endswith(f"set {URI} and {TOKEN}, or unset them to use a facade in the driver")
 
 
 def proxy(status: int, page: bytes) -> type[BaseHTTPRequestHandler]:
@@ -73,7 +73,7 @@ def test_what_is_no_facade_is_told(status: int, page: bytes, said: str, spark: S
         threading.Thread(target=server.serve_forever).start()
         try:
             with told(spark, {URI: f"http://127.0.0.1:{server.server_port}/iceberg"}):
-                text = refusal(Unreachable, lambda: sfn.spark.read_table.read(spark, made.directory, engine="iceberg"))
+                text = refusal(Unreachable, lambda: sfn.spark.read(spark, made.directory, engine="iceberg"))
         finally:
             server.shutdown()
     assert f"expected {said}" in text
@@ -84,13 +84,13 @@ def test_a_facade_that_has_moved_is_asked_where_it_is_now(spark: SparkSession, m
     for _ in range(2):
         with elsewhere(spark, made.directory):
             for asked, ids in (({}, [1, 2]), ({"ref": "v1"}, [1]), ({"as_of": made.tagged}, [1])):
-                rows = sfn.spark.read_table.read(spark, made.directory, engine="iceberg", **asked)
+                rows = sfn.spark.read(spark, made.directory, engine="iceberg", **asked)
                 assert sorted(row.id for row in rows.collect()) == ids
 
 
 def test_a_facade_elsewhere_says_what_it_does_not_show(spark: SparkSession, made: RealTable, tmp_path: Path) -> None:
     def said(kind: type[Exception], directory: str | Path = made.directory, uuid: str | None = None) -> str:
-        return refusal(kind, lambda: sfn.spark.read_table.read(spark, directory, engine="iceberg", uuid=uuid))
+        return refusal(kind, lambda: sfn.spark.read(spark, directory, engine="iceberg", uuid=uuid))
 
     with elsewhere(spark, made.directory) as facade:
         text = said(NotPermitted, tmp_path)
@@ -114,7 +114,7 @@ def test_a_state_that_a_table_has_not_is_told_as_anywhere(
     kind = RefNotFound if "ref" in state else CommitNotFound
     with elsewhere(spark, made.directory):
         texts = [
-            refusal(kind, partial(sfn.spark.read_table.read, spark, made.directory, engine=engine, **state))
+            refusal(kind, partial(sfn.spark.read, spark, made.directory, engine=engine, **state))
             for engine in ("iceberg", "files")
         ]
     assert texts[0] == texts[1]
@@ -133,5 +133,5 @@ def test_a_snapshot_that_no_branch_or_tag_has_is_found_by_its_id_and_its_time(
     times = (datetime.fromtimestamp(first.timestamp_ms / 1000, UTC), datetime(2100, 11, 25, tzinfo=UTC))
     with elsewhere(spark, directory):
         for as_of, ids in ((first.snapshot_id, [1]), (times[0], [1]), (times[1], [1, 2])):
-            found = sfn.spark.read_table.read(spark, directory, as_of=as_of, engine="iceberg")
+            found = sfn.spark.read(spark, directory, as_of=as_of, engine="iceberg")
             assert sorted(row.id for row in found.collect()) == ids

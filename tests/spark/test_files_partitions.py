@@ -91,7 +91,7 @@ def _without(schema: Schema, lacking: Collection[int]) -> Schema:
 
 
 def read(spark: SparkSession, directory: str, row_filter: str | None = None) -> DataFrame:
-    return sfn.spark.read_table.read(spark, directory, engine="files", row_filter=row_filter)
+    return sfn.spark.read(spark, directory, engine="files", row_filter=row_filter)
 
 
 def shown(frame: DataFrame) -> list[tuple[Any, ...]]:
@@ -115,7 +115,7 @@ def test_each_file_that_lacks_its_partitions_column_has_its_own_value(
     assert shown(found.where("id <> 5")) == [row for row in expected if row[0] != 5]
     assert shown(found.where("s IS NULL")) == [(5, None)]
     assert shown(read(spark, directory, row_filter="s >= 'b' and id < 6")) == expected[2:4]
-    assert found.schema == sfn.spark.read_table.read(spark, directory, engine="iceberg").schema
+    assert found.schema == sfn.spark.read(spark, directory, engine="iceberg").schema
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_a_partition_of_any_type_is_shown(
         # Python has it in this machine's own zone.
         found = found.astimezone(UTC)
     assert (number, found) == (1, seen)
-    assert shown(read(spark, directory)) == shown(sfn.spark.read_table.read(spark, directory, engine="iceberg"))
+    assert shown(read(spark, directory)) == shown(sfn.spark.read(spark, directory, engine="iceberg"))
 
 
 def test_a_required_column_that_a_file_may_lack_is_refused(
@@ -177,7 +177,7 @@ def test_a_part_of_a_struct_that_a_file_lacks_is_that_of_its_partition(
     }
     for engine in ("iceberg", "sfn"):
         for which, ids in filters.items():
-            found = shown(sfn.spark.read_table.read(spark, directory, engine=engine, row_filter=which))
+            found = shown(sfn.spark.read(spark, directory, engine=engine, row_filter=which))
             assert found == [expected[number - 1] for number in ids], (engine, which)
     with pytest.raises(NotSupported, match=r"may lack 'p\.q\.c'.*engine='iceberg'"):
         read(spark, directory)
@@ -200,9 +200,9 @@ def test_a_file_that_spark_passes_over_by_its_name_is_refused(
     spark: SparkSession, made: Callable[[Schema, Files], str], name: str
 ) -> None:
     directory = made(schema_of(StringType()), {name: ({"id": [1], "s": ["a"]}, "a", {})})
-    with pytest.raises(NotSupported, match=r"Spark passes over in silence.*engine='iceberg'"):
+    with pytest.raises(NotSupported, match=r"Spark silently ignores.*engine='iceberg'"):
         read(spark, directory)
-    assert shown(sfn.spark.read_table.read(spark, directory)) == [(1, "a")]
+    assert shown(sfn.spark.read(spark, directory)) == [(1, "a")]
 
 
 @pytest.mark.parametrize("name", ["_s=a.parquet", "_d/a.parquet", ".d/a.parquet", "a.gz.parquet", "[a]{b}*.parquet"])
@@ -215,7 +215,7 @@ def test_a_file_whose_manifest_says_that_it_is_empty_is_refused(
     spark: SparkSession, made: Callable[[Schema, Files], str]
 ) -> None:
     directory = made(schema_of(StringType()), {"a.parquet": ({"id": [1]}, "a", {"file_size_in_bytes": 0})})
-    with pytest.raises(NotSupported, match="passes over in silence, by its name or its size"):
+    with pytest.raises(NotSupported, match="silently ignores, by its name or its size"):
         read(spark, directory)
 
 
@@ -250,7 +250,7 @@ def test_no_engine_loses_nan_to_statistics_that_know_none(
         table = catalog.create_table("n.t", rows.schema)
         table.append(rows)
         directory = beside(table, "n.t")
-    found = sfn.spark.read_table.read(spark, directory, engine=engine, row_filter=row_filter)
+    found = sfn.spark.read(spark, directory, engine=engine, row_filter=row_filter)
     assert sorted(row.id for row in found.collect()) == ids
 
 
@@ -262,6 +262,6 @@ def test_a_float_is_compared_with_the_nearest_float(spark: SparkSession, tmp_pat
         table.append(rows)
         directory = beside(table, "n.t")
     for engine in ("iceberg", "files"):
-        found = sfn.spark.read_table.read(spark, directory, engine=engine, row_filter="x = 0.1")
+        found = sfn.spark.read(spark, directory, engine=engine, row_filter="x = 0.1")
         assert [row.id for row in found.collect()] == [1], engine
     assert sfn.read(directory, row_filter="x = 0.1")["id"].to_pylist() == [1]

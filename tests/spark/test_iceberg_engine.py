@@ -41,13 +41,13 @@ def test_a_frame_stays_settled_after_a_commit(spark: SparkSession, catalog: Rest
     spark.sql("INSERT INTO lake.driven.settled VALUES (1)")
     with catalog.client() as client:
         directory = published(client, "driven.settled")
-        frames = {engine: sfn.spark.read_table.read(spark, directory, engine=engine) for engine in ENGINES}
+        frames = {engine: sfn.spark.read(spark, directory, engine=engine) for engine in ENGINES}
         spark.sql("INSERT INTO lake.driven.settled VALUES (2)")
         spark.sql("ALTER TABLE lake.driven.settled ADD COLUMN more STRING")
         published(client, "driven.settled")
     for engine, frame in frames.items():
         assert ids(frame) == [1]
-        assert ids(sfn.spark.read_table.read(spark, directory, engine=engine)) == [1, 2]
+        assert ids(sfn.spark.read(spark, directory, engine=engine)) == [1, 2]
 
 
 def test_of_a_directory_that_tables_share_one_is_named(
@@ -63,9 +63,9 @@ def test_of_a_directory_that_tables_share_one_is_named(
             doc = shared.document(f"driven.t{number}", **more)
             shared.sfn_file(f"driven.t{number}").write_bytes(render(doc))
     for engine in ENGINES:
-        assert ids(sfn.spark.read_table.read(spark, shared.path, table="driven.t2", engine=engine)) == [2]
+        assert ids(sfn.spark.read(spark, shared.path, table="driven.t2", engine=engine)) == [2]
         with pytest.raises(Ambiguous):
-            sfn.spark.read_table.read(spark, shared.path, engine=engine)
+            sfn.spark.read(spark, shared.path, engine=engine)
 
 
 def test_the_whole_table_is_read_as_it_was_at_an_ordinal(spark: SparkSession, catalog: RestCatalogServer) -> None:
@@ -77,7 +77,7 @@ def test_the_whole_table_is_read_as_it_was_at_an_ordinal(spark: SparkSession, ca
             table = client.load_table("driven.then")
             directory = beside(table, "driven.then", ORDINAL)
             ordinals.append(render_ordinal(table.metadata.last_updated_ms))
-    first, second = (sfn.spark.read_table.read(spark, directory, as_of=one, engine="iceberg") for one in ordinals)
+    first, second = (sfn.spark.read(spark, directory, as_of=one, engine="iceberg") for one in ordinals)
     # A change of schema is a commit, and no snapshot.
     assert (first.columns, second.columns) == (["id"], ["id", "more"])
     assert (ids(first), ids(second)) == ([1], [1])
@@ -94,17 +94,17 @@ def test_a_ref_called_by_digits_is_no_snapshot(spark: SparkSession, catalog: Res
         for place in (nullcontext(), elsewhere(spark, directory)):
             with place:
                 for ref in ("2026", "-5", "7"):
-                    assert ids(sfn.spark.read_table.read(spark, directory, ref=ref, engine="iceberg")) == [1]
+                    assert ids(sfn.spark.read(spark, directory, ref=ref, engine="iceberg")) == [1]
         for engine in ("files", "sfn"):
-            assert ids(sfn.spark.read_table.read(spark, directory, ref="2026", engine=engine)) == [1]
+            assert ids(sfn.spark.read(spark, directory, ref="2026", engine=engine)) == [1]
         spark.sql("ALTER TABLE lake.driven.digits ADD COLUMN more STRING")
         published(client, "driven.digits")
     # Now its schema is another than its snapshot's.
     for place in (nullcontext(), elsewhere(spark, directory)):
         with place, pytest.raises(NotSupported, match=r"branch 2026, .*; use engine='files' or engine='sfn'"):
-            sfn.spark.read_table.read(spark, directory, ref="2026", engine="iceberg")
+            sfn.spark.read(spark, directory, ref="2026", engine="iceberg")
     for engine in ("files", "sfn", "auto"):
-        found = sfn.spark.read_table.read(spark, directory, ref="2026", engine=engine)
+        found = sfn.spark.read(spark, directory, ref="2026", engine=engine)
         assert (found.columns, ids(found)) == (["id", "more"], [1])
 
 

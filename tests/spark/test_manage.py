@@ -101,7 +101,7 @@ def test_in_place_rows_and_files_stay_and_new_ones_are_partitioned(
     before = rows(own, "managing.orders")
     # Without statistics no file is left out but by its partition.
     properties = {"write.metadata.metrics.default": "none", "its": "owner's \\ own"}
-    found = sfn.spark.manage_table.manage(own, "managing.orders", MAPPINGS, properties=properties)
+    found = sfn.spark.manage(own, "managing.orders", MAPPINGS, properties=properties)
     assert found.table == "spark_catalog.managing.orders"
     assert canonical(found.location) == f"file://{place}"
     assert found.partition_fields == ("region=identity", "order_ts=day", "customer_id=bucket[8]")
@@ -127,9 +127,9 @@ def test_in_place_rows_and_files_stay_and_new_ones_are_partitioned(
         assert "/region=north/order_ts_day=2026-04-01/customer_id_bucket_8=" in path
         directory = published(client, "managing.orders")
     now = rows(own, "managing.orders")
-    assert sorted(sfn.spark.read_table.read(spark, directory, engine="iceberg").collect()) == now
+    assert sorted(sfn.spark.read(spark, directory, engine="iceberg").collect()) == now
     assert sorted(row["id"] for row in rows_read(directory)) == [row.id for row in now]
-    text = refusal(NotSupported, lambda: sfn.spark.read_table.read(spark, directory, engine="files"))
+    text = refusal(NotSupported, lambda: sfn.spark.read(spark, directory, engine="files"))
     assert "found a file without field ids, which a name mapping is for; engine='iceberg' reads" in text
 
 
@@ -137,9 +137,7 @@ def test_in_place_rows_are_written_anew_and_the_backup_is_dropped_if_asked(own: 
     place = make("rewritten")
     files = list(place.glob("*.parquet"))
     before = rows(own, "managing.rewritten")
-    found = sfn.spark.manage_table.manage(
-        own, "managing.rewritten", {"order_ts": ["months"]}, rewrite=True, drop_backup=True
-    )
+    found = sfn.spark.manage(own, "managing.rewritten", {"order_ts": ["months"]}, rewrite=True, drop_backup=True)
     assert (found.partition_fields, found.backup) == (("order_ts=month",), None)
     assert rows(own, "managing.rewritten") == before
     months = {file.parent.name for file in data_files(own, "managing.rewritten")}
@@ -154,7 +152,7 @@ def test_a_snapshot_leaves_the_table_alone(spark: SparkSession, tmp_path: Path) 
     spark.sql("CREATE TABLE managing.kept USING orc AS SELECT 1 AS id, 'apple' AS item, DATE'2026-01-01' AS day")
     before, place = rows(spark, "managing.kept"), tmp_path / "apart"
     files = spark.table("managing.kept").inputFiles()
-    found = sfn.spark.manage_table.manage(
+    found = sfn.spark.manage(
         spark, "managing.kept", "item=truncate[2]", snapshot_as="lake.managing.`a snapshot`", location=place.as_uri()
     )
     assert (found.table, found.backup, found.data_files) == ("lake.managing.`a snapshot`", None, 1)
@@ -163,9 +161,7 @@ def test_a_snapshot_leaves_the_table_alone(spark: SparkSession, tmp_path: Path) 
     assert [file.as_uri() for file in data_files(spark, "lake.managing.`a snapshot`")] == [
         canonical(file) for file in files
     ]
-    again = sfn.spark.manage_table.manage(
-        spark, "managing.kept", "day=year", snapshot_as="lake.managing.copied", rewrite=True
-    )
+    again = sfn.spark.manage(spark, "managing.kept", "day=year", snapshot_as="lake.managing.copied", rewrite=True)
     assert again.partition_fields == ("day=year",)
     assert rows(spark, "managing.kept") == before
     spark.sql("DROP TABLE managing.kept")
@@ -180,7 +176,7 @@ def test_what_can_not_come_under_management_is_told(
     spark: SparkSession, own: SparkSession, make: Make, tmp_path: Path
 ) -> None:
     def told(table: str, mappings: str = "", session: SparkSession = own, **more: Any) -> str:  # noqa: ANN401 - any
-        return refused(lambda: sfn.spark.manage_table.manage(session, table, mappings, **more))
+        return refused(lambda: sfn.spark.manage(session, table, mappings, **more))
 
     make("t", by="PARTITIONED BY (region)")
     make("backed")
@@ -193,14 +189,16 @@ def test_what_can_not_come_under_management_is_told(
     own.sql("CREATE TABLE lake.managing.there (id INT) USING iceberg")
     tables = sorted(own.sql("SHOW TABLES IN managing").collect())
 
-    assert "take one that SHOW TABLES has; what is not said of a name is spark_catalog.default" in told("managing.none")
+    assert "SHOW TABLES lists; a name without a catalog and database is looked up in spark_catalog.default" in told(
+        "managing.none"
+    )
     assert "PARSE_SYNTAX_ERROR" in told("managing t")
     assert told("managing.v").endswith("found a view; take the table that it reads")
     assert told("shortly").endswith("found a temporary view; take the table that it reads")
     assert "expected a table that is not Iceberg's yet, found one that is; add partition" in told("lake.managing.there")
     assert "USING parquet, orc or avro, found one of spark_catalog USING json; copy it" in told("managing.texts")
     assert "found at in orc, where Iceberg can't read such times as Spark writes them" in told("managing.timely")
-    assert "(MANAGED); give snapshot_as and rewrite=True, or make it anew with LOCATION" in told("managing.moved")
+    assert "(MANAGED); give snapshot_as and rewrite=True, or recreate it with LOCATION" in told("managing.moved")
     assert "expected no table `spark_catalog`.`managing`.`backed_backup_` yet" in told("managing.backed")
     text = told("managing.t", "ordr_ts=days, id=hours, region=bucket[4], place.city=explode")
     assert "found ordr_ts=days: no such column, did you mean order_ts?; id=hours: int takes identity," in text
@@ -223,10 +221,10 @@ def test_what_can_not_come_under_management_is_told(
 
 def test_arguments_that_contradict_each_other_are_told(own: SparkSession, make: Make) -> None:
     def told(**more: Any) -> str:  # noqa: ANN401 - any
-        return refusal(ValueError, lambda: sfn.spark.manage_table.manage(own, "managing.t", **more))
+        return refusal(ValueError, lambda: sfn.spark.manage(own, "managing.t", **more))
 
     make("t", columns="id INT", rows="(1)")
-    assert told(location="/x").startswith("location is that of snapshot_as")
+    assert told(location="/x").startswith("location needs snapshot_as")
     assert told(snapshot_as="lake.managing.s", drop_backup=True).startswith("either snapshot_as or drop_backup")
     for name in ("managing.s", "lake.managing.s t", "lake.managing.s.", ""):
         assert told(snapshot_as=name) == f"snapshot_as is catalog.namespace.table: {name!r}"
@@ -237,7 +235,7 @@ def test_a_session_without_icebergs_extensions_is_told(spark: SparkSession) -> N
         text = refusal(NotInstalled, partial(check_extensions, found))
         assert text.endswith(
             "; start the session with spark.sql.extensions="
-            "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions, which it takes only then"
+            "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions; it can't be set later"
         )
     check_session(spark)
 
@@ -246,9 +244,9 @@ def test_a_table_that_iceberg_does_not_take_is_as_it_was(own: SparkSession, tmp_
     """The catalog lacks a namespace that Spark has."""
     own.sql("CREATE DATABASE spark_alone")
     own.sql(f"CREATE TABLE spark_alone.t USING parquet LOCATION '{(tmp_path / 't').as_uri()}' AS SELECT 1 AS id")
-    text = refused(lambda: sfn.spark.manage_table.manage(own, "spark_alone.t"))
+    text = refused(lambda: sfn.spark.manage(own, "spark_alone.t"))
     assert "NoSuchNamespaceException: Cannot create table spark_alone.t" in text
-    assert text.endswith("it is as it was: see to that, then again")
+    assert text.endswith("nothing was changed: fix that, and try again")
     assert [row.id for row in rows(own, "spark_alone.t")] == [1]
     own.sql("DROP DATABASE spark_alone CASCADE")
 
@@ -257,10 +255,8 @@ def test_rows_that_iceberg_does_not_see_are_told(own: SparkSession, make: Make) 
     place = make("deep", columns="id INT", rows="(1)", by="OPTIONS (recursiveFileLookup 'true')")
     own.range(3).selectExpr("CAST(id AS INT) AS id").coalesce(1).write.parquet(str(place / "within"))
     own.sql("REFRESH TABLE managing.deep")
-    text = refusal(
-        HalfManaged, lambda: sfn.spark.manage_table.manage(own, "managing.deep", snapshot_as="lake.managing.deep")
-    )
-    assert "expected the 2 files that Spark reads of it taken over, found 1, and `lake`.`managing`.`deep` made" in text
+    text = refusal(HalfManaged, lambda: sfn.spark.manage(own, "managing.deep", snapshot_as="lake.managing.deep"))
+    assert "expected all 2 files that Spark reads taken over, found 1, now in `lake`.`managing`.`deep`" in text
     assert f"folders within file:{place}; go back: DROP TABLE `lake`.`managing`.`deep`; then move" in text
 
 
@@ -278,10 +274,10 @@ def test_what_is_half_done_is_told_with_the_way_on_and_back(own: SparkSession, m
     before = rows(own, "managing.half")
     with pytest.raises(HalfManaged) as half:
         # Nobody can write there, as after a permission that was taken back.
-        sfn.spark.manage_table.manage(
+        sfn.spark.manage(
             own, "managing.half", MAPPINGS, rewrite=True, properties={"write.data.path": "file:///dev/null/x"}
         )
-    assert "; `spark_catalog`.`managing`.`half` is Iceberg's by now, with all rows; run CALL " in str(half.value)
+    assert "; `spark_catalog`.`managing`.`half` is an Iceberg table now, with all rows; run CALL " in str(half.value)
     assert "system.rewrite_data_files(table => '`spark_catalog`.`managing`.`half`'" in half.value.remedy
     assert rows(own, "managing.half") == before
     # What is written in the meantime is partitioned, and Spark can't tell it from partitions of its own.
@@ -290,7 +286,7 @@ def test_what_is_half_done_is_told_with_the_way_on_and_back(own: SparkSession, m
     undone(own, half.value)
     assert rows(own, "managing.half") == before
 
-    found = sfn.spark.manage_table.manage(own, "managing.half")
+    found = sfn.spark.manage(own, "managing.half")
     target = TargetTable("managing.half", "managing.half", "migrate", {}, "", found.backup)
     lost = [MappingField(("gone",), Transform("day")), MappingField(("customer_id",), Transform("bucket", 8))]
     with pytest.raises(HalfManaged, match=r"Cannot find field 'gone'.*; run ALTER TABLE .* days\(`gone`\), ALTER .*"):

@@ -46,7 +46,7 @@ def test_files_are_read_by_the_names_that_they_have(engine: str, spark: SparkSes
     with closing(SqlCatalog("lake", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}")) as catalog:
         catalog.create_namespace("n")
         made = odd_table(catalog, str(tmp_path / "t"), put, names)
-    rows = sfn.spark.read_table.read(spark, made.directory, engine=engine).collect()
+    rows = sfn.spark.read(spark, made.directory, engine=engine).collect()
     assert sorted(row["id"] for row in rows) == list(range(made.rows))
 
 
@@ -75,7 +75,7 @@ def test_a_table_without_a_certain_head_is_no_empty_table(
 ) -> None:
     directory = changed(made, change)
     with pytest.raises(Unreadable) as refused:
-        sfn.spark.read_table.read(spark, directory, engine=engine).collect()
+        sfn.spark.read(spark, directory, engine=engine).collect()
     assert Path(made.pointer).name in str(refused.value)
 
 
@@ -86,7 +86,7 @@ def test_a_branch_or_tag_without_its_snapshot_is_named(
 ) -> None:
     directory = changed(made, lambda doc: doc["refs"][ref].update({"snapshot-id": 42}))
     with pytest.raises(Unreadable, match=f"the snapshot 42 of {ref}"):
-        sfn.spark.read_table.read(spark, directory, ref=ref, engine=engine)
+        sfn.spark.read(spark, directory, ref=ref, engine=engine)
 
 
 @pytest.mark.parametrize("engine", ["files", "sfn"])
@@ -94,8 +94,8 @@ def test_a_snapshot_without_its_schema_is_refused(engine: str, spark: SparkSessi
     directory = changed(made, lambda doc: [one.update({"schema-id": 99}) for one in doc["snapshots"]])
     for more in ({"ref": "v1"}, {"as_of": made.tagged}):
         with pytest.raises(Unreadable, match="the schema 99"):
-            sfn.spark.read_table.read(spark, directory, engine=engine, **more)
-    assert sfn.spark.read_table.read(spark, directory, engine=engine).count() == 2
+            sfn.spark.read(spark, directory, engine=engine, **more)
+    assert sfn.spark.read(spark, directory, engine=engine).count() == 2
 
 
 @pytest.mark.parametrize("engine", ["files", "sfn"])
@@ -109,18 +109,18 @@ def test_times_that_can_be_none_matter_only_to_who_asks_for_a_time(
 
     (*_, last) = sfn.history(made.directory)
     directory = changed(made, microseconds)
-    assert sfn.spark.read_table.read(spark, directory, engine=engine).count() == 2
-    assert sfn.spark.read_table.read(spark, directory, ref="v1", engine=engine).count() == 1
+    assert sfn.spark.read(spark, directory, engine=engine).count() == 2
+    assert sfn.spark.read(spark, directory, ref="v1", engine=engine).count() == 1
     with pytest.raises(CommitNotFound, match="times in the snapshot-log"):
-        sfn.spark.read_table.read(spark, directory, as_of=last.at + timedelta(days=1), engine=engine)
+        sfn.spark.read(spark, directory, as_of=last.at + timedelta(days=1), engine=engine)
     with pytest.raises(CommitNotFound, match="times in the metadata-log"):
-        sfn.spark.read_table.read(spark, directory, as_of=last, engine=engine)
+        sfn.spark.read(spark, directory, as_of=last, engine=engine)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_an_entry_of_the_history_says_a_state(engine: str, spark: SparkSession, made: RealTable) -> None:
     entry = sfn.history(made.directory)[2]
-    rows = sfn.spark.read_table.read(spark, made.directory, as_of=entry, engine=engine).count()
+    rows = sfn.spark.read(spark, made.directory, as_of=entry, engine=engine).count()
     assert rows == sfn.read(made.directory, as_of=entry).num_rows == 1
 
 

@@ -32,7 +32,7 @@ ENGINES = ("iceberg", "files", "sfn")
 
 
 def ids(spark: SparkSession, directory: str, engine: str, row_filter: str | None = None) -> list[int]:
-    rows = sfn.spark.read_table.read(spark, directory, engine=engine, row_filter=row_filter)
+    rows = sfn.spark.read(spark, directory, engine=engine, row_filter=row_filter)
     return sorted(row.id for row in rows.collect())
 
 
@@ -60,7 +60,7 @@ def test_rows_of_a_partition_by_nan_stay_deleted(
         assert ids(spark, directory, engine) == [1, 3, 4, 6], engine
     assert sorted(sfn.read(directory)["id"].to_pylist()) == [1, 3, 4, 6]
     assert ids(spark, directory, "files", "x is nan") == [1, 3, 4, 6]
-    view = sfn.spark.views.view(spark, directory, "partitions")
+    view = sfn.spark.view(spark, directory, "partitions")
     assert [row.file_count for row in view.collect()] == [2]
 
 

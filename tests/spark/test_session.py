@@ -27,7 +27,7 @@ def test_a_table_is_written_and_read_as_it_was(spark: SparkSession, catalog: Res
 def test_a_session_is_had_as_often_as_it_is_asked_for(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(start, "check_java", lambda _home: None)  # the JVM of these tests was started before
     for _ in range(2):
-        assert sfn.spark.start.session(facade="http://127.0.0.1:8087/iceberg", token="t").version == spark.version  # noqa: S106 - an example
+        assert sfn.spark.session(facade="http://127.0.0.1:8087/iceberg", token="t").version == spark.version  # noqa: S106 - an example
     assert spark.conf.get("spark.sql.catalog.sfn.uri") == "http://127.0.0.1:8087/iceberg"
     for name in [name for name in spark.conf.getAll if name.startswith("spark.sql.catalog.sfn")]:
         spark.conf.unset(name)

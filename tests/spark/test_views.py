@@ -37,7 +37,7 @@ def fixture_directory(spark: SparkSession, catalog: RestCatalogServer) -> str:
 
 @pytest.mark.parametrize("name", ["snapshots", "history", "files", "manifests", "partitions", "refs", "metadata_log"])
 def test_a_view_is_icebergs_own(name: str, spark: SparkSession, directory: str) -> None:
-    found = sfn.spark.views.view(spark, directory, name)
+    found = sfn.spark.view(spark, directory, name)
     expected = spark.table(f"lake.views.t.{CALLED.get(name, name)}")
     assert found.columns == [column for column in expected.columns if column not in LACKS.get(name, ())]
     alike = [column for column in found.columns if column not in OTHERWISE.get(name, ())]
@@ -59,7 +59,7 @@ def shown(frame: DataFrame, columns: list[str]) -> list[str]:
 
 def test_metrics_can_be_read_by_name(spark: SparkSession, directory: str) -> None:
     column = "readable_metrics.amount.upper_bound"
-    found = sfn.spark.views.view(spark, directory, "files").where("content = 0").selectExpr(column)
+    found = sfn.spark.view(spark, directory, "files").where("content = 0").selectExpr(column)
     assert shown(found, found.columns) == shown(
         spark.table("lake.views.t.files").where("content = 0").selectExpr(column), found.columns
     )
@@ -68,8 +68,8 @@ def test_metrics_can_be_read_by_name(spark: SparkSession, directory: str) -> Non
 def test_a_view_is_of_the_state_that_is_named(spark: SparkSession, directory: str) -> None:
     first = spark.table("lake.views.t.history").orderBy("made_current_at").first()
     assert first is not None
-    now = sfn.spark.views.view(spark, directory, "manifests")
-    then = sfn.spark.views.view(spark, directory, "manifests", as_of=first.snapshot_id)
+    now = sfn.spark.view(spark, directory, "manifests")
+    then = sfn.spark.view(spark, directory, "manifests", as_of=first.snapshot_id)
     assert {row.content for row in now.collect()} == {0, 1}
     assert {row.content for row in then.collect()} == {0}
 
@@ -77,17 +77,17 @@ def test_a_view_is_of_the_state_that_is_named(spark: SparkSession, directory: st
 def test_what_the_sfn_file_says_is_a_view(spark: SparkSession, catalog: RestCatalogServer, directory: str) -> None:
     with catalog.client() as client:
         table = client.load_table("views.t")
-    (row,) = sfn.spark.views.view(spark, directory, "sfn").collect()
+    (row,) = sfn.spark.view(spark, directory, "sfn").collect()
     assert (row.table_identifier, row.state, row.ref) == ("views.t", "current", "main")
     assert (row.metadata_location, row.guid) == (table.metadata_location, str(table.metadata.table_uuid))
     assert row.snapshot_id == table.metadata.current_snapshot_id
     assert row.lag_seconds == pytest.approx(WRITTEN_AT.timestamp() - table.metadata.last_updated_ms / 1_000)
     dropped(table, "views.t")
     try:
-        (row,) = sfn.spark.views.view(spark, directory, "sfn").collect()
+        (row,) = sfn.spark.view(spark, directory, "sfn").collect()
         assert row.state == "dropped"
         with pytest.raises(SfnError, match="dropped"):
-            sfn.spark.views.view(spark, directory, "refs")
+            sfn.spark.view(spark, directory, "refs")
     finally:
         with catalog.client() as client:
             published(client, "views.t")
@@ -95,4 +95,4 @@ def test_what_the_sfn_file_says_is_a_view(spark: SparkSession, catalog: RestCata
 
 def test_a_view_that_is_none_is_told(spark: SparkSession, directory: str) -> None:
     with pytest.raises(ValueError, match=r"'snapshot'; did you mean snapshots\?"):
-        sfn.spark.views.view(spark, directory, "snapshot")
+        sfn.spark.view(spark, directory, "snapshot")

@@ -317,5 +317,7 @@ def test_who_asks_by_google(tmp_path: Path) -> None:
 
 
 def test_who_asks_by_a_role_cannot(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="--report: expected a catalog that PyIceberg can ask, or a directory"):
+    with pytest.raises(
+        ConfigurationError, match="--report: expected a catalog that PyIceberg can open, or a directory"
+    ):
         properties(tmp_path, ASSUMED)

@@ -102,7 +102,7 @@ def test_nobody_is_asked_whom_a_forged_metadata_file_names(
     led_astray(made, there)
     found = wrong(made.directory, deep=deep)
     assert all(text.startswith(f"manifest list: {made.pointer}: expected a location in file://, as") for text in found)
-    assert all(f"found {there}; if it is right, name it among the `allowed`" in text for text in found)
+    assert all(f"found {there}; if it is right, add it to the `allowed`" in text for text in found)
     table = sfn.resolve(made.directory)
     seen = MetadataWalk(table.metadata_location, load_metadata(table), table.files).metadata(made.main, WalkLimits(9))
     (problem,) = seen.problems
@@ -291,7 +291,7 @@ def test_a_copy_of_the_bucket_is_read_by_what_is_relative(tmp_path: Path, relati
     file = place.metadata()
     place.write(metadata_file_path="s3://lake/orders/metadata/00001-a.metadata.json", metadata_file_relative=relative)
     assert sfn.resolve(place.path, relative=True).metadata_location == file.as_uri()
-    with pytest.raises(Unsafe, match="a mount is read with `relative`"):
+    with pytest.raises(Unsafe, match="for a mount, use `relative`"):
         sfn.resolve(place.path)
 
 

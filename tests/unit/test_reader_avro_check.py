@@ -116,7 +116,7 @@ def test_where_no_compression_is_told_there_is_none() -> None:
 def test_no_part_of_a_file_passes_but_at_the_end_of_a_block() -> None:
     ends = {len(container(blocks)) for blocks in ([], [(2, written(_LEAST, _MOST))])}
     for length in set(range(len(MAGIC), len(_WHOLE))) - ends:
-        with pytest.raises(ValueError, match=f"goes on after the end, in {length} bytes|2 values in . bytes"):
+        with pytest.raises(ValueError, match=f"continues after the end, in {length} bytes|2 values in . bytes"):
             check_avro(_WHOLE[:length])
 
 
@@ -133,10 +133,10 @@ def in_lists(block: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("block", "found"),
     [
-        (bytes([4, 2, 4]), "goes on after the end"),
-        (bytes([4, 2, 4, 0, 9]), "a block of 5 bytes whose records end at byte 4"),
+        (bytes([4, 2, 4]), "continues after the end"),
+        (bytes([4, 2, 4, 0, 9]), "a block of 5 bytes, but its records end at byte 4"),
         (bytes([0xFE, 0xFF, 0xFF, 0x7F, 2, 0]), "134217727 values"),
-        (bytes([3, 2, 2, 4, 0]), "2 bytes of values where 1 were told"),
+        (bytes([3, 2, 2, 4, 0]), "2 bytes of values instead of 1"),
         (bytes([2, *[0x81] * 10, 1, 0]), "more than 64 bits"),
         (bytes([*[0xFF] * 9, 2, 0]), "more than 64 bits"),
     ],
@@ -156,7 +156,7 @@ def test_a_list_may_tell_the_size_of_its_blocks() -> None:
         (b"", "no bytes"),
         (b"PAR1", "b'PAR1' at its start"),
         (b"\xff" * 1_000, "at its start"),
-        (MAGIC + b"\xff" * 1_000, "goes on after the end"),
+        (MAGIC + b"\xff" * 1_000, "continues after the end"),
         (MAGIC + b"\xff" * 1_000 + b"\0", "more than 64 bits"),
         (MAGIC + bytes([0xFE, 0xFF, 0xFF, 0x7F]) + bytes(100), "values in 100 bytes"),
         (_WHOLE[:-1] + b"x", "no end of a block"),

@@ -82,7 +82,7 @@ def test_commits_whose_files_are_still_to_be_created_are_told_by_the_head(place:
 
 def test_only_the_newest_are_told_where_no_more_are_wanted(place: Directory) -> None:
     assert minutes(sfn.history(place.path, limit=2)) == [5, 7]
-    with pytest.raises(ValueError, match="a limit of 1 or more"):
+    with pytest.raises(ValueError, match="`limit` must be 1 or more"):
         sfn.history(place.path, limit=0)
 
 

@@ -134,7 +134,7 @@ def test_a_file_of_metadata_is_read_as_far_as_it_may_be(made: RealTable, monkeyp
 def test_a_table_that_is_right_is_found_so(made: RealTable, ref: str) -> None:
     assert wrong(made, ref=ref) == []
     assert [one.what for one in found(made)] == ["SFN file", "metadata file", "ref", "manifest list", "files"]
-    assert found(made)[-1].text == "4 manifests, data and delete files are there, each as large as it was"
+    assert found(made)[-1].text == "4 manifests, data and delete files exist with the recorded sizes"
 
 
 def test_a_missing_and_a_torn_data_file_are_found_only_where_they_are_looked_for(made: RealTable) -> None:
@@ -218,7 +218,7 @@ def test_a_bound_of_another_width_is_a_problem_and_hides_no_file(
     monkeypatch.setattr(MetadataWalk, "_source", lambda _self, _field: LongType())
     seen = walked(made)
     assert len(seen.problems) == 2
-    assert all(": expected a readable file of metadata, found error: unpack requires" in one for one in seen.problems)
+    assert all(": expected a readable metadata file, found error: unpack requires" in one for one in seen.problems)
     assert [one.kinds[0].files for one in snapshot(seen).manifests] == [1, 1]
 
 

@@ -110,7 +110,7 @@ def test_a_string_inside_another_value_is_not_it_however_long() -> None:
 def test_a_file_without_end_is_given_up(compress: Callable[[bytes], bytes]) -> None:
     body = compress(b"{%b" % (b" " * (4 * PART_SIZE)) + b'"table-uuid": "x"}')
     assert found(body) == "x"
-    with pytest.raises(MalformedMetadata, match="a table-uuid in 2 MiB of JSON"):
+    with pytest.raises(MalformedMetadata, match="a table-uuid in the first 2 MiB of JSON"):
         found(body, most=2 * PART_SIZE)
 
 

@@ -234,7 +234,7 @@ def test_a_table_that_is_renewed_between_two_looks_still_counts_as_here(place: D
 
 
 def test_no_directory_is_not_the_working_directory() -> None:
-    with pytest.raises(ValueError, match="a variable that is not set"):
+    with pytest.raises(ValueError, match="is a variable not set"):
         sfn.resolve("")
 
 

@@ -326,5 +326,5 @@ def test_a_folder_of_files_that_lead_from_one_to_another_is_given_up(
     monkeypatch.setattr(lookup, "MAX_OPENED", 6)
     for number in range(4):
         place.renamed(f"sales.t{number}", f"sales.t{number + 1}", guid=OTHER_UUID)
-    with pytest.raises(TooManyFiles, match="at most 6 documents on the way"):
+    with pytest.raises(TooManyFiles, match="at most 6 linked documents"):
         sfn.resolve(place.path)

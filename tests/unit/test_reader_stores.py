@@ -259,7 +259,7 @@ def test_a_folder_of_this_machine_that_may_not_be_read_is_told_from_a_missing_on
     told = subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False)
     place.folder.chmod(0o755)
     assert told.stdout.startswith("NotPermitted file://"), told
-    assert "give the user who reads the right to read it" in told.stdout
+    assert "give the user who reads the permission to read it" in told.stdout
 
 
 def test_a_pipe_in_the_place_of_a_metadata_file_does_not_hang_the_reader(tmp_path: Path) -> None:

@@ -122,6 +122,6 @@ def test_a_java_home_that_leads_nowhere_is_told(tmp_path: Path) -> None:
 def test_a_java_that_can_not_be_started_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = java(tmp_path, "sleep 10")
     monkeypatch.setattr(start, "_PATIENCE", 0.05)
-    assert "found one that says nothing in 0 s; install one" in refusal(home)
+    assert "found one that does not answer in 0 s; install one" in refusal(home)
     (Path(home) / "bin" / "java").write_bytes(b"\x7fELF of another processor")
     assert "found one that can't be started: Exec format error; install one" in refusal(home)

@@ -1,4 +1,4 @@
-"""`python -m sfn.audit`, or this file given to `spark-submit`."""
+"""The command `python -m sfn.audit`; `spark-submit` takes this file, too."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from sfn.settings.sources import ConfigurationError
 from sfn.spark.start import check_java, check_packages
 from sfn.telemetry import logs
 
-# ── command: From what was typed to a run
+# ── From arguments to a run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditArguments:
-    """What was typed."""
+    """The command's arguments."""
 
     report: str
     catalogs: tuple[str, ...]
@@ -53,14 +53,14 @@ class AuditArguments:
 
 
 class AuditFailure(Struct, frozen=True):
-    """A table, or a namespace, that could not be looked at."""
+    """A table or namespace that could not be checked."""
 
     name: str
     why: str
 
 
 class AuditSummary(Struct, frozen=True):
-    """What came of a run; of one that was gone on with, all that is missing, refused or not told of is counted."""
+    """The result of a run; for a resumed run, missing files, failures and failed notifications count from its start."""
 
     run: str
     report: str
@@ -81,15 +81,15 @@ class AuditSummary(Struct, frozen=True):
 
     @property
     def is_whole(self) -> bool:
-        """Whether everything could be looked at and told of."""
+        """Whether every table was checked, and every notification accepted."""
         return not (self.failures_total or self.slices_failed or self.notifications_failed)
 
 
 def run_from_arguments(arguments: AuditArguments) -> AuditSummary:
-    """Do it.
+    """Run an audit.
 
     Raises:
-        Misconfigured: something that was typed, or the configuration, is wrong.
+        ConfigurationError: an argument or the configuration is wrong.
         SfnError: the report can't be written.
     """
     if not is_valid_count(arguments.slices):
@@ -110,7 +110,7 @@ def run_from_arguments(arguments: AuditArguments) -> AuditSummary:
         keep=arguments.keep,
     )
     poster = EventPoster(event_senders(arguments.flags, catalogs, arguments.sender)) if arguments.notify else None
-    # What the adapters log would stand among what the command prints.
+    # Log records of the adapters would disturb the command's output.
     logs.configure_logging("error", "console")
     with _session(arguments.master) as spark, progress("slices", None) as on_progress:
         found = run_audit(spark, request, poster, on_progress)
@@ -118,31 +118,31 @@ def run_from_arguments(arguments: AuditArguments) -> AuditSummary:
 
 
 def _choose_catalogs(settings: Settings, named: tuple[str, ...]) -> tuple[str, ...]:
-    askable = [name for name in settings.catalogs if name not in settings.event_only_catalogs]
+    queryable = [name for name in settings.catalogs if name not in settings.event_only_catalogs]
     for name in named:
-        check_sweepable(name, askable, settings.event_only_catalogs)
-    chosen = tuple(name for name in askable if not named or name in named)
+        check_sweepable(name, queryable, settings.event_only_catalogs)
+    chosen = tuple(name for name in queryable if not named or name in named)
     if not chosen:
-        raise _option_error("catalogs", "a catalog that can be asked", "none")
+        raise _option_error("catalogs", "a catalog that can be queried", "none")
     return chosen
 
 
 @contextmanager
 def _session(master: str | None) -> Iterator[SparkSession]:
-    """The session that there is, as a notebook's, or one for this run, as spark-submit says or on this machine."""
+    """Return the active session, such as a notebook's, or one for this run: spark-submit's, or a local one."""
     there = SparkSession.getActiveSession()
     if there is not None:
         yield there
         return
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # noqa: TID251 - where spark-submit has started a Java already
         check_java(java_home())
-    # Where nobody says which, Spark's own is this machine: `local[*]`.
+    # By default Spark's master is this machine: `local[*]`.
     builder = SparkSession.builder.appName("sfn audit")
     try:
         spark = (builder if master is None else builder.master(master)).getOrCreate()
     except Exception as error:
         raise SfnError(
-            "Spark", expected="a session", found=spark_error_text(error), remedy="see Spark's log"
+            "Spark", expected="a session", found=spark_error_text(error), remedy="check Spark's log"
         ) from error
     try:
         yield spark
@@ -176,7 +176,7 @@ def _option_error(where: str, expected: str, found: str) -> ConfigurationError:
     return ConfigurationError([SfnError(where, expected=expected, found=found)])
 
 
-# ── __main__: `python -m sfn
+# ── The command
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="markdown")
 
@@ -191,43 +191,48 @@ def audit(
         list[str] | None,
         typer.Option("--catalog", metavar="NAME", help="Only that catalog; may be repeated.", show_default=False),
     ] = None,
-    deep: Annotated[bool, typer.Option("--deep", help="Also: do all files of current snapshots exist?")] = False,
-    notify: Annotated[bool, typer.Option("--hints/--no-hints", help="Tell the service of what differs.")] = True,
+    deep: Annotated[bool, typer.Option("--deep", help="Also check that all files of current snapshots exist.")] = False,
+    notify: Annotated[
+        bool, typer.Option("--notify/--no-notify", help="Notify the listener of tables that differ.")
+    ] = True,
     rate: Annotated[
         float | None,
         typer.Option(
-            "--rate", min=0.1, metavar="N", help="Tables a second that a catalog is asked for.", show_default=False
+            "--rate", min=0.1, metavar="N", help="Most tables a second to request from a catalog.", show_default=False
         ),
     ] = None,
     slices: Annotated[
-        int, typer.Option("--slices", metavar="N", help="Of a new report: the parts of a run, a power of two.")
+        int, typer.Option("--slices", metavar="N", help="For a new report: the parts of a run, a power of two.")
     ] = 32,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Begin anew, where the last run was ended before its time.")
+        bool, typer.Option("--fresh", help="Start a new run, even if the last one was interrupted.")
     ] = False,
     keep: Annotated[int, typer.Option("--keep", min=1, metavar="N", help="Runs that the report keeps.")] = 90,
     patience: Annotated[
         timedelta,
         typer.Option(
-            "--patience", parser=options.parse_age, metavar="TIME", help="How long to wait for a catalog that is away."
+            "--patience", parser=options.parse_age, metavar="TIME", help="How long to wait for an unreachable catalog."
         ),
     ] = timedelta(seconds=60),
     report_option: options.ReportOptions = None,
     storage_option: Annotated[
         list[str] | None,
         typer.Option(
-            "--storage-option", metavar="KEY=VALUE", help="With --deep: how fsspec opens files.", show_default=False
+            "--storage-option",
+            metavar="KEY=VALUE",
+            help="With --deep: an option for fsspec to open files.",
+            show_default=False,
         ),
     ] = None,
     master: Annotated[
         str | None,
         typer.Option(
-            "--master", metavar="URL", help="Spark's, where spark-submit does not say it.", show_default=False
+            "--master", metavar="URL", help="Spark's master, if spark-submit does not set it.", show_default=False
         ),
     ] = None,
     sender: Annotated[
         str | None,
-        typer.Option("--sender", metavar="NAME", help="As which sender the service is told.", show_default=False),
+        typer.Option("--sender", metavar="NAME", help="The sender that notifies the listener.", show_default=False),
     ] = None,
     as_json: options.AsJson = False,
     config: options.Config = None,
@@ -235,12 +240,12 @@ def audit(
     token_file: options.TokenFile = None,
     ca_file: options.CaFile = None,
 ) -> None:
-    """Compare every table of the configured catalogs with what lies in its directory, and write a report of it.
+    """Compare every table of the configured catalogs with its directory, and write a report.
 
-    What differs is told to the running service, which writes the files: so a catalog that never had any gets its first
-    ones too. A run that was ended before its time is gone on with; `sfn report` shows what was found.
+    The running listener is notified of tables that differ, and writes their files. So a catalog without any SFN files
+    gets its first ones, too. An interrupted run is resumed; `sfn report` shows the findings.
 
-    Ends with 1 where something could not be looked at, or not be told of.
+    The exit code is 1 if a table could not be checked, or a notification was not accepted.
     """
     with exit_on_error():
         check_packages()
@@ -266,7 +271,7 @@ def audit(
         try:
             summary = run_from_arguments(arguments)
         except KeyboardInterrupt:
-            typer.echo("what is in the report stays there: the next run goes on with it", err=True)
+            typer.echo("interrupted; finished slices stay in the report, and the next run resumes", err=True)
             raise typer.Exit(INTERRUPTED) from None
     if as_json:
         print_json(summary)

@@ -1,4 +1,4 @@
-"""What a report says: one run of it, and how the last ones went."""
+"""Read an audit's report: one run, and the trend over the last runs."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from sfn.cli.render import Grid, Line, Page, Tone, escape, pluralise
 from sfn.errors import SfnError, suggest_name
 from sfn.publish.comparison import DifferenceKind
 
-# ── reading: What a report says
+# ── Reading
 
 FOREIGN_KINDS: Final = frozenset({DifferenceKind.FOREIGN_CATALOG, DifferenceKind.FOREIGN_FILE})
 
 _NEAR_FRACTION: Final = 0.5
-"""The part of a metadata file's time, or of the commits that it outlives, from which a table is near its retention."""
+"""A table is near its retention from this part of a metadata file's lifetime, or of the commits that it outlives."""
 _COLUMNS_OF_A_RUN: Final = (
     *("catalog", "identifier", "state", "detail", "lag_seconds", "commits_behind", "previous_versions_max"),
     *("lifetime_seconds", "sfn_file", "sfn_age_seconds", "deep", "error", "unchanged", "notified"),
@@ -34,7 +34,7 @@ _COLUMNS_OF_A_RUN: Final = (
 
 
 class ReportedTable(Struct, frozen=True):
-    """A table that a report names."""
+    """A table in a list of the report."""
 
     catalog: str
     table: str
@@ -47,7 +47,7 @@ class ReportedTable(Struct, frozen=True):
 
 
 class RunSummary(Struct, frozen=True):
-    """How one run went, as a whole."""
+    """The totals of one run."""
 
     run: str
     began_at: datetime
@@ -60,7 +60,7 @@ class RunSummary(Struct, frozen=True):
 
 
 class AuditReport(Struct, frozen=True):
-    """One run. Lists are cut off at as many as were asked for; what each has in all stands beside it."""
+    """One run. Each list is cut off at the requested length; its full length is in the attribute `…_total`."""
 
     report: str
     run: str
@@ -82,13 +82,13 @@ class AuditReport(Struct, frozen=True):
 
 
 def read_report(table: Table, where: str, run: str | None, most: int, past: int) -> AuditReport:
-    """One run of a report, and those before it.
+    """Read one run of a report, and the totals of the runs before it.
 
     Args:
-        where: what the report is called.
-        run: which; None for the newest.
-        most: tables that each list names.
-        past: runs that are compared.
+        where: the report's place, for messages.
+        run: the run's name; None for the newest.
+        most: the maximum length of each list.
+        past: the number of runs in the trend.
 
     Raises:
         SfnError: there is no such run, or none at all.
@@ -122,21 +122,21 @@ def read_report(table: Table, where: str, run: str | None, most: int, past: int)
 
 
 class _FirstRows:
-    """The first few of many rows, and how many there are."""
+    """The first few of many rows, and their total number."""
 
-    def __init__(self, most: int, said: str = "detail") -> None:
-        self._most, self._said = most, said
+    def __init__(self, most: int, text_column: str = "detail") -> None:
+        self._most, self._text_column = most, text_column
         self.first: list[ReportedTable] = []
         self.total = 0
 
     def add(self, row: Mapping[str, Any]) -> None:
         self.total += 1
         if self.total <= self._most:
-            self.first.append(_to_reported_table(row, self._said))
+            self.first.append(_to_reported_table(row, self._text_column))
 
 
 class _RunStatistics:
-    """What is said of a run's rows, which may be more than fit into memory."""
+    """Statistics of a run's rows, which may not fit into memory together."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -147,7 +147,7 @@ class _RunStatistics:
         self.oldest: float | None = None
 
     def add_batch(self, batch: pa.RecordBatch) -> None:
-        """Some more of them."""
+        """Add some rows."""
         counts = pa.Table.from_batches([batch]).group_by(["catalog", "state"]).aggregate([([], "count_all")])
         for row in counts.to_pylist():
             self.states.setdefault(row["catalog"], Counter())[row["state"]] += row["count_all"]
@@ -168,7 +168,7 @@ class _RunStatistics:
 
 
 def _may_be_listed(batch: pa.RecordBatch) -> pa.Array:
-    """Whether a row may belong to any of the lists: of nearly all nothing but their number matters."""
+    """Return which rows may belong to any of the lists: nearly all rows do not, and are only counted."""
     states = batch["state"]
     is_foreign = pc.is_in(states, value_set=pa.array([*FOREIGN_KINDS], states.type))
     found = [
@@ -183,7 +183,7 @@ def _may_be_listed(batch: pa.RecordBatch) -> pa.Array:
 
 
 def is_near_retention(row: Mapping[str, Any]) -> bool:
-    """Whether the metadata file that our file names will soon be deleted, or is by now."""
+    """Return whether the metadata file that the SFN file names will soon be deleted, or may be already."""
     behind, retained, lag, lives = (row[name] for name in _RETENTION_COLUMNS)
     if retained is not None and behind is not None and behind > 0 and behind >= _NEAR_FRACTION * retained:
         return True
@@ -206,12 +206,12 @@ def _choose_run(known: Sequence[RunProgress], where: str, run: str | None) -> Ru
     raise SfnError(where, expected=f"a run ({', '.join(names[-5:])}, …)", found=run, remedy=suggest_name(run, names))
 
 
-def _to_reported_table(row: Mapping[str, Any], said: str = "detail") -> ReportedTable:
+def _to_reported_table(row: Mapping[str, Any], text_column: str = "detail") -> ReportedTable:
     return ReportedTable(
         row["catalog"],
         row["identifier"],
         row["state"],
-        row[said] or "",
+        row[text_column] or "",
         row["lag_seconds"],
         row["commits_behind"],
         row["previous_versions_max"],
@@ -233,14 +233,14 @@ def _to_run_summary(one: RunProgress) -> RunSummary:
     )
 
 
-# ── page: What a run found
+# ── The page
 
 
 def render_summary(summary: AuditSummary) -> Page:
-    """All of it."""
+    """Return the page with a run's result."""
     page: list[Line | Grid] = []
     checked = f"run {summary.run}: {pluralise(summary.tables, 'row')}"
-    before = f", after {pluralise(summary.slices_resumed, 'slice')} of before" if summary.slices_resumed else ""
+    before = f", after {pluralise(summary.slices_resumed, 'finished slice')}" if summary.slices_resumed else ""
     page.append(
         Line(f"{checked}{before}; {summary.unchanged:,} unchanged", Tone.GOOD if _is_fine(summary) else Tone.WARNING)
     )
@@ -249,25 +249,26 @@ def render_summary(summary: AuditSummary) -> Page:
         page.append(Grid(("  STATE", "TABLES"), rows, frozenset({"TABLES"})))
     if summary.notified or summary.notifications_ignored:
         ignored = (
-            f"; it passes over {summary.notifications_ignored:,}: include, exclude or retired"
+            f"; it ignored {summary.notifications_ignored:,}: include, exclude or retired"
             if summary.notifications_ignored
             else ""
         )
-        page.append(Line(f"the service was told of {pluralise(summary.notified, 'table')}{ignored}"))
+        page.append(Line(f"the listener was notified of {pluralise(summary.notified, 'table')}{ignored}"))
     if summary.missing_files:
-        page.append(Line(f"{pluralise(summary.missing_files, 'table')} lack files: `sfn report` names them", Tone.BAD))
+        page.append(Line(f"{pluralise(summary.missing_files, 'table')} lack files: see `sfn report`", Tone.BAD))
     if summary.notifications_failed:
-        why = summary.notifications_error or "before this run was gone on with"
-        page.append(Line(f"it was not told of {summary.notifications_failed:,}: {escape(why)}", Tone.BAD))
-    page += [Line(f"  could not look at {escape(one.name)}: {escape(one.why)}", Tone.BAD) for one in summary.failures]
+        why = summary.notifications_error or "before this run was resumed"
+        page.append(Line(f"{summary.notifications_failed:,} notifications failed: {escape(why)}", Tone.BAD))
+    page += [Line(f"  could not check {escape(one.name)}: {escape(one.why)}", Tone.BAD) for one in summary.failures]
     if (more := summary.failures_total - len(summary.failures)) > 0:
-        page.append(Line(f"  and {more:,} more: `sfn report` has all", Tone.BAD))
+        page.append(Line(f"  and {more:,} more: `sfn report` lists all", Tone.BAD))
     for number, why in summary.slices_failed.items():
-        page.append(Line(f"  slice {number} has no rows: {escape(why)}; the next run goes on with it", Tone.BAD))
+        page.append(Line(f"  slice {number} failed: {escape(why)}; the next run repeats it", Tone.BAD))
     if summary.slices_unread:
         why = next(iter(summary.slices_unread.values()))
         which = pluralise(len(summary.slices_unread), "slice")
-        page.append(Line(f"of {which} the last run could not be read, nor what is gone since: {escape(why)}", Tone.BAD))
+        unread = f"rows of the last run could not be read for {which}, so dropped tables are unknown"
+        page.append(Line(f"{unread}: {escape(why)}", Tone.BAD))
     if summary.runs_removed:
         page.append(Line(f"{pluralise(summary.runs_removed, 'old run')} removed from the report", Tone.QUIET))
     page.append(Line(f"the report: sfn report {escape(summary.report)}", Tone.QUIET))

@@ -1,4 +1,4 @@
-"""The report of an audit: a table of its own, with one row for each table and run. What writes it runs on Spark."""
+"""The audit's report: an Iceberg table with one row for each audited table and run."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from pyiceberg.types import BooleanType, DoubleType, IcebergType, IntegerType, N
 from sfn.domain.identifiers import Table, TableIdentifier, decode_identifier
 from sfn.worker.compare import CachedAnswer
 
-# ── columns: What the report has of a table
+# ── Columns
 
 RUN_COLUMN: Final = "run"
 SLICE_COLUMN: Final = "slice"
 
 
 class AuditState(StrEnum):
-    """How a table stands where its files do not differ from its catalog, beside the `Kind` of those that do.
+    """The state of a table without differences; a table that differs has a `DifferenceKind` instead.
 
-    current       the SFN file says what the catalog does
-    left-alone    the table gets no files, and has none
-    unwritten     it has no metadata file yet
-    gone          the catalog has no such table any more, and its SFN file still says that it is there
-    withheld      a namespace, or a catalog as a whole, that may not be listed
-    unlisted      one that could not be
-    unknown       the table could not be looked at
+    current       the SFN file agrees with the catalog
+    skipped       the table gets no files, and has none
+    unwritten     the table has no metadata file yet
+    gone          the catalog has no such table any more, but the SFN file is still live
+    withheld      a namespace, or a whole catalog, without permission to list it
+    unlisted      a namespace, or a whole catalog, that could not be listed
+    unknown       the table could not be checked
     """
 
     CURRENT = "current"
-    SKIPPED = "left-alone"
+    SKIPPED = "skipped"
     UNWRITTEN = "unwritten"
     GONE = "gone"
     WITHHELD = "withheld"
@@ -48,33 +48,34 @@ class AuditState(StrEnum):
 
 @dataclass(slots=True, kw_only=True)
 class ReportRow:
-    """A row.
+    """A row of the report.
 
     Attributes:
-        run: which run of the audit.
-        began_at: when it began.
-        checked_at: when the table was looked at.
-        slice: of the tables, which.
-        catalog: by its name in the configuration.
-        identifier: levels and name, with a dot between and `%2E` for one in a part.
-        state: a `Standing`, or a `Kind` of difference.
-        detail: what was found, for a person; empty where all is right.
-        uuid, location, metadata_location: as the catalog says.
-        sfn_file: our file, where there is one or one would go.
-        sfn_metadata_location: what it says.
-        sfn_written_at: when that was so.
-        sfn_age_seconds: how long ago that was.
-        commits_behind: how many commits the catalog is ahead of it; None where its metadata log does not reach as far.
-        lag_seconds: since when the first of these was there.
-        last_updated_at: of the table's last commit.
-        previous_versions_max: metadata files before the current one that a commit leaves; None for all.
-        lifetime_seconds: from when one is superseded until it is deleted, as commits come now; None where none is.
-        unchanged: the catalog said that its answer is the one of the run before.
-        notified: the service was to be told.
-        deep: what is missing of the files below the current snapshot; empty for nothing, None where nobody looked.
-        etag: of the catalog's answer, for the next run.
-        skip_reason: why the table gets no files.
-        error: why it, or its files, could not be looked at; what the row says of the table is then as it was before.
+        run: the name of the run.
+        began_at: the run's start.
+        checked_at: the time of the check.
+        slice: the number of the table's slice.
+        catalog: the catalog's name in the configuration.
+        identifier: levels and name, joined by dots, with `%2E` for a dot in a part.
+        state: an `AuditState` or a `DifferenceKind`.
+        detail: the difference as text; empty if there is none.
+        uuid, location, metadata_location: the table's values in the catalog.
+        sfn_file: the place of the table's SFN file, even if the file does not exist.
+        sfn_metadata_location: the metadata file that the SFN file names.
+        sfn_written_at: the time at which the SFN file was written.
+        sfn_age_seconds: the time since then.
+        commits_behind: how many commits the SFN file is behind the catalog; None if the metadata-log is too short.
+        lag_seconds: the time since the first of these commits.
+        last_updated_at: the time of the table's last commit.
+        previous_versions_max: how many metadata files before the current one a commit leaves; None for all.
+        lifetime_seconds: the time from the replacement of a metadata file until its deletion, at the present rate of
+            commits; None if none is deleted.
+        unchanged: whether the catalog answered that the table has not changed since the run before.
+        notified: whether the listener was to be notified.
+        deep: the missing files of the current snapshot; empty for none, None if they were not checked.
+        etag: the etag of the catalog's answer, for the next run.
+        skip_reason: the reason why the table gets no files.
+        error: the reason why the table or its files could not be checked; other values are those of the run before.
     """
 
     run: str
@@ -118,7 +119,7 @@ def _schema() -> Schema:
     made = []
     for number, field in enumerate(fields(ReportRow), 1):
         kind, _, optional = str(field.type).partition(" | ")
-        # What later versions add can't be required: rows of before lack it.
+        # Columns of later versions can't be required, because existing rows lack them.
         made.append(
             NestedField(number, field.name, _TYPES[kind], required=not optional and number <= _REQUIRED_COLUMNS)
         )
@@ -137,14 +138,14 @@ PARTITIONS: Final = PartitionSpec(
 
 
 def column_values(entries: Sequence[ReportRow], name: str) -> list[Any]:
-    """The values of one column."""
+    """Return the values of one column."""
     return [getattr(entry, name, None) for entry in entries]
 
 
-# ── totals: How many tables of a slice
+# ── Totals
 
 FINE_STATES: Final = frozenset({AuditState.CURRENT, AuditState.SKIPPED, AuditState.UNWRITTEN})
-"""States that call for nothing."""
+"""States that need no action."""
 UNCHECKED_STATES: Final = frozenset({AuditState.UNKNOWN, AuditState.WITHHELD, AuditState.UNLISTED})
 
 _COUNT_KEYS: Final = {
@@ -156,16 +157,16 @@ _LAG_KEY: Final = "sfn.worst-lag-seconds"
 
 @dataclass(frozen=True, slots=True)
 class RunTotals:
-    """Of some rows.
+    """Totals of some rows.
 
     Attributes:
-        tables: all of them.
-        differing: that something is the matter with.
-        unchecked: that, or the files of which, could not be looked at; namespaces are among them.
-        with_missing_files: that lack files of their current snapshot.
-        unnotified: of which the service was to be told, and could not be.
-        unchanged: of which the catalog said no more than that.
-        worst_lag_seconds: None where nothing is late, or nobody can tell how late.
+        tables: all rows.
+        differing: tables that differ from the catalog.
+        unchecked: tables and namespaces that could not be checked, or only in part.
+        with_missing_files: tables that lack files of their current snapshot.
+        unnotified: notifications that the listener did not accept.
+        unchanged: tables that have not changed since the run before, by the catalog's answer.
+        worst_lag_seconds: None if no table is late, or no lag is known.
     """
 
     tables: int = 0
@@ -178,7 +179,7 @@ class RunTotals:
 
     @classmethod
     def of_rows(cls, entries: Sequence[ReportRow]) -> RunTotals:
-        """Those of rows."""
+        """Return the totals of rows; `unnotified` is 0."""
         return cls(
             len(entries),
             sum(entry.state not in FINE_STATES | UNCHECKED_STATES for entry in entries),
@@ -191,12 +192,12 @@ class RunTotals:
 
     @classmethod
     def from_summary(cls, summary: Mapping[str, str]) -> RunTotals:
-        """Those that a snapshot's summary says."""
+        """Return the totals in a snapshot's summary."""
         counts = {name: int(summary.get(key, 0)) for name, key in _COUNT_KEYS.items()}
         return cls(**counts, worst_lag_seconds=float(summary[_LAG_KEY]) if _LAG_KEY in summary else None)
 
     def summary(self) -> dict[str, str]:
-        """As a snapshot's summary says them."""
+        """Return the totals as entries of a snapshot's summary."""
         lag = {} if self.worst_lag_seconds is None else {_LAG_KEY: f"{self.worst_lag_seconds:.3f}"}
         return {key: str(getattr(self, name)) for name, key in _COUNT_KEYS.items()} | lag
 
@@ -206,7 +207,7 @@ class RunTotals:
         return RunTotals(**counts, worst_lag_seconds=max(lags, default=None))
 
 
-# ── earlier: What an earlier run said of tables
+# ── Rows of earlier runs
 
 _COLUMNS_READ: Final = (
     *("catalog", "identifier", "state", "uuid", "location", "metadata_location", "sfn_file", "etag", "skip_reason"),
@@ -215,7 +216,7 @@ _COLUMNS_READ: Final = (
 
 
 _STATES_WITHOUT_TABLE: Final = frozenset({AuditState.WITHHELD, AuditState.UNLISTED})
-"""States of rows that are of no table."""
+"""States of rows that describe no table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,10 +224,10 @@ class PreviousRow:
     """A row of an earlier run.
 
     Attributes:
-        name: the table's.
-        remembered: what the catalog is spared; None where it gave no entity tag, or no table.
-        sfn_file: where a file of ours may lie.
-        lifetime_seconds, versions_kept, last_updated_at: as in the row: an answer that is not given again does not say.
+        name: the table's identifier.
+        remembered: the cached answer of the catalog; None if it had no etag, or no table.
+        sfn_file: the possible place of the table's SFN file.
+        lifetime_seconds, last_updated_at: values of the row, needed if the catalog answers that nothing changed.
     """
 
     name: TableIdentifier
@@ -239,13 +240,13 @@ class PreviousRow:
 def read_previous_rows(
     files: FileIO, paths: Iterable[str], is_wanted: Callable[[str, str], bool]
 ) -> dict[TableIdentifier, PreviousRow]:
-    """The rows of some data files; columns that an older report lacks are empty.
+    """Read rows from some data files of the report; columns that an older report lacks are None.
 
     Args:
-        is_wanted: whether the table of a catalog and identifier is.
+        is_wanted: decides by catalog and identifier which tables are returned.
 
     Raises:
-        OSError: one can't be read.
+        OSError: a file can't be read.
     """
     found = {}
     for path in paths:
@@ -269,39 +270,39 @@ def _to_previous_row(row: Mapping[str, Any]) -> PreviousRow | None:
     etag, location, pointer = row.get("etag"), row.get("location"), row.get("metadata_location")
     remembered = None
     if etag and location and pointer:
-        said = Table(
+        table_then = Table(
             uuid=row.get("uuid"),
             location=location,
             metadata_location=pointer,
             skip_reason=row.get("skip_reason"),
             previous_versions_max=row.get("previous_versions_max"),
         )
-        remembered = CachedAnswer(etag, said)
+        remembered = CachedAnswer(etag, table_then)
     return PreviousRow(table, remembered, row.get("sfn_file"), row.get("lifetime_seconds"), row.get("last_updated_at"))
 
 
-# ── slices: How the tables of a run are shared out
+# ── Slices
 
 MAX_SLICES = 1 << 16
-"""Slices that a report may have."""
+"""The maximum number of slices of a report."""
 
 
 def slice_of(catalog: str, identifier: str, slices: int) -> int:
-    """Which slice a table belongs to.
+    """Return the slice that a table belongs to.
 
     Args:
         identifier: in the report's spelling.
-        slices: how many there are, a power of two.
+        slices: the number of slices, a power of two.
     """
     return crc32(f"{catalog}\0{identifier}".encode("utf-8", "surrogatepass")) & (slices - 1)
 
 
 def is_valid_count(slices: int) -> bool:
-    """Whether there may be so many slices."""
+    """Return whether a report may have this number of slices."""
     return 0 < slices <= MAX_SLICES and slices & (slices - 1) == 0
 
 
 def matching_slices(number: int, slices: int, before: int) -> range:
-    """Which slices of an earlier run, which had `before` of them, have the tables of one of this run."""
+    """Return the slices of an earlier run, which had `before` slices, that hold the tables of one slice of this run."""
     least = min(slices, before)
     return range(number % least, before, least)

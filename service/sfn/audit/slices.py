@@ -1,4 +1,4 @@
-"""Which namespaces a catalog has, and which tables these have: in parts, so that many may list at once."""
+"""List a catalog's namespaces and tables, and check the tables of one slice of a run."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ from sfn.sfnfile.version_hint import metadata_lifetime
 from sfn.worker.catalog_sources import ConnectedCatalog
 from sfn.worker.compare import TableComparer, TableComparison
 
-# ── listing: Which namespaces a catalog has
+# ── Namespaces and tables
 
 G = TypeVar("G")
 T = TypeVar("T")
 
 LISTING_CONCURRENCY: Final = 8
-"""Namespaces that one process looks into at a time."""
+"""The number of namespaces that one process lists at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamespacePart:
-    """A namespace, whose tables may be listed on another machine.
+    """A namespace as a unit of work, which any machine may list.
 
     Attributes:
-        catalog: by its name in the configuration.
+        catalog: the catalog's name in the configuration.
         namespace: its levels; none for the catalog as a whole.
-        refused: why what lies in it, or below it, can't be listed; empty where it can.
-        withheld: nobody lets us; otherwise it could not be asked.
+        refused: the reason why it, or a namespace below it, can't be listed; empty if it can.
+        withheld: whether the permission is missing; otherwise the catalog gave no answer.
     """
 
     catalog: str
@@ -65,9 +65,9 @@ class NamespacePart:
 async def list_namespaces(
     name: str, catalog: Catalog, interest: TableFilter, retries: CatalogRetries
 ) -> list[NamespacePart]:
-    """All namespaces of a catalog that may have tables that matter, a level after the other.
+    """Return all namespaces of a catalog that may have tables of interest, level by level.
 
-    Those that can't be listed are among them, and so is the catalog as a whole where that can't be.
+    Namespaces that can't be listed are included, and so is the catalog as a whole if it can't be listed.
     """
     found: list[NamespacePart] = []
     seen: set[tuple[str, ...]] = {()}
@@ -88,7 +88,7 @@ async def list_namespaces(
 async def list_tables(
     given: Sequence[NamespacePart], catalog: Catalog, interest: TableFilter, retries: CatalogRetries
 ) -> tuple[list[TableIdentifier], list[NamespacePart]]:
-    """The tables of some namespaces that matter, and which of these could not be listed."""
+    """Return the tables of interest in some namespaces, and the namespaces that could not be listed."""
     health = CatalogHealth(as_namespace_lister(catalog).tables_in, lambda: [one.namespace for one in given])
     results = await _map_concurrently(
         given,
@@ -113,30 +113,30 @@ async def _list_with_retries(
     namespace: tuple[str, ...],
     retries: CatalogRetries,
     health: CatalogHealth,
-    ask: Callable[[], Awaitable[list[T]]],
+    request: Callable[[], Awaitable[list[T]]],
 ) -> tuple[list[T], NamespacePart | None]:
     try:
-        return await retries.call(partial(_list_once, namespace, health, ask)), None
-    except ExternalError as trouble:
-        withheld = isinstance(trouble, Permanent) and trouble.scope is ErrorScope.TABLE
-        return [], NamespacePart(name, namespace, str(trouble), withheld)
+        return await retries.call(partial(_list_once, namespace, health, request)), None
+    except ExternalError as error:
+        withheld = isinstance(error, Permanent) and error.scope is ErrorScope.TABLE
+        return [], NamespacePart(name, namespace, str(error), withheld)
 
 
 async def _list_once(
-    namespace: tuple[str, ...], health: CatalogHealth, ask: Callable[[], Awaitable[list[T]]]
+    namespace: tuple[str, ...], health: CatalogHealth, request: Callable[[], Awaitable[list[T]]]
 ) -> list[T]:
-    """Ask; trouble is the namespace's alone while the catalog lists others, and else the catalog's."""
+    """Call once. Set an error's scope: the namespace, if the catalog still lists others, or else the catalog."""
     began = anyio.current_time()
     try:
-        found = await ask()
-    except ExternalError as trouble:
+        found = await request()
+    except ExternalError as error:
         if not namespace:
             raise
-        is_down = await health.is_down(trouble, anyio.current_time() - began)
+        is_down = await health.is_down(error, anyio.current_time() - began)
         scope = ErrorScope.CATALOG if is_down else ErrorScope.TABLE
-        if trouble.scope is scope:
+        if error.scope is scope:
             raise
-        raise trouble.with_scope(scope) from trouble
+        raise error.with_scope(scope) from error
     if namespace:
         health.note_listed(namespace)
     return found
@@ -155,7 +155,7 @@ async def _map_concurrently(given: Sequence[G], work: Callable[[G], Awaitable[T]
     return done
 
 
-# ── deep: Whether all that the current snapshot needs is there
+# ── Files of the current snapshot
 
 _MAX_DETAIL: Final = 500
 
@@ -163,17 +163,18 @@ _MAX_DETAIL: Final = 500
 def find_missing_files(
     name: TableIdentifier, table: Table, allowed: tuple[str, ...], options: Mapping[str, Any]
 ) -> tuple[str, str]:
-    """What is wrong with the files of a table's current snapshot, by the catalog's own pointer; empty for nothing.
-
-    Blocks. The second text says what could not be looked at, and why; empty for nothing.
+    """Check the files of a table's current snapshot, starting from the catalog's own pointer. Blocks.
 
     Args:
-        allowed: canonical prefixes that files may lie below, beside the table's own bucket or file system.
-        options: what fsspec's driver is given.
+        allowed: canonical prefixes that files may lie below, besides the table's own bucket or file system.
+        options: options for fsspec's driver.
+
+    Returns:
+        The missing or broken files as text, and the files that could not be checked; each empty if there are none.
     """
     opening = FileSystemOptions(canonical(table.location), options)
     now = SystemClock().now()
-    said = Document(
+    document = Document(
         catalog_id="",
         namespace=name.namespace,
         name=name.name,
@@ -184,7 +185,7 @@ def find_missing_files(
     )
     found = Resolved(
         metadata_location=table.metadata_location,
-        document=said,
+        document=document,
         sfn_file=f"the catalog's answer for {name}",
         ref=MAIN_BRANCH,
         snapshot_id=None,
@@ -210,11 +211,11 @@ def _first_texts(texts: Sequence[str]) -> str:
     return f"{texts[0]}{f'; and {len(texts) - 1:,} more' if len(texts) > 1 else ''}"[:_MAX_DETAIL]
 
 
-# ── entries: What was found of a table
+# ── Rows
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_ERROR: Final = 1_000
-"""Characters of an error that a row has."""
+"""The maximum number of characters of an error in a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,9 +223,9 @@ class AuditRun:
     """One run of the audit.
 
     Attributes:
-        name: unlike any other's, in order of time.
-        began_at: when it began.
-        slices: how many there are.
+        name: the unique name; names sort by time.
+        began_at: the start.
+        slices: the number of slices.
     """
 
     name: str
@@ -232,7 +233,7 @@ class AuditRun:
     slices: int
 
     def row(self, table: TableIdentifier, state: str, now: datetime) -> ReportRow:
-        """A row with nothing but how a table stands; of a namespace where there is no name."""
+        """Return a row with nothing but a state; without a table name it describes the namespace."""
         parts = (*table.namespace, table.name) if table.name else table.namespace
         identifier = encode_identifier(parts[:-1], parts[-1]) if parts else ""
         number = slice_of(table.catalog, identifier, self.slices)
@@ -249,10 +250,10 @@ class AuditRun:
     def failed_row(
         self, table: TableIdentifier, error: Exception | str, now: datetime, before: PreviousRow | None = None
     ) -> ReportRow:
-        """The row of a table that could not be looked at.
+        """Return the row of a table that could not be checked.
 
         Args:
-            before: its row of an earlier run: what the next one goes by is not lost.
+            before: the table's row of an earlier run, which is copied, so that the next run can use it.
         """
         entry = self.row(table, AuditState.UNKNOWN, now)
         entry.error = error_text(error)
@@ -269,10 +270,10 @@ class AuditRun:
     def found_row(
         self, table: TableIdentifier, found: TableComparison, now: datetime, before: PreviousRow | None = None
     ) -> ReportRow | None:
-        """The row of a table that was looked at; None for one that is not there any more.
+        """Return the row of a table that was checked; None if the table is gone.
 
         Args:
-            before: its row of an earlier run.
+            before: the table's row of an earlier run.
         """
         if isinstance(found.answer, NoSuchTable):
             return None
@@ -285,7 +286,7 @@ class AuditRun:
         if found.table is not None:
             _fill_from_table(entry, found.table)
         if entry.unchanged and before is not None and before.remembered is not None:
-            # What is not said again is as it was.
+            # An answer without changes has no values: take those of the earlier row.
             entry.etag, entry.lifetime_seconds = before.remembered.etag, before.lifetime_seconds
             entry.last_updated_at = before.last_updated_at
         if found.comparison is not None:
@@ -296,9 +297,9 @@ class AuditRun:
 
 
 def error_text(error: Exception | str) -> str:
-    """What a row says of an error."""
-    said = str(error) if isinstance(error, SfnError | str) else f"{type(error).__name__}: {error}"
-    return said[:_MAX_ERROR]
+    """Return the text of an error for a row."""
+    text = str(error) if isinstance(error, SfnError | str) else f"{type(error).__name__}: {error}"
+    return text[:_MAX_ERROR]
 
 
 def _audit_state(found: TableComparison) -> str:
@@ -320,7 +321,7 @@ def _fill_from_table(entry: ReportRow, table: Table) -> None:
 
 
 _MAX_TIMESTAMP: Final = 253_370_764_800_000
-"""Unix milliseconds that a date can be made of."""
+"""The last Unix millisecond that fits into a datetime, less a margin for time zones."""
 
 
 def _fill_from_document(entry: ReportRow, doc: Document, table: Table | None, now: datetime) -> None:
@@ -335,10 +336,10 @@ def _fill_from_document(entry: ReportRow, doc: Document, table: Table | None, no
         _fill_lag(entry, doc.metadata_file_path, table, now)
 
 
-def _fill_lag(entry: ReportRow, said: str, table: Table, now: datetime) -> None:
-    """How many commits the catalog is ahead, and since when."""
+def _fill_lag(entry: ReportRow, named_file: str, table: Table, now: datetime) -> None:
+    """Set how many commits the SFN file is behind, and since when."""
     log = [canonical(file) for file in table.metadata_log]
-    at = canonical(said)
+    at = canonical(named_file)
     if at not in log:
         return
     place = len(log) - 1 - log[::-1].index(at)
@@ -353,14 +354,14 @@ def _has_log_times(table: Table) -> bool:
 
 
 def count_states(entries: Sequence[ReportRow]) -> dict[str, int]:
-    """How many rows there are of each state."""
+    """Return the number of rows by state."""
     counts: dict[str, int] = {}
     for entry in entries:
         counts[entry.state] = counts.get(entry.state, 0) + 1
     return counts
 
 
-# ── terms: What a run is to do
+# ── Options of a run
 
 DEFAULT_PATIENCE: Final = 60.0
 """Seconds."""
@@ -368,22 +369,21 @@ DEFAULT_PATIENCE: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class AuditOptions:
-    """A run's terms; they travel to wherever its parts run, secrets of the settings included.
+    """The options of a run; they are sent to Spark's processes, including secrets of the settings.
 
     Attributes:
-        run: which.
+        run: the run.
         settings: the catalogs and stores.
-        catalogs: those that are audited.
-        rate: requests a second that one part may send to a catalog; None for any.
-        patience: seconds that are waited for what has answered before.
-        deep: look at all files of current snapshots.
-        options: what fsspec's driver is given for these.
-        files: how PyIceberg opens the report's own files.
+        catalogs: the names of the catalogs to audit.
+        rate: requests a second that one process may send to a catalog; None for no limit.
+        patience: how many seconds to wait for a catalog or store that has answered before.
+        deep: check all files of current snapshots.
+        options: options for fsspec's driver to open these files.
+        files: PyIceberg's properties to open the report's own files.
         report: the report's metadata, JSON.
-        report_location: where it is.
-        previous_files: by slice, the data files of an earlier run.
-        unreachable_catalogs: catalogs that could not be asked for their namespaces, and why: nothing else is asked
-            of them.
+        report_location: the report's location.
+        previous_files: data files of earlier runs, by slice.
+        unreachable_catalogs: catalogs that could not list their namespaces, and the reasons: they get no more requests.
     """
 
     run: AuditRun
@@ -400,10 +400,10 @@ class AuditOptions:
     unreachable_catalogs: Mapping[str, str] = field(default_factory=dict)
 
 
-# ── part: One slice of a run
+# ── One slice
 
 TABLE_CONCURRENCY: Final = 32
-"""Tables that are looked at, at a time."""
+"""The number of tables that are checked at a time."""
 
 
 async def audit_slice(
@@ -412,12 +412,12 @@ async def audit_slice(
     refused: Iterable[NamespacePart],
     before: Mapping[TableIdentifier, PreviousRow],
 ) -> list[ReportRow]:
-    """The rows of a slice.
+    """Check the tables of a slice, and return their rows.
 
     Args:
-        tables: as the catalogs list them.
-        refused: namespaces of which that can't be had.
-        before: rows of an earlier run of the same slice.
+        tables: the tables in the catalogs' listings.
+        refused: the namespaces that could not be listed.
+        before: rows of earlier runs, for the tables of this slice.
 
     Raises:
         SfnError: the catalogs or stores can't be opened at all.
@@ -446,7 +446,7 @@ def _row_of_unlisted(options: AuditOptions, part: NamespacePart, clock: Clock) -
 
 
 class _CatalogAudit:
-    """The tables of one catalog."""
+    """The checks of one catalog's tables."""
 
     def __init__(
         self,
@@ -463,24 +463,24 @@ class _CatalogAudit:
     async def run(
         self, listed: Sequence[TableIdentifier], left: Sequence[TableIdentifier], entries: list[ReportRow]
     ) -> None:
-        """Look at those that are listed, and at those that were there before and are not any more."""
+        """Check the listed tables, and the tables that an earlier run listed."""
         try:
             source = await self._retries.call(partial(self._parts.connect, self._name))
-        except ExternalError as trouble:
+        except ExternalError as error:
             run, now = self._options.run, self._clock.now()
-            entries += [run.failed_row(table, trouble, now, self._before.get(table)) for table in (*listed, *left)]
+            entries += [run.failed_row(table, error, now, self._before.get(table)) for table in (*listed, *left)]
             return
-        paced = ConnectedCatalog(
+        limited = ConnectedCatalog(
             RateLimitedCatalog(source.catalog, CatalogRateLimiter(self._options.rate)),
             source.policy,
             source.vended_stores,
         )
-        examiner = TableComparer(paced, self._parts.stores)
+        comparer = TableComparer(limited, self._parts.stores)
         waiting = iter([*listed, *left])
 
         async def some() -> None:
             for table in waiting:
-                entry = await self._row(examiner, paced, table)
+                entry = await self._row(comparer, limited, table)
                 if entry is not None:
                     entries.append(entry)
 
@@ -488,17 +488,17 @@ class _CatalogAudit:
             for _ in range(TABLE_CONCURRENCY):
                 tasks.start_soon(some)
 
-    async def _row(self, examiner: TableComparer, source: ConnectedCatalog, table: TableIdentifier) -> ReportRow | None:
+    async def _row(self, comparer: TableComparer, source: ConnectedCatalog, table: TableIdentifier) -> ReportRow | None:
         run, before = self._options.run, self._before.get(table)
         remembered = None if before is None else before.remembered
         try:
-            found = await self._retries.call(partial(examiner.compare_table, table, remembered))
+            found = await self._retries.call(partial(comparer.compare_table, table, remembered))
             if isinstance(found.answer, NoSuchTable):
                 return await self._row_of_gone_table(source, table, before)
             entry = run.found_row(table, found, self._clock.now(), before)
-        except Exception as error:  # noqa: BLE001 - one table must not cost the others their rows
+        except Exception as error:  # noqa: BLE001 - one table's error must not affect other tables' rows
             return run.failed_row(table, error, self._clock.now(), before)
-        # Where the location is refused nothing is opened.
+        # If the location is not allowed, no file is opened.
         is_open = found.comparison is not None and found.table is not None and found.table.skip_reason is None
         if self._options.deep and is_open and entry is not None and found.table is not None:
             await self._check_files(entry, table, found.table, source.policy.allowed_locations)
@@ -507,18 +507,18 @@ class _CatalogAudit:
     async def _check_files(
         self, entry: ReportRow, name: TableIdentifier, table: Table, allowed: tuple[str, ...]
     ) -> None:
-        """See to the files below the current snapshot; what was found of the table stays, whatever comes of it."""
+        """Check the files of the current snapshot. An error does not change the table's state in the row."""
         check = partial(find_missing_files, name, table, allowed, self._options.options)
         try:
             entry.deep, unseen = await to_thread.run_sync(check, limiter=self._reading)
-        except Exception as error:  # noqa: BLE001 - whatever a driver raises
+        except Exception as error:  # noqa: BLE001 - drivers raise any type
             unseen = error_text(error)
         entry.error = f"files of the current snapshot: {unseen}" if unseen else None
 
     async def _row_of_gone_table(
         self, source: ConnectedCatalog, table: TableIdentifier, before: PreviousRow | None
     ) -> ReportRow | None:
-        """The row of a table that the catalog has not any more, where its file still says that it is there."""
+        """Return the row of a table that is gone from the catalog, if its SFN file is still live."""
         if before is None or before.sfn_file is None:
             return None
         store = source.stores_for(table, self._parts.stores).store_for(before.sfn_file)
@@ -532,7 +532,7 @@ class _CatalogAudit:
         ):
             return None
         entry = self._options.run.row(table, AuditState.GONE, self._clock.now())
-        entry.detail = f"{before.sfn_file}: it says {doc.state.value}, the catalog has no such table"
+        entry.detail = f"{before.sfn_file}: state {doc.state.value}, but the catalog has no such table"
         entry.sfn_file, entry.notified = before.sfn_file, True
         entry.sfn_metadata_location, entry.sfn_written_at = doc.metadata_file_path, doc.written_at
         return entry

@@ -1,9 +1,9 @@
-"""The audit: every table of catalogs of any size, compared with what lies in its directory.
+"""Run an audit on Spark: compare every table of catalogs of any size with its directory.
 
     python -m sfn.audit --config sfn.toml --report /warehouse/ops/audit
 
-Spark shares the work out; each part of it runs the service's own code. Nothing is written but the report; what differs
-goes to the service as hints.
+Spark distributes the work. Its Python processes run the listener's own code, and write nothing but the report. The
+driver notifies the listener of tables that differ.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ from sfn.settings.model import Settings
 from sfn.spark.start import forget_archive_finders
 from sfn.telemetry import logs
 
-# ── outcome: What one slice came to
+# ── Outcomes
 
 
 @dataclass(frozen=True, slots=True)
 class AuditNotification:
-    """A table that the service is to be told of."""
+    """A table that the listener is to be notified of."""
 
     catalog: str
     namespace: tuple[str, ...]
@@ -74,18 +74,18 @@ class AuditNotification:
 
 @dataclass(frozen=True, slots=True)
 class SliceOutcome:
-    """One slice.
+    """The outcome of one slice.
 
     Attributes:
-        number: which.
-        states: rows by state.
-        totals: of the rows.
-        file: the rows, in a data file that is in no snapshot yet; None where there are none.
-        notifications: of whom the service is to be told.
-        failures: the first tables and namespaces that could not be looked at, and why.
-        error: why there are no rows; empty where there are.
-        unread: why what an earlier run said could not be read, so that nothing is known of tables that are gone since;
-            empty where it could.
+        number: the slice's number.
+        states: numbers of rows by state.
+        totals: totals of the rows.
+        file: the data file with the rows, which is in no snapshot yet; None if there are none.
+        notifications: the tables that the listener is to be notified of.
+        failures: the first tables and namespaces that could not be checked, and the reasons.
+        error: the reason why there are no rows; empty if there are.
+        unread: the reason why rows of an earlier run could not be read, so that tables that are gone since are unknown;
+            empty if they were read.
     """
 
     number: int
@@ -98,43 +98,44 @@ class SliceOutcome:
     unread: str = ""
 
 
-# ── sparing: What one of Spark's Python processes is spared from task to task
+# ── Start-up costs of Spark's Python processes
 
 
 def warm_up_process() -> None:
-    """Have what is only there to be imported not be looked through again before and after every task."""
+    """Avoid repeated work before and after every task: import caches and garbage collection."""
     forget_archive_finders()
     _leave_imported()
 
 
 def collect_partition(partition: Iterable[Row]) -> list[Row]:
-    """All of a partition, in the process that hands it to the driver."""
+    """Return all rows of a partition; runs in the process that sends them to the driver."""
     warm_up_process()
     return list(partition)
 
 
 @cache
 def _leave_imported() -> None:
-    # Spark collects garbage after every task.
+    # Spark collects garbage after every task. Frozen objects, such as imported modules, are left out.
     gc.freeze()
 
 
-# ── jobs: The slices of a run as jobs of Spark's
+# ── Slices as Spark jobs
 
 _APART, _FURTHEST = 1.0, 60.0
-"""Seconds at least, and at most, from the end of a commit to the next one."""
+"""Least and greatest pause in seconds from the end of a commit to the next one."""
 _PAUSES: Final = 10
-"""Times as long as a commit took that the next one waits."""
+"""Ratio of the pause after a commit to the commit's duration."""
 _SHOWN: Final = 500
+"""The maximum number of characters of an error of Spark."""
 
 
 def run_slices(spark: SparkSession, shared_out: RDD[Row], run: RunProgress, wide: int) -> Generator[list[SliceOutcome]]:
-    """What slices come to, some at a time: so many as come while the last ones are seen to, and for a while after.
+    """Yield the outcomes of slices in groups: those that finish during the last commit and the pause after it.
 
     Args:
-        shared_out: the outcome of each, to be had by itself.
-        run: of which those are left out that are done, also when another process has done them meanwhile.
-        wide: how many jobs run at a time.
+        shared_out: the outcomes, one partition for each slice.
+        run: the run; slices that are done are left out, also if another process finished them meanwhile.
+        wide: the number of jobs that run at a time.
     """
     context, name = spark.sparkContext, run.run.name
 
@@ -145,8 +146,8 @@ def run_slices(spark: SparkSession, shared_out: RDD[Row], run: RunProgress, wide
         context.setJobDescription(f"sfn audit {name}: slice {number}")
         try:
             (row,) = context.runJob(shared_out, collect_partition, [number])
-            outcome: SliceOutcome = pickle.loads(row.outcome)  # noqa: S301 - of our own processes
-        except Exception as error:  # noqa: BLE001 - whatever Spark raises: the other slices go on
+            outcome: SliceOutcome = pickle.loads(row.outcome)  # noqa: S301 - written by our own processes
+        except Exception as error:  # noqa: BLE001 - Spark raises any type; the other slices continue
             return SliceOutcome(number, error=spark_error_text(error))
         return outcome
 
@@ -157,7 +158,7 @@ def run_slices(spark: SparkSession, shared_out: RDD[Row], run: RunProgress, wide
     try:
         while waiting:
             wait(waiting, return_when=FIRST_COMPLETED)
-            # A commit takes as long whether it is of one slice or of many: no more than a tenth of the time goes there.
+            # A commit of one slice takes as long as one of many: spend at most a tenth of the time on commits.
             done, waiting = wait(waiting, timeout=max(0.0, next_at - time.monotonic()))
             began = time.monotonic()
             yield [outcome for future in done if (outcome := future.result()) is not None]
@@ -171,7 +172,7 @@ def run_slices(spark: SparkSession, shared_out: RDD[Row], run: RunProgress, wide
 
 
 def spark_error_text(error: Exception) -> str:
-    """What Spark says, without the stacks: of those of Python the last line, which is the error."""
+    """Return Spark's message without stack traces: of a Python trace only the last line, which is the error."""
     lines = []
     for line in str(error).splitlines():
         if line.strip().startswith(("at ", "JVM stacktrace")):
@@ -180,10 +181,10 @@ def spark_error_text(error: Exception) -> str:
     return f"{type(error).__name__}: {lines[-1] if lines else 'no reason'}"[:_SHOWN]
 
 
-# ── parts: What Spark's Python processes do
+# ── Tasks in Spark's Python processes
 
 MAX_FAILURES_NAMED: Final = 20
-"""Tables of a slice that are named of those that could not be looked at."""
+"""The maximum number of failures that are named per slice."""
 
 _UVLOOP: Final = {"use_uvloop": True}
 LISTED_SCHEMA: Final = (
@@ -206,7 +207,7 @@ Batches = Iterable[pa.RecordBatch]
 
 
 def list_tables_task(options: AuditOptions) -> Callable[[Batches], Batches]:
-    """From namespaces to their tables, each with its slice."""
+    """Return the task that lists the tables of namespaces, each with its slice."""
 
     def listed(batches: Batches) -> Batches:
         logs.configure_logging("error", "console")
@@ -248,26 +249,26 @@ def _listed_row(options: AuditOptions, catalog: str, namespace: tuple[str, ...],
 def _refused_row(options: AuditOptions, part: NamespacePart) -> dict[str, Any]:
     identifier = encode_identifier(part.namespace[:-1], part.namespace[-1]) if part.namespace else ""
     number = slice_of(part.catalog, identifier, options.run.slices)
-    said = {"refused": part.refused, "withheld": part.withheld}
-    return {"catalog": part.catalog, "namespace": part.namespace, "name": "", "slice": number, **said}
+    refusal = {"refused": part.refused, "withheld": part.withheld}
+    return {"catalog": part.catalog, "namespace": part.namespace, "name": "", "slice": number, **refusal}
 
 
 def audit_slice_task(options: AuditOptions) -> Callable[[Batches], Batches]:
-    """From the tables of a slice to its outcome. It raises nothing: of a slice that fails the driver is told."""
+    """Return the task that audits the tables of a slice. It raises nothing: errors are part of the outcome."""
 
-    def looked(batches: Batches) -> Batches:
+    def audited(batches: Batches) -> Batches:
         logs.configure_logging("error", "console")
         warm_up_process()
         context = TaskContext.get()
         number = 0 if context is None else context.partitionId()
         try:
             outcome = _audit_slice(options, number, batches)
-        except Exception as error:  # noqa: BLE001 - the driver says it
-            said = str(error) if isinstance(error, SfnError) else f"{type(error).__name__}: {error}"
-            outcome = SliceOutcome(number, error=said)
+        except Exception as error:  # noqa: BLE001 - the driver reports it
+            message = str(error) if isinstance(error, SfnError) else f"{type(error).__name__}: {error}"
+            outcome = SliceOutcome(number, error=message)
         yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(outcome)])], schema=_OUTCOME_ARROW)
 
-    return looked
+    return audited
 
 
 def _audit_slice(options: AuditOptions, number: int, batches: Batches) -> SliceOutcome:
@@ -287,14 +288,14 @@ def _audit_slice(options: AuditOptions, number: int, batches: Batches) -> SliceO
         before = report.read_previous_rows(
             files, options.previous_files.get(number, ()), partial(_is_of_slice, options, number)
         )
-    except Exception as error:  # noqa: BLE001 - whatever a driver raises: one run must not fail by another's files
+    except Exception as error:  # noqa: BLE001 - drivers raise any type; files of another run must not fail this one
         unread = error_text(error)
     entries = anyio.run(partial(audit_slice, options, names, refused, before), backend_options=_UVLOOP)
     return replace(_to_outcome(options, number, entries), unread=unread)
 
 
 def _is_of_slice(options: AuditOptions, number: int, catalog: str, identifier: str) -> bool:
-    """Whether a row of an earlier run, which may have had other slices, is of a table of this one."""
+    """Return whether a row of an earlier run, which may have had other slices, describes a table of this slice."""
     return catalog in options.catalogs and slice_of(catalog, identifier, options.run.slices) == number
 
 
@@ -315,27 +316,28 @@ def _to_notification(entry: ReportRow) -> AuditNotification:
     return AuditNotification(entry.catalog, tuple(namespace), name, entry.metadata_location)
 
 
-# ── telling: What differs is told to the service
+# ── Notifications to the listener
 
 EVENTS_PER_REQUEST: Final = 1_000
-"""Events in one request, as many as the service takes."""
+"""The maximum number of events that the listener accepts in one request."""
 MAX_FAILURES_IN_A_ROW: Final = 3
-"""Requests in a row that the service does not take until it is asked no more."""
+"""The number of failed requests in a row after which no more are sent."""
 
 
 class EventPoster:
-    """Posts hints as events, as a configured sender.
+    """A client that posts notifications as events, as a configured sender.
 
-    Where the service takes none again and again it is asked no more: what is not told of is in the report all the same,
-    and the next audit finds it.
+    After several failures in a row nothing more is sent. The report still has these tables, and the next audit finds
+    them again.
 
     Args:
-        voices: by catalog.
+        senders: the access to the listener, by catalog.
 
     Attributes:
-        accepted: hints that were taken, or that were known already.
-        ignored: those that the service passes over: its configuration leaves the tables out, or their catalog retired.
-        error: why the first of those were not taken that were not.
+        accepted: the number of notifications that were accepted, including duplicates.
+        ignored: the number of notifications that the listener ignored: its configuration excludes the tables, or their
+            catalog is retired.
+        error: the first error.
     """
 
     def __init__(self, senders: Mapping[str, EventAccess]) -> None:
@@ -345,7 +347,7 @@ class EventPoster:
         self.error = ""
 
     def post(self, notifications: Iterable[AuditNotification]) -> int:
-        """Tell of some tables; how many of these the service was not told of. It raises nothing."""
+        """Post notifications, and return the number of failed ones. Raises nothing."""
         by_catalog = defaultdict[str, list[AuditNotification]](list)
         for notification in notifications:
             by_catalog[notification.catalog].append(notification)
@@ -373,43 +375,43 @@ class EventPoster:
 
 
 def event_senders(flags: ServiceOptions, catalogs: Iterable[str], sender: str | None) -> dict[str, EventAccess]:
-    """How the service is told of each catalog's tables.
+    """Return the access to the listener by catalog.
 
     Raises:
-        Misconfigured: no sender may.
+        ConfigurationError: no sender may report a catalog.
     """
     return {catalog: event_access(flags, catalog, sender) for catalog in catalogs}
 
 
 def _event(sender: EventAccess, notification: AuditNotification) -> Mapping[str, object]:
     event: dict[str, object] = {"namespace": notification.namespace, "name": notification.name}
-    said = {"catalog": sender.sender_catalog, "metadata_location": notification.metadata_location}
-    return event | {key: text for key, text in said.items() if text is not None}
+    optional = {"catalog": sender.sender_catalog, "metadata_location": notification.metadata_location}
+    return event | {key: text for key, text in optional.items() if text is not None}
 
 
-# ── job: A run from the driver's side
+# ── The run in the driver
 
-EXECUTORS_REMEDY: Final = "see Spark's log; every executor needs what the driver has: pip install '.[spark]'"
-_RERUN_REMEDY: Final = "run it again: what is in the report stays there, and the rest is gone on with"
+EXECUTORS_REMEDY: Final = "check Spark's log; every executor needs the packages of the driver: pip install '.[spark]'"
+_RERUN_REMEDY: Final = "run it again: finished slices stay in the report, and the run is resumed"
 OnProgress = Callable[[int, int], None]
-"""Told how many slices of how many are done."""
+"""Called with the number of slices done, and their total."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditRequest:
-    """What is to be done.
+    """The parameters of an audit.
 
     Attributes:
         settings: the catalogs and stores.
-        catalogs: which of them are audited.
-        report: where it is written.
-        slices: of a report that is new.
-        rate: requests a second to each catalog, all of Spark's processes together; None for any.
-        patience: seconds that are waited for a catalog or store that has answered before.
-        deep: look at all files of current snapshots.
-        options: what fsspec's driver is given for these.
-        fresh: go on with no run that was ended before its time.
-        keep: runs that the report keeps; None for all.
+        catalogs: the names of the catalogs to audit.
+        report: the report's place.
+        slices: the number of slices of a new report.
+        rate: requests a second to each catalog, for all of Spark's processes together; None for no limit.
+        patience: how many seconds to wait for a catalog or store that has answered before.
+        deep: check all files of current snapshots.
+        options: options for fsspec's driver to open these files.
+        fresh: start a new run, even if the last one was interrupted.
+        keep: how many runs the report keeps; None for all.
     """
 
     settings: Settings = field(repr=False)
@@ -426,18 +428,18 @@ class AuditRequest:
 
 @dataclass(slots=True)
 class AuditFindings:
-    """What a run found; of one that was gone on with, what was found since.
+    """The findings of a run; for a resumed run, those since it was resumed.
 
     Attributes:
-        run: its name.
-        resumed_slices: slices that were done before.
-        run_totals: all of the run, with what was found before it was gone on with.
-        states: rows by state.
-        unchanged: tables of which their catalogs only said so.
-        failures: the first of what could not be looked at, and why.
-        failed: slices without rows, and why.
-        unread: why what the last run said could not be read, of slices where that was so.
-        removed_runs: old runs that were removed.
+        run: the run's name.
+        resumed_slices: the number of slices that were done before.
+        run_totals: the totals of the whole run.
+        states: numbers of rows by state.
+        unchanged: the number of tables that have not changed, by their catalogs' answers.
+        failures: the first tables and namespaces that could not be checked, and the reasons.
+        failed: slices without rows, and the reasons.
+        unread: slices for which the rows of the last run could not be read, and the reasons.
+        removed_runs: the number of old runs that were removed.
     """
 
     run: str
@@ -454,13 +456,13 @@ class AuditFindings:
 def run_audit(
     spark: SparkSession, request: AuditRequest, poster: EventPoster | None, on_progress: OnProgress
 ) -> AuditFindings:
-    """One run, or the rest of one.
+    """Run an audit, or resume one.
 
     Args:
-        poster: tells the service of what differs; None to leave it at the report.
+        poster: notifies the listener of tables that differ; None to write the report only.
 
     Raises:
-        SfnError: the report can't be written, Spark does not run what it is given, or a package is missing.
+        SfnError: the report can't be written, Spark fails, or a package is missing.
     """
     with storage.map_report_errors(str(request.report), _RERUN_REMEDY):
         table = storage.open_report(request.report, request.slices)
@@ -522,16 +524,16 @@ def _add_outcomes(found: AuditFindings, outcomes: Sequence[SliceOutcome]) -> Non
 
 
 def _outcomes_by_slice(spark: SparkSession, options: AuditOptions, request: AuditRequest) -> RDD[Row]:
-    """The outcomes of all slices, of which each is had by itself; the listing is shared by all of them."""
+    """Return the outcomes of all slices, one partition each; the listing of tables is shared by all."""
     found = anyio.run(_list_all_namespaces, request, options, backend_options={"use_uvloop": True})
     options = replace(options, unreachable_catalogs={one.catalog: one.refused for one in found if _is_unreachable(one)})
     schema = "catalog string, namespace array<string>, refused string, withheld boolean"
     named = [(one.catalog, list(one.namespace), one.refused, one.withheld) for one in found]
-    # As many partitions as there are processors: a list that is given is shared out.
+    # Spark splits a given list into one partition for each processor.
     given = spark.createDataFrame(named, schema)
     listed = given.mapInArrow(list_tables_task(options), LISTED_SCHEMA).repartitionById(options.run.slices, "slice")
     try:
-        # The plan is one that adapts: here the tables are listed.
+        # The plan is adaptive, so `rdd` already runs the listing of tables.
         return listed.mapInArrow(audit_slice_task(options), OUTCOME_SCHEMA).rdd
     except Exception as error:
         expected = "a job that lists the tables"
@@ -539,12 +541,12 @@ def _outcomes_by_slice(spark: SparkSession, options: AuditOptions, request: Audi
 
 
 def _is_unreachable(part: NamespacePart) -> bool:
-    """Whether a catalog as a whole could not be asked, which is another thing than one that may not be listed."""
+    """Return whether a catalog as a whole could not be queried, which is not the same as a missing permission."""
     return not part.namespace and bool(part.refused) and not part.withheld
 
 
 async def _list_all_namespaces(request: AuditRequest, options: AuditOptions) -> list[NamespacePart]:
-    """The namespaces of all catalogs."""
+    """Return the namespaces of all catalogs."""
     found: list[NamespacePart] = []
 
     async def of(name: str) -> None:

@@ -1,4 +1,4 @@
-"""Where the report is: a directory, or a table of a configured catalog."""
+"""The place of the report: a directory, or a table of a configured catalog."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from typing_extensions import override
 from sfn.app.storage import open_store
 from sfn.audit.report import MAX_SLICES, PARTITIONS, RUN_COLUMN, SCHEMA, SLICE_COLUMN, is_valid_count
 from sfn.clock import SystemClock
-from sfn.domain.identifiers import Table as Said
+from sfn.domain.identifiers import Table as CatalogTable
 from sfn.domain.identifiers import decode_identifier
 from sfn.domain.jobs import StoredObject
 from sfn.errors import SfnError, suggest_name
@@ -49,71 +49,70 @@ from sfn.sfnfile.locations import canonical
 from sfn.sfnfile.naming import FileLayout, FileOwner
 from sfn.storage import PreconditionFailed
 
-# ── directory: A table that needs no catalog to be written
+# ── A table in a directory, without a catalog
 
 REPORT_NAME: Final = ("sfn", "audit")
-"""What the SFN file calls the table."""
+"""The table's identifier in its SFN file."""
 REPORT_CATALOG_ID: Final = "sfn-audit"
 REPORT_WRITER: Final = "iceberg-sfn audit"
 
 
 class DirectoryCatalog(NoopCatalog):
-    """A catalog of the one table in a directory.
+    """A catalog with one table, in a directory; the table's SFN file is the catalog's only state.
 
     Args:
         location: canonical URL of the directory.
-        stores: the configured ones; one is made for the directory where none covers it.
-        properties: how PyIceberg opens the table's files.
+        stores: the configured stores; if none covers the directory, one is made for it.
+        properties: PyIceberg's properties to open the table's files.
     """
 
     def __init__(self, location: str, stores: Mapping[str, StoreSettings], properties: Mapping[str, str]) -> None:
         super().__init__("sfn", **properties)
-        self._site, self._stores = FileLayout(location), stores
-        self._key = self._site.keys(FileOwner(REPORT_NAME[:-1], REPORT_NAME[-1]))[0]
+        self._layout, self._stores = FileLayout(location), stores
+        self._key = self._layout.keys(FileOwner(REPORT_NAME[:-1], REPORT_NAME[-1]))[0]
 
     def load(self) -> Table | None:
-        """The table; None where there is none yet.
+        """Return the table; None if there is none yet.
 
         Raises:
-            SfnError: the SFN file is of something else, or the store can't be asked.
+            SfnError: the SFN file is of another table, or the store can't be read.
         """
-        held = anyio.run(self._read)
-        return None if held is None else self._table(_parse_own_document(self._key, held).metadata_file_path)
+        stored = anyio.run(self._read)
+        return None if stored is None else self._table(_parse_own_document(self._key, stored).metadata_file_path)
 
     def create(self, schema: Schema, partitions: PartitionSpec, properties: Mapping[str, str]) -> Table:
-        """Make the table where there is none.
+        """Create the table.
 
         Raises:
-            CommitFailedException: there is one by now.
+            CommitFailedException: it exists by now.
         """
-        metadata = new_table_metadata(schema, partitions, UNSORTED_SORT_ORDER, self._site.location, dict(properties))
+        metadata = new_table_metadata(schema, partitions, UNSORTED_SORT_ORDER, self._layout.location, dict(properties))
         pointer = self._write_metadata(metadata, 0)
         anyio.run(self._swap, None, pointer, metadata)
         return self._table(pointer)
 
     @override
     def load_table(self, identifier: str | Identifier) -> Table:
-        """As `Catalog.load_table`; every name is the table's."""
+        """Return the table, for any identifier."""
         found = self.load()
         if found is None:
-            raise NoSuchTableError(self._site.location)
+            raise NoSuchTableError(self._layout.location)
         return found
 
     @override
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> CommitTableResponse:
-        """As `Catalog.commit_table`."""
-        held = anyio.run(self._read)
-        if held is None:
-            raise NoSuchTableError(self._site.location)
-        pointer = _parse_own_document(self._key, held).metadata_file_path
+        stored = anyio.run(self._read)
+        if stored is None:
+            raise NoSuchTableError(self._layout.location)
+        pointer = _parse_own_document(self._key, stored).metadata_file_path
         base = self._table(pointer).metadata
         for requirement in requirements:
             requirement.validate(base)
         updated = update_table_metadata(base, updates, metadata_location=pointer)
         after = self._write_metadata(updated, _version_of(pointer) + 1)
-        anyio.run(self._swap, held, after, updated)
+        anyio.run(self._swap, stored, after, updated)
         self._delete_old_metadata(self._files(), base, updated)
         return CommitTableResponse.model_validate({"metadata": updated, "metadata-location": after})
 
@@ -123,50 +122,51 @@ class DirectoryCatalog(NoopCatalog):
         return Table(REPORT_NAME, metadata, pointer, files, self)
 
     def _files(self) -> FileIO:
-        return load_file_io(dict(self.properties), self._site.location)
+        return load_file_io(dict(self.properties), self._layout.location)
 
     def _write_metadata(self, metadata: TableMetadata, number: int) -> str:
-        """Write a metadata file that is current for nobody yet; where."""
+        """Write a metadata file that is not current yet, and return its location."""
         provider = load_location_provider(metadata.location, metadata.properties)
         pointer = provider.new_table_metadata_file_location(number)
         ToOutputFile.table_metadata(metadata, self._files().new_output(pointer))
         return pointer
 
     async def _read(self) -> StoredObject | None:
-        async with open_store(self._site.location, self._stores) as store:
+        async with open_store(self._layout.location, self._stores) as store:
             return await store.read(self._key)
 
-    async def _swap(self, held: StoredObject | None, pointer: str, metadata: TableMetadata) -> None:
-        before = None if held is None else _parse_own_document(self._key, held)
+    async def _swap(self, stored: StoredObject | None, pointer: str, metadata: TableMetadata) -> None:
+        """Make a metadata file current, if the SFN file has not changed since `stored` was read."""
+        before = None if stored is None else _parse_own_document(self._key, stored)
         now = SystemClock().now()
-        async with open_store(self._site.location, self._stores) as store:
-            said = _next_document(self._site, before, pointer, metadata, now)
+        async with open_store(self._layout.location, self._stores) as store:
+            following = _next_document(self._layout, before, pointer, metadata, now)
             await store.probe(self._key)
-            written = await store.write(self._key, document.render(said), replacing=held)
+            written = await store.write(self._key, document.render(following), replacing=stored)
             if isinstance(written, PreconditionFailed):
-                raise CommitFailedException(f"{self._key} was written by somebody else meanwhile")
-            hint = version_hint.content(Said(str(metadata.table_uuid), metadata.location, pointer))
+                raise CommitFailedException(f"another process has changed {self._key}")
+            hint = version_hint.content(CatalogTable(str(metadata.table_uuid), metadata.location, pointer))
             if hint is not None:
-                key = version_hint.key_of(self._site.location)
-                # A reader that goes by it alone is late until the next commit where this is lost.
+                key = version_hint.key_of(self._layout.location)
+                # If this write is lost, readers of the version hint are late until the next commit.
                 await store.write(key, hint, replacing=await store.read(key))
 
 
-def _parse_own_document(key: str, held: StoredObject) -> Document:
-    doc = document.parse(held.body)
+def _parse_own_document(key: str, stored: StoredObject) -> Document:
+    doc = document.parse(stored.body)
     if doc.catalog_id != REPORT_CATALOG_ID or (*doc.namespace, doc.name) != REPORT_NAME or not doc.is_live:
-        remedy = "give another directory, an empty one: --report DIRECTORY"
+        remedy = "give another, empty directory: --report DIRECTORY"
         raise SfnError(key, expected="the SFN file of a report", found=f"one of {doc.catalog_id}", remedy=remedy)
     return doc
 
 
 def _version_of(pointer: str) -> int:
-    """How many commits the name of a metadata file of ours says were before it."""
+    """Return the number of commits before a metadata file of the report, as in its name."""
     return int(pointer.rpartition("/")[2].partition("-")[0])
 
 
 def _next_document(
-    site: FileLayout, before: Document | None, pointer: str, metadata: TableMetadata, now: datetime
+    layout: FileLayout, before: Document | None, pointer: str, metadata: TableMetadata, now: datetime
 ) -> Document:
     ordinal = max(min(metadata.last_updated_ms, LAST_ORDINAL), 0 if before is None else before.ordinal + 1)
     was = () if before is None else (version_hint.text_for(before.metadata_file_path) or "", *before.hint_was)
@@ -176,7 +176,7 @@ def _next_document(
         name=REPORT_NAME[-1],
         guid=str(metadata.table_uuid),
         metadata_file_path=pointer,
-        metadata_file_relative=relative_path(site, pointer),
+        metadata_file_relative=relative_path(layout, pointer),
         ordinal=ordinal,
         snapshot_id=metadata.current_snapshot_id,
         asked_at=now,
@@ -186,10 +186,10 @@ def _next_document(
     )
 
 
-# ── opening: Where the report is
+# ── The report's place
 
 SLICES_PROPERTY: Final = "sfn.slices"
-"""The table property that says how many slices its runs have."""
+"""The table property with the number of slices of the report's runs."""
 
 _CATALOG_AND_TABLE: Final = re.compile(r"([A-Za-z0-9_-]+):(?![/\\])(.+)")
 REPORT_PROPERTIES: Final = {
@@ -197,24 +197,24 @@ REPORT_PROPERTIES: Final = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
     "commit.manifest-merge.enabled": "true",
-    # Snapshots say what there is of a run: whoever maintains the table leaves them for ten years.
+    # Snapshots record the progress of runs, so maintenance jobs should leave them for ten years.
     "history.expire.max-snapshot-age-ms": "315360000000",
-    # What is to be committed is looked at anew before each try.
+    # Each try has to read the report again first, see `sfn.audit.writer.commit_slices`.
     "commit.retry.num-retries": "0",
 }
-"""Of the table."""
+"""Properties of the report's table."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportLocation:
-    """A report's place.
+    """The place of a report.
 
     Attributes:
-        directory: canonical URL; None for one in a catalog.
-        catalog: its name in the configuration, and the table's identifier in it.
-        identifier: levels and name.
-        stores: the configured ones.
-        properties: how PyIceberg opens it.
+        directory: canonical URL; None for a report in a catalog.
+        catalog: the catalog's name in the configuration.
+        identifier: levels and name of the table in the catalog.
+        stores: the configured stores.
+        properties: PyIceberg's properties to open the report.
     """
 
     directory: str | None
@@ -229,14 +229,14 @@ class ReportLocation:
 
 
 def parse_report_location(text: str, settings: Settings, options: Mapping[str, str]) -> ReportLocation:
-    """What `--report` means.
+    """Parse the option `--report`.
 
     Args:
         text: a path, a URL, or `CATALOG:NAMESPACE.TABLE`.
-        options: more of PyIceberg's properties.
+        options: further properties for PyIceberg.
 
     Raises:
-        Misconfigured: no such catalog, or no such form.
+        ConfigurationError: the catalog is unknown, or the identifier is not valid.
     """
     named = _CATALOG_AND_TABLE.fullmatch(text)
     if named is None:
@@ -253,7 +253,7 @@ def parse_report_location(text: str, settings: Settings, options: Mapping[str, s
     except ValueError:
         parts = ()
     if len(parts) < 2:  # noqa: PLR2004 - a namespace and a name
-        raise _option_error("a namespace and a name behind the colon, such as ops.sfn_audit", identifier)
+        raise _option_error("a namespace and a name after the colon, such as ops.sfn_audit", identifier)
     return ReportLocation(
         None, catalog, parts, properties={**pyiceberg_properties(settings.catalogs[catalog], catalog), **options}
     )
@@ -264,25 +264,25 @@ def _option_error(expected: str, found: str, remedy: str = "") -> ConfigurationE
 
 
 def pyiceberg_properties(catalog: CatalogSettings, name: str) -> dict[str, Any]:
-    """A catalog of ours, by PyIceberg's own names of properties; secrets are among them.
+    """Return PyIceberg's properties for a configured catalog, including secrets.
 
     Raises:
-        Misconfigured: nobody can write into it this way.
+        ConfigurationError: PyIceberg can't write to the catalog.
     """
     match catalog.type:
         case "pyiceberg":
             return {key: value.get_secret_value() for key, value in catalog.properties.items()}
         case "events":
-            raise _option_error("a catalog that can be asked", f"{name}, which is only told of")
+            raise _option_error("a catalog that can be queried", f"{name}, which is event-only")
         case _:
             return _rest_properties(catalog, name)
 
 
 def _rest_properties(catalog: CatalogSettings, name: str) -> dict[str, Any]:
     if catalog.role_arn is not None:
-        raise _option_error("a catalog that PyIceberg can ask, or a directory", f"{name}, which a role is assumed for")
+        raise _option_error("a catalog that PyIceberg can open, or a directory", f"{name}, which needs an assumed role")
     token, credential = catalog.token, catalog.credential
-    said = {
+    properties = {
         "type": "rest",
         "uri": catalog.uri,
         "warehouse": catalog.warehouse,
@@ -298,23 +298,23 @@ def _rest_properties(catalog: CatalogSettings, name: str) -> dict[str, Any]:
         "client.profile-name": catalog.aws_profile,
     }
     headers = {f"header.{key}": value.get_secret_value() for key, value in catalog.headers.items()}
-    return {key: value for key, value in said.items() if value} | headers | _nested_properties(catalog)
+    return {key: value for key, value in properties.items() if value} | headers | _nested_properties(catalog)
 
 
 def _nested_properties(catalog: CatalogSettings) -> dict[str, Any]:
-    """Those that PyIceberg has as tables, not as texts."""
-    said: dict[str, Any] = {}
+    """Return the properties that are mappings in PyIceberg."""
+    properties: dict[str, Any] = {}
     if catalog.ca_file is not None:
-        said["ssl"] = {"cabundle": str(catalog.ca_file)}
+        properties["ssl"] = {"cabundle": str(catalog.ca_file)}
     if catalog.auth == "google":
         key = catalog.google_credentials_file
         scopes = (catalog.scope or "https://www.googleapis.com/auth/cloud-platform").split()
-        said["auth"] = {"type": "google", "google": {"credentials_path": key and str(key), "scopes": scopes}}
-    return said
+        properties["auth"] = {"type": "google", "google": {"credentials_path": key and str(key), "scopes": scopes}}
+    return properties
 
 
 def _first_secret(file: Path | None) -> str | None:
-    """The first line of a file of secrets that is one."""
+    """Return the first line of a file that is neither empty nor a comment."""
     if file is None:
         return None
     lines = (line.strip() for line in file.read_text("utf-8").splitlines())
@@ -322,10 +322,10 @@ def _first_secret(file: Path | None) -> str | None:
 
 
 def find_report(where: ReportLocation) -> Table | None:
-    """The report; None where there is none yet.
+    """Return the report; None if there is none yet.
 
     Raises:
-        SfnError: what is there is no report, or can't be asked.
+        SfnError: the place holds something else, or can't be read.
     """
     if where.directory is not None:
         return DirectoryCatalog(where.directory, where.stores, where.properties).load()
@@ -336,13 +336,13 @@ def find_report(where: ReportLocation) -> Table | None:
 
 
 def open_report(where: ReportLocation, slices: int) -> Table:
-    """The report, made where there is none, and with all columns that this version writes.
+    """Return the report; create it if it does not exist, and add columns and properties of this version.
 
     Args:
-        slices: of a new one.
+        slices: the number of slices of a new report.
 
     Raises:
-        SfnError: what is there is no report.
+        SfnError: the place holds something else.
     """
     found = find_report(where)
     if found is None:
@@ -351,24 +351,24 @@ def open_report(where: ReportLocation, slices: int) -> Table:
 
 
 def report_slices(table: Table, where: str) -> int:
-    """How many slices the runs of a report have.
+    """Return the number of slices of a report's runs.
 
     Raises:
-        SfnError: that is no number that there may be.
+        SfnError: the table property is missing or not valid.
     """
-    said = table.properties.get(SLICES_PROPERTY, "")
-    if said.isdigit() and is_valid_count(int(said)):
-        return int(said)
+    text = table.properties.get(SLICES_PROPERTY, "")
+    if text.isdigit() and is_valid_count(int(text)):
+        return int(text)
     raise _no_report_error(
-        where, f"the table property {SLICES_PROPERTY}, a power of two up to {MAX_SLICES}", said or "none"
+        where, f"the table property {SLICES_PROPERTY}, a power of two up to {MAX_SLICES}", text or "none"
     )
 
 
 def upgrade_report(table: Table, where: str) -> Table:
-    """A report with the columns and properties that an older version did not write.
+    """Add the columns and properties that an older version did not write.
 
     Raises:
-        SfnError: it has other columns of these names, or other partitions.
+        SfnError: the table has columns of these names with other types, or other partitions.
     """
     report_slices(table, where)
     schema = table.schema()
@@ -386,10 +386,10 @@ def upgrade_report(table: Table, where: str) -> Table:
         with table.update_schema() as update:
             for name, kind in lacking:
                 update.add_column(name, kind)
-    unsaid = {key: value for key, value in REPORT_PROPERTIES.items() if key not in table.properties}
-    if unsaid:
+    unset = {key: value for key, value in REPORT_PROPERTIES.items() if key not in table.properties}
+    if unset:
         with table.transaction() as transaction:
-            transaction.set_properties(unsaid)
+            transaction.set_properties(unset)
     return table
 
 
@@ -419,39 +419,39 @@ def _load_catalog(where: ReportLocation) -> Catalog:
 
 def _no_report_error(where: str, expected: str, found: str) -> SfnError:
     remedy = "give another place for the report: --report"
-    return SfnError(where, expected=f"a report of ours: {expected}", found=found, remedy=remedy)
+    return SfnError(where, expected=f"a report of this program: {expected}", found=found, remedy=remedy)
 
 
-# ── theirs: What PyIceberg
+# ── Errors of PyIceberg, SQL and stores
 
 _MAX_SHOWN: Final = 500
-"""Characters of what was raised that are told."""
+"""The maximum number of characters of a message."""
 
 
 @contextmanager
 def map_report_errors(where: str, remedy: str) -> Iterator[None]:
-    """Whatever is raised inside of a report that cannot be had, or not be written, as an error of ours.
+    """Turn errors from outside of this program into errors about the report.
 
     Args:
-        where: what the report is called.
-        remedy: what to do about it.
+        where: the report's place.
+        remedy: advice for the message.
 
     Raises:
-        SfnError: in place of theirs.
+        SfnError: in place of any other error.
     """
     try:
         yield
     except Exception as error:
         if not _is_external(error):
             raise
-        said = " ".join(str(error).split())[:_MAX_SHOWN]
-        found = f"{type(error).__name__}: {said}" if said else type(error).__name__
+        message = " ".join(str(error).split())[:_MAX_SHOWN]
+        found = f"{type(error).__name__}: {message}" if message else type(error).__name__
         raise SfnError(
-            f"report {where}", expected="a catalog or store that takes it", found=found, remedy=remedy
+            f"report {where}", expected="a catalog or store that accepts it", found=found, remedy=remedy
         ) from error
 
 
 def _is_external(error: Exception) -> bool:
-    """Whether it is not an error of this program: PyIceberg's, and those of SQL and of stores, have no common base."""
+    """Return whether an error comes from outside: errors of PyIceberg, SQL and stores have no common base."""
     package = type(error).__module__.partition(".")[0]
     return package not in {"builtins", "sfn"} or (package == "builtins" and isinstance(error, OSError | ValueError))

@@ -1,4 +1,4 @@
-"""How often a catalog is asked: no more than so many requests a second."""
+"""Limits for requests to a catalog: a rate, and retries with a total patience."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from sfn.domain.events import EventHistory
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, ExternalError, Permanent
 
-# ── pace: How often a catalog is asked
+# ── Rate
 
 
 class CatalogRateLimiter:
-    """One request after the other, as far apart as it takes.
+    """A limit of the request rate, with equal intervals.
 
     Args:
-        per_second: the limit; None for none.
+        per_second: the maximum number of requests a second; None for no limit.
     """
 
     def __init__(self, per_second: float | None) -> None:
@@ -28,7 +28,7 @@ class CatalogRateLimiter:
         self._next = 0.0
 
     async def wait(self) -> None:
-        """Wait until one more may be sent."""
+        """Wait until the next request may be sent."""
         if not self._apart:
             return
         now = anyio.current_time()
@@ -39,68 +39,69 @@ class CatalogRateLimiter:
 
 
 class RateLimitedCatalog:
-    """A catalog that is asked at a pace.
+    """A catalog with a limited request rate.
 
     Args:
-        inner: itself.
+        inner: the catalog itself.
+        rate: the limit.
     """
 
-    def __init__(self, inner: Catalog, pace: CatalogRateLimiter) -> None:
-        self._inner, self._pace = inner, pace
+    def __init__(self, inner: Catalog, rate: CatalogRateLimiter) -> None:
+        self._inner, self._rate = inner, rate
 
     async def load(
         self, table: TableIdentifier, known_etag: str | None, history: EventHistory | None = None
     ) -> LoadResult:
-        await self._pace.wait()
+        await self._rate.wait()
         return await self._inner.load(table, known_etag, history)
 
     async def is_listed(self, table: TableIdentifier) -> bool:
-        await self._pace.wait()
+        await self._rate.wait()
         return await self._inner.is_listed(table)
 
     async def tables(self, skip: SkipNamespace | None = None) -> AsyncGenerator[TableIdentifier | UnlistedNamespace]:
-        await self._pace.wait()
+        await self._rate.wait()
         async for one in self._inner.tables(skip):
             yield one
 
     async def namespaces(self, parent: tuple[str, ...]) -> AsyncGenerator[tuple[str, ...]]:
-        await self._pace.wait()
+        await self._rate.wait()
         async for one in as_namespace_lister(self._inner).namespaces(parent):
             yield one
 
     async def tables_in(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableIdentifier]:
-        await self._pace.wait()
+        await self._rate.wait()
         async for one in as_namespace_lister(self._inner).tables_in(namespace):
             yield one
 
 
 def as_namespace_lister(catalog: Catalog) -> NamespaceLister:
-    """A catalog as one whose listing can be shared out: those that can be asked all are."""
+    """Return a catalog that can list each namespace by itself; every catalog that can be queried is one."""
     if not isinstance(catalog, NamespaceLister):
         raise TypeError(catalog)
     return catalog
 
 
-# ── trials: How long is waited for a catalog
+# ── Retries
 
 T = TypeVar("T")
 
 MAX_TRIES: Final = 3
-"""Looks at a table whose own trouble may pass."""
+"""The number of attempts for a table with an error of its own that may pass."""
 FIRST_PATIENCE: Final = 10.0
-"""Seconds that are waited for what has not answered yet."""
+"""How many seconds to wait for a catalog or store that has not answered yet."""
 _MIN_PAUSE: Final = 0.1
 _MAX_PAUSE: Final = 5.0
 
 
 class CatalogRetries:
-    """What is asked of one catalog and of the stores of its tables.
+    """Retries of requests to one catalog and to the stores of its tables.
 
-    Once it was waited for in vain nothing more is asked: each of the others of its tables, perhaps of hundreds of
-    thousands, would wait as long.
+    Once the patience is exhausted, no more requests are made. Otherwise each of the catalog's other tables, perhaps
+    hundreds of thousands, would wait as long.
 
     Args:
-        patience: seconds that are waited for what has answered before.
+        patience: how many seconds to wait for a catalog or store that has answered before.
     """
 
     def __init__(self, patience: float) -> None:
@@ -109,19 +110,19 @@ class CatalogRetries:
         self._has_answered = False
         self.final_error: ExternalError | None = None
 
-    async def call(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """An answer, asked for as often as it takes.
+    async def call(self, request: Callable[[], Awaitable[T]]) -> T:
+        """Make a request, with retries, and return its answer.
 
         Raises:
-            Trouble: scope table: this table's alone; any other: nothing is asked of that catalog any more.
+            ExternalError: with scope table, only this table is affected; otherwise no more requests are made.
         """
         tried, pause = 0, _MIN_PAUSE
         while self.final_error is None:
             try:
-                found = await ask()
-            except ExternalError as trouble:
+                found = await request()
+            except ExternalError as error:
                 tried += 1
-                if self._is_final(trouble, tried):
+                if self._is_final(error, tried):
                     raise
             else:
                 self._since, self._has_answered = None, True
@@ -130,13 +131,13 @@ class CatalogRetries:
             pause = min(2 * pause, _MAX_PAUSE)
         raise self.final_error.with_traceback(None)
 
-    def _is_final(self, trouble: ExternalError, tried: int) -> bool:
-        if trouble.scope is ErrorScope.TABLE:
-            return isinstance(trouble, Permanent) or tried >= MAX_TRIES
+    def _is_final(self, error: ExternalError, tried: int) -> bool:
+        if error.scope is ErrorScope.TABLE:
+            return isinstance(error, Permanent) or tried >= MAX_TRIES
         now = anyio.current_time()
         self._since = now if self._since is None else self._since
         patience = self._patience if self._has_answered else min(FIRST_PATIENCE, self._patience)
         if now - self._since < patience:
             return False
-        self.final_error = trouble
+        self.final_error = error
         return True

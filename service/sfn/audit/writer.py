@@ -1,4 +1,4 @@
-"""The report as a run writes it: slice after slice, and no more runs than are to be kept."""
+"""Write a run's rows into the report slice by slice, resume a run, and remove old runs."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from pyiceberg.table.snapshots import Snapshot
 from sfn.audit.report import RUN_COLUMN, SLICE_COLUMN, ReportRow, RunTotals, column_values, matching_slices
 from sfn.audit.slices import AuditRun
 
-# ── writing: Rows as a data file of the report
+# ── Data files
 
 
 def write_data_file(
     report: str, properties: Mapping[str, str], number: int, entries: Sequence[ReportRow]
 ) -> DataFile | None:
-    """A data file that is in no snapshot yet; None for no rows.
+    """Write a data file that is in no snapshot yet; return None for no rows.
 
     Args:
         report: the report's metadata, JSON.
-        properties: how PyIceberg opens its files.
-        number: the slice.
+        properties: PyIceberg's properties to open the report's files.
+        number: the slice's number.
 
     Raises:
-        OSError: it can't be written; on an object store what its driver raises.
+        OSError: the file can't be written; on an object store, any error of its driver.
     """
     if not entries:
         return None
@@ -64,10 +64,10 @@ def _partition_key(metadata: TableMetadata, run: str, number: int) -> PartitionK
     )
 
 
-# ── runs: The runs of a report
+# ── Runs
 
 RESUME_WINDOW: Final = timedelta(hours=24)
-"""How old a run may be that is gone on with."""
+"""The maximum age of a run that is resumed."""
 
 _RUN: Final = "sfn.run"
 _BEGAN: Final = "sfn.began-at"
@@ -76,21 +76,21 @@ _SLICES: Final = "sfn.slices"
 _CATALOGS: Final = "sfn.catalogs"
 _DEEP: Final = "sfn.deep"
 _ENDED: Final = "sfn.ended"
-REMOVAL_SUMMARY: Final = {"sfn.forgetting": "true"}
-"""What the snapshot says that removes old runs."""
+REMOVAL_SUMMARY: Final = {"sfn.removing": "true"}
+"""The summary of a snapshot that removes old runs."""
 
 
 @dataclass(slots=True)
 class RunProgress:
-    """What there is of a run.
+    """A run, and the part of it that is in the report.
 
     Attributes:
-        run: which.
-        catalogs: those that it audits.
-        deep: it looks at all files.
+        run: the run.
+        catalogs: the catalogs that it audits.
+        deep: whether it checks all files.
         done: the slices that are in the report.
-        is_ended: all of them are.
-        totals: of these slices.
+        is_ended: whether all slices are.
+        totals: the totals of these slices.
     """
 
     run: AuditRun
@@ -101,13 +101,13 @@ class RunProgress:
     totals: RunTotals = RunTotals()
 
     def summary(self, numbers: Iterable[int], totals: RunTotals) -> dict[str, str]:
-        """What the snapshot of some more slices says; the last one says the totals of all.
+        """Return the summary of a snapshot with some more slices; the last one has the totals of all slices.
 
         Args:
-            totals: of their rows.
+            totals: the totals of the added rows.
         """
         numbers = sorted(numbers)
-        said = {
+        properties = {
             _RUN: self.run.name,
             _BEGAN: self.run.began_at.isoformat(),
             _SLICE: " ".join(map(str, numbers)),
@@ -116,36 +116,37 @@ class RunProgress:
             _DEEP: str(self.deep).lower(),
         }
         if len(self.done.union(numbers)) < self.run.slices:
-            return said | totals.summary()
-        return said | (self.totals + totals).summary() | {_ENDED: "true"}
+            return properties | totals.summary()
+        return properties | (self.totals + totals).summary() | {_ENDED: "true"}
 
     def is_open(self, now: datetime) -> bool:
-        """Whether somebody may be at it still, or is to go on with it."""
+        """Return whether another process may still write the run, or a later one may resume it."""
         return not self.is_ended and now - self.run.began_at <= RESUME_WINDOW
 
 
 def list_runs(table: Table) -> list[RunProgress]:
-    """All that its snapshots tell of, oldest first; what has expired is not among them."""
+    """Return the runs in the table's snapshots, oldest first; runs with expired snapshots are missing."""
     found: dict[str, RunProgress] = {}
     for snapshot in sorted(table.snapshots(), key=lambda one: one.sequence_number or 0):
-        said = _summary_properties(snapshot)
-        if _RUN in said:
-            one = found.setdefault(said[_RUN], _parse_progress(said))
-            one.done.update(map(int, said[_SLICE].split()))
-            # The last snapshot says all of the run: those before it may have been removed.
-            one.totals = RunTotals.from_summary(said) if _ENDED in said else one.totals + RunTotals.from_summary(said)
-            if _ENDED in said:
+        properties = _summary_properties(snapshot)
+        if _RUN in properties:
+            one = found.setdefault(properties[_RUN], _parse_progress(properties))
+            one.done.update(map(int, properties[_SLICE].split()))
+            # The last snapshot has the totals of the run, because earlier ones may have been removed.
+            totals = RunTotals.from_summary(properties)
+            one.totals = totals if _ENDED in properties else one.totals + totals
+            if _ENDED in properties:
                 one.is_ended, one.done = True, set(range(one.run.slices))
     return list(found.values())
 
 
 def run_of(snapshot: Snapshot) -> str | None:
-    """The run that a snapshot has something of; None for one that other hands made."""
+    """Return the name of the run that a snapshot belongs to; None if another program made the snapshot."""
     return _summary_properties(snapshot).get(_RUN)
 
 
 def is_of_runs(snapshot: Snapshot, names: Collection[str]) -> bool:
-    """Whether a snapshot is of one of these runs, or of nothing but the removal of some."""
+    """Return whether a snapshot belongs to one of these runs, or only removes runs."""
     return run_of(snapshot) in names or not REMOVAL_SUMMARY.items().isdisjoint(_summary_properties(snapshot).items())
 
 
@@ -153,15 +154,15 @@ def _summary_properties(snapshot: Snapshot) -> Mapping[str, str]:
     return {} if snapshot.summary is None else snapshot.summary.additional_properties
 
 
-def _parse_progress(said: Mapping[str, str]) -> RunProgress:
-    run = AuditRun(said[_RUN], datetime.fromisoformat(said[_BEGAN]), int(said[_SLICES]))
-    return RunProgress(run, tuple(said[_CATALOGS].split()), said[_DEEP] == "true")
+def _parse_progress(properties: Mapping[str, str]) -> RunProgress:
+    run = AuditRun(properties[_RUN], datetime.fromisoformat(properties[_BEGAN]), int(properties[_SLICES]))
+    return RunProgress(run, tuple(properties[_CATALOGS].split()), properties[_DEEP] == "true")
 
 
 def find_unfinished(
     known: Iterable[RunProgress], catalogs: tuple[str, ...], now: datetime, *, deep: bool
 ) -> RunProgress | None:
-    """The last run, where that was to do the same and did not come to its end."""
+    """Return the last run if it is the same audit and is unfinished."""
     last = next(iter(sorted(known, key=lambda one: one.run.began_at, reverse=True)), None)
     is_same = last is not None and (last.catalogs, last.deep) == (catalogs, deep)
     return last if last is not None and is_same and last.is_open(now) else None
@@ -170,7 +171,7 @@ def find_unfinished(
 def begin_run(
     now: datetime, slices: int, catalogs: tuple[str, ...], known: Iterable[RunProgress], *, deep: bool
 ) -> RunProgress:
-    """A new run, with a name that no other has."""
+    """Return a new run with a unique name."""
     names = {one.run.name for one in known}
     at = now.astimezone(UTC)
     while (name := f"{at:%Y%m%dT%H%M%S}{at.microsecond // 1000:03d}Z") in names:
@@ -179,9 +180,9 @@ def begin_run(
 
 
 def files_of_previous_runs(table: Table, known: Iterable[RunProgress], now: RunProgress) -> dict[int, tuple[str, ...]]:
-    """By slice of a run, the data files of earlier ones that have the same tables.
+    """Return the data files of earlier runs with the same tables, by slice of a run.
 
-    Of each catalog those of the last run that it was part of and that came to its end.
+    For each catalog these are the files of the last finished run that included the catalog.
     """
     ended = [one for one in known if one.is_ended and one.run.name != now.run.name]
     found: dict[int, tuple[str, ...]] = {}
@@ -200,21 +201,21 @@ def files_of_previous_runs(table: Table, known: Iterable[RunProgress], now: RunP
     return found
 
 
-# ── keeping: The report as a run writes it
+# ── Commits
 
 _MAX_COMMIT_TRIES: Final = 20
 _COMMIT_BACKOFF: Final = 0.2
-"""Seconds that are waited at most before the second try, twice as many before the third."""
+"""The maximum wait in seconds before the second try; before the third it is twice as long, and so on."""
 
 
 @dataclass(frozen=True, slots=True)
 class SliceResult:
-    """What one found.
+    """The result of one slice.
 
     Attributes:
-        number: which.
-        totals: of its rows.
-        file: these, in a data file that is in no snapshot yet; None where there are none.
+        number: the slice's number.
+        totals: totals of its rows.
+        file: the data file with the rows, which is in no snapshot yet; None if there are none.
     """
 
     number: int
@@ -223,16 +224,16 @@ class SliceResult:
 
 
 def commit_slices(table: Table, run: RunProgress, slices: Sequence[SliceResult], unnotified: int = 0) -> None:
-    """Add what some slices found, which are done with it.
+    """Commit the rows of some finished slices.
 
-    Another process may be at the same run, which it took for one that was killed: a slice that is in the report by now
-    is left out. So each try looks anew, and PyIceberg is told to make but one (`opening.PROPERTIES`).
+    Another process may be writing the same run, because it took this one for dead. So each try reads the report again,
+    and leaves out slices that are there already; PyIceberg's own retries are off (`storage.REPORT_PROPERTIES`).
 
     Args:
-        unnotified: of how many of their tables the service was to be told, and could not be.
+        unnotified: the number of failed notifications of these slices.
 
     Raises:
-        CommitFailedException: others committed again and again.
+        CommitFailedException: other processes committed first in every try.
     """
     for tried in range(_MAX_COMMIT_TRIES):
         table.refresh()
@@ -260,41 +261,41 @@ def commit_slices(table: Table, run: RunProgress, slices: Sequence[SliceResult],
 
 
 def remove_old_runs(table: Table, keep: int | None, now: datetime) -> int:
-    """Remove all runs but the newest ones, with their files, and of one that has ended all snapshots but its last.
+    """Remove all runs but the newest, with their files, and all snapshots but the last of each finished run.
 
-    Each commit writes all snapshots anew: those of every slice of every run would soon be what takes most of its time.
-    Nothing is removed while a branch or tag beside `main` may need it, or another run that is under way.
+    Each commit rewrites the list of all snapshots. Without this, the snapshots of old slices would soon take most of
+    its time. Nothing is removed while a branch or tag besides `main`, or another unfinished run, may need it.
 
     Args:
-        keep: how many runs stay, one at least; None for all.
+        keep: how many runs to keep, at least one; None for all.
 
     Returns:
-        How many went.
+        The number of removed runs.
     """
     table.refresh()
     known = list_runs(table)
     if set(table.refs()) - {"main"} or any(one.is_open(now) for one in known):
         return 0
-    # Others may have expired the snapshots that told of a run: what has rows is what the partitions say.
+    # Another program may have expired a run's snapshots, but its rows are still in the partitions.
     old = [] if keep is None else sorted(_run_names(table))[:-keep]
     try:
         paths = _remove_runs(table, old) if old else []
         _expire_snapshots(table, {one.run.name for one in known if one.is_ended}, old)
     except CommitFailedException:
-        # Somebody else is at it: the next run sees to the rest.
+        # Another process committed first: the next run removes the rest.
         return 0
     _delete_files(table, paths)
     return len(old)
 
 
 def _run_names(table: Table) -> set[str]:
-    """The runs that there are rows of."""
+    """Return the names of the runs that have rows."""
     partitions = table.inspect.partitions().column("partition").to_pylist()
     return {one[RUN_COLUMN] for one in partitions}
 
 
 def _remove_runs(table: Table, names: Sequence[str]) -> list[str]:
-    """Remove the rows of some runs; the files that they were in."""
+    """Remove the rows of some runs, and return the paths of their files."""
     which = f"{RUN_COLUMN} in ({', '.join(map(repr, names))})"
     paths = [task.file.file_path for task in table.scan(row_filter=which).plan_files()]
     table.delete(which, snapshot_properties=REMOVAL_SUMMARY)
@@ -302,16 +303,16 @@ def _remove_runs(table: Table, names: Sequence[str]) -> list[str]:
 
 
 def _expire_snapshots(table: Table, ended: Collection[str], gone: Collection[str]) -> None:
-    """Forget all snapshots of runs that are gone, and all but the last of those that ended."""
+    """Expire all snapshots of removed runs, and all but the last of finished runs."""
     current = table.current_snapshot()
-    ours = sorted(table.snapshots(), key=lambda one: one.sequence_number or 0)
-    spared = {run: one.snapshot_id for one in ours if (run := run_of(one)) not in gone}
-    stays = {*spared.values(), *(() if current is None else (current.snapshot_id,))}
-    expired = [one for one in ours if is_of_runs(one, {*ended, *gone}) and one.snapshot_id not in stays]
+    snapshots = sorted(table.snapshots(), key=lambda one: one.sequence_number or 0)
+    spared = {run: one.snapshot_id for one in snapshots if (run := run_of(one)) not in gone}
+    retained = {*spared.values(), *(() if current is None else (current.snapshot_id,))}
+    expired = [one for one in snapshots if is_of_runs(one, {*ended, *gone}) and one.snapshot_id not in retained]
     if not expired:
         return
     ids = {one.snapshot_id for one in expired}
-    needed = _manifest_paths(table, (one for one in ours if one.snapshot_id not in ids))
+    needed = _manifest_paths(table, (one for one in snapshots if one.snapshot_id not in ids))
     manifests = _manifest_paths(table, expired) - needed
     table.maintenance.expire_snapshots().by_ids(list(ids)).commit()
     _delete_files(table, [*manifests, *(one.manifest_list for one in expired)])
@@ -323,6 +324,6 @@ def _manifest_paths(table: Table, snapshots: Iterable[Snapshot]) -> set[str]:
 
 def _delete_files(table: Table, paths: Iterable[str]) -> None:
     for path in paths:
-        # What stays behind costs a little room, and the table's cleaner finds it.
+        # A file that stays costs little, and any orphan cleaner finds it.
         with suppress(OSError):
             table.io.delete(path)

@@ -172,7 +172,7 @@ if TYPE_CHECKING:
 
 _FIELD_NAMES = (
     "metadata_location, table_identifier, namespace, name, guid, catalog_id, ref, snapshot_id, Ordinal, written_at, "
-    "age_seconds, sfn_file, how, via, lost, requests"
+    "age_seconds, sfn_file, found_by, via, missing_commits, requests"
 )
 
 
@@ -222,9 +222,9 @@ def resolved_fields(found: Resolved) -> dict[str, Any]:
         "written_at": format_time(document.written_at),
         "age_seconds": round(found.age.total_seconds(), 3),
         "sfn_file": found.sfn_file,
-        "how": found.found_by,
+        "found_by": found.found_by,
         "via": found.via,
-        "lost": found.missing_commits,
+        "missing_commits": found.missing_commits,
         "requests": {"gets": found.requests.gets, "lists": found.requests.lists},
     }
 

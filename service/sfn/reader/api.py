@@ -1,4 +1,4 @@
-"""The reader for programs: blocking, and from an event loop. Both run the same code."""
+"""The Python API of the reader: `resolve`, `history` and `read`, blocking or for an event loop."""
 
 from __future__ import annotations
 
@@ -30,12 +30,13 @@ T = TypeVar("T")
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST: Final = -62_135_596_800_000
+"""The first moment that Python's datetime can express, in Unix milliseconds."""
 _LAST: Final = 253_402_300_799_999
-"""Unix milliseconds of the first and of the last moment that has a date."""
+"""The last moment that Python's datetime can express, in Unix milliseconds."""
 _ORDINAL: Final = re.compile(r"[0-9]{8}T[0-9]{6}(?:[0-9]{3})?Z?")
 _MILLISECONDS: Final = re.compile("[0-9]{12,15}")
 _ISO_TIME: Final = re.compile(r"[0-9-]{8,10}[ Tt]|[0-9]{4}-?W[0-9]{2}-?[0-9][ Tt]")
-"""How an ISO 8601 text begins that has more than a date."""
+"""The beginning of an ISO 8601 text that has a time besides its date."""
 _SHOWN: Final = 100
 _EXPECTED_TIME: Final = (
     "a time: an entry of sfn.history, an Ordinal (form YYYYMMDDTHHMMSSmmm, UTC), Unix milliseconds, an aware datetime, "
@@ -43,7 +44,7 @@ _EXPECTED_TIME: Final = (
 )
 
 Time: TypeAlias = "HistoryEntry | str | int | datetime"
-"""How a caller may say a time."""
+"""The forms in which a caller may give a time."""
 
 
 def resolve(
@@ -57,26 +58,26 @@ def resolve(
     allowed: Sequence[str] = (),
     storage_options: Mapping[str, Any] | None = None,
 ) -> Resolved:
-    """Where the current metadata file of the table in a directory is.
+    """Find the current metadata file of the table in a directory.
 
     Args:
-        directory: the table's location: a path of this machine, relative or not, or a URL that fsspec has a driver for;
-            or a root of one's own that SFN files are kept below.
-        table: its identifier, as levels and name or joined by dots; needed where several tables share the directory.
-            With it the table is found without a listing, where its file has its name.
-        uuid: the table's uuid, instead or as well.
+        directory: the table's location: a local path, relative or not, or a URL that fsspec has a driver for; or a root
+            that holds SFN files.
+        table: the table's identifier, as levels and name or joined by dots; needed if several tables share the
+            directory. If the SFN file is called by the table's name, no listing is needed.
+        uuid: the table's uuid, instead of the identifier or with it.
         ref: a branch or tag.
-        as_of: what was current at that time: an entry of `history`, an Ordinal (`YYYYMMDDTHHMMSSmmm`, UTC), Unix
+        as_of: find the state at this time: an entry of `history`, an Ordinal (`YYYYMMDDTHHMMSSmmm`, UTC), Unix
             milliseconds, an aware datetime, or an ISO 8601 text with a time zone.
-        relative: take the metadata file where it lies relative to the SFN file: in a copy of the bucket, or on a mount.
-        allowed: prefixes below which files may lead, beside the directory itself; without any, all of the directory's
-            own bucket (`sfn.reader.metadata`).
-        storage_options: what fsspec's driver is given, such as credentials.
+        relative: take the metadata file from its place relative to the SFN file: in a copy of the bucket, or a mount.
+        allowed: prefixes below which files may lead, besides the directory itself; if empty, the directory's whole
+            bucket (`sfn.reader.metadata`).
+        storage_options: options for fsspec's driver, such as credentials.
 
     Raises:
         Unreadable: see `sfn.errors` for its kinds.
         ValueError: `table` is no identifier.
-        TypeError: `as_of` is no time; it says which forms there are. It is a ValueError, too.
+        TypeError: `as_of` is no time; the message lists the valid forms. The error is a ValueError, too.
     """
     question = Question(
         directory_url(directory),
@@ -102,21 +103,21 @@ def history(
     allowed: Sequence[str] = (),
     storage_options: Mapping[str, Any] | None = None,
 ) -> list[HistoryEntry]:
-    """The commits of the table in a directory, oldest first, as far as anything there tells of them.
+    """Return the commits of the table in a directory, oldest first, as far as its files record them.
 
-    Each entry says what tells of it. Where each commit has a file, these do, also of a table that was dropped since;
-    elsewhere the table's own metadata-log does.
+    If each commit has a file, the entries come from these files, also for a dropped table. Otherwise they come from the
+    table's metadata-log. Each entry names its source.
 
     Args:
-        limit: as many of the newest.
-        directory, table, uuid, relative, allowed, storage_options: as of `resolve`.
+        limit: the maximum number of entries; the newest are returned.
+        directory, table, uuid, relative, allowed, storage_options: as for `resolve`.
 
     Raises:
         Unreadable: see `sfn.errors` for its kinds.
         ValueError: `table` is no identifier, or `limit` is less than 1.
     """
     if limit < 1:
-        raise ValueError(f"a limit of 1 or more: {limit}")
+        raise ValueError(f"`limit` must be 1 or more: {limit}")
     url = directory_url(directory)
     prefixes = tuple(map(canonical, allowed))
     named = parse_identifier(table)
@@ -140,18 +141,19 @@ def read(
     storage_options: Mapping[str, Any] | None = None,
     properties: Mapping[str, str] | None = None,
 ) -> Table:
-    """The rows of the table in a directory, as an Arrow table.
+    """Return the rows of the table in a directory, as an Arrow table.
 
     Args:
-        row_filter: which rows, as PyIceberg's `Table.scan` takes it (`docs/read/filters.md`); all without.
-        selected_fields: which columns.
-        limit: as many rows at most.
-        properties: how PyIceberg opens data files, see `Resolved.table`.
-        directory, table, uuid, ref, as_of, relative, allowed, storage_options: as of `resolve`.
+        row_filter: the condition for the rows, as PyIceberg's `Table.scan` takes it (`docs/read/filters.md`); default:
+            all rows.
+        selected_fields: the columns.
+        limit: the maximum number of rows.
+        properties: PyIceberg's properties for opening data files, see `Resolved.table`.
+        directory, table, uuid, ref, as_of, relative, allowed, storage_options: as for `resolve`.
 
     Raises:
-        Unreadable: see `sfn.errors` for its kinds; NotInstalled where PyIceberg or PyArrow is missing.
-        ValueError: as of `resolve`; or `row_filter` or `selected_fields` do not fit the table.
+        Unreadable: see `sfn.errors` for its kinds; NotInstalled if PyIceberg or PyArrow is missing.
+        ValueError: as for `resolve`; or `row_filter` or `selected_fields` do not fit the table.
     """
     from sfn.reader.table import read_rows
 
@@ -167,7 +169,9 @@ def _in_thread(work: Callable[P, T]) -> Callable[P, Awaitable[T]]:
         return await to_thread.run_sync(partial(work, *args, **kwargs), abandon_on_cancel=True)
 
     run.__name__ = run.__qualname__ = f"a{work.__name__}"
-    run.__doc__ = f"As `{work.__name__}`, in a thread: the loop is never blocked. Runs on asyncio and trio."
+    run.__doc__ = (
+        f"Run `{work.__name__}` in a thread, so that the event loop is not blocked. Works on asyncio and trio."
+    )
     return run
 
 
@@ -177,7 +181,7 @@ aread: Final = _in_thread(read)
 
 
 def parse_identifier(table: str | Sequence[str] | None) -> tuple[str, ...] | None:
-    """Namespace levels and name of an identifier; a string is split at its dots.
+    """Return namespace levels and name of an identifier; a string is split at its dots.
 
     Raises:
         ValueError: a part is empty.
@@ -191,14 +195,14 @@ def parse_identifier(table: str | Sequence[str] | None) -> tuple[str, ...] | Non
 
 
 class InvalidTime(TypeError, ValueError):
-    """An argument that should say a time, and does not."""
+    """An argument that should be a time, and is not."""
 
 
 def time_to_ordinal(time: Time) -> int:
     """Return the Unix milliseconds of a time, in any form that `resolve` takes.
 
     Raises:
-        NotATime: another form or type, a time without a zone, or one that no Ordinal says.
+        InvalidTime: another form or type, a time without a zone, or one outside of the range of Ordinals.
     """
     match time:
         case HistoryEntry():
@@ -221,13 +225,13 @@ def datetime_to_milliseconds(time: datetime) -> int:
     """Return the Unix milliseconds of an aware datetime.
 
     Raises:
-        NotATime: it has no time zone, or lies outside of the years 1 to 9999.
+        InvalidTime: it has no time zone, or lies outside of the years 1 to 9999.
     """
     if time.utcoffset() is None:
-        raise InvalidTime(f"a datetime with a time zone, such as datetime.now(UTC): {time!r} could be any of 24 hours")
+        raise InvalidTime(f"a datetime with a time zone is needed, such as datetime.now(UTC): {time!r} has none")
     milliseconds = (time - _EPOCH) // timedelta(milliseconds=1)
     if not _FIRST <= milliseconds <= _LAST:
-        raise InvalidTime(f"a time in the years 1 to 9999 of UTC: {time!r}")
+        raise InvalidTime(f"a time in the years 1 to 9999 of UTC is needed: {time!r}")
     return milliseconds
 
 
@@ -239,30 +243,30 @@ def _parse_or_refuse(parse: Callable[[str], T], text: str) -> T:
 
 
 def _refuse_time(time: object) -> NoReturn:
-    """Say what a time is, and what this is instead."""
+    """Raise the error for an argument that is no time, with the reason."""
     found = f"{time!r}"[:_SHOWN]
     match time:
         case bool():
-            hint = "a truth value says no time"
+            reason = "a boolean is no time"
         case int():
-            hint = "Unix milliseconds are 0 or more and have at most 15 digits; a snapshot's id is no time"
+            reason = "Unix milliseconds are 0 or more and have at most 15 digits; a snapshot id is no time"
         case float():
-            hint = "give Unix milliseconds as an int"
+            reason = "give Unix milliseconds as an int"
         case date():
-            hint = "a date is no moment: give a datetime with a time zone"
+            reason = "a date alone is not exact enough: give a datetime with a time zone"
         case str():
-            hint = "a date alone, a name or another text says no moment"
+            reason = "a date alone, a name or another text is no time"
         case _:
-            hint = f"its type is {type(time).__name__}"
-    raise InvalidTime(f"{_EXPECTED_TIME}: {found}: {hint}")
+            reason = f"its type is {type(time).__name__}"
+    raise InvalidTime(f"{_EXPECTED_TIME}: {found}: {reason}")
 
 
 def _run(files: FileSystem, url: str, work: Coroutine[Any, Any, T]) -> T:
-    """The result; where nothing was found, whether there is a directory at all."""
+    """Return the result of a coroutine; if nothing was found, distinguish an empty directory from a missing one."""
     try:
         return run_synchronously(work)
     except NotFound:
         if run_synchronously(files.is_folder(url)):
             raise
-        remedy = "check the path, and that its file system is mounted here; a bucket, that something lies below"
+        remedy = "check the path, and that its file system is mounted here; for a bucket, that files lie below the path"
         raise DirectoryNotFound(url, expected="a table's directory", found="no such directory", remedy=remedy) from None

@@ -1,10 +1,10 @@
-"""Avro files of manifests, looked through before PyIceberg decodes them, and what its decoder gets wrong.
+"""Check the Avro files of manifests before PyIceberg decodes them, and patch errors of its decoder.
 
-PyIceberg's compiled decoder trusts every length that it reads (apache/iceberg-python#3952): of a manifest that is cut
-off it reads on in the memory behind, which gives a wrong path at best, and ends the process at worst. And it keeps half
-of a double (#3808): `price = 0.1` found no row of a table partitioned by price. Both are so in 0.12.0, mended since.
-PyIceberg also makes a new object for each NaN. Two partitions with NaN are then unequal, and the lookup of deletes by
-partition fails.
+PyIceberg's compiled decoder trusts every length that it reads (apache/iceberg-python#3952). If a manifest is cut off,
+the decoder reads on in memory, which gives a wrong path at best, and ends the process at worst. The decoder also drops
+half of a double (#3808): `price = 0.1` found no row of a table partitioned by price. Both are errors of 0.12.0, fixed
+since. PyIceberg also makes a new object for each NaN. Two partitions with NaN are then unequal, and the lookup of
+deletes by partition fails.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ from pyiceberg.utils.decimal import decimal_required_bytes
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 _Step: TypeAlias = Callable[[bytes, int], int]
-"""From where a value begins to where the next does. A value that is cut off raises IndexError, or ends past the end."""
+"""A function from the start of a value to its end. For a value that is cut off it raises IndexError, or returns a
+position behind the end."""
 _Steps: TypeAlias = Callable[[bytes, int, int], int]
-"""Over so many values, as over one."""
+"""A function like `_Step` for a given number of values."""
 
 _MAGIC: Final = b"Obj\x01"
 _SYNC: Final = 16
@@ -40,9 +41,9 @@ _DOUBLE: Final = Struct("<d")
 _NAN: Final = float("nan")
 
 _LONGEST: Final = 10
-"""Bytes of a long of 64 bits, as Avro writes it."""
+"""The maximum length in bytes of a 64-bit long in Avro."""
 _MORE: Final = 0x80
-"""The bit of a byte of a number that says that another one follows."""
+"""The bit in a byte of a number that announces another byte."""
 
 _WIDTHS: Final[Mapping[type, int]] = MappingProxyType(
     {types.UnknownType: 0, types.BooleanType: 1, types.FloatType: 4, types.DoubleType: 8, types.UUIDType: 16}
@@ -61,9 +62,9 @@ _TEXTS: Final = (types.StringType, types.BinaryType, types.GeometryType, types.G
 
 
 def patch_doubles() -> None:
-    """Have PyIceberg read a double as what was written, in the whole process, if it does not do so by itself."""
+    """Patch PyIceberg's reader of doubles in the whole process, if it is wrong."""
     if new_decoder(_DOUBLE.pack(0.1)).read_double() != 0.1:  # noqa: PLR2004 - as written
-        # There is no way to give PyIceberg a reader of one's own.
+        # PyIceberg offers no way to pass another reader.
         setattr(DoubleReader, "read", _double)  # noqa: B010 - mypy refuses an assignment
 
 
@@ -73,10 +74,10 @@ def _double(_reader: DoubleReader, decoder: BinaryDecoder) -> float:
 
 
 def patch_nan() -> None:
-    """Have PyIceberg read every NaN as one object, in the whole process.
+    """Patch PyIceberg to read every NaN as one object, in the whole process.
 
     PyIceberg looks up the deletes of a data file in a dictionary by the partition. Lists with a NaN are equal only if
-    the NaN is the same object. Zeros are right as they are: to Iceberg's Java library, too, `-0.0` and `0.0` are two
+    the NaN is the same object. Zeros need no patch: Iceberg's Java library, too, treats `-0.0` and `0.0` as two
     partitions.
     """
     for reader in (FloatReader, DoubleReader):
@@ -92,26 +93,26 @@ def _with_one_nan(read: Callable[[Any, BinaryDecoder], float]) -> Callable[[Any,
 
 
 def check_avro(body: bytes) -> None:
-    """Nothing, where each value of a file lies within it, and within its block.
+    """Check that each value of an Avro file lies within the file, and within its block.
 
-    The container is that of the Avro specification 1.11, "Object Container Files"; values are as long as PyIceberg's
-    readers take them to be.
+    The container is that of the Avro specification 1.11, "Object Container Files"; the lengths of values are those
+    that PyIceberg's readers assume.
 
     Args:
         body: the whole file.
 
     Raises:
-        ValueError: it is cut off, or was written over.
-        NotImplementedError: it has values that writers write in different ways.
+        ValueError: the file is cut off, or was overwritten.
+        NotImplementedError: the file has values that writers encode in different ways.
         ImportError: its compression needs a package that is missing.
-        Exception: its schema or its compression is none that PyIceberg reads; of any kind.
+        Exception: PyIceberg can't read its schema or its compression; of any type.
     """
     if not body.startswith(_MAGIC):
         raise ValueError(f"{body[:4]!r} at its start" if body else "no bytes")
     try:
         _check(body)
     except IndexError:
-        raise ValueError(f"a value that goes on after the end, in {len(body)} bytes") from None
+        raise ValueError(f"a value that continues after the end, in {len(body)} bytes") from None
 
 
 def _check(body: bytes) -> None:
@@ -139,11 +140,11 @@ def _block(block: bytes, count: int, step: _Step) -> None:
     for _ in range(_counted(block, 0, count)):
         at = step(block, at)
     if at != len(block):
-        raise ValueError(f"a block of {len(block)} bytes whose records end at byte {at}")
+        raise ValueError(f"a block of {len(block)} bytes, but its records end at byte {at}")
 
 
 def _header(body: bytes) -> tuple[dict[str, str], int]:
-    """The file's own properties, and where they end."""
+    """Return the file's own properties, and the position of their end."""
     found, at = {}, len(_MAGIC)
     count, at = _long(body, at)
     while count:
@@ -158,7 +159,7 @@ def _header(body: bytes) -> tuple[dict[str, str], int]:
 
 @lru_cache(maxsize=64)
 def _record(schema: str) -> _Step:
-    """Over a record; the files of a table have a schema in common, which costs more to understand than a short file."""
+    """Return the function for a record. A table's files share it, and parsing it costs more than a short file."""
     return _step(AvroSchemaConversion().avro_to_iceberg(json.loads(schema)).as_struct())
 
 
@@ -174,7 +175,7 @@ def _step(kind: types.IcebergType) -> _Step:
     if isinstance(kind, types.MapType):
         return _over_items(_entries(_step(kind.key_type), _step(kind.value_type)))
     if isinstance(kind, types.FixedType):
-        # Iceberg's own library writes a length before each, and no other reader expects one: what follows is misread.
+        # Iceberg's own library writes a length before each value, and no other reader expects one.
         raise NotImplementedError(f"a partition by values of type {kind}")
     if isinstance(kind, types.DecimalType):
         return _over_width(decimal_required_bytes(kind.precision))
@@ -187,7 +188,7 @@ def _field(one: types.NestedField) -> _Step:
 
 
 def _long(body: bytes, at: int) -> tuple[int, int]:
-    """A number, and where it ends: "zig-zag", of variable length."""
+    """Return a number, and the position of its end: "zig-zag", of variable length."""
     number = body[at]
     if number >= _MORE:
         end = _over_long(body, at)
@@ -213,7 +214,7 @@ def _text(body: bytes, at: int) -> tuple[str, int]:
 
 
 def _counted(body: bytes, at: int, count: int) -> int:
-    """As many as were told to follow; each value that is told in numbers takes a byte at least."""
+    """Return the number of values if it is possible: each value takes at least one byte."""
     if not 0 <= count <= len(body) - at:
         raise ValueError(f"{count} values in {len(body) - at} bytes")
     return count
@@ -255,8 +256,10 @@ def _over_struct(steps: Sequence[_Step]) -> _Step:
 
 
 def _over_items(many: _Steps) -> _Step:
-    """Over a list, whose values come in blocks; a count below zero has the block's size in bytes behind it, which
-    PyIceberg goes by where it needs no value of the list, and passes over where it does.
+    """Return the function for a list, which consists of blocks of values.
+
+    If a count is negative, the block's size in bytes follows. PyIceberg uses the size to skip a list, and ignores it
+    to read one.
     """
 
     def over(body: bytes, at: int) -> int:
@@ -267,7 +270,7 @@ def _over_items(many: _Steps) -> _Step:
                 count, (size, at) = -count, _long(body, at)
             start, at = at, many(body, at, _counted(body, at, count))
             if size is not None and size != at - start:
-                raise ValueError(f"{at - start} bytes of values where {size} were told, before byte {at}")
+                raise ValueError(f"{at - start} bytes of values instead of {size}, before byte {at}")
             count, at = _long(body, at)
         return at
 
@@ -284,7 +287,7 @@ def _each(step: _Step) -> _Steps:
 
 
 def _entries(key: _Step, value: _Step) -> _Steps:
-    """Over the entries of a map; those of a file's statistics are most of a manifest."""
+    """Return the function for the entries of a map; entries of statistics are most of a manifest."""
     if (key, value) == (_over_long, _over_long):
         return _pairs
     if (key, value) == (_over_long, _over_bytes):

@@ -1,4 +1,4 @@
-"""Reading one data file, without the rows that its delete files name."""
+"""Read one data file as record batches of the table's types, without its deleted rows."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from pyiceberg.types import NestedField, TimestampType, TimestamptzType, UUIDTyp
 
 from sfn.errors import NotSupported
 
-# ── orc: What PyArrow can't read of ORC files
+# ── Limits of PyArrow for ORC files
 
 _NANOSECONDS: Final = 1_000
 _MOST: Final = (1 << 63) // _NANOSECONDS
-"""Microseconds from 1970 that PyArrow has of a timestamp in ORC, which it counts in nanoseconds: to 2262, from 1677."""
+"""The limit of ORC timestamps in PyArrow, in microseconds from 1970: PyArrow counts nanoseconds, from 1677 to 2262."""
 
 
 def first_misread_field(file: DataFile, schema: Schema) -> str:
-    """The first thing in a file that is not read; empty where all of it is."""
+    """Return the first kind of value in a file that PyArrow misreads; empty if it reads all."""
     for field in index_by_id(schema).values():
         if isinstance(field.field_type, UUIDType):
             return "a uuid"
@@ -45,28 +45,28 @@ def first_misread_field(file: DataFile, schema: Schema) -> str:
 
 
 def _has_far_times(file: DataFile, field: NestedField) -> bool:
-    """Whether there is such a time; one within a list or map is not counted, and so not known of."""
+    """Return whether a column has such times; within a list or map there are no bounds, and so no answer."""
     bounds = [(each or {}).get(field.field_id) for each in (file.lower_bounds, file.upper_bounds)]
     # As Iceberg's specification writes them, "Binary single-value serialization".
     times = [int.from_bytes(bound, "little", signed=True) for bound in bounds if bound is not None]
     return any(abs(time) >= _MOST for time in times)
 
 
-# ── conform: Arrow arrays of exactly the types that a schema asks for
+# ── Arrow arrays of the types that a schema requires
 
 ArrayConverter: TypeAlias = Callable[[pa.Array], pa.Array]
-"""What becomes of the values of a list or map."""
+"""A conversion of the values of a list or map."""
 
 _LARGEST: Final = 1 << 30
-"""Bytes of a batch: Spark's strings and lists count theirs in 32 bits."""
+"""The maximum size of a batch in bytes: Spark's strings and lists have offsets of 32 bits."""
 _UUID: Final = 16
 _TEXT: Final = 36
 _PLACES: Final = [place for place in range(_TEXT) if place not in {8, 13, 18, 23}]
-"""Where a uuid's digits stand between its dashes (RFC 9562)."""
+"""The positions of a uuid's digits between its dashes (RFC 9562)."""
 
 
 def split_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """A batch, in several where it is too large for one of Spark's."""
+    """Yield a batch, in several parts if it is too large for Spark."""
     rows = batch.num_rows
     step = max(1, rows * _LARGEST // max(batch.nbytes, _LARGEST))
     for start in range(0, rows, step):
@@ -74,7 +74,7 @@ def split_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def cast_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """An array of another type that can have all of its values; fields of structs are taken in their order."""
+    """Return an array with its values cast to another type; fields of structs are taken by position."""
     if array.type == kind:
         return array
     if pa.types.is_struct(kind):
@@ -88,32 +88,32 @@ def cast_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
         return rebuild_list(array, kind, partial(cast_array, kind=kind.value_type))
     if pa.types.is_string(kind) and _is_uuid(array.type):
         return _uuid_text(array)
-    # Some writers' times have nanoseconds, which Iceberg's did not before version 3.
+    # Some writers use nanoseconds, which Iceberg's timestamps did not have before version 3.
     return array.cast(kind, safe=not pa.types.is_timestamp(kind))
 
 
 def rebuild_struct(array: pa.StructArray, kind: pa.StructType, children: list[pa.Array]) -> pa.StructArray:
-    """A struct with other fields, NULL where it was."""
+    """Return a struct with other fields, NULL in the same rows."""
     return pa.StructArray.from_arrays(children, fields=list(kind), mask=_mask(array))
 
 
 def rebuild_list(
     array: pa.ListArray | pa.LargeListArray, kind: pa.ListType | pa.LargeListType, values: ArrayConverter
 ) -> pa.ListArray | pa.LargeListArray:
-    """A list with other values."""
+    """Return a list with converted values."""
     whole = _unsliced(array)
     made, offsets = (pa.LargeListArray, pa.int64()) if pa.types.is_large_list(kind) else (pa.ListArray, pa.int32())
     return made.from_arrays(whole.offsets.cast(offsets), values(whole.values), type=kind, mask=_mask(whole))
 
 
 def rebuild_map(array: pa.MapArray, kind: pa.MapType, keys: ArrayConverter, items: ArrayConverter) -> pa.MapArray:
-    """A map with other keys and values."""
+    """Return a map with converted keys and values."""
     whole = _unsliced(array)
     return pa.MapArray.from_arrays(whole.offsets, keys(whole.keys), items(whole.items), type=kind, mask=_mask(whole))
 
 
 def _unsliced(array: pa.Array) -> pa.Array:
-    """The same, in buffers of its own: what is made of offsets and a mask can't begin in the middle."""
+    """Return the array in buffers of its own: Arrow refuses offsets with a mask if an array begins in the middle."""
     return pa.concat_arrays([array, array.slice(0, 0)]) if array.offset else array
 
 
@@ -126,7 +126,7 @@ def _is_uuid(kind: pa.DataType) -> bool:
 
 
 def _uuid_text(array: pa.Array) -> pa.StringArray:
-    # Spark needs NumPy and texts; `sfn.read` needs neither.
+    # Only Spark needs uuids as text, and so NumPy; `sfn.read` needs neither.
     import numpy as np
 
     pairs = np.frombuffer(bytes(range(256)).hex().encode(), np.uint8).reshape(256, 2)
@@ -139,21 +139,20 @@ def _uuid_text(array: pa.Array) -> pa.StringArray:
     return pa.StringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(text), whole.buffers()[0])
 
 
-# ── project: A file's columns as the table's
+# ── A file's columns as the table's
 
 _DAYS: Final = pa.int32()
 _LONG: Final = pa.int64()
 
 
 class Projection:
-    """From the columns of one file.
+    """A mapping from the columns of one file to those of the table.
 
     Args:
-        file: its schema.
-        columns: what is wanted.
-        schema: of which types, column by column.
-        constants: values of columns and of fields of structs that the file may lack, by field id: those that its
-            partition has.
+        file: the file's schema.
+        columns: the requested columns.
+        schema: their Arrow types, column by column.
+        constants: values of the file's partition, by field id, for columns and struct fields that the file may lack.
     """
 
     def __init__(self, file: Schema, columns: Schema, schema: pa.Schema, constants: Mapping[int, Any]) -> None:
@@ -162,12 +161,12 @@ class Projection:
 
     @property
     def names(self) -> list[str]:
-        """The columns of the file that it needs, by their names there."""
+        """The names of the file's columns that the mapping needs."""
         wanted = {field.field_id for field in self._columns.fields}
         return [field.name for field in self._file.fields if field.field_id in wanted]
 
     def project(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The wanted columns of a batch that has those of `names`."""
+        """Return the requested columns of a batch that has the columns of `names`."""
         own = {field.field_id: field for field in self._file.fields}
         arrays: list[pa.Array] = []
         for field, target in zip(self._columns.fields, self._schema, strict=True):
@@ -224,16 +223,16 @@ class Projection:
         )
 
     def _absent(self, field: iceberg.NestedField, kind: pa.DataType, rows: int) -> pa.Array:
-        """The values of a field that the file lacks: those of its partition, or what it has since it was added."""
+        """Return the values of a field that the file lacks: its partition's value, or the field's initial default."""
         value = self._constants.get(field.field_id, field.initial_default)
         return _repeated(to_scalar(value, field.field_type), kind, rows)
 
 
 def to_scalar(value: Any, kind: iceberg.IcebergType) -> pa.Scalar:  # noqa: ANN401 - of any type
-    """Return a value of a partition, or an initial default, as a scalar that `conformed` casts to the column's type.
+    """Return a value of a partition, or an initial default, as a scalar that `cast_array` casts to the column's type.
 
     Args:
-        value: as PyIceberg has it in memory, or as the JSON of a schema has it.
+        value: in PyIceberg's form in memory, or in the JSON form of a schema.
     """
     match kind:
         case iceberg.DateType() if isinstance(value, int):
@@ -256,16 +255,16 @@ def _repeated(value: pa.Scalar, kind: pa.DataType, rows: int) -> pa.Array:
     return cast_array(pa.repeat(value, rows), kind) if value.is_valid else pa.nulls(rows, kind)
 
 
-# ── datafile: Reading one data file
+# ── Reading
 
 _FORMATS: Final = {
-    # Times of 96 bits are counted in nanoseconds else, of which there are none before 1677 and after 2262.
+    # By default 96-bit times are counted in nanoseconds, which exist only between 1677 and 2262.
     FileFormat.PARQUET: ds.ParquetFileFormat(pre_buffer=True, buffer_size=8 << 20, coerce_int96_timestamp_unit="us"),
     FileFormat.ORC: ds.OrcFileFormat(),
 }
 
 _FIELD_ID: Final = (b"PARQUET:field_id", b"iceberg.id")
-"""Where Arrow has the field ids of Parquet and of ORC."""
+"""The keys of field ids in Arrow's metadata of Parquet and ORC columns."""
 
 _NAMES: Final = {"PARQUET": "Parquet", "ORC": "ORC", "AVRO": "Avro", "PUFFIN": "Puffin"}
 
@@ -278,12 +277,12 @@ def read_batches(
     schema: pa.Schema,
     which: BooleanExpression,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a file.
+    """Yield the rows of a file.
 
     Args:
-        columns: which columns.
+        columns: the columns to read.
         schema: their types.
-        which: rows that it does not hold for may be left out.
+        which: a filter; rows for which it is false may be left out.
     """
     deleted = _deleted_positions(task, io)
     with io.new_input(task.file.file_path).open() as stream:
@@ -296,9 +295,9 @@ def read_batches(
             format_version=metadata.format_version,
         )
         projection = Projection(file, columns, schema, _partition_values(task.file, metadata))
-        # Positions count all rows.
+        # Deletes count the positions of all rows, so a filter would shift them.
         where = None if len(deleted) else _arrow_filter(which, metadata.schema(), file, fragment.physical_schema)
-        # By expressions: a dot in a name alone would be taken for a path.
+        # A name with a dot would be taken for a path, an expression is not.
         names = {name: pc.field(name) for name in projection.names}
         scanner = ds.Scanner.from_fragment(fragment, schema=fragment.physical_schema, columns=names, filter=where)
         for batch in _without(deleted, scanner.to_batches()):
@@ -339,10 +338,10 @@ def _is_numbered(field: pa.Field) -> bool:
 
 
 def _fields(fields: Iterable[pa.Field], mapped: Sequence[MappedField] | None) -> list[pa.Field]:
-    """Return the known ones of the columns of a file, or of the parts of a column.
+    """Return the known columns of a file, or the known parts of a column.
 
     Args:
-        mapped: their names and ids; None where field ids decide.
+        mapped: the names and ids that are known; None if field ids decide.
     """
     return [known for field in fields if (known := _field(field, field.name, mapped)) is not None]
 
@@ -383,10 +382,10 @@ def _is_empty(kind: pa.DataType) -> bool:
 
 
 def _without(deleted: pa.Array, found: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Batches of a file, in order, without some of its rows.
+    """Yield the batches of a file, in order, without its deleted rows.
 
     Args:
-        deleted: their positions.
+        deleted: the positions of these rows.
     """
     start = 0
     for batch in found:
@@ -397,7 +396,7 @@ def _without(deleted: pa.Array, found: Iterable[pa.RecordBatch]) -> Iterator[pa.
 
 
 def _deleted_positions(task: FileScanTask, io: FileIO) -> pa.Array:
-    """The positions of a file's deleted rows."""
+    """Return the positions of a file's deleted rows."""
     found = [_positions(delete, task.file.file_path, io) for delete in task.delete_files]
     return pc.unique(pa.chunked_array([chunk for each in found for chunk in each.chunks], pa.int64()))
 
@@ -414,12 +413,12 @@ def _positions(delete: DataFile, path: str, io: FileIO) -> pa.ChunkedArray:
 
 
 def _arrow_filter(which: BooleanExpression, table: Schema, file: Schema, physical: pa.Schema) -> pc.Expression | None:
-    """What a file's rows can be filtered by; nothing where that needs a column that the file does not have."""
+    """Return the filter for a file's rows; None if it needs a column that the file does not have."""
     if isinstance(which, AlwaysTrue):
         return None
     bound = bind(table, which, case_sensitive=True)
     used = extract_field_ids(bound)
-    # A column that was widened since would have its literal made to fit the old type, by rounding if need be.
+    # If a column was widened since, the literal would be rounded to the old type.
     if not used <= file.field_ids or any(file.find_type(one) != table.find_type(one) for one in used):
         return None
     columns = {field.field_id: field.name for field in file.fields}
@@ -434,16 +433,16 @@ def _arrow_filter(which: BooleanExpression, table: Schema, file: Schema, physica
 
 
 def _is_incomparable(kind: pa.DataType) -> bool:
-    """Whether Arrow may not compare a column with a literal.
+    """Return whether Arrow can't compare a column with a literal.
 
-    It has no comparison of a uuid, and a literal that is far away overflows times of other units.
+    Arrow has no comparison of uuids, and a literal that is far away overflows times of other units.
     """
     is_other_time = pa.types.is_timestamp(kind) and kind.unit != "us"
     return is_other_time or pa.types.is_time32(kind) or isinstance(kind, pa.BaseExtensionType)
 
 
 def _partition_values(file: DataFile, metadata: TableMetadata) -> dict[int, Any]:
-    """The values of a file's columns that its partition has, by field id."""
+    """Return the values of a file's identity partition fields, by the field id of the source column."""
     spec = metadata.specs()[file.spec_id]
     return {
         field.source_id: file.partition[number]
@@ -453,5 +452,5 @@ def _partition_values(file: DataFile, metadata: TableMetadata) -> dict[int, Any]
 
 
 def describe_file(what: str, file: DataFile) -> str:
-    """What a file holds, and its format, for messages."""
+    """Return a file's content and format as text, for messages."""
     return f"{what} in {_NAMES.get(file.file_format.value, file.file_format.value)} files"

@@ -1,4 +1,4 @@
-"""How a reader gets at files, and how one code serves callers with and without an event loop."""
+"""Read access to files: local, in memory, or through fsspec; the same code serves callers with and without a loop."""
 
 from __future__ import annotations
 
@@ -20,52 +20,52 @@ from sfn.safe_open import DIRECTORY_FLAGS, LinkRefused
 from sfn.sfnfile.locations import canonical, is_below, scheme_of
 from sfn.sfnfile.naming import depth_below_table
 
-# ── files: How a reader gets at files
+# ── Interfaces
 
 T = TypeVar("T")
 
 FIRST_READ_SIZE: Final = 1 << 14
-"""Bytes of a metadata file that tell whose it is, nearly always."""
+"""Bytes of a metadata file that nearly always contain its `table-uuid`."""
 PART_SIZE: Final = 1 << 20
-"""Bytes of a large file that are read at a time."""
+"""Bytes of a large file that are read at once."""
 
 
 class FileReader(Protocol):
     """Read access to files, by canonical URL.
 
-    Both verbs raise NotPermitted, NotInstalled or Unreachable where the answer can't be had.
+    Both methods raise NotPermitted, NotInstalled or Unreachable if they get no answer.
     """
 
     async def read(self, key: str, most: int, start: int = 0) -> bytes | None:
-        """A file's bytes from `start` on, `most` of them unless it ends before; None where there is no file."""
+        """Return up to `most` bytes of a file from `start` on; None if there is no file."""
         ...
 
     async def list(self, prefix: str, limit: int) -> list[str]:
-        """Keys of the files directly below a prefix that ends in `/`, in order, at most `limit`.
+        """Return the keys of up to `limit` files directly below a prefix that ends in `/`, in order.
 
-        What else lies there, such as folders, may be among them; none where there is no such folder.
+        The result may contain other entries, such as folders. It is empty if the folder does not exist.
         """
         ...
 
 
 class FileSystem(FileReader, Protocol):
-    """A whole file system or store, for those who look at more than SFN files."""
+    """A whole file system or store, for callers that read more than SFN files."""
 
     async def size(self, key: str) -> int | None:
-        """How many bytes a file has; None where there is no file."""
+        """Return the size of a file in bytes; None if there is no file."""
         ...
 
     async def is_folder(self, url: str) -> bool:
-        """Whether a folder is there: on an object store, whether anything lies below."""
+        """Return whether a folder exists; on an object store, whether anything lies below."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class FolderEntries:
-    """What lies directly in a folder: names without slashes, in any order.
+    """The entries directly in a folder: names without slashes, in any order.
 
     Attributes:
-        links: those of the folders that are links, to folders or to anything else.
+        links: those of `folders` that are symbolic links, to folders or to anything else.
     """
 
     files: tuple[str, ...] = ()
@@ -75,11 +75,11 @@ class FolderEntries:
 
 @dataclass(frozen=True, slots=True)
 class RequestCounts:
-    """What a store was asked.
+    """The number of requests to a store.
 
     Attributes:
-        gets: parts of files that were read.
-        lists: folders that were listed.
+        gets: reads of files or parts of files.
+        lists: listings of folders.
     """
 
     gets: int
@@ -91,7 +91,7 @@ class RequestCounts:
 
 
 class CountingFiles:
-    """Files that count what they are asked."""
+    """A `FileReader` that counts its requests."""
 
     def __init__(self, files: FileReader) -> None:
         self._files = files
@@ -99,7 +99,7 @@ class CountingFiles:
 
     @property
     def requests(self) -> RequestCounts:
-        """What was asked until now."""
+        """The requests until now."""
         return RequestCounts(self._gets, self._lists)
 
     def read(self, key: str, most: int, start: int = 0) -> Coroutine[Any, Any, bytes | None]:
@@ -112,11 +112,11 @@ class CountingFiles:
 
 
 async def read_parts(files: FileReader, key: str, first: bytes, most: int) -> AsyncIterator[bytes]:
-    """A file, part by part, none empty.
+    """Yield a file part by part; no part is empty.
 
     Args:
-        first: what was read of it.
-        most: how much was asked for.
+        first: the part that was read already.
+        most: the size that was requested for `first`.
     """
     part: bytes | None = first
     start = 0
@@ -131,7 +131,7 @@ def run_synchronously(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine that never suspends to its end, without an event loop.
 
     Raises:
-        RuntimeError: it did suspend.
+        RuntimeError: the coroutine did suspend.
     """
     try:
         work.send(None)
@@ -144,43 +144,43 @@ def run_synchronously(work: Coroutine[Any, Any, T]) -> T:
 
 
 def directory_url(directory: str | os.PathLike[str]) -> str:
-    """The canonical URL of a directory given as a path, relative or not, or as a URL.
+    """Return the canonical URL of a directory that is given as a path, relative or not, or as a URL.
 
-    Dotted segments of a path lead where the system leads: `link/..` is above the link's target. Links stay as they are
-    in a path without such segments, as the catalog may know the table by them.
+    Dotted segments of a path are resolved as the system does: `link/..` is above the link's target. In a path without
+    such segments links stay as they are, because the catalog may know the table by them.
 
     Raises:
-        ValueError: it is empty.
+        ValueError: the text is empty.
     """
     text = os.fspath(directory)
     if not text:
-        raise ValueError("a path or a URL of a directory: '' (a variable that is not set?); the working one is '.'")
+        raise ValueError("the directory is empty: is a variable not set? The working directory is '.'")
     if ":" in text.split("/", 1)[0]:
         return canonical(text)
     path = text if text.startswith("/") else f"{Path.cwd()}/{text}"
     return canonical(os.path.realpath(path) if ".." in path.split("/") else os.path.normpath(path))
 
 
-# ── local: Files of this machine
+# ── Local files
 
 _SCHEME: Final = "file://"
 NOT_FOUND_ERRORS: Final = (FileNotFoundError, NotADirectoryError)
-"""What the system says of what is not there."""
+"""The system's errors for a file that does not exist."""
 OPEN_FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-"""With which a file is opened: a pipe that lies in its place is refused, not waited for."""
+"""Flags to open a file with: opening a pipe must not block."""
 _STAT_FLAGS: Final = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK) | os.O_CLOEXEC
-"""Of what is only looked at: it takes no right to read."""
+"""Flags to read only the status of a file: they need no permission to read."""
 
 
 class LocalFileSystem:
-    """The `FileSystem` of this machine. Its verbs never suspend, so `finish` can run what rests on them.
+    """The `FileSystem` of the local machine. Its methods never suspend, so `run_synchronously` can run their callers.
 
-    No symbolic link in `metadata` or `_sfn` leads out of a table's directory: the directory's owner could show
-    another table in its place. Other links are followed, and with `allowed` only into what is allowed.
+    A symbolic link in `metadata` or `_sfn` must not lead out of the table's directory: otherwise the directory's owner
+    could show another table in its place. Other links are followed; if `allowed` is given, only to allowed places.
 
     Args:
-        directory: canonical URL of what is read.
-        allowed: canonical prefixes that files may lie below, beside the directory; empty for the whole machine.
+        directory: canonical URL of the directory.
+        allowed: canonical prefixes that files may lie below, besides the directory; if empty, the whole machine.
     """
 
     def __init__(self, directory: str = f"{_SCHEME}/", allowed: Sequence[str] = ()) -> None:
@@ -228,11 +228,11 @@ class LocalFileSystem:
         return found is not None and stat.S_ISDIR(found.st_mode)
 
     def open_file(self, key: str) -> BufferedReader:
-        """A file, open to be read.
+        """Open a file for reading.
 
         Raises:
-            FileNotFoundError: there is none.
-            Unreadable: it can't be opened, or a link leads where it may not.
+            FileNotFoundError: there is no file.
+            Unreadable: the file can't be opened, or a link leads to a place that is not allowed.
         """
         try:
             return os.fdopen(self._open_descriptor(key, OPEN_FLAGS, depth_below_table(key)), "rb")
@@ -241,9 +241,9 @@ class LocalFileSystem:
         except (OSError, ValueError) as error:
             raise to_reader_error(key, error) from error
 
-    def _stat(self, key: str, ours: int) -> os.stat_result | None:
+    def _stat(self, key: str, depth: int) -> os.stat_result | None:
         try:
-            descriptor = self._open_descriptor(key, _STAT_FLAGS, ours)
+            descriptor = self._open_descriptor(key, _STAT_FLAGS, depth)
         except NOT_FOUND_ERRORS:
             return None
         except (OSError, ValueError) as error:
@@ -253,16 +253,16 @@ class LocalFileSystem:
         finally:
             os.close(descriptor)
 
-    def _open_descriptor(self, key: str, flags: int, ours: int) -> int:
-        """A descriptor of what lies at a key.
+    def _open_descriptor(self, key: str, flags: int, depth: int) -> int:
+        """Return a file descriptor for a key.
 
         Args:
-            ours: how many of the last names lie below the table's directory, as of `depth`.
+            depth: the number of trailing path segments below the table's directory, from `depth_below_table`.
 
         Raises:
-            OSError: it can't be opened.
-            ValueError: it is no path.
-            Unsafe: a link leads where it may not.
+            OSError: the file can't be opened.
+            ValueError: the key is no path.
+            Unsafe: a link leads to a place that is not allowed.
         """
         path = _path(key)
         if "\0" in path:
@@ -270,34 +270,34 @@ class LocalFileSystem:
         roots = [_path(bound) for bound in self._bounds if is_below(key, bound)]
         if self._bounds and not roots:
             raise Unsafe(key, expected=f"a place below {' or '.join(self._bounds)}", found="one outside")
-        if ours > 1:
-            roots.append(path.rsplit("/", ours)[0] or "/")
+        if depth > 1:
+            roots.append(path.rsplit("/", depth)[0] or "/")
         root = max(roots, key=len, default="/")
         names = [name for name in path[len(root.rstrip("/")) :].split("/") if name]
         try:
             return safe_open.open_below(root, names, flags, other_roots=[_path(bound) for bound in self._bounds])
         except LinkRefused as refused:
             found = f"the link {refused.link} to {refused.target}" if refused.link else refused.target
-            remedy = "read the directory that the link leads to, or have a folder put in its place"
+            remedy = "read the directory that the link leads to, or replace the link by a folder"
             raise Unsafe(key, expected=f"links that stay below {root}", found=found, remedy=remedy) from refused
 
 
 def read_descriptor(descriptor: int, most: int, start: int) -> bytes | None:
-    """The bytes of an open file as of `Files.read`; None of a folder.
+    """Return bytes of an open file as `FileReader.read` does; None for a folder.
 
     Raises:
-        OSError: it can't be read, or is a pipe or a device.
+        OSError: the file can't be read, or is a pipe or a device.
     """
     found = os.fstat(descriptor)
     if stat.S_ISDIR(found.st_mode):
         return None
     if not stat.S_ISREG(found.st_mode):
         raise OSError(errno.EINVAL, "a pipe or a device")
-    # Memory is had for as much as there is, not for as much as there might be.
+    # Allocate memory for the bytes that exist, not for the maximum.
     left = min(most, found.st_size - start)
     body = os.pread(descriptor, left, start) if left > 0 else b""
     while len(body) < left and (more := os.pread(descriptor, left - len(body), start + len(body))):
-        # A file system may give less than it is asked for.
+        # A file system may return fewer bytes than requested.
         body += more
     return body
 
@@ -309,18 +309,18 @@ def _path(key: str) -> str:
 
 
 def to_reader_error(key: str, error: OSError | ValueError) -> Unreadable:
-    """What a reader is told of an error of the system's."""
+    """Return the reader's error for an error of the system."""
     if isinstance(error, ValueError):
         found = "a lone surrogate in it" if isinstance(error, UnicodeEncodeError) else "a NUL in it"
         return Unreachable(key, expected="a path of this machine", found=found)
     found = f"{type(error).__name__}: {error.strerror or error}"
     if isinstance(error, PermissionError):
-        remedy = "give the user who reads the right to read it and to pass through the folders above"
+        remedy = "give the user who reads the permission to read it and to enter the folders above"
         return NotPermitted(key, expected="the permission to read it", found=found, remedy=remedy)
     return Unreachable(key, expected="a readable file or folder", found=found)
 
 
-# ── memory: Files in memory
+# ── Files in memory
 
 
 class InMemoryFileSystem:
@@ -344,7 +344,7 @@ class InMemoryFileSystem:
         return any(key.startswith(f"{url}/") for key in self._bodies)
 
 
-# ── opening: How the files of a directory are opened
+# ── Choice of the file system
 
 if TYPE_CHECKING:
     from sfn.reader.remote_files import FsspecFileSystem
@@ -352,12 +352,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FileSystemOptions:
-    """What opens a directory.
+    """The options to open a directory with.
 
     Attributes:
         url: the directory's canonical URL.
-        options: what fsspec's driver for its scheme is given; may hold secrets.
-        allowed: canonical prefixes that files may lie below, beside the directory; empty for no restriction.
+        options: options for fsspec's driver of the URL's scheme; they may contain secrets.
+        allowed: canonical prefixes that files may lie below, besides the directory; if empty, no restriction.
     """
 
     url: str = "file:///"
@@ -365,17 +365,17 @@ class FileSystemOptions:
     allowed: tuple[str, ...] = ()
 
     def open_file_system(self) -> FileSystem:
-        """Its files, and those that they lead to."""
+        """Open the file system for the directory, and for the files that it leads to."""
         return RoutedFileSystem(scheme_of(self.url), self.options, LocalFileSystem(self.url, self.allowed))
 
 
 class RoutedFileSystem:
-    """The `FileSystem` of this machine and of whatever fsspec has a driver for.
+    """The `FileSystem` for local files and for every scheme that fsspec has a driver for.
 
     Args:
-        scheme: of the URLs that the options are for.
+        scheme: the URL scheme that the options are for.
         options: fsspec's `storage_options`.
-        local: the files of this machine; any of them without one.
+        local: access to local files; default: to all of them.
     """
 
     def __init__(self, scheme: str, options: Mapping[str, Any], local: LocalFileSystem | None = None) -> None:
@@ -398,7 +398,7 @@ class RoutedFileSystem:
         if key.startswith("file:"):
             return self._local
         if self._others is None:
-            # A notebook that reads files of its own machine does not wait for fsspec.
+            # Importing fsspec is slow, and local files do not need it.
             from sfn.reader.remote_files import FsspecFileSystem
 
             self._others = FsspecFileSystem(self._scheme, self._options)

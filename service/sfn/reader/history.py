@@ -1,4 +1,4 @@
-"""The commits of a table, oldest first, as far as its files tell of them."""
+"""The commits of a table, oldest first, as far as its files record them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sfn.sfnfile.naming import EXTENSION, HEAD, ORDINAL, FileOwner, commit_ordin
 
 
 class CommitSource(StrEnum):
-    """What tells of a commit."""
+    """The kind of file that records a commit."""
 
     COMMIT = "commit file"
     LEADING = "leading file"
@@ -29,15 +29,15 @@ class HistoryEntry:
     """One commit.
 
     Attributes:
-        ordinal: Unix milliseconds: when the table was changed, and never lower than the commit's before it; of the
-            metadata-log as its writers noted it.
+        ordinal: the time of the change in Unix milliseconds, never lower than that of the commit before; for the
+            metadata-log, the writers' own times.
         metadata_location: its metadata file, which may have been deleted since.
-        snapshot_id: the head of branch `main` after it; None where the table was empty, or where only the metadata file
-            tells.
-        gap: commits right before it that nothing tells of.
-        written_at: when the catalog was heard of it; None where its own metadata alone tells of it.
-        state: what was said of the table.
-        source: what tells of it. The metadata-log has earlier metadata files as far back as the table keeps them.
+        snapshot_id: the head of branch `main` after it; None if the table was empty, or if only the metadata file
+            contains it.
+        gap: the number of unrecorded commits right before it.
+        written_at: the time of the catalog's answer about it; None if only the table's own metadata records it.
+        state: the table's state after it.
+        source: the file that records it. The metadata-log goes back as far as the table keeps earlier metadata files.
     """
 
     ordinal: int
@@ -50,19 +50,19 @@ class HistoryEntry:
 
     @property
     def at(self) -> datetime:
-        """The ordinal as a moment."""
+        """The ordinal as a datetime."""
         return datetime.fromtimestamp(self.ordinal / 1000, UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentVersion:
-    """What was current at some time.
+    """The document that was current at some time.
 
     Attributes:
-        found: the document; where there is none of its own, the leading one with the commit's values.
-        missing_commits: commits between it and the next known one that nothing tells of: any of them may have been
+        found: the document; if the commit has none of its own, the leading one with the commit's values.
+        missing_commits: the number of unrecorded commits between it and the next known one: any of them may have been
             current.
-        is_latest: it is what the leading document says now.
+        is_latest: whether it is what the leading document says now.
     """
 
     found: FoundDocument
@@ -71,16 +71,16 @@ class DocumentVersion:
 
 
 def has_commit_files(leading: FoundDocument) -> bool:
-    """Whether each commit of the table has a file."""
+    """Return whether each commit of the table has a file."""
     return leading.key.endswith(f"_{HEAD}{EXTENSION}")
 
 
 class CommitFiles:
-    """The files of single commits beside a head, and what the head itself tells of.
+    """The files of single commits beside a head, and the commits that the head itself records.
 
     Args:
-        files: how to read.
-        leading: the head; on the way to it there may be heads of former names, whose commits are this table's too.
+        files: the files to search.
+        leading: the head. Heads of former names may have forwarded to it; their commits are this table's, too.
     """
 
     def __init__(self, files: FileReader, leading: FoundDocument) -> None:
@@ -88,11 +88,11 @@ class CommitFiles:
         self._between = {commit.ordinal: commit for commit in leading.doc.between}
 
     async def entries(self, limit: int) -> list[HistoryEntry]:
-        """The newest commits, in order.
+        """Return the newest commits, in order.
 
         Raises:
-            Malformed: a file of one is none: what it said is not known.
-            TooManyFiles: there are more than a reader looks at.
+            MalformedDocument: a commit file is no SFN document.
+            TooManyFiles: there are more files than a reader opens.
         """
         head = self._leading.doc
         keys = await self._keys()
@@ -110,11 +110,11 @@ class CommitFiles:
         return [entries[ordinal] for ordinal in sorted(entries)][-limit:]
 
     async def version_at(self, ordinal: int) -> DocumentVersion:
-        """What was current at a time.
+        """Return the document that was current at a time.
 
         Raises:
-            CommitNotFound: that was before the first known commit, or between the last one and the drop.
-            Malformed, TooManyFiles: as of `entries`.
+            CommitNotFound: the time was before the first known commit, or between the last one and the drop.
+            MalformedDocument, TooManyFiles: as for `entries`.
         """
         head = self._leading
         if head.doc.is_live and head.doc.ordinal <= ordinal:
@@ -140,7 +140,7 @@ class CommitFiles:
         )
 
     async def _first_of_table(self, ordinals: Iterator[int], keys: Mapping[int, list[str]]) -> FoundDocument | None:
-        """The first of these commits that is this table's."""
+        """Return the first of these commits that belongs to this table."""
         for number_checked, ordinal in enumerate(ordinals):
             self._check_limit(number_checked)
             if (one := await self._find_commit(ordinal, keys)) is not None:
@@ -148,17 +148,17 @@ class CommitFiles:
         return None
 
     def _check_limit(self, number_checked: int) -> None:
-        """Refuse to look through ever more files of commits that are other tables'."""
+        """Refuse to open any number of commit files of other tables."""
         if number_checked >= MAX_READ:
             where, found = self._leading.folder, "more that are other tables'"
-            remedy = "move out of the folder what is not ours"
+            remedy = "move other files out of the folder"
             raise TooManyFiles(where, expected=f"at most {MAX_READ:,} files of commits", found=found, remedy=remedy)
 
     async def _find_commit(self, ordinal: int, keys: Mapping[int, list[str]]) -> FoundDocument | None:
-        """The document of a commit, or what the head tells of it; None where it is another table's, or gone.
+        """Return the document of a commit, or the head's record of it; None if it is another table's, or gone.
 
         Raises:
-            Malformed: a file is none, or is of another commit than its name says.
+            MalformedDocument: a file is no SFN document, or is of another commit than its name says.
         """
         for key in keys.get(ordinal, ()):
             found = await read_document(self._files, key)
@@ -173,7 +173,7 @@ class CommitFiles:
         return None if commit is None else replace(self._leading, doc=_document_of_commit(commit, self._leading.doc))
 
     async def _keys(self) -> Mapping[int, list[str]]:
-        """The files that may be of the table's commits, by their ordinals."""
+        """Return the files that may be of the table's commits, by their ordinals."""
         heads = zip(
             (*self._leading.via, self._leading.key), (*self._leading.previous_documents, self._leading.doc), strict=True
         )
@@ -193,15 +193,15 @@ class CommitFiles:
 
 
 class MetadataLog:
-    """The earlier metadata files that a metadata file remembers, and itself.
+    """A metadata file and the earlier ones in its metadata-log.
 
     Args:
-        leading: the document that names it.
-        metadata: what stands in it.
-        where: the metadata file.
+        leading: the document that names the metadata file.
+        metadata: the contents of the metadata file.
+        where: its location.
 
     Raises:
-        MalformedMetadata: the metadata-log is none.
+        MalformedMetadata: the metadata-log is not valid.
     """
 
     def __init__(self, leading: FoundDocument, metadata: PartialMetadata, where: str) -> None:
@@ -211,9 +211,9 @@ class MetadataLog:
         self._files = [*logged, (last, leading.doc.metadata_file_path)]
 
     def entries(self, limit: int) -> list[HistoryEntry]:
-        """The newest, in order.
+        """Return the newest commits, in order.
 
-        A time that can't be one, as writers in microseconds leave it, becomes the nearest Ordinal that there is.
+        A time outside of the range of Ordinals, as writers in microseconds leave it, becomes the nearest Ordinal.
         """
         earlier = [
             HistoryEntry(
@@ -224,11 +224,12 @@ class MetadataLog:
         return [*earlier, to_history_entry(self._leading, CommitSource.LEADING)][-limit:]
 
     def version_at(self, ordinal: int) -> DocumentVersion:
-        """What was current at a time.
+        """Return the document that was current at a time.
 
         Raises:
-            CommitNotFound: that was before the first that is remembered, or these times do not tell: they are not in
-                order, as where a writer's clock ran backwards, or can't be times.
+            CommitNotFound: the time is before the first logged one, or the logged times are not in order, for example
+                because a writer's clock ran backwards.
+            MalformedMetadata: a logged time can't be a time.
         """
         check_log_times(self._files, "metadata-log", self._where)
         is_earlier = [at <= ordinal for at, _ in self._files]
@@ -242,12 +243,12 @@ class MetadataLog:
             self._leading.doc.metadata_file_path,
             expected=f"in its metadata-log what was current at {render_ordinal(ordinal)}",
             found="times that are not in order" if number else f"nothing before {render_ordinal(self._files[0][0])}",
-            remedy="a timeline of every commit is what `naming = ordinal` is for",
+            remedy="for a timeline of every commit, set `naming = ordinal`",
         )
 
 
 def to_history_entry(found: FoundDocument, source: CommitSource) -> HistoryEntry:
-    """What a document says of its commit."""
+    """Return the commit that a document records."""
     doc = found.doc
     return HistoryEntry(
         doc.ordinal, doc.metadata_file_path, doc.snapshot_id, doc.gap, doc.written_at, doc.state, source
@@ -271,7 +272,7 @@ def _document_of_earlier_file(doc: Document, ordinal: int, file: str) -> Documen
 
 
 def _sibling_location(doc: Document, file: str) -> str | None:
-    """Where a metadata file lies relative to a document, if that is in the same folder as the document's own."""
+    """Return a metadata file's location relative to a document, if it is in the folder of the document's own."""
     folder, _, name = canonical(file).rpartition("/")
     own, _, _ = canonical(doc.metadata_file_path).rpartition("/")
     if doc.metadata_file_relative is None or folder != own:

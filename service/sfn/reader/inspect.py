@@ -1,4 +1,4 @@
-"""A table as a tree: what one finds who walks from its SFN file to its data by hand."""
+"""The tree from a table's metadata file down to its data files, for display."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sfn.errors import CommitNotFound, SfnError
 from sfn.reader.pyiceberg_files import MetadataIO
 from sfn.reader.table import AllowedFiles
 
-# ── tree: A table as a tree
+# ── The tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class DataFileNode:
     """A file of rows, or of deletes.
 
     Attributes:
-        partition: by field, as people read it.
+        partition: values by field, formatted for display.
     """
 
     path: str
@@ -54,7 +54,7 @@ class FileGroup:
 
 @dataclass(frozen=True, slots=True)
 class PartitionBounds:
-    """Between what the values of a partition field lie, as people read them; None where there is none."""
+    """The bounds of a partition field's values, formatted for display; None if there are none."""
 
     field: str
     lower: str | None
@@ -64,16 +64,16 @@ class PartitionBounds:
 
 @dataclass(frozen=True, slots=True)
 class ManifestNode:
-    """A manifest, as its list tells of it, and what is in it.
+    """A manifest: its entry in the manifest list, and its files.
 
     Attributes:
         content: `data` or `deletes`.
-        sequence_number: of the commit that added it.
-        added, existing, deleted: files.
-        kinds: its live files, summed up.
-        files: its live files, where they were asked for.
-        files_omitted: more of them.
-        problem: why it can't be looked into; empty where it was, or was not to be.
+        sequence_number: the sequence number of the commit that added it.
+        added, existing, deleted: numbers of files.
+        kinds: totals of its live files, by content and format.
+        files: its live files, if requested.
+        files_omitted: the number of further files.
+        problem: the reason why it can't be read; empty if it was read, or was not requested.
     """
 
     path: str
@@ -92,12 +92,12 @@ class ManifestNode:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotContents:
-    """What a snapshot consists of.
+    """The files of a snapshot.
 
     Attributes:
-        manifest_list: its file.
-        manifests_omitted: more of them, not looked into.
-        problem: why it can't be walked.
+        manifest_list: the location of its manifest list.
+        manifests_omitted: the number of further manifests, which were not read.
+        problem: the reason why the manifest list can't be read.
     """
 
     manifest_list: str
@@ -107,7 +107,7 @@ class SnapshotContents:
 
     @property
     def problems(self) -> list[str]:
-        """All that is wrong."""
+        """All problems of the snapshot's files."""
         return [text for text in (self.problem, *(one.problem for one in self.manifests)) if text]
 
 
@@ -117,9 +117,9 @@ class SnapshotNode:
 
     Attributes:
         timestamp_ms: Unix milliseconds.
-        refs: branches and tags whose head it is.
-        summary: what its writer counted.
-        contents: None for those that were not to be walked.
+        refs: branches and tags that point to this snapshot.
+        summary: its writer's statistics.
+        contents: its files; None if they were not requested.
     """
 
     snapshot_id: int
@@ -146,9 +146,9 @@ class MetadataNode:
 
     Attributes:
         columns: names and types of the current schema.
-        partition_fields: of the default partition spec.
-        snapshots: the newest, oldest first, and the one that was walked.
-        snapshots_omitted, refs_left_out: more of them.
+        partition_fields: fields of the default partition spec.
+        snapshots: the newest, oldest first, and the one with the requested files.
+        snapshots_omitted, refs_omitted: the numbers of further ones.
     """
 
     path: str
@@ -165,11 +165,11 @@ class MetadataNode:
 
     @property
     def problems(self) -> list[str]:
-        """All that is wrong below."""
+        """All problems of the files below."""
         return [text for one in self.snapshots if one.contents is not None for text in one.contents.problems]
 
 
-# ── walk: The walk from a metadata file to the data
+# ── The walk from a metadata file to the data
 
 T = TypeVar("T")
 
@@ -182,12 +182,12 @@ _CONTENTS = {
 
 @dataclass(frozen=True, slots=True)
 class WalkLimits:
-    """How much is looked at.
+    """The limits of a walk.
 
     Attributes:
-        limit: snapshots, refs, manifests of a snapshot, and files of a manifest, each.
+        limit: the maximum number of snapshots, of refs, of manifests per snapshot, and of files per manifest.
         files: list the files of each manifest.
-        on_progress: told after each manifest how many of how many are done.
+        on_progress: called after each manifest with the number of manifests done, and their total.
     """
 
     limit: int
@@ -196,29 +196,29 @@ class WalkLimits:
 
 
 class MetadataWalk:
-    """A table's metadata, and how to look into the files that it names.
+    """A walk through a table's metadata and the files that it names.
 
     Args:
-        location: where the metadata is.
-        whole: what stands in it.
-        files: how to open them.
+        location: the metadata file.
+        whole: its contents.
+        files: access to the other files.
     """
 
     def __init__(self, location: str, whole: TableMetadata, files: AllowedFiles) -> None:
         self._location, self._whole, self._files = location, whole, files
 
-    def metadata(self, snapshot_id: int | None, extent: WalkLimits) -> MetadataNode:
-        """What there is.
+    def metadata(self, snapshot_id: int | None, limits: WalkLimits) -> MetadataNode:
+        """Return the metadata file as a node.
 
         Args:
-            snapshot_id: the one to be walked; None where the table is empty.
+            snapshot_id: the snapshot to walk; None if the table is empty.
 
         Raises:
             CommitNotFound: the table has no such snapshot.
         """
         whole = self._whole
         walked = None if snapshot_id is None else self.snapshot(snapshot_id)
-        newest = sorted(whole.snapshots, key=lambda one: one.timestamp_ms)[-extent.limit :]
+        newest = sorted(whole.snapshots, key=lambda one: one.timestamp_ms)[-limits.limit :]
         shown = newest if walked is None or walked in newest else [walked, *newest[1:]]
         refs = [RefNode(name, ref.snapshot_ref_type.value, ref.snapshot_id) for name, ref in sorted(whole.refs.items())]
         return MetadataNode(
@@ -229,20 +229,20 @@ class MetadataWalk:
             last_updated_ms=whole.last_updated_ms,
             columns=[f"{column.name}: {column.field_type}" for column in whole.schema().fields],
             partition_fields=[f"{one.name}: {one.transform}" for one in whole.spec().fields],
-            refs=refs[: extent.limit],
-            refs_omitted=max(0, len(refs) - extent.limit),
+            refs=refs[: limits.limit],
+            refs_omitted=max(0, len(refs) - limits.limit),
             snapshots=[
-                self._snapshot_node(one, refs, self.snapshot_contents(one, extent) if one is walked else None)
+                self._snapshot_node(one, refs, self.snapshot_contents(one, limits) if one is walked else None)
                 for one in shown
             ],
             snapshots_omitted=len(whole.snapshots) - len(shown),
         )
 
     def snapshot(self, snapshot_id: int) -> Snapshot:
-        """A snapshot by its id.
+        """Return a snapshot by its id.
 
         Raises:
-            CommitNotFound: the table has none.
+            CommitNotFound: the table has no such snapshot.
         """
         found = self._whole.snapshot_by_id(snapshot_id)
         if found is None:
@@ -250,23 +250,23 @@ class MetadataWalk:
             raise CommitNotFound(self._location, expected=f"a snapshot {snapshot_id}", found=f"the newest: {known}")
         return found
 
-    def snapshot_contents(self, snapshot: Snapshot, extent: WalkLimits) -> SnapshotContents:
-        """What a snapshot consists of."""
+    def snapshot_contents(self, snapshot: Snapshot, limits: WalkLimits) -> SnapshotContents:
+        """Return the manifests of a snapshot."""
         manifests, problem = self.manifests(snapshot)
-        chosen = manifests[: extent.limit]
-        seen = []
+        chosen = manifests[: limits.limit]
+        nodes = []
         for number, one in enumerate(chosen):
-            seen.append(self._manifest(one, snapshot.manifest_list, extent))
-            extent.on_progress(number + 1, len(chosen))
-        return SnapshotContents(snapshot.manifest_list, seen, len(manifests) - len(chosen), problem)
+            nodes.append(self._manifest(one, snapshot.manifest_list, limits))
+            limits.on_progress(number + 1, len(chosen))
+        return SnapshotContents(snapshot.manifest_list, nodes, len(manifests) - len(chosen), problem)
 
     def manifests(self, snapshot: Snapshot) -> tuple[list[avro.ManifestFile], str]:
-        """The manifests that a snapshot's list names, or why there are none."""
+        """Return the manifests of a snapshot's manifest list, or the reason why it can't be read."""
         where, io = snapshot.manifest_list, MetadataIO(self._files, self._location)
         return self._try_read(lambda: list(avro.read_manifest_list(io.new_input(where))), where)
 
     def files(self, one: avro.ManifestFile, listed_in: str) -> tuple[list[avro.DataFile], str]:
-        """The live files of a manifest, or why there are none.
+        """Return the live files of a manifest, or the reason why it can't be read.
 
         Args:
             listed_in: the manifest list.
@@ -275,11 +275,11 @@ class MetadataWalk:
         entries, problem = self._try_read(lambda: one.fetch_manifest_entry(io), one.manifest_path)
         return [entry.data_file for entry in entries], problem
 
-    def _manifest(self, one: avro.ManifestFile, listed_in: str, extent: WalkLimits) -> ManifestNode:
+    def _manifest(self, one: avro.ManifestFile, listed_in: str, limits: WalkLimits) -> ManifestNode:
         path, spec = one.manifest_path, self._whole.specs().get(one.partition_spec_id)
         bounds, unbound = self._try_read(lambda: [] if spec is None else self._bounds(spec, one.partitions or []), path)
         files, problem = self.files(one, listed_in)
-        listed = files[: extent.limit] if extent.files else []
+        listed = files[: limits.limit] if limits.files else []
         shown, odd = self._try_read(lambda: [self._file(file, spec) for file in listed], path)
         kinds, uncounted = self._try_read(lambda: _file_groups(files), path)
         return ManifestNode(
@@ -293,13 +293,13 @@ class MetadataWalk:
             partitions=bounds,
             kinds=kinds,
             files=shown,
-            files_omitted=len(files) - len(listed) if extent.files else 0,
+            files_omitted=len(files) - len(listed) if limits.files else 0,
             problem=problem or unbound or odd or uncounted,
         )
 
     def _file(self, file: avro.DataFile, spec: PartitionSpec | None) -> DataFileNode:
         fields = () if spec is None else spec.fields
-        partition = {one.name: str(self._human(one, file.partition[at])) for at, one in enumerate(fields)}
+        partition = {one.name: str(self._display(one, file.partition[at])) for at, one in enumerate(fields)}
         return DataFileNode(
             file.file_path, *_content_and_format(file), file.record_count, file.file_size_in_bytes, partition
         )
@@ -322,18 +322,18 @@ class MetadataWalk:
         result = None if source is None else one.transform.result_type(source)
         if not isinstance(result, PrimitiveType):
             return encoded.hex()
-        return self._human(one, from_bytes(result, encoded))
+        return self._display(one, from_bytes(result, encoded))
 
-    def _human(self, one: PartitionField, value: Any) -> str | None:  # noqa: ANN401 - of the field's type
+    def _display(self, one: PartitionField, value: Any) -> str | None:  # noqa: ANN401 - of the field's type
         source = self._source(one)
         try:
             return str(value) if source is None else one.transform.to_human_string(source, value)
         except (ValueError, OverflowError):
-            # A day or an hour that no calendar of Python's reaches.
+            # Python's calendar does not reach this day or hour.
             return str(value)
 
     def _source(self, one: PartitionField) -> IcebergType | None:
-        """The type of the column that a partition field is made of; None where no schema has it any more."""
+        """Return the type of a partition field's source column; None if no schema contains it any more."""
         for schema in reversed(self._whole.schemas):
             try:
                 return schema.find_type(one.source_id)
@@ -343,14 +343,14 @@ class MetadataWalk:
 
     @staticmethod
     def _try_read(work: Callable[[], list[T]], where: str) -> tuple[list[T], str]:
-        """The result, or why there is none."""
+        """Return a result, or the reason why there is none."""
         try:
             return work(), ""
         except SfnError as error:
             return [], str(error)
-        except Exception as error:  # noqa: BLE001 - a decoder raises whatever it stumbles over
+        except Exception as error:  # noqa: BLE001 - decoders raise errors of any type
             found = f"{type(error).__name__}: {error}"[:300]
-            return [], f"{where}: expected a readable file of metadata, found {found}"
+            return [], f"{where}: expected a readable metadata file, found {found}"
 
     @staticmethod
     def _snapshot_node(snapshot: Snapshot, refs: Iterable[RefNode], walked: SnapshotContents | None) -> SnapshotNode:
@@ -376,5 +376,5 @@ def _file_groups(files: Iterable[avro.DataFile]) -> list[FileGroup]:
 
 
 def _content_and_format(file: avro.DataFile) -> tuple[str, str]:
-    """Content and format; files of an old table, which had no deletes, tell no content."""
+    """Return content and format; files of an old table, which had no deletes, have no content field."""
     return _CONTENTS.get(file.content, "data"), file.file_format.value.lower()

@@ -1,4 +1,4 @@
-"""Finding a table's leading document: by name, by uuid, or as the only one that lies in a directory."""
+"""Search for a table's leading SFN document: by name, by uuid, or as the only one in a directory."""
 
 from __future__ import annotations
 
@@ -40,24 +40,24 @@ from sfn.sfnfile.naming import (
     owner_prefix,
 )
 
-# ── documents: One SFN document after another
+# ── Documents, and the links between them
 
 MAX_HOPS: Final = 8
-"""How many `moved_to` are followed."""
+"""The maximum number of `moved_to` links that are followed."""
 
 TableIdentity: TypeAlias = tuple[str | tuple[str, ...], str]
-"""A table's uuid, or its identifier where it has none, with its catalog's id."""
+"""A table's uuid, or its identifier if it has none; with its catalog's id."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundDocument:
-    """A document.
+    """An SFN document at its place.
 
     Attributes:
         key: its canonical URL.
-        doc: what it says.
+        doc: its contents.
         via: URLs of the documents that forwarded to it, in order.
-        previous_documents: what these say.
+        previous_documents: the contents of these documents.
     """
 
     key: str
@@ -67,21 +67,21 @@ class FoundDocument:
 
     @property
     def identity(self) -> TableIdentity:
-        """Which table it speaks of."""
+        """The table that the document describes."""
         return self.doc.guid or (*self.doc.namespace, self.doc.name), self.doc.catalog_id
 
     @property
     def folder(self) -> str:
-        """Where it lies, with a trailing slash."""
+        """The document's folder, with a trailing slash."""
         return self.key.rpartition("/")[0] + "/"
 
 
 async def read_document(files: FileReader, key: str) -> FoundDocument | None:
-    """The document at a key; None where there is no file.
+    """Return the document at a key; None if there is no file.
 
     Raises:
-        Malformed: the file is none.
-        UnknownVersion: it is one of another version.
+        MalformedDocument: the file is no SFN document.
+        UnknownFormatVersion: the document has an unknown format version.
     """
     body = await files.read(key, document.MAX_DOCUMENT_BYTES + 1)
     if body is None:
@@ -93,12 +93,12 @@ async def read_document(files: FileReader, key: str) -> FoundDocument | None:
 
 
 async def follow_links(files: FileReader, allowed_locations: AllowedLocations, start: FoundDocument) -> FoundDocument:
-    """Where `moved_to` leads: a live document of the same table, or else the last one on the way to nowhere.
+    """Follow `moved_to` to a live document of the same table, or to the last document that exists.
 
     Raises:
-        TooManyHops: it leads further than `MAX_HOPS`, or in a circle.
-        Unsafe: it leads where nobody is followed to.
-        Malformed: to a file that is none.
+        TooManyHops: there are more than `MAX_HOPS` links, or they form a circle.
+        Unsafe: a link leads to a place that is not allowed.
+        MalformedDocument: a link leads to a file that is no SFN document.
     """
     at = start
     for _ in range(MAX_HOPS + 1):
@@ -115,7 +115,7 @@ async def follow_links(files: FileReader, allowed_locations: AllowedLocations, s
 
 
 def _is_successor(doc: Document, link: Link, before: Document) -> bool:
-    """Whether a document that was forwarded to speaks of the same table; one without a uuid is known by its name."""
+    """Return whether a link's target describes the same table; a table without a uuid is identified by its name."""
     if before.guid is not None:
         return doc.guid == before.guid
     is_named = (doc.namespace, doc.name) == (link.namespace, link.name)
@@ -123,7 +123,7 @@ def _is_successor(doc: Document, link: Link, before: Document) -> bool:
 
 
 def describe_end(doc: Document) -> str:
-    """What a document says of a table that is not there any more."""
+    """Return a sentence about the table of a tombstone, for error messages."""
     at = document.format_time(doc.written_at)
     if doc.moved_to is None:
         return f"that {identifier_text(doc)} was dropped, as the catalog said at {at}"
@@ -131,24 +131,24 @@ def describe_end(doc: Document) -> str:
 
 
 def identifier_text(doc: Document) -> str:
-    """The identifier that a document has, for people."""
+    """Return the identifier of a document's table as text."""
     return ".".join((*doc.namespace, doc.name))
 
 
 def link_text(link: Link | None) -> str:
-    """The identifier that a link has, for people."""
+    """Return the identifier of a link's target as text."""
     return ".".join((*link.namespace, link.name)) if link is not None else "gone"
 
 
-# ── wanted: Which table a reader wants
+# ── The table that a reader asks for
 
 
 @dataclass(frozen=True, slots=True)
 class TableSelector:
-    """Which table.
+    """The choice of a table in a directory.
 
     Attributes:
-        table: namespace levels and name; None where any will do that is the only one.
+        table: namespace levels and name; None if the directory's only table is meant.
         uuid: its `table-uuid`; None likewise.
     """
 
@@ -157,24 +157,24 @@ class TableSelector:
 
     @property
     def file_owner(self) -> FileOwner | None:
-        """What its files may be called by; None where only its directory is known."""
+        """The owner that its file names are made of; None if only the directory is known."""
         if self.table is None:
             return None if self.uuid is None else FileOwner((), "", normal_uuid(self.uuid))
         return FileOwner(self.table[:-1], self.table[-1], normal_uuid(self.uuid))
 
     @property
     def is_any(self) -> bool:
-        """Whether the table is to be the only one."""
+        """Whether neither a name nor a uuid is given, so the directory must hold only one table."""
         return self.table is None and self.uuid is None
 
     def matches(self, doc: Document) -> bool:
-        """Whether a document speaks of it."""
+        """Return whether a document describes the selected table."""
         is_named = self.table is None or (*doc.namespace, doc.name) == self.table
         return is_named and (self.uuid is None or doc.guid == normal_uuid(self.uuid))
 
     @property
     def text(self) -> str:
-        """It, for people."""
+        """The selection as text, for messages."""
         name = "the table" if self.table is None else ".".join(self.table)
         return name if self.uuid is None else f"{name} with the uuid {self.uuid}"
 
@@ -185,11 +185,11 @@ class TableSelector:
         another.
 
         Args:
-            start: the document that was found by it.
-            last: where that one led.
+            start: the document that was found by the name.
+            last: the document that `start` led to.
 
         Raises:
-            NameTaken: another has.
+            NameTaken: another table has the name.
         """
         if self.table is None or self.matches(last.doc):
             return
@@ -200,20 +200,20 @@ class TableSelector:
                     start.key,
                     expected=f"the table that was called {identifier_text(doc)} here",
                     found=f"that it is now {now}, and that another table is {identifier_text(doc)}",
-                    remedy=f"name the one you mean: {now}, or read {doc.name_now.sfn_file_path}",
+                    remedy=f"name the table you mean: {now}, or read {doc.name_now.sfn_file_path}",
                 )
 
 
-# ── branches: The files of single branches
+# ── Branches and tags
 
 
 class BranchLookup:
-    """One branch or tag, looked for.
+    """A search for the document of one branch or tag.
 
     Args:
-        files: how to read.
-        trust: the directory, and where documents may lead.
-        ref: its name; not `main`, whose document leads.
+        files: the files to search.
+        allowed_locations: the directory, and the places that documents may lead to.
+        ref: the name of the branch or tag; not `main`, which has the leading document.
     """
 
     def __init__(self, files: FileReader, allowed_locations: AllowedLocations, ref: str) -> None:
@@ -221,7 +221,7 @@ class BranchLookup:
         self._checked_keys: set[str] = set()
 
     async def find_by_name(self, selector: TableSelector) -> FoundDocument | None:
-        """Its live document, where the table's name is known and the file lies where most do."""
+        """Return the live document in its usual place, if the table's name is known."""
         if selector.table is None or selector.file_owner is None:
             return None
         for key in FileLayout(self._allowed_locations.directory).keys(selector.file_owner, self._ref):
@@ -234,7 +234,7 @@ class BranchLookup:
         return None
 
     async def find_sibling(self, leading: FoundDocument) -> FoundDocument | None:
-        """Its live document, beside the leading one of its table."""
+        """Return the live document in the folder of the table's leading document."""
         for key in _branch_keys(leading, self._ref):
             found = await self._document_at(key)
             if found is not None and found.identity == leading.identity and self._matches(found):
@@ -245,7 +245,7 @@ class BranchLookup:
         return found.doc.is_live and found.doc.ref == self._ref
 
     async def _document_at(self, key: str) -> FoundDocument | None:
-        """The document at a key that has not been looked at yet; what can't be read may be another table's."""
+        """Return the document at a key that was not checked yet; an unreadable one may be another table's."""
         if key in self._checked_keys:
             return None
         self._checked_keys.add(key)
@@ -263,23 +263,23 @@ def _branch_keys(leading: FoundDocument, ref: str) -> Sequence[str]:
     return []
 
 
-# ── choice: Which of several live documents is the one that a reader was asked for
+# ── Choice among several live documents
 
 _MAX_NAMED: Final = 10
 
 
 def disambiguate(where: str, found: Sequence[FoundDocument]) -> FoundDocument:
-    """The one table of which all these documents speak.
+    """Return the newest document, if all documents describe one table.
 
-    Of one table the newest answer of its catalog counts. So does it of one identifier in one catalog: a table that was
-    dropped and made anew lies beside its successor for a moment where files are called by uuid.
+    Documents count as one table if they have the same uuid, or the same identifier in one catalog: if files are named
+    by uuid, a table that was dropped and recreated lies beside its successor for a moment.
 
     Args:
         where: the folder, for the message.
-        found: one live document at least.
+        found: the live documents, at least one.
 
     Raises:
-        Ambiguous: they speak of several.
+        Ambiguous: they describe several tables.
     """
     tables = _newest(found, lambda one: one.identity)
     named_alike = _newest(tables, lambda one: (one.doc.namespace, one.doc.name, one.doc.catalog_id))
@@ -289,7 +289,7 @@ def disambiguate(where: str, found: Sequence[FoundDocument]) -> FoundDocument:
     more = f" and {len(names) - _MAX_NAMED:,} more" if len(names) > _MAX_NAMED else ""
     raise Ambiguous(
         where,
-        expected="one table, or to be told which",
+        expected="one table, or its name or uuid",
         found=", ".join(names[:_MAX_NAMED]) + more,
         remedy="name the table, or give its uuid",
     )
@@ -304,32 +304,32 @@ def _newest(found: Sequence[FoundDocument], key: Callable[[FoundDocument], Hasha
 
 
 def _rank(found: FoundDocument) -> tuple[datetime, int]:
-    """By which the greatest counts: the newest, and of those that led to it the shortest way."""
+    """Return the sort key of a document: its time, then the shortest way to it."""
     return found.doc.as_of, -len(found.via)
 
 
 def _labels(found: Sequence[FoundDocument]) -> list[str]:
-    """Their names, and what else tells them apart where they have one name."""
+    """Return the tables' names, with uuid and catalog if two names are equal."""
     names = [identifier_text(one.doc) for one in found]
     if len(set(names)) == len(names):
         return names
     return [f"{identifier_text(one.doc)} ({one.doc.guid or 'no uuid'}, catalog {one.doc.catalog_id})" for one in found]
 
 
-# ── lookup: Finding a table's leading document
+# ── The search
 
 MAX_LISTED: Final = 100_000
-"""Files of a folder of which the names are looked at."""
+"""The maximum number of file names that are listed per folder."""
 MAX_READ: Final = 1_000
-"""Documents of a folder that are read."""
+"""The maximum number of documents that are read per folder."""
 MAX_OPENED: Final = 2 * MAX_READ
-"""Documents that one search opens, with those that they lead to."""
+"""The maximum number of documents that one search opens, including the documents that links lead to."""
 
 _LEADS: Final = tuple(f"_{part}{EXTENSION}" for part in (MAIN_BRANCH, HEAD))
 
 
 class FoundBy(StrEnum):
-    """What a table was found by."""
+    """The way in which a table was found."""
 
     NAME = "name"
     UUID = "uuid"
@@ -338,12 +338,12 @@ class FoundBy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _EndedTable:
-    """A table that is not there any more.
+    """A table that was dropped, or that moved to a place without a live document.
 
     Attributes:
         start: its document in one of the directory's folders.
-        last: where that one led.
-        found_by: what it was found by.
+        last: the document that `start` led to.
+        found_by: the way in which `start` was found.
     """
 
     start: FoundDocument
@@ -355,9 +355,9 @@ class Lookup:
     """One search through a directory's folders.
 
     Args:
-        files: how to read.
-        trust: the directory, and where documents may lead.
-        wanted: which table.
+        files: the files to search.
+        allowed_locations: the directory, and the places that documents may lead to.
+        selector: the table to find.
     """
 
     def __init__(self, files: FileReader, allowed_locations: AllowedLocations, selector: TableSelector) -> None:
@@ -372,20 +372,20 @@ class Lookup:
         self._name_taken_error: NameTaken | None = None
 
     async def find_leading(self, *, even_dropped: bool = False) -> tuple[FoundDocument, FoundBy]:
-        """The table's live document of branch `main`, or its head, after following.
+        """Return the table's live document of branch `main`, or its head, after following links.
 
         Args:
-            even_dropped: of a table that was dropped its last document, where nothing else stands in the way.
+            even_dropped: return the last document of a dropped table, if nothing else prevents it.
 
         Raises:
             Unreadable: see `sfn.errors` for its kinds.
         """
-        for site in self._sites():
-            if (found := await self._find_by_key(site)) is not None:
-                one, how = found
-                return self._newest(one), how
-            if (lying := await self._find_by_listing(site.folder)) is not None:
-                return self._newest(lying), FoundBy.LISTING
+        for layout in self._layouts():
+            if (found := await self._find_by_key(layout)) is not None:
+                named, found_by = found
+                return self._newest(named), found_by
+            if (listed := await self._find_by_listing(layout.folder)) is not None:
+                return self._newest(listed), FoundBy.LISTING
         if self._name_taken_error is not None:
             raise self._name_taken_error
         if self._moved_away:
@@ -397,11 +397,11 @@ class Lookup:
         raise refusal
 
     def _newest(self, found: FoundDocument) -> FoundDocument:
-        """The same table's newest document: another folder's may have led on to where the table went since."""
+        """Return the table's newest document: one in another folder may have led to the table's new place."""
         same = [one for one in self._moved_away if one.identity == found.identity]
         return max([found, *same], key=lambda one: one.doc.as_of)
 
-    def _sites(self) -> Iterator[FileLayout]:
+    def _layouts(self) -> Iterator[FileLayout]:
         directory, table = self._allowed_locations.directory, self._selector.table
         yield FileLayout(directory)
         yield FileLayout(directory, placement=Placement.ALONGSIDE)
@@ -409,58 +409,58 @@ class Lookup:
             yield FileLayout(folder_below_root(directory, table[:-1], table[-1]), placement=Placement.ROOT)
         yield FileLayout(directory, placement=Placement.ROOT)
 
-    async def _find_by_key(self, site: FileLayout) -> tuple[FoundDocument, FoundBy] | None:
-        folder = site.folder
-        for name, how in _candidate_names(self._selector.table, self._selector.uuid):
+    async def _find_by_key(self, layout: FileLayout) -> tuple[FoundDocument, FoundBy] | None:
+        folder = layout.folder
+        for name, found_by in _candidate_names(self._selector.table, self._selector.uuid):
             key = folder + name
             self._checked_keys.add(key)
             try:
                 start = await read_document(self._files, key)
             except (MalformedDocument, NotPermitted) as error:
-                # It may be another table's: two can share the first name, and then ours has the second. And a store
-                # that does not let us list does not tell what is missing from what is forbidden.
+                # The document may be another table's: two tables can share the first name, and then this table has the
+                # second. Also, a store that refuses listings does not distinguish a missing file from a forbidden one.
                 self._broken.append((folder, error))
                 continue
-            if start is not None and (found := await self._find_named(start, how)) is not None:
-                return found, how
+            if start is not None and (found := await self._find_named(start, found_by)) is not None:
+                return found, found_by
         return None
 
-    async def _find_named(self, start: FoundDocument, how: FoundBy) -> FoundDocument | None:
-        """As `_live`, but what took the name may lie in the directory too, in a file that is called otherwise."""
+    async def _find_named(self, start: FoundDocument, found_by: FoundBy) -> FoundDocument | None:
+        """Follow a document to a live one; if another table took the name, the search continues."""
         try:
-            return await self._follow_to_live(start, how)
+            return await self._follow_to_live(start, found_by)
         except NameTaken as error:
             self._name_taken_error = self._name_taken_error or error
             return None
 
     async def _find_by_listing(self, folder: str) -> FoundDocument | None:
-        """The table that lies in a folder; those that left it are remembered."""
+        """Return the table that lies in a folder, and remember the tables that moved away from it."""
         here: set[TableIdentity] = set()
         live: list[FoundDocument] = []
         for key in await self._leading_keys(folder):
             try:
                 start = await read_document(self._files, key)
             except MalformedDocument as error:
-                # What is no document does not hide one that is: only where none is it counts.
+                # A broken file counts only if no valid document is found.
                 self._broken.append((folder, error))
                 continue
             try:
                 found = await self._find_named(start, FoundBy.LISTING) if start is not None else None
             except (MalformedDocument, NotPermitted, Unsafe) as error:
-                # It led there from a table that is not here any more.
+                # The document belongs to a table that left this folder.
                 self._broken.append((folder, error))
                 continue
             if found is not None:
                 live.append(found)
                 if found.folder == folder:
                     here.add(found.identity)
-        # Of every file, not of the best: `moved_to` may lead to the same one by another spelling of this folder.
-        lying = [found for found in live if found.identity in here]
+        # Check every document, not only the newest: `moved_to` may lead back here by another spelling of this folder.
+        listed = [found for found in live if found.identity in here]
         self._moved_away += [found for found in live if found.identity not in here]
-        return disambiguate(folder, lying) if lying else None
+        return disambiguate(folder, listed) if listed else None
 
     async def _leading_keys(self, folder: str) -> list[str]:
-        """The keys of the files that may be a leading one."""
+        """Return the keys of the files that may be leading documents."""
         self._folders.append(folder)
         try:
             keys = await list_keys(self._files, folder)
@@ -470,38 +470,38 @@ class Lookup:
             self._broken.append((folder, error))
             return []
         except TooManyFiles as error:
-            # It may be a table's own directory, full of its data: that hides nothing of what was found elsewhere.
+            # The folder may be the table's own, full of data files. Documents found in other folders still count.
             self._overfull_error.append(error)
             return []
         leading = [key for key in keys if key.endswith(_LEADS) and key not in self._checked_keys]
         if self._selector.table is not None:
-            # Files that are called by the name have been looked for; in a uuid there is no underscore.
+            # Files that are called by the name were read before. A uuid contains no underscore.
             leading = [key for key in leading if "_" not in owner_prefix(key.removeprefix(folder))]
         if len(leading) > MAX_READ:
             raise self._too_many(folder, f"at most {MAX_READ:,} SFN files", f"{len(leading):,}")
         return leading
 
-    async def _follow_to_live(self, start: FoundDocument, how: FoundBy) -> FoundDocument | None:
-        """Where a document leads, if it is about the table and the table is live."""
+    async def _follow_to_live(self, start: FoundDocument, found_by: FoundBy) -> FoundDocument | None:
+        """Return the live document that a document leads to, if it describes the selected table."""
         doc = start.doc
         if not self._selector.matches(doc) or doc.ref != MAIN_BRANCH:
             return None
         last = start if doc.is_live else await follow_links(self._files, self._allowed_locations, start)
         self._opened += 1 + len(last.via)
         if self._opened > MAX_OPENED:
-            raise self._too_many(start.folder, f"at most {MAX_OPENED:,} documents on the way", "more")
+            raise self._too_many(start.folder, f"at most {MAX_OPENED:,} linked documents", "more")
         self._selector.check_name(start, last)
         if last.doc.is_live:
             return last
-        self._ended.append(_EndedTable(start, last, how))
+        self._ended.append(_EndedTable(start, last, found_by))
         return None
 
     def _too_many(self, folder: str, expected: str, found: str) -> TooManyFiles:
-        remedy = "name the table" if self._selector.is_any else "move out of the folder what is not ours"
+        remedy = "name the table" if self._selector.is_any else "move other files out of the folder"
         return TooManyFiles(folder, expected=expected, found=found, remedy=remedy)
 
     def lookup_error(self) -> Unreadable:
-        """Why there is no live table, once all was looked at."""
+        """Return the reason why no live table was found."""
         last = max(self._ended, key=lambda one: one.start.doc.as_of, default=None)
         hidden = [error for folder, error in self._broken if last is None or self._may_hide(folder, last)]
         if last is not None and not hidden:
@@ -516,20 +516,20 @@ class Lookup:
         return NotFound(where, expected=f"the SFN file of {self._selector.text}", found="none", remedy=remedy)
 
     def _may_hide(self, folder: str, last: _EndedTable) -> bool:
-        """Whether what is broken in a folder may be the live table, whatever was left of one in another folder."""
-        folders = [site.folder for site in self._sites()]
+        """Return whether a broken file in a folder may hide a live table that precedes a dropped one."""
+        folders = [layout.folder for layout in self._layouts()]
         return self._selector.is_any or folders.index(folder) < folders.index(last.start.folder)
 
 
 async def list_keys(files: FileReader, folder: str) -> list[str]:
-    """The keys of all files of a folder.
+    """Return the keys of all files of a folder.
 
     Raises:
-        TooManyFiles: there are more than `LISTING_LIFETIME`.
+        TooManyFiles: there are more than `MAX_LISTED`.
     """
     keys = await files.list(folder, MAX_LISTED + 1)
     if len(keys) > MAX_LISTED:
-        remedy = "move out of the folder what is not ours"
+        remedy = "move other files out of the folder"
         raise TooManyFiles(
             folder, expected=f"at most {MAX_LISTED:,} files", found=f"{len(keys):,} or more", remedy=remedy
         )
@@ -538,7 +538,7 @@ async def list_keys(files: FileReader, folder: str) -> list[str]:
 
 @lru_cache(4096)
 def _candidate_names(table: tuple[str, ...] | None, uuid: str | None) -> Sequence[tuple[str, FoundBy]]:
-    """What the table's leading file may be called, in the order in which it is looked for."""
+    """Return the possible names of the table's leading file, in the order of the search."""
     owner = TableSelector(table, uuid).file_owner
     if owner is None:
         return ()

@@ -1,4 +1,4 @@
-"""The metadata file that a document names: whose it is, and what stands in it."""
+"""Read and check the metadata file that a document names, and limit where documents and metadata may lead."""
 
 from __future__ import annotations
 
@@ -30,24 +30,25 @@ from sfn.sfnfile.locations import (
 )
 from sfn.sfnfile.naming import MAIN_BRANCH
 
-# ── identity: The `table-uuid` of a metadata file of any size
+# ── The `table-uuid` of a metadata file of any size
 
 MAX_SCANNED_SIZE: Final = 1 << 30
-"""Bytes of JSON that are looked through: what inflates to more is no metadata."""
+"""The maximum size in bytes of the JSON that is scanned: a file that inflates to more is no metadata."""
 
 MAX_SCAN_STEPS: Final = 8_000_000
-"""Signs that are looked at one by one, in some seconds; metadata of 256 MiB takes 5 million where it is but schemas."""
+"""The maximum number of JSON signs in a scan, which takes some seconds; 256 MiB of nothing but schemas have 5 million.
+"""
 
 _KEY: Final = "table-uuid"
 _MAX_VALUE_LENGTH: Final = 400
-"""Bytes of a string that are kept: no uuid is longer, however it is escaped."""
+"""Bytes of a string that are stored: no uuid is longer, however it is escaped."""
 
 _SIGN: Final = re.compile(rb'["{}\[\],:]')
 _STRING_SIGN: Final = re.compile(rb'["\\]')
 _IN_STRING: Final = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
 _TEXT: Final = rb'[^"{}\[\]]++|"(?:[^"\\]++|\\.)*+"'
 _FLAT: Final = re.compile(rb"(?:%b|\{(?:%b)*+\}|\[(?:%b)*+\])*+" % (_TEXT, _TEXT, _TEXT), re.DOTALL)
-"""Whole strings, whatever else neither opens nor closes anything, and what holds nothing but these."""
+"""Whole strings, other text without brackets, and objects or arrays that contain only these."""
 
 _NEAR: Final = re.compile(
     rb"""
@@ -57,21 +58,21 @@ _NEAR: Final = re.compile(
     """,
     re.VERBOSE,
 )
-"""A file that has it behind nothing but plain numbers and texts, as nearly all have."""
+"""The beginning of nearly all files: the uuid after nothing but plain numbers and strings."""
 
 
 async def read_table_uuid(files: FileReader, key: str, first: bytes, most: int = MAX_SCANNED_SIZE) -> str | None:
-    """The file's `table-uuid`; None where it has none, or is no metadata.
+    """Return the file's `table-uuid`; None if it has none, or is no metadata.
 
     Args:
-        files: how to read the rest, as far as it is needed.
+        files: access to the rest of the file, which is read as far as needed.
         key: the file's canonical URL.
         first: its first `FIRST_READ_SIZE` bytes.
-        most: bytes of JSON that are looked through, to the end of their part.
+        most: the maximum number of bytes of JSON that are scanned, rounded up to a whole part.
 
     Raises:
-        MalformedMetadata: it was not found in so many bytes, or in `MAX_SCAN_STEPS`. That is not to say that it has
-            none: who takes the file for another table's would be misled.
+        MalformedMetadata: the uuid was not found within `most` bytes or `MAX_SCAN_STEPS`. This is an error and not
+            None, which would mean that the file is another table's.
     """
     if (near := _NEAR.match(first)) is not None:
         return near[1].decode()
@@ -93,18 +94,18 @@ async def read_table_uuid(files: FileReader, key: str, first: bytes, most: int =
 def _uuid_not_found_error(key: str, most: int) -> MalformedMetadata:
     return MalformedMetadata(
         key,
-        expected=f"a table-uuid in {most >> 20:,} MiB of JSON, and within {MAX_SCAN_STEPS:,} signs of it",
+        expected=f"a table-uuid in the first {most >> 20:,} MiB of JSON, within {MAX_SCAN_STEPS:,} signs",
         found="none by then",
-        remedy="ask the catalog which file is current: engines write it at the beginning",
+        remedy="ask the catalog which file is current; engines write the uuid at the beginning",
     )
 
 
 class _UuidScanner:
-    """Looks for one key of the outermost object, and knows just as much JSON as that takes.
+    """A scanner for one key of the outermost object, which parses only as much JSON as that needs.
 
     Attributes:
-        value: what was found, if it is a string.
-        over: nothing that follows can change it.
+        value: the value that was found, if it is a string.
+        over: whether the scan is finished: nothing that follows can change the value.
     """
 
     def __init__(self) -> None:
@@ -115,22 +116,22 @@ class _UuidScanner:
         self._text: bytearray | None = None
         self._is_escaped = False
         self._last: str | None = None
-        self._is_ours = False
+        self._is_uuid_next = False
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether it has taken as many steps as it may."""
+        """Whether the scan has used all its steps."""
         return self._left <= 0
 
     def feed(self, part: bytes) -> None:
-        """Look at the next part, as far as steps are left."""
+        """Scan the next part, as far as steps are left."""
         at = 0
         while at < len(part) and not self.over and self._left > 0:
             self._left -= 1
             at = self._outside(part, at) if self._text is None else self._inside(self._text, part, at)
 
     def _outside(self, part: bytes, at: int) -> int:
-        """Go to behind the next sign that means something."""
+        """Return the position after the next sign outside of strings."""
         if self._depth > 1 and (flat := _FLAT.match(part, at)) is not None:
             at = flat.end()
         sign = _SIGN.search(part, at)
@@ -145,21 +146,21 @@ class _UuidScanner:
                 self._depth -= 1
                 self.over = self._depth <= 0
             case b":":
-                self._is_ours = self._last == _KEY
+                self._is_uuid_next = self._last == _KEY
             case b"," if self._depth == 1:
-                self._is_ours = False
+                self._is_uuid_next = False
             case _:
                 pass
         return sign.end()
 
     def _inside(self, text: bytearray, part: bytes, at: int) -> int:
-        """Go to behind the next sign in a string."""
+        """Return the position after the next sign inside a string."""
         if self._is_escaped:
             self._is_escaped = False
             self._keep(text, part[at : at + 1])
             return at + 1
         if (self._depth != 1 or len(text) == _MAX_VALUE_LENGTH) and (rest := _IN_STRING.match(part, at)) is not None:
-            # Nothing of it is kept.
+            # The text is not stored.
             at = rest.end()
         sign = _STRING_SIGN.search(part, at)
         if sign is None:
@@ -185,20 +186,20 @@ class _UuidScanner:
             self._last = str(json.loads(f'"{text.decode()}"'))
         except ValueError:
             self._last = None
-        if self._is_ours:
+        if self._is_uuid_next:
             self.value, self.over = self._last, True
 
 
-# ── metadata: The metadata file that a document names
+# ── The contents of a metadata file
 
 _T = TypeVar("_T")
 
 MAX_METADATA_SIZE: Final = 256 << 20
-"""Bytes of JSON of a metadata file that is read as a whole."""
+"""The maximum size in bytes of the JSON of a metadata file that is read as a whole."""
 
 _MAX_REFS_NAMED: Final = 20
 _NONE: Final = -1
-"""What writers in Java have for no snapshot, mostly in format version 1."""
+"""Java writers' value for no snapshot, mostly in format version 1."""
 _RESTORE: Final = "roll the table back to a snapshot that it has, or have its catalog name an earlier metadata file"
 
 
@@ -210,7 +211,7 @@ class MetadataRef(msgspec.Struct, rename="kebab", frozen=True):
 
 
 class ListedSnapshot(msgspec.Struct, rename="kebab", frozen=True):
-    """A snapshot, its schema, and where its manifests are listed; an old table has neither."""
+    """A snapshot, its schema, and the location of its manifest list; an old table has neither."""
 
     snapshot_id: int
     manifest_list: str | None = None
@@ -218,7 +219,7 @@ class ListedSnapshot(msgspec.Struct, rename="kebab", frozen=True):
 
 
 class SnapshotLogEntry(msgspec.Struct, rename="kebab", frozen=True):
-    """An entry of the snapshot-log: which snapshot became current when."""
+    """An entry of the snapshot-log: the time at which a snapshot became current."""
 
     timestamp_ms: int
     snapshot_id: int
@@ -232,11 +233,11 @@ class MetadataLogEntry(msgspec.Struct, rename="kebab", frozen=True):
 
 
 class PartialMetadata(msgspec.Struct, rename="kebab", frozen=True):
-    """What a reader needs of a table's metadata (Iceberg specification, "Table Metadata Fields").
+    """The part of a table's metadata that a reader needs (Iceberg specification, "Table Metadata Fields").
 
     Attributes:
-        metadata_log, snapshot_log: not decoded: only a reader that asks for a time needs them, see
-        `metadata_log_entries`, `snapshot_log_entries`.
+        metadata_log, snapshot_log: not decoded, because only questions about a time need them; see
+            `metadata_log_entries`, `snapshot_log_entries`.
     """
 
     format_version: int | None = None
@@ -250,7 +251,7 @@ class PartialMetadata(msgspec.Struct, rename="kebab", frozen=True):
     current_schema_id: int | None = None
 
     def head(self, ref: str, where: str) -> int | None:
-        """The snapshot of a branch or tag, see `head_of`.
+        """Return the snapshot of a branch or tag, see `head_of`.
 
         Args:
             where: the metadata file.
@@ -260,22 +261,22 @@ class PartialMetadata(msgspec.Struct, rename="kebab", frozen=True):
 
     @property
     def snapshot_ids(self) -> list[int]:
-        """The ids of its snapshots."""
+        """The ids of the table's snapshots."""
         return [one.snapshot_id for one in self.snapshots or ()]
 
     def metadata_log_entries(self, where: str) -> list[MetadataLogEntry]:
-        """The earlier metadata files, oldest first.
+        """Return the earlier metadata files, oldest first.
 
         Raises:
-            MalformedMetadata: the metadata-log is none.
+            MalformedMetadata: the metadata-log is not valid.
         """
         return _decode_log(self.metadata_log, list[MetadataLogEntry], "metadata-log", where)
 
     def snapshot_log_entries(self, where: str) -> list[tuple[int, int]]:
-        """When which snapshot became current: Unix milliseconds and ids, oldest first.
+        """Return time (Unix milliseconds) and id of each snapshot that became current, oldest first.
 
         Raises:
-            MalformedMetadata: the snapshot-log is none.
+            MalformedMetadata: the snapshot-log is not valid.
         """
         log = _decode_log(self.snapshot_log, list[SnapshotLogEntry], "snapshot-log", where)
         return [(one.timestamp_ms, one.snapshot_id) for one in log]
@@ -286,9 +287,9 @@ def head_of(
 ) -> int | None:
     """Return the snapshot of a branch or tag; None for branch `main` of an empty table.
 
-    The rule is that of Iceberg's own library: `main` is at `current-snapshot-id`; `refs.main` may be left out, but if
-    the metadata has both they agree; and each snapshot that is read is in `snapshots`. What does not concern the asked
-    branch or tag, such as another one without its snapshot, does not matter.
+    The rule is that of Iceberg's own library: `main` is at `current-snapshot-id`; `refs.main` may be missing, but if
+    the metadata has both, they agree; and each snapshot that is read is in `snapshots`. Errors of other branches and
+    tags do not matter.
 
     Args:
         current: `current-snapshot-id`; -1 is none.
@@ -313,11 +314,11 @@ def head_of(
 
 
 def dangling_ref_error(ref: str, number: int, snapshots: Collection[int], where: str) -> MalformedMetadata:
-    """The refusal of a branch or tag at a snapshot that the metadata does not have.
+    """Return the error for a branch or tag at a snapshot that the metadata does not contain.
 
     Args:
-        number: that snapshot.
-        snapshots: those that the metadata has.
+        number: the missing snapshot.
+        snapshots: the ids of the snapshots that the metadata contains.
     """
     field = "current-snapshot-id" if ref == MAIN_BRANCH else f"refs.{ref}"
     found = f"none among {len(snapshots):,}" if snapshots else "no snapshots at all"
@@ -326,11 +327,11 @@ def dangling_ref_error(ref: str, number: int, snapshots: Collection[int], where:
 
 
 def check_log_times(log: Iterable[tuple[int, object]], name: str, where: str) -> None:
-    """Refuse a log whose times can't be times, such as microseconds or negative numbers.
+    """Refuse a log with impossible times, such as microseconds or negative numbers.
 
     Args:
-        log: its times, in Unix milliseconds, each with what it is of.
-        name: of the log.
+        log: its times, in Unix milliseconds, each with the thing that it is the time of.
+        name: the log's name.
         where: the metadata file.
 
     Raises:
@@ -347,7 +348,7 @@ def check_log_times(log: Iterable[tuple[int, object]], name: str, where: str) ->
 
 
 def is_time(milliseconds: int) -> bool:
-    """Whether a number can be a time in Unix milliseconds that an Ordinal can say."""
+    """Return whether a number is a time in Unix milliseconds within the range of Ordinals."""
     return 0 <= milliseconds <= LAST_ORDINAL
 
 
@@ -359,40 +360,40 @@ def _decode_log(log: Raw, kind: type[list[_T]], name: str, where: str) -> list[_
 
 
 async def check_metadata(files: FileReader, key: str, doc: Document, named_by: str, now: datetime) -> None:
-    """Refuse a metadata file that is gone or is another table's.
+    """Check that a metadata file exists and is the table's.
 
     Args:
         key: its canonical URL.
         doc: the document that names it.
         named_by: that document's URL.
-        now: for the document's age.
+        now: the present time, to state the document's age.
 
     Raises:
-        Stale: it is gone.
-        WrongTable: it is another table's.
-        MalformedMetadata: it is no metadata file.
+        Stale: the file is gone.
+        WrongTable: the file is another table's.
+        MalformedMetadata: the file is no metadata file.
     """
     first = await files.read(key, FIRST_READ_SIZE)
     if first is None:
         raise metadata_gone_error(key, doc, named_by, now)
     uuid = await read_table_uuid(files, key, first)
     if uuid is None:
-        # What has none may be no metadata at all.
+        # A file without a uuid may be no metadata at all.
         uuid = (await read_metadata(files, key) or PartialMetadata()).table_uuid
     check_table_uuid(key, uuid, doc, named_by)
 
 
 def check_table_uuid(key: str, uuid: str | None, doc: Document, named_by: str) -> None:
-    """Refuse a metadata file that is another table's.
+    """Check that a metadata file is the table's.
 
     Args:
         uuid: the file's `table-uuid`.
 
     Raises:
-        WrongTable: it is.
+        WrongTable: it is not.
     """
     if normal_uuid(uuid) != doc.guid:
-        remedy = "the table was made anew, or the file is forged: `sfn verify` with the catalog's configuration tells"
+        remedy = "the table was recreated, or the file is forged: run `sfn verify` with the catalog's configuration"
         raise WrongTable(
             key,
             expected=f"{'no table-uuid' if doc.guid is None else f'table-uuid {doc.guid}'}, as {named_by} says",
@@ -402,24 +403,24 @@ def check_table_uuid(key: str, uuid: str | None, doc: Document, named_by: str) -
 
 
 def metadata_gone_error(key: str, doc: Document, named_by: str, now: datetime) -> Stale:
-    """The refusal of a document whose metadata file is gone."""
+    """Return the error for a document that names a metadata file that is gone."""
     at, age = document.format_time(doc.written_at), format_duration(now - doc.written_at)
     return Stale(
         key,
         expected=f"the metadata file that {named_by} named at {at}, {age} ago",
         found="no such file",
-        remedy="see whether the service that writes the SFN file still runs, or ask the catalog",
+        remedy="check that the listener which writes the SFN file is running, or ask the catalog",
     )
 
 
 async def read_metadata_json(files: FileReader, key: str, longest: int = MAX_METADATA_SIZE) -> bytes | None:
-    """A metadata file's JSON, decompressed; None where there is no file.
+    """Return a metadata file's JSON, decompressed; None if there is no file.
 
     Args:
-        longest: bytes of it that are read.
+        longest: the maximum size of the JSON in bytes.
 
     Raises:
-        MalformedMetadata: it is longer, or its compression is broken.
+        MalformedMetadata: the JSON is longer, or its compression is broken.
     """
     first = await files.read(key, PART_SIZE)
     if first is None:
@@ -440,20 +441,20 @@ def _mebibytes(size: int) -> str:
 
 
 async def read_metadata(files: FileReader, key: str) -> PartialMetadata | None:
-    """What stands in a metadata file; None where there is no file.
+    """Read and decode a metadata file; return None if there is no file.
 
     Raises:
-        MalformedMetadata: it is none.
+        MalformedMetadata: the file is no metadata file.
     """
     body = await read_metadata_json(files, key)
     return None if body is None else parse_metadata(key, body)
 
 
 def parse_metadata(key: str, body: bytes) -> PartialMetadata:
-    """What stands in a metadata file of this JSON.
+    """Decode the JSON of a metadata file.
 
     Raises:
-        MalformedMetadata: it is none.
+        MalformedMetadata: the JSON is no metadata.
     """
     try:
         found = msgspec.json.decode(body, type=PartialMetadata)
@@ -465,10 +466,10 @@ def parse_metadata(key: str, body: bytes) -> PartialMetadata:
 
 
 def ref_not_found_error(ref: str, there: Iterable[str], where: str) -> RefNotFound:
-    """The refusal of a branch or tag that a metadata file does not have.
+    """Return the error for a branch or tag that a metadata file does not contain.
 
     Args:
-        there: those that it has.
+        there: the branches and tags that it contains.
     """
     names = sorted({MAIN_BRANCH, *there})
     more = f" and {len(names) - _MAX_REFS_NAMED:,} more" if len(names) > _MAX_REFS_NAMED else ""
@@ -477,54 +478,54 @@ def ref_not_found_error(ref: str, there: Iterable[str], where: str) -> RefNotFou
 
 
 def malformed_metadata_error(key: str, expected: str, found: str) -> MalformedMetadata:
-    """The refusal of a metadata file that is none."""
+    """Return the error for a file that is no valid metadata file."""
     return MalformedMetadata(key, expected=expected, found=found, remedy="ask the catalog which file is current")
 
 
-# ── trust: Which locations a reader follows that it was told by a file
+# ── The locations that a reader follows
 
 _ESCAPE: Final = re.compile("%(?:2E|2F|5C)")
-"""As `sfn.sfnfile.naming` writes them."""
+"""The escapes that `sfn.sfnfile.naming` writes."""
 _DECODED: Final = {"http", "https"}
-"""Schemes whose servers take a part of a path for a query, and `%2F` for a separator."""
+"""Schemes with servers that take part of a path for a query, and `%2F` for a separator."""
 
 
 @dataclass(frozen=True, slots=True)
 class AllowedLocations:
-    """What is followed from one directory.
+    """The locations that a reader follows from one directory.
 
-    Without `allowed` that is the directory's own bucket, container or host: who may write there could else have a
-    reader show what only the reader may see.
+    Without `allowed` these are all in the directory's own bucket, container or host. Otherwise a person who may write
+    to the directory could make a reader show files that only the reader may see.
 
     Attributes:
         directory: canonical URL that the reader was given.
-        allowed: canonical prefixes; where there are any, what is followed lies below one of them or the directory.
+        allowed: canonical prefixes; if there are any, a location must lie below one of them or the directory.
     """
 
     directory: str
     allowed: tuple[str, ...] = ()
 
     def check_location(self, location: str, named_by: str) -> str:
-        """The canonical form of a location that may be followed.
+        """Return the canonical form of a location if it is allowed.
 
         Args:
-            named_by: the file that names it.
+            named_by: the file that names the location.
 
         Raises:
-            Unsafe: it is in another bucket or on another host, outside of what is allowed, relative, or has user
+            Unsafe: it is in another bucket or on another host, not below an allowed prefix, relative, or has user
                 information, a query, a control character, an encoded, empty or dotted segment.
         """
         _check_shape(location, location, named_by)
         return self._within(canonical(location), location, named_by)
 
     def check_file(self, location: str, named_by: str) -> str:
-        """As `place`, of a file that a table's metadata names: what other locations may not have is part of its name.
+        """Check the location of a file that a table's metadata names, in which `%2F`, `?` and `#` are part of the name.
 
-        Over HTTP it is not, and may lead elsewhere.
+        Over HTTP they are not, and may lead elsewhere.
 
         Raises:
-            Unsafe: it is in another bucket or on another host, outside of what is allowed, relative, or has user
-                information, a control character or a dotted segment; over HTTP also as of `place`.
+            Unsafe: it is in another bucket or on another host, not below an allowed prefix, relative, or has user
+                information, a control character or a dotted segment; over HTTP also as for `check_location`.
         """
         if scheme_of(canonical(location)) in _DECODED:
             return self.check_location(location, named_by)
@@ -535,9 +536,9 @@ class AllowedLocations:
         return self._within(place, location, named_by)
 
     def check_link(self, location: str, named_by: str) -> str:
-        """As `place`, of an SFN file: one of a name with a dot or a slash is called by the escape of it.
+        """Check the location of an SFN file; its name may contain an escaped dot or slash.
 
-        Over HTTP that is the character itself, and may lead elsewhere.
+        Over HTTP an escape means the character itself, and may lead elsewhere.
         """
         is_decoded = scheme_of(canonical(location)) in _DECODED
         _check_shape(location if is_decoded else _ESCAPE.sub("-", location), location, named_by)
@@ -554,7 +555,7 @@ class AllowedLocations:
             return place
         else:
             expected = f"a location in {store_prefix(self.directory)}, as the directory is"
-        remedy = "if it is right, name it among the `allowed` prefixes (`--allow`); a mount is read with `relative`"
+        remedy = "if it is right, add it to the `allowed` prefixes (`--allow`); for a mount, use `relative`"
         raise Unsafe(named_by, expected=expected, found=location, remedy=remedy)
 
 

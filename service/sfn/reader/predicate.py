@@ -1,8 +1,8 @@
-"""Row filters: bound to a schema, applied to rows, and weakened to what may rule a file out.
+"""Row filters: parse them, bind them to a schema, apply them to rows, and use them to rule out files.
 
-Rows are compared here, as Spark SQL compares them, and not by PyIceberg and PyArrow. PyIceberg rounds literals to the
-column's type, and takes NULL for a value that differs from every other. PyArrow asks statistics that know no NaN, and
-looks for columns in data files that lack them. `docs/read/filters.md` states the rules.
+Rows are compared here, as in Spark SQL, and not by PyIceberg and PyArrow. PyIceberg rounds literals to the column's
+type, and treats NULL as a value that differs from every other. PyArrow uses statistics that ignore NaN, and looks for
+columns in data files that lack them. `docs/read/filters.md` states the rules.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pyiceberg.schema import Schema
 from typing_extensions import override
 
 _Mask: TypeAlias = Callable[[pa.RecordBatch], pa.Array]
-"""What a filter says of each row: true, false, or NULL where that is not known."""
+"""A function from rows to the filter's values: true, false, or NULL if unknown."""
 
 _EQUAL, _DIFFERENT, _LESS, _AT_MOST, _MORE, _AT_LEAST = "=", "<>", "<", "<=", ">", ">="
 _OPERATORS: Final[Mapping[type[iceberg.BooleanExpression], str]] = MappingProxyType(
@@ -64,7 +64,7 @@ _PRUNING: Final[Mapping[str, type[iceberg.LiteralPredicate]]] = MappingProxyType
         _AT_LEAST: iceberg.GreaterThanOrEqual,
     }
 )
-"""What rules files out. Bounds say nothing of values that differ from one."""
+"""The comparisons that can rule files out. Bounds say nothing about values that differ from one value."""
 
 _INTEGERS: Final = MappingProxyType({types.IntegerType: 1 << 31, types.LongType: 1 << 63})
 _MICROSECONDS: Final = (types.TimestampType, types.TimestamptzType)
@@ -72,21 +72,21 @@ _NANOSECONDS: Final = (types.TimestampNanoType, types.TimestamptzNanoType)
 _FLOATING: Final = (types.FloatType, types.DoubleType)
 _BYTES: Final = (types.BinaryType, types.FixedType, types.UUIDType)
 _WITHOUT_STEPS: Final = (types.BooleanType, types.StringType, *_BYTES, *_FLOATING)
-"""Types that are compared with a literal of their own type only, or whose values are no whole numbers."""
+"""Types that are compared only with literals of their own type, or that do not count in whole numbers."""
 _DAY: Final = 86_400_000_000
 """Microseconds."""
 _FAR: Final = 400
-"""A power of ten beyond every number of a column, and beyond a double's."""
+"""A power of ten beyond every value of a column, and beyond the range of a double."""
 
 _TOKENS: Final = re.compile(
     r"""'(?:[^'\n\r\\]|''|\\(?:[^x]|x[0-9a-fA-F]+))*'|"[^"\n\r]*"|"""
     r"""(?<![\w$.])(?P<number>(?:\d++\.?\d*+|\.\d++)(?:[eE][+-]?\d++)?)(?![\w$.])"""
 )
-"""What PyIceberg's parser takes for a text, a quoted name and a number, which may have an exponent besides."""
+"""PyIceberg's tokens for a string, a quoted name and a number, which here may have an exponent."""
 
 
 def parse_filter(text: str) -> iceberg.BooleanExpression:
-    """Return the filter of a text, as PyIceberg's `Table.scan` takes it, with numbers as they are written.
+    """Parse a filter, as PyIceberg's `Table.scan` takes it, without rounding its numbers.
 
     Raises:
         ValueError: the text is no filter.
@@ -94,15 +94,15 @@ def parse_filter(text: str) -> iceberg.BooleanExpression:
     try:
         return _tree(text)
     except Exception as error:
-        # The parser's errors are another package's, and of no family.
+        # The parser's errors come from another package, and have no common base.
         raise ValueError(f"a row_filter such as \"id > 1 and day = '2026-11-25'\": {text!r}: {error}") from error
 
 
 def _tree(text: str) -> iceberg.BooleanExpression:
-    """Return the filter of a text.
+    """Parse a filter.
 
-    PyIceberg's parser makes a float of each number that is not whole. So each number is replaced by its place among
-    them, which is whole, and is put back into the tree. A number has no sign here.
+    PyIceberg's parser makes a float of each number with a fraction. So each number is replaced by its index, which is
+    whole, and is put back into the tree afterwards. Signs are not part of a number here.
     """
     numbers: list[str] = []
 
@@ -112,23 +112,23 @@ def _tree(text: str) -> iceberg.BooleanExpression:
         numbers.append(number)
         return str(len(numbers))
 
-    # The parser would make spaces of tabs, in texts too.
+    # By default the parser replaces tabs by spaces, also within strings.
     grammar = boolean_expression.copy().parse_with_tabs()
     found: iceberg.BooleanExpression
     try:
         found = grammar.parse_string(_TOKENS.sub(placed, text), parse_all=True)[0]
     except Exception:
-        # Its message names places and numbers of the text that it was given.
+        # Parse the original text again, so that the message has its positions and numbers.
         grammar.parse_string(text, parse_all=True)
         raise
     return visit(found, _Numbered(numbers))
 
 
 class _Numbered(BooleanExpressionVisitor[iceberg.BooleanExpression]):
-    """A filter with numbers instead of their places among them.
+    """A visitor that replaces the indexes of numbers by the numbers.
 
     Args:
-        numbers: as they are written, without signs.
+        numbers: the numbers as written, without signs.
     """
 
     def __init__(self, numbers: Sequence[str]) -> None:
@@ -170,7 +170,7 @@ class _Numbered(BooleanExpressionVisitor[iceberg.BooleanExpression]):
 
     @override
     def visit_bound_predicate(self, predicate: Any) -> iceberg.BooleanExpression:
-        raise TypeError(f"a filter that no schema was put to: {predicate}")
+        raise TypeError(f"a filter that is not bound to a schema: {predicate}")
 
     def _written(self, literal: Literal[Any]) -> Literal[Any]:
         if isinstance(literal, literals.DecimalLiteral):
@@ -181,7 +181,7 @@ class _Numbered(BooleanExpressionVisitor[iceberg.BooleanExpression]):
         if written.isdecimal():
             return literals.LongLiteral(-int(written) if is_negative else int(written))
         number = Decimal(written)
-        # The operator would round to the digits of a context.
+        # The minus operator would round to the digits of the decimal context.
         return literals.DecimalLiteral(number.copy_negate() if is_negative else number)
 
 
@@ -191,8 +191,8 @@ class RowFilter:
 
     Attributes:
         columns: the ids of the top-level columns that it compares.
-        pruning: an expression of PyIceberg's that holds for every row that the filter selects: files without such rows
-            need not be read. It has no columns, operators and types for which statistics may mislead.
+        pruning: a PyIceberg expression that is true for every row that the filter selects; a file without such rows
+            need not be read. Columns, operators and types with misleading statistics are left out.
     """
 
     columns: frozenset[int]
@@ -203,7 +203,7 @@ class RowFilter:
         """Return the rows for which the filter is true.
 
         Args:
-            batch: has the columns that the filter compares, with their types and names in the table.
+            batch: rows with the columns that the filter compares, with their types and names in the table.
         """
         return batch if self._mask is None else batch.filter(self._mask(batch))
 
@@ -220,7 +220,7 @@ def bind_filter(schema: Schema, which: str | iceberg.BooleanExpression | None) -
     try:
         found = visit(_tree(which) if isinstance(which, str) else which, binding)
     except Exception as error:
-        # The parser's errors are of no family, and a literal's conversions raise whatever they stumble over.
+        # The parser's errors have no common base, and conversions of literals raise errors of any type.
         raise ValueError(f"a row_filter that fits the table's columns: {which!r}: {error}") from error
     return RowFilter(frozenset(binding.columns), found.pruning, found.mask)
 
@@ -230,9 +230,9 @@ class _Node:
     """A part of a filter.
 
     Attributes:
-        mask: what it says of each row.
-        pruning: holds wherever it is true.
-        opposite: holds wherever it is false.
+        mask: its value for each row.
+        pruning: an expression that is true for every row for which this part is true.
+        opposite: an expression that is true for every row for which this part is false.
     """
 
     mask: _Mask
@@ -279,7 +279,7 @@ class _Binding(BooleanExpressionVisitor[_Node]):
     @override
     def visit_unbound_predicate(self, predicate: iceberg.UnboundPredicate) -> _Node:
         if not isinstance(predicate.term, iceberg.Reference):
-            raise TypeError(f"a filter of columns: {predicate}")
+            raise TypeError(f"the filter must compare columns: {predicate}")
         column = _column(self._schema, predicate.term.name)
         self.columns.add(column.path[0].field_id)
         match predicate:
@@ -296,11 +296,11 @@ class _Binding(BooleanExpressionVisitor[_Node]):
             case iceberg.LiteralPredicate():
                 return _comparison(column, _OPERATORS[type(predicate)], predicate.literal)
             case _:
-                raise TypeError(f"a filter of comparisons that are known: {predicate}")
+                raise TypeError(f"an unknown comparison: {predicate}")
 
     @override
     def visit_bound_predicate(self, predicate: Any) -> _Node:
-        raise TypeError(f"a filter that no schema was put to: {predicate}")
+        raise TypeError(f"a filter that is not bound to a schema: {predicate}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +308,7 @@ class _Column:
     """A column, or a field of a struct.
 
     Attributes:
-        name: as the filter has it.
+        name: its name in the filter.
         path: the fields that lead to it, from a top-level column on.
     """
 
@@ -325,19 +325,19 @@ class _Column:
 
     @property
     def is_prunable(self) -> bool:
-        """Whether statistics count its NULLs, and say so of a column that may have some."""
+        """Whether statistics count its NULLs, and are written only if the column may have NULLs."""
         return len(self.path) == 1 and self.kind.is_primitive and not self.path[0].required
 
     def of(self, batch: pa.RecordBatch) -> pa.Array:
         """Return its values."""
         first, *others = self.path
         array = batch.column(first.name)
-        # What lies in a struct that is NULL is NULL.
+        # A field of a struct that is NULL is NULL.
         return pc.struct_field(array, [field.name for field in others]) if others else array
 
 
 def _column(schema: Schema, name: str) -> _Column:
-    """Return the column of a name.
+    """Return the column with a name.
 
     Raises:
         ValueError: there is none, or it lies in a list or map.
@@ -381,13 +381,13 @@ def _nan_test(column: _Column, *, is_nan: bool) -> _Node:
 
 def _prefix_test(column: _Column, prefix: object) -> _Node:
     if not isinstance(column.kind, types.StringType) or not isinstance(prefix, str):
-        raise TypeError(f"a prefix, which texts have: {column.name!r} is of type {column.kind}")
+        raise TypeError(f"only a string column has prefixes: {column.name!r} is of type {column.kind}")
     pruning = iceberg.StartsWith(term=column.reference, value=literals.StringLiteral(prefix))
     return _Node(lambda batch: pc.starts_with(column.of(batch), prefix), pruning, iceberg.AlwaysTrue())
 
 
 def _constant(column: _Column, *, truth: bool) -> _Node:
-    """A part that is the same for every value, and not known for NULL."""
+    """Return a part that has the same truth for every value, and is unknown for NULL."""
 
     def mask(batch: pa.RecordBatch) -> pa.Array:
         there = pc.is_valid(column.of(batch))
@@ -403,8 +403,8 @@ class _Value:
     """A literal as a value of a column's type.
 
     Attributes:
-        scalar: as Arrow compares it with what `_comparable` makes of the column.
-        literal: as PyIceberg has it for pruning; None where bounds may mislead.
+        scalar: the value that Arrow compares with the result of `_comparable`.
+        literal: PyIceberg's literal for pruning; None if bounds may mislead.
     """
 
     scalar: pa.Scalar
@@ -412,7 +412,7 @@ class _Value:
 
 
 def _comparable(kind: types.IcebergType) -> Callable[[pa.Array], pa.Array]:
-    """Return what makes an array one that Arrow compares as Spark does its values, except for NaN."""
+    """Return a conversion to an array that Arrow compares as Spark compares the values, except for NaN."""
     match kind:
         case types.BooleanType():
             return lambda array: array.cast(pa.int8())
@@ -428,7 +428,7 @@ def _comparable(kind: types.IcebergType) -> Callable[[pa.Array], pa.Array]:
         case _ if isinstance(kind, _BYTES):
             return lambda array: array.cast(pa.large_binary())
         case _ if isinstance(kind, _FLOATING):
-            # The sum has one zero.
+            # The addition turns -0.0 into 0.0.
             return lambda array: pc.add(array.cast(pa.float64()), 0.0)
         case _:
             return lambda array: array.cast(pa.int64())
@@ -442,7 +442,7 @@ def _comparison(column: _Column, operator: str, literal: Literal[Any]) -> _Node:
     found = _test(column, operator, value)
     if isinstance(column.kind, _FLOATING) and operator in {_DIFFERENT, _MORE, _AT_LEAST}:
         compared = found.mask
-        # NaN is greater than every literal: PyIceberg has none that is NaN.
+        # NaN is greater than every literal: no literal of PyIceberg is NaN.
         return _Node(lambda batch: pc.or_(compared(batch), pc.is_nan(column.of(batch))), found.pruning, found.opposite)
     return found
 
@@ -461,16 +461,16 @@ def _test(column: _Column, operator: str, value: _Value) -> _Node:
 
 
 def _pruned(kind: types.IcebergType) -> Collection[str]:
-    """Return the comparisons by which bounds rule a file out."""
+    """Return the comparisons for which bounds can rule a file out."""
     if isinstance(kind, _BYTES):
-        # Writers disagree on the order of uuids, and so on their bounds.
+        # Writers disagree on the order of uuids, and so on bounds.
         return ()
-    # Bounds know no NaN, for which the others hold.
+    # Bounds ignore NaN, for which the other comparisons are true.
     return {_EQUAL, _LESS, _AT_MOST} if isinstance(kind, _FLOATING) else _PRUNING
 
 
 def _membership(column: _Column, members: Collection[Literal[Any]]) -> _Node:
-    """Bind a test whether a value is one of several."""
+    """Bind a test for membership in a set."""
     found = [value for value in (_equal_to(column.kind, one) for one in members) if value is not None]
     if not found:
         return _constant(column, truth=False)
@@ -479,11 +479,11 @@ def _membership(column: _Column, members: Collection[Literal[Any]]) -> _Node:
 
     def mask(batch: pa.RecordBatch) -> pa.Array:
         array = comparable(column.of(batch))
-        # Arrow finds NULL in no list.
+        # `is_in` returns false for NULL.
         return pc.if_else(pc.is_valid(array), pc.is_in(array, value_set=scalars), pa.scalar(None, pa.bool_()))
 
     own = {value.literal for value in found if value.literal is not None}
-    # As above; and a lookup in a set takes 0.0 and -0.0 for two values.
+    # See `_pruned`; also, a lookup in a set treats 0.0 and -0.0 as two values.
     is_odd = isinstance(column.kind, (*_BYTES, *_FLOATING))
     is_pruned = len(own) == len({value.scalar for value in found}) and not is_odd
     pruning = iceberg.In(term=column.reference, values=own) if is_pruned else iceberg.AlwaysTrue()
@@ -491,7 +491,7 @@ def _membership(column: _Column, members: Collection[Literal[Any]]) -> _Node:
 
 
 def _equal_to(kind: types.IcebergType, literal: Literal[Any]) -> _Value | None:
-    """Return the value of a type that equals a literal; None where there is none."""
+    """Return the value of a type that equals a literal; None if there is none."""
     if isinstance(kind, _WITHOUT_STEPS):
         return _value(kind, literal)
     steps, place = _steps(kind), _position(literal, kind)
@@ -501,11 +501,11 @@ def _equal_to(kind: types.IcebergType, literal: Literal[Any]) -> _Value | None:
 
 
 def _value(kind: types.IcebergType, literal: Literal[Any]) -> _Value:
-    """Return a literal as a value of a type that is not one of steps."""
+    """Return a literal as a value of a type that is not counted in steps."""
     if isinstance(kind, _FLOATING):
         number = _float(literal)
         number = _single(number) if isinstance(kind, types.FloatType) else number
-        # The sum has one zero, as those of the column have.
+        # The addition turns -0.0 into 0.0, as in `_comparable`.
         return _Value(pa.scalar(number + 0.0, pa.float64()), None if isinf(number) else literals.DoubleLiteral(number))
     own = literal.to(kind)
     match kind:
@@ -521,7 +521,7 @@ def _float(literal: Literal[Any]) -> float:
     value = literal.value
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
         raise TypeError(f"a number, not {value!r}")
-    # Of a whole number that is too large for it Python makes no float.
+    # Python can't convert a whole number beyond a double's range, but a Decimal it can.
     number = float(Decimal(value) if isinstance(value, int) else value)
     if number != number:  # noqa: PLR0124 - NaN alone differs from itself
         raise ValueError("a number; `is nan` finds NaN")
@@ -529,7 +529,7 @@ def _float(literal: Literal[Any]) -> float:
 
 
 def _single(value: float) -> float:
-    """Return the number of 32 bits that is nearest."""
+    """Return the nearest 32-bit number."""
     try:
         single: float = unpack("<f", pack("<f", value))[0]
     except OverflowError:
@@ -539,11 +539,11 @@ def _single(value: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Steps:
-    """A type whose values are a range of whole numbers.
+    """A type with a range of whole numbers as values.
 
     Attributes:
-        least, most: the values.
-        value: one of these.
+        least, most: the range.
+        value: a conversion from a whole number to a value.
     """
 
     least: int
@@ -582,17 +582,17 @@ def _steps(kind: types.IcebergType) -> _Steps:
         case _ if isinstance(kind, _NANOSECONDS):
             return _longs(1 << 63, None)
         case _:
-            raise TypeError(f"a column that values can be compared with, not one of type {kind}")
+            raise TypeError(f"a column of type {kind} can't be compared with a value")
 
 
 def _of_steps(column: _Column, operator: str, literal: Literal[Any]) -> _Node:
-    """A comparison of whole steps, such as days, to a number that may lie between two of them."""
+    """Return a comparison of whole steps, such as days, with a number that may lie between two of them."""
     step = _step(column.kind, operator, literal)
     return _constant(column, truth=step) if isinstance(step, bool) else _test(column, operator, step)
 
 
 def _step(kind: types.IcebergType, operator: str, literal: Literal[Any]) -> _Value | bool:
-    """Return the value of a type of steps that a literal may be replaced by in a comparison.
+    """Return the value of a stepped type that can replace a literal in a comparison.
 
     Returns:
         True or False, if the comparison has this result for every value of the type.
@@ -611,10 +611,10 @@ def to_exact(predicate: iceberg.UnboundPredicate, kind: types.IcebergType) -> ic
     """Return a comparison of an integer or decimal column with values of its own type, which selects the same rows.
 
     Returns:
-        What the comparison says of every value, where it is the same of all.
+        True or False, if the comparison has this result for every value.
 
     Raises:
-        ValueError: it is compared with what is no number.
+        ValueError: the column is compared with something that is no number.
     """
     try:
         match predicate:
@@ -632,7 +632,7 @@ def to_exact(predicate: iceberg.UnboundPredicate, kind: types.IcebergType) -> ic
 
 
 def _position(literal: Literal[Any], kind: types.IcebergType) -> Fraction | float:
-    """Return where a literal lies among the values of a type; infinite where beyond all of them."""
+    """Return a literal's position among the values of a type; infinite if beyond all of them."""
     match kind:
         case types.IntegerType() | types.LongType():
             return _number(literal)
@@ -664,6 +664,6 @@ def _number(literal: Literal[Any]) -> Fraction | float:
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal) or value != value:  # noqa: PLR0124 - NaN
         raise TypeError(f"a number, not {value!r}")
     if isinstance(value, Decimal) and value.is_finite() and value and abs(value.adjusted()) > _FAR:
-        # A fraction would have as many digits as the exponent says.
+        # A fraction would have as many digits as the exponent demands.
         value = Decimal((int(value.is_signed()), (1,), _FAR if value.adjusted() > 0 else -_FAR))
     return float(value) if not isinstance(value, int) and isinf(value) else Fraction(value)

@@ -1,6 +1,4 @@
-"""PyIceberg's access to files: through the drivers, and with the options, that a directory was opened with, and only
-where its reader may be led.
-"""
+"""PyIceberg's access to files, with the options that a directory was opened with, limited to allowed places."""
 
 from __future__ import annotations
 
@@ -22,10 +20,10 @@ from sfn.reader.table import AllowedFiles
 from sfn.sfnfile.locations import canonical, scheme_of
 
 MAX_MANIFEST_SIZE: Final = 256 << 20
-"""Bytes of a file of metadata that is read."""
+"""The maximum size of a manifest list or manifest in bytes."""
 
 _MANIFEST_EXTENSION: Final = ".avro"
-"""How the names of manifest lists and manifests end. Data files that end so are none that PyIceberg reads."""
+"""The extension of manifest lists and manifests. PyIceberg reads no data files with this extension."""
 
 _HERE: Final = "file://"
 
@@ -34,17 +32,17 @@ patch_nan()
 
 
 class OpenedIO(FileIO):
-    """Reads, and refuses to write.
+    """Read-only access through fsspec.
 
     Args:
-        properties: PyIceberg's, passed over.
-        scheme: of the URLs that the options are for.
+        properties: PyIceberg's properties, which are ignored.
+        scheme: the URL scheme that the options are for.
         options: fsspec's `storage_options`.
     """
 
     def __init__(self, properties: Properties, scheme: str, options: Mapping[str, Any]) -> None:
         super().__init__(properties)
-        self._made_of = (properties, scheme, dict(options))
+        self._arguments = (properties, scheme, dict(options))
         self._files = FsspecFileSystem(scheme, options)
 
     @override
@@ -62,15 +60,15 @@ class OpenedIO(FileIO):
 
     @override
     def __reduce__(self) -> tuple[type[OpenedIO], tuple[Any, ...]]:
-        """Engines send tables to other processes; open drivers can't be sent."""
-        return type(self), self._made_of
+        """Support pickling: engines send tables to other processes, but open drivers can't be sent."""
+        return type(self), self._arguments
 
 
 class CheckedIO(FileIO):
-    """Another access to files, whose manifests are checked before PyIceberg decodes them.
+    """Access to files that checks manifests before PyIceberg decodes them.
 
     Args:
-        inner: which one.
+        inner: the access that opens the files.
     """
 
     def __init__(self, inner: FileIO) -> None:
@@ -79,18 +77,18 @@ class CheckedIO(FileIO):
 
     @override
     def new_input(self, location: str) -> InputFile:
-        """The file.
+        """Open a file.
 
         Raises:
             MalformedMetadata: it is a manifest list or manifest that can't be decoded.
-            NotInstalled: nor can it for want of a package.
+            NotInstalled: a package is missing to decode it.
         """
         found = self._inner.new_input(location)
         if not location.endswith(_MANIFEST_EXTENSION):
             return found
         with found.open() as stream:
             return _BytesInput(
-                location, _check_manifest(location, stream.read(), "`sfn verify --deep` lists whatever is broken")
+                location, _check_manifest(location, stream.read(), "`sfn verify --deep` lists broken files")
             )
 
     @override
@@ -103,11 +101,12 @@ class CheckedIO(FileIO):
 
 
 class BoundedIO(CheckedIO):
-    """As `CheckedIO`, and asked for no file that a reader of the directory may not be led to.
+    """`CheckedIO` that refuses files in places that are not allowed.
 
     Args:
-        inner: which one.
-        said_by: the metadata file.
+        inner: the access that opens the files.
+        allowed_locations: the allowed places.
+        named_by: the metadata file.
     """
 
     def __init__(self, inner: FileIO, allowed_locations: AllowedLocations, named_by: str) -> None:
@@ -116,15 +115,15 @@ class BoundedIO(CheckedIO):
 
     @override
     def new_input(self, location: str) -> InputFile:
-        """The file.
+        """Open a file.
 
         Raises:
-            Unsafe: it lies where a reader is not led to.
-            MalformedMetadata, NotInstalled: as of `CheckedIO.new_input`.
+            Unsafe: it lies in a place that is not allowed.
+            MalformedMetadata, NotInstalled: as for `CheckedIO.new_input`.
         """
         place = self._allowed_locations.check_file(location, self._named_by)
         if self._allowed_locations.allowed and scheme_of(place) == "file":
-            # Opened by us, as no link may lead out of what is allowed.
+            # PyIceberg would follow links that lead out of the allowed places.
             local = _LocalInput(
                 place, LocalFileSystem(self._allowed_locations.directory, self._allowed_locations.allowed)
             )
@@ -133,15 +132,16 @@ class BoundedIO(CheckedIO):
                 if location.endswith(_MANIFEST_EXTENSION)
                 else local
             )
-        # PyIceberg takes a `#` or `?` in a URL of this machine for the end of the path, and in a path for a part of it.
+        # In a file: URL PyIceberg ends the path at a `#` or `?`; in a plain path these signs are part of the name.
         return super().new_input(place.removeprefix(_HERE) if place.startswith(_HERE) else place)
 
 
 class MetadataIO(FileIO):
-    """Reads manifest lists and manifests: what is missing, too large, broken or not to be followed is its refusal.
+    """Read-only access to manifest lists and manifests, with the reader's own errors.
 
     Args:
-        said_by: the file that names them.
+        files: access to allowed files.
+        named_by: the file that names them.
     """
 
     def __init__(self, files: AllowedFiles, named_by: str) -> None:
@@ -150,13 +150,13 @@ class MetadataIO(FileIO):
 
     @override
     def new_input(self, location: str) -> InputFile:
-        """The file.
+        """Open a file.
 
         Raises:
-            NotFound: it is not there.
+            NotFound: it does not exist.
             MalformedMetadata: it is larger than `MAX_MANIFEST_SIZE`, or can't be decoded.
-            NotInstalled: nor can it for want of a package.
-            Unreadable: Unsafe, or of the storage.
+            NotInstalled: a package is missing to decode it.
+            Unreadable: its location is not allowed (Unsafe), or the file system reports an error.
         """
         body = self._files.read(location, MAX_MANIFEST_SIZE + 1, self._named_by)
         if body is None:
@@ -167,11 +167,11 @@ class MetadataIO(FileIO):
 
     @override
     def new_output(self, location: str) -> OutputFile:
-        raise PermissionError(f"metadata is only looked at: {location}")
+        raise PermissionError(f"metadata is read only: {location}")
 
     @override
     def delete(self, location: str | InputFile | OutputFile) -> None:
-        raise PermissionError("metadata is only looked at")
+        raise PermissionError("metadata is read only")
 
 
 def _check_manifest(location: str, body: bytes, remedy: str = "") -> bytes:
@@ -180,24 +180,25 @@ def _check_manifest(location: str, body: bytes, remedy: str = "") -> bytes:
     except MemoryError:
         raise
     except ImportError as error:
-        # Of its compressions PyIceberg brings all packages but Snappy's.
+        # PyIceberg depends on the packages of all its compressions except Snappy.
         remedy = "pip install 'pyiceberg[snappy]'"
-        raise NotInstalled(location, expected="a compression at hand", found=str(error), remedy=remedy) from error
+        raise NotInstalled(location, expected="a supported compression", found=str(error), remedy=remedy) from error
     except NotImplementedError as error:
         expected = "values that all writers write alike"
         remedy = "read the table with PySpark and engine='iceberg'"
         raise NotSupported(location, expected=expected, found=f"{error}", remedy=remedy) from error
-    except Exception as error:  # a decoder raises whatever it stumbles over
+    except Exception as error:  # decoders raise errors of any type
         found = f"{type(error).__name__}: {error}"[:300]
         raise MalformedMetadata(location, expected="a whole Avro file", found=found, remedy=remedy) from error
     return body
 
 
 class _LocalInput(InputFile):
-    """A file of this machine, opened where a reader may be led.
+    """A local file in an allowed place.
 
     Args:
         location: a `file://` URL in which no character has a special meaning.
+        files: the file system.
     """
 
     def __init__(self, location: str, files: LocalFileSystem) -> None:
@@ -217,13 +218,13 @@ class _LocalInput(InputFile):
         return self._files.open_file(self.location)
 
     def whole(self) -> bytes:
-        """All of it."""
+        """Return the whole file."""
         with self.open() as stream:
             return stream.read()
 
 
 class _BytesInput(InputFile):
-    """A file that was read."""
+    """A file in memory."""
 
     def __init__(self, location: str, body: bytes) -> None:
         super().__init__(location)

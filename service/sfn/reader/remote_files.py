@@ -1,4 +1,4 @@
-"""Files of any file system or store that fsspec has a driver for."""
+"""Access to files through fsspec, for any file system or store that it has a driver for."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from sfn.sfnfile.locations import scheme_of
 
 T = TypeVar("T")
 
-_HEEDLESS: Final = {"http", "https"}
-"""Schemes whose servers may give the whole file to who asks for a part, without their driver minding."""
+_IGNORES_RANGE: Final = {"http", "https"}
+"""Schemes with servers that may return the whole file for a range, without an error of the driver."""
 _ODD: Final = re.compile("[#?]|//")
 _VERSION: Final = re.compile(r"\?version[iI]d=")
-"""Where s3fs and adlfs cut a name short."""
+"""A suffix that s3fs and adlfs cut off a name."""
 _MISSING: Final = (FileNotFoundError, NotADirectoryError)
 _FORBIDDEN: Final = {401, 403}
 _FORBIDDEN_BY_GCSFS: Final = "Forbidden: "
-"""How gcsfs begins what it says of a missing permission: an OSError without number, status or cause."""
+"""The beginning of gcsfs' message for a missing permission: an OSError without number, status or cause."""
 _ABSENT: Final = 404
 _BEYOND: Final = 416
-"""A range begins where the file ends: an empty file's, and what comes after the last one."""
+"""The status for a range that begins at or after the end of a file."""
 
 
 class FsspecFileSystem:
-    """The `FileSystem` of fsspec's drivers, through their blocking interface: `finish` can run what rests on it.
+    """The `FileSystem` of fsspec's drivers, through their blocking interface: `run_synchronously` can run its callers.
 
-    How long a question may take, and how often it is asked again, is theirs, and told them by the options. They also
-    list a folder as a whole, however few names are wanted of it: fsspec has no paging.
+    Timeouts and retries are the drivers' own, set by the options. The drivers list a folder as a whole, even if few
+    names are requested, because fsspec has no paging.
 
     Args:
-        scheme: of the URLs that the options are for; others are opened without any.
-        options: what the driver is given (fsspec's `storage_options`).
+        scheme: the URL scheme that the options are for; other schemes are opened without options.
+        options: the driver's options (fsspec's `storage_options`).
     """
 
     def __init__(self, scheme: str, options: Mapping[str, Any]) -> None:
@@ -49,35 +49,35 @@ class FsspecFileSystem:
         body = _call_driver(key, lambda: bytes(driver.cat_file(path, start=start, end=start + most)), beyond=b"")
         if body and start:
             await self._check_part(key, len(body), most, start)
-        # From the beginning on, the whole is as good as the part that was asked for.
+        # If the range starts at 0, a server that returns the whole file does no harm.
         return body if body is None else body[:most]
 
     async def list(self, prefix: str, limit: int) -> list[str]:
         driver, path = self.driver_for(prefix)
 
-        def look() -> list[str]:
-            # A driver may remember what it listed, and a table that was renamed since would not be there.
+        def list_names() -> list[str]:
+            # A driver may cache its listing, which would hide a table that was renamed since.
             driver.invalidate_cache(path)
             return _names(driver.ls(path, detail=False), limit)
 
-        return [prefix + name for name in _call_driver(prefix, look) or []]
+        return [prefix + name for name in _call_driver(prefix, list_names) or []]
 
     async def entries(self, prefix: str) -> FolderEntries:
-        """What lies directly below a prefix that ends in `/`; nothing where there is no such folder.
+        """Return the entries directly below a prefix that ends in `/`; none if there is no such folder.
 
         Raises:
-            NotPermitted, NotInstalled, Unreachable: the answer can't be had.
+            NotPermitted, NotInstalled, Unreachable: the folder can't be listed.
         """
         driver, path = self.driver_for(prefix)
 
-        def look() -> FolderEntries:
+        def list_entries() -> FolderEntries:
             driver.invalidate_cache(path)
             found = driver.ls(path, detail=True)
             return FolderEntries(
                 *(tuple(_names(_paths_of_kind(found, kind), len(found))) for kind in ("file", "directory"))
             )
 
-        return _call_driver(prefix, look) or FolderEntries()
+        return _call_driver(prefix, list_entries) or FolderEntries()
 
     async def size(self, key: str) -> int | None:
         driver, path = self.driver_for(key)
@@ -89,20 +89,20 @@ class FsspecFileSystem:
         return bool(_call_driver(url, lambda: driver.isdir(path)))
 
     async def _check_part(self, key: str, found: int, most: int, start: int) -> None:
-        """Refuse what may begin elsewhere: no part that lies behind the beginning is as long as the whole."""
+        """Check that the driver returned a range, and not the whole file, which is longer than any range after 0."""
         is_part = found <= most
-        if is_part and scheme_of(key) in _HEEDLESS:
+        if is_part and scheme_of(key) in _IGNORES_RANGE:
             is_part = found == min(most, (await self.size(key) or 0) - start)
         if not is_part:
             raise Unreachable(
                 key,
                 expected=f"at most {most:,} bytes from {start:,} on",
                 found=f"{found:,} bytes, which may be the whole file",
-                remedy="have it served by what heeds the header Range",
+                remedy="use a server that supports the header Range",
             )
 
     def driver_for(self, key: str) -> tuple[Any, str]:
-        """The driver for a URL (fsspec's `AbstractFileSystem`), and what it calls the place.
+        """Return the driver for a URL (fsspec's `AbstractFileSystem`), and the driver's path for it.
 
         Raises:
             Unreachable: fsspec knows no such scheme, or its driver can't be opened.
@@ -110,7 +110,7 @@ class FsspecFileSystem:
         """
         scheme, separator, rest = key.partition("://")
         if not separator or "::" in key:
-            # fsspec would take it for several file systems, one through the other.
+            # fsspec would take the URL for a chain of file systems.
             raise Unreachable(key, expected="a path or a URL of one file system", found="another form")
         authority, _, path = rest.partition("/")
         driver = self._opened(scheme, authority)
@@ -134,15 +134,16 @@ class FsspecFileSystem:
 
 
 def _opens_exactly(driver: Any, key: str, path: str) -> bool:  # noqa: ANN401 - fsspec has no types
-    """Whether a driver opens the very file of a name, and not a part of the name or a version of another file."""
-    return _VERSION.search(path) is None and str(driver._strip_protocol(key)).endswith(path)  # noqa: SLF001 - what its verbs call
+    """Return whether a driver opens exactly the named file, and not a shorter name or a version of another file."""
+    opened = str(driver._strip_protocol(key))  # noqa: SLF001 - its methods call it
+    return _VERSION.search(path) is None and opened.endswith(path)
 
 
 def _open_driver(where: str, driver: Any, options: Mapping[str, Any]) -> Any:  # noqa: ANN401 - fsspec has no types
     try:
-        # What a URL itself says of its store, such as the account in an Azure host name.
-        message = driver._get_kwargs_from_urls(f"{where}/")  # noqa: SLF001 - what fsspec's own open calls
-        return driver(**{**message, **options})
+        # The URL itself may contain options, such as the account in an Azure host name.
+        from_url = driver._get_kwargs_from_urls(f"{where}/")  # noqa: SLF001 - what fsspec's own open calls
+        return driver(**{**from_url, **options})
     except ImportError as error:
         raise _not_installed_error(where, error) from error
     except Exception as error:
@@ -150,7 +151,7 @@ def _open_driver(where: str, driver: Any, options: Mapping[str, Any]) -> Any:  #
 
 
 def _paths_of_kind(found: Iterable[Mapping[str, Any]], kind: str) -> Iterator[str]:
-    """The paths of what is of one kind."""
+    """Return the paths of the entries of one kind."""
     return (entry["name"] for entry in found if entry["type"] == kind)
 
 
@@ -158,13 +159,13 @@ def _names(paths: Iterable[str], limit: int) -> list[str]:
     return sorted({path.rstrip("/").rpartition("/")[2] for path in paths})[:limit]
 
 
-def _call_driver(key: str, ask: Callable[[], T], beyond: T | None = None) -> T | None:
+def _call_driver(key: str, call: Callable[[], T], beyond: T | None = None) -> T | None:
     try:
-        return ask()
+        return call()
     except _MISSING:
         return None
     except Exception as error:
-        # Drivers let through whatever their libraries raise.
+        # Drivers pass on errors of their libraries, of any type.
         code = _status(error)
         if code in {_ABSENT, _BEYOND}:
             return beyond if code == _BEYOND else None
@@ -172,18 +173,18 @@ def _call_driver(key: str, ask: Callable[[], T], beyond: T | None = None) -> T |
 
 
 def _status(error: BaseException) -> int | None:
-    """The HTTP status that an error of some library is about, or what it was raised from."""
+    """Return the HTTP status in an error of some library, or in its causes."""
     return next((code for code in _error_details(error) if isinstance(code, int)), None)
 
 
 def _error_details(error: BaseException | None) -> Iterator[object]:
     seen: set[int] = set()
-    # `raise error from error`, as of a translation that knows no better, makes it its own cause.
+    # `raise error from error` makes an error its own cause; some drivers do this.
     while error is not None and id(error) not in seen:
         seen.add(id(error))
         for name in ("status", "status_code", "code"):
             yield getattr(error, name, None)
-        # Of botocore, which s3fs translates: most of its own errors say less than that.
+        # botocore's errors, which s3fs translates, have the status here only.
         response = getattr(error, "response", None)
         if isinstance(response, Mapping):
             yield response.get("ResponseMetadata", {}).get("HTTPStatusCode")
@@ -198,10 +199,10 @@ def _is_forbidden(error: Exception) -> bool:
 def _to_reader_error(where: str, error: Exception) -> Unreadable:
     found = f"{type(error).__name__}: {error}"[:500]
     if _is_forbidden(error):
-        remedy = "give the reader's identity the right to read and to list there; credentials go into storage_options"
+        remedy = "give the reader's identity permission to read and to list there; credentials go into storage_options"
         return NotPermitted(where, expected="the permission to read it", found=found, remedy=remedy)
     return Unreachable(
-        where, expected="a store that answers", found=found, remedy="see storage_options, and the network"
+        where, expected="a store that answers", found=found, remedy="check storage_options, and the network"
     )
 
 

@@ -1,3 +1,5 @@
+"""Find a table's current metadata file, or its history, from its directory."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -17,15 +19,15 @@ from sfn.sfnfile.document import Document, render_ordinal
 from sfn.sfnfile.locations import store_prefix
 from sfn.sfnfile.naming import MAIN_BRANCH
 
-# ── relative: Where a metadata file lies relative to the SFN file
+# ── Locations relative to the SFN file
 
 
 def relative_location(found: FoundDocument) -> str:
-    """The metadata file's location beside a document.
+    """Return the metadata file's location relative to a document's own place.
 
     Raises:
-        NotRelative: the document does not tell.
-        Unsafe: it leads out of the store.
+        NotRelative: the document has no relative path.
+        Unsafe: the path leads out of the store.
     """
     original = found.doc.metadata_file_relative
     if original is None:
@@ -43,7 +45,7 @@ def relative_location(found: FoundDocument) -> str:
     return "/".join((store, *path))
 
 
-# ── resolve: How a reader finds a table's current metadata file
+# ── Questions and answers
 
 if TYPE_CHECKING:
     from pyiceberg.table import StaticTable
@@ -54,16 +56,16 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a reader wants to know.
+    """The arguments of a search.
 
     Attributes:
         directory: canonical URL of the table's directory.
-        table: namespace levels and name; None where the directory holds one table only, or the uuid says which.
+        table: namespace levels and name; None if the directory holds one table only, or the uuid selects it.
         uuid: the table's uuid.
         ref: a branch or tag.
         as_of: a time, in Unix milliseconds; None for now.
-        relative: take the metadata file where it lies relative to the SFN file, as in a copy of the bucket.
-        allowed: canonical prefixes below which files may lead, beside the directory; see `AllowedLocations`.
+        relative: take the metadata file from its place relative to the SFN file, as in a copy of the bucket.
+        allowed: canonical prefixes below which files may lead, besides the directory; see `AllowedLocations`.
     """
 
     directory: str
@@ -76,33 +78,35 @@ class Question:
 
     @property
     def allowed_locations(self) -> AllowedLocations:
-        """Where files may lead."""
+        """The places that documents and metadata may lead to."""
         return AllowedLocations(self.directory, self.allowed)
 
     @property
     def selector(self) -> TableSelector:
-        """Which table."""
+        """The table to find."""
         return TableSelector(self.table, self.uuid)
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """Where a table's metadata file is.
+    """The place of a table's metadata file, and how it was found.
 
     Attributes:
-        metadata_location: the metadata file, as the catalog gave it; with `relative` where it lies beside the document.
-        document: the SFN document that says so; with `as_of`, where the commit has no file, the leading one with what
-            is known of the commit in its place.
+        metadata_location: the metadata file, as the catalog gave it; with `relative`, its place relative to the
+            document.
+        document: the SFN document that names the metadata file; with `as_of`, if the commit has no file, the leading
+            document with the commit's values.
         sfn_file: the URL of that document.
-        ref: the branch or tag that was asked for.
-        snapshot_id: its head; None where the table is empty, or where only the metadata file tells.
-        found_by: what the table was found by.
+        ref: the requested branch or tag.
+        snapshot_id: its head; None if the table is empty, or if only the metadata file contains it.
+        found_by: the way in which the table was found.
         via: URLs of the documents that forwarded to it.
-        missing_commits: with `as_of`, the commits right after this one that nothing tells of: any may have been
-            current then.
-        requests: what the store was asked for all this.
-        age: how long ago the catalog said so.
-        allowed_locations: where the files that it names may lie.
+        missing_commits: with `as_of`, the number of unrecorded commits right after this one: any of them may have been
+            current at that time.
+        requests: the number of requests to the store.
+        age: the time since the catalog gave this answer.
+        allowed_locations: the places where the files that the metadata names may lie.
+        file_system_options: the options that the directory was opened with.
     """
 
     metadata_location: str
@@ -120,20 +124,20 @@ class Resolved:
 
     @property
     def written_at(self) -> datetime:
-        """When the catalog's answer arrived that this rests on."""
+        """The arrival time of the catalog's answer."""
         return self.document.written_at
 
     @property
     def files(self) -> AllowedFiles:
-        """What its metadata names, opened as the table was."""
+        """Access to the files that the metadata names, with the options of this directory."""
         return AllowedFiles(self.file_system_options.open_file_system(), self.allowed_locations)
 
     def table(self, properties: Mapping[str, str] | None = None) -> StaticTable:
-        """The table as PyIceberg reads it, pinned to the branch or tag.
+        """Return the table for PyIceberg, pinned to the branch or tag.
 
         Args:
-            properties: how PyIceberg opens its files (`s3.endpoint` and so on); without them they are opened as those
-                beside them were. See `sfn.reader.table.open_static_table`.
+            properties: PyIceberg's properties for opening files (`s3.endpoint` and so on); by default the files are
+                opened as the directory was. See `sfn.reader.table.open_static_table`.
         """
         from sfn.reader.table import open_static_table
 
@@ -143,11 +147,11 @@ class Resolved:
 async def resolve_question(
     files: FileReader, question: Question, options: FileSystemOptions, clock: Clock = _CLOCK
 ) -> Resolved:
-    """The metadata file that a reader asks for.
+    """Find the metadata file that a question asks for.
 
     Args:
-        files: how to read.
-        options: what they were opened with.
+        files: the files to search.
+        options: the options that `files` were opened with.
 
     Raises:
         Unreadable: see `sfn.errors` for its kinds.
@@ -156,17 +160,17 @@ async def resolve_question(
     try:
         return await search.run(options)
     except Stale:
-        # It may have been replaced while it was read.
+        # The metadata file may have been replaced during the search.
         return await search.run(options)
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataPointer:
-    """Which metadata file is a table's, before anybody looked into it.
+    """The place of a table's metadata file, before the file was opened.
 
     Attributes:
         key: its canonical URL.
-        version: the document that says so.
+        version: the document that names it.
     """
 
     key: str
@@ -174,7 +178,7 @@ class MetadataPointer:
 
 
 async def resolve_pointer(files: FileReader, question: Question, clock: Clock = _CLOCK) -> MetadataPointer:
-    """The metadata file that a reader asks for, unopened: of a branch or tag without a file of its own the table's.
+    """Find the metadata file, without opening it; for a branch or tag without an SFN file, that of the table.
 
     Raises:
         Unreadable: see `sfn.errors` for its kinds.
@@ -183,7 +187,7 @@ async def resolve_pointer(files: FileReader, question: Question, clock: Clock = 
 
 
 async def read_history(files: FileReader, question: Question, limit: int, clock: Clock = _CLOCK) -> list[HistoryEntry]:
-    """The newest commits of a table, in order: of its files of single commits, else of its metadata-log.
+    """Return the newest commits of a table, in order: from its commit files, or else from its metadata-log.
 
     Raises:
         Unreadable: see `sfn.errors` for its kinds.
@@ -196,40 +200,40 @@ async def read_history(files: FileReader, question: Question, limit: int, clock:
 
 
 class _Resolver:
-    """One search for an answer."""
+    """One run of a search."""
 
     def __init__(self, files: CountingFiles, question: Question, now: datetime) -> None:
         self._files, self._question, self._now = files, question, now
-        self._trust = question.allowed_locations
+        self._allowed_locations = question.allowed_locations
 
     async def pointer(self) -> MetadataPointer:
-        """Where its metadata file lies."""
+        """Return the place of the metadata file."""
         then, _ = await self._find()
         return MetadataPointer(self._metadata_location(then.found)[1], then)
 
     async def run(self, options: FileSystemOptions) -> Resolved:
-        """The answer."""
-        then, how = await self._find()
-        return await self._to_resolved(then, how, options)
+        """Return the checked answer."""
+        then, found_by = await self._find()
+        return await self._to_resolved(then, found_by, options)
 
     async def _find(self) -> tuple[DocumentVersion, FoundBy]:
-        """The document, and what it was found by."""
-        question, wanted = self._question, self._question.selector
-        lookup = Lookup(self._files, self._trust, wanted)
+        """Return the document, and the way in which it was found."""
+        question, selector = self._question, self._question.selector
+        lookup = Lookup(self._files, self._allowed_locations, selector)
         if question.as_of is not None:
             return await self._version_at(lookup, question.as_of)
         if question.ref == MAIN_BRANCH:
-            found, how = await lookup.find_leading()
-            return DocumentVersion(found), how
-        branch = BranchLookup(self._files, self._trust, question.ref)
-        if (named := await branch.find_by_name(wanted)) is not None:
+            found, found_by = await lookup.find_leading()
+            return DocumentVersion(found), found_by
+        branch = BranchLookup(self._files, self._allowed_locations, question.ref)
+        if (named := await branch.find_by_name(selector)) is not None:
             return DocumentVersion(named), FoundBy.NAME
-        leading, how = await lookup.find_leading()
-        return DocumentVersion(await branch.find_sibling(leading) or leading), how
+        leading, found_by = await lookup.find_leading()
+        return DocumentVersion(await branch.find_sibling(leading) or leading), found_by
 
     async def history(self, limit: int) -> list[HistoryEntry]:
-        """The commits."""
-        lookup = Lookup(self._files, self._trust, self._question.selector)
+        """Return the newest commits."""
+        lookup = Lookup(self._files, self._allowed_locations, self._question.selector)
         leading, _ = await lookup.find_leading(even_dropped=True)
         if has_commit_files(leading):
             return await CommitFiles(self._files, leading).entries(limit)
@@ -238,23 +242,23 @@ class _Resolver:
         return (await self._metadata_log(leading)).entries(limit)
 
     async def _version_at(self, lookup: Lookup, ordinal: int) -> tuple[DocumentVersion, FoundBy]:
-        leading, how = await lookup.find_leading(even_dropped=True)
+        leading, found_by = await lookup.find_leading(even_dropped=True)
         if not leading.doc.is_live and not (
             has_commit_files(leading) and ordinal < _to_milliseconds(leading.doc.written_at)
         ):
             raise lookup.lookup_error()
         if has_commit_files(leading):
-            return await CommitFiles(self._files, leading).version_at(ordinal), how
-        return (await self._metadata_log(leading)).version_at(ordinal), how
+            return await CommitFiles(self._files, leading).version_at(ordinal), found_by
+        return (await self._metadata_log(leading)).version_at(ordinal), found_by
 
     async def _metadata_log(self, leading: FoundDocument) -> MetadataLog:
         _, key = self._metadata_location(leading)
         return MetadataLog(leading, await self._read_metadata(key, leading), key)
 
     def _metadata_location(self, found: FoundDocument) -> tuple[str, str]:
-        """Where the metadata file of a document lies, and its canonical URL."""
+        """Return the location of a document's metadata file, and its canonical URL."""
         location = relative_location(found) if self._question.relative else found.doc.metadata_file_path
-        return location, self._trust.check_location(location, found.key)
+        return location, self._allowed_locations.check_location(location, found.key)
 
     async def _read_metadata(self, key: str, found: FoundDocument) -> PartialMetadata:
         contents = await metadata.read_metadata(self._files, key)
@@ -263,8 +267,8 @@ class _Resolver:
         metadata.check_table_uuid(key, contents.table_uuid, found.doc, found.key)
         return contents
 
-    async def _to_resolved(self, then: DocumentVersion, how: FoundBy, options: FileSystemOptions) -> Resolved:
-        """What is found, once its metadata file was looked into."""
+    async def _to_resolved(self, then: DocumentVersion, found_by: FoundBy, options: FileSystemOptions) -> Resolved:
+        """Check the metadata file of a document, and build the answer."""
         found, ref = then.found, self._question.ref
         location, key = self._metadata_location(found)
         snapshot = found.doc.snapshot_id
@@ -284,12 +288,12 @@ class _Resolver:
             found.key,
             ref,
             snapshot,
-            how,
+            found_by,
             found.via,
             then.missing_commits,
             self._files.requests,
             age,
-            self._trust,
+            self._allowed_locations,
             options,
         )
 
@@ -299,7 +303,7 @@ def _commit_expired_error(key: str, then: DocumentVersion) -> CommitNotFound:
         key,
         expected=f"the metadata file that was current at {render_ordinal(then.found.doc.ordinal)}",
         found="that it was deleted since",
-        remedy="keep them longer: `write.metadata.previous-versions-max` of the table, and whatever else deletes them",
+        remedy="keep them longer: `write.metadata.previous-versions-max` of the table, and any job that deletes them",
     )
 
 

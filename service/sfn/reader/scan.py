@@ -1,4 +1,4 @@
-"""The rows of a table, filtered and projected, as Arrow has them."""
+"""Read the rows of a table, filtered and projected, as an Arrow table."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from sfn.reader.data_file import Projection, describe_file, first_misread_field,
 from sfn.reader.predicate import bind_filter
 from sfn.reader.table import to_unreadable
 
-# ── planning: Which files hold the rows of a table
+# ── The files that hold the rows
 
 _READ: Final = {FileFormat.PARQUET, FileFormat.ORC}
 _READ_DELETES: Final = {*_READ, FileFormat.PUFFIN}
 _DELETES: Final = {DataFileContent.POSITION_DELETES, DataFileContent.EQUALITY_DELETES}
 
 _EQUALITY: Final = "equality deletes"
-"""What PyIceberg's message has in it where there are such; its exception is of no kind of its own."""
+"""A part of PyIceberg's message if there are equality deletes; its exception has no type of its own."""
 
 
 def plan_files(
@@ -51,16 +51,16 @@ def plan_files(
     pruning: BooleanExpression,
     remedy: str,
 ) -> list[FileScanTask]:
-    """Return the files that are to be read.
+    """Return the files to read.
 
     Args:
         location: the metadata file, for messages.
-        plan: asks PyIceberg for the files that may have rows for which an expression holds.
+        plan: returns PyIceberg's tasks for the files that may have rows for which an expression is true.
         pruning: that expression.
-        remedy: what reads tables that this does not.
+        remedy: advice for a table that can't be read here.
 
     Raises:
-        NotSupported: there is something that PyIceberg or PyArrow does not read.
+        NotSupported: PyIceberg or PyArrow can't read some file.
         Unreadable: see `sfn.reader.table.read_rows` for its kinds.
     """
     try:
@@ -70,7 +70,7 @@ def plan_files(
     except Exception as error:
         if isinstance(error, ValueError) and _EQUALITY in f"{error}":
             raise _refusal(location, "files without equality deletes", _EQUALITY, remedy) from error
-        # PyIceberg, PyArrow and the drivers let through whatever they stumble over.
+        # PyIceberg, PyArrow and the drivers raise errors of any type.
         raise to_unreadable(location, error) from error
     for task in tasks:
         _check(task, metadata, location, remedy)
@@ -87,7 +87,7 @@ def _tasks(
     except Exception:
         if isinstance(pruning, AlwaysTrue):
             raise
-        # Statistics that can't be decoded rule no file out.
+        # If statistics can't be decoded, no file is ruled out.
         return list(plan(AlwaysTrue()))
 
 
@@ -107,13 +107,13 @@ def _refusal(location: str, expected: str, found: str, remedy: str) -> NotSuppor
 
 
 class FilePlanner(ManifestGroupPlanner):
-    """A planner of the files that may have rows for which an expression holds.
+    """A planner for the files that may have rows for which an expression is true.
 
-    A delete file is left out only by its partition. Its column statistics describe the rows of the delete file: the
+    A delete file is ruled out only by its partition. Its column statistics describe the rows of the delete file: the
     value of a column that is no key may differ from the value in the row that it deletes.
 
-    A file of a year, month, day or hour before 1970 may be listed one too late. Iceberg's Java library before 0.11
-    rounded these numbers towards zero. Later versions widen their comparisons in the same way.
+    The year, month, day or hour of a file before 1970 may be one too large. Iceberg's Java library before 0.11 rounded
+    these numbers towards zero. Later versions widen their comparisons in the same way.
     """
 
     def plan_current_snapshot(self) -> Iterable[FileScanTask]:
@@ -122,7 +122,7 @@ class FilePlanner(ManifestGroupPlanner):
         return () if snapshot is None else self.plan_files(snapshot.manifests(self.io))
 
     def filter_tasks(self, tasks: Iterable[FileScanTask]) -> list[FileScanTask]:
-        """Return the tasks whose data file may hold a matching row, by its partition and its statistics."""
+        """Return the tasks with a data file that may hold a matching row, by its partition and its statistics."""
         in_partition = KeyDefaultDict(self._build_partition_evaluator)
         by_statistics = self._build_metrics_evaluator()
         return [task for task in tasks if in_partition[task.file.spec_id](task.file) and by_statistics(task.file)]
@@ -174,7 +174,7 @@ def _with_later(literals: Iterable[Literal[Any]]) -> set[Literal[Any]]:
     return {*literals, *(LongLiteral(one.value + 1) for one in literals if one.value < 0)}
 
 
-# ── scan: The rows of a table
+# ── The rows
 
 if TYPE_CHECKING:
     from pyiceberg.table import StaticTable
@@ -187,9 +187,9 @@ class RowScan:
     """A read of some rows and columns.
 
     Args:
-        table: whose rows.
+        table: the table to read.
         which: the row filter; None for all rows.
-        selected_fields: as PyIceberg's `Table.scan` takes them.
+        selected_fields: the columns, as for PyIceberg's `Table.scan`.
 
     Raises:
         ValueError: `which` or `selected_fields` do not fit the table.
@@ -206,10 +206,13 @@ class RowScan:
         self._read_types = schema_to_pyarrow(self._read, include_field_ids=False)
 
     def rows(self, limit: int | None) -> pa.Table:
-        """Return the rows, `limit` of them at most.
+        """Return the rows.
+
+        Args:
+            limit: the maximum number of rows; None for all.
 
         Raises:
-            NotSupported: the table has something that is not read.
+            NotSupported: PyIceberg or PyArrow can't read some file.
             Unreadable: see `sfn.reader.table.read_rows` for its kinds.
         """
         remedy = "read it with PySpark: sfn.spark.read(…, engine='iceberg')"
@@ -219,7 +222,7 @@ class RowScan:
         except (SfnError, MemoryError):
             raise
         except Exception as error:
-            # PyIceberg, PyArrow and the drivers let through whatever they stumble over.
+            # PyIceberg, PyArrow and the drivers raise errors of any type.
             raise to_unreadable(self._location, error) from error
         return pa.Table.from_batches(found, self._types).slice(0, limit)
 
@@ -228,7 +231,7 @@ class RowScan:
 
     def _batches(self, tasks: Sequence[FileScanTask], limit: int | None) -> Iterator[pa.RecordBatch]:
         rows, first = 0, 0
-        # Without a limit all files are read; with one the first alone may have rows enough.
+        # Without a limit all files are read. With a limit the first file alone may have enough rows.
         width = 1 if limit is not None else max(1, len(tasks))
         with ThreadPoolExecutor(_WIDTH) as pool:
             while first < len(tasks) and (limit is None or rows < limit):
@@ -238,7 +241,7 @@ class RowScan:
                 first, width = first + width, min(2 * width, _WIDTH)
 
     def _file(self, task: FileScanTask, limit: int | None) -> list[pa.RecordBatch]:
-        """Return the rows of a file, those that the filter leaves out dropped batch by batch."""
+        """Return the matching rows of a file; each batch is filtered as it is read."""
         projection = Projection(self._read, self._columns, self._types, {})
         found: list[pa.RecordBatch] = []
         rows = 0
@@ -254,7 +257,7 @@ class RowScan:
 
 
 def _with(columns: Schema, table: Schema, needed: frozenset[int]) -> Schema:
-    """Return the columns that are read: those that are selected, and the whole of those that the filter compares."""
+    """Return the columns to read: the selected ones, and all columns that the filter compares, as a whole."""
     own = {field.field_id: field for field in columns.fields}
     whole = {field.field_id: field for field in table.fields if field.field_id in needed}
     if all(own.get(number) == field for number, field in whole.items()):

@@ -1,4 +1,4 @@
-"""A table as PyIceberg reads it, and its rows as Arrow has them. Both packages are extras."""
+"""Open a table for PyIceberg, and read its rows with PyArrow. Both packages are optional."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ from sfn.reader.metadata import AllowedLocations
 from sfn.sfnfile.locations import canonical, scheme_of
 from sfn.sfnfile.naming import MAIN_BRANCH
 
-# ── table: A table as PyIceberg reads it
-
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.expressions import BooleanExpression
@@ -31,24 +29,23 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
     from sfn.reader.files import FileSystemOptions
-    from sfn.reader.metadata import AllowedLocations
     from sfn.reader.resolve import Resolved
 
 
 def open_static_table(found: Resolved, properties: Mapping[str, str] | None) -> StaticTable:
-    """The table at the head of the branch or tag that was resolved.
+    """Return the table at the head of the branch or tag that was resolved.
 
-    A branch has the table's present schema, a tag the one of its snapshot, as in Iceberg's own library. Properties of
-    the table itself decide nothing about how files are opened: whoever wrote them could name any class there.
+    A branch has the table's present schema, a tag the schema of its snapshot, as in Iceberg's own library. Properties
+    of the table itself never decide how files are opened: their writer could name any class there.
 
     Args:
-        properties: how PyIceberg opens files, wherever metadata says that they lie. Without any those of this machine
-            are opened as PyIceberg likes, all others through fsspec with the options that the table was resolved with,
-            and none that lies where the table's reader may not be led.
+        properties: PyIceberg's properties for opening files, wherever the metadata says that they lie. If None, local
+            files are opened by PyIceberg's defaults, all others through fsspec with the options of `found`, and files
+            in places that are not allowed are refused.
 
     Raises:
         NotInstalled: PyIceberg is missing.
-        Stale, WrongTable, MalformedMetadata, RefNotFound: the metadata file is not what it was, or lacks the ref.
+        Stale, WrongTable, MalformedMetadata, RefNotFound: the metadata file has changed, or lacks the ref.
     """
     require_packages("pyiceberg")
     from pyiceberg.catalog.noop import NoopCatalog
@@ -71,15 +68,16 @@ def read_rows(
     limit: int | None,
     properties: Mapping[str, str] | None,
 ) -> pa.Table:
-    """The rows of the table; arguments as of `sfn.read`.
+    """Return the rows of the table; arguments as for `sfn.read`.
 
     Raises:
         NotInstalled: PyIceberg or PyArrow is missing.
         Stale: a file that the metadata names is gone.
-        NotPermitted, Unreachable: one can't be opened.
-        MalformedMetadata: one can't be decoded.
-        NotSupported: one is of a kind that PyIceberg or PyArrow does not read.
-        Unreadable: as of `pinned`; Unsafe where metadata leads to where no reader is led.
+        NotPermitted, Unreachable: a file can't be opened.
+        MalformedMetadata: a file can't be decoded.
+        NotSupported: PyIceberg or PyArrow can't read that kind of file.
+        Unsafe: the metadata names a file in a place that is not allowed.
+        Unreadable: as for `open_static_table`.
         ValueError: `row_filter` or `selected_fields` do not fit the table.
     """
     require_packages("pyiceberg", "pyarrow")
@@ -89,25 +87,27 @@ def read_rows(
 
 
 def to_unreadable(where: str, error: Exception) -> Unreadable:
-    """What kept the rows from being read that a metadata file leads to."""
-    said = f"{type(error).__name__}: {error}"[:500]
+    """Return the reader's error for an exception that PyIceberg or PyArrow raised while it read rows."""
+    message = f"{type(error).__name__}: {error}"[:500]
     if isinstance(error, FileNotFoundError):
-        remedy = "read again: the table may have gone on; `sfn verify --deep` lists what is missing"
-        return Stale(where, expected="every file that it names", found=said, remedy=remedy)
+        remedy = "read again: the table may have changed; `sfn verify --deep` lists missing files"
+        return Stale(where, expected="every file that it names", found=message, remedy=remedy)
     if isinstance(error, PermissionError):
-        remedy = "give the reader's identity the right to read data too; credentials go into storage_options"
-        return NotPermitted(where, expected="the permission to read the files that it names", found=said, remedy=remedy)
+        remedy = "give the reader's identity permission to read data files; credentials go into storage_options"
+        return NotPermitted(
+            where, expected="the permission to read the files that it names", found=message, remedy=remedy
+        )
     remedy = "`sfn verify --deep` names the file, if one is broken"
     if isinstance(error, OSError):
-        return Unreachable(where, expected="files that it names and that can be read", found=said, remedy=remedy)
-    return MalformedMetadata(where, expected="files that PyIceberg can read", found=said, remedy=remedy)
+        return Unreachable(where, expected="files that it names and that can be read", found=message, remedy=remedy)
+    return MalformedMetadata(where, expected="files that PyIceberg can read", found=message, remedy=remedy)
 
 
 def require_packages(*packages: str) -> None:
-    """Refuse where an extra is missing.
+    """Check that optional packages can be imported.
 
     Raises:
-        NotInstalled: it is.
+        NotInstalled: one can't.
     """
     for package in packages:
         try:
@@ -118,10 +118,10 @@ def require_packages(*packages: str) -> None:
 
 
 def load_metadata(found: Resolved) -> TableMetadata:
-    """All of the metadata.
+    """Load and check the whole metadata file.
 
     Raises:
-        Stale, WrongTable, MalformedMetadata: as of `pinned`.
+        Stale, WrongTable, MalformedMetadata: as for `open_static_table`.
     """
     key = canonical(found.metadata_location)
     body = run_synchronously(metadata.read_metadata_json(found.file_system_options.open_file_system(), key))
@@ -129,11 +129,11 @@ def load_metadata(found: Resolved) -> TableMetadata:
         raise metadata.metadata_gone_error(key, found.document, found.sfn_file, SystemClock().now())
     try:
         whole = _parse_table_metadata(body)
-        # PyIceberg makes up a uuid where there is none.
+        # PyIceberg invents a uuid if the file has none.
         uuid = str(whole.table_uuid) if "table_uuid" in whole.model_fields_set else None
     except MemoryError:
         raise
-    except Exception as error:  # noqa: BLE001 - what PyIceberg raises of a wrong shape is not of one family
+    except Exception as error:  # noqa: BLE001 - PyIceberg's errors for a wrong shape have no common base
         uuid = metadata.parse_metadata(key, body).table_uuid
         whole = _parse_without_uuid(key, body, uuid, error)
     metadata.check_table_uuid(key, uuid, found.document, found.sfn_file)
@@ -147,14 +147,14 @@ def _parse_table_metadata(body: bytes) -> TableMetadata:
 
 
 def _parse_without_uuid(key: str, body: bytes, uuid: str | None, error: Exception) -> TableMetadata:
-    """The metadata of a table whose `table-uuid` is null or no UUID, which PyIceberg takes for none.
+    """Parse the metadata of a table with a `table-uuid` that is null or no UUID; PyIceberg refuses it.
 
     Args:
         uuid: its `table-uuid`.
-        error: what PyIceberg said of the whole.
+        error: PyIceberg's error for the whole file.
 
     Raises:
-        MalformedMetadata: that was not what is wrong.
+        MalformedMetadata: something else is wrong as well.
     """
     try:
         if not is_uuid(uuid):
@@ -165,15 +165,15 @@ def _parse_without_uuid(key: str, body: bytes, uuid: str | None, error: Exceptio
         raise
     except Exception as other:  # noqa: BLE001 - as above
         error = other
-    said = f"{type(error).__name__}: {error}"[:500]
-    raise metadata.malformed_metadata_error(key, "metadata that PyIceberg can read", said) from error
+    message = f"{type(error).__name__}: {error}"[:500]
+    raise metadata.malformed_metadata_error(key, "metadata that PyIceberg can read", message) from error
 
 
 def _check_table_metadata(whole: TableMetadata, key: str) -> TableMetadata:
-    """The metadata, whose schema and partition spec can be had.
+    """Return the metadata if its current schema and partition spec exist.
 
     Raises:
-        MalformedMetadata: one of them is not in the metadata.
+        MalformedMetadata: one of them does not.
     """
     if whole.schema_by_id(whole.current_schema_id) is None:
         if whole.format_version > 1 or "current_schema_id" in whole.model_fields_set or len(whole.schemas) != 1:
@@ -188,25 +188,25 @@ def _check_table_metadata(whole: TableMetadata, key: str) -> TableMetadata:
 
 
 def schema_not_found_error(where: str, number: int, of: str, whole: TableMetadata) -> MalformedMetadata:
-    """The refusal of metadata that names a schema which it does not have.
+    """Return the error for metadata that refers to a schema that it does not contain.
 
     Args:
         where: the metadata file.
         number: the schema's id.
-        of: what names it.
+        of: the key that refers to it.
     """
     known = ", ".join(str(one.schema_id) for one in whole.schemas) or "none"
     return metadata.malformed_metadata_error(where, f"the schema {number} ({of}) in `schemas`", f"the schemas {known}")
 
 
 def schema_of(whole: TableMetadata, snapshot: Snapshot, where: str) -> Schema:
-    """The schema that a snapshot was written with; of old snapshots, which do not name one, the table's.
+    """Return the schema that a snapshot was written with; for old snapshots, which name none, the table's.
 
     Args:
         where: the metadata file.
 
     Raises:
-        MalformedMetadata: it is not in the metadata.
+        MalformedMetadata: the schema is not in the metadata.
     """
     if snapshot.schema_id is None:
         return whole.schema()
@@ -219,11 +219,11 @@ def schema_of(whole: TableMetadata, snapshot: Snapshot, where: str) -> Schema:
 
 
 def metadata_at_ref(whole: TableMetadata, ref: str, where: str) -> TableMetadata:
-    """The metadata as if the head of a branch or tag were the current snapshot.
+    """Return the metadata as if the head of a branch or tag were the current snapshot.
 
     Raises:
         RefNotFound: there is no such branch or tag.
-        MalformedMetadata: the metadata lacks its snapshot, or the schema of that; or it has two heads of `main`.
+        MalformedMetadata: the snapshot or its schema is missing from the metadata; or `main` has two heads.
     """
     from pyiceberg.table.refs import SnapshotRefType
 
@@ -249,8 +249,10 @@ def _io(found: Resolved, properties: Mapping[str, str] | None) -> FileIO:
 
 
 def open_allowed_io(metadata_location: str, allowed_locations: AllowedLocations, options: FileSystemOptions) -> FileIO:
-    """PyIceberg's access to what a metadata file names: those files of this machine as PyIceberg likes, all others
-    through fsspec, and none that lies where the table's reader may not be led. It can be sent to other processes.
+    """Return PyIceberg's access to the files that a metadata file names; it can be sent to other processes.
+
+    Local files are opened by PyIceberg's defaults, all others through fsspec. Files in places that are not allowed are
+    refused.
     """
     from pyiceberg.io import load_file_io
 
@@ -261,28 +263,25 @@ def open_allowed_io(metadata_location: str, allowed_locations: AllowedLocations,
     return BoundedIO(inner, allowed_locations, metadata_location)
 
 
-# ── boundary: The files that a table's metadata names
-
-
 @dataclass(frozen=True, slots=True)
 class AllowedFiles:
-    """A storage whose verbs never suspend, and where its files may lie."""
+    """A file system with methods that never suspend, limited to the places where a table's files may lie."""
 
     file_system: FileSystem
     allowed_locations: AllowedLocations
 
     def read(self, location: str, most: int, named_by: str) -> bytes | None:
-        """A file's first bytes; None where there is no file.
+        """Return a file's first bytes; None if there is no file.
 
         Raises:
-            Unreadable: Unsafe, or of the storage.
+            Unreadable: the location is not allowed (Unsafe), or the file system reports an error.
         """
         return run_synchronously(self.file_system.read(self.allowed_locations.check_file(location, named_by), most))
 
     def size(self, location: str, named_by: str) -> int | None:
-        """How many bytes a file has; None where there is no file.
+        """Return a file's size in bytes; None if there is no file.
 
         Raises:
-            Unreadable: Unsafe, or of the storage.
+            Unreadable: the location is not allowed (Unsafe), or the file system reports an error.
         """
         return run_synchronously(self.file_system.size(self.allowed_locations.check_file(location, named_by)))

@@ -1,4 +1,4 @@
-"""Whether what lies in a directory is right, as far as the directory itself can tell."""
+"""Check a table's directory: the SFN file, the metadata file, and the files below the head."""
 
 from __future__ import annotations
 
@@ -29,32 +29,32 @@ from sfn.sfnfile.locations import canonical
 from sfn.sfnfile.naming import MAIN_BRANCH
 
 MAX_MISSING_NAMED: Final = 100
-"""Files that are named of those that are missing."""
+"""The maximum number of missing files that are named."""
 
 _COULD_NOT_CHECK: Final = (NotPermitted, Unreachable, NotInstalled)
-"""Refusals that say nothing of what was to be looked at."""
+"""Errors that prevent a check, and so are no result of it."""
 _SUBJECT_OF_ERROR: Final = (
     ((Stale, MalformedMetadata), "metadata file"),
     ((RefNotFound, CommitNotFound), "ref"),
     ((DirectoryNotFound,), "directory"),
     (_COULD_NOT_CHECK, "store"),
 )
-"""What the refusals of a search are about that are not about the SFN file."""
+"""The things that errors of a search are about, if not the SFN file."""
 
 _WIDTH: Final = 16
-"""Files that are looked at, at a time."""
+"""Files that are checked at a time."""
 _BATCH: Final = 1_024
 
 
 @dataclass(frozen=True, slots=True)
 class VerifyFinding:
-    """What was found of one thing.
+    """The result of one check.
 
     Attributes:
-        what: that was looked at.
-        ok: it is right.
-        text: what is so, or what is wrong.
-        was_checked: it could be; otherwise nothing is known of it.
+        what: the thing that was checked.
+        ok: whether it is right.
+        text: its state, or the error.
+        was_checked: whether the check was possible; otherwise nothing is known about the thing.
     """
 
     what: str
@@ -64,20 +64,20 @@ class VerifyFinding:
 
 
 OnProgress = Callable[[int, int], None]
-"""Told how many of how many manifests were looked through."""
+"""Called with the number of manifests that were checked, and their total."""
 
 
 def verify(
     resolving: Callable[[], Resolved], *, deep: bool, on_progress: OnProgress
 ) -> tuple[Resolved | None, list[VerifyFinding]]:
-    """Look at the SFN file, the metadata file and the files that its head needs.
+    """Check the SFN file, the metadata file and the files that its head needs.
 
     Args:
         resolving: finds the table.
-        deep: look at every manifest, data and delete file too; needs PyIceberg.
+        deep: check every manifest, data and delete file, too; needs PyIceberg.
 
     Returns:
-        What was resolved, None where nothing was, and what was found.
+        The resolved table, None if it was not found, and the findings.
 
     Raises:
         NotInstalled: PyIceberg is missing.
@@ -100,7 +100,7 @@ def _find_all(found: Resolved, *, deep: bool, on_progress: OnProgress) -> Iterat
         yield _failed("metadata file", refusal)
         return
     guid = found.document.guid
-    same = f"its table-uuid is {guid}" if guid else "the table has no uuid to be known by"
+    same = f"its table-uuid is {guid}" if guid else "the table has no uuid that could be compared"
     yield VerifyFinding("metadata file", ok=True, text=f"{found.metadata_location}: {same}")
     yield from _check_head(found, contents, files)
     if deep:
@@ -108,7 +108,7 @@ def _find_all(found: Resolved, *, deep: bool, on_progress: OnProgress) -> Iterat
 
 
 def _read_metadata(found: Resolved, files: AllowedFiles) -> metadata.PartialMetadata:
-    """What stands in the metadata file, which may have been replaced since it was found."""
+    """Return the contents of the metadata file, which may have been replaced since it was found."""
     key = canonical(found.metadata_location)
     contents = run_synchronously(metadata.read_metadata(files.file_system, key))
     if contents is None:
@@ -118,7 +118,7 @@ def _read_metadata(found: Resolved, files: AllowedFiles) -> metadata.PartialMeta
 
 
 def _check_head(found: Resolved, contents: metadata.PartialMetadata, files: AllowedFiles) -> Iterator[VerifyFinding]:
-    """The snapshot that the document names, and where its manifests are listed."""
+    """Check the snapshot that the document names, and its manifest list."""
     try:
         head = contents.head(found.ref, found.metadata_location)
     except Unreadable as refusal:
@@ -139,7 +139,7 @@ def _check_head(found: Resolved, contents: metadata.PartialMetadata, files: Allo
 
 
 def _check_other_refs(found: Resolved, contents: metadata.PartialMetadata) -> Iterator[VerifyFinding]:
-    """The branches and tags that were not asked for and can't be read."""
+    """Yield the other branches and tags that can't be read."""
     named = 0
     for ref in sorted({MAIN_BRANCH, *(contents.refs or ())} - {found.ref}):
         try:
@@ -153,7 +153,7 @@ def _check_other_refs(found: Resolved, contents: metadata.PartialMetadata) -> It
 
 
 def _check_files_below_head(found: Resolved, files: AllowedFiles, on_progress: OnProgress) -> Iterator[VerifyFinding]:
-    """Every file below the head."""
+    """Check every file below the head."""
     from sfn.reader.inspect import MetadataWalk
 
     try:
@@ -170,22 +170,22 @@ def _check_files_below_head(found: Resolved, files: AllowedFiles, on_progress: O
         there = _check_file("manifest list", listed_in, None, files=files, named_by=found.metadata_location)
         yield VerifyFinding("manifest list", ok=False, text=problem, was_checked=there.was_checked)
         return
-    seen = _FileFindings()
+    findings = _FileFindings()
     for number, manifest in enumerate(manifests):
         path = manifest.manifest_path
         inside, problem = walk.files(manifest, listed_in)
-        # Cut between two of its blocks it reads as one with fewer files.
+        # A manifest that is cut off between two of its blocks can be read, but has fewer files.
         sized = _check_file("manifest", path, manifest.manifest_length, files=files, named_by=listed_in)
-        # What a decoder says of one that a store did not give tells nothing of the file.
-        seen.add(replace(sized, ok=False, text=problem) if problem else sized)
+        # If the store did not return the manifest, the decoder's error says nothing about the file.
+        findings.add(replace(sized, ok=False, text=problem) if problem else sized)
         for finding in _check_files(((one.file_path, one.file_size_in_bytes) for one in inside), files, path):
-            seen.add(finding)
+            findings.add(finding)
         on_progress(number + 1, len(manifests))
-    yield from seen.findings()
+    yield from findings.findings()
 
 
 def _finding_of_error(refusal: Unreadable) -> VerifyFinding:
-    """What a refusal is about, and what it says."""
+    """Return the finding for an error of the search."""
     what = next((what for kinds, what in _SUBJECT_OF_ERROR if isinstance(refusal, kinds)), "SFN file")
     return _failed(what, refusal)
 
@@ -195,7 +195,7 @@ def _failed(what: str, refusal: SfnError) -> VerifyFinding:
 
 
 class _FileFindings:
-    """What was found of many files: the first that are wrong, and how many there are."""
+    """A summary of many files: the first findings that are wrong, and their number."""
 
     def __init__(self) -> None:
         self._files = self._wrong = 0
@@ -212,7 +212,7 @@ class _FileFindings:
         if more := self._wrong - len(self._named):
             yield VerifyFinding("files", ok=False, text=f"and {more:,} more")
         if not self._wrong:
-            text = f"{self._files:,} manifests, data and delete files are there, each as large as it was"
+            text = f"{self._files:,} manifests, data and delete files exist with the recorded sizes"
             yield VerifyFinding("files", ok=True, text=text)
 
 
@@ -224,7 +224,7 @@ def _check_files(named: Iterable[tuple[str, int]], files: AllowedFiles, named_by
 
 
 def _check_file(what: str, location: str, size: int | None, *, files: AllowedFiles, named_by: str) -> VerifyFinding:
-    """Whether a file is there, and as large as it was written."""
+    """Check that a file exists and has the size that was recorded."""
     try:
         found = files.size(location, named_by)
     except SfnError as refusal:

@@ -1,4 +1,4 @@
-"""Reading tables by their directories from PySpark, without a catalog; and bringing those that Spark has to Iceberg.
+"""Read tables by their directories from PySpark, without a catalog; and turn Spark's tables into Iceberg tables.
 
     import sfn.spark
 
@@ -10,8 +10,16 @@
     sfn.spark.manage(spark, "sales.legacy_orders", "order_ts=days, customer_id=bucket[8]")
     spark.readStream.format("sfn-log").load("/warehouse/sales/orders")
 
-It needs `pip install '.[spark]'`; nothing of the service imports it. What lies here is imported when it is
-first used: each of Spark's Python processes imports this package on the way to a data source.
+The package needs `pip install '.[spark]'`; the listener does not import it. Its modules are imported on first use,
+because each of Spark's Python processes imports this package for a data source.
+
+- `read_table`: choose an engine and read. Start here. `request`: `ReadRequest`, and the protocol `Engine`.
+- `engine_iceberg`: Iceberg's own library, through a facade. `engine_files`: Spark's Parquet reader, planned by
+  PyIceberg (`files_pruning`, `files_schema`, `deletion_vectors`). `engine_sfn`: a Python data source, without any jar.
+- `time_travel`: pin a table's state: `PinnedTable`, `PinnedScan`. `change_log`: rows appended between two times.
+- `source_timeline`: the data source `sfn-log`. `source_options`: the options of both data sources.
+- `manage_table`, `manage_target`: turn a Spark table into an Iceberg table. `views`: metadata tables.
+- `start`: check requirements, and start a session.
 """
 
 from __future__ import annotations
@@ -30,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["changes", "manage", "read", "session", "view"]
 
-# None of these modules is called as what it has: once imported, it would itself be found under that name.
+# No module may have the name of its function: once imported, the module would hide the function.
 _WHERE: Final = {
     "changes": "sfn.spark.change_log",
     "manage": "sfn.spark.manage_table",
@@ -43,6 +51,6 @@ _WHERE: Final = {
 def __getattr__(name: str) -> object:
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    # A package that is missing is told in one line, not as whatever imports it first.
+    # Report a missing package in one line, not as the ImportError of some module.
     check_packages()
     return getattr(import_module(_WHERE[name]), name)

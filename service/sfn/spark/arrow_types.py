@@ -1,4 +1,4 @@
-"""Types of Iceberg's in Spark's terms, and what they are called where an engine refuses them."""
+"""Spark's types for Iceberg's types, and the selection of columns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark.sql import types as spark
 
 from sfn.errors import NotSupported, suggest_name
 
-# ── kinds: Types of Iceberg's in Spark's terms
+# ── Primitive types
 
 PRIMITIVE_TYPES: Final[Mapping[type[iceberg.IcebergType], spark.DataType]] = MappingProxyType(
     {
@@ -30,39 +30,39 @@ PRIMITIVE_TYPES: Final[Mapping[type[iceberg.IcebergType], spark.DataType]] = Map
         iceberg.BinaryType: spark.BinaryType(),
     }
 )
-"""Those that Iceberg's own library gives a column (its documentation, "Spark and Iceberg type conversion")."""
+"""The types of Iceberg's own library on Spark (its documentation, "Spark and Iceberg type conversion")."""
 
 
 def describe_column(kind: iceberg.IcebergType, column: str) -> str:
-    """A column of a type."""
+    """Return the type and name of a column as text."""
     return f"the type {kind}, of column {column!r}"
 
 
-# ── types: Which type of Spark's a column has
+# ── Schemas
 
 _UNSUPPORTED_TYPES: Final = (iceberg.TimeType, iceberg.TimestampNanoType, iceberg.TimestamptzNanoType)
 """Types that Iceberg's own library refuses as well."""
 
 
 def spark_schema(schema: Schema, where: str) -> spark.StructType:
-    """The columns as Spark has them.
+    """Return the columns with Spark's types.
 
     Args:
         where: the metadata file, for messages.
 
     Raises:
-        NotSupported: one of them has a type that this engine does not read.
+        NotSupported: a column has a type that this engine can't read.
     """
     return spark.StructType([_field(field, field.name, where) for field in schema.fields])
 
 
 def select_columns(schema: Schema, names: Sequence[str] | None) -> Schema:
-    """Some of the columns, in the order that they are named in; all without.
+    """Return the named columns, in the order of the names; all columns for None.
 
-    A name is looked for as it is written, and then without regard to case, as Spark does.
+    A name is compared exactly at first, and then case-insensitively, as in Spark.
 
     Raises:
-        ValueError: there is no such column, or there are several; or one is named twice.
+        ValueError: a name has no column or several, or is given twice.
     """
     if names is None:
         return schema
@@ -78,7 +78,7 @@ def _named(schema: Schema, name: str) -> iceberg.NestedField:
     if len(found) == 1:
         return found[0]
     names = [field.name for field in schema.fields]
-    reason = "is the name of several but for case" if found else f"is none; {suggest_name(name, names)}"
+    reason = "matches several columns that differ in case" if found else f"is none; {suggest_name(name, names)}"
     raise ValueError(f"a column of the table: {name!r} {reason}")
 
 

@@ -1,4 +1,4 @@
-"""What was appended to a table between two moments of its timeline."""
+"""Rows that were appended to a table between two times."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sfn.spark.request import AsOfOrdinal, AsOfRef, ReadRequest, make_read_reque
 from sfn.spark.time_travel import PinnedTable, pin_appended_scan, pin_table
 
 _APPENDING_OPERATIONS = (Operation.APPEND, Operation.REPLACE)
-"""What deletes no row; a compaction adds none either."""
+"""Operations that delete no row; a compaction (`replace`) adds none either."""
 
 
 def changes(
@@ -33,22 +33,22 @@ def changes(
     allowed: Sequence[str] = (),
     storage_options: Mapping[str, Any] | None = None,
 ) -> DataFrame:
-    """The rows that were appended to the table in a directory after one moment, up to another.
+    """Return the rows that were appended to the table in a directory after one time, up to another.
 
-    Which snapshots are current at these is looked up now; rows have the schema of the later one. A compaction is passed
-    over, as it changes no row.
+    The snapshots of both times are fixed now. The rows have the schema of the later snapshot. A compaction is ignored,
+    because it changes no row.
 
     Args:
-        from_ordinal: a time as `sfn.resolve` takes it, such as an Ordinal: what was there then is left out.
-        to_ordinal: up to what was current then; without, up to now.
-        only_appends: leave out what other commits did, instead of refusing.
-        spark, directory, table, uuid, allowed, storage_options: as of `sfn.spark.read`.
+        from_ordinal: a time as `sfn.resolve` takes it, such as an Ordinal; rows that existed then are left out.
+        to_ordinal: the end; default: now.
+        only_appends: ignore what other commits did, instead of refusing.
+        spark, directory, table, uuid, allowed, storage_options: as for `sfn.spark.read`.
 
     Raises:
         NotSupported: a commit in between deleted or overwrote rows, or the table was rolled back; it is named.
-        CommitNotFound: nothing tells what was current then, or a snapshot in between has expired.
+        CommitNotFound: the state at one of the times is unknown, or a snapshot in between has expired.
         Unreadable: see `sfn.errors` for its other kinds.
-        ValueError: an argument has no such form, or the moments are in the other order.
+        ValueError: an argument is not valid, or the times are in the wrong order.
     """
     begin = time_to_ordinal(from_ordinal)
     end = None if to_ordinal is None else time_to_ordinal(to_ordinal)
@@ -63,16 +63,16 @@ def changes(
 
 
 def snapshots_between(start: int | None, after: PinnedTable, *, only_appends: bool) -> list[Snapshot]:
-    """The snapshots after one of a table, up to its present one, that one first.
+    """Return the snapshots after a given one, up to the table's present one, newest first.
 
     Args:
-        start: None for all of them.
+        start: the given snapshot; None for all snapshots.
 
     Raises:
-        NotSupported, CommitNotFound: as of `changes`.
+        NotSupported, CommitNotFound: as for `changes`.
     """
     since = _ancestry(start, after)
-    # A commit is to blame only if it came after the start, which nobody knows before the way there is found.
+    # Check operations only now: whether these commits come after the start is known once the way there is complete.
     for one in since:
         if not only_appends and (one.summary is None or one.summary.operation not in _APPENDING_OPERATIONS):
             raise _not_appended_error(one, after)
@@ -80,7 +80,7 @@ def snapshots_between(start: int | None, after: PinnedTable, *, only_appends: bo
 
 
 def _ancestry(start: int | None, after: PinnedTable) -> list[Snapshot]:
-    """A table's present snapshot and what it came of, down to the one right after the start."""
+    """Return a table's present snapshot and its ancestors, down to the one right after the start."""
     known = {one.snapshot_id: one for one in after.metadata.snapshots}
     since: list[Snapshot] = []
     at = after.snapshot
@@ -88,7 +88,7 @@ def _ancestry(start: int | None, after: PinnedTable) -> list[Snapshot]:
         since.append(at)
         parent = at.parent_snapshot_id
         if parent == start:
-            # That one itself may have expired.
+            # The start itself may have expired.
             return since
         if parent is not None and parent not in known:
             raise _expired_error(parent, at, after)
@@ -113,7 +113,7 @@ def _expired_error(number: int, child: Snapshot, after: PinnedTable) -> CommitNo
 
 
 def _not_appended_error(at: Snapshot, after: PinnedTable) -> NotSupported:
-    operation = "tells no operation" if at.summary is None else f"has the operation {at.summary.operation.value}"
+    operation = "has no operation" if at.summary is None else f"has the operation {at.summary.operation.value}"
     return NotSupported(
         after.found.metadata_location,
         expected="commits that only append",

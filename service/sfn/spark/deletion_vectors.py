@@ -1,4 +1,4 @@
-"""Deletion vectors, out of their Puffin files."""
+"""Read deletion vectors from their Puffin files."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _MAGIC: Final = b"\xd1\xd3\x39\x64"
 
 @dataclass(frozen=True, slots=True)
 class DeletionVector:
-    """Which rows of a data file are deleted.
+    """The deleted rows of a data file.
 
     Attributes:
-        positions: of the rows, from 0.
-        sequence: of the commit that deleted them.
+        positions: the positions of the rows, from 0.
+        sequence: the sequence number of the commit that deleted them.
     """
 
     positions: BitMap64
@@ -34,10 +34,10 @@ class DeletionVector:
 
 
 def read_deletion_vectors(io: FileIO, entries: Iterable[ManifestEntry], where: str) -> Mapping[str, DeletionVector]:
-    """The vectors, by the data file that each is of.
+    """Return the deletion vectors by data file.
 
-    PyIceberg does not tell which vector of a file an entry is for, so each of a file that is live at all is taken: one
-    that was replaced has no row that its successor has not.
+    PyIceberg does not reveal which vector of a Puffin file an entry refers to, so all vectors of a file with a live
+    entry are used. This is correct, because a replaced vector has no row that its successor lacks.
 
     Args:
         where: the metadata file.
@@ -59,7 +59,7 @@ def read_deletion_vectors(io: FileIO, entries: Iterable[ManifestEntry], where: s
     except (SfnError, MemoryError):
         raise
     except Exception as error:
-        # PyIceberg and the drivers let through whatever they stumble over.
+        # PyIceberg and the drivers raise errors of any type.
         raise to_unreadable(where, error) from error
     return vectors
 
@@ -73,10 +73,10 @@ def _in_file(io: FileIO, path: str) -> Iterable[tuple[str, BitMap64]]:
 
 
 def decode_bitmap(blob: bytes) -> BitMap64:
-    """The positions in a blob `deletion-vector-v1`: length, magic, a 64-bit Roaring bitmap in the portable format, CRC.
+    """Decode a blob `deletion-vector-v1`: length, magic, a 64-bit Roaring bitmap in the portable format, CRC.
 
     Raises:
-        ValueError: it is none, or damaged.
+        ValueError: the blob is of another kind, or damaged.
     """
     length = int.from_bytes(blob[:4], "big")
     content, checksum = blob[4 : 4 + length], blob[4 + length : 8 + length]

@@ -1,4 +1,4 @@
-"""The engine `files`: PyIceberg plans, and Spark's own Parquet reader reads. It needs no jar."""
+"""The engine `files`: PyIceberg plans, and Spark's own Parquet reader reads. The engine needs no jar."""
 
 from __future__ import annotations
 
@@ -42,43 +42,43 @@ from sfn.spark.files_schema import (
 from sfn.spark.request import ReadRequest
 from sfn.spark.time_travel import PinnedTable, pin_table
 
-# ── relation: Files as a DataFrame
+# ── Files as a DataFrame
 
 _SETTINGS: Final = {
     "spark.sql.parquet.fieldId.read.enabled": "true",
-    # A file without ids is an error, not one of nulls.
+    # A file without field ids is an error; its columns are not NULL.
     "spark.sql.parquet.fieldId.read.ignoreMissing": "false",
-    # Iceberg counts days and microseconds by the calendar of today, also before it was introduced.
+    # Iceberg counts days and microseconds by the Gregorian calendar, also for dates before its introduction.
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
     # Times of 96 bits are in UTC, also those that Impala wrote.
     "spark.sql.parquet.int96TimestampConversion": "false",
     "spark.sql.legacy.parquet.returnNullStructIfAllFieldsMissing": "false",
-    # Rows are never left out in silence.
+    # Rows are never left out silently.
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.streaming.fileStreamSink.metadata.ignored": "false",
 }
-"""What Spark reads the files of a table with, whatever the caller's session has."""
+"""Spark's settings for reading a table's files, independent of the caller's session."""
 
 _TASKS: Final = "spark.sql.files.minPartitionNum"
 _OPENING: Final = 4 << 20
-"""Bytes that could be read while a file is opened, as Spark has it."""
+"""The cost of opening a file, in bytes, as in Spark."""
 _LEAST: Final = 16 << 20
-"""Bytes of a task, as Iceberg's own library has it."""
+"""The minimum size of a task in bytes, as in Iceberg's own library."""
 
 
 class ParquetReader:
-    """Reads files with settings of its own, which hold whenever a DataFrame is evaluated.
+    """A reader of files with its own settings, which hold whenever a DataFrame is evaluated.
 
-    Spark looks at the settings when it evaluates, and at those of the session that a file relation was made in. So it
-    is made in a copy of the caller's session, which has the settings above; a plan of the caller's own session holds
-    it, as it may hold any `BaseRelation`.
+    Spark uses the settings at evaluation time, from the session in which a file relation was made. So the relation is
+    made in a copy of the caller's session with the settings above. A plan of the caller's own session contains it like
+    any `BaseRelation`.
 
-    PySpark has no names of its own for these: hence the JVM's objects.
+    PySpark has no API for this, so the JVM's objects are used.
 
     Args:
-        sizes: of the files, in bytes: there are tasks enough for all processors, as Iceberg's own library plans them.
+        sizes: sizes of the files in bytes, for a number of tasks as in Iceberg's own library.
     """
 
     def __init__(self, spark: SparkSession, sizes: Sequence[int]) -> None:
@@ -93,22 +93,22 @@ class ParquetReader:
             conf.set(_TASKS, str(max(1, min(most, sum(size + _OPENING for size in sizes) // _LEAST))))
 
     def rows(self, files: Iterable[tuple[str, int]], schema: StructType) -> DataFrame:
-        """The rows of Parquet files.
+        """Return the rows of Parquet files.
 
-        Spark is told of the files as of those that a stream has written (`FileStreamSinkLog`): it neither lists nor
-        looks for patterns in them, does no request for each, knows them from then on, and takes columns to be nullable
-        as the schema says.
+        Spark gets the files as a log of files that a stream has written (`FileStreamSinkLog`). So Spark makes no
+        request for each file, ignores patterns in names, caches the list, and takes columns as nullable as the schema
+        says.
 
         Args:
-            files: URI and bytes of each.
-            schema: with field ids, see `sfn.spark.files_schema`.
+            files: URI and size in bytes of each.
+            schema: a schema with field ids, see `sfn.spark.files_schema`.
         """
         with TemporaryDirectory(prefix="sfn-") as folder:
             log = Path(folder) / "_spark_metadata" / "0"
             log.parent.mkdir()
             log.write_text("\n".join(["v1", *(_entry(uri, size) for uri, size in files)]))
             reader = self._session.read().schema(self._caller.parseDataType(schema.json()))
-            # There are no partitions of Spark's to be found in the paths.
+            # Without this option Spark would look for partitions in the paths.
             read = reader.option("recursiveFileLookup", "true").format("parquet").load(f"file:{folder}")
         return DataFrame(self._caller.baseRelationToDataFrame(read.queryExecution().analyzed().relation()), self._spark)
 
@@ -127,19 +127,19 @@ def _entry(uri: str, size: int) -> str:
     )
 
 
-# ── plan: Which files are read
+# ── The plan
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedFile:
-    """A file.
+    """A file to read.
 
     Attributes:
-        path: as the manifests and position deletes spell it.
+        path: the path as manifests and position deletes spell it.
         size: bytes.
-        sequence: of the commit that added it: a delete applies to rows that are not younger.
-        records: in it.
-        constants: values of columns that the file may lack, by their ids: those that its partition has.
+        sequence: the sequence number of the commit that added it: a delete applies only to rows that are not newer.
+        records: the number of rows.
+        constants: values of the file's partition, by field id, for columns that the file may lack.
     """
 
     path: str
@@ -151,14 +151,14 @@ class PlannedFile:
 
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
-    """What is read.
+    """The files to read.
 
     Attributes:
-        plain: data files none of whose rows are deleted.
-        with_deletes: those with deleted rows, as far as anybody can tell who has not read the deletes.
+        plain: data files without deleted rows.
+        with_deletes: data files that may have deleted rows, as far as the manifests show.
         deletes: files of position deletes.
-        vectors: by the path of a data file.
-        listed_twice: a data file that is listed more than once; empty where there is none.
+        vectors: deletion vectors by the path of a data file.
+        listed_twice: a data file that is listed more than once; empty if there is none.
     """
 
     plain: Sequence[PlannedFile]
@@ -173,12 +173,12 @@ def plan_read(
     vectors: Mapping[str, DeletionVector],
     specs: Mapping[int, PartitionSpec] | None = None,
 ) -> ReadPlan:
-    """The plan for live files.
+    """Return the plan for live files.
 
     Args:
-        entries: of data files and of position deletes; those of vectors are passed over.
-        vectors: these.
-        specs: the table's, by their ids; None where it has no partitions.
+        entries: manifest entries of data files and position deletes; entries of vectors are ignored.
+        vectors: the deletion vectors.
+        specs: the table's partition specs by id; None if it has no partitions.
     """
     data: dict[str, ManifestEntry] = {}
     deletes: dict[str, PlannedFile] = {}
@@ -213,10 +213,10 @@ def _to_planned_file(entry: ManifestEntry, spec: PartitionSpec | None = None) ->
 
 
 def _constants(file: DataFile, spec: PartitionSpec) -> dict[int, Any]:
-    """The values of the columns that the file is partitioned by and may lack.
+    """Return the values of the identity partition columns that the file may lack.
 
-    Only the size of a column in the file shows that the file has it: an import may count its values, or
-    know its bounds, by the partition alone.
+    Only the size of a column in the file proves that the file has it: an import may set its counts or bounds from the
+    partition alone.
     """
     found = {
         one.source_id: file.partition[number]
@@ -227,7 +227,7 @@ def _constants(file: DataFile, spec: PartitionSpec) -> dict[int, Any]:
     return {number: value for number, value in found.items() if not sizes.get(number)}
 
 
-# ── deletes: Rows of files
+# ── Deleted rows
 
 _POSITIONS: Final = StructType(
     [
@@ -237,30 +237,30 @@ _POSITIONS: Final = StructType(
 )
 """Columns of a file of position deletes; the ids are Iceberg's."""
 _BROADCAST: Final = 1_000_000
-"""Deleted rows that each executor has in memory; of more Spark decides."""
+"""The number of deleted rows that each executor may hold in memory; for more, Spark decides."""
 FILE_COLUMN: Final = f"{COLUMN_PREFIX}file"
-"""The column with the URI of the file that a row is in."""
+"""The column with the URI of a row's file."""
 _ROW_COLUMN: Final = f"{COLUMN_PREFIX}row"
 
 
 def with_positions(rows: DataFrame) -> DataFrame:
-    """The rows of files, with the file of each and its position there."""
+    """Add each row's file and its position there to the rows of files."""
     metadata = rows.metadataColumn("_metadata")
     return rows.select("*", metadata["file_path"].alias(FILE_COLUMN), metadata["row_index"].alias(_ROW_COLUMN))
 
 
 class DeletedRows:
-    """What is deleted from the files of a plan.
+    """The deleted rows of a plan.
 
     Args:
-        uris: of every file of the plan, by its path.
+        uris: the URIs of all files of the plan, by path.
     """
 
     def __init__(self, spark: SparkSession, reader: ParquetReader, plan: ReadPlan, uris: Mapping[str, str]) -> None:
         self._spark, self._reader, self._plan, self._uris = spark, reader, plan, uris
 
     def remove_from(self, rows: DataFrame) -> DataFrame:
-        """The rows of files, as of `placed`, less the deleted ones."""
+        """Return the rows of files, from `with_positions`, without the deleted ones."""
         deleted = self._deleted()
         if self._count() <= _BROADCAST:
             deleted = f.broadcast(deleted)
@@ -273,7 +273,7 @@ class DeletedRows:
         )
 
     def _deleted(self) -> DataFrame:
-        """URI and position of each deleted row."""
+        """Return URI and position of each deleted row."""
         found = [self._by_vectors()] if self._plan.vectors else []
         found += [self._by_positions()] if self._plan.deletes else []
         first, *others = found
@@ -293,7 +293,7 @@ class DeletedRows:
         return self._spark.createDataFrame(table).select(FILE_COLUMN, f.explode("rows").alias(_ROW_COLUMN))
 
     def _by_positions(self) -> DataFrame:
-        """As the files say that are older than none of the rows that they delete."""
+        """Return the rows that files of position deletes name, if the delete is not older than the row."""
         deletes = self._plan.deletes
         read = self._reader.rows([(self._uris[file.path], file.size) for file in deletes], _POSITIONS)
         by = read.metadataColumn("_metadata")["file_path"]
@@ -317,7 +317,7 @@ class DeletedRows:
         )
 
 
-# ── constants: Values of columns that files may lack and are partitioned by
+# ── Partition values
 
 _FILE_OF_VALUES: Final = f"{COLUMN_PREFIX}of"
 
@@ -330,16 +330,16 @@ def fill_partition_values(
     names: Mapping[int, str],
     uris: Mapping[str, str],
 ) -> DataFrame:
-    """Return the rows with the value of the partition wherever a column that it has a value of is NULL.
+    """Replace NULL in the identity partition columns by the partition's value.
 
-    A file that has the column has no NULL there, so this file lacks it.
+    A file that has the column has no NULL there, so the file of such a row lacks the column.
 
     Args:
-        rows: as of `sfn.spark.engine_files.with_positions`.
-        files: in which they are.
+        rows: rows from `with_positions`.
+        files: the files of the rows.
         fields: the table's columns.
-        names: by which these were read, by their ids.
-        uris: of the files, by their paths.
+        names: the names by which the columns were read, by field id.
+        uris: the URIs of the files, by path.
     """
     lacking = [field for field in fields if any(field.field_id in file.constants for file in files)]
     values = StructType(
@@ -374,13 +374,13 @@ def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-# ── engine: The engine
+# ── The engine
 
 
 class FilesEngine:
-    """Implements `Engine`. PyIceberg plans, and Spark's own Parquet reader reads.
+    """The engine `files`.
 
-    It can't read what Iceberg's own library can beside that: see `sfn.spark.files_pruning` and `footers`.
+    Its limits, compared with Iceberg's own library, are checked in `sfn.spark.files_pruning`.
     """
 
     name: Final = "files"
@@ -419,7 +419,7 @@ def _plan_files(pinned: PinnedTable, io: FileIO, row_filter: str | None) -> Read
     required = {field.field_id: field.name for field in pinned.schema.fields if field.required}
     for file in (*plan.plain, *plan.with_deletes):
         for number in file.constants.keys() & required.keys():
-            # Spark refuses a file without it, in the middle of a query.
+            # Otherwise Spark would fail on a file without the column in the middle of a query.
             raise files_pruning.not_supported_error(
                 file.path, f"a file that may lack the required column {required[number]!r}, a partition's"
             )
@@ -429,10 +429,10 @@ def _plan_files(pinned: PinnedTable, io: FileIO, row_filter: str | None) -> Read
 
 
 def _check_nested(plan: ReadPlan, schema: Schema) -> None:
-    """Refuse files that may lack a field of a struct which their partition has a value of: that is not put in here.
+    """Refuse files that may lack a partitioned field of a struct: `fill_partition_values` handles columns only.
 
     Raises:
-        NotSupported: there is one.
+        NotSupported: there is such a file.
     """
     top = {field.field_id for field in schema.fields}
     nested = {number: name for number, name in index_name_by_id(schema).items() if number not in top}
@@ -474,10 +474,10 @@ def _read_files(spark: SparkSession, pinned: PinnedTable, plan: ReadPlan, past: 
 def _group_by_lacking(
     files: Sequence[PlannedFile], columns: Collection[int]
 ) -> list[tuple[Sequence[PlannedFile], bool]]:
-    """The files that have all of the columns, and those that may lack one, without groups that are empty."""
+    """Return the files that have all columns, and the files that may lack one; empty groups are left out."""
 
     def is_lacking(file: PlannedFile) -> bool:
-        # A column is NULL as well where its partition is.
+        # A column of a NULL partition is NULL anyway.
         return any(value is not None for number, value in file.constants.items() if number in columns)
 
     groups = (([file for file in files if is_lacking(file) is lacking], lacking) for lacking in (False, True))

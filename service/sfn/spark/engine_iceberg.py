@@ -1,4 +1,4 @@
-"""The engine `iceberg`: Iceberg's own runtime on the JVM, which asks a facade where the table is."""
+"""The engine `iceberg`: Iceberg's own runtime on the JVM, which finds the table through a facade."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ from sfn.spark import start
 from sfn.spark.request import AsOf, AsOfOrdinal, AsOfRef, AsOfSnapshot, AsOfTime, ReadRequest
 from sfn.spark.time_travel import check_snapshot_id, snapshot_at
 
-# ── settled: Which metadata file has a table's state
+# ── The metadata file of a state
 
 _NUMBER: Final = re.compile(r"[+-]?\d+")
-"""What Java's `Long.parseLong` may take, which Iceberg asks first."""
+"""Names that Java's `Long.parseLong` may take, which Iceberg tries first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,8 @@ class PinnedPointer:
 
     Attributes:
         pointer: its metadata file, and the document that names it.
-        name: its identifier, for people.
-        version: a snapshot's id, a branch or a tag, as Iceberg's option `versionAsOf` takes it; None: as it is there.
+        name: its identifier, for display.
+        version: a snapshot's id, a branch or a tag for Iceberg's option `versionAsOf`; None for the present state.
     """
 
     pointer: MetadataPointer
@@ -61,11 +61,11 @@ class PinnedPointer:
 
 
 def pin_pointer(request: ReadRequest) -> PinnedPointer:
-    """The state that is asked for, looked up now.
+    """Find the state that a request asks for.
 
     Raises:
         Unreadable: see `sfn.errors` for its kinds.
-        NotSupported: a branch that Iceberg would take for a snapshot's id.
+        NotSupported: the branch has a name that Iceberg would take for a snapshot's id.
     """
     storage = request.file_system_options.open_file_system()
     found = run_synchronously(reading.resolve_question(storage, request.question, request.file_system_options))
@@ -79,19 +79,19 @@ def pin_pointer(request: ReadRequest) -> PinnedPointer:
 
 
 def version_as_of(as_of: AsOf, contents: PartialMetadata, where: str) -> str | None:
-    """What Iceberg's option `versionAsOf` is given for a state of a table: a snapshot's id, a branch or a tag.
+    """Return the value of Iceberg's option `versionAsOf` for a state: a snapshot's id, a branch or a tag.
 
     Args:
-        as_of: as which it is read, of its own history.
-        contents: what stands in its metadata file, with all snapshots that a state is looked for among.
-        where: that file.
+        as_of: the state, by the table's own history.
+        contents: the contents of the metadata file, with all snapshots that may be meant.
+        where: the metadata file.
 
     Returns:
-        None for the table as it is there.
+        None for the table's present state.
 
     Raises:
-        RefNotFound, CommitNotFound: it has no such branch, tag or snapshot.
-        NotSupported: a branch that Iceberg would take for a snapshot's id.
+        RefNotFound, CommitNotFound: the table has no such branch, tag or snapshot.
+        NotSupported: the branch has a name that Iceberg would take for a snapshot's id.
     """
     known = contents.snapshot_ids
     match as_of:
@@ -109,7 +109,7 @@ def version_as_of(as_of: AsOf, contents: PartialMetadata, where: str) -> str | N
 
 
 def _version_of_ref(name: str, contents: PartialMetadata, where: str) -> str:
-    """A branch has the table's schema, a tag that of its snapshot: Iceberg tells them by the name."""
+    """Return the option for a ref. Iceberg reads a branch with the table's schema, a tag with its snapshot's."""
     contents.head(name, where)
     ref = (contents.refs or {})[name]
     if _NUMBER.fullmatch(name) is None:
@@ -118,7 +118,7 @@ def _version_of_ref(name: str, contents: PartialMetadata, where: str) -> str:
     if ref.type == "branch" and schemas.get(ref.snapshot_id) != contents.current_schema_id:
         raise NotSupported(
             where,
-            expected="a branch that can be told from a snapshot's id",
+            expected="a branch with a name that is no number",
             found=f"branch {name}, with another schema than its snapshot",
             remedy="use engine='files' or engine='sfn'",
         )
@@ -132,19 +132,19 @@ def _to_pinned_pointer(found: Resolved, key: str, version: str | None) -> Pinned
     )
 
 
-# ── driver: The facade in the driver
+# ── The driver's own facade
 
 PINNED_NAMESPACE: Final[Namespace] = ("tables",)
 MAX_PINNED: Final = 10_000
-"""Tables that are known: a DataFrame that is older than so many others can't be planned again."""
+"""The number of tables that are remembered: a DataFrame that is older than this many others can't be planned again."""
 
 
 class PinnedTables:
-    """Implements `Shelf`: tables whose metadata file is settled. For several threads."""
+    """The tables of the driver's facade: each has a fixed metadata file. Safe for several threads."""
 
     def __init__(self) -> None:
         self._roots: OrderedDict[str, TablePlace] = OrderedDict()
-        # Each ends, and its threads with it, with the last place that it is for.
+        # A tree, with its threads, ends with the last place that uses it.
         self._trees: WeakValueDictionary[str, FileTree] = WeakValueDictionary()
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
@@ -159,7 +159,7 @@ class PinnedTables:
         with self._lock:
             place = self._roots.get(name)
         if place is None:
-            # Of a table that there is not Spark would only say that; nobody asks for names that were not given out.
+            # For a missing table Spark reports only that it is missing; and only names of earlier tables are asked for.
             raise Rejected(
                 name,
                 status=HTTPStatus.BAD_REQUEST,
@@ -170,11 +170,11 @@ class PinnedTables:
         return place
 
     def add(self, request: ReadRequest, pinned: PinnedPointer) -> str:
-        """The name under which a table is shown from now on."""
+        """Add a table, and return its name in the facade."""
         place = TablePlace(
             self._tree(store_prefix(pinned.pointer.key), request.options), request.question, pinned.pointer
         )
-        # A number alone would tell nobody who reads a plan which table it is.
+        # Plans show this name, so it contains the table's identifier.
         name = f"{pinned.name}@{next(self._numbers)}"
         with self._lock:
             self._roots[name] = place
@@ -183,7 +183,7 @@ class PinnedTables:
         return name
 
     def _tree(self, root: str, options: Mapping[str, Any]) -> FileTree:
-        """The files of a store: one for all tables there, as each has threads of its own."""
+        """Return the file access for a store; tables there share one, because each has its own threads."""
         key = sha256(repr((root, sorted(options.items()))).encode()).hexdigest()
         with self._lock:
             found = self._trees.get(key)
@@ -193,11 +193,11 @@ class PinnedTables:
 
 
 class DriverFacade:
-    """The facade.
+    """The facade in the driver's process.
 
     Attributes:
         pinned_tables: the tables that it shows.
-        facade: where it answers.
+        facade: the HTTP server.
     """
 
     def __init__(self) -> None:
@@ -209,8 +209,8 @@ _STARTING: Final = threading.Lock()
 
 
 def driver_facade() -> DriverFacade:
-    """The one of this process, started when it is first asked for; it ends with the process."""
-    # Two threads that ask at once would else start two, and a session knows the address of one.
+    """Return the facade of this process; it is started on first use, and ends with the process."""
+    # Otherwise two threads could start two facades, but a session knows one address.
     with _STARTING:
         return _create_once()
 
@@ -220,20 +220,18 @@ def _create_once() -> DriverFacade:
     return DriverFacade()
 
 
-# ── remote: A facade elsewhere
+# ── A remote facade
 
 _CONFIG: Final = "config"
 _PATIENCE: Final = 30.0
-_REMEDY: Final = (
-    "set spark.sfn.facade.uri and spark.sfn.facade.token, or unset them: then the driver has a facade itself"
-)
+_REMEDY: Final = "set spark.sfn.facade.uri and spark.sfn.facade.token, or unset them to use a facade in the driver"
 _ERROR_BY_STATUS: Final[dict[int, type[Unreadable]]] = {
     HTTPStatus.NOT_FOUND: NotFound,
     HTTPStatus.UNAUTHORIZED: NotPermitted,
     HTTPStatus.FORBIDDEN: NotPermitted,
 }
 _DECODE_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises of another answer than a catalog's."""
+"""msgspec's errors for an answer that is no catalog's."""
 
 
 class _FacadeError(msgspec.Struct):
@@ -264,8 +262,8 @@ class RemoteTable:
     """A table of a facade.
 
     Attributes:
-        name: in its namespace of directories.
-        version: as of `sfn.spark.engine_iceberg.version_as_of`.
+        name: its name in the facade's namespace of directories.
+        version: see `version_as_of`.
     """
 
     name: str
@@ -274,28 +272,28 @@ class RemoteTable:
 
 @dataclass(frozen=True, slots=True)
 class RemoteFacade:
-    """Where a facade is.
+    """The address of a facade.
 
     Attributes:
-        uri: the catalog's, without `/v1`.
-        token: shown to it; "" for none.
+        uri: the catalog's URI, without `/v1`.
+        token: the reader's token; "" for none.
     """
 
     uri: str
     token: str = field(default="", repr=False)
 
     def find_table(self, request: ReadRequest) -> RemoteTable:
-        """The table, as it is shown there.
+        """Find the table in the facade.
 
         Raises:
-            NotSupported: what is asked for can't be asked there.
-            NotFound, NotPermitted, Unreachable: the facade says so, or does not answer.
+            NotSupported: a facade elsewhere does not support the request.
+            NotFound, NotPermitted, Unreachable: the facade reports so, or does not answer.
             RefNotFound, CommitNotFound: the table has no such branch, tag or snapshot.
         """
         if isinstance(request.as_of, AsOfOrdinal) or request.uuid is not None or request.options or request.allowed:
             raise NotSupported(
                 self.uri,
-                expected="what a facade elsewhere can be asked: a directory, a table, a snapshot, a time or a ref",
+                expected="a request for a remote facade: a directory, a table, a snapshot, a time or a ref",
                 found="an Ordinal, a uuid, storage_options or allowed",
                 remedy="unset spark.sfn.facade.uri: the driver's own facade can; or use engine='sfn'",
             )
@@ -304,7 +302,7 @@ class RemoteFacade:
         with httpx.Client(headers=fields, timeout=_PATIENCE) as client:
             prefix = _decode_config(self._get(client, _CONFIG)).overrides.prefix
             path = f"{quote(prefix, safe='')}/namespaces/{DIRECTORY_NAMESPACE[0]}/tables/{quote(name, safe='')}"
-            # All of them may be megabytes.
+            # All snapshots of a table may be megabytes.
             snapshots = "refs" if isinstance(request.as_of, AsOfRef) else "all"
             table = self._decode_table(self._get(client, f"{path}?snapshots={snapshots}"))
         return RemoteTable(name, version_as_of(request.as_of, table.metadata, table.metadata_location))
@@ -321,16 +319,16 @@ class RemoteFacade:
         try:
             answer = client.get(url)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            said = f"{type(error).__name__}: {error}"
-            raise Unreachable(self.uri, expected="a facade that answers", found=said, remedy=_REMEDY) from error
+            found = f"{type(error).__name__}: {error}"
+            raise Unreachable(self.uri, expected="a facade that answers", found=found, remedy=_REMEDY) from error
         if answer.status_code == HTTPStatus.OK:
             return answer.content
-        said = _error_message(answer)
-        kind = _ERROR_BY_STATUS.get(answer.status_code, Unreachable) if said else Unreachable
-        found = f"{answer.status_code}: {said or answer.reason_phrase}"
-        if not said or path == _CONFIG:
+        message = _error_message(answer)
+        kind = _ERROR_BY_STATUS.get(answer.status_code, Unreachable) if message else Unreachable
+        found = f"{answer.status_code}: {message or answer.reason_phrase}"
+        if not message or path == _CONFIG:
             raise kind(self.uri, expected="a facade that answers", found=found, remedy=_REMEDY)
-        # What a facade says of a table has a remedy.
+        # The facade's message about a table contains a remedy.
         raise kind(self.uri, expected="the table", found=found)
 
 
@@ -342,21 +340,21 @@ def _decode_config(content: bytes) -> _FacadeConfig:
 
 
 def _error_message(answer: httpx.Response) -> str:
-    """What a catalog says; empty where something else answers."""
+    """Return the message of a catalog's error; empty if the answer is no catalog's."""
     try:
         return msgspec.json.decode(answer.content, type=_FacadeErrorBody).error.message
     except _DECODE_ERRORS:
         return ""
 
 
-# ── engine: Reads with Iceberg's runtime
+# ── The engine
 
 PINNED_CATALOG, FACADE_CATALOG = "sfn_pinned", "sfn_facade"
-"""What Spark calls the catalog in the driver, and one elsewhere."""
+"""The names of the driver's catalog and of a remote one in Spark."""
 OPTIONS: Final = "spark.sfn.iceberg."
-"""What follows it in a session's configuration is a property of these catalogs, such as `s3.endpoint`."""
+"""The prefix of settings in a session that become properties of these catalogs, such as `s3.endpoint`."""
 URI, TOKEN = "spark.sfn.facade.uri", "spark.sfn.facade.token"
-"""A facade elsewhere, instead of the driver's own, and a reader's token of it."""
+"""Settings for a facade elsewhere, used instead of the driver's own, and a reader's token for it."""
 
 _DIGITS: Final = 12
 _KEY: Final = "spark.sql.catalog."
@@ -364,9 +362,9 @@ _CATALOG: Final = {"": "org.apache.iceberg.spark.SparkCatalog", ".type": "rest",
 
 
 class IcebergEngine:
-    """Implements `Engine`. Reads whatever Iceberg's runtime reads.
+    """The engine `iceberg`, which can read everything that Iceberg's runtime can.
 
-    With a facade elsewhere a branch is looked up by Spark, when it plans a query; snapshots and times are settled now.
+    With a facade elsewhere Spark resolves a branch when it plans a query; snapshots and times are resolved now.
     """
 
     name: Final = "iceberg"
@@ -396,14 +394,14 @@ def _reader_at(spark: SparkSession, version: str | None) -> DataFrameReader:
 
 
 def _read_table(reader: DataFrameReader, where: str, *names: str) -> DataFrame:
-    """The rows of a table.
+    """Return the rows of a table.
 
     Args:
         where: its metadata file, or its directory.
 
     Raises:
-        NotSupported: it has a column of a type that Spark has not.
-        MalformedMetadata: Iceberg's library refuses the metadata, such as a branch at a snapshot that is not there.
+        NotSupported: a column has a type that Spark does not have.
+        MalformedMetadata: Iceberg's library refuses the metadata, such as a branch at a missing snapshot.
     """
     try:
         return reader.table(".".join(f"`{name.replace('`', '``')}`" for name in names))
@@ -416,7 +414,7 @@ def _read_table(reader: DataFrameReader, where: str, *names: str) -> DataFrame:
 
 
 def _register_catalog(spark: SparkSession, name: str, facade: RemoteFacade) -> str:
-    """Tell the session of a catalog, which has another name with other properties: Spark opens one but once."""
+    """Configure a catalog in the session. Its name depends on its properties, because Spark opens a name only once."""
     properties = _CATALOG | {".uri": facade.uri} | ({".token": facade.token} if facade.token else {})
     own = {
         f".{key.removeprefix(OPTIONS)}": value for key, value in spark.conf.getAll.items() if key.startswith(OPTIONS)

@@ -1,7 +1,7 @@
-"""The Python data sources `sfn` and `sfn-log`: reading by directory where Spark has no jar of Iceberg's.
+"""The engine and data source `sfn`: read by directory with PyIceberg in Spark's Python workers, without a jar.
 
-Spark finds them by the modules `pyspark_sfn` and `pyspark_sfn_log`, which lie beside this package and import it only
-once they are used.
+Spark finds the data sources by the modules `pyspark_sfn` and `pyspark_sfn_log` beside this package, which import the
+package on use.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from sfn.spark.source_options import SourceOptions, to_iceberg_filter
 from sfn.spark.start import forget_archive_finders
 from sfn.spark.time_travel import PinnedScan, pin_scan, pin_table
 
-# ── scan: Planning with PyIceberg
+# ── Planning and reading
 
 _GROUP: Final = 128 << 20
-"""Bytes of data files that one task of Spark's reads, where they are small (Iceberg's `read.split.target-size`)."""
+"""The size in bytes of small data files that one task reads together (Iceberg's `read.split.target-size`)."""
 _OPENING: Final = 2 << 20
-"""What opening a file counts as, in bytes: half of what Iceberg has (`read.split.open-file-cost`), as one more task
-costs more where Python reads."""
+"""The cost of opening a file, in bytes: half of Iceberg's (`read.split.open-file-cost`), because another task costs
+more in Python."""
 
 
 def plan_scan(scan: PinnedScan, which: BooleanExpression = AlwaysTrue()) -> list[FileScanTask]:  # noqa: B008 - frozen
-    """The files that have the rows.
+    """Return the files that have the rows of a scan.
 
     Args:
-        which: rows that it does not hold for may be left out.
+        which: a filter; rows for which it is not true may be left out.
 
     Raises:
-        NotSupported: there is something that PyIceberg does not read.
+        NotSupported: PyIceberg can't read some file.
         Unreadable: see `sfn.reader.table.read_rows` for its kinds.
     """
     remedy = "read it with engine='iceberg'"
@@ -58,7 +58,7 @@ def plan_scan(scan: PinnedScan, which: BooleanExpression = AlwaysTrue()) -> list
 
 
 def group_tasks(tasks: Sequence[FileScanTask]) -> list[list[FileScanTask]]:
-    """The files, small ones together: in as many groups as there must be, each of about the same size."""
+    """Return the files in as few groups as needed, of about equal size."""
     sizes = [max(task.file.file_size_in_bytes, _OPENING) for task in tasks]
     groups: list[list[FileScanTask]] = [[] for _ in range(min(len(tasks), -(-sum(sizes) // _GROUP)))]
     filled = [(0, number) for number in range(len(groups))]
@@ -72,12 +72,12 @@ def group_tasks(tasks: Sequence[FileScanTask]) -> list[list[FileScanTask]]:
 def read_rows(
     scan: PinnedScan, columns: Schema, schema: pa.Schema, which: BooleanExpression, tasks: Sequence[FileScanTask]
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of some files, one file after another.
+    """Yield the rows of some files, one file after another.
 
     Args:
-        columns: which columns.
-        schema: their types, as Spark takes them.
-        which: rows that it does not hold for may be left out.
+        columns: the columns to read.
+        schema: their types for Spark.
+        which: a filter; rows for which it is not true may be left out.
 
     Raises:
         Unreadable: see `sfn.reader.table.read_rows` for its kinds.
@@ -99,7 +99,7 @@ def _plan(scan: PinnedScan, which: BooleanExpression) -> Iterable[FileScanTask]:
         return planner.plan_current_snapshot()
     if scan.snapshot is None or scan.snapshot.snapshot_id == scan.after:
         return ()
-    # PyIceberg's scan has a planner of its own, so it is given no filter.
+    # PyIceberg's scan would use its own planner for a filter, so the filter is applied afterwards.
     appended = IncrementalAppendScan(
         scan.metadata,
         scan.io,
@@ -109,7 +109,7 @@ def _plan(scan: PinnedScan, which: BooleanExpression) -> Iterable[FileScanTask]:
     return planner.filter_tasks(appended.plan_files())
 
 
-# ── reader: What Spark asks the data source
+# ── The data source's reader
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,16 +120,16 @@ class PartitionFiles(InputPartition):
 
 
 class SfnDataSourceReader(DataSourceReader):
-    """One read.
+    """The reader of one load.
 
     Args:
-        settled: which rows.
-        schema: which columns, and what Spark takes them for.
-        is_pushed: take filters where Spark offers them.
+        scan: the rows.
+        schema: the columns, with Spark's types.
+        is_pushed: accept Spark's filters.
 
     Raises:
-        ValueError: the table has no such columns, or they are of other types.
-        NotSupported: a column has a type that is not read.
+        ValueError: the table has no such columns, or they have other types.
+        NotSupported: a column has a type that can't be read.
     """
 
     def __init__(self, scan: PinnedScan, schema: StructType, *, is_pushed: bool) -> None:
@@ -147,22 +147,22 @@ class SfnDataSourceReader(DataSourceReader):
     @override
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         forget_archive_finders()
-        # Where there are no partitions Spark asks for the rows of none.
+        # If there are no partitions, Spark calls this once with None.
         tasks = partition.tasks if isinstance(partition, PartitionFiles) else ()
         schema = to_arrow_schema(self._schema)
         yield from read_rows(self._scan, self._columns, schema, self._which, tasks)
 
     def push_filters(self, filters: Sequence[Filter]) -> None:
-        """Leave out rows for which these do not hold, as far as that can be seen here."""
+        """Use filters to leave out files and rows."""
         self._which = to_iceberg_filter(filters, self._scan.schema)
 
 
 class _PushFilters:
-    """A reader's `pushFilters`, as an attribute of the reader itself.
+    """The method `pushFilters` of a reader, as an attribute of the object.
 
-    While `spark.sql.python.filterPushdown.enabled` is off Spark refuses every reader whose method is not the base
-    class's, and a reader is not told whether it is on. So the class has no such method, and this one says that it is
-    the base class's: Spark calls it where the setting is on, and reads without it where it is off.
+    While `spark.sql.python.filterPushdown.enabled` is off, Spark refuses every reader with its own method
+    `pushFilters`, and a reader does not know the setting. So the class has no such method, and this object claims to be
+    the base class's. Spark calls it if the setting is on, and reads without it otherwise.
     """
 
     def __init__(self, reader: SfnDataSourceReader) -> None:
@@ -171,37 +171,37 @@ class _PushFilters:
 
     def __call__(self, filters: Sequence[Filter]) -> Sequence[Filter]:
         self._reader.push_filters(filters)
-        # All are left to Spark as well: it is Spark's comparison that counts.
+        # Return all filters: Spark applies them again, and its comparison decides.
         return filters
 
 
 def _check(own: StructType, given: StructType) -> None:
-    """Refuse a schema that has other types than the table."""
+    """Refuse a schema with types other than the table's."""
     for field, taken in zip(own, given, strict=True):
         if field.dataType.simpleString() != taken.dataType.simpleString():
             types = f"{field.dataType.simpleString()}, not {taken.dataType.simpleString()}"
-            raise ValueError(f"a schema that only chooses columns: {field.name} is of type {types}")
+            raise ValueError(f"the schema may only choose columns, but {field.name} is of type {types}")
 
 
-# ── rows: The rows of a table by its directory
+# ── The data source
 
 SFN_SOURCE: Final = "sfn"
-PINNED_OPTION: Final = "settledtoken"
-"""The option by which this package's own engine names a state that it settled itself; nobody else has one. It may hold
-credentials of a store: Spark shows no option that is called a token."""
+PINNED_OPTION: Final = "pinnedtoken"
+"""The option with which this package's own engine passes a pinned state; not for other callers. The state may contain
+credentials of a store, and Spark hides options with `token` in their names."""
 
 _KNOWN: Final = ("ref", "asOf", "columns", "filterPushdown")
 
 
 class SfnLoad:
-    """One `load`. The state is settled as it is made; what goes to other processes says which it is.
+    """One `load`. The state is fixed when this object is made, and is sent to other processes.
 
     Args:
-        given: options as Spark gives them.
+        given: the options from Spark.
 
     Raises:
         Unreadable: see `sfn.errors` for its kinds.
-        ValueError: an option is not known, or has no such form.
+        ValueError: an option is unknown or not valid.
     """
 
     def __init__(self, given: Mapping[str, str]) -> None:
@@ -212,34 +212,32 @@ class SfnLoad:
         if (text := given.get(PINNED_OPTION)) is None:
             request = options.request
             text = pin_scan(request, pin_table(request)).text()
-        # What Spark pickles between its processes: PyIceberg's own objects are larger.
+        # Spark pickles this object between its processes; PyIceberg's own objects would be larger.
         self._text = text
         self._names = options.names("columns") if options.get("columns") is not None else None
 
     def schema(self) -> StructType:
-        """The columns.
+        """Return the columns.
 
         Raises:
-            NotSupported: one has a type that is not read.
-            ValueError: `columns` names one that there is not.
+            NotSupported: a column has a type that can't be read.
+            ValueError: `columns` names a column that does not exist.
         """
         forget_archive_finders()
         scan = PinnedScan.of(self._text)
         return spark_schema(select_columns(scan.schema, self._names), scan.location)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """What reads the columns of a schema."""
-        # It needs a second more of imports than a schema.
-
+        """Return the reader for the columns of a schema."""
         forget_archive_finders()
         return SfnDataSourceReader(PinnedScan.of(self._text), schema, is_pushed=self._is_pushed)
 
 
-# ── engine: The engine `sfn`
+# ── The engine
 
 
 class SfnEngine:
-    """Reads with PyIceberg in Spark's Python workers: no jar, no catalog, every store that fsspec has a driver for."""
+    """The engine `sfn`: needs no jar and no catalog, and works with every store that fsspec has a driver for."""
 
     name: str = SFN_SOURCE
 
@@ -253,13 +251,13 @@ class SfnEngine:
 
 
 def to_dataframe(spark: SparkSession, scan: PinnedScan) -> DataFrame:
-    """The rows of a settled state.
+    """Return the rows of a pinned state.
 
     Raises:
-        NotSupported: the table has what PyIceberg or the data source can't read.
+        NotSupported: PyIceberg or the data source can't read the table.
         Unreadable: see `sfn.errors` for its other kinds.
     """
-    # Spark's own processes do both again; what they raise comes with pages of traces.
+    # Spark's processes repeat both calls, but their errors come with pages of stack traces.
     spark_schema(scan.schema, scan.location)
     plan_scan(scan)
     return spark.read.format(SFN_SOURCE).option(PINNED_OPTION, scan.text()).load(scan.directory)

@@ -1,7 +1,7 @@
-"""Which files have none of the rows that are asked for, as the statistics of their columns say.
+"""Choose the files for the engine `files`, and refuse tables that it can't read.
 
-The rows themselves are compared by Spark. So only what both take for the same rules a file out: PyIceberg makes a
-literal fit its column's type, by rounding if need be, and knows no nulls in a struct and no NaN among bounds.
+Spark compares the rows themselves. So a file is ruled out only by conditions that PyIceberg and Spark understand alike:
+PyIceberg fits a literal to its column's type, by rounding if need be, and ignores NULL in structs and NaN in bounds.
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ from sfn.reader.table import to_unreadable
 from sfn.sfnfile.locations import scheme_of
 from sfn.spark.files_schema import ColumnScope, SchemaHistory, column_scope, first_unmappable_type
 
-# ── manifests: The live files of a snapshot
+# ── Live files
 
 _WIDTH: Final = 16
-"""Manifests that are read at a time."""
+"""The number of manifests or footers that are read at a time."""
 
 
 def is_data_file(file: DataFile) -> bool:
-    """Whether it holds rows; files of version 1, which had no deletes, tell no content."""
+    """Return whether a file holds rows; files of version 1, which had no deletes, have no content field."""
     return file.content not in {DataFileContent.POSITION_DELETES, DataFileContent.EQUALITY_DELETES}
 
 
 def list_live_files(io: FileIO, snapshot: Snapshot, where: str) -> list[ManifestEntry]:
-    """All of its data files and delete files.
+    """Return all data files and delete files of a snapshot.
 
     Args:
         where: the metadata file.
@@ -74,37 +74,37 @@ def list_live_files(io: FileIO, snapshot: Snapshot, where: str) -> list[Manifest
     try:
         manifests = list(read_manifest_list(io.new_input(snapshot.manifest_list)))
         if len(manifests) == 1:
-            # To start a thread takes half as long as to read it.
+            # Starting a thread takes half as long as reading a manifest.
             return entries(manifests[0])
         with ThreadPoolExecutor(_WIDTH) as pool:
             return [entry for each in pool.map(entries, manifests) for entry in each]
     except (SfnError, MemoryError):
         raise
     except Exception as error:
-        # PyIceberg and the drivers let through whatever they stumble over.
+        # PyIceberg and the drivers raise errors of any type.
         raise to_unreadable(where, error) from error
 
 
-# ── pruning: Which files have none of the rows that are asked for
+# ── Pruning
 
 _SAME: Final[dict[type[IcebergType], type]] = {StringType: str, BooleanType: bool}
 _INTEGERS: Final[dict[type[IcebergType], int]] = {IntegerType: 1 << 31, LongType: 1 << 63}
 
 
 def prune_files(entries: Sequence[ManifestEntry], which: BooleanExpression, schema: Schema) -> list[ManifestEntry]:
-    """The files that may have such rows, and all delete files.
+    """Return the files that may have matching rows, and all delete files.
 
     Raises:
-        ValueError: the filter names a column that there is not.
+        ValueError: the filter names a column that does not exist.
     """
     sure = visit(rewrite_not(which), _PruningFilter(schema))
-    # PyIceberg's public scans plan with it too, but can't be asked for files and deletes by themselves.
+    # PyIceberg's public scans use this evaluator too, but do not return files and deletes separately.
     evaluator = _InclusiveMetricsEvaluator(schema, sure, case_sensitive=True)
     return [one for one in entries if not is_data_file(one.data_file) or evaluator.eval(one.data_file)]
 
 
 class _PruningFilter(BooleanExpressionVisitor[BooleanExpression]):
-    """A filter, with what can't rule a file out left to be true; it has no `not`."""
+    """A visitor that replaces conditions that can't rule a file out by true; filters here have no `not`."""
 
     def __init__(self, schema: Schema) -> None:
         self._types = {field.name: field.field_type for field in schema.fields}
@@ -160,7 +160,7 @@ class _PruningFilter(BooleanExpressionVisitor[BooleanExpression]):
 
 
 def _fits(value: Any, kind: IcebergType) -> bool:  # noqa: ANN401 - a literal of any type
-    """Whether a literal is the same value to PyIceberg and to Spark, once it is compared to a column of a type."""
+    """Return whether PyIceberg and Spark compare a literal with a column of this type alike."""
     if type(kind) in _INTEGERS:
         return type(value) is int and -_INTEGERS[type(kind)] <= value < _INTEGERS[type(kind)]
     if isinstance(kind, DateType):
@@ -176,15 +176,15 @@ def _is_day(text: str) -> bool:
         return False
 
 
-# ── features: What a table may have that this engine can't read
+# ── Limits of the engine
 
 
 def not_supported_error(where: str, found: str) -> NotSupported:
-    """The refusal of a table.
+    """Return the error for a table that the engine can't read.
 
     Args:
-        where: its metadata file, or the file of its that is meant.
-        found: what it has.
+        where: the metadata file, or the file that can't be read.
+        found: the unsupported feature.
     """
     return NotSupported(
         where,
@@ -195,7 +195,7 @@ def not_supported_error(where: str, found: str) -> NotSupported:
 
 
 def check_schema(where: str, schema: Schema, past: SchemaHistory, *, case_sensitive: bool) -> None:
-    """Refuse columns that can't be read right.
+    """Refuse columns that can't be read correctly.
 
     Raises:
         NotSupported: there is one.
@@ -208,7 +208,7 @@ def check_schema(where: str, schema: Schema, past: SchemaHistory, *, case_sensit
                 where, f"files that may have nothing of a part of column {field.name!r}, which was added"
             )
     for field in index_by_id(schema).values():
-        # Files that lack the column can't be told from those with a null in it, once they are read.
+        # In the rows that Spark reads, a missing column looks like one with NULL.
         if field.initial_default is not None:
             raise not_supported_error(where, f"an initial default, of column {field.name!r}")
     if not case_sensitive:
@@ -232,7 +232,7 @@ def _unsupported_property(file: DataFile) -> str:
     if file.key_metadata is not None:
         return "an encrypted file"
     if file.file_format is not FileFormat.PUFFIN and _is_hidden(file):
-        return f"a file that Spark passes over in silence, by its name or its size: {file.file_path}"
+        return f"a file that Spark silently ignores, by its name or its size: {file.file_path}"
     if is_data_file(file):
         return "" if file.file_format is FileFormat.PARQUET else describe_file("data", file)
     if file.content is DataFileContent.EQUALITY_DELETES:
@@ -242,23 +242,23 @@ def _unsupported_property(file: DataFile) -> str:
 
 
 def _is_hidden(file: DataFile) -> bool:
-    """Whether Spark takes a file for none of data (`PartitioningAwareFileIndex`)."""
+    """Return whether Spark ignores a file, because it does not look like a data file (`PartitioningAwareFileIndex`)."""
     name = file.file_path.rpartition("/")[2]
     return name.startswith(".") or (name.startswith("_") and "=" not in name) or file.file_size_in_bytes <= 0
 
 
-# ── footers: Whether data files have the ids that columns are found by
+# ── Field ids in data files
 
 _MOST: Final = 1_000
-"""Footers that are read of a table."""
+"""The maximum number of footers that are read for a table."""
 _FIELD_ID: Final = b"PARQUET:field_id"
 
 
 def files_to_check(entries: Iterable[ManifestEntry], whole: TableMetadata) -> list[str]:
-    """Return the data files whose footers are to be checked.
+    """Return the data files that may lack field ids.
 
-    A table with a name mapping may have files without ids, which were imported. Its other files may be of the same
-    commit, so none stands for another.
+    A table with a name mapping may have imported files without ids. One commit may add both kinds of files, so each
+    file has to be checked.
     """
     if TableProperties.DEFAULT_NAME_MAPPING not in whole.properties:
         return []
@@ -266,14 +266,14 @@ def files_to_check(entries: Iterable[ManifestEntry], whole: TableMetadata) -> li
 
 
 def check_field_ids(io: FileIO, files: Sequence[str], where: str) -> None:
-    """Refuse a table with files that lack ids.
+    """Refuse a table with files that lack field ids.
 
     Args:
-        files: as of `in_doubt`.
+        files: the files from `files_to_check`.
         where: the metadata file.
 
     Raises:
-        NotSupported: there is one, or there are too many to check.
+        NotSupported: there is such a file, or there are too many files to check.
         Unreadable: Unsafe, Stale, NotPermitted, Unreachable or MalformedMetadata.
     """
     if not files:
@@ -291,37 +291,37 @@ def check_field_ids(io: FileIO, files: Sequence[str], where: str) -> None:
     except (SfnError, MemoryError):
         raise
     except Exception as error:
-        # PyArrow and the drivers let through whatever they stumble over.
+        # PyArrow and the drivers raise errors of any type.
         raise to_unreadable(where, error) from error
     for path, is_found in zip(files, found, strict=True):
         if not is_found:
             raise not_supported_error(path, "a file without field ids, which a name mapping is for")
 
 
-# ── spelling: Locations as Spark opens them
+# ── Locations for Hadoop
 
 _DRIVERS: Final = {"s3": ("s3", "s3a"), "gs": ("gs",), "abfss": ("abfss", "abfs")}
-"""What Hadoop may have a driver registered as for a scheme, the first one first."""
+"""Names under which Hadoop may have a driver for a scheme, in the order of preference."""
 _REMEDIES: Final = {
     "s3": "start Spark with org.apache.hadoop:hadoop-aws of its own Hadoop's version",
     "gs": "start Spark with com.google.cloud.bigdataoss:gcs-connector",
     "abfss": "start Spark with org.apache.hadoop:hadoop-azure of its own Hadoop's version",
 }
 _PLAIN: Final = re.compile(r"[A-Za-z0-9._/:=+,-]*")
-"""Spelled alike in a path and in a URI."""
+"""Characters with the same spelling in a path and in a URI."""
 
 
 def check_file_location(path: str, allowed_locations: AllowedLocations, where: str) -> str:
-    """Return the canonical location of a data or delete file, which Hadoop opens as it is.
+    """Return the canonical location of a data or delete file, if Hadoop opens it unchanged.
 
     Args:
-        path: as metadata names it.
-        allowed_locations: where it may lie.
+        path: the location in the metadata.
+        allowed_locations: the places that are allowed.
         where: the metadata file.
 
     Raises:
-        Unsafe: it lies where a reader is not led.
-        NotSupported: Hadoop would open another file: it leaves out the empty segments of a name.
+        Unsafe: the location is not allowed.
+        NotSupported: Hadoop would open another file, because it drops empty segments of a name.
     """
     place = allowed_locations.check_file(path, where)
     if scheme_of(place) != "file" and "//" in place.partition("://")[2]:
@@ -330,15 +330,15 @@ def check_file_location(path: str, allowed_locations: AllowedLocations, where: s
 
 
 class HadoopUris:
-    """How the session opens canonical locations.
+    """A conversion of canonical locations to the URIs with which the session opens them.
 
-    Percent signs of a location stand for themselves, as Iceberg has it. Each URI is spelled as `_metadata.file_path`
-    has it, or deleted rows would not be found: by Hadoop itself, which is slow, where that is not plain.
+    A percent sign in a location stands for itself, as in Iceberg. Each URI is spelled as in `_metadata.file_path`,
+    because deleted rows are found by it. Hadoop itself, which is slow, converts only locations with special characters.
     """
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
-        # Every Hadoop has a driver for this machine's files; each question to the JVM takes half a millisecond.
+        # Every Hadoop has a driver for local files; each call to the JVM takes half a millisecond.
         self._schemes = {"file": "file"}
 
     @cached_property
@@ -347,7 +347,7 @@ class HadoopUris:
         return jvm.org.apache.hadoop.fs
 
     def uri(self, place: str) -> str:
-        """The URI of a canonical location.
+        """Return the URI of a canonical location.
 
         Raises:
             NotInstalled: the session has no driver for its scheme.
@@ -356,7 +356,7 @@ class HadoopUris:
         if scheme not in self._schemes:
             self._schemes[scheme] = self._driver(scheme, place)
         rest = place.removeprefix(f"{scheme}:")
-        # Hadoop leaves out a host that is empty.
+        # Hadoop drops an empty host.
         path = f"{self._schemes[scheme]}:{rest.removeprefix('//') if scheme == 'file' else rest}"
         return path if _PLAIN.fullmatch(path) else str(self._hadoop.Path(path).toUri().toString())
 

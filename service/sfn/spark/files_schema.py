@@ -1,4 +1,4 @@
-"""A table's schema as Spark's Parquet reader takes it, which finds columns by their field ids."""
+"""A table's schema for Spark's Parquet reader, which finds columns by their field ids."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from pyspark.sql import types as spark
 
 from sfn.spark.arrow_types import PRIMITIVE_TYPES
 
-# ── schema: A table's schema as Spark's Parquet reader takes it
+# ── Types
 
 FIELD_ID: Final = "parquet.field.id"
-"""Where Spark looks for the id of a field, in its metadata."""
+"""The key of a field's id in its metadata, where Spark looks for it."""
 
-# Sixteen bytes, which are spelled out once they are read.
+# A uuid is read as its 16 bytes, and converted to text afterwards.
 _PRIMITIVES: Final[Mapping[type[iceberg.IcebergType], spark.DataType]] = {
     **PRIMITIVE_TYPES,
     iceberg.UUIDType: spark.BinaryType(),
@@ -28,22 +28,22 @@ _PRIMITIVES: Final[Mapping[type[iceberg.IcebergType], spark.DataType]] = {
 
 
 def read_field(field: iceberg.NestedField, name: str) -> spark.StructField:
-    """A column as it is read.
+    """Return a column for reading.
 
     Args:
-        name: what it is called meanwhile.
+        name: the column's name while it is read.
 
     Raises:
-        KeyError: Spark has no such type, see `unmappable`.
+        KeyError: Spark has no such type, see `first_unmappable_type`.
     """
     return _field(field, name, with_ids=True)
 
 
 def result_field(field: iceberg.NestedField) -> spark.StructField:
-    """A column as its reader sees it.
+    """Return a column as callers see it.
 
     Raises:
-        KeyError: as above.
+        KeyError: Spark has no such type, see `first_unmappable_type`.
     """
     if isinstance(field.field_type, iceberg.UUIDType):
         return spark.StructField(field.name, spark.StringType(), not field.required)
@@ -51,7 +51,7 @@ def result_field(field: iceberg.NestedField) -> spark.StructField:
 
 
 def first_unmappable_type(kind: iceberg.IcebergType, *, nested: bool = False) -> str:
-    """The first type in it that is not read, in words; empty where there is none."""
+    """Return the first type within a type that can't be read, as text; empty if there is none."""
     match kind:
         case iceberg.StructType(fields=fields):
             inner = [field.field_type for field in fields]
@@ -88,20 +88,20 @@ def _type(kind: iceberg.IcebergType, *, with_ids: bool) -> spark.DataType:
             return _PRIMITIVES[type(kind)]
 
 
-# ── history: What the columns of a table were before
+# ── Earlier schemas
 
 FieldPath = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaHistory:
-    """The columns of a table, now and then.
+    """The columns of a table in all its schemas.
 
     Attributes:
-        is_whole: all schemas that it ever had are there: those that no snapshot needs may be removed.
-        ids: of the columns that a path was, by the name that the table knows and by the one that files have; in lower
-            case, since Spark compares so unless it is told otherwise.
-        leaves: of a column that has others in it, by its id: the ids of the innermost ones in each of the schemas.
+        is_whole: whether all schemas of the table are known: those that no snapshot needs may have been removed.
+        ids: the ids of the columns that had a path, by the path in the table and by the one in files; in lower case,
+            because Spark compares case-insensitively by default.
+        leaves: for each nested column, by id: the ids of its innermost columns in each schema.
     """
 
     is_whole: bool
@@ -110,11 +110,11 @@ class SchemaHistory:
 
 
 def schema_history(every: Sequence[Schema], last_column_id: int) -> SchemaHistory:
-    """What the schemas of a table tell.
+    """Collect the columns of a table's schemas.
 
     Args:
-        every: schemas that it had, and has.
-        last_column_id: the highest id that was given to a column.
+        every: all known schemas of the table.
+        last_column_id: the highest id that a column ever had.
     """
     ids: dict[FieldPath, set[int]] = {}
     leaves: dict[int, list[set[int]]] = {}
@@ -132,7 +132,7 @@ def schema_history(every: Sequence[Schema], last_column_id: int) -> SchemaHistor
 
 
 def walk_fields(field: NestedField, above: FieldPath = ()) -> Iterator[tuple[FieldPath, NestedField]]:
-    """A column and all within it, with their paths."""
+    """Yield a column and all columns within it, with their paths."""
     path = (*above, field.name)
     yield path, field
     for inner in _inner(field.field_type):
@@ -140,12 +140,12 @@ def walk_fields(field: NestedField, above: FieldPath = ()) -> Iterator[tuple[Fie
 
 
 def lower_case(path: FieldPath) -> FieldPath:
-    """The path in lower case."""
+    """Return the path in lower case."""
     return tuple(name.lower() for name in path)
 
 
 def leaf_ids(field: NestedField) -> set[int]:
-    """The ids of the columns within it that have none in them."""
+    """Return the ids of the innermost columns within a column."""
     return {one.field_id for _, one in walk_fields(field) if one.field_type.is_primitive}
 
 
@@ -161,14 +161,14 @@ def _inner(kind: IcebergType) -> Sequence[NestedField]:
             return []
 
 
-# ── names: By which names columns are read
+# ── Names while reading
 
 COLUMN_PREFIX: Final = "_sfn_"
-"""What names begin with that are no column's."""
+"""The prefix of names that are not a column's own."""
 
 
 def column_names(schema: Schema, past: SchemaHistory) -> dict[int, str]:
-    """Names of the columns, by their ids."""
+    """Return the names under which the columns are read, by field id."""
     return {
         field.field_id: field.name if _is_unambiguous(field, past) else f"{COLUMN_PREFIX}{field.field_id}"
         for field in schema.fields
@@ -181,11 +181,11 @@ def _is_unambiguous(field: NestedField, past: SchemaHistory) -> bool:
     return all(past.ids.get(lower_case(path)) == {one.field_id} for path, one in walk_fields(field))
 
 
-# ── nested: How columns that have others in them are read
+# ── Nested columns
 
 
 class ColumnScope(Enum):
-    """How much of a column is read."""
+    """The part of a column that Spark must read."""
 
     AS_REQUESTED = auto()
     WHOLE = auto()
@@ -193,7 +193,7 @@ class ColumnScope(Enum):
 
 
 def column_scope(field: NestedField, past: SchemaHistory) -> ColumnScope:
-    """How much of a column is to be read, whatever is asked for."""
+    """Return how much of a column must be read, whatever a query asks for."""
     parts = [one for _, one in walk_fields(field) if not one.field_type.is_primitive]
     if not parts:
         return ColumnScope.AS_REQUESTED
@@ -205,21 +205,21 @@ def column_scope(field: NestedField, past: SchemaHistory) -> ColumnScope:
     return ColumnScope.WHOLE if all(now & then for now, then in pairs) else ColumnScope.NOTHING
 
 
-# ── seen: Columns as readers see them
+# ── Output columns
 
 _UUID: Final = ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))
-"""Where the groups of a UUID begin among its 32 digits, from 1, and how many digits each has."""
+"""Start and length of the groups of a UUID among its 32 digits; the first digit is 1."""
 
 
 def output_columns(
     rows: DataFrame, fields: Sequence[NestedField], names: Mapping[int, str], past: SchemaHistory
 ) -> DataFrame:
-    """The rows with these columns.
+    """Return the rows with the table's columns.
 
-    Within columns that are read as asked for the metadata stays: to rebuild them would cost more than all else.
+    Nested columns keep their metadata if they need no cast: rebuilding them would cost more than everything else.
 
     Args:
-        names: by which they were read, by the columns' ids.
+        names: the names under which the columns were read, by field id.
     """
     shown = rows.selectExpr(*(_expression(field, names[field.field_id]) for field in fields))
     for field in fields:
@@ -227,7 +227,7 @@ def output_columns(
             continue
         column = shown[_quoted(field.name)]
         if column_scope(field, past) is ColumnScope.WHOLE:
-            # What is in it has no metadata then, and so is another type to Spark: it does not look through the cast.
+            # The cast removes the metadata within. Spark then sees another type, and reads the column as a whole.
             column = column.cast(result_field(field).dataType)
         shown = shown.withColumn(field.name, column.alias(field.name, metadata={}))
     return shown
@@ -239,7 +239,7 @@ def _expression(field: NestedField, name: str) -> str:
         digits = f"lower(hex({column}))"
         column = " || '-' || ".join(f"substring({digits}, {begin}, {length})" for begin, length in _UUID)
     elif field.field_type.is_primitive:
-        # Spark's optimiser drops such a cast; what it was of is not known any more.
+        # Spark's optimiser drops this cast, but it removes the column's field id.
         column = f"CAST({column} AS {result_field(field).dataType.simpleString()})"
     return f"{column} AS {_quoted(field.name)}"
 

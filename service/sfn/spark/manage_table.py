@@ -1,4 +1,4 @@
-"""Bringing a table that Spark has under Iceberg's management, by Iceberg's own procedures."""
+"""Turn a table that Spark has into an Iceberg table, by Iceberg's own procedures."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ from sfn.spark.manage_target import (
     target_of_snapshot,
 )
 
-# ── managed: What a table is once it is under management
+# ── The result
 
 _NEEDLESS: Final = re.compile(r"(?<![^.])`([A-Za-z]\w*)`(?![^.])", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class ManagedTable:
-    """A table under Iceberg's management.
+    """An Iceberg table that `manage` made.
 
     Attributes:
-        table: its name, with its catalog.
-        location: its directory: `sfn.spark.read` reads it there once the service has published it.
-        metadata_location: its current metadata file.
-        data_files: how many were there and were taken over, where they lie.
-        partition_fields: what is written from now on is partitioned so, `column=transform`.
-        backup: what Spark calls the table of before; None where that kept its name, or was dropped.
+        table: the table's name, with its catalog.
+        location: the table's directory; `sfn.spark.read` reads it there once the listener has published it.
+        metadata_location: the current metadata file.
+        data_files: the number of existing files that were taken over in place.
+        partition_fields: the partitioning of new rows, as `column=transform`.
+        backup: Spark's new name of the original table; None if that kept its name, or was dropped.
     """
 
     table: str
@@ -62,13 +62,13 @@ class ManagedTable:
 
 
 def describe_managed_table(spark: SparkSession, name: str, data_files: int, backup: str | None) -> ManagedTable:
-    """The table of a name, as it is now.
+    """Return the present description of a table.
 
     Args:
-        name: with its catalog, in Spark's SQL.
-        data_files, backup: as of `ManagedTable`.
+        name: the table's name with its catalog, in Spark's SQL.
+        data_files, backup: see `ManagedTable`.
     """
-    # By way of a plan: the JVM's loader asks the session that is active there, which may be another one.
+    # Use a plan: the JVM's table loader uses the JVM's active session, which may be another one.
     plan: Any = spark.table(name)._jdf.queryExecution().analyzed()  # noqa: SLF001 - there is no other way to it
     table = plan.collectLeaves().head().table().table()
     location = str(table.operations().current().metadataFileLocation())
@@ -77,7 +77,7 @@ def describe_managed_table(spark: SparkSession, name: str, data_files: int, back
 
 
 def _plain(name: str) -> str:
-    """A name without the backquotes that it can do without."""
+    """Return a name without unnecessary backquotes."""
     return _NEEDLESS.sub(r"\1", name)
 
 
@@ -91,7 +91,7 @@ def _shown(value: object) -> str:
     return ", ".join(value) or "none" if isinstance(value, tuple) else "none" if value is None else str(value)
 
 
-# ── bringing: Brings a table that Spark has under Iceberg's management
+# ── The conversion
 
 
 def manage(
@@ -105,34 +105,33 @@ def manage(
     rewrite: bool = False,
     drop_backup: bool = False,
 ) -> ManagedTable:
-    """Make a table of Iceberg's of one of Spark's, from the files that it has.
+    """Make an Iceberg table of a Spark table, from its existing files.
 
-    These stay where and as they are. What is written from then on is partitioned by the mappings, beside what the table
-    was partitioned by. All is checked before anything is changed. Nobody may write to the table meanwhile.
+    The files stay unchanged and in place. New rows are partitioned by the mappings, in addition to the table's existing
+    partitioning. Everything is checked before anything is changed. No other process may write to the table meanwhile.
 
     Args:
-        spark: a session with Iceberg's runtime and its extensions of SQL.
-        table: of the session's own catalog, in Parquet, ORC or Avro.
-        partition_value_mappings: `order_ts=days, customer_id=bucket[8]`, or of each column one or several, as a
-            mapping. What of a column's value is to make partitions: identity, truncate[W], bucket[N], year, month, day
-            or hour.
-        snapshot_as: leave the table alone and make another one of its files, of this name, in any catalog of Iceberg's;
-            None: in place, for which the session's own catalog is Iceberg's and the table an external one.
-        location: where the snapshot writes what is new.
-        properties: of the table of Iceberg's.
-        rewrite: write the rows that are there anew, partitioned by the mappings.
-        drop_backup: once all is done drop what Spark calls the table of before; its files stay.
+        spark: a session with Iceberg's runtime and its SQL extensions.
+        table: a table of the session's own catalog, in Parquet, ORC or Avro.
+        partition_value_mappings: `order_ts=days, customer_id=bucket[8]`, or a mapping from each column to one or
+            several transforms: identity, truncate[W], bucket[N], year, month, day or hour.
+        snapshot_as: the name of a new table, in any Iceberg catalog, that shares the files; the original is unchanged.
+            None: convert in place; the session's own catalog must be Iceberg's, and the table an external one.
+        location: the directory for the new table's own files.
+        properties: properties of the Iceberg table.
+        rewrite: rewrite the existing rows, partitioned by the mappings.
+        drop_backup: at the end, drop the original table, which Spark has renamed; its files stay.
 
     Raises:
-        Unmanageable: the table, a mapping or the session does not do; all is as it was.
-        HalfManaged: a later step failed: what is done, and how to go on or back.
-        NotInstalled: Iceberg's runtime or its extensions of SQL are missing.
+        Unmanageable: the table, a mapping or the session is not suitable; nothing was changed.
+        HalfManaged: a later step failed; the message says what is done, and how to continue or go back.
+        NotInstalled: Iceberg's runtime or its SQL extensions are missing.
         ValueError: arguments contradict each other, or `snapshot_as` is no name.
     """
     if snapshot_as is None and location is not None:
-        raise ValueError("location is that of snapshot_as: in place a table stays where it is")
+        raise ValueError("location needs snapshot_as: in place a table keeps its location")
     if snapshot_as is not None and drop_backup:
-        raise ValueError("either snapshot_as or drop_backup, not both: a snapshot takes no table's name")
+        raise ValueError("either snapshot_as or drop_backup, not both: with snapshot_as there is no backup")
     check_session(spark)
     found = describe_source_table(spark, table)
     if snapshot_as is None:
@@ -151,36 +150,36 @@ def manage(
 
 
 def _create_target(spark: SparkSession, target: TargetTable, properties: Mapping[str, str]) -> int:
-    """Have Iceberg make it; from how many files.
+    """Run Iceberg's procedure, and return the number of files that it took over.
 
     Raises:
-        Unmanageable: it did not, and all is as it was.
-        HalfManaged: it did not, and that is not known.
+        Unmanageable: the procedure failed, and nothing was changed.
+        HalfManaged: the procedure failed, and the state is not known.
     """
     try:
         (row,) = spark.sql(target.create_statement(properties)).collect()
     except SPARK_ERRORS as error:
         expected = f"Iceberg's {target.procedure} to take it over"
         if target.backup is None or not table_exists(spark, target.backup):
-            remedy = "it is as it was: see to that, then again"
+            remedy = "nothing was changed: fix that, and try again"
             raise Unmanageable(
                 target.source_name, expected=expected, found=error_summary(error), remedy=remedy
             ) from error
-        remedy = f"look into the catalog; to go back: {target.undo}"
+        remedy = f"check the catalog; to go back: {target.undo}"
         found = f"{error_summary(error)}, and Spark has it as {target.backup}"
         raise HalfManaged(target.source_name, expected=expected, found=found, remedy=remedy) from error
     return int(row[0])
 
 
 def _check_files(target: TargetTable, found: SourceTable, files: int) -> None:
-    """Refuse to go on where Iceberg sees other files than Spark, such as those of folders within.
+    """Refuse to continue if Iceberg sees other files than Spark, such as those in subfolders.
 
     Raises:
         HalfManaged: rows are missing.
     """
     if files != found.files:
-        expected = f"the {found.files} files that Spark reads of it taken over"
-        at_hand = f"{files}, and {target.name} made of them: Iceberg does not look into folders within {found.location}"
+        expected = f"all {found.files} files that Spark reads taken over"
+        at_hand = f"{files}, now in {target.name}: Iceberg ignores folders within {found.location}"
         remedy = f"go back: {target.undo}; then move the files there, or make their folders partitions"
         raise HalfManaged(target.source_name, expected=expected, found=at_hand, remedy=remedy)
 
@@ -188,10 +187,10 @@ def _check_files(target: TargetTable, found: SourceTable, files: int) -> None:
 def finish_management(
     spark: SparkSession, target: TargetTable, added: Sequence[MappingField], *, rewrite: bool, drop_backup: bool
 ) -> None:
-    """Do what Iceberg's procedure does not.
+    """Add the partition fields, and do the other steps after Iceberg's procedure.
 
     Raises:
-        HalfManaged: not all of it could be done.
+        HalfManaged: a step failed.
     """
     steps = [target.add_field_statement(field) for field in added]
     if rewrite:
@@ -210,7 +209,7 @@ def _map_half_managed(target: TargetTable, left: Sequence[str]) -> Iterator[None
     except SPARK_ERRORS as error:
         raise HalfManaged(
             target.source_name,
-            expected=f"to get {left[0]} done",
-            found=f"{error_summary(error)}; {target.name} is Iceberg's by now, with all rows",
+            expected=f"success of {left[0]}",
+            found=f"{error_summary(error)}; {target.name} is an Iceberg table now, with all rows",
             remedy=f"run {', '.join(left)}; or go back: {target.undo}",
         ) from error

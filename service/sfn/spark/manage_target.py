@@ -1,9 +1,9 @@
-"""Which partition fields a caller's mappings of values make of a table's columns.
+"""The steps of `manage`: parse partition mappings, check the source table and the session, plan the target table.
 
     "order_ts=days, customer_id=bucket[8]"
     {"order_ts": "days", "customer_id": ["bucket[8]", "truncate[100]"]}
 
-A row has one value of a mapping, that of one of its columns (1-1, identity) or one that many of these share (n-1).
+A row has one value of a mapping: its column's own (1-1, identity), or one that many column values share (n-1).
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from sfn.sfnfile.locations import canonical, is_below
 from sfn.spark import start
 from sfn.spark.start import ICEBERG_EXTENSIONS
 
-# ── transforms: Iceberg's partition transforms
+# ── Partition transforms
 
 IDENTITY: Final = "identity"
 TIME_TRANSFORMS: Final = ("year", "month", "day", "hour")
-"""Each contains the next: Iceberg has one of them for a column."""
+"""Each contains the next, so Iceberg accepts only one of them for a column."""
 
 MAX_WIDTH: Final = 2**31 - 1
 
@@ -60,16 +60,16 @@ TRANSFORMS_BY_TYPE: Final[Mapping[str, Sequence[str]]] = MappingProxyType(
         "timestamp_ntz": _CLOCK,
     }
 )
-"""The transforms of a column of a type, which is called as Spark calls it."""
+"""The transforms that fit a column, by the type's name in Spark."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """What a partition's value is of a column's.
+    """A partition transform.
 
     Attributes:
-        name: as the spec has it, which has no plurals.
-        width: the number of buckets, or how much is left.
+        name: the name in Iceberg's specification, in the singular.
+        width: the number of buckets, or the width after truncation.
     """
 
     name: str
@@ -80,42 +80,42 @@ class Transform:
         return self.name if self.width is None else f"{self.name}[{self.width}]"
 
     def suffix(self) -> str:
-        """What Iceberg's own name of a field has behind the column's."""
+        """Return the suffix that Iceberg adds to a column's name for the partition field."""
         if self.name == IDENTITY:
             return ""
         short = _SHORT.get(self.name, self.name)
         return f"_{short}" if self.width is None else f"_{short}_{self.width}"
 
     def applied_to(self, column: str) -> str:
-        """The transform of a column, in Spark's SQL."""
+        """Return the transform of a column in Spark's SQL."""
         if self.name == IDENTITY:
             return column
         return f"{self.name}s({column})" if self.width is None else f"{self.name}({self.width}, {column})"
 
 
 def fitting_transforms(kind: str) -> Sequence[str]:
-    """The names of those that fit a type, such as `decimal(9,2)`."""
+    """Return the names of the transforms that fit a type, such as `decimal(9,2)`."""
     found = re.match(r"\w+", kind)
     return () if found is None else TRANSFORMS_BY_TYPE.get(found[0], ())
 
 
 def list_choices(names: Sequence[str] = _NAMES) -> str:
-    """Transforms, as they are written."""
+    """Return a list of transforms as text, as callers write them."""
     *others, last = (f"{name}[{_LETTERS[name]}]" if name in _LETTERS else name for name in names)
     return f"{', '.join(others)} or {last}" if others else last
 
 
 def parse_transform(text: str) -> Transform:
-    """A transform from `day`, `days`, `bucket[8]`.
+    """Parse a transform such as `day`, `days` or `bucket[8]`.
 
     Raises:
-        ValueError: it is none; the message says why.
+        ValueError: it is not valid; the message gives the reason.
     """
     found = _WRITTEN.fullmatch(text.strip())
     word = "" if found is None else found[1].lower()
     name = word.removesuffix("s") if word.removesuffix("s") in TIME_TRANSFORMS else word
     if found is None or name not in _NAMES:
-        # Iceberg's metadata has a transform of one column for each field, and these alone.
+        # Iceberg's metadata allows only these transforms, each of one column.
         one_to_one, many_to_one = list_choices(_NAMES[:1]), list_choices(_NAMES[1:])
         raise ValueError(f"a mapping is 1-1, {one_to_one}, or n-1, {many_to_one}, which {text.strip()!r} is not")
     number = found[2]
@@ -124,7 +124,7 @@ def parse_transform(text: str) -> Transform:
             raise ValueError(f"{name} takes no number")
         return Transform(name)
     if number is None:
-        raise ValueError(f"{list_choices([name])} says how {'many' if name == 'bucket' else 'wide'}")
+        raise ValueError(f"{list_choices([name])} needs {'a number' if name == 'bucket' else 'a width'}")
     if not re.fullmatch(r"[0-9]{1,10}", number) or not 1 <= int(number) <= MAX_WIDTH:
         raise ValueError(
             f"{_LETTERS[name]} of {list_choices([name])} is a number from 1 to {MAX_WIDTH}, not {number!r}"
@@ -132,21 +132,21 @@ def parse_transform(text: str) -> Transform:
     return Transform(name, int(number))
 
 
-# ── mapping: Which partition fields a caller's mappings of values make of a table's columns
+# ── Partition mappings
 
 PartitionMappings: TypeAlias = str | Mapping[str, str | Sequence[str]]
 ColumnPath: TypeAlias = tuple[str, ...]
-"""A column's name, below those of the structs that it is in."""
+"""The names of a column and of the structs that contain it, outermost first."""
 
 _PIECE: Final = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^=`]+?))\s*=\s*(.*?)\s*", re.DOTALL)
 _OPENING, _CLOSING = "[(", "])"
 
 
 class InvalidMappings(ValueError):
-    """Mappings that no partition fields can be made of.
+    """Mappings that are not valid.
 
     Attributes:
-        problems: each says of which mapping it is, and what would do.
+        problems: one sentence for each invalid mapping, with the valid choices.
     """
 
     def __init__(self, problems: Sequence[str]) -> None:
@@ -159,9 +159,9 @@ class MappingField:
     """A partition field.
 
     Attributes:
-        path: the column.
-        transform: of that.
-        name: its own, where Iceberg would call it as another column is called.
+        path: the source column.
+        transform: the transform of the column.
+        name: the field's own name, if Iceberg's default name is another column's.
     """
 
     path: ColumnPath
@@ -174,7 +174,7 @@ class MappingField:
 
     @property
     def sql(self) -> str:
-        """The field as `ALTER TABLE … ADD PARTITION FIELD` takes it."""
+        """The field in the syntax of `ALTER TABLE … ADD PARTITION FIELD`."""
         added = self.transform.applied_to(quote_name(*self.path))
         return f"{added} AS {quote_name(self.name)}" if self.name else added
 
@@ -182,15 +182,15 @@ class MappingField:
 def parse_partition_fields(
     mappings: PartitionMappings, columns: Mapping[ColumnPath, str], partitioned: Collection[str] = ()
 ) -> tuple[MappingField, ...]:
-    """The fields to add, checked all together.
+    """Parse and check all mappings together, and return the fields to add.
 
     Args:
-        mappings: the mappings, a text or of each column.
-        columns: each with its type, as Spark calls it.
-        partitioned: the columns that the table's partitions are made of already.
+        mappings: the mappings, as text or by column.
+        columns: the types of the columns, as Spark names them.
+        partitioned: the columns that the table is partitioned by already.
 
     Raises:
-        Unfit: some of the mappings are none, or do not fit their columns or each other.
+        InvalidMappings: some mappings are not valid, or do not fit their columns or each other.
     """
     problems: list[str] = []
     found: list[MappingField] = []
@@ -206,7 +206,7 @@ def parse_partition_fields(
 
 
 def quote_name(*names: str) -> str:
-    """A name of several parts, in Spark's SQL."""
+    """Return a name of several parts, quoted for Spark's SQL."""
     return ".".join(f"`{name.replace('`', '``')}`" for name in names)
 
 
@@ -224,7 +224,7 @@ def _pairs(mappings: PartitionMappings, problems: list[str]) -> Iterator[tuple[s
 
 
 def _pieces(text: str) -> Sequence[str]:
-    """What stands between commas, but for those within brackets or backquotes."""
+    """Split a text at commas outside of brackets and backquotes."""
     pieces, depth, inside = [""], 0, False
     for character in text:
         inside ^= character == "`"
@@ -238,10 +238,10 @@ def _pieces(text: str) -> Sequence[str]:
 
 
 def _field(column: str, text: str, columns: Mapping[ColumnPath, str], partitioned: Collection[str]) -> MappingField:
-    """A field by itself.
+    """Parse and check one mapping.
 
     Raises:
-        ValueError: it is none; the message says why.
+        ValueError: it is not valid; the message gives the reason.
     """
     path = _path(column, columns)
     already = {(name,) for name in partitioned}
@@ -269,7 +269,7 @@ def _path(column: str, columns: Mapping[ColumnPath, str]) -> ColumnPath:
         return names[column]
     alike = [path for name, path in names.items() if name.lower() == column.lower()]
     if len(alike) == 1:
-        # Spark does not care, and Iceberg does.
+        # Spark ignores case, Iceberg does not.
         return alike[0]
     raise ValueError(f"no such column, {suggest_name(column, list(names))}")
 
@@ -279,34 +279,34 @@ def _dotted(path: ColumnPath) -> str:
 
 
 def _clashes(found: Sequence[MappingField]) -> Iterator[str]:
-    """Where a field says nothing that another one does not: Iceberg's `PartitionSpec` refuses it."""
+    """Yield a sentence for each field that another one makes redundant: Iceberg's `PartitionSpec` refuses it."""
     for one, other in combinations(found, 2):
         if one.path != other.path:
             continue
         if one.transform == other.transform:
-            yield f"{one}: told twice, leave one out"
+            yield f"{one}: given twice, leave one out"
         elif one.transform.name in TIME_TRANSFORMS and other.transform.name in TIME_TRANSFORMS:
             coarse, fine = sorted((one, other), key=lambda field: TIME_TRANSFORMS.index(field.transform.name))
             yield f"{fine}: each {fine.transform} lies in one {coarse.transform}, keep it or {coarse}"
 
 
-# ── refusals: Why a table is not under management
+# ── Errors
 
 SPARK_ERRORS = (PySparkException, Py4JJavaError)
-"""What a statement fails with."""
+"""The exceptions of a failed statement."""
 
 
 class Unmanageable(SfnError):
-    """A table can't be brought under management as asked. It is as it was."""
+    """The table can't be turned into an Iceberg table as requested. It is unchanged."""
 
 
 class HalfManaged(SfnError):
-    """A table is under management, but not all that was asked for is done; the remedy leads on, and back."""
+    """The table is an Iceberg table, but a later step failed; the remedy says how to continue and how to go back."""
 
 
 @contextmanager
 def map_unmanageable(where: str, *, expected: str, remedy: str = "") -> Iterator[None]:
-    """Refuse a table by what Spark says of it, before anything is changed."""
+    """Refuse a table with Spark's own message, before anything is changed."""
     try:
         yield
     except SPARK_ERRORS as error:
@@ -314,7 +314,7 @@ def map_unmanageable(where: str, *, expected: str, remedy: str = "") -> Iterator
 
 
 def error_summary(error: Exception) -> str:
-    """What an error says, without the stack of the JVM and the query's plan."""
+    """Return the first line of an error, without the JVM's stack and the query's plan."""
     if isinstance(error, Py4JJavaError):
         kind, _, text = str(error.java_exception.toString()).partition(": ")
         return f"{kind.rpartition('.')[2]}: {_line(text)}"
@@ -325,7 +325,7 @@ def _line(text: str) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), "nothing more").rstrip(".")
 
 
-# ── existing: A table that Spark has
+# ── The source table
 
 SESSION_CATALOG: Final = "spark_catalog"
 
@@ -340,15 +340,15 @@ _COPY: Final = "copy it: CREATE TABLE … USING iceberg AS SELECT …"
 
 @dataclass(frozen=True, slots=True)
 class SourceTable:
-    """A table of Spark's session catalog, in files that Iceberg can take over.
+    """A table of Spark's session catalog, with files that Iceberg can take over.
 
     Attributes:
         database, table: its name.
-        location: where its files lie.
-        is_managed: Spark moves its files when it is renamed, and deletes them when it is dropped.
-        columns: with those of its structs, each with its type.
-        partitioned: those that its partitions are made of.
-        files: how many Spark reads of it.
+        location: the directory of its files.
+        is_managed: whether Spark moves its files on a rename, and deletes them on a drop.
+        columns: the types of its columns, including those within structs.
+        partitioned: the columns that it is partitioned by.
+        files: the number of files that Spark reads.
     """
 
     database: str
@@ -361,12 +361,12 @@ class SourceTable:
 
     @property
     def name(self) -> str:
-        """With its catalog, in Spark's SQL."""
+        """The name with its catalog, in Spark's SQL."""
         return quote_name(SESSION_CATALOG, self.database, self.table)
 
 
 def describe_source_table(spark: SparkSession, table: str) -> SourceTable:
-    """What there is to know of a table.
+    """Collect what is needed about a table.
 
     Raises:
         Unmanageable: there is no such table, or Iceberg can't take it over.
@@ -374,9 +374,9 @@ def describe_source_table(spark: SparkSession, table: str) -> SourceTable:
     found = _find_table(spark, table)
     database, name = [*(found.namespace or []), found.name][-2:]
     full = quote_name(SESSION_CATALOG, database, name)
-    with map_unmanageable(table, expected="a table that Spark can read", remedy="see to that first"):
+    with map_unmanageable(table, expected="a table that Spark can read", remedy="fix that first"):
         rows = spark.table(full)
-        files = len(rows._jdf.inputFiles())  # noqa: SLF001 - there they are counted: a list of them would come over here
+        files = len(rows._jdf.inputFiles())  # noqa: SLF001 - counted in the JVM: the list itself would be copied
         partitioned = [column.name for column in spark.catalog.listColumns(full) if column.isPartition]
         details = _details(spark, full)
     _check_times(table, details["Provider"].lower(), rows.schema)
@@ -385,7 +385,7 @@ def describe_source_table(spark: SparkSession, table: str) -> SourceTable:
 
 
 def table_exists(spark: SparkSession, name: str) -> bool:
-    """Whether the session has a table of a name."""
+    """Return whether the session has a table of a name."""
     try:
         return spark.catalog.tableExists(name)
     except SPARK_ERRORS:
@@ -393,14 +393,14 @@ def table_exists(spark: SparkSession, name: str) -> bool:
 
 
 def _find_table(spark: SparkSession, table: str) -> Table:
-    """What a name is of.
+    """Return the table of a name.
 
     Raises:
-        Unmanageable: no table, or none that Iceberg takes over.
+        Unmanageable: there is no table of this name, or Iceberg can't take it over.
     """
     catalog = spark.catalog
     here = f"{catalog.currentCatalog()}.{catalog.currentDatabase()}"
-    remedy = f"take one that SHOW TABLES has; what is not said of a name is {here}"
+    remedy = f"take one that SHOW TABLES lists; a name without a catalog and database is looked up in {here}"
     with map_unmanageable(table, expected="a table of this session", remedy=remedy):
         found = catalog.getTable(table)
     if found.isTemporary or found.tableType == "VIEW":
@@ -408,7 +408,7 @@ def _find_table(spark: SparkSession, table: str) -> Table:
         remedy = "take the table that it reads"
         raise Unmanageable(table, expected="a table with files of its own", found=kind, remedy=remedy)
     names = [found.catalog or "", *(found.namespace or []), found.name]
-    with map_unmanageable(table, expected="a table that Spark can describe", remedy="see to that first"):
+    with map_unmanageable(table, expected="a table that Spark can describe", remedy="fix that first"):
         provider = _details(spark, quote_name(*names)).get("Provider", "nothing").lower()
     if provider == _ICEBERG:
         remedy = "add partition fields with ALTER TABLE … ADD PARTITION FIELD"
@@ -422,7 +422,7 @@ def _find_table(spark: SparkSession, table: str) -> Table:
 
 def _details(spark: SparkSession, name: str) -> Mapping[str, str]:
     rows = [(row.col_name, row.data_type) for row in spark.sql(f"DESCRIBE TABLE EXTENDED {name}").collect()]
-    # Of a column that somebody called so there is nothing behind the last one.
+    # A column may have the heading's name, so take the last row with it.
     heading = max(number for number, (name, _) in enumerate(rows) if name == _DETAILS)
     return dict(rows[heading + 1 :])
 
@@ -436,10 +436,10 @@ def _columns(kind: StructType, above: ColumnPath = ()) -> Iterator[tuple[ColumnP
 
 
 def _check_times(table: str, provider: str, schema: StructType) -> None:
-    """Refuse times that Iceberg can't read as Spark writes them.
+    """Refuse columns with times that Iceberg can't read as Spark writes them.
 
     Raises:
-        Unmanageable: a column is one, or holds one.
+        Unmanageable: there is such a column.
     """
     unreadable = _UNREADABLE.get(provider, frozenset())
     if times := [field.name for field in schema.fields if not unreadable.isdisjoint(_type_names(field.dataType))]:
@@ -448,7 +448,7 @@ def _check_times(table: str, provider: str, schema: StructType) -> None:
 
 
 def _type_names(kind: DataType) -> Iterator[str]:
-    """A type's name, and those of all types in it."""
+    """Yield the name of a type, and the names of all types within it."""
     yield kind.typeName()
     match kind:
         case StructType():
@@ -463,7 +463,7 @@ def _type_names(kind: DataType) -> Iterator[str]:
         yield from _type_names(one)
 
 
-# ── surroundings: What a session must have before its tables can come under management
+# ── The session
 
 _KEY: Final = "spark.sql.catalog."
 _CATALOG: Final = "org.apache.iceberg.spark.SparkCatalog"
@@ -471,35 +471,35 @@ _IN_PLACE: Final = "org.apache.iceberg.spark.SparkSessionCatalog"
 
 
 def check_session(spark: SparkSession) -> None:
-    """Refuse a session that lacks Iceberg.
+    """Check that a session has Iceberg.
 
     Raises:
-        NotInstalled: it has no runtime of Iceberg's, or not its extensions of SQL.
+        NotInstalled: it lacks Iceberg's runtime, or its SQL extensions.
     """
     start.check_runtime(spark, otherwise="")
     check_extensions(spark.conf.get("spark.sql.extensions", "") or "")
 
 
 def check_extensions(found: str) -> None:
-    """Refuse extensions of SQL, with commas between, that lack Iceberg's.
+    """Check that a comma-separated list of SQL extensions contains Iceberg's.
 
     Raises:
-        NotInstalled: they do.
+        NotInstalled: it does not.
     """
     if ICEBERG_EXTENSIONS not in [name.strip() for name in found.split(",")]:
         raise NotInstalled(
             "Spark",
             expected="Iceberg's extensions of SQL",
             found=f"spark.sql.extensions={found}" if found else "no spark.sql.extensions",
-            remedy=f"start the session with spark.sql.extensions={ICEBERG_EXTENSIONS}, which it takes only then",
+            remedy=f"start the session with spark.sql.extensions={ICEBERG_EXTENSIONS}; it can't be set later",
         )
 
 
 def check_in_place(spark: SparkSession, table: str) -> None:
-    """Refuse a session whose own catalog can't have a table of Iceberg's instead of one of Spark's.
+    """Check that the session's own catalog can hold Iceberg tables.
 
     Raises:
-        Unmanageable: it is another one than Iceberg's.
+        Unmanageable: it is not Iceberg's catalog.
     """
     key = f"{_KEY}{SESSION_CATALOG}"
     found = spark.conf.get(key, None)
@@ -514,10 +514,10 @@ def check_in_place(spark: SparkSession, table: str) -> None:
 
 
 def check_catalog(spark: SparkSession, table: str, catalog: str) -> None:
-    """Refuse a catalog that is not Iceberg's.
+    """Check that a catalog of the session is Iceberg's.
 
     Raises:
-        Unmanageable: the session has none of that name.
+        Unmanageable: the session has no such catalog.
     """
     conf = spark.conf.getAll
     known = sorted(
@@ -530,10 +530,10 @@ def check_catalog(spark: SparkSession, table: str, catalog: str) -> None:
         raise Unmanageable(table, expected="a snapshot in a catalog of Iceberg's", found=catalog, remedy=remedy)
 
 
-# ── target: The table of Iceberg's that is to be
+# ── The target table
 
 _BACKUP: Final = "_backup_"
-"""What Iceberg's `migrate` adds to the name of the table of before."""
+"""The suffix that Iceberg's `migrate` adds to the name of the original table."""
 _NAME: Final = re.compile(r"(?:(?:`(?:[^`]|``)+`|[^`.\s]+)(?:\.(?!$)|$))+")
 _PART: Final = re.compile(r"`((?:[^`]|``)+)`|([^`.\s]+)")
 _MIN_NAME_PARTS: Final = 3
@@ -542,15 +542,15 @@ _MIN_NAME_PARTS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class TargetTable:
-    """A table of Iceberg's that is to be. All names are as Spark's SQL has them.
+    """The Iceberg table to create. All names are in Spark's SQL.
 
     Attributes:
-        source_name: what the caller calls the table of Spark's.
-        name: its own, with its catalog.
-        procedure: that makes it.
-        arguments: of that.
-        undo: how to undo it.
-        backup: the table of before, where its own name is taken from it.
+        source_name: the caller's name of the source table.
+        name: the target's name, with its catalog.
+        procedure: Iceberg's procedure that creates it.
+        arguments: the procedure's arguments.
+        undo: the way back, for messages.
+        backup: the name that the original table gets, if the target takes its name.
     """
 
     source_name: str
@@ -562,7 +562,7 @@ class TargetTable:
     catalog: str = field(default=SESSION_CATALOG, kw_only=True)
 
     def create_statement(self, properties: Mapping[str, str]) -> str:
-        """The statement that makes it."""
+        """Return the statement that creates the table."""
         values = {name: _sql_literal(value) for name, value in self.arguments.items()}
         if properties:
             values["properties"] = (
@@ -571,12 +571,12 @@ class TargetTable:
         return self._call(self.procedure, values)
 
     def add_field_statement(self, added: MappingField) -> str:
-        """The statement that adds a partition field."""
+        """Return the statement that adds a partition field."""
         return f"ALTER TABLE {self.name} ADD PARTITION FIELD {added.sql}"
 
     @property
     def rewrite_statement(self) -> str:
-        """The statement that writes its rows anew."""
+        """The statement that rewrites the table's rows."""
         return self._call(
             "rewrite_data_files", {"table": _sql_literal(self.name), "options": "map('rewrite-all', 'true')"}
         )
@@ -586,64 +586,64 @@ class TargetTable:
         return f"CALL {quote_name(self.catalog)}.system.{procedure}({arguments})"
 
 
-def target_in_place(spark: SparkSession, asked: str, found: SourceTable) -> TargetTable:
-    """The table itself.
+def target_in_place(spark: SparkSession, source_name: str, found: SourceTable) -> TargetTable:
+    """Plan the conversion of the table itself.
 
     Raises:
         Unmanageable: the session's catalog is not Iceberg's, Spark would move the files, or the backup's name is taken.
     """
-    check_in_place(spark, asked)
+    check_in_place(spark, source_name)
     if found.is_managed:
-        # Iceberg renames it, and with that Spark moves its files to where they go with the backup.
+        # Iceberg renames the table, and then Spark would move the files to the backup's directory.
         raise Unmanageable(
-            asked,
-            expected="an external table, whose files stay where they are",
-            found="one whose files Spark moves and deletes with it (MANAGED)",
-            remedy="give snapshot_as and rewrite=True, or make it anew with LOCATION",
+            source_name,
+            expected="an external table, so that its files stay in place",
+            found="one with files that Spark moves and deletes with it (MANAGED)",
+            remedy="give snapshot_as and rewrite=True, or recreate it with LOCATION",
         )
     backup = quote_name(SESSION_CATALOG, found.database, f"{found.table}{_BACKUP}")
     if table_exists(spark, backup):
-        remedy = f"rename or drop it: Iceberg keeps {asked} as it is now under that name"
-        raise Unmanageable(asked, expected=f"no table {backup} yet", found="one", remedy=remedy)
+        remedy = f"rename or drop it: Iceberg keeps the present {source_name} under that name"
+        raise Unmanageable(source_name, expected=f"no table {backup} yet", found="one", remedy=remedy)
     former = quote_name(found.database, found.table)
     back = f"DROP TABLE {found.name}, remove {found.location}/data, ALTER TABLE {backup} RENAME TO {former}"
-    return TargetTable(asked, found.name, "migrate", {"table": found.name}, back, backup)
+    return TargetTable(source_name, found.name, "migrate", {"table": found.name}, back, backup)
 
 
 def target_of_snapshot(
-    spark: SparkSession, asked: str, found: SourceTable, name: str, location: str | None
+    spark: SparkSession, source_name: str, found: SourceTable, name: str, location: str | None
 ) -> TargetTable:
-    """Another table of its files.
+    """Plan another table of the same files.
 
     Args:
-        name: with a catalog.
-        location: where it writes; None: where its catalog says.
+        name: the new table's name, with a catalog.
+        location: the new table's directory; None for the catalog's default.
 
     Raises:
-        Unmanageable: there is no such catalog or namespace, or there is such a table, or the places are one.
-        ValueError: the name is none.
+        Unmanageable: the catalog or namespace does not exist, the table does, or the two directories overlap.
+        ValueError: the name is not valid.
     """
     parts = [(one or other).replace("``", "`") for one, other in _PART.findall(name)]
     if not _NAME.fullmatch(name) or len(parts) < _MIN_NAME_PARTS:
         raise ValueError(f"snapshot_as is catalog.namespace.table: {name!r}")
     catalog, *namespace, _ = parts
-    check_catalog(spark, asked, catalog)
+    check_catalog(spark, source_name, catalog)
     made, above = quote_name(*parts), quote_name(catalog, *namespace)
-    with map_unmanageable(asked, expected=f"a namespace {above}", remedy=f"CREATE NAMESPACE {above}"):
+    with map_unmanageable(source_name, expected=f"a namespace {above}", remedy=f"CREATE NAMESPACE {above}"):
         spark.sql(f"DESCRIBE NAMESPACE {above}").collect()
     if table_exists(spark, made):
-        raise Unmanageable(asked, expected=f"no table {made} yet", found="one", remedy="give another snapshot_as")
+        raise Unmanageable(source_name, expected=f"no table {made} yet", found="one", remedy="give another snapshot_as")
     if location is not None:
         here, there = canonical(found.location), canonical(location)
         if is_below(here, there) or is_below(there, here):
-            # Iceberg itself takes what is spelled otherwise.
+            # Iceberg compares only the spelling of the locations.
             expected = f"a location apart from the table's, {found.location}"
-            raise Unmanageable(asked, expected=expected, found=location, remedy="give another location")
+            raise Unmanageable(source_name, expected=expected, found=location, remedy="give another location")
     arguments = {"source_table": found.name, "table": made} | ({"location": location} if location else {})
-    return TargetTable(asked, made, "snapshot", arguments, f"DROP TABLE {made}", catalog=catalog)
+    return TargetTable(source_name, made, "snapshot", arguments, f"DROP TABLE {made}", catalog=catalog)
 
 
 def _sql_literal(value: str) -> str:
-    """A literal of Spark's SQL."""
+    """Return a string literal of Spark's SQL."""
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"

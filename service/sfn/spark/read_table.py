@@ -1,4 +1,4 @@
-"""Which engine reads a table."""
+"""Read a table by its directory, with the first engine that can."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sfn.spark.row_filter import apply_filter
 AUTO: Final = "auto"
 
 ENGINES: Final[tuple[Engine, ...]] = (IcebergEngine(), FilesEngine(), SfnEngine())
-"""In the order in which `auto` tries them."""
+"""The engines in the order in which `auto` tries them."""
 
 
 def read(
@@ -37,29 +37,29 @@ def read(
     allowed: Sequence[str] = (),
     storage_options: Mapping[str, Any] | None = None,
 ) -> DataFrame:
-    """The rows of the table in a directory.
+    """Return the rows of the table in a directory.
 
-    The state is settled now: the DataFrame shows the same rows however often it is read.
+    The table's state is fixed now: the DataFrame shows the same rows however often it is read.
 
     Args:
         spark: the session.
-        directory: the table's location: a path, or a URL that fsspec and Spark both have a driver for.
-        table: its identifier; needed where several tables share the directory.
-        ref: a branch or tag; `main`.
+        directory: the table's location: a path, or a URL that both fsspec and Spark have a driver for.
+        table: the table's identifier; needed if several tables share the directory.
+        ref: a branch or tag; default: `main`.
         as_of: another state: a snapshot's id (int), a time (aware datetime, or ISO 8601 text with a time zone), an
             Ordinal (`YYYYMMDDTHHMMSSmmm`, UTC), an entry of `sfn.history`, or a branch or tag.
         engine: `iceberg`, `files`, `sfn`, or `auto`: the first of them that can.
-        row_filter: which rows, as PyIceberg's `Table.scan` takes it: `files` then opens no file that the statistics of
-            its columns rule out. It can't tell that from `where`.
-        uuid: the table's uuid, instead of its identifier or as well.
-        allowed: prefixes below which files may lead, beside the directory; see `sfn.resolve`.
-        storage_options: what fsspec's driver is given for SFN files and metadata. Spark reads data with its own.
+        row_filter: the condition for the rows, as PyIceberg's `Table.scan` takes it. The engine `files` then opens no
+            file that column statistics rule out; it does not see conditions in `where`.
+        uuid: the table's uuid, instead of its identifier or with it.
+        allowed: prefixes below which files may lead, besides the directory; see `sfn.resolve`.
+        storage_options: options for fsspec's driver, for SFN files and metadata. Spark reads data with its own.
 
     Raises:
-        NotSupported: the table has what the engine can't read; the remedy names one that can.
-        NotInstalled: PySpark, pandas or Iceberg's runtime is missing, or of a version that does not do.
+        NotSupported: the engine can't read the table; the remedy names one that can.
+        NotInstalled: PySpark, pandas or Iceberg's runtime is missing, or has the wrong version.
         Unreadable: see `sfn.errors` for its other kinds.
-        ValueError: an argument has no such form; of `as_of` it is a TypeError, too.
+        ValueError: an argument is not valid; for `as_of` the error is a TypeError, too.
     """
     which = None if row_filter is None else parse_filter(row_filter)
     request = make_read_request(

@@ -1,4 +1,4 @@
-"""What of which table a reader on Spark asks for."""
+"""The request of a reader on Spark, and the protocol of the engines."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from sfn.reader.resolve import Question
 from sfn.sfnfile.locations import canonical
 from sfn.sfnfile.naming import MAIN_BRANCH
 
-# ── asked: What of which table a reader on Spark asks for
+# ── Requests
 
 _ORDINAL: Final = re.compile(r"[0-9]{8}T[0-9]{6}(?:[0-9]{3})?")
 _ISO_TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ Tt][0-9]{2}:?[0-9]{2}.*")
-"""An ISO 8601 text that is no name of a tag: a date alone may be one."""
+"""An ISO 8601 text that is no name of a tag; a date alone may be one."""
 
 
 @dataclass(frozen=True, slots=True)
 class AsOfRef:
-    """The head of a branch, with the table's schema, or of a tag, with that of its snapshot."""
+    """The head of a branch, with the table's schema, or of a tag, with the schema of its snapshot."""
 
     name: str = MAIN_BRANCH
 
@@ -42,7 +42,7 @@ class AsOfSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class AsOfTime:
-    """The snapshot that was current then by the table's own history, with its schema (Iceberg's `TIMESTAMP AS OF`).
+    """The snapshot that the table's own history has for a time (Iceberg's `TIMESTAMP AS OF`), with its schema.
 
     Attributes:
         milliseconds: Unix time.
@@ -53,7 +53,7 @@ class AsOfTime:
 
 @dataclass(frozen=True, slots=True)
 class AsOfOrdinal:
-    """The whole table as it was then by its SFN files.
+    """The whole table at a time, by its SFN files.
 
     Attributes:
         milliseconds: Unix time.
@@ -67,16 +67,16 @@ AsOf: TypeAlias = AsOfRef | AsOfSnapshot | AsOfTime | AsOfOrdinal
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """A table, and in which state.
+    """A table, and the state in which to read it.
 
     Attributes:
         directory: canonical URL.
-        as_of: as which it is read.
-        table: namespace levels and name; None where the directory holds one table only.
-        uuid: its uuid, instead or as well.
+        as_of: the state.
+        table: namespace levels and name; None if the directory holds one table only.
+        uuid: its uuid, instead of the identifier or with it.
         allowed: canonical prefixes below which files may lead, see `sfn.reader.metadata`.
-        options: what fsspec's driver is given; may hold secrets.
-        row_filter: rows that it does not hold for may be left out; None for all.
+        options: options for fsspec's driver; they may contain secrets.
+        row_filter: a filter; rows for which it is not true may be left out. None for all rows.
     """
 
     directory: str
@@ -89,14 +89,14 @@ class ReadRequest:
 
     @property
     def question(self) -> Question:
-        """What the reader of SFN files is asked: which metadata file has that state."""
+        """The question for `sfn.reader.resolve`: which metadata file has that state."""
         ref = self.as_of.name if isinstance(self.as_of, AsOfRef) else MAIN_BRANCH
         as_of = self.as_of.milliseconds if isinstance(self.as_of, AsOfOrdinal) else None
         return Question(self.directory, self.table, self.uuid, ref, as_of, allowed=self.allowed)
 
     @property
     def file_system_options(self) -> FileSystemOptions:
-        """How its files are opened."""
+        """The options to open the table's files with."""
         return FileSystemOptions(self.directory, self.options, self.allowed)
 
 
@@ -111,10 +111,10 @@ def make_read_request(
     storage_options: Mapping[str, Any] | None = None,
     row_filter: str | None = None,
 ) -> ReadRequest:
-    """What a caller asks for; arguments as of `sfn.spark.read`.
+    """Check and convert the arguments of `sfn.spark.read`.
 
     Raises:
-        ValueError: one of them has no such form, or both `ref` and `as_of` are given.
+        ValueError: an argument is not valid, or both `ref` and `as_of` are given.
     """
     if ref is not None and as_of is not None:
         raise ValueError(f"either ref or as_of, not both: ref={ref!r}, as_of={as_of!r}")
@@ -130,10 +130,10 @@ def make_read_request(
 
 
 def parse_as_of(as_of: Time | None) -> AsOf:
-    """Return the state that `as_of` says: a snapshot's id, a time, an Ordinal, a commit, or else a branch or tag.
+    """Return the state that `as_of` names: a snapshot's id, a time, an Ordinal, a commit, or else a branch or tag.
 
     Raises:
-        NotATime: a time without a zone, no such moment, or of another type.
+        InvalidTime: a time without a zone, an impossible time, or another type.
     """
     match as_of:
         case None:
@@ -155,30 +155,30 @@ def parse_as_of(as_of: Time | None) -> AsOf:
             raise InvalidTime(f"{forms}: {as_of!r} is a {type(as_of).__name__}")
 
 
-# ── engine: The port to what reads a table's rows into a DataFrame
+# ── Engines
 
 
 class Engine(Protocol):
-    """One way to read. All of them give the same rows, names and types, or refuse.
+    """One way to read. All engines return the same rows, names and types, or refuse.
 
-    The types are those of Iceberg's own library on Spark: `uuid` is a string, `time` a refusal, columns are nullable
-    as the table's schema says. Column comments are no part of the promise.
+    The types are those of Iceberg's own library on Spark: `uuid` is a string, `time` is refused, columns are nullable
+    as in the table's schema. Comments of columns may differ.
     """
 
     @property
     def name(self) -> str:
-        """What callers choose it by."""
+        """The engine's name, by which callers choose it."""
         ...
 
     def missing_requirement(self, spark: SparkSession) -> str:
-        """What the session lacks for it, for people; empty where it can be used."""
+        """Return what the session lacks for this engine, as text; empty if it can be used."""
         ...
 
     def read(self, spark: SparkSession, request: ReadRequest) -> DataFrame:
-        """The rows; which they are is settled now, and read when the DataFrame is.
+        """Return the rows. Their state is fixed now; they are read when the DataFrame is evaluated.
 
         Raises:
-            NotSupported: the table has what this engine can't read; the remedy names engines that can.
+            NotSupported: this engine can't read the table; the remedy names engines that can.
             Unreadable: see `sfn.errors` for its other kinds.
         """
         ...

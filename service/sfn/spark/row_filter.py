@@ -1,4 +1,4 @@
-"""Which rows: a filter as PyIceberg has it, which prunes files, as Spark has it."""
+"""Apply a row filter of PyIceberg to a DataFrame."""
 
 from __future__ import annotations
 
@@ -51,20 +51,20 @@ _COMPARED: Final[Mapping[type[BooleanExpression], Callable[[Column, Any], Column
 }
 
 _WITH_NAN: Final = (NotEqualTo, GreaterThan, GreaterThanOrEqual)
-"""What holds for NaN, which Spark takes for greater than every number."""
+"""Comparisons that are true for NaN, which Spark treats as greater than every number."""
 
 
 def apply_filter(rows: DataFrame, which: BooleanExpression) -> DataFrame:
-    """The rows that a filter holds for, by Spark's own comparison.
+    """Return the rows for which a filter is true, compared by Spark.
 
     Raises:
-        ValueError: there is no such column, or a number is compared with what is none.
+        ValueError: there is no such column, or a number is compared with something that is none.
     """
     return rows.where(visit(which, _SparkFilter(rows.schema)))
 
 
 class _SparkFilter(BooleanExpressionVisitor[Column]):
-    """A filter as Spark's column of what it says of each row."""
+    """A visitor that converts a filter to a boolean column of Spark."""
 
     def __init__(self, schema: StructType) -> None:
         self._schema = schema
@@ -92,7 +92,7 @@ class _SparkFilter(BooleanExpressionVisitor[Column]):
     @override
     def visit_unbound_predicate(self, predicate: UnboundPredicate) -> Column:
         if not isinstance(predicate.term, Reference):
-            raise TypeError(f"a filter of columns: {predicate}")
+            raise TypeError(f"the filter must compare columns: {predicate}")
         column, kind = self._column(predicate.term.name)
         if isinstance(predicate, LiteralPredicate | SetPredicate) and (own := _exact_type(kind)) is not None:
             found = to_exact(predicate, own)
@@ -105,7 +105,7 @@ class _SparkFilter(BooleanExpressionVisitor[Column]):
             case NotNull():
                 return column.isNotNull()
             case IsNaN() | NotNaN():
-                # As of every other comparison, nothing is known of a NULL.
+                # As in every other comparison, the result for NULL is unknown.
                 is_nan = f.when(column.isNotNull(), f.isnan(column))
                 return is_nan if isinstance(predicate, IsNaN) else ~is_nan
             case In() | NotIn():
@@ -119,11 +119,11 @@ class _SparkFilter(BooleanExpressionVisitor[Column]):
                 is_so = _COMPARED[type(predicate)](column, _value(predicate.literal.value, kind))
                 return _with_nan_apart(is_so, column, kind, with_nan=type(predicate) in _WITH_NAN)
             case _:
-                raise TypeError(f"a filter that is compared somehow: {predicate}")
+                raise TypeError(f"an unknown comparison: {predicate}")
 
     @override
     def visit_bound_predicate(self, predicate: Any) -> Column:
-        raise TypeError(f"a filter that no schema was put to: {predicate}")
+        raise TypeError(f"a filter that is not bound to a schema: {predicate}")
 
     def _column(self, name: str) -> tuple[Column, DataType]:
         if name in self._schema.names:
@@ -140,7 +140,7 @@ class _SparkFilter(BooleanExpressionVisitor[Column]):
 
 
 def _exact_type(kind: DataType) -> IcebergType | None:
-    """Return the type of a column that is compared with values of its own type alone.
+    """Return the Iceberg type of a column that is compared only with values of its own type.
 
     Spark would cast both to a type of 38 digits, or to doubles, and so lose digits or fail for some values.
     """
@@ -156,20 +156,20 @@ def _exact_type(kind: DataType) -> IcebergType | None:
 
 
 def _value(value: Any, kind: DataType) -> Any:  # noqa: ANN401 - a literal of any type
-    """Return a literal as Spark is to compare it: with a float by the nearest float, as Iceberg's own library does."""
+    """Return a literal for Spark's comparison: for a float column the nearest float, as in Iceberg's own library."""
     return f.lit(float(value)).cast(kind) if isinstance(kind, FloatType | DoubleType) else value
 
 
 def _one_zero(column: Column, kind: DataType, literals: Sequence[Any]) -> Column:
-    """Return a column that Iceberg's own library is not asked of: to it `-0.0` and `0.0` differ."""
+    """Add 0.0 to a floating column, so that Iceberg's own library, where `-0.0` is not `0.0`, does not filter."""
     is_floating = isinstance(kind, FloatType | DoubleType)
     return column + f.lit(0.0).cast(kind) if is_floating and any(float(one) == 0 for one in literals) else column
 
 
 def _with_nan_apart(is_so: Column, column: Column, kind: DataType, *, with_nan: bool = False) -> Column:
-    """Return a comparison that no statistics of a file answer for NaN, as these know none.
+    """Return a comparison with an explicit result for NaN, because statistics of files ignore NaN.
 
-    NaN is named, so that Spark hands no comparison to Iceberg's own library that leaves out files with NaN.
+    NaN is named, so that Spark does not push a comparison down to Iceberg's own library, which would leave out files.
     """
     if not isinstance(kind, FloatType | DoubleType):
         return is_so

@@ -1,4 +1,4 @@
-"""What `.option(…)` says to the data sources. Spark's option names have no case."""
+"""The options of the data sources `sfn` and `sfn-log`, and Spark's filters as PyIceberg's."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from pyspark.sql import datasource as spark
 from sfn.errors import suggest_name
 from sfn.spark.request import ReadRequest, make_read_request
 
-# ── options: What `
+# ── Options
 
 PATH: Final = "path"
-"""What Spark calls the argument of `load`."""
+"""Spark's name for the argument of `load`."""
 
 STORAGE: Final = "secretStorageOptions"
-"""What a store's driver is given. Spark shows an option in plans and in its log of events, unless its name says that it
-is a secret (`spark.redaction.regex`)."""
+"""Options for fsspec's driver. Spark shows an option in plans and in its event log, unless its name marks a secret
+(`spark.redaction.regex`)."""
 
 _TABLE: Final = ("table", "uuid", "allowed", STORAGE)
 """Options of both sources."""
@@ -45,15 +45,15 @@ _SNAPSHOT_ID: Final = re.compile(r"\d+")
 
 
 class SourceOptions:
-    """The options of one read, by their names.
+    """The options of one read, by name; names are case-insensitive.
 
     Args:
-        given: as Spark gives them.
-        known: those that the source has, beside those of both.
-        source: its name, for messages.
+        given: the options from Spark.
+        known: the names of the source's own options, in addition to the common ones.
+        source: the source's name, for messages.
 
     Raises:
-        ValueError: one is not known; the message names the nearest.
+        ValueError: an option is unknown; the message names the nearest.
     """
 
     def __init__(self, given: Mapping[str, str], known: Sequence[str], source: str) -> None:
@@ -67,15 +67,15 @@ class SourceOptions:
             self._values[names[name.lower()]] = value
 
     def get(self, name: str) -> str | None:
-        """What an option says; None where it was not given."""
+        """Return the value of an option; None if it was not given."""
         return self._values.get(name)
 
     @property
     def directory(self) -> str:
-        """What `load` was given.
+        """The argument of `load`.
 
         Raises:
-            ValueError: nothing, or several paths.
+            ValueError: it is missing.
         """
         path = self.get(PATH)
         if not path:
@@ -83,10 +83,10 @@ class SourceOptions:
         return path
 
     def names(self, option: str) -> tuple[str, ...]:
-        """The names that an option lists: separated by commas, or a JSON array where one has a comma.
+        """Return the names in an option: separated by commas, or a JSON array if a name has a comma.
 
         Raises:
-            ValueError: it is no such list, or empty.
+            ValueError: the list is not valid, or empty.
         """
         text = (self.get(option) or "").strip()
         names = _json(option, text, list) if text.startswith("[") else [name.strip() for name in text.split(",")]
@@ -95,10 +95,10 @@ class SourceOptions:
         return tuple(names)
 
     def flag(self, option: str, *, default: bool) -> bool:
-        """Whether an option is `true`.
+        """Return whether an option is `true`.
 
         Raises:
-            ValueError: it is neither that nor `false`.
+            ValueError: it is neither `true` nor `false`.
         """
         text = self.get(option)
         if text is None:
@@ -109,10 +109,10 @@ class SourceOptions:
 
     @property
     def request(self) -> ReadRequest:
-        """What of which table they ask for.
+        """The request for a table.
 
         Raises:
-            ValueError: one of them has no such form.
+            ValueError: an option is not valid.
         """
         as_of = self.get("asOf")
         storage = self.get(STORAGE)
@@ -128,7 +128,7 @@ class SourceOptions:
 
 
 def _as_of(text: str) -> int | str:
-    """As `sfn.spark.read` takes it."""
+    """Convert digits to a snapshot's id, as `sfn.spark.read` takes it."""
     return int(text) if _SNAPSHOT_ID.fullmatch(text) else text
 
 
@@ -145,11 +145,11 @@ def _json(option: str, text: str, kind: type) -> Any:  # noqa: ANN401 - any JSON
 
 
 def _cased(text: str, names: Mapping[str, str]) -> str:
-    """The names in a text as they are documented."""
+    """Return a text in which the names are written as documented."""
     return re.sub(r"\w+", lambda word: names.get(word[0], word[0]), text)
 
 
-# ── filters: Spark's filters as PyIceberg's
+# ── Filters
 
 _ORDERED: Final = (
     BooleanType,
@@ -161,15 +161,15 @@ _ORDERED: Final = (
     StringType,
     DecimalType,
 )
-"""Types whose values compare in Arrow as in Spark. A uuid is no string there, binary has no order, NaN is no number."""
+"""Types that Arrow and Spark compare alike. Not so uuids (strings in Spark), binary (no order in Arrow), and NaN."""
 _FLOATING: Final = (FloatType, DoubleType)
 
 _Value: TypeAlias = Any
-"""Whatever Spark compares a column with."""
+"""A value that Spark compares a column with."""
 
 
 def to_iceberg_filter(filters: Iterable[spark.Filter], schema: Schema) -> iceberg.BooleanExpression:
-    """What holds for every row that passes all filters."""
+    """Return an expression that is true for every row that passes all filters."""
     which: iceberg.BooleanExpression = iceberg.AlwaysTrue()
     for one in filters:
         what = _of(one, schema)
@@ -180,7 +180,7 @@ def to_iceberg_filter(filters: Iterable[spark.Filter], schema: Schema) -> iceber
 
 def _of(one: spark.Filter, schema: Schema) -> iceberg.BooleanExpression | None:
     if isinstance(one, spark.Not):
-        # NaN is greater than all in Spark, and NULL is told from values by `<=>`.
+        # In Spark NaN is greater than every number, and `<=>` is never NULL.
         is_exact = not isinstance(one.child, spark.EqualNullSafe) and not _is_floating(one.child, schema)
         inner = _of(one.child, schema) if is_exact else None
         return None if inner is None else iceberg.Not(inner)
@@ -230,7 +230,7 @@ def _of_floating(one: spark.Filter, column: iceberg.Reference, value: _Value) ->
     match one:
         case spark.EqualTo() | spark.EqualNullSafe() | spark.LessThan() | spark.LessThanOrEqual():
             return _of_ordered(one, column, value)
-        # NaN is greater than all to Spark, and statistics of files know none.
+        # In Spark NaN is greater than every number, but statistics of files ignore NaN.
         case _:
             return None
 
@@ -241,7 +241,7 @@ def _name(one: spark.Filter) -> str:
 
 
 def _type(one: spark.Filter, schema: Schema) -> IcebergType | None:
-    """Of the column that it is about; None where that lies in another, or has a name that could be such a path."""
+    """Return the type of a filter's column; None for a nested column, or a name that could be such a path."""
     name = _name(one)
     if "." in name:
         return None
@@ -253,7 +253,7 @@ def _is_floating(one: spark.Filter, schema: Schema) -> bool:
 
 
 def _fits(what: iceberg.BooleanExpression, schema: Schema) -> bool:
-    """Whether its values can be values of its column."""
+    """Return whether the expression's values fit the types of its columns."""
     try:
         bind(schema, what, case_sensitive=True)
     except (ValueError, TypeError):

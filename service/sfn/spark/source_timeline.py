@@ -1,4 +1,4 @@
-"""A table's timeline as rows: what stands behind `format("sfn-log")`."""
+"""A table's timeline as rows: the data source `sfn-log`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sfn.spark.request import ReadRequest
 from sfn.spark.source_options import SourceOptions
 from sfn.spark.start import forget_archive_finders
 
-# ── timeline: A table's timeline as rows
+# ── The timeline
 
 TIMELINE_SOURCE: Final = "sfn-log"
 EARLIEST: Final = "earliest"
@@ -38,7 +38,7 @@ TIMELINE_SCHEMA: Final = StructType(
         StructField("source", StringType(), nullable=False),
     ]
 )
-"""`ordinal` is `YYYYMMDDTHHMMSSmmm`, and `committed_at` the same as a time; the others are as of `sfn.Entry`."""
+"""`ordinal` is `YYYYMMDDTHHMMSSmmm`, `committed_at` the same time; for the other columns see `HistoryEntry`."""
 
 TimelineRow: TypeAlias = tuple[str | int | datetime | None, ...]
 
@@ -49,14 +49,14 @@ class TimelineLoad:
     """One `load`.
 
     Args:
-        given: options as Spark gives them.
+        given: the options from Spark.
 
     Attributes:
-        start: an Ordinal, in Unix milliseconds, or `earliest` or `latest`; None where nothing was said.
-        is_strict: refuse to go on where commits may have been removed that were not read.
+        start: an Ordinal, in Unix milliseconds, or `earliest` or `latest`; None if it was not given.
+        is_strict: whether a stream fails if commits that it has not read may have been removed.
 
     Raises:
-        ValueError: an option is not known, or has no such form.
+        ValueError: an option is unknown or not valid.
     """
 
     def __init__(self, given: Mapping[str, str]) -> None:
@@ -67,11 +67,11 @@ class TimelineLoad:
 
     @property
     def request(self) -> ReadRequest:
-        """Of which table."""
+        """The request for the table."""
         return self._request
 
     def newest(self, limit: int = MAX_LISTED) -> list[HistoryEntry]:
-        """The newest commits, the oldest of them first.
+        """Return the newest commits, oldest first.
 
         Raises:
             Unreadable: see `sfn.errors` for its kinds.
@@ -88,7 +88,7 @@ class TimelineLoad:
 
 
 def to_timeline_row(entry: HistoryEntry, names: tuple[str, ...]) -> TimelineRow:
-    """A commit as a row of some columns."""
+    """Return a commit as a row with the named columns."""
     row: dict[str, str | int | datetime | None] = {
         "ordinal": render_ordinal(entry.ordinal),
         "committed_at": entry.at,
@@ -103,10 +103,10 @@ def to_timeline_row(entry: HistoryEntry, names: tuple[str, ...]) -> TimelineRow:
 
 
 def check_columns(schema: StructType) -> tuple[str, ...]:
-    """The columns of a schema.
+    """Return the column names of a schema.
 
     Raises:
-        ValueError: one is none of the timeline's, or of another type.
+        ValueError: the timeline has no such column, or it has another type.
     """
     own = {field.name: field.dataType for field in TIMELINE_SCHEMA}
     for field in schema:
@@ -116,7 +116,7 @@ def check_columns(schema: StructType) -> tuple[str, ...]:
             )
         if field.dataType != own[field.name]:
             types = f"{own[field.name].simpleString()}, not {field.dataType.simpleString()}"
-            raise ValueError(f"a schema that only chooses columns: {field.name} is of type {types}")
+            raise ValueError(f"the schema may only choose columns, but {field.name} is of type {types}")
     return tuple(schema.names)
 
 
@@ -126,27 +126,27 @@ def _start(text: str | None) -> int | str | None:
     return parse_ordinal(text)
 
 
-# ── timeline_readers: Reading a timeline
+# ── Readers
 
 Offset: TypeAlias = dict[str, str | bool]
-"""`ordinal`, `metadata_location`, and `is_read`: whether that commit itself is behind."""
+"""`ordinal`, `metadata_location`, and `is_read`: whether the stream has read this commit itself."""
 
 _TRIED: Final = (32, 1_024, MAX_LISTED)
-"""How many of the newest commits are looked at for one that was read before, most often a moment ago."""
+"""The numbers of newest commits that are searched for the last one read, which is mostly recent."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimelineRows(InputPartition):
-    """Rows, which are few: what reads them needs no access to the table."""
+    """Some rows. They are few, so they are sent to the reading process, which needs no access to the table."""
 
     rows: tuple[TimelineRow, ...]
 
 
 class TimelineReader(DataSourceReader):
-    """All commits that are known when an action begins.
+    """A batch of all commits that are known when an action begins.
 
     Args:
-        names: of the columns.
+        names: the names of the columns.
     """
 
     def __init__(self, timeline: TimelineLoad, names: tuple[str, ...]) -> None:
@@ -166,7 +166,7 @@ class TimelineReader(DataSourceReader):
 
 
 class TimelineStream(DataSourceStreamReader):
-    """The commits, each once: which of them a batch has is told by its two offsets alone."""
+    """A stream of commits, each once; a batch is defined by its two offsets alone."""
 
     def __init__(self, timeline: TimelineLoad, names: tuple[str, ...]) -> None:
         self._timeline, self._names = timeline, names
@@ -187,7 +187,7 @@ class TimelineStream(DataSourceStreamReader):
 
     @override
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        # Where no commit was that late at first, the offset does not tell where to begin.
+        # If at first no commit was as late as the start, the offset lies before the start.
         first = self._timeline.start if isinstance(self._timeline.start, int) else 0
         between = self._between(start, end) if start != end else ()
         entries = [entry for entry in between if entry.ordinal >= first]
@@ -198,10 +198,10 @@ class TimelineStream(DataSourceStreamReader):
         return _read(partition)
 
     def _between(self, start: Offset, end: Offset) -> Sequence[HistoryEntry]:
-        """The commits after one offset, up to another.
+        """Return the commits after one offset, up to another.
 
         Raises:
-            CommitNotFound: one of them is not there any more, so that others may be gone that were not read.
+            CommitNotFound: the commit of an offset was removed, so that unread commits may be gone, too.
         """
         entries: Sequence[HistoryEntry] = ()
         for limit in _TRIED:
@@ -211,7 +211,7 @@ class TimelineStream(DataSourceStreamReader):
         return entries[self._place(entries, start) : self._place(entries, end)]
 
     def _place(self, entries: Sequence[HistoryEntry], offset: Offset) -> int:
-        """How many commits are behind an offset."""
+        """Return the number of commits that an offset has passed."""
         position = _position(entries, offset)
         if position is not None:
             return position + bool(offset["is_read"])
@@ -219,9 +219,9 @@ class TimelineStream(DataSourceStreamReader):
         if self._timeline.is_strict:
             raise CommitNotFound(
                 self._timeline.request.directory,
-                expected=f"the commit of {ordinal}, which the stream got to ({offset['metadata_location']})",
-                found=f"that it was removed; the first that is known is {render_ordinal(entries[0].ordinal)}",
-                remedy="begin anew, or go on without what may be lost with failOnDataLoss=false; see `keep` "
+                expected=f"the commit of {ordinal}, which the stream has reached ({offset['metadata_location']})",
+                found=f"that it was removed; the first known one is {render_ordinal(entries[0].ordinal)}",
+                remedy="start a new stream, or accept lost commits with failOnDataLoss=false; see `keep` "
                 "and `keep_for` of the catalog's settings",
             )
         return sum(entry.ordinal <= parse_ordinal(ordinal) for entry in entries)
@@ -233,7 +233,7 @@ def _offset(entry: HistoryEntry, *, is_read: bool) -> Offset:
 
 
 def _position(entries: Sequence[HistoryEntry], offset: Offset) -> int | None:
-    """Where the commit of an offset is among others."""
+    """Return the position of an offset's commit; None if it is missing."""
     files = [number for number, entry in enumerate(entries) if entry.metadata_location == offset["metadata_location"]]
     for number in files:
         if render_ordinal(entries[number].ordinal) == offset["ordinal"]:

@@ -1,4 +1,4 @@
-"""What Spark needs on this machine, told in one line before Java tells it in a hundred."""
+"""Check the requirements of Spark on this machine, and start sessions."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from pyspark.sql import SparkSession
 from sfn.errors import NotInstalled
 from sfn.settings.service import java_home
 
-# ── environment: What Spark needs on this machine
+# ── Packages and Java
 
 SPARK: Final = "4.1"
-"""The version that this is made for and tested with."""
+"""The Spark version that this package supports."""
 OLDEST_JAVA, NEWEST_JAVA = 17, 21
-"""Spark 4.1 needs the first; after the second one Java has no security manager, which its Hadoop asks for."""
+"""Spark 4.1 needs at least Java 17; later than 21 Java has no security manager, which Spark's Hadoop needs."""
 
 _INSTALL_REMEDY: Final = "pip install '.[spark]'"
 _NEWEST_PANDAS: Final = 3
@@ -33,7 +33,7 @@ _PATIENCE: Final = 60.0
 
 
 def check_packages() -> None:
-    """Refuse packages that Spark does not run with.
+    """Check that the installed packages work with Spark.
 
     Raises:
         NotInstalled: another PySpark than 4.1, or pandas 3.
@@ -48,13 +48,13 @@ def check_packages() -> None:
 
 
 def check_java(home: str | None) -> None:
-    """Refuse a machine without a Java that runs Spark.
+    """Check that this machine has a Java that runs Spark.
 
     Args:
-        home: `JAVA_HOME`, which counts before what `FACADE_PATH` leads to.
+        home: `JAVA_HOME`, which has priority over `PATH`.
 
     Raises:
-        NotInstalled: there is none, or one that is too old or too new.
+        NotInstalled: there is no Java, or one that is too old or too new.
     """
     expected = f"a Java from {OLDEST_JAVA} to {NEWEST_JAVA}"
     remedy = f"install one (Debian: apt-get install openjdk-{OLDEST_JAVA}-jre-headless), or set JAVA_HOME to one"
@@ -66,21 +66,21 @@ def check_java(home: str | None) -> None:
     output = _java_version_text(java)
     found = re.search(r'version "(\d+)', output)
     if found is None or not OLDEST_JAVA <= int(found[1]) <= NEWEST_JAVA:
-        said = (output.strip() or "nothing").splitlines()[0]
-        raise NotInstalled(java, expected=expected, found=said, remedy=remedy)
+        first_line = (output.strip() or "nothing").splitlines()[0]
+        raise NotInstalled(java, expected=expected, found=first_line, remedy=remedy)
 
 
 def _java_version_text(java: str) -> str:
-    """What a Java says of its version; why it does not, if it can't be started."""
+    """Return a Java's own version text, or the reason why it can't be started."""
     try:
         ended = subprocess.run(  # noqa: S603 - the Java that Spark itself would start
             [java, "-version"], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_PATIENCE
         )
     except OSError as error:
-        # It may be another processor's.
+        # The file may be for another processor.
         return f"one that can't be started: {error.strerror}"
     except subprocess.TimeoutExpired:
-        return f"one that says nothing in {_PATIENCE:.0f} s"
+        return f"one that does not answer in {_PATIENCE:.0f} s"
     return ended.stderr.decode(errors="replace")
 
 
@@ -91,17 +91,17 @@ def _version(package: str) -> str | None:
         return None
 
 
-# ── finders: What Python looks for modules with
+# ── Import finders
 
 
 def forget_archive_finders() -> None:
-    """Forget the finders of the archives that this process was started with.
+    """Drop the import finders of the archives that this process was started with.
 
-    With each request PySpark empties the caches of all finders (`pyspark.worker_util.setup_spark_files`), upon which
-    those of an archive read its directory anew, before Python 3.12 at once: for each of PySpark's packages that of its
-    own archive, and that of Spark's core, 5,000 files. That takes longer than to read a table's metadata. A finder that
-    is forgotten is made again when something is looked for, from what `zipimport` knows of the archive: whoever
-    replaces one that a process was started with starts the process anew. Archives that jobs bring are left alone.
+    With each request PySpark empties the caches of all finders (`pyspark.worker_util.setup_spark_files`). A finder of
+    an archive then reads the archive's directory again, before Python 3.12 at once: for each of PySpark's packages that
+    of PySpark's own archive, and that of Spark's core, 5,000 files. That takes longer than to read a table's metadata.
+    A dropped finder is created again when needed, from the directory that `zipimport` has cached. That is safe, because
+    an archive that is replaced needs a restart of the process anyway. Archives of jobs are not affected.
     """
     started_with = os.environ.get("PYTHONPATH", "").split(os.pathsep)  # noqa: TID251 - how Spark starts its Pythons
     for path, finder in list(sys.path_importer_cache.items()):
@@ -109,29 +109,29 @@ def forget_archive_finders() -> None:
             del sys.path_importer_cache[path]
 
 
-# ── runtime: Whether a session has Iceberg's runtime
+# ── Iceberg's runtime
 
 ICEBERG_VERSION: Final = "1.11.0"
-"""Of Iceberg, that this is tested with."""
+"""The version of Iceberg that this package is tested with."""
 _CLASS: Final = "org.apache.iceberg.spark.SparkCatalog"
 _JAR: Final = re.compile(r"iceberg-spark-runtime-(\d+\.\d+)_(\d+\.\d+)-[^/]*\.jar$")
 
 
 @dataclass(frozen=True, slots=True)
 class RuntimePlatform:
-    """What a runtime is made for: the first two numbers of each version."""
+    """The versions that a runtime is made for: the first two numbers of each."""
 
     spark: str
     scala: str
 
     @property
     def coordinate(self) -> str:
-        """The runtime's, for `spark.jars.packages`."""
+        """The Maven coordinate of the runtime, for `spark.jars.packages`."""
         return f"org.apache.iceberg:iceberg-spark-runtime-{self.spark}_{self.scala}:{ICEBERG_VERSION}"
 
 
 def missing_runtime(spark: SparkSession) -> str:
-    """What keeps Iceberg's runtime from being used, for people; empty where nothing does."""
+    """Return why Iceberg's runtime can't be used, as text; empty if it can."""
     try:
         check_runtime(spark)
     except NotInstalled as refusal:
@@ -140,13 +140,13 @@ def missing_runtime(spark: SparkSession) -> str:
 
 
 def check_runtime(spark: SparkSession, otherwise: str = ", or engine='sfn'") -> None:
-    """Refuse a session without the runtime that was made for it.
+    """Check that a session has Iceberg's runtime for its versions.
 
     Args:
-        otherwise: what can be done without one.
+        otherwise: the alternative without the runtime, for the remedy.
 
     Raises:
-        NotInstalled: it has none, or another one.
+        NotInstalled: the session has no runtime, or one for other versions.
     """
     jvm: Any = getattr(spark, "_jvm", None)
     if jvm is None:
@@ -160,11 +160,11 @@ def check_runtime(spark: SparkSession, otherwise: str = ", or engine='sfn'") -> 
     try:
         found = jvm.org.apache.spark.util.Utils.classForName(_CLASS, False, True)
     except Py4JJavaError:
-        # Nothing else is raised of a class that exists.
+        # `classForName` raises this error only if the class is missing.
         raise NotInstalled("Spark", expected=expected, found="no class of Iceberg's", remedy=remedy) from None
     jar = found.getProtectionDomain().getCodeSource().getLocation().toString()
     made_for = _JAR.search(jar)
-    # A jar that somebody built themselves is called as they like.
+    # A jar that somebody built has any name.
     if made_for is not None and RuntimePlatform(*made_for.groups()) != platform:
         raise NotInstalled("Spark", expected=expected, found=jar.rpartition("/")[2], remedy=remedy)
 
@@ -173,15 +173,15 @@ def _short_version(version: str) -> str:
     return ".".join(version.split(".")[:2])
 
 
-# ── starting: A session that can read with every engine
+# ── Sessions
 
 FACADE_CATALOG: Final = "sfn"
-"""What a session calls the facade that it is given."""
+"""The name of the facade's catalog in a session."""
 ICEBERG_EXTENSIONS: Final = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
-"""Iceberg's, of Spark's SQL."""
+"""The class of Iceberg's SQL extensions."""
 
 _SCALA: Final = "2.13"
-"""That PySpark's own jars are for."""
+"""The Scala version of PySpark's own jars."""
 
 
 def session(
@@ -191,18 +191,18 @@ def session(
     token: str | None = None,
     conf: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """A session with Iceberg's runtime, and with a facade's catalog as `sfn`, if there is one.
+    """Return a session with Iceberg's runtime, and with a facade's catalog as `sfn`, if there is a facade.
 
-    Whoever has a session already needs none of this: `read` says what that lacks.
+    An existing session works as well: `read` reports what it lacks.
 
     Args:
-        jar: Iceberg's runtime, a file; None: Spark fetches it from Maven Central, once.
+        jar: the file of Iceberg's runtime; None: Spark downloads it from Maven Central, once.
         facade: the address of a facade's catalog, such as `http://127.0.0.1:8087/iceberg`.
-        token: a reader's token of it.
-        conf: more of Spark's configuration, which counts before all of this.
+        token: a reader's token for the facade.
+        conf: more Spark settings; they have priority.
 
     Raises:
-        NotInstalled: PySpark, pandas, Java or the jar is missing, or of a version that does not do.
+        NotInstalled: PySpark, pandas, Java or the jar is missing, or has the wrong version.
     """
     check_packages()
     check_java(java_home())
@@ -218,7 +218,7 @@ def _runtime(jar: str | os.PathLike[str] | None) -> Mapping[str, str]:
     if jar is None:
         return {"spark.jars.packages": platform.coordinate}
     if not Path(jar).is_file():
-        remedy = f"fetch {platform.coordinate}, or leave `jar` out: then Spark does"
+        remedy = f"download {platform.coordinate}, or leave `jar` out: then Spark does"
         raise NotInstalled(os.fspath(jar), expected="the file of Iceberg's runtime", found="none", remedy=remedy)
     return {"spark.jars": os.fspath(jar)}
 
@@ -228,5 +228,5 @@ def _facade(uri: str | None, token: str | None) -> Mapping[str, str]:
         return {}
     key = f"spark.sql.catalog.{FACADE_CATALOG}"
     settings = {key: "org.apache.iceberg.spark.SparkCatalog", f"{key}.type": "rest", f"{key}.uri": uri}
-    # What a facade says must not be older than its SFN files.
+    # A cached answer of the facade could be older than its SFN files.
     return settings | {f"{key}.cache-enabled": "false"} | ({f"{key}.token": token} if token else {})

@@ -1,4 +1,4 @@
-"""Which snapshot of a table is meant, by its id or by a time."""
+"""Pin a table's state: find the snapshot of a request, and keep what is needed to read it later."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sfn.sfnfile.locations import canonical
 from sfn.sfnfile.naming import MAIN_BRANCH
 from sfn.spark.request import AsOfOrdinal, AsOfRef, AsOfSnapshot, AsOfTime, ReadRequest
 
-# ── moments: Which snapshot of a table is meant
+# ── Snapshots by id or time
 
 _MAX_NAMED = 10
 _MILLENNIUM = 946_684_800_000
@@ -34,14 +34,14 @@ _REMEDY_TIME = f"{_REMEDY_SNAPSHOT}; a time in Unix milliseconds is given as a d
 
 
 def snapshot_at(log: Iterable[tuple[int, int]], milliseconds: int, where: str) -> int:
-    """The snapshot that was the table's own at a time.
+    """Return the id of the snapshot that was current at a time.
 
     Args:
-        log: its history: when each became current, in Unix milliseconds, and which that was.
+        log: the table's history: times in Unix milliseconds, and ids of the snapshots that became current.
         where: the metadata file.
 
     Raises:
-        CommitNotFound: the history begins later, or its times can't be times.
+        CommitNotFound: the history begins later, or its times are impossible.
     """
     entries = list(log)
     check_log_times(entries, "snapshot-log", where)
@@ -58,14 +58,14 @@ def snapshot_at(log: Iterable[tuple[int, int]], milliseconds: int, where: str) -
 
 
 def check_snapshot_id(number: int, known: Collection[int], where: str) -> None:
-    """Refuse the id of a snapshot that a table does not have.
+    """Check that a table has a snapshot.
 
     Args:
-        known: those that it has, the oldest first.
+        known: the ids of the table's snapshots, oldest first.
         where: the metadata file.
 
     Raises:
-        CommitNotFound: it has none of this id.
+        CommitNotFound: the table has no such snapshot.
     """
     if number not in known:
         raise CommitNotFound(
@@ -76,7 +76,7 @@ def check_snapshot_id(number: int, known: Collection[int], where: str) -> None:
         )
 
 
-# ── pinned: The snapshot of a table that an engine reads
+# ── Pinned tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +84,10 @@ class PinnedTable:
     """A table in one state.
 
     Attributes:
-        found: which metadata file has it.
-        metadata: what stands in there.
-        snapshot: the one to be read; None where the table is empty.
-        schema: with which it is read.
+        found: the metadata file with the state.
+        metadata: its contents.
+        snapshot: the snapshot to read; None if the table is empty.
+        schema: the schema to read it with.
     """
 
     found: Resolved
@@ -97,11 +97,11 @@ class PinnedTable:
 
 
 def pin_table(request: ReadRequest) -> PinnedTable:
-    """The state that is asked for, looked up now.
+    """Find the state that a request asks for.
 
     Raises:
-        NotSupported: the metadata has what PyIceberg does not know.
-        Unreadable: see `sfn.errors` for its other kinds; CommitNotFound where the table has no such snapshot.
+        NotSupported: PyIceberg does not know something in the metadata.
+        Unreadable: see `sfn.errors` for its other kinds; CommitNotFound if the table has no such snapshot.
     """
     found = run_synchronously(
         reading.resolve_question(
@@ -127,16 +127,16 @@ def _load_metadata(request: ReadRequest, found: Resolved) -> TableMetadata:
     try:
         return load_metadata(found)
     except MalformedMetadata as error:
-        # Only if that is not what it is: else this says so.
+        # If the file is no metadata at all, this raises a more exact error.
         run_synchronously(
             metadata.read_metadata(request.file_system_options.open_file_system(), canonical(found.metadata_location))
         )
-        # PyIceberg's own words name the type, in the third line of four.
-        said = " ".join(f"{error.__cause__}".splitlines()[2:3]).strip().partition(" [type=")[0]
+        # The third of the four lines of PyIceberg's error names the type.
+        reason = " ".join(f"{error.__cause__}".splitlines()[2:3]).strip().partition(" [type=")[0]
         raise NotSupported(
             found.metadata_location,
-            expected="metadata of which PyIceberg knows everything",
-            found=f"what it does not know: {said}" if said else error.found,
+            expected="metadata that PyIceberg supports",
+            found=f"what it does not know: {reason}" if reason else error.found,
             remedy="engine='iceberg' may read it",
         ) from error
 
@@ -151,24 +151,24 @@ def _pin_at_snapshot(found: Resolved, whole: TableMetadata, number: int) -> Pinn
     return PinnedTable(found, whole, snapshot, schema_of(whole, snapshot, found.metadata_location))
 
 
-# ── settled: The state that a DataFrame reads
+# ── Pinned scans
 
 _NAME_MAPPING: Final = "schema.name-mapping.default"
-"""The property that says which columns of files without field ids are which."""
+"""The table property that maps columns of files without field ids."""
 
 
 @dataclass(frozen=True, slots=True)
 class PinnedScan:
-    """Which rows of a table.
+    """A selection of a table's rows that can be sent to other processes.
 
     Attributes:
-        location: the metadata file, for messages and for where its own files may lie.
-        metadata: of it, what is needed to read these rows: no later commit and no clean-up of metadata changes them.
+        location: the metadata file, for messages and for the check of locations.
+        metadata: the part of the metadata that these rows need; later commits and clean-ups do not change it.
         directory: the table's canonical URL.
-        allowed: as of `Asked`.
-        options: as of `Asked`; may hold secrets.
-        after: of rows that were appended, the snapshot after which; None for all rows.
-        is_appended: only the rows that appends added after that snapshot, or ever, up to the current one.
+        allowed: see `ReadRequest`.
+        options: see `ReadRequest`; they may contain secrets.
+        after: for appended rows, the snapshot after which they were appended; None for all rows.
+        is_appended: only the rows that were appended after that snapshot, or ever, up to the current one.
     """
 
     location: str
@@ -181,29 +181,29 @@ class PinnedScan:
 
     @property
     def schema(self) -> Schema:
-        """With which the rows are read."""
+        """The schema of the rows."""
         return self.metadata.schema()
 
     @property
     def snapshot(self) -> Snapshot | None:
-        """Which rows; None where there are none."""
+        """The snapshot to read; None if the table is empty."""
         return self.metadata.current_snapshot()
 
     @property
     def io(self) -> FileIO:
-        """What opens the table's files."""
+        """PyIceberg's access to the table's files."""
         opening = FileSystemOptions(self.directory, self.options, self.allowed)
         return open_allowed_io(self.location, AllowedLocations(self.directory, self.allowed), opening)
 
     def text(self) -> str:
-        """It, for an option of Spark's.
+        """Return the scan as text, for an option of Spark.
 
         Raises:
-            NotSupported: an option of the store's driver can't be written down.
+            NotSupported: an option of the store's driver can't be written as JSON.
         """
         body = {
             "location": self.location,
-            # PyIceberg 0.12 writes none of version 3, and so says that there is no text of it.
+            # PyIceberg 0.12 can't write metadata of version 3, and its own `model_dump_json` refuses to.
             "metadata": IcebergBaseModel.model_dump_json(self.metadata, exclude_none=True),
             "directory": self.directory,
             "allowed": self.allowed,
@@ -217,7 +217,7 @@ class PinnedScan:
         try:
             json.dumps(value)
         except (TypeError, ValueError, RecursionError):
-            # It may be a secret, and so may what the encoder says of it.
+            # The value may be a secret, and so may the encoder's message.
             raise NotSupported(
                 self.directory,
                 expected="storage_options that are JSON, as they go to Spark's Python processes",
@@ -228,14 +228,14 @@ class PinnedScan:
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """The one whose text it is."""
+        """Return the scan of a text that `text` made."""
         body = json.loads(text)
         metadata, allowed = TableMetadataUtil.parse_raw(body.pop("metadata")), tuple(body.pop("allowed"))
         return cls(metadata=metadata, allowed=allowed, **body)
 
 
 def pin_scan(request: ReadRequest, pinned: PinnedTable) -> PinnedScan:
-    """The rows of a pinned state."""
+    """Return the scan of a pinned state's rows."""
     snapshots = () if pinned.snapshot is None else (pinned.snapshot,)
     return _to_pinned_scan(request, pinned, snapshots)
 
@@ -243,11 +243,11 @@ def pin_scan(request: ReadRequest, pinned: PinnedTable) -> PinnedScan:
 def pin_appended_scan(
     request: ReadRequest, pinned: PinnedTable, after: int | None, since: Sequence[Snapshot]
 ) -> PinnedScan:
-    """The rows that were appended in some of a table's snapshots, of which the last is the pinned one.
+    """Return the scan of the rows that some of a table's snapshots appended; the last of these is the pinned one.
 
     Args:
-        after: the snapshot before the first of them; None where they begin with the table.
-        since: they, in any order.
+        after: the snapshot before the first of them; None if they begin with the table.
+        since: the snapshots, in any order.
     """
     return _to_pinned_scan(request, pinned, since, after, is_appended=True)
 

@@ -1,4 +1,4 @@
-"""Management views of a table by its directory: Iceberg's metadata tables, and what the SFN file says."""
+"""Views of a table by its directory: Iceberg's metadata tables, and the contents of the SFN file."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from sfn.sfnfile.document import render_ordinal
 from sfn.spark.request import ReadRequest, make_read_request
 from sfn.spark.time_travel import pin_table
 
-# ── viewed: The types that a metadata table has on Spark
+# ── Types of metadata tables on Spark
 
 
 def spark_view_schema(schema: pa.Schema) -> pa.Schema:
-    """The columns, with types that Iceberg's own library gives them there."""
+    """Return the columns with the types of Iceberg's own library on Spark."""
     return pa.schema([_field(field) for field in schema])
 
 
@@ -49,7 +49,7 @@ def _type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_int8(kind):
         return pa.int32()
     if pa.types.is_timestamp(kind) and kind.unit == "ms":
-        # The table's own times; those of a column's bounds have its type.
+        # Times of the table itself have milliseconds; times in a column's bounds have the column's type.
         return pa.timestamp("us", "UTC")
     return _plain(kind)
 
@@ -62,7 +62,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-# ── views: Management views of a table by its directory
+# ── The views
 
 _MetadataTable: TypeAlias = Callable[[StaticTable], pa.Table]
 
@@ -114,22 +114,23 @@ def view(
     allowed: Sequence[str] = (),
     storage_options: Mapping[str, Any] | None = None,
 ) -> DataFrame:
-    """What there is to know of the table in a directory, as it is now.
+    """Return a view of the table in a directory, in its present state.
 
     `snapshots`, `history`, `files`, `manifests`, `partitions`, `refs` and `metadata_log` have the columns of Iceberg's
-    metadata tables (`metadata_log` those of `metadata_log_entries`) but for the newest of `files`: `first_row_id`,
+    metadata tables (`metadata_log` those of `metadata_log_entries`), except the newest of `files`: `first_row_id`,
     `referenced_data_file`, `content_offset` and `content_size_in_bytes`.
 
-    `sfn` is one row of what the SFN file of branch `main` says, also of a table that was dropped: `lag_seconds` from
-    the commit to when the service heard of it, `age_seconds` since then.
+    `sfn` has one row with the contents of the SFN file of branch `main`, also for a dropped table. `lag_seconds` is the
+    time from the commit to the catalog's answer, `age_seconds` the time since then.
 
     Args:
-        name: of the view.
-        spark, directory, table, ref, as_of, uuid, allowed, storage_options: as of `sfn.spark.read`; `sfn` has no state.
+        name: the name of the view.
+        spark, directory, table, ref, as_of, uuid, allowed, storage_options: as for `sfn.spark.read`; `sfn` ignores
+            `ref` and `as_of`.
 
     Raises:
         Unreadable: see `sfn.errors` for its kinds.
-        ValueError: there is no such view; the message names the nearest. Or an argument has no such form.
+        ValueError: there is no such view (the message names the nearest), or an argument is not valid.
     """
     if name not in VIEWS:
         raise ValueError(f"a view, one of {', '.join(VIEWS)}: {name!r}; {suggest_name(name, VIEWS)}")
@@ -160,7 +161,7 @@ def _read_metadata_table(request: ReadRequest, inspected: _MetadataTable) -> pa.
     except SfnError:
         raise
     except Exception as error:
-        # As of `sfn.reader.table.read_rows`.
+        # The same errors as in `sfn.reader.table.read_rows`.
         raise to_unreadable(location, error) from error
 
 

@@ -127,7 +127,7 @@ def _rows(spark: SparkSession, feature: Feature, table: Table, *, thorough: bool
 def _row(spark: SparkSession, table: Table, look: Look, engines: Sequence[Engine]) -> dict[str, str]:
     seen = {
         engine.name: outcome(
-            partial(sfn.spark.read_table.read, spark, table.directory, engine=engine.name, **look.asked), look.truth
+            partial(sfn.spark.read, spark, table.directory, engine=engine.name, **look.asked), look.truth
         )
         for engine in engines
     }

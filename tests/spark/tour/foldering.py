@@ -100,7 +100,7 @@ def _beside(stage: Stage) -> None:
     name = f"{NAMESPACE}.{folder.title}"
     beside(StaticTable.from_metadata(folder.metadata(2)), name)
     for engine in ("iceberg", "files"):
-        found = rows(sfn.spark.read_table.read(session, folder.directory, engine=engine))
+        found = rows(sfn.spark.read(session, folder.directory, engine=engine))
         narrator.check(f"sfn.spark.read with engine {engine!r}", expected=expected, found=found)
     found = stage.run(f"SELECT * FROM {SFN}.dir.`{folder.directory}`")
     narrator.check("the facade shows it by its directory", expected=expected, found=found)
@@ -109,10 +109,10 @@ def _beside(stage: Stage) -> None:
     stage.run(f"INSERT INTO {folder.name} VALUES (3, 30)")
     hint = folder.hint()
     narrator.check("the hint follows its own writers", expected="3", found=hint[0])
-    found = rows(sfn.spark.read_table.read(session, folder.directory))
+    found = rows(sfn.spark.read(session, folder.directory))
     narrator.check("late, not wrong", expected=expected, found=found)
     beside(StaticTable.from_metadata(folder.metadata(3)), name)
-    found = rows(sfn.spark.read_table.read(session, folder.directory))
+    found = rows(sfn.spark.read(session, folder.directory))
     narrator.check("written anew, it has all rows", expected=folder.rows(), found=found)
     _left_alone(folder, hint)
 

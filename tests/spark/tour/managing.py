@@ -38,7 +38,7 @@ def tell(stage: Stage) -> None:
     stage.narrator.step("After all of it each engine reads the directory as the catalog reads the table")
     expected = table.asked("SELECT * FROM {t}")
     for engine in ("iceberg", "files"):
-        found = rows(sfn.spark.read_table.read(stage.place.session, table.directory, engine=engine))
+        found = rows(sfn.spark.read(stage.place.session, table.directory, engine=engine))
         stage.narrator.check(f"sfn.spark.read with engine {engine!r}", expected=expected, found=found)
 
 
