@@ -192,7 +192,7 @@ async def test_without_a_store_it_says_that_nothing_can_be_published(world: Lake
 
 async def test_operators_release_the_brake_with_their_own_token(world: Lake) -> None:
     async with serving(configure(world, '[admin]\ntoken = "operators"')) as daemon:
-        path = "/admin/v1/brakes/prod:release"
+        path = "/admin/v1/drop-limits/prod:release"
         assert (await daemon.client.post(path)).status_code == 401
         answer = await daemon.client.post(path, headers={"Authorization": "Bearer operators"})
         assert (answer.status_code, answer.json()) == (200, {"released": 0})
@@ -200,7 +200,7 @@ async def test_operators_release_the_brake_with_their_own_token(world: Lake) -> 
 
 async def test_without_an_operators_token_there_are_no_operators(world: Lake) -> None:
     async with serving(configure(world)) as daemon:
-        assert (await daemon.client.post("/admin/v1/brakes/prod:release")).status_code == 404
+        assert (await daemon.client.post("/admin/v1/drop-limits/prod:release")).status_code == 404
 
 
 # ── The metrics of a real process.
@@ -225,7 +225,7 @@ async def test_a_process_tells_what_it_did(tmp_path: Path) -> None:
             await world.until_published("orders")
         await until(lambda: len(daemon.records("settled", outcome="done")) == 3)
         told = await page(daemon)
-    events = told.of("sfn_events_received_total", "dialect", "result")
+    events = told.of("sfn_events_received_total", "format", "result")
     assert events == {("own", "accepted"): 3, ("own", "duplicate"): 3}
     assert told.value("sfn_publications_total", **DONE) == 3
     assert told.value("sfn_staleness_seconds_count", catalog="prod") == 2

@@ -294,7 +294,7 @@ async def test_an_attempt_whose_lease_was_lost_is_fenced_and_nothing_else() -> N
     made = desk(Fencing(clock), clock)
     await made.hear()
     told = await page(made)
-    assert told.value("sfn_fenced_writes_total") == 1
+    assert told.value("sfn_lost_leases_total") == 1
     assert told.of("sfn_publications_total", *ENDED) == {}
     assert told.of("sfn_pending_tables", "catalog", "state") == {("prod", "leased"): 1}
 

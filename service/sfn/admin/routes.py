@@ -356,7 +356,7 @@ class CatalogRoutes:
         conflicting = {**unknown, 409: {"description": "their files are known to carry another catalog_id"}}
         for path, route, name, status in (
             ("/reconcile", self.reconcile, "reconcile", HTTPStatus.ACCEPTED),
-            ("/brakes/{catalog}:release", self.release, "releaseBrake", HTTPStatus.OK),
+            ("/drop-limits/{catalog}:release", self.release, "releaseDropLimit", HTTPStatus.OK),
             ("/catalogs/{catalog}:adopt", self.adopt, "adopt", HTTPStatus.OK),
             ("/catalogs/{catalog}:retire", self.retire, "retire", HTTPStatus.OK),
         ):

@@ -59,7 +59,7 @@ class GatewayMetrics:
             buckets=_SECONDS,
         )
         self._unnoted = Counter(
-            "sfn_gateway_unnoted_total",
+            "sfn_gateway_unrecorded_total",
             "Commits that passed without a note, as the inbox took none: their catalog is swept instead.",
             ("gateway",),
             registry=registry,
@@ -215,7 +215,7 @@ class PublicationMetrics:
             registry=registry,
         )
         self._fenced = Counter(
-            "sfn_fenced_writes_total",
+            "sfn_lost_leases_total",
             "Attempts of which nothing was taken, as their lease was lost: another one, or an operator, has the row.",
             registry=registry,
         )
@@ -390,7 +390,7 @@ class EventMetrics:
             "sfn_events_received_total",
             "Events by what came of them, a rename being two. A request of which nothing was taken counts as one: "
             "refused (4xx) or unavailable (5xx), of dialect none unless its path tells more.",
-            ("dialect", "result"),
+            ("format", "result"),
             registry=registry,
         )
         self._refused = Counter(
@@ -400,7 +400,7 @@ class EventMetrics:
             registry=registry,
         )
         self._coalesced = Counter(
-            "sfn_superseded_total",
+            "sfn_coalesced_total",
             "Accepted events of tables of which something told before still waited: one publish answers all of it.",
             registry=registry,
         )
