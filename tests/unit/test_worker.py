@@ -108,8 +108,8 @@ def told(records: Sequence[EventDict]) -> list[tuple[str, str, str | None]]:
     return [(record["log_level"], record["event"], record.get("error")) for record in records]
 
 
-BEGINS = ("warning", "inbox in trouble", "inbox: expected room, found none")
-ENDS = ("info", "inbox works again", None)
+BEGINS = ("warning", "inbox call failed", "inbox: expected room, found none")
+ENDS = ("info", "inbox recovered", None)
 
 
 async def test_a_claim_that_fails_time_and_again_is_told_once_and_its_end(desk: Desk, inbox: FailingInbox) -> None:

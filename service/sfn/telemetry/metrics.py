@@ -271,7 +271,7 @@ class SweepMetrics:
         self._end = last("end_timestamp_seconds", "When the last complete sweep of this process ended, in Unix time")
         self._duration = last("duration_seconds", "How long the last complete sweep took")
         self._tables = last("tables", "Tables that the last complete sweep looked at")
-        self._withheld = last("withheld", "Namespaces that the last complete sweep could not list")
+        self._withheld = last("unlisted_namespaces", "Namespaces that the last complete sweep could not list")
         self._differing = last("differing", "Tables that the last complete sweep found to differ from their files")
         for catalog in catalogs:
             for outcome in _SWEEP_OUTCOMES:

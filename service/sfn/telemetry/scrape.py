@@ -190,11 +190,12 @@ def _inbox_gauges(stats: ScrapedStats, now: datetime, names: LabelNames) -> Iter
     )
     yield from _missing_gauges(stats, now, names)
     held = [((catalog,), count) for (catalog, state), count in tables.items() if state == HELD_STATE]
-    yield _gauge("sfn_tables_on_hold", "Tables that the brake holds until an operator releases it.", ("catalog",), held)
+    description = "Tables that the drop limit holds until an operator releases them."
+    yield _gauge("sfn_tables_on_hold", description, ("catalog",), held)
     limit_reached = [((catalog,), catalog in stats.limit_reached) for catalog in names.catalogs]
     yield _gauge(
         "sfn_drop_limit_reached",
-        "Whether the catalog's brake is on: it holds tables, or would.",
+        "Whether the catalog's drop limit is reached: it holds tables, or would.",
         ("catalog",),
         limit_reached,
     )

@@ -74,9 +74,9 @@ class MemoryIntents:
         """What is open of a subject; None for nothing."""
         return open_intent_stats([row for row in self._rows.values() if row.subject == subject])
 
-    def with_id(self, number: str) -> Iterable[OpenIntent]:
+    def with_id(self, intent_id: str) -> Iterable[OpenIntent]:
         """See `Shelf.of`."""
-        return [row for row in self._rows.values() if row.id == number]
+        return [row for row in self._rows.values() if row.id == intent_id]
 
     def unresolved_since(self, subject: JobKey) -> datetime | None:
         """See `Shelf.left_at`."""

@@ -21,8 +21,8 @@ class _LoadedIntents:
         for row in rows:
             self._rows.setdefault(row.id, []).append(row)
 
-    def with_id(self, number: str) -> Iterable[OpenIntent]:
-        return self._rows.get(number, ())
+    def with_id(self, intent_id: str) -> Iterable[OpenIntent]:
+        return self._rows.get(intent_id, ())
 
     def unresolved_since(self, subject: JobKey) -> datetime | None:
         return self._found.unresolved_since.get(subject)

@@ -80,9 +80,9 @@ class SqliteIntents:
         count, at, due = self._db.execute(query, (encode_key(subject),)).fetchone()
         return OpenIntentStats(count, from_micros(at), from_micros(due)) if count else None
 
-    def with_id(self, number: str) -> Iterable[OpenIntent]:
+    def with_id(self, intent_id: str) -> Iterable[OpenIntent]:
         """See `Shelf.of`."""
-        return [_row(one) for one in self._db.execute(f"SELECT {_ROW} FROM intent WHERE id = ?", (number,))]
+        return [_row(one) for one in self._db.execute(f"SELECT {_ROW} FROM intent WHERE id = ?", (intent_id,))]
 
     def unresolved_since(self, subject: JobKey) -> datetime | None:
         """See `Shelf.left_at`."""
