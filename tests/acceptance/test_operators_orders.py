@@ -129,7 +129,7 @@ async def test_a_service_that_is_away_is_told_from_one_in_trouble(tmp_path: Path
     async with place(tmp_path) as here:
         await here.lake.close()
         await here.sfn("notify", "sales.orders")
-        await here.daemon.until_logged("catalog away", name="prod")
+        await here.daemon.until_logged("catalog unreachable", name="prod")
         status = await here.sfn("status", "--exit-code")
         assert (status.status, "the catalog prod is in trouble since " in status.out) == (1, True)
         assert f"{here.lake.uri}" in status.out

@@ -161,7 +161,12 @@ async def test_a_query_string_opens_nothing_and_is_never_told(site: Site) -> Non
         assert await site.status(target=target + query) == 401
         assert await site.status(bearer(GUESS), target=target + query) == 401
         assert await site.status(right, target=target + query) in {200, 202}
-    for target in ("/", f"/v1/events/{ASKED}", f"/admin/v1/drop-limits/{ASKED}:release", f"http://etl:{ASKED}@sfn{EVENTS}"):
+    for target in (
+        "/",
+        f"/v1/events/{ASKED}",
+        f"/admin/v1/drop-limits/{ASKED}:release",
+        f"http://etl:{ASKED}@sfn{EVENTS}",
+    ):
         assert await site.status(bearer(GUESS), target=target + query) in {401, 404}
     assert await site.status(bearer(OPERATOR), target=f"/admin/v1/drop-limits/{ASKED}:release{query}") == 404
     assert site.leaks() == []
