@@ -244,7 +244,9 @@ async def test_a_release_is_logged_and_one_that_fails_is_not(operator: httpx.Asy
         await operator.post(RELEASE, headers=OPERATOR)
         office.inbox.failure = FatalError("inbox.db", expected="a disk", found="none")
         await operator.post(RELEASE, headers=OPERATOR)
-    assert logs == [{"event": "brake released", "log_level": "info", "catalog": "prod", "tables": 0, "actor": "main"}]
+    assert logs == [
+        {"event": "drop limit released", "log_level": "info", "catalog": "prod", "tables": 0, "actor": "main"}
+    ]
 
 
 @pytest.mark.parametrize("authorization", [None, "", "Bearer", "Bearer x", "Basic an-operators-token", "Bearer \xe9"])
