@@ -48,7 +48,7 @@ async def reached(server: PostgresServer, stores: Collection[str] = ()) -> Async
     """The database; nothing was asked of it yet. All connections are closed in the end.
 
     Raises:
-        Broken: asyncpg is not installed.
+        FatalError: asyncpg is not installed.
     """
     try:
         from sfn.inbox.postgres.driver import connect
@@ -84,7 +84,7 @@ async def prepared(
 
     Raises:
         Transient: scope inbox: it does not answer, and did not for a while.
-        Broken: it never will do.
+        FatalError: it never will do.
     """
 
     async def prepare(sql: Sql) -> bool:
@@ -111,7 +111,7 @@ async def suits(sql: Sql, where: str) -> None:
     """Refuse a database that the inbox can't be kept in.
 
     Raises:
-        Broken: it is too old, or does not hold every text.
+        FatalError: it is too old, or does not hold every text.
     """
     ((version, encoding),) = await sql.fetch(
         "SELECT current_setting('server_version_num')::int, current_setting('server_encoding')"
