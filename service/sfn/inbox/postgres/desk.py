@@ -82,7 +82,7 @@ class PostgresAdmin:
         """Replay dead letters, see `DeadLetters.replay`.
 
         Args:
-            also: see `put`.
+            also: more jobs to lock; extended by jobs that turn out to be needed.
         """
         letters = await unit.letters.get_many(ids)
         named = {letter.subject for letter in letters if letter.subject is not None}

@@ -54,7 +54,7 @@ class PostgresWriter:
         """Several puts in one transaction.
 
         Args:
-            also: rows that are needed beside; grows by those that turn out to be.
+            also: more jobs to lock; extended by jobs that turn out to be needed.
 
         Raises:
             RetryTransaction: it has grown, or somebody made a row meanwhile.
