@@ -73,7 +73,7 @@ async def reached(server: PostgresServer, stores: Collection[str] = ()) -> Async
 async def prepared(
     there: OpenedDatabase, migrations: Sequence[Migration] = MIGRATIONS, patience: float = START_PATIENCE
 ) -> bool:
-    """See to it that the database is one that the inbox can be kept in, and has its tables.
+    """Check that the database is suitable for the inbox, and create missing tables.
 
     Args:
         migrations: this version's.
