@@ -79,7 +79,7 @@ async def test_a_catalog_that_moved_adopts_before_any_commit(tmp_path: Path) -> 
             await here.sfn("notify", "sales.another")  # the sweep of the start waits for 30 s after the one before
             await daemon.until_logged("catalog changed", files=owner)
             typed = await here.sfn("adopt", "prod", "--from", "nonsense", "--yes")
-            refusal = f"--from: expected {owner} (what its files carry), found nonsense; --force if you mean it"
+            refusal = f"--from: expected {owner} (the catalog_id in its files), found nonsense; --force if you mean it"
             assert (typed.status, typed.out, typed.err) == (2, "", f"{refusal}\n")
             adopted = await here.sfn("adopt", "prod", "--from", owner, "--yes")
             assert adopted.out.startswith("prod: 1 table to be looked at;")
@@ -129,7 +129,7 @@ async def test_a_service_that_is_away_is_told_from_one_in_trouble(tmp_path: Path
     async with place(tmp_path) as here:
         await here.lake.close()
         await here.sfn("notify", "sales.orders")
-        await here.daemon.until_logged("catalog away", name="prod")
+        await here.daemon.until_logged("catalog unreachable", name="prod")
         status = await here.sfn("status", "--exit-code")
         assert (status.status, "the catalog prod is in trouble since " in status.out) == (1, True)
         assert f"{here.lake.uri}" in status.out

@@ -48,7 +48,7 @@ def measure(events: int, folder: Path, say: Callable[[str], None]) -> list[Figur
             teller.tell(event(TABLE, pointer))
             if (number + 1) % 1_000 == 0:
                 say(f"coalescing: {number + 1}/{events} events while the store is away")
-        _until(lambda: bool(records(running.log, "store away")), "the store was to be away, and is not")
+        _until(lambda: bool(records(running.log, "store unreachable")), "the store was to be away, and is not")
         with _watched(away / file.relative_to(warehouse), file) as seen:
             away.rename(warehouse)
             _until(lambda: _says(file, pointer), f"{file} does not say {pointer}")

@@ -174,12 +174,12 @@ class Fleet:
             moved_back=len(self.observer.back),
             letters=await letters(self.dsn),
             attempts=max(record["attempt"] for record in self.told("settled")),
-            fenced=len(self.told("fenced")),
+            fenced=len(self.told("lease lost")),
             healed_in=healed_in,
         )
         print(asdict(figures))
         assert (figures.lost, self.observer.back, figures.letters) == (0, [], {}), figures
-        assert self.told("surprised") == []
+        assert self.told("unexpected error") == []
         return figures
 
 

@@ -180,7 +180,7 @@ class Service:
     async def release(self) -> int:
         """Release the brake; how many tables it held."""
         headers = {"Authorization": f"Bearer {OPERATOR}"}
-        path = f"{self.url}/admin/v1/brakes/{CATALOG}:release"
+        path = f"{self.url}/admin/v1/drop-limits/{CATALOG}:release"
         async with self.session.post(path, headers=headers) as answer:
             answer.raise_for_status()
             return int((await answer.json())["released"])

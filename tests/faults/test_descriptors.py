@@ -76,4 +76,4 @@ async def test_the_first_publishes_of_a_process_without_descriptors_are_only_lat
         assert not service.told("dead")
         assert inboxes.letters(setting.database) == {}
         # A module whose import was cut short is imported whole.
-        assert not any(record.get("event") == "surprised" for record in service.records())
+        assert not any(record.get("event") == "unexpected error" for record in service.records())

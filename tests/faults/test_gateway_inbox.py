@@ -125,5 +125,5 @@ async def _passed(service: Service, lake: Holding) -> None:
 async def _unnoted(service: Service) -> float:
     """The metric of that name."""
     async with service.session.get(f"{service.url}/metrics") as answer:
-        (value,) = re.findall(r"^sfn_gateway_unnoted_total\S* (\S+)$", await answer.text(), re.MULTILINE)
+        (value,) = re.findall(r"^sfn_gateway_unrecorded_total\S* (\S+)$", await answer.text(), re.MULTILINE)
         return float(value)

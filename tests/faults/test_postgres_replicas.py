@@ -60,7 +60,7 @@ async def test_a_process_that_slept_through_its_leases_writes_nothing_that_is_ol
         lengths = running.lake.lengths()
         await eventually(lambda: not running.lake.behind(lengths))
         process.resume()
-        await eventually(lambda: zombie.told("fenced"))
+        await eventually(lambda: zombie.told("lease lost"))
         settled = len(zombie.told("settled"))
         await eventually(lambda: len(zombie.told("settled")) > settled)
         figures = await running.ended_well(stops=1)

@@ -80,7 +80,7 @@ async def test_a_store_that_is_read_only_for_a_while_gives_no_table_up(
         with read_only(change, service, lake.warehouse):
             for name in TABLES:
                 assert await service.post(name) == 202
-            await eventually(lambda: any(record.get("event") == "store away" for record in service.records()))
+            await eventually(lambda: any(record.get("event") == "store unreachable" for record in service.records()))
             # So long that each would have been tried again, if it were its own trouble.
             await anyio.sleep(LATE)
             seen = await status(service)

@@ -55,9 +55,9 @@ class Fetching:
     def is_connected(self) -> bool:
         return self.metrics.registry.get_sample_value("sfn_pull_connected", {"source": "events"}) == 1
 
-    def received(self, result: str, dialect: str = "own") -> float:
-        """So many events."""
-        labels = {"dialect": dialect, "result": result}
+    def received(self, result: str, event_format: str = "own") -> float:
+        """Return how many events of a format came to this result."""
+        labels = {"format": event_format, "result": result}
         return self.metrics.registry.get_sample_value("sfn_events_received_total", labels) or 0.0
 
     @property

@@ -142,7 +142,7 @@ async def test_an_id_that_no_file_carries_is_refused_where_another_is_known(
     await carrying(office, "stock", "c1")
     reply = await operator.post("/admin/v1/catalogs/prod:adopt", json={"from": "typo", "tables": tables})
     assert reply.status_code == 409
-    assert reply.json()["detail"] == "expected c0 (what its files carry), found typo"
+    assert reply.json()["detail"] == "expected c0 (the catalog_id in its files), found typo"
     assert await office.ground.claims() == []
     assert (await got(operator, "/admin/v1/audit"))["entries"] == []
     forced = {"from": "typo", "tables": tables, "force": True}
@@ -190,7 +190,7 @@ async def test_an_adoption_that_is_not_clear_is_422(operator: httpx.AsyncClient,
     assert (await operator.post("/admin/v1/catalogs/prod:adopt", json=content)).status_code == 422
 
 
-@pytest.mark.parametrize("order", ["brakes/none:release", "catalogs/none:retire"])
+@pytest.mark.parametrize("order", ["drop-limits/none:release", "catalogs/none:retire"])
 async def test_an_order_about_an_unknown_catalog_is_404(operator: httpx.AsyncClient, order: str) -> None:
     reply = await operator.post(f"/admin/v1/{order}")
     assert reply.status_code == 404

@@ -279,7 +279,7 @@ async def test_a_request_that_nobody_understands_stays_a_letter(operator: httpx.
 
 async def test_the_audit_log_comes_page_by_page(operator: httpx.AsyncClient) -> None:
     for catalog in ("prod", "dev.eu", "mute"):
-        await posted(operator, f"/admin/v1/brakes/{catalog}:release")
+        await posted(operator, f"/admin/v1/drop-limits/{catalog}:release")
     first = await got(operator, "/admin/v1/audit", limit=2)
     assert [entry["target"] for entry in first["entries"]] == ["mute", "dev.eu"]
     second = await got(operator, "/admin/v1/audit", limit=2, before=first["next"])
@@ -377,7 +377,7 @@ async def test_an_unknown_catalog_is_404_with_the_nearest_name(operator: httpx.A
         operator.get(LETTERS, params={"catalog": "prd"}),
         operator.get(LETTERS, params={"catalog": "prd", "table": "sales.orders"}),
         operator.post(f"{LETTERS}:discard", json={"filter": {"catalog": "prd"}}),
-        operator.post("/admin/v1/brakes/prd:release"),
+        operator.post("/admin/v1/drop-limits/prd:release"),
         operator.post("/admin/v1/catalogs/prd:retire"),
         operator.post("/admin/v1/catalogs/prd:adopt", json={"from": "c0"}),
         operator.post("/admin/v1/reconcile", json={"catalogs": ["prd"]}),
@@ -387,7 +387,7 @@ async def test_an_unknown_catalog_is_404_with_the_nearest_name(operator: httpx.A
         reply = await request
         assert reply.status_code == 404, reply.url
         assert reply.json()["detail"] == "no catalog of that name is configured; did you mean prod?"
-    reply = await operator.post("/admin/v1/brakes/nothing-like-it:release")
+    reply = await operator.post("/admin/v1/drop-limits/nothing-like-it:release")
     assert reply.json()["detail"] == "no catalog of that name is configured; known here: prod, dev.eu, mute"
 
 

@@ -28,7 +28,7 @@ OTHER, ON_FILE, OPERATOR = "s3cret-of-the-other", "s3cret-on-file", "s3cret-of-o
 GUESS, ASKED = "s3cret-gu3ss", "s3cret-in-the-query"
 SECRETS = (TOKEN, f"catalog-{TOKEN}", OTHER, ON_FILE, OPERATOR, GUESS, ASKED)
 EVENT = b'{"namespace":["sales"],"name":"orders"}'
-EVENTS, RELEASE = "/v1/events", "/admin/v1/brakes/prod:release"
+EVENTS, RELEASE = "/v1/events", "/admin/v1/drop-limits/prod:release"
 MORE = f"""
 [catalogs.dev]
 uri = "http://127.0.0.1:1"
@@ -161,9 +161,14 @@ async def test_a_query_string_opens_nothing_and_is_never_told(site: Site) -> Non
         assert await site.status(target=target + query) == 401
         assert await site.status(bearer(GUESS), target=target + query) == 401
         assert await site.status(right, target=target + query) in {200, 202}
-    for target in ("/", f"/v1/events/{ASKED}", f"/admin/v1/brakes/{ASKED}:release", f"http://etl:{ASKED}@sfn{EVENTS}"):
+    for target in (
+        "/",
+        f"/v1/events/{ASKED}",
+        f"/admin/v1/drop-limits/{ASKED}:release",
+        f"http://etl:{ASKED}@sfn{EVENTS}",
+    ):
         assert await site.status(bearer(GUESS), target=target + query) in {401, 404}
-    assert await site.status(bearer(OPERATOR), target=f"/admin/v1/brakes/{ASKED}:release{query}") == 404
+    assert await site.status(bearer(OPERATOR), target=f"/admin/v1/drop-limits/{ASKED}:release{query}") == 404
     assert site.leaks() == []
 
 

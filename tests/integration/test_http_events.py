@@ -236,7 +236,7 @@ async def test_head_is_answered_without_a_body(connect: Open, path: str, status:
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/v1/events/", "/v1/events/x", "/docs", "/redoc", "/admin/v1/brakes/prod:release"]
+    "path", ["/", "/v1/events/", "/v1/events/x", "/docs", "/redoc", "/admin/v1/drop-limits/prod:release"]
 )
 @pytest.mark.parametrize("method", ["GET", "POST"])
 async def test_unknown_paths_are_404(connect: Open, path: str, method: str) -> None:
@@ -397,7 +397,7 @@ async def test_events_of_an_unmapped_catalog_are_ignored_counted_and_told_of_onc
     assert told[0]["remedy"] == 'set senders.catalogs.catalogs = { "w1" = "…" } if it is a configured catalog'
     assert len(told) == 1
     page = await read(Standing().scrape(service_receiver_dialects.metrics, HandClock()))
-    counted = page.of("sfn_events_received_total", "dialect", "result")
+    counted = page.of("sfn_events_received_total", "format", "result")
     assert counted[("lakekeeper", "unmapped")] == 6
     assert ("lakekeeper", "ignored") not in counted
 

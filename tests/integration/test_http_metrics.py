@@ -132,7 +132,7 @@ async def test_events_are_counted_by_what_came_of_them(prometheus: httpx.AsyncCl
         reply = await prometheus.post("/v1/events", json=events, headers=SENDER)
         assert reply.status_code in {202, 422}
     page = await scraped(prometheus)
-    assert page.of("sfn_events_received_total", "dialect", "result") == {
+    assert page.of("sfn_events_received_total", "format", "result") == {
         ("own", "accepted"): 2,
         ("own", "duplicate"): 1,
         ("own", "ignored"): 1,
@@ -148,7 +148,7 @@ async def test_requests_that_are_refused_are_counted_by_their_status(prometheus:
     assert statuses == [400, 415, 422, 413, 405, 401]
     page = await scraped(prometheus)
     assert page.of("sfn_requests_refused_total", "status") == {(str(status),): 1 for status in statuses}
-    assert page.of("sfn_events_received_total", "dialect", "result") == {("none", "refused"): len(statuses)}
+    assert page.of("sfn_events_received_total", "format", "result") == {("none", "refused"): len(statuses)}
 
 
 async def test_what_polaris_sends_is_counted_as_such(prometheus: httpx.AsyncClient) -> None:
@@ -156,7 +156,7 @@ async def test_what_polaris_sends_is_counted_as_such(prometheus: httpx.AsyncClie
     for catalog, body in (("theirs", notification()), ("theirs", notification()), ("theirs", b"{"), ("no", b"{}")):
         await prometheus.post(path.format(catalog), content=body, headers=SENDER)
     page = await scraped(prometheus)
-    assert page.of("sfn_events_received_total", "dialect", "result") == {
+    assert page.of("sfn_events_received_total", "format", "result") == {
         ("polaris", "accepted"): 1,
         ("polaris", "duplicate"): 1,
         ("polaris", "refused"): 2,
@@ -175,5 +175,5 @@ async def test_what_could_not_be_taken_is_counted(prometheus: httpx.AsyncClient,
     service.readiness.drain()
     await prometheus.post("/v1/events", json=EVENT, headers=SENDER)
     page = await scraped(prometheus)
-    assert page.of("sfn_events_received_total", "dialect", "result") == {("none", "unavailable"): 4}
+    assert page.of("sfn_events_received_total", "format", "result") == {("none", "unavailable"): 4}
     assert page.of("sfn_requests_refused_total", "status") == {}

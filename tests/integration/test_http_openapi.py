@@ -69,7 +69,7 @@ RIGHT: dict[str, tuple[str, object]] = {
     "POST /admin/v1/dead-letters:replay": ("/admin/v1/dead-letters:replay", {"ids": [1]}),
     "POST /admin/v1/dead-letters:discard": ("/admin/v1/dead-letters:discard", {"filter": {"reason": "poison"}}),
     "POST /admin/v1/reconcile": ("/admin/v1/reconcile", {"catalogs": ["prod"]}),
-    "POST /admin/v1/brakes/{catalog}:release": ("/admin/v1/brakes/prod:release", None),
+    "POST /admin/v1/drop-limits/{catalog}:release": ("/admin/v1/drop-limits/prod:release", None),
     "POST /admin/v1/catalogs/{catalog}:adopt": ("/admin/v1/catalogs/prod:adopt", {"from": "another"}),
     "POST /admin/v1/catalogs/{catalog}:retire": ("/admin/v1/catalogs/prod:retire", {"undo": True}),
 }
@@ -200,7 +200,7 @@ async def test_examples_of_the_description_are_right(daemon: Daemon) -> None:
 # ── The routes that FastAPI serves beside the bare ones: description, health, operators.
 
 
-RELEASE = "/admin/v1/brakes/prod:release"
+RELEASE = "/admin/v1/drop-limits/prod:release"
 NOTIFICATIONS = "/v1/{prefix}/namespaces/{namespace}/tables/{table}/notifications"
 
 
@@ -235,7 +235,7 @@ async def test_an_operator_releases_a_brake(operator: httpx.AsyncClient, office:
     await office.ground.settled(table("orders"), DeadLettered(DeadLetterReason.HELD_DROP, "gone"))
     reply = await operator.post(RELEASE, headers=OPERATOR)
     assert (reply.status_code, reply.json()) == (200, {"released": 1})
-    assert (await operator.post("/admin/v1/brakes/dev.eu:release", headers=OPERATOR)).status_code == 200
+    assert (await operator.post("/admin/v1/drop-limits/dev.eu:release", headers=OPERATOR)).status_code == 200
     assert await released(office) == ["dev.eu", "prod"]
 
 
@@ -244,11 +244,13 @@ async def test_a_release_is_logged_and_one_that_fails_is_not(operator: httpx.Asy
         await operator.post(RELEASE, headers=OPERATOR)
         office.inbox.failure = FatalError("inbox.db", expected="a disk", found="none")
         await operator.post(RELEASE, headers=OPERATOR)
-    assert logs == [{"event": "brake released", "log_level": "info", "catalog": "prod", "tables": 0, "actor": "main"}]
+    assert logs == [
+        {"event": "drop limit released", "log_level": "info", "catalog": "prod", "tables": 0, "actor": "main"}
+    ]
 
 
 @pytest.mark.parametrize("authorization", [None, "", "Bearer", "Bearer x", "Basic an-operators-token", "Bearer \xe9"])
-@pytest.mark.parametrize("path", [RELEASE, "/admin/v1/brakes/unknown:release"])
+@pytest.mark.parametrize("path", [RELEASE, "/admin/v1/drop-limits/unknown:release"])
 async def test_nobody_else_does(
     operator: httpx.AsyncClient, office: Office, authorization: str | None, path: str
 ) -> None:
@@ -278,7 +280,7 @@ async def test_two_headers_do_not_say_who_it_is(operator: httpx.AsyncClient, off
 
 
 async def test_an_unknown_catalog_is_404(operator: httpx.AsyncClient, office: Office) -> None:
-    assert_problem(await operator.post("/admin/v1/brakes/unknown:release", headers=OPERATOR), 404)
+    assert_problem(await operator.post("/admin/v1/drop-limits/unknown:release", headers=OPERATOR), 404)
     assert await released(office) == []
 
 
@@ -372,7 +374,7 @@ def references(part: object) -> list[str]:
 async def test_operators_routes_are_described_where_there_are_any() -> None:
     description = await described(Office().router())
     OpenAPI.model_validate(description)
-    post = description["paths"]["/admin/v1/brakes/{catalog}:release"]["post"]
+    post = description["paths"]["/admin/v1/drop-limits/{catalog}:release"]["post"]
     assert post["security"] == [{"operator": []}]
     schemes = description["components"]["securitySchemes"]
     assert (schemes["operator"]["type"], schemes["operator"]["scheme"]) == ("http", "bearer")

@@ -118,7 +118,7 @@ async def test_while_others_commit_every_table_is_published_and_none_is_taken_fo
         await until(lambda: all(map(lake.is_published, names)))
         await anyio.run_process([sys.executable, "-m", "tests.integration.sql_writer", lake.uri, "25", *names])
         await until(lambda: all(map(lake.is_published, names)))
-        assert all(record["absences"] == 0 for record in daemon.records("sweep told"))
+        assert all(record["missing"] == 0 for record in daemon.records("sweep finished"))
         assert not daemon.records("settled", outcome="dead")
 
 
@@ -129,11 +129,11 @@ async def test_a_database_that_is_locked_for_long_is_the_catalogs_trouble(lake: 
         with closing(sqlite3.connect(lake.folder / "catalog.db", isolation_level=None)) as writer:
             writer.execute("BEGIN EXCLUSIVE")
             await daemon.tell("orders")
-            away = await daemon.until_logged("catalog away", name="prod")
+            away = await daemon.until_logged("catalog unreachable", name="prod")
         assert "database is locked" in away["error"]
         lake.commit("orders")
         await until(lambda: lake.is_published("orders"))
-        assert all(record["absences"] == 0 for record in daemon.records("sweep told"))
+        assert all(record["missing"] == 0 for record in daemon.records("sweep finished"))
 
 
 async def test_what_is_missing_is_told_at_the_start(lake: Lake) -> None:

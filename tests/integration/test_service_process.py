@@ -108,14 +108,14 @@ async def test_a_catalog_that_is_away_at_the_start_is_waited_for(world: Lake) ->
     async with serving(configure(world)) as daemon:
         assert (await daemon.client.get("/readyz")).status_code == 200
         assert (await daemon.tell("orders", metadata_location=pointer)).status_code == 202
-        await daemon.until_logged("catalog away", name="prod")
+        await daemon.until_logged("catalog unreachable", name="prod")
         assert world.published("orders") is None
         await world.open()
         await world.until_published("orders")
         done = await daemon.until_logged("settled", table="sales.orders", outcome="done")
         assert done["attempt"] == 1
         assert daemon.records("catalog reached", catalog="prod")
-        back = await daemon.until_logged("catalog works again", name="prod")
+        back = await daemon.until_logged("catalog recovered", name="prod")
         assert back["seconds"] > 0
 
 
@@ -128,7 +128,7 @@ async def test_a_catalog_that_is_away_holds_up_no_other(world: Lake) -> None:
             other = {"Authorization": "Bearer other"}
             event = {"namespace": ["sales"], "name": "orders"}
             assert (await daemon.client.post("/v1/events", json=event, headers=other)).status_code == 202
-            await daemon.until_logged("catalog away", name="away")
+            await daemon.until_logged("catalog unreachable", name="away")
             asked = len(away.requests)
             for name in ("orders", "customers"):
                 world.commit(name)
@@ -192,7 +192,7 @@ async def test_without_a_store_it_says_that_nothing_can_be_published(world: Lake
 
 async def test_operators_release_the_brake_with_their_own_token(world: Lake) -> None:
     async with serving(configure(world, '[admin]\ntoken = "operators"')) as daemon:
-        path = "/admin/v1/brakes/prod:release"
+        path = "/admin/v1/drop-limits/prod:release"
         assert (await daemon.client.post(path)).status_code == 401
         answer = await daemon.client.post(path, headers={"Authorization": "Bearer operators"})
         assert (answer.status_code, answer.json()) == (200, {"released": 0})
@@ -200,7 +200,7 @@ async def test_operators_release_the_brake_with_their_own_token(world: Lake) -> 
 
 async def test_without_an_operators_token_there_are_no_operators(world: Lake) -> None:
     async with serving(configure(world)) as daemon:
-        assert (await daemon.client.post("/admin/v1/brakes/prod:release")).status_code == 404
+        assert (await daemon.client.post("/admin/v1/drop-limits/prod:release")).status_code == 404
 
 
 # ── The metrics of a real process.
@@ -225,7 +225,7 @@ async def test_a_process_tells_what_it_did(tmp_path: Path) -> None:
             await world.until_published("orders")
         await until(lambda: len(daemon.records("settled", outcome="done")) == 3)
         told = await page(daemon)
-    events = told.of("sfn_events_received_total", "dialect", "result")
+    events = told.of("sfn_events_received_total", "format", "result")
     assert events == {("own", "accepted"): 3, ("own", "duplicate"): 3}
     assert told.value("sfn_publications_total", **DONE) == 3
     assert told.value("sfn_staleness_seconds_count", catalog="prod") == 2
@@ -242,7 +242,7 @@ async def test_a_catalog_that_was_never_reached_shows(tmp_path: Path) -> None:
     async with lake(tmp_path) as world:
         await world.close()
         async with serving(configure(world)) as daemon:
-            await daemon.until_logged("catalog away", name="prod")
+            await daemon.until_logged("catalog unreachable", name="prod")
             told = await page(daemon)
             assert (told.value("sfn_catalog_reached", catalog="prod"), told.value("sfn_ready")) == (0, 1)
             assert told.value("sfn_breaker_open", scope="catalog", name="prod") == 1
@@ -442,7 +442,7 @@ async def test_events_alone_make_files_and_keep_them_right(writer: Writer) -> No
         first = writer.commit("orders", "u1")
         await daemon.tell("orders", operation="create", metadata_location=first)
         await until(lambda: writer.published("orders", "orders") == first)
-        assert not daemon.records("sweep told")
+        assert not daemon.records("sweep finished")
     second, third = (writer.commit("orders", "u1") for _ in range(2))
     async with serving(configuration) as daemon:
         for told in (third, second, first):

@@ -52,7 +52,7 @@ async def test_what_is_told_over_nats_is_published_and_counted(tmp_path: Path, p
         await world.until_published("orders")
         await place.until_acknowledged(1)
         told = await page(daemon)
-        assert told.of("sfn_events_received_total", "dialect", "result") == {("own", "accepted"): 1}
+        assert told.of("sfn_events_received_total", "format", "result") == {("own", "accepted"): 1}
         assert told.value("sfn_pull_connected", source="events") == 1
         assert told.value("sfn_pull_dropped_total", source="events") == 0
         daemon.send(signal.SIGTERM)

@@ -287,8 +287,8 @@ async def test_tending_that_fails_is_told_of_once_and_goes_on(tmp_path: Path) ->
                 await until(lambda: len(logs) == 2)
                 tasks.cancel_scope.cancel()
     assert [(entry["log_level"], entry["event"], entry["part"]) for entry in logs] == [
-        ("warning", "inbox in trouble", "tending"),
-        ("info", "inbox works again", "tending"),
+        ("warning", "inbox call failed", "tending"),
+        ("info", "inbox recovered", "tending"),
     ]
     assert "SQLITE_BUSY" in logs[0]["error"]
 

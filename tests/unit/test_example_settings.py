@@ -202,15 +202,15 @@ def test_what_operators_must_know_of_has_an_alarm() -> None:
         "sfn_catalog_reached",
         "sfn_dead_letters",
         "sfn_gateway_unmapped_total",
-        "sfn_gateway_unnoted_total",
-        "sfn_held_tables",
+        "sfn_gateway_unrecorded_total",
+        "sfn_tables_on_hold",
         "sfn_inbox_answers",
         "sfn_lease_expirations_total",
         "sfn_missing_tables",
         "sfn_oldest_pending_age_seconds",
         "sfn_pull_connected",
         "sfn_ready",
-        "sfn_sweep_last_withheld",
+        "sfn_sweep_last_unlisted_namespaces",
     }
 
 

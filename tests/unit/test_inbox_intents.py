@@ -54,8 +54,8 @@ class Kept:
     def __init__(self, *rows: OpenIntent, known: tuple[TableIdentifier, ...] = (), more: int = 0) -> None:
         self.rows, self.known, self.more = rows, known, more
 
-    def with_id(self, number: str) -> Iterable[OpenIntent]:
-        return [row for row in self.rows if row.id == number]
+    def with_id(self, intent_id: str) -> Iterable[OpenIntent]:
+        return [row for row in self.rows if row.id == intent_id]
 
     def unresolved_since(self, subject: JobKey) -> datetime | None:
         return max((row.opened_at for row in self.rows if row.subject == subject and row.is_unresolved), default=None)

@@ -109,8 +109,8 @@ def test_a_trouble_is_told_as_it_begins_and_as_it_ends(calls: Calls) -> None:
     calls.work()
     error = "inbox: expected room, found none"
     assert calls.records == [
-        {"event": "inbox in trouble", "log_level": "warning", "part": "worker", "error": error},
-        {"event": "inbox works again", "log_level": "info", "part": "worker"},
+        {"event": "inbox call failed", "log_level": "warning", "part": "worker", "error": error},
+        {"event": "inbox recovered", "log_level": "info", "part": "worker"},
     ]
 
 

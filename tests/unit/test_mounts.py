@@ -37,7 +37,7 @@ def table(tmp_path: Path, *mounts: tuple[str, str]) -> Path:
 @pytest.mark.parametrize("also", [[], [("/var/lib/sfn", "ext4")]], ids=["alone", "with its folder"])
 def test_a_file_that_is_a_mount_point_is_refused(tmp_path: Path, also: list[tuple[str, str]]) -> None:
     mounts = table(tmp_path, *also, ("/var/lib/sfn/inbox.db", "ext4"))
-    with pytest.raises(FatalError, match=r"a file that is mounted alone.*mount a folder \(a volume at /var/lib/sfn\)"):
+    with pytest.raises(FatalError, match=r"a single mounted file.*mount a folder \(a volume at /var/lib/sfn\)"):
         placed(DATABASE, mounts)
 
 
@@ -48,7 +48,7 @@ def test_a_file_that_is_a_mount_point_is_refused(tmp_path: Path, also: list[tupl
 def test_an_odd_name_of_a_mount_point_is_recognised(tmp_path: Path, escaped: bytes, name: bytes) -> None:
     file = table(tmp_path)
     file.write_bytes(file.read_bytes() + b"31 30 0:31 / /var/" + escaped + b" rw - ext4 /dev/sda1 rw\n")
-    with pytest.raises(FatalError, match="mounted alone"):
+    with pytest.raises(FatalError, match="single mounted file"):
         placed(Path(os.fsdecode(b"/var/" + name)), file)
 
 

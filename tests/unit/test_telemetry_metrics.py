@@ -28,21 +28,21 @@ EXPOSED = {
     "process_start_time_seconds": (),
     "process_virtual_memory_bytes": (),
     "sfn_breaker_open": ("name", "scope"),
-    "sfn_brake_tripped": ("catalog",),
+    "sfn_drop_limit_reached": ("catalog",),
     "sfn_build_info": ("python", "version"),
     "sfn_bodies_refused_total": ("of",),
     "sfn_catalog_reached": ("catalog",),
     "sfn_dead_letters": ("catalog", "reason"),
-    "sfn_events_received_total": ("dialect", "result"),
+    "sfn_events_received_total": ("format", "result"),
     "sfn_facade_requests_total": ("status",),
-    "sfn_fenced_writes_total": (),
+    "sfn_lost_leases_total": (),
     "sfn_gateway_requests_total": ("answer", "gateway", "kind"),
     "sfn_gateway_seconds_bucket": ("gateway", "kind", "le"),
     "sfn_gateway_seconds_count": ("gateway", "kind"),
     "sfn_gateway_seconds_sum": ("gateway", "kind"),
     "sfn_gateway_unmapped_total": ("gateway",),
-    "sfn_gateway_unnoted_total": ("gateway",),
-    "sfn_held_tables": ("catalog",),
+    "sfn_gateway_unrecorded_total": ("gateway",),
+    "sfn_tables_on_hold": ("catalog",),
     "sfn_inbox_answers": (),
     "sfn_inbox_bytes": ("file",),
     "sfn_ingest_batch_events_bucket": ("le",),
@@ -68,13 +68,13 @@ EXPOSED = {
     "sfn_staleness_seconds_bucket": ("catalog", "le"),
     "sfn_staleness_seconds_count": ("catalog",),
     "sfn_staleness_seconds_sum": ("catalog",),
-    "sfn_superseded_total": (),
+    "sfn_coalesced_total": (),
     "sfn_sweep_interval_seconds": ("catalog",),
     "sfn_sweep_last_differing": ("catalog",),
     "sfn_sweep_last_duration_seconds": ("catalog",),
     "sfn_sweep_last_end_timestamp_seconds": ("catalog",),
     "sfn_sweep_last_tables": ("catalog",),
-    "sfn_sweep_last_withheld": ("catalog",),
+    "sfn_sweep_last_unlisted_namespaces": ("catalog",),
     "sfn_sweeps_total": ("catalog", "outcome"),
 }
 
@@ -177,7 +177,7 @@ async def test_events_are_counted_by_what_came_of_them(metrics: Metrics, clock: 
         events.count_rejected(status)
     events.count_rejected(404, "another")
     page = await read(Standing().scrape(metrics, clock))
-    assert page.of("sfn_events_received_total", "dialect", "result") == {
+    assert page.of("sfn_events_received_total", "format", "result") == {
         ("own", "accepted"): 4,
         ("own", "duplicate"): 1,
         ("own", "ignored"): 4,
@@ -188,7 +188,7 @@ async def test_events_are_counted_by_what_came_of_them(metrics: Metrics, clock: 
         ("another", "refused"): 1,
     }
     assert page.of("sfn_requests_refused_total", "status") == {("401",): 1, ("404",): 1, ("422",): 2}
-    assert page.value("sfn_superseded_total") == 2
+    assert page.value("sfn_coalesced_total") == 2
 
 
 async def test_only_transactions_that_took_something_in_say_how_long_senders_wait(
@@ -230,7 +230,7 @@ async def test_what_belongs_to_no_configured_catalog_shares_a_label(metrics: Met
     assert page.of("sfn_publications_total", "catalog") == {("",): 2}
     assert page.of("sfn_sweep_last_tables", "catalog") == {("",): 5}
     assert page.of("sfn_breaker_open", "scope", "name") == {("catalog", ""): 1}
-    assert (page.of("sfn_brake_tripped", "catalog"), page.of("sfn_catalog_reached", "catalog")) == ({}, {})
+    assert (page.of("sfn_drop_limit_reached", "catalog"), page.of("sfn_catalog_reached", "catalog")) == ({}, {})
     assert "had been" not in page.text
     assert '"was"' not in page.text
 
@@ -248,8 +248,8 @@ async def test_the_inboxs_figures_are_told_as_they_are(metrics: Metrics, clock: 
     assert page.of("sfn_pending_tables", "catalog", "state") == dict(figures.tables)
     assert page.of("sfn_dead_letters", "catalog", "reason") == dict(figures.dead_letters)
     assert page.of("sfn_oldest_pending_age_seconds", "catalog") == {("prod",): 120}
-    assert page.of("sfn_held_tables", "catalog") == {("prod",): 11}
-    assert page.of("sfn_brake_tripped", "catalog") == {("prod",): 1}
+    assert page.of("sfn_tables_on_hold", "catalog") == {("prod",): 11}
+    assert page.of("sfn_drop_limit_reached", "catalog") == {("prod",): 1}
     assert page.of("sfn_open_intents", "catalog") == {("dev",): 5}
     assert page.of("sfn_missing_tables", "catalog") == {("prod",): 12}
     assert page.of("sfn_oldest_missing_age_seconds", "catalog") == {("prod",): 180}
@@ -297,12 +297,12 @@ async def test_a_lagging_sweep_shows(metrics: Metrics, clock: HandClock) -> None
     assert page.of("sfn_sweep_last_duration_seconds", "catalog") == {("prod",): 12.5}
     assert page.of("sfn_sweep_last_tables", "catalog") == {("prod",): 1000}
     assert page.of("sfn_sweep_last_differing", "catalog") == {("prod",): 3}
-    assert page.of("sfn_sweep_last_withheld", "catalog") == {("prod",): 2}
+    assert page.of("sfn_sweep_last_unlisted_namespaces", "catalog") == {("prod",): 2}
     assert page.of("sfn_sweep_interval_seconds", "catalog") == {("prod",): 900, ("dev",): 60}
 
 
 async def test_two_services_in_one_process_count_each_for_itself(metrics: Metrics, clock: HandClock) -> None:
     other = Metrics(version="1.2.3", catalogs=["prod"])
     metrics.work.count_lost_lease()
-    assert (await read(Standing().scrape(metrics, clock))).value("sfn_fenced_writes_total") == 1
-    assert (await read(Standing().scrape(other, clock))).value("sfn_fenced_writes_total") == 0
+    assert (await read(Standing().scrape(metrics, clock))).value("sfn_lost_leases_total") == 1
+    assert (await read(Standing().scrape(other, clock))).value("sfn_lost_leases_total") == 0

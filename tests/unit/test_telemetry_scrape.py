@@ -53,7 +53,7 @@ async def test_while_the_inbox_hangs_what_it_said_last_is_told_and_that_it_is_ol
     assert page.value("sfn_inbox_answers") == 0
     assert page.value("sfn_pending_tables", catalog="prod", state="due") == 1
     assert page.value("sfn_oldest_pending_age_seconds", catalog="prod") == 30
-    assert page.value("sfn_fenced_writes_total") == 1
+    assert page.value("sfn_lost_leases_total") == 1
     standing.wait = None
     page = await read(scrape)
     assert page.value("sfn_inbox_answers") == 1
@@ -77,7 +77,7 @@ async def test_of_an_inbox_that_never_answered_nothing_is_claimed(metrics: Metri
     scrape = Standing(failure=TROUBLE[0], files={"db": Path(__file__)}).scrape(metrics, clock)
     page = await read(scrape)
     assert (page.value("sfn_inbox_answers"), page.value("sfn_ready")) == (0, 1)
-    assert page.value("sfn_held_tables", catalog="prod") is None
+    assert page.value("sfn_tables_on_hold", catalog="prod") is None
     assert page.value("sfn_inbox_bytes", file="db") is None
 
 

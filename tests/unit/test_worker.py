@@ -108,8 +108,8 @@ def told(records: Sequence[EventDict]) -> list[tuple[str, str, str | None]]:
     return [(record["log_level"], record["event"], record.get("error")) for record in records]
 
 
-BEGINS = ("warning", "inbox in trouble", "inbox: expected room, found none")
-ENDS = ("info", "inbox works again", None)
+BEGINS = ("warning", "inbox call failed", "inbox: expected room, found none")
+ENDS = ("info", "inbox recovered", None)
 
 
 async def test_a_claim_that_fails_time_and_again_is_told_once_and_its_end(desk: Desk, inbox: FailingInbox) -> None:
@@ -281,7 +281,7 @@ async def test_what_was_lost_before_the_stop_came_is_looked_at_again() -> None:
         (other,) = (await stage.inbox.claim(stage.inbox.slots)).jobs
         assert await stage.inbox.settle(other, Done(now + timedelta(hours=1)), now)
     assert len(stage.desk.book.lost) == 1
-    assert [hint.sender for hint in stage.inbox.taken] == ["", "fenced"]
+    assert [hint.sender for hint in stage.inbox.taken] == ["", "lease-lost"]
 
 
 # ── What a worker makes of trouble: no wish and no error ends it, and no table is given up for good.

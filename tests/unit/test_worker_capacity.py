@@ -259,7 +259,7 @@ def test_an_outage_is_told_when_it_begins_and_when_it_ends() -> None:
             away.fails()
         away.works()
         away.works()
-    assert told(records) == [("warning", "catalog away", "prod"), ("info", "catalog works again", "prod")]
+    assert told(records) == [("warning", "catalog unreachable", "prod"), ("info", "catalog recovered", "prod")]
     assert records[0]["error"] == "it: expected an answer, found refused"
     assert records[0]["since"] == began.isoformat()
     assert records[1]["seconds"] == 19.5
@@ -270,8 +270,8 @@ def test_what_lasts_is_told_once_a_minute_with_how_often_it_was_tried() -> None:
     with capture_logs() as records:
         for _ in range(130):
             away.fails()
-    assert told(records) == [("warning", "catalog away", "prod")] * 3
-    assert [record["left_out"] for record in records] == [0, 60, 59]
+    assert told(records) == [("warning", "catalog unreachable", "prod")] * 3
+    assert [record["suppressed"] for record in records] == [0, 60, 59]
 
 
 def test_what_comes_and_goes_does_not_fill_the_log() -> None:
@@ -280,7 +280,7 @@ def test_what_comes_and_goes_does_not_fill_the_log() -> None:
         for _ in range(20):
             away.fails()
             away.works()
-    assert told(records) == [("warning", "catalog away", "prod"), ("info", "catalog works again", "prod")]
+    assert told(records) == [("warning", "catalog unreachable", "prod"), ("info", "catalog recovered", "prod")]
 
 
 def test_a_store_does_not_hide_behind_its_catalog() -> None:
@@ -290,10 +290,10 @@ def test_a_store_does_not_hide_behind_its_catalog() -> None:
         away.fails(ErrorScope.STORE)
         away.works()
     assert told(records) == [
-        ("warning", "catalog away", "prod"),
-        ("warning", "store away", "file:///lake"),
-        ("info", "catalog works again", "prod"),
-        ("info", "store works again", "file:///lake"),
+        ("warning", "catalog unreachable", "prod"),
+        ("warning", "store unreachable", "file:///lake"),
+        ("info", "catalog recovered", "prod"),
+        ("info", "store recovered", "file:///lake"),
     ]
 
 
@@ -305,7 +305,7 @@ def test_a_shortage_of_the_process_is_told_once_a_minute_and_when_it_is_over() -
         away.works()
     assert told(records) == [
         ("warning", "process short of resources", ""),
-        ("info", "process works again", ""),
+        ("info", "process recovered", ""),
     ]
 
 

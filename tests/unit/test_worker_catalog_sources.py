@@ -324,7 +324,7 @@ async def test_a_table_of_a_catalog_that_retired_is_forgotten_and_a_file_that_wa
     assert isinstance(outcome, Done)
     assert await rows(desk) == []
     assert await desk.inbox.list_after(DeadLetterFilter(status=None), 0, 9) == []
-    (warning,) = [record for record in records if record["event"] == "file left behind"]
+    (warning,) = [record for record in records if record["event"] == "SFN file left behind"]
     assert (warning["log_level"], warning["table"]) == ("warning", str(TABLE_WORKER_LEFT_BEHIND))
 
 

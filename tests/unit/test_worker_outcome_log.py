@@ -44,7 +44,7 @@ from tests.unit.working import TABLE, Desk, WatchedInbox
 
 NOON = datetime(2026, 8, 21, 12, tzinfo=UTC)
 DID = PublishResult(written_keys=("file:///b", "file:///a"))
-FIELDS = {"event", "catalog", "table", "attempt", "outcome", "reason", "why", "seconds", "files", "hint"}
+FIELDS = {"event", "catalog", "table", "attempt", "outcome", "reason", "why", "seconds", "files", "version_hint"}
 
 
 def claim(subject: JobKey) -> LeasedJob:
@@ -97,7 +97,7 @@ def test_an_outcome_is_one_record(
 def test_that_a_version_hint_is_somebody_elses_is_said_with_every_look(said: str | None, hint: str | None) -> None:
     with capture_logs() as records:
         OutcomeLog().on_settled(ORDERS, Done(NOON, PublishResult(TableState(foreign_version_hint=said))), 1)
-    assert [record["hint"] for record in records] == [hint]
+    assert [record["version_hint"] for record in records] == [hint]
 
 
 @pytest.mark.parametrize(("calm", "level"), [(True, "info"), (False, "warning")])
@@ -119,7 +119,7 @@ def test_all_records_have_the_same_fields() -> None:
         OutcomeLog().on_settled(ORDERS, Done(NOON), 1)
         OutcomeLog().on_lease_lost(ORDERS)
         OutcomeLog().on_unexpected_error(ORDERS, ZeroDivisionError("by zero"))
-    assert [record["event"] for record in records] == ["settled", "fenced", "surprised"]
+    assert [record["event"] for record in records] == ["settled", "lease lost", "unexpected error"]
     assert all(set(record) - {"log_level", "exc_info"} == FIELDS for record in records)
     assert records[2]["why"] == "ZeroDivisionError: by zero"
     assert isinstance(records[2]["exc_info"], ZeroDivisionError)
@@ -294,7 +294,7 @@ async def test_an_attempt_whose_lease_was_lost_is_fenced_and_nothing_else() -> N
     made = desk(Fencing(clock), clock)
     await made.hear()
     told = await page(made)
-    assert told.value("sfn_fenced_writes_total") == 1
+    assert told.value("sfn_lost_leases_total") == 1
     assert told.of("sfn_publications_total", *ENDED) == {}
     assert told.of("sfn_pending_tables", "catalog", "state") == {("prod", "leased"): 1}
 

@@ -349,14 +349,14 @@ async def test_a_sweep_tells_its_numbers_once(world: World, limit: int, *, calm:
     world.inbox.allow(limit)
     with capture_logs() as records:
         assert (await world.swept()).within_limit is calm
-    assert of("sweep told", records) == [
+    assert of("sweep finished", records) == [
         {
-            "event": "sweep told",
+            "event": "sweep finished",
             "log_level": "info",
             "catalog": "prod",
             "tables": 4,
-            "hints": 5,
-            "absences": 2,
+            "notifications": 5,
+            "missing": 2,
             "limit": limit,
         }
     ]
@@ -372,7 +372,7 @@ async def test_tables_that_fail_are_one_warning_with_the_first_error(world: Worl
     world.catalog.fails_after, world.catalog.fails_with = CONCURRENT_LOADS, trouble(ErrorScope.TABLE)
     with capture_logs() as records:
         await world.swept()
-    (record,) = of("tables not looked at", records)
+    (record,) = of("tables not checked", records)
     assert (record["log_level"], record["catalog"], record["number"]) == (
         "warning",
         "prod",
@@ -381,8 +381,8 @@ async def test_tables_that_fail_are_one_warning_with_the_first_error(world: Worl
     assert record["error"] == str(world.catalog.fails_with)
     assert len(record["tables"]) == MAX_LOGGED
     assert set(record["tables"]) <= {table.dotted for table in tables}
-    (told,) = of("sweep told", records)
-    assert (told["tables"], told["hints"]) == (len(tables), CONCURRENT_LOADS)
+    (told,) = of("sweep finished", records)
+    assert (told["tables"], told["notifications"]) == (len(tables), CONCURRENT_LOADS)
 
 
 async def test_a_sweep_that_ends_in_trouble_tells_no_numbers(world: World) -> None:

@@ -1,4 +1,4 @@
-"""The operators' routes, for the listener's application to include; without a token there are none to include."""
+"""Router of the admin API. The application includes it only if an admin token is configured."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ PREFIX: Final = "/admin/v1"
 
 
 def routes(context: AdminContext, authenticate: Authenticate) -> APIRouter:
-    """`/admin/v1/…`, each behind the operators' token.
+    """Return the router of the admin API; each route requires the admin token.
 
     Args:
-        context: what they reach.
-        authenticate: who is an operator.
+        context: the inbox, the catalogs and the state of the process.
+        authenticate: identifies operators.
     """
     router = APIRouter(
         prefix=PREFIX,

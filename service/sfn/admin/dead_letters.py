@@ -1,4 +1,4 @@
-"""The operators' routes to dead letters: found and shown, replayed and discarded, a batch a request."""
+"""Routes of the admin API to dead letters: find, show, replay and discard, in batches."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from sfn.errors import Rejected
 from sfn.inbox.model import DeadLetter, DeadLetterFilter, DeadLetterStatus
 
 MAX_NOTIFICATIONS: Final = 1_000
-"""After so many hints a transaction takes no further letter: puts wait for it."""
+"""Notifications after which a replay transaction takes no further letter, because puts wait meanwhile."""
 
 _log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass(slots=True)
 class _ReplayBatch:
-    """Letters that are replayed in one transaction, what the requests among them say, and those that stay."""
+    """Letters that one transaction replays, the notifications of their requests, and the failed letters."""
 
     letter_ids: list[int] = field(default_factory=list)
     notifications: list[Notification] = field(default_factory=list)
@@ -51,7 +51,7 @@ class DeadLetterRoutes:
         self._context, self._letters = context, context.inbox.dead_letters
 
     def register(self, router: APIRouter) -> None:
-        """Add them."""
+        """Add the routes to a router."""
         unknown: dict[int | str, dict[str, Any]] = {404: {"description": "no such dead letter, or catalog"}}
         shared: dict[str, Any] = {"openapi_extra": SECURITY_EXTRA, "responses": unknown}
         router.add_api_route("/dead-letters", self.find, operation_id="findDeadLetters", **shared)
@@ -62,7 +62,7 @@ class DeadLetterRoutes:
             )
 
     async def find(self, search: Annotated[DeadLetterSearch, Query()]) -> DeadLetterPage:
-        """Dead letters by id, page by page."""
+        """List dead letters by id, in pages."""
         letter_filter = await self._to_filter(search, None if search.status == "all" else search.status)
         found = await self._letters.list_after(letter_filter, search.after, search.limit)
         return DeadLetterPage(
@@ -70,7 +70,7 @@ class DeadLetterRoutes:
         )
 
     async def show(self, number: Annotated[int, Path(ge=0, le=MAX_ID)]) -> DeadLetterDetails:
-        """One dead letter, with the request that it is about, or whose file keeps ours from its table's place."""
+        """Return one dead letter, with its undecodable request, or the owner of the file in its table's place."""
         found = await self._letters.get_many([number])
         if not found:
             raise HTTPException(HTTPStatus.NOT_FOUND, f"no dead letter has the id {number}")
@@ -82,10 +82,11 @@ class DeadLetterRoutes:
         return DeadLetterDetails.with_request(letter, await self._letters.request_of(number), foreign_catalog_id)
 
     async def replay(self, selection: DeadLetterSelection, request: Request) -> ReplayResult:
-        """Have the tables of open letters looked at again: what is published is the catalog's present answer.
+        """Queue the tables of open letters again; the catalog's present answer is published.
 
-        A request that nobody understood is decoded again. What is replayed takes its turn behind new events. A batch of
-        a filter ends once such requests say enough; letters that are named are replayed in parts, each audited.
+        Undecodable requests are decoded again. Replayed tables wait behind new events. A batch by filter may end early
+        if the requests contain many notifications. Letters that are given by id are replayed in parts, each with its
+        own audit entry.
         """
         batch, following = await self._select(selection)
         command = self._context.command(request, _describe_selection(selection))
@@ -104,7 +105,7 @@ class DeadLetterRoutes:
         return ReplayResult(replayed=count, failed=failed, skipped=_skipped_ids(selection, batch), next=following)
 
     async def discard(self, selection: DeadLetterSelection, request: Request) -> DiscardResult:
-        """Close open letters and leave their tables as they are, until something is told of them."""
+        """Close open letters and leave their tables unchanged until the next event."""
         batch, following = await self._select(selection)
         command = self._context.command(request, _describe_selection(selection))
         count = await self._letters.discard([letter.id for letter in batch], command)
@@ -112,14 +113,14 @@ class DeadLetterRoutes:
         return DiscardResult(discarded=count, skipped=_skipped_ids(selection, batch), next=following)
 
     async def _next_part(self, letters: Sequence[DeadLetter]) -> _ReplayBatch:
-        """As many of the first letters as one transaction takes, at least one."""
+        """Return the first letters that fit one transaction, at least one."""
         part = _ReplayBatch()
         for letter in letters:
             if len(part.notifications) >= MAX_NOTIFICATIONS:
                 break
             try:
                 if letter.reason is DeadLetterReason.UNDECODABLE:
-                    # Each is asked for alone, so that the loop is free between one decoding and the next.
+                    # Read each request in its own call, so that the event loop is free between two decodings.
                     part.notifications += self._decode(await self._letters.request_of(letter.id))
                 part.letter_ids.append(letter.id)
             except Rejected as refusal:
@@ -127,7 +128,7 @@ class DeadLetterRoutes:
         return part
 
     async def _select(self, selection: DeadLetterSelection) -> tuple[list[DeadLetter], int | None]:
-        """The open letters that are meant, and where the next batch begins."""
+        """Return the selected open letters, and the start of the next batch."""
         if (selection.ids is None) == (selection.filter is None):
             raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, "expected either ids or a filter, found both or none")
         if selection.ids is not None:
@@ -140,7 +141,7 @@ class DeadLetterRoutes:
     async def _to_filter(self, chosen: DeadLetterCriteria, status: DeadLetterStatus | None) -> DeadLetterFilter:
         catalog = chosen.catalog
         known = catalog is None or catalog in self._context.catalogs
-        # One that left the configuration may still have letters.
+        # A catalog that was removed from the configuration may still have letters.
         if catalog is not None and not (known or await self._letters.list_newest(DeadLetterFilter(None, catalog), 1)):
             self._context.configured_catalog(catalog)
         table = self._context.parse_table(chosen.table, chosen.catalog) if chosen.table is not None else None
@@ -153,9 +154,9 @@ class DeadLetterRoutes:
             raise Rejected(
                 "body",
                 status=422,
-                expected="all of it",
-                found=f"its first {stored} bytes, the rest was not kept",
-                remedy="have the catalog swept (`sfn reconcile`), then discard the letter",
+                expected="the complete body",
+                found=f"its first {stored} bytes; the rest was not stored",
+                remedy="sweep the catalog (`sfn reconcile`), then discard the letter",
             )
         return self._context.decode(request)
 
@@ -165,13 +166,13 @@ def _next(found: Sequence[DeadLetter], limit: int) -> int | None:
 
 
 def _skipped_ids(selection: DeadLetterSelection, batch: Sequence[DeadLetter]) -> list[int]:
-    """The ids that were named and are no open letters."""
+    """Return the requested ids that are not open letters."""
     found = {letter.id for letter in batch}
     return [number for number in dict.fromkeys(selection.ids or ()) if number not in found]
 
 
 def _describe_selection(selection: DeadLetterSelection) -> str:
-    """What was selected, for the audit log."""
+    """Return a description of the selection, for the audit log."""
     if selection.filter is None:
         return f"ids {', '.join(str(number) for number in (selection.ids or ())[:50])}"
     terms = selection.filter.model_dump(mode="json", exclude_none=True)

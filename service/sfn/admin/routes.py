@@ -1,4 +1,4 @@
-"""How operators' requests are matched and admitted, before anything else of them is read."""
+"""Routes of the admin API: authentication, status, and commands about whole catalogs."""
 
 from __future__ import annotations
 
@@ -49,26 +49,27 @@ from sfn.publish.policy import TableFilter
 from sfn.worker.capacity import CircuitBreakerState
 from sfn.worker.sweep import SweepReport
 
-# ── route: How operators' requests are matched and admitted
+# ── Authentication
 
 Authenticate: TypeAlias = Callable[[bytes | None, str | None], str | None]
-"""The name of the operators' token in an `Authorization` header that a client of that address has shown; None for any
-other header. It takes the same time for every wrong one, and is told to the log."""
+"""Return the name of the admin token in an `Authorization` header, sent from a client address; None if there is none.
+
+Every wrong header takes the same time, and is logged."""
 
 
 def operator_route(authenticate: Authenticate) -> type[APIRoute]:
-    """The class of a route for operators alone; `request.state.token` has the name of their token.
+    """Return the class of a route that requires the admin token; `request.state.token` has the name of the token.
 
-    What is percent-encoded in a path separates nothing: a table's name may have a slash.
+    Percent-encoded characters in a path separate nothing: the name of a table may contain a slash.
 
     Args:
-        authenticate: who is an operator.
+        authenticate: identifies operators.
     """
 
     class OperatorRoute(APIRoute):
         @override
         def matches(self, scope: Scope) -> tuple[Match, Scope]:
-            # ASGI's `path` is decoded, and Starlette would see the slashes of names in it.
+            # ASGI's `path` is decoded, so Starlette would split it at the slashes of names.
             raw: bytes = scope["raw_path"]
             match, child = super().matches({**scope, "path": raw.decode("ascii")})
             if match is not Match.NONE:
@@ -77,13 +78,13 @@ def operator_route(authenticate: Authenticate) -> type[APIRoute]:
 
         @override
         async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-            # No dependency of FastAPI's: it reads a body, and refuses a malformed one, before it asks any.
+            # Not a FastAPI dependency: FastAPI reads the body, and rejects a malformed one, before dependencies.
             request = Request(scope)
-            shown = request.headers.getlist("authorization")
+            headers = request.headers.getlist("authorization")
             client = request.client.host if request.client is not None else None
-            # Two of them are no answer to the question who it is (RFC 9110, section 5.3).
+            # Two headers do not identify anybody (RFC 9110, section 5.3).
             # ASGI's headers are bytes, Starlette reads them as Latin-1.
-            token = authenticate(shown[0].encode("latin-1") if len(shown) == 1 else None, client)
+            token = authenticate(headers[0].encode("latin-1") if len(headers) == 1 else None, client)
             if token is None:
                 challenge = {"WWW-Authenticate": "Bearer"}
                 raise HTTPException(HTTPStatus.UNAUTHORIZED, "a valid bearer token is needed", challenge)
@@ -93,18 +94,18 @@ def operator_route(authenticate: Authenticate) -> type[APIRoute]:
     return OperatorRoute
 
 
-# ── operators: What operators reach
+# ── Context
 
 MAX_ACTOR: Final = 200
-"""Most characters of a `From` header that the audit log repeats."""
+"""Most characters of a `From` header that the audit log stores."""
 
 SECURITY_EXTRA: Final[dict[str, Any]] = {"security": [{"operator": []}]}
-"""What the description of each route says of it."""
+"""Security requirement in the OpenAPI description of each route."""
 
 
 @dataclass(frozen=True, slots=True)
 class AdminInbox:
-    """The inbox's faces to operators."""
+    """Ports of the inbox that the admin API uses."""
 
     queries: AdminQueries
     dead_letters: DeadLetters
@@ -119,9 +120,9 @@ class ConfiguredCatalog:
     """A configured catalog.
 
     Attributes:
-        type: how it is spoken to.
-        is_sweepable: whether its tables can be listed.
-        interest: which of its tables get files.
+        type: type of the catalog.
+        is_sweepable: True if its tables can be listed.
+        interest: filter of the tables that get files.
     """
 
     type: str
@@ -131,24 +132,24 @@ class ConfiguredCatalog:
 
 @dataclass(slots=True)
 class RetiredCatalogs:
-    """Which catalogs' tables get no files any more: read once, and after each change, so that all can ask."""
+    """Cached names of the retired catalogs, read at the start and after each change."""
 
     names: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessInfo:
-    """What this process alone knows.
+    """State of this process.
 
     Attributes:
-        version: of the service.
-        started_at: when it started.
-        not_ready_reasons: why it is not ready.
-        catalog_ids: the `catalog_id` of each catalog that was reached.
-        breakers: those that are not closed.
-        sweep_reports: by catalog, the sweep that runs, or the last one.
-        retired_catalogs: which catalogs retired.
-        roles: what it does of the service, where others do the rest; empty for all.
+        version: version of the service.
+        started_at: start of the process.
+        not_ready_reasons: returns the reasons why the process is not ready.
+        catalog_ids: returns the `catalog_id` of each catalog that was reached.
+        breakers: returns the breakers that are not closed.
+        sweep_reports: returns the report of the running sweep, or the last one, by catalog.
+        retired_catalogs: the retired catalogs.
+        roles: roles of this process; empty for all roles.
     """
 
     version: str
@@ -163,14 +164,13 @@ class ProcessInfo:
 
 @dataclass(frozen=True, slots=True)
 class AdminContext:
-    """All of it.
+    """The inbox, the catalogs and the state of the process, for all routes.
 
     Attributes:
-        inbox: its faces.
-        process: what this process knows.
-        catalogs: the configured ones, by name.
-        decode: the hints of a request that nobody understood when it came; raises `Rejected`, also where its
-            sender is not configured any more.
+        inbox: ports of the inbox.
+        process: state of this process.
+        catalogs: the configured catalogs, by name.
+        decode: decodes an undecodable request again; raises `Rejected`, also if its sender is not configured any more.
         clock: the wall clock.
     """
 
@@ -181,20 +181,20 @@ class AdminContext:
     clock: Clock
 
     def command(self, request: Request, target: str) -> AdminCommand:
-        """What an operator said now: by the name of the token, and who is behind it as the client has it.
+        """Return the audit entry of a request; the actor is the name in its `From` header and the name of its token.
 
-        `From` is that header's purpose (RFC 9110, section 10.1.2). It is believed as far as the token is.
+        `From` names the person behind a request (RFC 9110, section 10.1.2). It is trusted as much as the token.
         """
         token: str = request.state.token
         client_name = request.headers.get("from", "")
-        shown = "".join(letter for letter in client_name[:MAX_ACTOR] if letter.isprintable())
-        return AdminCommand(f"{shown} ({token})" if shown else token, target, self.clock.now())
+        printable = "".join(character for character in client_name[:MAX_ACTOR] if character.isprintable())
+        return AdminCommand(f"{printable} ({token})" if printable else token, target, self.clock.now())
 
     def configured_catalog(self, catalog: str) -> ConfiguredCatalog:
-        """A configured catalog.
+        """Return a configured catalog.
 
         Raises:
-            HTTPException: 404, there is none of that name.
+            HTTPException: 404: no catalog of that name is configured.
         """
         found = self.catalogs.get(catalog)
         if found is None:
@@ -203,42 +203,43 @@ class AdminContext:
         return found
 
     def parse_table(self, identifier: str, catalog: str | None) -> TableIdentifier:
-        """The table of a dotted identifier, whose parts may be percent-encoded.
+        """Return the table of a dotted identifier with percent-encoded parts.
 
         Raises:
-            HTTPException: 422, it is none, or it could be of several catalogs.
+            HTTPException: 422: the identifier is invalid, or there are several catalogs and none is given.
         """
         *namespace, name = (unquote(part, errors="replace") for part in identifier.split("."))
         if not all((*namespace, name)):
-            detail = "table: expected levels and a name, joined by dots; %2E is a dot in one of them, %25 a %"
+            detail = "table: expected levels and a name, joined by dots; write a dot in a part as %2E, and % as %25"
             raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
         if catalog is None and len(self.catalogs) != 1:
-            raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, "catalog: there are several, and none was named")
+            detail = "catalog: several catalogs are configured; name one"
+            raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
         return TableIdentifier(catalog or next(iter(self.catalogs)), tuple(namespace), name)
 
     def sweepable_catalogs(self, catalogs: Collection[str]) -> list[str]:
-        """Those of these catalogs that can be swept; of none, all that can.
+        """Return these catalogs without repetitions; for an empty collection, all catalogs that can be swept.
 
         Raises:
-            HTTPException: 404, one is not configured; 422, one can't be swept.
+            HTTPException: 404: a catalog is not configured; 422: a catalog cannot be swept.
         """
         for name in catalogs:
             if not self.configured_catalog(name).is_sweepable:
-                detail = f"{name}: there is no catalog to ask, what is not told of it can't be found"
+                detail = f"{name}: an event-only catalog cannot be queried, and therefore not swept"
                 raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
         return list(dict.fromkeys(catalogs)) or [name for name, one in self.catalogs.items() if one.is_sweepable]
 
 
-# ── standing: The operators' questions
+# ── Status
 
 LEVEL_SEPARATOR: Final = "\x1f"
-"""Between the levels of a namespace in a path, as in Iceberg's REST catalog specification."""
+"""Separator of the levels of a namespace in a path, as in Iceberg's REST catalog specification."""
 MAX_DEAD_LETTERS: Final = 20
-"""Dead letters of one table that its story names."""
+"""Most dead letters in the status of a table."""
 
 
 class StatusRoutes:
-    """Routes that change nothing."""
+    """Read-only routes."""
 
     def __init__(self, context: AdminContext) -> None:
         self._context, self._queries, self._letters = context, context.inbox.queries, context.inbox.dead_letters
@@ -258,7 +259,7 @@ class StatusRoutes:
         router.add_api_route("/audit", self.audit, operation_id="audit", openapi_extra=SECURITY_EXTRA)
 
     async def status(self) -> ServiceStatus:
-        """How all of it stands."""
+        """Return the state of the service."""
         process = self._context.process
         stats = await self._queries.stats()
         reasons: Counter[str] = Counter()
@@ -276,9 +277,9 @@ class StatusRoutes:
         )
 
     async def table(self, catalog: str, namespace: str, table: str) -> TableModel:
-        """What is held of a table, wanted, tried, and when it is looked at next and why.
+        """Return the state of a table: the published file, the pending change, attempts and the next attempt.
 
-        The levels of the namespace are separated by %1F; it is `%1F` alone for a table without any.
+        Separate the levels of the namespace by %1F; for a table without a namespace use `%1F` alone.
         """
         configured = self._context.configured_catalog(catalog)
         levels = tuple(level for level in namespace.split(LEVEL_SEPARATOR) if level)
@@ -286,7 +287,7 @@ class StatusRoutes:
         table_status = await self._queries.table_status(name)
         is_covered = configured.interest.covers(name)
         if table_status is None:
-            why = "nothing was told of it yet" if is_covered else "the catalog's include or exclude leaves it out"
+            why = "no event has named it yet" if is_covered else "the catalog's include or exclude leaves it out"
             raise HTTPException(HTTPStatus.NOT_FOUND, f"the inbox knows no table {name}: {why}")
         retired = catalog in self._context.process.retired_catalogs.names
         unpublished = UnpublishedReason.for_table(name, table_status, is_retired=retired, is_covered=is_covered)
@@ -298,7 +299,7 @@ class StatusRoutes:
         limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
         before: Annotated[int | None, Query(ge=1, le=2**62)] = None,
     ) -> AuditPage:
-        """What operators ordered, the newest first."""
+        """Return the commands of operators, newest first."""
         entries = [AuditEntryModel.from_entry(entry) for entry in await self._queries.audit_log(before, limit)]
         return AuditPage(entries=entries, next=entries[-1].id if len(entries) == limit else None)
 
@@ -327,25 +328,25 @@ class StatusRoutes:
         )
 
     async def _foreign_catalog_id(self, name: str, catalog_id: str | None) -> str | None:
-        """Whose a catalog's files are where they are another's."""
+        """Return the other `catalog_id` that the files of a catalog carry; None if they carry its own."""
         if catalog_id is None:
             return None
         owner = await recorded_owner(name, catalog_id, self._catalog_admin, self._context.inbox.table_index)
         return owner if owner != catalog_id else None
 
 
-# ── catalogs: The operators' orders about whole catalogs
+# ── Commands
 
 SENDER: Final = "operator"
-"""Of hints that an order makes."""
+"""Sender of the notifications that commands put."""
 BATCH_SIZE: Final = 500
-"""Hints in one transaction: puts wait for it."""
+"""Notifications per transaction, because puts wait meanwhile."""
 
 _log = structlog.stdlib.get_logger(__name__)
 
 
 class CatalogRoutes:
-    """Routes that concern whole catalogs."""
+    """Routes for commands about whole catalogs."""
 
     def __init__(self, context: AdminContext) -> None:
         self._context, self._inbox = context, context.inbox
@@ -353,10 +354,10 @@ class CatalogRoutes:
     def register(self, router: APIRouter) -> None:
         """Add them."""
         unknown: dict[int | str, dict[str, Any]] = {404: {"description": "no such catalog, or table"}}
-        conflicting = {**unknown, 409: {"description": "their files are known to carry another catalog_id"}}
+        conflicting = {**unknown, 409: {"description": "the files are known to carry another catalog_id"}}
         for path, route, name, status in (
             ("/reconcile", self.reconcile, "reconcile", HTTPStatus.ACCEPTED),
-            ("/brakes/{catalog}:release", self.release, "releaseBrake", HTTPStatus.OK),
+            ("/drop-limits/{catalog}:release", self.release, "releaseDropLimit", HTTPStatus.OK),
             ("/catalogs/{catalog}:adopt", self.adopt, "adopt", HTTPStatus.OK),
             ("/catalogs/{catalog}:retire", self.retire, "retire", HTTPStatus.OK),
         ):
@@ -371,30 +372,30 @@ class CatalogRoutes:
             )
 
     async def reconcile(self, request: Request, body: SweepRequest | None = None) -> SweepAccepted:
-        """Have catalogs swept now; `/status` tells how far that is."""
+        """Sweep catalogs now; `/status` shows the progress."""
         catalogs = self._context.sweepable_catalogs(body.catalogs if body is not None else ())
         command = self._context.command(request, ", ".join(catalogs))
         await self._inbox.catalog_admin.reconcile(
             [Notification(CatalogName(name), sender=SENDER) for name in catalogs], command
         )
-        _log.info("sweeps ordered", catalogs=catalogs, actor=command.actor)
+        _log.info("sweeps requested", catalogs=catalogs, actor=command.actor)
         starts_at = {name: at for name in catalogs if (at := await self._starts_at(name)) is not None}
         return SweepAccepted(catalogs=catalogs, requested_at=command.at, starts_at=starts_at)
 
     async def release(self, catalog: str, request: Request) -> ReleasedTables:
-        """Let go what a catalog's brake holds: each of the held tables may take its step once."""
+        """Release the held tables of a catalog: each of them may take its step once."""
         self._context.configured_catalog(catalog)
         command = self._context.command(request, catalog)
         released = await self._inbox.drop_limit.release(catalog, command)
-        _log.info("brake released", catalog=catalog, tables=released, actor=command.actor)
+        _log.info("drop limit released", catalog=catalog, tables=released, actor=command.actor)
         return ReleasedTables(released=released)
 
     async def adopt(self, catalog: str, body: AdoptRequest, request: Request) -> AffectedTables:
-        """Have tables take over the files of the same identifiers that another catalog's service, or ours, wrote.
+        """Let tables adopt files with another `catalog_id` that belong to the same identifiers.
 
-        Without names these are all tables of the catalog whose files carry that id, or of whose files that is not
-        known. A name that the inbox does not know is 404, and an id that no file carries while they are known to carry
-        another is 409: none is looked at. `force` has all of them looked at.
+        Without names, this affects all tables of the catalog with files that carry the given id, or an unknown one. An
+        unknown table is rejected with 404. An id that no file carries, while files carry another one, is rejected with
+        409. Then no table is queued. `force` queues all of the tables.
         """
         self._context.configured_catalog(catalog)
         recorded_owner_id = await self._inbox.catalog_admin.owner_id(catalog)
@@ -420,16 +421,16 @@ class CatalogRoutes:
         return AffectedTables(tables=count)
 
     async def retire(self, catalog: str, request: Request, body: RetireRequest | None = None) -> AffectedTables:
-        """Withdraw all files of a catalog and write none any more, until that is undone.
+        """Remove all files of a catalog and write none, until that is undone.
 
-        The catalog is still asked, as for any publish: it must answer until all is withdrawn.
+        The catalog is still queried, as for every publish: it must answer until all files are removed.
         """
         self._context.configured_catalog(catalog)
         undo = body is not None and body.undo
         command = self._context.command(request, catalog)
         await self._inbox.catalog_admin.retire(catalog, retired=not undo, command=command)
         self._context.process.retired_catalogs.names = await self._inbox.catalog_admin.retired_catalogs()
-        _log.warning("catalog comes back" if undo else "catalog retires", catalog=catalog, actor=command.actor)
+        _log.warning("catalog unretired" if undo else "catalog retired", catalog=catalog, actor=command.actor)
         count = 0
         async for page in self._pages(catalog):
             await self._inbox.writer.put([Notification(known.table, sender=SENDER, force=True) for known in page])
@@ -439,12 +440,16 @@ class CatalogRoutes:
         return AffectedTables(tables=count)
 
     async def _starts_at(self, catalog: str) -> datetime | None:
-        """When a sweep that was asked for may begin: two of a catalog are kept apart."""
+        """Return the earliest start of a requested sweep: there is a pause between two sweeps of a catalog."""
         status = await self._inbox.queries.table_status(CatalogName(catalog))
         return status.due_at if status is not None and status.state == "queued" else None
 
     async def _check_catalog_id(self, catalog: str, body: AdoptRequest, recorded_owner_id: str | None) -> None:
-        """Refuse an id that no file carries while others are known that could be adopted."""
+        """Reject a `catalog_id` that no file carries if other ids are known that could be adopted.
+
+        Raises:
+            HTTPException: 409.
+        """
         own_catalog_id = self._context.process.catalog_ids().get(catalog)
         others: set[str] = set()
         fits = False
@@ -455,7 +460,7 @@ class CatalogRoutes:
                 if found not in {None, own_catalog_id, body.from_}:
                     others.add(found or "")
         if others and (body.tables is not None or not fits):
-            detail = f"expected {' or '.join(sorted(others)[:3])} (what its files carry), found {body.from_}"
+            detail = f"expected {' or '.join(sorted(others)[:3])} (the catalog_id in its files), found {body.from_}"
             raise HTTPException(HTTPStatus.CONFLICT, detail)
 
     async def _adoption_pages(self, catalog: str, named: Sequence[str] | None) -> AsyncIterator[list[IndexedTable]]:
@@ -468,7 +473,7 @@ class CatalogRoutes:
         for table in tables:
             status = await self._inbox.queries.table_status(table)
             if status is None:
-                detail = f"the inbox knows no table {table}: nothing was told of it yet; none was looked at"
+                detail = f"the inbox knows no table {table}: no event has named it yet; no table was queued"
                 raise HTTPException(HTTPStatus.NOT_FOUND, detail)
             page.append(
                 IndexedTable(
@@ -489,9 +494,10 @@ class CatalogRoutes:
 
 
 def _catalog_id_in_file(known: IndexedTable, recorded_owner_id: str | None) -> str | None:
-    """The `catalog_id` in the file at a table's place; None where nobody knows.
+    """Return the `catalog_id` in the file in a table's place; None if unknown.
 
     Args:
-        recorded_owner_id: of live files of which it was not noted.
+        known: the table.
+        recorded_owner_id: the `catalog_id` of live files for which none is recorded.
     """
     return known.catalog_id_in_file or (recorded_owner_id if known.live is not None else None)

@@ -1,6 +1,6 @@
-"""What operators send and are answered, as JSON; the command line reads and writes the same records.
+"""JSON models of the admin API, shared with the command line.
 
-Times are RFC 3339, in UTC. Keys of an answer that this version does not know are ignored.
+Times are RFC 3339, in UTC. Unknown keys of an answer are ignored.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
     from sfn.worker.sweep import SweepReport
 
 MAX_BATCH: Final = 1_000
-"""Letters of a page, or of a batch."""
+"""Most letters of a page or a batch."""
 MAX_ID: Final = 2**62
-"""The largest id that is taken."""
+"""Largest accepted id."""
 
 ReasonText: TypeAlias = Annotated[DeadLetterReason | str, Field(union_mode="left_to_right")]
-"""A `DeadLetterReason`, or the text of one that a newer service has."""
+"""A `DeadLetterReason`, or the text of a reason that a newer service has."""
 
 
 class AdminModel(BaseModel):
-    """An object of an answer."""
+    """Base class of answers."""
 
     model_config = ConfigDict(frozen=True)
 
 
 class TableOrCatalogModel(AdminModel):
-    """A table, or a whole catalog: then without namespace and name."""
+    """A table, or a whole catalog, which has no namespace and name."""
 
     catalog: str | None
     namespace: Sequence[str] | None
@@ -51,7 +51,7 @@ class TableOrCatalogModel(AdminModel):
 
     @staticmethod
     def key_fields(subject: JobKey | None) -> dict[str, object]:
-        """Its values of a subject."""
+        """Return the values of these fields for a subject."""
         if isinstance(subject, TableIdentifier):
             parts = {"namespace": subject.namespace, "name": subject.name, "table": subject.dotted}
             return {"catalog": subject.catalog, **parts}
@@ -67,40 +67,38 @@ class DeadLetterModel(TableOrCatalogModel):
     reason: ReasonText
     sender: str | None
     detail: str
-    cause: str = Field(description="what is wrong, without the table: letters of one outage have one cause")
+    cause: str = Field(description="the problem without the table's name: letters of one outage share it")
     attempts: int
     opened_at: datetime
     changed_at: datetime
-    actor: str | None = Field(description="who replayed or discarded it")
+    actor: str | None = Field(description="operator who replayed or discarded the letter")
 
     @classmethod
     def from_letter(cls, letter: DeadLetter) -> DeadLetterModel:
-        """The answer of a letter."""
+        """Return the model of a dead letter."""
         return cls.model_validate(_letter_fields(letter))
 
 
 class UndecodableRequestModel(AdminModel):
-    """A request that nobody understood."""
+    """An undecodable request."""
 
     path: str
     content_type: str | None
-    size: int = Field(description="bytes of the whole body; at most the first 65,536 are kept")
+    size: int = Field(description="bytes of the whole body; at most the first 65,536 are stored")
     body: str
 
 
 class DeadLetterDetails(DeadLetterModel):
-    """A dead letter, with the request that it is about."""
+    """A dead letter with its undecodable request."""
 
     request: UndecodableRequestModel | None
-    foreign_catalog_id: str | None = Field(
-        description="the catalog_id of the file that keeps ours from the table's place now"
-    )
+    foreign_catalog_id: str | None = Field(description="catalog_id of the foreign file in the table's place now")
 
     @classmethod
     def with_request(
         cls, letter: DeadLetter, event: UndecodableRequest | None, foreign_catalog_id: str | None
     ) -> DeadLetterDetails:
-        """The answer of a letter, its request, and what its table's row knows."""
+        """Return the model of a letter, its request, and the owner of the file in its table's place."""
         request_model = None
         if event is not None:
             body = event.body.decode(errors="replace")
@@ -127,24 +125,24 @@ class FailedReplay(AdminModel):
 
 
 class ReplayResult(AdminModel):
-    """What became of a batch of replays."""
+    """The result of a batch of replays."""
 
     replayed: int
     failed: Sequence[FailedReplay]
-    skipped: Sequence[int] = Field(description="of the ids that were named, those that are no open dead letters")
+    skipped: Sequence[int] = Field(description="requested ids that are not open dead letters")
     next: int | None = Field(description="`after` of the next batch; null at the end")
 
 
 class DiscardResult(AdminModel):
-    """What became of a batch of letters."""
+    """The result of a batch of discarded letters."""
 
     discarded: int
-    skipped: Sequence[int] = Field(description="of the ids that were named, those that are no open dead letters")
+    skipped: Sequence[int] = Field(description="requested ids that are not open dead letters")
     next: int | None = Field(description="`after` of the next batch; null at the end")
 
 
 class AuditEntryModel(AdminModel):
-    """An order that was carried out."""
+    """A command of an operator that was carried out."""
 
     id: int
     at: datetime
@@ -155,72 +153,72 @@ class AuditEntryModel(AdminModel):
 
     @classmethod
     def from_entry(cls, entry: AuditEntry) -> AuditEntryModel:
-        """The answer of an entry."""
+        """Return the model of an audit entry."""
         return cls(
             id=entry.id, at=entry.at, actor=entry.actor, action=entry.action, target=entry.target, count=entry.count
         )
 
 
 class AuditPage(AdminModel):
-    """A page of the audit log, the newest first."""
+    """A page of the audit log, newest first."""
 
     entries: Sequence[AuditEntryModel]
     next: int | None = Field(description="`before` of the next page; null at the end")
 
 
 class DropLimitModel(AdminModel):
-    """A catalog's brake."""
+    """The drop limit of a catalog."""
 
-    limit_reached: bool = Field(description="it is on: it holds tables, or would hold the next that is dropped")
-    on_hold: int = Field(description="tables that it holds")
-    steps: int = Field(description="drops and steps back within the last hour")
-    limit: int = Field(description="how many tables may be dropped within an hour")
+    limit_reached: bool = Field(description="true if the limit holds tables, or would hold the next dropped table")
+    on_hold: int = Field(description="held tables")
+    steps: int = Field(description="drops and rollbacks within the last hour")
+    limit: int = Field(description="tables that may be dropped within an hour")
 
     @classmethod
     def from_state(cls, state: DropLimitState, on_hold: int) -> DropLimitModel:
-        """The answer of a brake."""
+        """Return the model of a drop limit."""
         return cls(limit_reached=state.limit_reached, on_hold=on_hold, steps=state.steps, limit=state.limit)
 
 
 class DifferingTable(AdminModel):
-    """A table that a sweep found to differ."""
+    """A table that differs from its published state."""
 
     table: str
     kind: str
 
 
 class SweepModel(AdminModel):
-    """The sweep that runs, or the last one of this process."""
+    """The running sweep of a catalog, or the last one of this process."""
 
     state: str
     started_at: datetime
     ended_at: datetime | None
-    tables: int = Field(description="looked at so far")
-    known_tables: int = Field(description="known before: about as many as there are to look at")
+    tables: int = Field(description="tables checked so far")
+    known_tables: int = Field(description="tables known before the sweep, about as many as there are to check")
     differences: Sequence[DifferingTable] = Field(description="the first 1,000")
     differences_total: int
     unlisted_namespaces: Sequence[str] = Field(
-        description="namespaces that could not be listed: nothing in them counts as gone"
+        description="namespaces that could not be listed: no table in them counts as missing"
     )
     unlisted_reason: str | None = Field(description="why the first of them could not be listed")
     listing_failed: Sequence[str] = Field(
-        description="those of them with a listing that failed; the others are forbidden"
+        description="unlisted namespaces with a failed listing; for the others the permission is missing"
     )
-    failed_tables: Sequence[str] = Field(description="the first 1,000 tables that could not be looked at")
+    failed_tables: Sequence[str] = Field(description="the first 1,000 tables that could not be checked")
     error: str | None
     missing_tables: int = Field(
         default=0, description="tables with a live file that the catalog does not show any more"
     )
-    previous: SweepModel | None = Field(default=None, description="while it runs, the sweep before it")
+    previous: SweepModel | None = Field(default=None, description="the sweep before, while this one runs")
 
     @property
     def is_running(self) -> bool:
-        """Whether it goes on."""
+        """True while the sweep runs."""
         return self.state == "running"
 
     @classmethod
     def from_report(cls, report: SweepReport) -> SweepModel:
-        """The answer of a report."""
+        """Return the model of a report."""
         return cls(
             state=report.phase.value,
             started_at=report.started_at,
@@ -240,7 +238,7 @@ class SweepModel(AdminModel):
 
 
 class TableCountsModel(AdminModel):
-    """How many rows of a catalog are in which state."""
+    """Number of tables of a catalog, by the state of their jobs."""
 
     due: int
     scheduled: int
@@ -251,52 +249,52 @@ class TableCountsModel(AdminModel):
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """The number of all tables."""
         return self.due + self.scheduled + self.retrying + self.leased + self.dead + self.held
 
 
 class CatalogModel(AdminModel):
-    """A catalog as a whole."""
+    """The state of a catalog."""
 
     name: str
     type: str
     catalog_id: str | None = Field(description="null until the catalog was reached")
     foreign_catalog_id: str | None = Field(
-        description="the catalog_id that its files were written for, where it is another: adopt them"
+        description="other catalog_id for which the files were written; adopt the files"
     )
     retired: bool
-    live_tables: int = Field(description="tables that have a file which readers follow")
+    live_tables: int = Field(description="tables with an SFN file that readers follow")
     tables: TableCountsModel
-    oldest_due_at: datetime | None = Field(description="since when the table waits that has waited longest")
+    oldest_due_at: datetime | None = Field(description="start of the longest wait of a table")
     drop_limit: DropLimitModel
     sweep: SweepModel | None
-    open_intents: int = Field(description="commits through a gateway whose outcome is not known")
-    oldest_intent_at: datetime | None = Field(description="when the oldest of them was made, or left unanswered")
+    open_intents: int = Field(description="gateway commits with an unknown outcome")
+    oldest_intent_at: datetime | None = Field(description="when the oldest of them was made, or became unresolved")
     missing_tables: int = Field(
-        default=0, description="tables with a live file that the catalog does not show, under whatever name"
+        default=0, description="tables with a live file that the catalog does not show under any name"
     )
-    missing_since: datetime | None = Field(default=None, description="when the first of them was first seen missing")
+    missing_since: datetime | None = Field(default=None, description="when the first of them was found missing")
 
     @property
     def is_event_only(self) -> bool:
-        """Whether nobody can ask it: it is never swept."""
+        """True if the catalog cannot be queried and is never swept."""
         return self.type == "events"
 
 
 class CircuitBreakerModel(AdminModel):
-    """A breaker that is not closed."""
+    """A circuit breaker that is not closed."""
 
     scope: str
     name: str
     state: str
     open_until: datetime
     allowed_probes: int
-    failing_since: datetime = Field(description="since when nothing has succeeded")
-    error: str = Field(description="the last trouble")
+    failing_since: datetime = Field(description="start of the outage")
+    error: str = Field(description="the last error")
 
     @classmethod
     def from_state(cls, breaker: CircuitBreakerState) -> CircuitBreakerModel:
-        """The answer of a breaker."""
+        """Return the model of a breaker."""
         state = "half-open" if breaker.allowed_probes else "open"
         return cls(
             scope=breaker.scope.value,
@@ -310,7 +308,7 @@ class CircuitBreakerModel(AdminModel):
 
 
 class ServiceStatus(AdminModel):
-    """The service as a whole."""
+    """The state of the service."""
 
     version: str
     started_at: datetime
@@ -318,12 +316,12 @@ class ServiceStatus(AdminModel):
     not_ready_reasons: Sequence[str]
     catalogs: Sequence[CatalogModel]
     breakers: Sequence[CircuitBreakerModel]
-    dead_letters: dict[str, int] = Field(description="open ones by reason")
-    roles: Sequence[str] = Field(default=(), description="what this process does of the service; empty for all of it")
+    dead_letters: dict[str, int] = Field(description="open dead letters, by reason")
+    roles: Sequence[str] = Field(default=(), description="roles of this process; empty for all roles")
 
 
 class PublishedFileModel(AdminModel):
-    """What a table's live file says."""
+    """The content of a table's live SFN file."""
 
     metadata_location: str
     table_uuid: str | None
@@ -332,17 +330,17 @@ class PublishedFileModel(AdminModel):
 
 
 class PendingChangeModel(AdminModel):
-    """What was told of a table and is not done with."""
+    """The change of a table that notifications report and that is not published yet."""
 
     min_metadata_location: str | None
     drop: bool
     purge: bool
     renamed_to: str | None
-    has_unprocessed: bool = Field(description="something was told that no publish has seen through")
+    has_unprocessed: bool = Field(description="true if a notification waits for a complete publish")
 
 
 class LastResultModel(AdminModel):
-    """How the last look ended."""
+    """The result of the last attempt."""
 
     outcome: str
     why: str | None
@@ -355,24 +353,24 @@ class LastEventModel(AdminModel):
     sender: str
     event_id: str | None
     received_at: datetime
-    body: str = Field(description="as it was received, its first 4 KiB; empty for one of the service's own")
+    body: str = Field(description="first 4 KiB as received; empty for the service's own notifications")
 
     @classmethod
     def from_event(cls, event: Event) -> LastEventModel:
-        """The answer of an event."""
+        """Return the model of an event."""
         body = event.body.decode(errors="replace")
         return cls(sender=event.sender, event_id=event.event_id, received_at=event.received_at, body=body)
 
 
 class UnpublishedReason(StrEnum):
-    """Why a table has no live file, though nothing more is to be done for it.
+    """Reason why a table has no live file although nothing is left to do.
 
-    retired     its catalog retired
-    excluded    `include` or `exclude` leaves it out
-    left-alone  the catalog has it, and its own properties say that it gets no file
-    dropped     the catalog has it no more, and its files say so until they expire
+    retired     the catalog is retired
+    excluded    `include` or `exclude` leaves the table out
+    left-alone  the catalog has the table, and the properties of the table exclude it
+    dropped     the catalog does not have the table any more, and its files say so until they expire
     spelling    the catalog lists the table under another spelling, which has the file
-    missing     neither a table nor a file of it was found
+    missing     neither the table nor a file of it was found
     """
 
     RETIRED = "retired"
@@ -386,13 +384,13 @@ class UnpublishedReason(StrEnum):
     def for_table(
         cls, table: TableIdentifier, status: TableStatus, *, is_retired: bool, is_covered: bool
     ) -> UnpublishedReason | None:
-        """Why; None where it has one, or was not looked at yet.
+        """Return the reason; None if the table has a live file, or was not checked yet.
 
         Args:
-            table: whose row it is.
-            status: the table's row.
-            is_retired: its catalog retired.
-            is_covered: the catalog's settings do not leave it out.
+            table: the table.
+            status: the state of its job.
+            is_retired: True if the catalog is retired.
+            is_covered: True if the settings of the catalog include the table.
         """
         table_state = status.table_state
         if table_state.live is not None or not (table_state.has_settled or table_state.misses):
@@ -411,7 +409,7 @@ class UnpublishedReason(StrEnum):
 
 
 class TableModel(AdminModel):
-    """One table's whole story."""
+    """The state of a table."""
 
     catalog: str
     namespace: Sequence[str]
@@ -426,29 +424,31 @@ class TableModel(AdminModel):
     on_hold: bool
     limit_overridden: bool
     published: PublishedFileModel | None
-    unpublished: UnpublishedReason | None = Field(description="why it has no live file, where that is as it should be")
-    renamed_to: str | None = Field(description="the name that the table went on under, as its file says")
+    unpublished: UnpublishedReason | None = Field(
+        description="why the table has no live file although nothing is left to do"
+    )
+    renamed_to: str | None = Field(description="the table's new name, by its file")
     listed_as: str | None = Field(
-        default=None, description="the name that has the table's file, where this one is another spelling of that"
+        default=None, description="the spelling of this name that the catalog lists, and that has the table's file"
     )
-    foreign_version_hint: str | None = Field(description="what a version hint says that is not ours and is left alone")
-    foreign_catalog_id: str | None = Field(
-        description="the catalog_id of the file that keeps ours from the table's place"
+    foreign_version_hint: str | None = Field(
+        description="content of a version hint that the listener did not write and does not change"
     )
+    foreign_catalog_id: str | None = Field(description="catalog_id of the foreign file in the table's place")
     pending: PendingChangeModel
-    locations: Sequence[str] = Field(description="where files of this name may lie")
+    locations: Sequence[str] = Field(description="locations where files of this name may exist")
     refresh_at: datetime | None
     last_result: LastResultModel | None
     last_event: LastEventModel | None
-    dead_letters: Sequence[DeadLetterModel] = Field(description="the newest first")
-    open_intents: int = Field(description="commits through a gateway whose outcome is not known")
-    next_check_at: datetime | None = Field(description="when the catalog is asked for the next of them")
+    dead_letters: Sequence[DeadLetterModel] = Field(description="newest first")
+    open_intents: int = Field(description="gateway commits with an unknown outcome")
+    next_check_at: datetime | None = Field(description="when the catalog is queried about the next of them")
 
     @classmethod
     def from_status(
         cls, table: TableIdentifier, status: TableStatus, why: UnpublishedReason | None, letters: Sequence[DeadLetter]
     ) -> TableModel:
-        """The answer of a table's row and its dead letters."""
+        """Return the model of a table with its dead letters."""
         table_state, pending, last_result, last_event = (
             status.table_state,
             status.pending,
@@ -499,24 +499,24 @@ class TableModel(AdminModel):
 
 
 class AdminRequest(BaseModel):
-    """An order."""
+    """Base class of request bodies."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class DeadLetterCriteria(AdminRequest):
-    """Which letters are meant; what is missing does not matter. Times are RFC 3339 with an offset."""
+    """A filter of dead letters; missing keys match everything. Times are RFC 3339 with an offset."""
 
     catalog: str | None = None
-    table: str | None = Field(default=None, description="levels and name, joined by dots; %2E is a dot in one of them")
+    table: str | None = Field(default=None, description="levels and name, joined by dots, with %2E for a dot in a part")
     reason: DeadLetterReason | None = None
-    sender: str | None = Field(default=None, description="who sent the request that nobody understood")
+    sender: str | None = Field(default=None, description="sender of the undecodable request")
     before: AwareDatetime | None = Field(default=None, description="opened earlier than this")
     since: AwareDatetime | None = Field(default=None, description="opened at this time or later")
 
 
 class DeadLetterSearch(DeadLetterCriteria):
-    """Which letters are listed."""
+    """A page of a search for dead letters."""
 
     status: LetterStatus | Literal["all"] = LetterStatus.OPEN
     after: int = Field(default=0, ge=0, le=MAX_ID, description="`next` of the page before")
@@ -524,7 +524,7 @@ class DeadLetterSearch(DeadLetterCriteria):
 
 
 class DeadLetterSelection(AdminRequest):
-    """Which open letters are dealt with: those of these ids, or a batch of those that a filter leaves."""
+    """A selection of open letters: by id, or a batch of those that match a filter."""
 
     ids: Sequence[Annotated[int, Field(ge=0, le=MAX_ID)]] | None = Field(default=None, max_length=MAX_BATCH)
     filter: DeadLetterCriteria | None = None
@@ -533,19 +533,19 @@ class DeadLetterSelection(AdminRequest):
 
 
 class SweepRequest(AdminRequest):
-    """Which catalogs are to be swept."""
+    """A request to sweep catalogs."""
 
-    catalogs: Sequence[str] = Field(default=(), max_length=1_000, description="all, where none is named")
+    catalogs: Sequence[str] = Field(default=(), max_length=1_000, description="names of catalogs; empty for all")
 
 
 class RetireRequest(AdminRequest):
-    """Whether a catalog retires, or comes back."""
+    """A request to retire a catalog, or to undo that."""
 
     undo: bool = False
 
 
 class AdoptRequest(AdminRequest):
-    """Whose files are taken over."""
+    """A request to adopt files of another `catalog_id`."""
 
     model_config = ConfigDict(validate_by_name=True, serialize_by_alias=True)
 
@@ -553,29 +553,29 @@ class AdoptRequest(AdminRequest):
     tables: Sequence[str] | None = Field(
         default=None,
         max_length=1_000,
-        description="identifiers such as a.b, a dot in a part as %2E; all tables of the catalog, without any",
+        description="identifiers such as a.b, with %2E for a dot in a part; null for all tables of the catalog",
     )
-    force: bool = Field(default=False, description="also where the files are known to carry another catalog_id")
+    force: bool = Field(default=False, description="adopt also files that are known to carry another catalog_id")
 
 
 class SweepAccepted(AdminModel):
-    """Sweeps that were asked for."""
+    """Scheduled sweeps."""
 
     catalogs: Sequence[str]
     requested_at: datetime
     starts_at: dict[str, datetime] = Field(
-        description="by catalog, when its sweep begins at the earliest; of one that is swept just now it is not known"
+        description="by catalog, the earliest start of its sweep; without the catalogs that are being swept now"
     )
 
 
 class ReleasedTables(AdminModel):
-    """How many tables a brake held."""
+    """Number of tables that a release affects."""
 
     released: int
 
 
 class AffectedTables(AdminModel):
-    """How many tables are looked at because of an order."""
+    """Number of tables that are queued because of a command."""
 
     tables: int
 

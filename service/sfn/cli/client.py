@@ -444,7 +444,7 @@ class ServiceClient:
 
     def release(self, catalog: str) -> int:
         """Let go what a catalog's brake holds; how many tables."""
-        return self._post(f"/brakes/{quote(catalog, safe='')}:release", None, schemas.ReleasedTables).released
+        return self._post(f"/drop-limits/{quote(catalog, safe='')}:release", None, schemas.ReleasedTables).released
 
     def retire(self, catalog: str, *, undo: bool) -> int:
         """Withdraw all our files of a catalog, or begin to keep them again; how many tables."""

@@ -1,10 +1,17 @@
-"""The ports to the inbox: the durable list of what to look at, one row a subject, and the log of events.
+"""Durable queue of jobs, with the log of events, dead letters, intents and the audit log.
 
-States of a row, and who moves it:
+There is one job per table and one per catalog (its sweep). The ports of this module are implemented by three adapters:
+`sfn.inbox.sqlite`, `sfn.inbox.postgres`, and `sfn.inbox.memory` for tests. They share the pure rules of
+`sfn.inbox.model` (a job and its values), `sfn.inbox.transitions` (how a job changes), `sfn.inbox.scheduling` (which job
+is next) and `sfn.inbox.intents` (gateway commits with an unknown outcome).
 
-    queued(due_at)  put, settle     waits for its time
-    leased          claim           a worker has it; the attempt is already counted
-    dead            settle          waits for a new event or an operator
+Start with `JobQueue` below, then `sfn.inbox.model.Job` and the table of transitions in `sfn.inbox.transitions`.
+
+States of a job, and the calls that lead to them:
+
+    queued(due_at)  put, settle     the job waits for its time
+    leased          claim           a worker has the job; the attempt is already counted
+    dead            settle          the job waits for a new event or an operator
 """
 
 from __future__ import annotations
@@ -20,39 +27,41 @@ from sfn.domain.jobs import BackwardStep, Capacity, IndexedTable, LeasedJob, Out
 from sfn.inbox.model import AdminCommand, AuditEntry, DeadLetter, DeadLetterFilter, NewDeadLetter, TableStatus
 from sfn.inbox.statistics import DropLimitState, QueueStats
 
-# ── inbox: The ports to the inbox
+# ── Receiver and workers
 
 
 class InboxWriter(Protocol):
-    """For the receiver: how notes come in."""
+    """Port of the receiver: the way into the inbox."""
 
     async def put(self, messages: Sequence[InboxMessage]) -> PutResult:
-        """Take all notes or none, in one transaction that is on disk when this returns.
+        """Store all messages or none, in one transaction that is on disk when this call returns.
 
-        What could not be decoded becomes a dead letter; of a sender with too many of them the oldest goes.
+        A request that could not be decoded becomes a dead letter. A sender with too many of them loses the oldest one.
 
-        An intent is open until its commit is answered so that the outcome is known, or until its last ask: 30 seconds,
-        2, 10 and 35 minutes after it was put, or answered so that it is not, its subjects are hinted. An id that is put
-        again is left as it is; an answer to one that is not open, or was left open before, closes nothing. Where a peer
-        has too many open for tables without a row, one intent of the whole catalog stands for the rest. The answer to
-        a commit and the hint of what it changed belong into one put. In `Accepted` hints alone are counted.
+        An intent stays open until an answer with a known outcome closes it, or until its last check. While it is open,
+        its subjects are notified 30 seconds, 2, 10 and 35 minutes after it was put, or after an answer with an unknown
+        outcome. Inserting an existing intent is a no-op. Answering an intent that is closed or unresolved has no
+        effect. Where a peer has too many open intents for tables without a job, one intent of the whole catalog
+        replaces the rest. Put the answer to a commit and the notification of its change in one call. `PutResult` counts
+        notifications only.
 
         Raises:
-            Transient: scope inbox: the queue is full or the commit failed; nothing was taken. `retry_after` is set.
-            Broken: the inbox can't be trusted any more.
+            Transient: scope inbox: the queue is full or the commit failed. Nothing was stored, and `retry_after` is
+                set.
+            FatalError: the inbox cannot be trusted any more.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimResult:
-    """What a worker gets.
+    """The answer to one claim.
 
     Attributes:
-        jobs: what it has to do.
-        next_due: when the next row that was not claimed falls due, or an intent; None: none waits.
-        poison_letters: letters of rows that turned out to be poison since the last claim.
-        expired_leases: leases that ran out since the last claim, or that the process before this one left behind.
+        jobs: the leased jobs.
+        next_due: when the next job that was not claimed, or the next intent, is due; None if none waits.
+        poison_letters: dead letters of jobs that became poison since the last claim.
+        expired_leases: number of leases that expired since the last claim, or that the previous process left.
     """
 
     jobs: tuple[LeasedJob, ...]
@@ -62,172 +71,179 @@ class ClaimResult:
 
 
 class JobQueue(Protocol):
-    """For the worker: what to do."""
+    """Port of the worker: claim, renew and settle jobs."""
 
     async def wait(self, until: datetime | None) -> None:
-        """Return at `until`, or once a put or a settle may have made something due since the last `claim` began.
+        """Return at `until`, or once a put or settle may have made a job due since the last `claim` began.
 
-        A hint whose row was due already does not, nor does an intent: about when the first one may be due this returns
-        anyhow.
+        A notification of a job that was due already does not end the wait. Neither does an intent: the wait ends anyway
+        at the time when a new intent is due first.
         """
         ...
 
     async def claim(self, capacity: Capacity, running: Sequence[LeasedJob] = ()) -> ClaimResult:
-        """Lease due rows, in turn over the lanes; their attempts are counted durably.
+        """Lease due jobs, in turn over the concurrency groups, and count their attempts durably.
 
-        First of all the subjects of intents that are due are hinted, so many at once.
+        Before that, notify the subjects of due intents, a bounded number at once.
 
-        The clock is read when the inbox comes to it: what waited its turn must not shorten a lease.
+        The adapter reads the clock when the transaction starts, so waiting for the inbox does not shorten a lease.
 
         Args:
-            running: what the caller still works on. Whoever asks for more is alive: leases of these that ran out,
-                because the inbox was slow to renew them or the whole process stood still, are renewed.
+            running: the jobs that the caller still works on. The claim proves that the caller is alive, so their
+                expired leases are renewed. They expire when the inbox renews slowly or the whole process is suspended.
         """
         ...
 
     async def renew(self, claims: Sequence[LeasedJob]) -> list[LeasedJob]:
-        """Prolong leases, from when the inbox comes to it; those that were lost are missing from the answer."""
+        """Renew leases, counted from the start of the transaction, and return those that are not lost."""
         ...
 
     async def record_location(
         self, claim: LeasedJob, layout_key: str, uuid: str | None
     ) -> frozenset[TableIdentifier] | None:
-        """Durably add the text of a site (`sfn.sfnfile.naming`) to the row before anything is written there.
+        """Record the key of a `sfn.sfnfile.naming.FileLayout` durably, before a file is written there.
 
         Returns:
-            Other rows with a live table of another uuid than `uuid` at that site's location (they are hinted when the
-            site is new to this row); None: the lease was lost.
+            Other tables with a live file at the location that carries another uuid. They are notified if the layout is
+            new to this job. None if the lease is lost.
         """
         ...
 
     async def allow_step(self, claim: LeasedJob, step: BackwardStep, now: datetime) -> bool:
-        """Ask the catalog's brake for leave, durably; a step that got it gets it again. False also for a lost lease."""
+        """Return True if the drop limit of the catalog allows a step, and record that durably.
+
+        A step that was allowed once is allowed again. The answer is False also if the lease is lost.
+        """
         ...
 
     async def settle(self, claim: LeasedJob, outcome: Outcome, now: datetime) -> bool:
-        """End a claim. False: the lease was lost, and nothing was changed."""
+        """End a claim; return False, and change nothing, if the lease is lost."""
         ...
 
 
 class TableIndex(Protocol):
-    """For publishes, sweeps and readers: what is known about all tables."""
+    """Port of publishes, sweeps and readers: the known tables."""
 
     def tables(self, catalog: str) -> AsyncIterator[IndexedTable]:
-        """Every table row of a catalog."""
+        """Yield every known table of a catalog."""
         ...
 
     async def with_uuid(self, catalog: str, uuid: str) -> list[IndexedTable]:
-        """The rows whose live file carries this table uuid, by name."""
+        """Return the tables that have this uuid in their live file, by name."""
         ...
 
     async def event_history(self, table: TableIdentifier) -> EventHistory | None:
-        """All that was told of a table in a catalog that nobody can ask; None for nothing, and in any other catalog."""
+        """Return what events reported about a table of an event-only catalog.
+
+        None without any report, and in every other catalog.
+        """
         ...
 
     async def at_location(self, table: TableIdentifier, location: str) -> frozenset[TableIdentifier]:
-        """Other rows with a live file at a location, whatever their uuid."""
+        """Return the other tables with a live file at a location, of any uuid."""
         ...
 
 
 class DropLimit(Protocol):
-    """For operators and sweeps: how many steps that are not forward are let pass."""
+    """Port of operators and sweeps: the bound on drops and rollbacks."""
 
     async def max_missing(self, catalog: str) -> int:
-        """How many absences one sweep may find before they are held."""
+        """Return how many missing tables one sweep may find before their drops are held."""
         ...
 
     async def release(self, catalog: str, command: AdminCommand) -> int:
-        """Reset a catalog's brake and queue what it held, waived once each; how many rows.
+        """Reset the drop limit of a catalog, queue its held jobs, and return their number.
 
-        Many are let go batch by batch, with other verbs in between. One that raises, or whose process ends, in the
-        middle leaves the rest held: the audit log says how many were let go, and the same order goes on.
+        The limit is overridden once for each of these jobs. They are released in batches, with other calls in between.
+        If a batch raises or the process ends, the rest stays held: the audit log has the number of released jobs, and
+        the same command continues.
         """
         ...
 
 
-# ── desk: The ports for operators
+# ── Operators
 
 
 class AdminQueries(Protocol):
-    """How things stand. Every verb raises `Transient` with scope inbox, or `Broken`."""
+    """Port of operators: the state of the inbox. Every call raises `Transient` with scope inbox, or `FatalError`."""
 
     async def stats(self) -> QueueStats:
-        """How many of what, without a look at every row."""
+        """Return counts of jobs, dead letters and intents, without reading every job."""
         ...
 
     async def table_status(self, subject: JobKey) -> TableStatus | None:
-        """A table's row, or a catalog's; None where there is none."""
+        """Return the state of one job; None if there is none."""
         ...
 
     async def drop_limit_state(self, catalog: str) -> DropLimitState:
-        """A catalog's brake."""
+        """Return the state of the drop limit of a catalog."""
         ...
 
     async def audit_log(self, before: int | None, limit: int) -> list[AuditEntry]:
-        """Orders with ids less than `before`, the newest first; None for the newest of all."""
+        """Return audit entries with ids below `before`, newest first; None starts with the newest."""
         ...
 
 
 class DeadLetters(Protocol):
-    """Dead letters, found and dealt with. Every verb raises as `Desk`'s do."""
+    """Port of operators: search, replay and discard dead letters. Every call raises as those of `AdminQueries` do."""
 
     async def list_after(self, letter_filter: DeadLetterFilter, after: int, limit: int) -> list[DeadLetter]:
-        """So many of those that are wanted, with ids greater than `after`, by id."""
+        """Return at most `limit` matching dead letters with ids above `after`, by id."""
         ...
 
     async def list_newest(self, letter_filter: DeadLetterFilter, limit: int) -> list[DeadLetter]:
-        """So many of those that are wanted, the newest first."""
+        """Return at most `limit` matching dead letters, newest first."""
         ...
 
     async def get_many(self, ids: Sequence[int]) -> list[DeadLetter]:
-        """Those of these ids that there are, by id."""
+        """Return the dead letters with these ids, by id; unknown ids are ignored."""
         ...
 
     async def request_of(self, letter_id: int) -> UndecodableRequest | None:
-        """The request that a letter is about, None for one about a subject."""
+        """Return the request of a dead letter; None if the letter is about a table or catalog."""
         ...
 
     async def replay(self, ids: Sequence[int], notifications: Sequence[Notification], command: AdminCommand) -> int:
-        """Have the subjects of open letters looked at again, and close the letters, in one transaction.
+        """Queue the subjects of open dead letters and close the letters, in one transaction.
 
         Args:
-            ids: ids; those of letters that are not open are passed over.
-            notifications: what the requests among them say, now that somebody understands them.
-            command: for the audit log.
+            ids: ids of letters; those that are not open are ignored.
+            notifications: the notifications of the undecodable requests among them, which can be decoded now.
+            command: the entry for the audit log.
 
         Returns:
-            How many were open.
+            The number of letters that were open.
         """
         ...
 
     async def discard(self, ids: Sequence[int], command: AdminCommand) -> int:
-        """Close open letters; how many there were. Their subjects are left as they are."""
+        """Close open dead letters and return their number; their subjects do not change."""
         ...
 
 
 class CatalogAdmin(Protocol):
-    """Whole catalogs: looked at, and whose files theirs are. Every verb raises as `Desk`'s do."""
+    """Port of operators: whole catalogs. Every call raises as those of `AdminQueries` do."""
 
     async def reconcile(self, notifications: Sequence[Notification], command: AdminCommand) -> None:
-        """Have catalogs swept; each hint names one."""
+        """Schedule a sweep of the catalog of each notification."""
         ...
 
     async def adopt(self, notifications: Sequence[Notification], command: AdminCommand) -> None:
-        """Have tables take over what lies in their place; each hint names the catalog whose files they are."""
+        """Let tables adopt the files in their place; each notification names the `catalog_id` in these files."""
         ...
 
     async def retire(self, catalog: str, *, retired: bool, command: AdminCommand) -> None:
-        """Say durably that a catalog's tables get no files any more, or that they do again."""
+        """Record durably that the tables of a catalog get no files any more, or that they get files again."""
         ...
 
     async def owner_id(self, catalog: str) -> str | None:
-        """The `catalog_id` that was noted last; None for none."""
+        """Return the `catalog_id` that was recorded last; None if there is none."""
         ...
 
     async def record_owner(self, catalog: str, catalog_id: str) -> None:
-        """Note durably which `catalog_id` a catalog's files carry, see `sfn.inbox.admin`."""
+        """Record durably which `catalog_id` the files of a catalog carry; see `sfn.inbox.admin`."""
         ...
 
     async def retired_catalogs(self) -> frozenset[str]:
-        """Which catalogs' tables get none."""
+        """Return the names of the retired catalogs."""
         ...

@@ -1,4 +1,4 @@
-"""Whose a catalog's files are once its address has changed: what the rows say of it, remembered across starts."""
+"""Administration of an inbox: the recorded owner of a catalog's files, maintenance limits, and the log of errors."""
 
 from __future__ import annotations
 
@@ -15,26 +15,29 @@ from sfn.domain.jobs import IndexedTable
 from sfn.errors import ExternalError
 from sfn.inbox import CatalogAdmin, TableIndex
 
-# ── whose: Whose a catalog's files are once its address has changed
-
 
 async def recorded_owner(catalog: str, catalog_id: str, catalog_admin: CatalogAdmin, table_index: TableIndex) -> str:
-    """Note whose a catalog's files are: those of another `catalog_id`, while there are any to be adopted, else its own.
+    """Record which `catalog_id` the files of a catalog carry, and return it.
 
-    All rows may be read for it, but not of a catalog that is noted as its own: files that it wrote at another address
-    meanwhile are then not looked for. A table that another catalog's file keeps from its place counts only where that
-    catalog was noted before: else nobody says that it was ever ours.
+    A `catalog_id` changes with the address of the catalog. While files carry another `catalog_id` and can be adopted,
+    the owner is that other id; else it is the catalog's own id.
+
+    The search may read all tables. If the recorded owner is the catalog's own id, there is no search, so files that the
+    catalog wrote at another address meanwhile are not found. A foreign file in a table's place counts only if its
+    `catalog_id` is the recorded owner; otherwise the file may never have been ours.
 
     Args:
-        catalog: its configured name.
-        catalog_id: which it is now.
+        catalog: configured name of the catalog.
+        catalog_id: the present `catalog_id`.
+        catalog_admin: reads and records the owner.
+        table_index: lists the tables.
 
     Returns:
-        What was noted.
+        The recorded owner.
 
     Raises:
         Transient: scope inbox.
-        Broken: the inbox can't be trusted any more.
+        FatalError: the inbox cannot be trusted any more.
     """
     before = await catalog_admin.owner_id(catalog)
     if before == catalog_id:
@@ -51,35 +54,35 @@ async def recorded_owner(catalog: str, catalog_id: str, catalog_admin: CatalogAd
 
 
 def _owner_of_file(row: IndexedTable, recorded: str | None) -> str | None:
-    """The `catalog_id` in a file that we wrote, as far as is known."""
+    """Return the `catalog_id` in the file of a table if the listener wrote that file; None if unknown."""
     if row.live is not None:
         return row.catalog_id_in_file or recorded
     return row.foreign_catalog_id if row.foreign_catalog_id == recorded else None
 
 
-# ── keeping: How much of what is over an inbox keeps
+# ── Maintenance
 
 INDEX_PAGE_SIZE: Final = 500
-"""Rows of the roster that are read at a time."""
+"""Tables that are read from the index at a time."""
 PRUNE_BATCH_SIZE: Final = 500
-"""Events, or dead letters, that are deleted at a time: few, because puts wait for it."""
+"""Events, or dead letters, that are deleted at a time: few, because puts wait meanwhile."""
 CLOSED_LETTER_RETENTION: Final = timedelta(days=30)
-"""How long a dead letter is kept that was closed."""
+"""Time until a closed dead letter is deleted."""
 MAINTENANCE_INTERVAL: Final = 60.0
-"""Seconds."""
+"""Seconds between two maintenance runs."""
 MAX_AUDIT_ENTRIES: Final = 10_000
-"""Orders that are remembered."""
+"""Most entries of the audit log."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandProgress:
-    """How far an order is that is carried out in several transactions.
+    """Progress of a command that takes several transactions.
 
     Attributes:
-        audit_id: its id in the audit log.
-        count: rows so far.
-        last_key: key of the last of them; they come by key.
-        has_more: whether there may be others.
+        audit_id: id of the entry in the audit log.
+        count: number of jobs so far.
+        last_key: key of the last job; jobs are processed by key.
+        has_more: True if there may be more jobs.
     """
 
     audit_id: int
@@ -88,22 +91,22 @@ class CommandProgress:
     has_more: bool = True
 
 
-# ── troubles: What the log is told of an inbox in trouble
+# ── Log of errors
 
 LOG_INTERVAL: Final = timedelta(minutes=1)
-"""From one record of a trouble to the next of the same text: a call is tried again every second."""
+"""Pause between two records of the same error: calls are retried every second."""
 
 _log = structlog.stdlib.get_logger(__name__)
 
 
 class InboxErrorLog:
-    """Tells the log of calls of the inbox whose trouble nobody else hears of: they are tried again by themselves.
+    """The log of failed inbox calls that are retried and raise no error to a client.
 
-    The first call that works ends the trouble. Where others fail all the same, it is told again after a minute.
+    The first successful call is logged as a recovery. If calls keep failing, each error is logged once a minute.
 
     Args:
         clock: the wall clock.
-        part: who calls, for the log.
+        part: name of the caller, for the log.
     """
 
     def __init__(self, clock: Clock, part: str) -> None:
@@ -113,25 +116,25 @@ class InboxErrorLog:
 
     @contextmanager
     def log_errors(self) -> Iterator[None]:
-        """Around one call.
+        """Log an error of the call in this context.
 
         Raises:
-            Trouble: as the call raised it.
+            ExternalError: as the call raised it.
         """
         try:
             yield
-        except ExternalError as trouble:
-            self._log_error(str(trouble))
+        except ExternalError as error:
+            self._log_error(str(error))
             raise
         if self._is_failing:
             self._is_failing = False
-            _log.info("inbox works again", part=self._part)
+            _log.info("inbox recovered", part=self._part)
 
     def _log_error(self, error: str) -> None:
         now = self._clock.now()
-        # A clock that was set back must not silence anything for longer.
+        # If the clock was set back, records are not suppressed for longer.
         self._logged_at = {text: at for text, at in self._logged_at.items() if at <= now < at + LOG_INTERVAL}
         if error not in self._logged_at:
             self._logged_at[error] = now
             self._is_failing = True
-            _log.warning("inbox in trouble", part=self._part, error=error)
+            _log.warning("inbox call failed", part=self._part, error=error)

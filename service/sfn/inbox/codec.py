@@ -1,4 +1,4 @@
-"""Values of the inbox to and from what a database's columns hold: the same in each."""
+"""Encoding of inbox values for database columns, the same for every database."""
 
 from __future__ import annotations
 
@@ -27,15 +27,13 @@ from sfn.inbox.model import (
     table_missing_since,
 )
 
-# ── codec: Values of the inbox to and from what a database's columns hold
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
 class _EtagOnly:
-    """Of a memo, the entity tag alone: the rest is skipped, not decoded."""
+    """The etag of a `PublishCache`; msgspec skips the other fields."""
 
     etag: str | None = None
 
@@ -53,17 +51,17 @@ _NO_PENDING = encode(_EMPTY_PENDING)
 
 
 def to_micros(at: datetime) -> int:
-    """Unix microseconds."""
+    """Return a time as Unix microseconds."""
     return (at - _EPOCH) // _MICROSECOND
 
 
 def to_micros_or_none(at: datetime | None) -> int | None:
-    """Unix microseconds of a moment that may be missing."""
+    """Return a time as Unix microseconds; None for None."""
     return (at - _EPOCH) // _MICROSECOND if at is not None else None
 
 
 def parse_sweep(started_at: int, unlisted_namespaces: str | None) -> LastSweep:
-    """The sweep that a catalog's columns tell of."""
+    """Return the last sweep from the columns of a catalog."""
     return LastSweep(
         from_micros(started_at),
         frozenset(loads(unlisted_namespaces)) if unlisted_namespaces is not None else frozenset(),
@@ -71,41 +69,41 @@ def parse_sweep(started_at: int, unlisted_namespaces: str | None) -> LastSweep:
 
 
 def namespaces_column(namespaces: frozenset[str]) -> str | None:
-    """What a column holds of the namespaces that a sweep could not list; None for none."""
+    """Return the column value of the namespaces that a sweep could not list; None for none."""
     return dumps(sorted(namespaces)) if namespaces else None
 
 
 def from_micros(at: int) -> datetime:
-    """The moment of Unix microseconds."""
+    """Return the time of Unix microseconds."""
     return _EPOCH + timedelta(microseconds=at)
 
 
 def from_micros_or_none(at: int | None) -> datetime | None:
-    """The moment of Unix microseconds that may be missing."""
+    """Return the time of Unix microseconds; None for None."""
     return _EPOCH + timedelta(microseconds=at) if at is not None else None
 
 
 def encode_key(subject: JobKey) -> str:
-    """A subject's key: a JSON array of catalog, levels and name; of the catalog alone for a catalog."""
+    """Return the key of a subject: a JSON array of catalog, namespace levels and name; for a catalog its name only."""
     if isinstance(subject, CatalogName):
         return encode([subject.catalog]).decode()
     return encode([subject.catalog, *subject.namespace, subject.name]).decode()
 
 
 def decode_key(key: str) -> JobKey:
-    """The subject of a key."""
+    """Return the subject of a key."""
     catalog, *rest = _decode_parts(key)
     return TableIdentifier(catalog, tuple(rest[:-1]), rest[-1]) if rest else CatalogName(catalog)
 
 
 def table_key_range(catalog: str) -> tuple[str, str]:
-    """The keys of a catalog's tables lie between these two."""
+    """Return the lower and the upper bound of the keys of a catalog's tables."""
     start = encode([catalog]).decode().removesuffix("]")
     return f"{start},", f"{start}-"
 
 
 def encode_step(subject: JobKey, step: BackwardStep) -> str:
-    """By what a step is known that got the brake's leave."""
+    """Return the key under which an allowed step is recorded."""
     return repr((encode_key(subject), step.kind.value, step.uuid, step.metadata_location))
 
 
@@ -120,11 +118,11 @@ STAT_STATE_SQL = (
     "WHEN reason IS NOT NULL THEN 'dead' WHEN attempt > 0 THEN 'retrying' "
     "WHEN seq > done_seq THEN 'due' ELSE 'scheduled' END"
 )
-"""`counted_as`, in SQL."""
+"""`sfn.inbox.model.stat_state`, in SQL."""
 
 
 def parse_job(key: str, columns: tuple[Any, ...], locations: frozenset[str]) -> Job:
-    """The row of `JOB_COLUMNS` and its memo."""
+    """Return the job from the values of `JOB_COLUMNS` and its cache."""
     state, due, before, notified_seq, processed_seq, event_seq, token, lease, attempt, crashes, *rest = columns
     since, pending_since, reason, last_result, pending, table_state, cache = rest
     return Job(
@@ -151,22 +149,22 @@ def parse_job(key: str, columns: tuple[Any, ...], locations: frozenset[str]) -> 
 
 
 def parse_pending(column: bytes | None) -> PendingChange:
-    """The wish of its column."""
+    """Return the pending change from its column."""
     return _decode_pending(column) if column is not None else _EMPTY_PENDING
 
 
 def parse_table_state(column: bytes | None) -> TableState:
-    """The story of its column."""
+    """Return the table state from its column."""
     return _decode_table_state(column) if column is not None else _EMPTY_TABLE_STATE
 
 
 def parse_cache(column: bytes | None) -> PublishCache:
-    """The memo of its column."""
+    """Return the cache from its column."""
     return _decode_cache(column) if column is not None else _EMPTY_CACHE
 
 
 def parse_etag(column: bytes | None) -> str | None:
-    """The entity tag in a memo's column."""
+    """Return the etag from the column of a cache."""
     return _decode_etag(column).etag if column is not None else None
 
 
@@ -177,7 +175,7 @@ def parse_indexed_table(
     table_state_column: bytes | None,
     cache_column: bytes | None,
 ) -> IndexedTable:
-    """What the roster tells of a row."""
+    """Return the entry of the table index from the columns of a job."""
     why = DeadLetterReason(reason) if reason is not None else None
     table_state, pending = parse_table_state(table_state_column), parse_pending(pending_column)
     missing_uuids, is_renamed = frozenset(table_state.missing_since), pending.renamed_to not in {None, table}
@@ -195,33 +193,33 @@ def parse_indexed_table(
 
 
 def encode_pending(pending: PendingChange) -> bytes | None:
-    """A wish, None for an empty one."""
+    """Return the column value of a pending change; None if it is empty."""
     encoded = encode(pending)
     return encoded if encoded != _NO_PENDING else None
 
 
 def encode_table_state(table_state: TableState) -> bytes | None:
-    """A story, None for an empty one."""
+    """Return the column value of a table state; None if it is empty."""
     return encode(table_state) if table_state != _EMPTY_TABLE_STATE else None
 
 
 def encode_last_result(result: LastResult | None) -> bytes | None:
-    """How a claim ended, None for a row that had none."""
+    """Return the column value of a last result; None for None."""
     return encode(result) if result is not None else None
 
 
 def encode_strings(strings: frozenset[str]) -> bytes | None:
-    """A set of texts, None for an empty one."""
+    """Return the column value of a set of strings; None if it is empty."""
     return encode(sorted(strings)) if strings else None
 
 
 def parse_strings(column: bytes | None) -> frozenset[str]:
-    """The set of its column."""
+    """Return the set of strings from its column."""
     return _decode_strings(column) if column is not None else frozenset()
 
 
 def encode_cache(cache: PublishCache) -> bytes | None:
-    """A memo, None for an empty one."""
+    """Return the column value of a cache; None if it is empty."""
     return encode(cache) if cache != _EMPTY_CACHE else None
 
 
@@ -243,11 +241,11 @@ _ENCODED: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "wish": ("pending", encode_pending),
     "story": ("table_state", encode_table_state),
 }
-"""By column: the attribute of a job that is stored there, and how it is encoded."""
+"""By column name: the attribute of `Job` that is stored there, and its encoder."""
 
 
 def encode_column(job: Job, name: str) -> object:
-    """What is stored of a row in the column of that name, which is one of `JOB_COLUMNS`."""
+    """Return the value of a job in one of the `JOB_COLUMNS`."""
     attribute, encoded = _ENCODED[name]
     return encoded(getattr(job, attribute))
 
@@ -257,16 +255,17 @@ _FIELDS = tuple(_COLUMN_OF.get(attribute, (attribute, None)) for attribute in Jo
 
 
 def encode_changes(job: Job, before: Job | None) -> dict[str, Any]:
-    """What to store of a row, by column, but for its key, lane, memo and locations.
+    """Return the column values to store, by column name, without key, concurrency group, cache and locations.
 
     Args:
-        before: as it is stored: only what differs is told; None for a row that is not.
+        job: the job to store.
+        before: the stored job, to return only the columns that differ; None for a new job.
     """
     if before is None:
         changed = {name: encoded(getattr(job, attribute)) for name, (attribute, encoded) in _ENCODED.items()}
     else:
         now, was = astuple(job), astuple(before)
-        # Most of it is the very same object, which takes no time to see.
+        # Most values are the identical object, which is the cheapest comparison.
         others = compress(zip(_FIELDS, now, was, strict=True), map(is_not, now, was))
         changed = {name: encoded(new) for (name, encoded), new, old in others if encoded is not None and new != old}
     live = job.table_state.live
@@ -281,14 +280,14 @@ def encode_changes(job: Job, before: Job | None) -> dict[str, Any]:
     return changed
 
 
-# ── lettering: Dead letters to and from what a database's columns hold
+# ── Dead letters
 
 DEAD_LETTER_COLUMNS = "id, key, sender, reason, detail, attempts, status, opened_at, changed_at, actor"
-"""The columns of `parse_letter`."""
+"""The columns that `parse_dead_letter` reads."""
 
 
 def parse_dead_letter(columns: tuple[Any, ...]) -> DeadLetter:
-    """The letter of `DEAD_LETTER_COLUMNS`."""
+    """Return the dead letter from the values of `DEAD_LETTER_COLUMNS`."""
     number, key, sender, reason, detail, attempts, status, opened, changed, actor = columns
     return DeadLetter(
         id=number,
@@ -305,7 +304,7 @@ def parse_dead_letter(columns: tuple[Any, ...]) -> DeadLetter:
 
 
 def dead_letter_conditions(letter_filter: DeadLetterFilter) -> dict[str, Any]:
-    """What each column of a letter that is wanted is compared with, by the column and the operator."""
+    """Return the conditions of a filter: the compared value, by column and SQL operator."""
     all_of_them: dict[str, Any] = {
         "status =": letter_filter.status.value if letter_filter.status is not None else None,
         "catalog =": letter_filter.catalog,

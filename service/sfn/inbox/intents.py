@@ -1,7 +1,9 @@
-"""Intents that are open: when the catalog is asked for a commit whose outcome is not known. Pure, the same everywhere.
+"""Open intents: gateway commits with an unknown outcome. Pure, and shared by all adapters.
 
-An open intent is a schedule of hints, no more. Only the answer to its own commit ends it early: what a publish finds in
-the catalog says nothing of a commit that is still on its way there.
+An open intent is a schedule of notifications, no more. Only the answer to its own commit closes it early. A publish
+cannot close it, because the commit may still be on its way to the catalog.
+
+Start with `OpenIntent` and `OpenIntents`.
 """
 
 from __future__ import annotations
@@ -15,36 +17,35 @@ from typing import Final, NamedTuple, Protocol, TypeAlias, assert_never
 from sfn.domain.events import Intent, IntentOutcome, Notification
 from sfn.domain.identifiers import CatalogName, JobKey, TableIdentifier
 
-# ── intents: Intents that are open
-
 CHECK_DELAYS: Final = (timedelta(seconds=30), timedelta(minutes=2), timedelta(minutes=10), timedelta(minutes=35))
-"""After an intent was opened, or left open. Iceberg's own REST server tries a commit again for up to 30 minutes."""
+"""Times of the checks after an intent was opened or became unresolved. Iceberg's REST server retries a commit for up to
+30 minutes."""
 MAX_CHECKS_PER_CLAIM: Final = 500
-"""Intents that one claim asks for at most; the next one asks for the rest."""
+"""Most intents that one claim checks; the next claim checks the rest."""
 MERGE_WINDOW: Final = timedelta(seconds=10)
-"""Of two intents that were left open so soon one after the other, one is asked for both: its last ask has minutes of
+"""Two intents of one subject that become unresolved within this time share one schedule: the last check has minutes of
 margin."""
 MAX_UNKNOWN_TABLES: Final = 1000
-"""Open intents of one peer for tables that had no row."""
+"""Most open intents of one peer for tables without a job."""
 WHOLE_CATALOG_ID: Final = ""
-"""The id of the intent that stands for those of a catalog's tables that its peers had too many of: no request's."""
+"""Id of the intent that replaces the intents above `MAX_UNKNOWN_TABLES`; no request has this id."""
 
 IntentKey: TypeAlias = tuple[str, JobKey]
-"""What an open intent is known by: the id, and one of the subjects."""
+"""Key of an open intent: its id and one of its subjects."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenIntent:
-    """One subject of an intent that is open: a row of its own.
+    """An open intent for one of its subjects.
 
     Attributes:
-        id: the intent's; `WHOLE_CATALOG_ID` for the one that nobody closes.
-        subject: for which the catalog is asked.
-        sender, peer: see `sfn.domain.Intent`.
-        opened_at: from when its asks are counted.
-        due_at: when the catalog is asked next.
-        is_for_unknown_table: its subject is a table that had no row when it was opened: it counts against its peer.
-        is_unresolved: the commit was answered, and its outcome is not known: nothing closes it any more.
+        id: id of the intent; `WHOLE_CATALOG_ID` for one that no answer closes.
+        subject: the table or catalog to check.
+        sender, peer: see `sfn.domain.events.Intent`.
+        opened_at: start of the schedule of checks.
+        due_at: time of the next check.
+        is_for_unknown_table: True if the table had no job when the intent was opened; counts against the peer.
+        is_unresolved: True if the commit was answered with an unknown outcome; no answer closes the intent any more.
     """
 
     id: str
@@ -58,23 +59,23 @@ class OpenIntent:
 
     @property
     def key(self) -> IntentKey:
-        """What it is known by."""
+        """The key of the intent."""
         return self.id, self.subject
 
     @property
     def is_for_whole_catalog(self) -> bool:
-        """Whether it is a catalog's own, which stands for others."""
+        """True for the intent that replaces those of single tables."""
         return self.id == WHOLE_CATALOG_ID
 
 
 @dataclass(frozen=True, slots=True)
 class OpenIntentStats:
-    """What is open of a catalog, or of a table.
+    """Open intents of a catalog or a table.
 
     Attributes:
-        count: how many intents.
-        since: from when the asks of the oldest are counted.
-        due_at: when the catalog is asked next.
+        count: number of intents.
+        since: start of the oldest intent's schedule.
+        due_at: time of the next check.
     """
 
     count: int
@@ -83,7 +84,7 @@ class OpenIntentStats:
 
 
 def open_intent_stats(intents: Collection[OpenIntent]) -> OpenIntentStats | None:
-    """What is open, of some rows; None for nothing."""
+    """Return statistics of open intents; None without any."""
     if not intents:
         return None
     return OpenIntentStats(
@@ -92,64 +93,65 @@ def open_intent_stats(intents: Collection[OpenIntent]) -> OpenIntentStats | None
 
 
 def intent_stats_by_catalog(catalogs: Mapping[str, OpenIntentStats]) -> tuple[dict[str, int], dict[str, datetime]]:
-    """`Figures.intents` and `Figures.oldest_intent` of what is open by catalog."""
+    """Return `QueueStats.open_intents` and `QueueStats.oldest_intent`."""
     counts = {catalog: one.count for catalog, one in catalogs.items()}
     return counts, {catalog: one.since for catalog, one in catalogs.items()}
 
 
 class DueRange(NamedTuple):
-    """When open intents are due.
+    """Times of the next checks of all open intents.
 
     Attributes:
-        earliest: the first; None without any.
-        latest: the last.
+        earliest: the first time; None without any intent.
+        latest: the last time; None without any intent.
     """
 
     earliest: datetime | None
     latest: datetime | None
 
     def is_any_due(self, now: datetime) -> bool:
-        """Whether it is time to ask for one; the last may be due because it was set by a clock that was ahead."""
+        """Return True if an intent is due; the latest one may be, if a clock that was ahead set its time."""
         return any(at is not None and is_due(at, now) for at in self)
 
 
 def next_check_at(opened_at: datetime, now: datetime) -> datetime | None:
-    """The first ask that is still to come; None after the last one."""
+    """Return the time of the next check; None after the last one."""
     return next((at for at in (opened_at + pause for pause in CHECK_DELAYS) if at > now), None)
 
 
 def first_check_at(opened_at: datetime) -> datetime:
-    """When the catalog is asked first."""
+    """Return the time of the first check."""
     return opened_at + CHECK_DELAYS[0]
 
 
 def latest_check_at(now: datetime) -> datetime:
-    """No ask can be later: a moment further away was set by a clock that was ahead, and does not count."""
+    """Return the latest possible time of a check; a later time was set by a clock that was ahead."""
     return now + CHECK_DELAYS[-1]
 
 
 def is_due(due_at: datetime, now: datetime) -> bool:
-    """Whether it is time to ask."""
+    """Return True if a check is due."""
     return due_at <= now or due_at > latest_check_at(now)
 
 
 def after_check(intent: OpenIntent, now: datetime) -> OpenIntent | None:
-    """An intent that was due once it was asked for, however many asks it missed; None: that was the last one."""
+    """Return a due intent after its check; missed checks are skipped. None after the last check."""
     opened_at = min(intent.opened_at, now)
     due_at = next_check_at(opened_at, now)
     return replace(intent, opened_at=opened_at, due_at=due_at) if due_at is not None else None
 
 
 def mark_unresolved(intent: OpenIntent, now: datetime) -> OpenIntent:
-    """An intent whose commit was answered without telling what became of it: its asks are counted anew."""
+    """Return an intent after an answer with an unknown outcome; its schedule starts again."""
     return replace(intent, opened_at=now, due_at=first_check_at(now), is_unresolved=True)
 
 
 def whole_catalog_intent(intent: OpenIntent, before: OpenIntent | None) -> OpenIntent:
-    """The intent of the whole catalog, in place of one that its peer has too many of; its next ask is not put off.
+    """Return the intent of the whole catalog that replaces an intent above the limit of its peer.
 
     Args:
-        before: as it is, None where it is not open.
+        intent: the intent to replace.
+        before: the open intent of the whole catalog, if any. Its next check does not move to a later time.
     """
     due_at = min(intent.due_at, before.due_at) if before is not None else intent.due_at
     subject = CatalogName(intent.subject.catalog)
@@ -157,45 +159,45 @@ def whole_catalog_intent(intent: OpenIntent, before: OpenIntent | None) -> OpenI
 
 
 def notifications_for_due(due: Iterable[OpenIntent]) -> list[Notification]:
-    """What is put for intents that are due: one hint for all of a subject, in their order."""
+    """Return one notification per subject of the due intents, in their order."""
     senders: dict[JobKey, str] = {}
     for intent in due:
         senders.setdefault(intent.subject, intent.sender)
     return [Notification(subject, sender) for subject, sender in senders.items()]
 
 
-# ── book: What the notes of a transaction make of the open intents
+# ── Changes of one transaction
 
 ReceivedIntent: TypeAlias = tuple[Intent | IntentOutcome, datetime]
-"""A note, and when it came."""
+"""A message, and when it was received."""
 
 
 class IntentStore(Protocol):
-    """What is open, as far as notes ask for it."""
+    """The open intents in the database."""
 
-    def with_id(self, number: str) -> Iterable[OpenIntent]:
-        """All of an id."""
+    def with_id(self, intent_id: str) -> Iterable[OpenIntent]:
+        """Return the open intents with an id, one per subject."""
         ...
 
     def unresolved_since(self, subject: JobKey) -> datetime | None:
-        """When the last one of a subject was left open that is there still; None without any."""
+        """Return when the newest unresolved intent of a subject became unresolved; None without any."""
         ...
 
     def count_unknown_tables(self, peer: str) -> int:
-        """How many of a peer count against it."""
+        """Return how many intents of a peer are for unknown tables."""
         ...
 
     def has_job(self, table: TableIdentifier) -> bool:
-        """Whether the inbox has a row for a table."""
+        """Return True if the inbox has a job for a table."""
         ...
 
 
 class IntentChange(NamedTuple):
-    """What becomes of an open intent.
+    """A change of an open intent.
 
     Attributes:
-        before: as it was; None for one that was not there.
-        after: as it is to be; None: it goes.
+        before: the intent before; None for a new one.
+        after: the intent after; None if it is deleted.
     """
 
     before: OpenIntent | None
@@ -203,11 +205,11 @@ class IntentChange(NamedTuple):
 
 
 class SplitMessages(NamedTuple):
-    """Notes by what they cost.
+    """Messages, split by their cost.
 
     Attributes:
-        closed_ids: ids that are closed, whatever there is of them but what was left open; before anything else.
-        others: what has to be looked at, in order.
+        closed_ids: ids to close first: delete their intents, except unresolved ones.
+        others: messages to apply one by one, in order.
     """
 
     closed_ids: list[str]
@@ -215,7 +217,7 @@ class SplitMessages(NamedTuple):
 
 
 def split_messages(messages: Sequence[ReceivedIntent]) -> SplitMessages:
-    """Most answers close an intent that nothing else is said of: these need no look at it."""
+    """Split messages: a known outcome needs no read of its intent if no other message names that intent."""
     named = Counter(_intent_id(message) for message, _ in messages)
     closed_ids: list[str] = []
     others: list[ReceivedIntent] = []
@@ -228,7 +230,7 @@ def split_messages(messages: Sequence[ReceivedIntent]) -> SplitMessages:
 
 
 class OpenIntents:
-    """Takes notes, one after the other, and remembers what is to be written."""
+    """The open intents within one transaction: applies messages and collects the changes to write."""
 
     def __init__(self, store: IntentStore) -> None:
         self._store = store
@@ -238,21 +240,21 @@ class OpenIntents:
         self._unresolved: dict[JobKey, datetime] = {}
 
     def apply(self, message: Intent | IntentOutcome, now: datetime) -> None:
-        """Take a note."""
+        """Apply a message."""
         if isinstance(message, Intent):
             self._open_intent(message, now)
         elif isinstance(message, IntentOutcome):
-            # What stands for many is nobody's to close.
+            # The intent of the whole catalog stands for many commits, so no answer closes it.
             if message.intent_id != WHOLE_CATALOG_ID:
                 self._close_intent(message, now)
         else:
             assert_never(message)
 
     def changes(self) -> list[IntentChange]:
-        """What is to be written."""
+        """Return the changes to write."""
         pairs = [
-            IntentChange(self._before.get(number, {}).get(subject), after)
-            for number, rows in self._after.items()
+            IntentChange(self._before.get(intent_id, {}).get(subject), after)
+            for intent_id, rows in self._after.items()
             for subject, after in rows.items()
         ]
         return [pair for pair in pairs if pair.before is not pair.after]
@@ -261,15 +263,15 @@ class OpenIntents:
         for subject in dict.fromkeys(intent.subjects):
             if subject in self._with_id(intent.id):
                 continue
-            is_unseen = isinstance(subject, TableIdentifier) and not self._store.has_job(subject)
-            row = OpenIntent(intent.id, subject, intent.sender, intent.peer, now, first_check_at(now), is_unseen)
+            is_unknown = isinstance(subject, TableIdentifier) and not self._store.has_job(subject)
+            row = OpenIntent(intent.id, subject, intent.sender, intent.peer, now, first_check_at(now), is_unknown)
             if (
-                is_unseen
+                is_unknown
                 and self._store.count_unknown_tables(intent.peer) + self._added[intent.peer] >= MAX_UNKNOWN_TABLES
             ):
                 self._save(whole_catalog_intent(row, self._with_id(WHOLE_CATALOG_ID).get(CatalogName(subject.catalog))))
             else:
-                self._added[intent.peer] += is_unseen
+                self._added[intent.peer] += is_unknown
                 self._save(row)
 
     def _close_intent(self, answered: IntentOutcome, now: datetime) -> None:
@@ -282,15 +284,15 @@ class OpenIntents:
                 self._after.setdefault(row.id, {})[row.subject] = None
 
     def _is_merged(self, subject: JobKey, now: datetime) -> bool:
-        """Whether another intent that nothing closes any more is asked for at about the same times."""
+        """Return True if another unresolved intent of the subject has about the same schedule."""
         moments = (self._store.unresolved_since(subject), self._unresolved.get(subject))
         return any(at is not None and at >= now - MERGE_WINDOW for at in moments)
 
-    def _with_id(self, number: str) -> dict[JobKey, OpenIntent]:
-        """The open ones of an id, as they are by now."""
-        if number not in self._before:
-            self._before[number] = {row.subject: row for row in self._store.with_id(number)}
-        now = self._before[number] | self._after.get(number, {})
+    def _with_id(self, intent_id: str) -> dict[JobKey, OpenIntent]:
+        """Return the open intents with an id, by subject, with the changes so far."""
+        if intent_id not in self._before:
+            self._before[intent_id] = {row.subject: row for row in self._store.with_id(intent_id)}
+        now = self._before[intent_id] | self._after.get(intent_id, {})
         return {subject: row for subject, row in now.items() if row is not None}
 
     def _save(self, row: OpenIntent) -> None:

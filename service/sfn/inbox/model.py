@@ -1,4 +1,7 @@
-"""A row of the inbox and what it is seen as: pure, and the same for every adapter. How it changes is `transitions`'."""
+"""Values of the inbox: jobs, their status, dead letters, audit entries and the configuration.
+
+Pure, and shared by all adapters. `sfn.inbox.transitions` changes jobs.
+"""
 
 from __future__ import annotations
 
@@ -30,17 +33,17 @@ from sfn.inbox.intents import OpenIntentStats
 from sfn.sfnfile.locations import store_prefix
 from sfn.sfnfile.naming import layout_location
 
-# ── standing: What is durably known of one table
+# ── Status
 
 
 @dataclass(frozen=True, slots=True)
 class LastResult:
-    """How a row's last claim ended.
+    """The result of the last claim of a job.
 
     Attributes:
-        outcome: its name, such as `done` or `retry`.
-        why: what is waited for, or what went wrong; None where all is as it should be.
-        at: when.
+        outcome: name of the outcome, such as `done` or `retry`.
+        why: the reason for waiting, or the error; None if all is well.
+        at: when the claim ended.
     """
 
     outcome: str
@@ -50,13 +53,13 @@ class LastResult:
 
 @dataclass(frozen=True, slots=True)
 class LastEvent:
-    """The newest event of a row that is still in the log.
+    """The newest event of a job that is still in the log.
 
     Attributes:
-        sender: whose; empty for the service's own hints.
-        event_id: the sender's id of it.
-        received_at: when it came.
-        body: as it was received, its beginning; empty for the service's own hints.
+        sender: name of the sender; empty for the service's own notifications.
+        event_id: the sender's id of the event.
+        received_at: when the event arrived.
+        body: the first bytes of the body as received; empty for the service's own notifications.
     """
 
     sender: str
@@ -67,23 +70,23 @@ class LastEvent:
 
 @dataclass(frozen=True, slots=True)
 class TableStatus:
-    """A table's row.
+    """The state of one job, for operators.
 
     Attributes:
         state: `queued`, `leased` or `dead`.
-        due_at: when it is looked at, if it is queued.
-        not_before: no earlier, whatever is told.
+        due_at: when the job may be claimed, if it is queued.
+        not_before: the earliest time of a claim, in spite of new events.
         attempt: attempts since the last success.
-        failing_since: when the first of a row of failures began.
-        reason: why it has an open dead letter.
-        has_unprocessed: something was told that no publish has seen through.
-        pending: what was told.
-        skip_reason: why the table gets no files, as the catalog last had it; None: it may have some.
-        table_state: what was published, and what is waited for.
-        locations: where files of this name may lie.
-        last_result: how the last claim ended.
+        failing_since: start of the first of consecutive failures.
+        reason: reason of the open dead letter.
+        has_unprocessed: True if a notification waits for a complete publish.
+        pending: the change that notifications report.
+        skip_reason: why the table gets no files, by the catalog's last answer; None if files are allowed.
+        table_state: what is published, and what the next publish needs to know.
+        locations: keys of the layouts where files of this name may exist.
+        last_result: the result of the last claim.
         last_event: the newest event.
-        open_intents: commits of the table through a gateway whose outcome is not known; None for none.
+        open_intents: gateway commits of the table with unknown outcome; None if there are none.
     """
 
     state: str
@@ -102,10 +105,10 @@ class TableStatus:
     open_intents: OpenIntentStats | None = None
 
 
-# ── row: A row of the inbox and what it is seen as
+# ── Jobs
 
 MAX_UNLISTED_NAMESPACES: Final = 1_000
-"""Namespaces of one sweep that are noted: each claim compares its table with them."""
+"""Most unlisted namespaces that are recorded per sweep: each claim compares its table with them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +116,8 @@ class LastSweep:
     """The last complete sweep of a catalog.
 
     Attributes:
-        started_at: when it began.
-        unlisted_namespaces: namespaces that it could not list, dotted.
+        started_at: when the sweep began.
+        unlisted_namespaces: dotted names of the namespaces that could not be listed.
     """
 
     started_at: datetime
@@ -122,18 +125,18 @@ class LastSweep:
 
     @classmethod
     def from_completed(cls, completed: SweepCompleted) -> LastSweep:
-        """Return what is noted of a sweep; of one that could list too few namespaces, that it listed none."""
-        is_much = len(completed.unlisted_namespaces) > MAX_UNLISTED_NAMESPACES
-        return cls(completed.started_at, frozenset({""}) if is_much else completed.unlisted_namespaces)
+        """Return the record of a sweep; with too many unlisted namespaces the whole catalog counts as unlisted."""
+        too_many = len(completed.unlisted_namespaces) > MAX_UNLISTED_NAMESPACES
+        return cls(completed.started_at, frozenset({""}) if too_many else completed.unlisted_namespaces)
 
     def swept_at(self, subject: JobKey) -> datetime | None:
-        """Return when a subject was swept, None where its namespace could not be listed."""
-        is_withheld = isinstance(subject, TableIdentifier) and is_in_namespaces(subject, self.unlisted_namespaces)
-        return None if is_withheld else self.started_at
+        """Return when a subject was swept; None if its namespace could not be listed."""
+        is_unlisted = isinstance(subject, TableIdentifier) and is_in_namespaces(subject, self.unlisted_namespaces)
+        return None if is_unlisted else self.started_at
 
 
 class JobState(StrEnum):
-    """Where a row is."""
+    """State of a job."""
 
     QUEUED = "queued"
     LEASED = "leased"
@@ -141,27 +144,29 @@ class JobState(StrEnum):
 
 
 class Job(msgspec.Struct, frozen=True):
-    """One subject's row. No dataclass: each event makes one anew, which takes a frozen dataclass twenty times as long.
+    """The work for one table or one catalog.
+
+    A msgspec struct, because each event creates a new one and a frozen dataclass takes twenty times as long.
 
     Attributes:
-        subject: whose.
-        state: where it is.
-        due_at: when it may be claimed, if it is queued.
-        not_before: no claim earlier, whatever comes.
-        notified_seq: number of its newest hint.
-        processed_seq: number of the newest hint that a publish has seen through.
-        event_seq: number of the newest hint that was an event, where another row's publish asked for a look since;
-            None: it is `notified_seq`.
-        fencing_token: of the last claim; no claim of any row ever had it before.
-        lease_until: of the last claim.
-        attempt: claims since the last success; a released one does not count.
-        crashes: leases that ran out since the last settled claim.
-        failing_since: the first of a row of failures.
-        pending_since: of a row that failed, or was leased when it was told of: since when what was told is not seen
-            through; else None, and it is since `due_at`.
-        reason: why it is dead.
-        last_result: how its last claim ended.
-        pending, locations, story, memo: see `sfn.domain.Claim`.
+        subject: the table or catalog.
+        state: state of the job.
+        due_at: when the job may be claimed, if it is queued.
+        not_before: the earliest time of the next claim, in spite of new events.
+        notified_seq: number of the newest notification.
+        processed_seq: number of the newest notification that a publish has completely processed.
+        event_seq: number of the newest event, if a wakeup by another job's publish came later; None if it equals
+            `notified_seq`.
+        fencing_token: token of the last claim; unique over all jobs and all time.
+        lease_until: end of the last claim's lease.
+        attempt: claims since the last success; returned claims do not count.
+        crashes: leases that expired since the last settled claim.
+        failing_since: start of the first of consecutive failures.
+        pending_since: since when a notification is unprocessed, for a job that failed or was leased when the
+            notification came; else None, and the time is `due_at`.
+        reason: reason of the open dead letter.
+        last_result: the result of the last claim.
+        pending, locations, table_state, cache: see `sfn.domain.jobs.LeasedJob`.
     """
 
     subject: JobKey
@@ -186,7 +191,7 @@ class Job(msgspec.Struct, frozen=True):
 
 
 def stat_state(job: Job) -> str:
-    """Which of `sfn.inbox.statistics.STAT_STATES` a table's row counts as."""
+    """Return which of `sfn.inbox.statistics.STAT_STATES` the job of a table counts as."""
     if job.state is JobState.LEASED:
         return "leased"
     if job.reason is not None:
@@ -197,25 +202,25 @@ def stat_state(job: Job) -> str:
 
 
 def table_missing_since(table_state: TableState) -> datetime | None:
-    """Return since when the catalog does not show the table of the row's live file; None where it does."""
+    """Return since when the catalog does not show the table of the job's live file; None if it does."""
     return table_state.missing_since.get(table_state.live.uuid or "") if table_state.live is not None else None
 
 
 def is_renamed(job: Job) -> bool:
-    """Return whether an event or a sweep reported another name for the row's table that no look has settled yet."""
+    """Return True if an event or a sweep reported another name for the table, and no publish has processed that."""
     return job.pending.renamed_to not in {None, job.subject}
 
 
 def has_unprocessed(job: Job | None) -> bool:
-    """Whether something told of the row still waits for its look; a running claim took up what came before it."""
+    """Return True if a notification still waits for a claim; a running claim has those from before it."""
     if job is None or job.state is JobState.DEAD:
         return False
-    # Hints and claims are numbered from one source.
+    # One sequence numbers notifications and claims.
     return job.notified_seq > (job.fencing_token if job.state is JobState.LEASED else job.processed_seq)
 
 
 def group_of(job: Job, stores: Collection[str] = ()) -> ConcurrencyGroup:
-    """The lane that a row would be claimed from; `stores` are those of the terms."""
+    """Return the concurrency group of a job; `stores` are those of `InboxConfig`."""
     if not isinstance(job.subject, TableIdentifier):
         return ConcurrencyGroup(job.subject.catalog, "", Priority.SWEEP)
     live = (
@@ -229,7 +234,7 @@ def group_of(job: Job, stores: Collection[str] = ()) -> ConcurrencyGroup:
 
 
 def to_leased_job(job: Job, group: ConcurrencyGroup, last_sweep: LastSweep | None) -> LeasedJob:
-    """What the worker gets to see of a leased row."""
+    """Return the worker's view of a leased job."""
     return LeasedJob(
         subject=job.subject,
         group=group,
@@ -246,17 +251,17 @@ def to_leased_job(job: Job, group: ConcurrencyGroup, last_sweep: LastSweep | Non
 
 
 def event_seq_of(job: Job) -> int:
-    """The number that the newest event of a row has in the log."""
+    """Return the number of the newest event of a job in the log."""
     return job.notified_seq if job.event_seq is None else job.event_seq
 
 
 def holds_lease(job: Job | None, leased: LeasedJob) -> bool:
-    """Whether a claim still has its row: the fence of every write of a worker."""
+    """Return True if a claim still has its lease; every write of a worker is checked with this."""
     return job is not None and job.state is JobState.LEASED and job.fencing_token == leased.fencing_token
 
 
 def to_table_status(job: Job, last_event: LastEvent | None, open_intents: OpenIntentStats | None) -> TableStatus:
-    """What an operator gets to see of it."""
+    """Return the operator's view of a job."""
     return TableStatus(
         state=job.state.value,
         due_at=job.due_at,
@@ -275,20 +280,20 @@ def to_table_status(job: Job, last_event: LastEvent | None, open_intents: OpenIn
     )
 
 
-# ── letters: Dead letters
+# ── Dead letters and the audit log
 
 MAX_UNDECODABLE_PER_SENDER = 1_000
-"""Requests of one sender that nobody understood which are kept; the oldest goes."""
+"""Most undecodable requests that are stored per sender; the oldest is deleted."""
 
 _CAUSE: Final = re.compile(r": (expected .+?, found .+?)(?:;|$)", re.DOTALL)
-"""What an `SfnError` says after the place that is wrong, and before the remedy."""
+"""The part of an `SfnError`'s text between the place and the remedy."""
 
 RELEASE_BATCH_SIZE = 500
-"""Rows that an operator releases which are let go in one transaction: few, because puts wait for it."""
+"""Held jobs that are released per transaction: few, because puts wait meanwhile."""
 
 
 class DeadLetterStatus(StrEnum):
-    """What became of a dead letter."""
+    """Status of a dead letter."""
 
     OPEN = "open"
     SUPERSEDED = "superseded"
@@ -298,13 +303,13 @@ class DeadLetterStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NewDeadLetter:
-    """Why a subject was given up.
+    """A dead letter of a table or catalog, before it has an id.
 
     Attributes:
-        subject: whose.
-        reason: which kind.
-        detail: what happened and what to do, for a person.
-        attempts: how many there were.
+        subject: the table or catalog.
+        reason: kind of problem.
+        detail: description of the problem and its remedy.
+        attempts: number of attempts.
     """
 
     subject: JobKey
@@ -315,17 +320,17 @@ class NewDeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A dead letter as the inbox keeps it; a subject has at most one that is open.
+    """A stored dead letter; a subject has at most one open letter.
 
     Attributes:
-        id: grows with each one, and is never used again.
-        subject: whose; None for a request that nobody understood.
-        sender: who sent that request; None for a subject's.
-        reason, detail, attempts: as in `Letter`.
-        status: what became of it.
-        opened_at: when it was opened.
-        changed_at: when anything of it last changed.
-        actor: the operator who replayed or discarded it.
+        id: increasing number, never reused.
+        subject: the table or catalog; None for an undecodable request.
+        sender: sender of the undecodable request; None for the letter of a subject.
+        reason, detail, attempts: see `NewDeadLetter`.
+        status: open, or how the letter was closed.
+        opened_at: when the letter was opened.
+        changed_at: time of the last change.
+        actor: the operator who replayed or discarded the letter.
     """
 
     id: int
@@ -341,21 +346,22 @@ class DeadLetter:
 
     @property
     def cause(self) -> str:
-        """What is wrong, without the file or the table: letters of one outage have one cause."""
+        """The problem without the name of the file or table: letters of one outage share it."""
         return cause_of(self.reason, self.detail)
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterFilter:
-    """Which dead letters are looked for; what is None does not matter.
+    """A filter of dead letters; None matches everything.
 
     Attributes:
-        status: what became of them.
-        catalog: of which catalog their subjects are.
-        table: whose.
-        reason: which kind.
-        sender: who sent the request.
-        opened_before, since: opened earlier than this moment; at it or later.
+        status: status of the letter.
+        catalog: catalog of the letter's subject.
+        table: subject of the letter.
+        reason: kind of problem.
+        sender: sender of the undecodable request.
+        opened_before: exclusive end of the time of opening.
+        opened_since: inclusive start of the time of opening.
     """
 
     status: DeadLetterStatus | None = DeadLetterStatus.OPEN
@@ -367,7 +373,7 @@ class DeadLetterFilter:
     opened_since: datetime | None = None
 
     def matches(self, letter: DeadLetter) -> bool:
-        """Whether it is one of them."""
+        """Return True if a letter matches all conditions."""
         catalog = letter.subject.catalog if letter.subject is not None else None
         return (
             (self.status is None or letter.status is self.status)
@@ -382,12 +388,12 @@ class DeadLetterFilter:
 
 @dataclass(frozen=True, slots=True)
 class AdminCommand:
-    """What an operator told the service to do.
+    """A command of an operator, for the audit log.
 
     Attributes:
-        actor: who.
-        target: what it was told of, in words.
-        at: when.
+        actor: name of the operator.
+        target: description of what the command applies to.
+        at: time of the command.
     """
 
     actor: str
@@ -397,14 +403,15 @@ class AdminCommand:
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """An order that was carried out.
+    """A command of an operator that was carried out.
 
     Attributes:
-        id: grows with each one.
-        at, actor: when, and by whom.
+        id: increasing number.
+        at: time of the command.
+        actor: name of the operator.
         action: `reconcile`, `replay`, `discard`, `release`, `retire`, `unretire` or `adopt`.
-        target: what it was told of.
-        count: how many letters or rows it changed.
+        target: description of what the command applied to.
+        count: number of letters or jobs that changed.
     """
 
     id: int
@@ -416,41 +423,42 @@ class AuditEntry:
 
 
 def cause_of(reason: DeadLetterReason, detail: str) -> str:
-    """The part of a letter's detail that it has in common with others; the reason, where there is none."""
+    """Return the part of a letter's detail that letters of one outage share; the reason if there is none."""
     found = _CAUSE.search(detail)
     return found[1] if found is not None else reason.value
 
 
 def closes_dead_letter(outcome: Outcome) -> bool:
-    """Whether a claim that ended so closes its subject's open letter: files that were written are a success."""
+    """Return True if an outcome closes the subject's open dead letter: written files count as success."""
     return isinstance(outcome, Done | SweepCompleted) or (
         isinstance(outcome, Rescheduled) and bool(outcome.result.written_keys)
     )
 
 
 def poison_letter(subject: JobKey, crashes: int, attempts: int) -> NewDeadLetter:
-    """The letter of a subject that nobody came back from."""
+    """Return the dead letter of a subject with too many consecutive crashes."""
     detail = f"{subject}: {crashes} attempts in a row ended the process or lost their lease"
     return NewDeadLetter(subject, DeadLetterReason.POISON, detail, attempts)
 
 
-# ── terms: The inbox's settings
+# ── Configuration and transactions
 
 
 @dataclass(frozen=True, slots=True)
 class InboxConfig:
-    """What every adapter is told.
+    """Configuration of every adapter.
 
     Attributes:
-        lease: how long a claim lasts unless renewed.
-        retry_cap: the longest pause of a retry.
-        max_crashes: leases that may run out in a row before a row counts as poison.
-        max_drops: drops and steps back an hour that pass, by catalog. Where it is missing the greater of 10 and 1 % of
-            the tables pass, and of drops fewer than half of the tables, or a single one.
-        drop_limit_window: how far back the brake counts.
-        stores: canonical prefixes of locations, each a store with lanes and a breaker of its own.
-        poison_pause: until a row that counts as poison is looked at again.
-        event_only_catalogs: catalogs that nobody can ask: what hints tell of their tables is kept until it was heard.
+        lease: duration of a lease.
+        retry_cap: longest pause between retries.
+        max_crashes: consecutive expired leases after which a job counts as poison.
+        max_drops: by catalog, the drops and rollbacks per hour that pass. Without an entry the greater of 10 and 1 % of
+            the tables pass; of drops fewer than half of the tables, or a single one.
+        drop_limit_window: time span over which the drop limit counts.
+        stores: canonical location prefixes of the configured stores; each has its own concurrency groups and breaker.
+        poison_pause: pause until a poison job is claimed again.
+        event_only_catalogs: catalogs that cannot be queried. The reported changes of their tables are stored until a
+            publish has applied them.
     """
 
     lease: timedelta = timedelta(seconds=30)
@@ -463,11 +471,11 @@ class InboxConfig:
     event_only_catalogs: frozenset[str] = frozenset()
 
     def max_steps(self, catalog: str, live: int) -> int:
-        """Return how many drops and steps back pass in an hour.
+        """Return how many drops and rollbacks pass in an hour.
 
         Args:
-            catalog: the catalog's name.
-            live: how many tables of the catalog have a live file.
+            catalog: name of the catalog.
+            live: number of its tables with a live file.
         """
         return self.max_drops.get(catalog, max(10, live // 100))
 
@@ -477,8 +485,8 @@ class InboxConfig:
         A configured `max_drops` replaces this rule as well.
 
         Args:
-            catalog: the catalog's name.
-            tables: the tables that have a live file now, and those that were dropped within the hour.
+            catalog: name of the catalog.
+            tables: number of tables with a live file, plus those that were dropped within the hour.
         """
         return self.max_drops.get(catalog, max(1, (tables - 1) // 2))
 
@@ -486,28 +494,26 @@ class InboxConfig:
         """Return how many tables may disappear, within an hour or in one sweep.
 
         Args:
-            catalog: the catalog's name.
-            live: how many tables of the catalog have a live file.
-            dropped: how many others were dropped within the hour.
+            catalog: name of the catalog.
+            live: number of its tables with a live file.
+            dropped: number of other tables that were dropped within the hour.
         """
         return min(self.max_steps(catalog, live), self.max_drops_of(catalog, live + dropped))
 
 
-# ── commits: What a transaction of an inbox is told as
-
 RETRY_AFTER: Final = 1.0
-"""Seconds that a caller should wait after a transaction that was not taken."""
+"""Seconds that a caller should wait after a rejected transaction."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommittedTransaction:
-    """One transaction that is on disk.
+    """A transaction that is on disk.
 
     Attributes:
-        calls: how many calls it answers.
-        messages: how many notes it took in.
-        may_make_due: something may have fallen due by it.
-        seconds: how long it ran.
+        calls: number of calls that it answers.
+        messages: number of messages that it stored.
+        may_make_due: True if it may have made a job due.
+        seconds: duration of the transaction.
     """
 
     calls: int
@@ -517,17 +523,19 @@ class CommittedTransaction:
 
 
 def queue_full_error(where: str, limit: int, waiting: int, more: int, remedy: str) -> Transient:
-    """The refusal of a put where too many notes wait already.
+    """Return the error of a put that finds the queue full.
 
     Args:
-        limit: how many may.
-        waiting: how many do.
-        more: how many the put has.
+        where: name of the queue.
+        limit: most messages that may wait.
+        waiting: messages that wait.
+        more: messages of the put.
+        remedy: what to do.
     """
     return Transient(
         where,
         scope=ErrorScope.INBOX,
-        expected=f"at most {limit} notes that wait for the disk",
+        expected=f"at most {limit} messages that wait for the disk",
         found=f"{waiting} and {more} more",
         remedy=remedy,
         retry_after=RETRY_AFTER,

@@ -1,4 +1,4 @@
-"""Whose turn it is: pure, and the same for every adapter."""
+"""Order in which jobs are claimed, and the signal that wakes a worker. Shared by all adapters."""
 
 from __future__ import annotations
 
@@ -15,25 +15,27 @@ from sfn.domain.jobs import Capacity, ConcurrencyGroup, Priority
 from sfn.inbox.intents import first_check_at
 from sfn.inbox.model import Job
 
-# ── turns: Whose turn it is
-
 T = TypeVar("T")
 
 
 def rotate(groups: Iterable[ConcurrencyGroup], turn: int) -> list[ConcurrencyGroup]:
-    """The lanes in the order in which they are asked, another one first each turn."""
-    order = sorted(groups)
-    first = turn % max(1, len(order))
-    return order[first:] + order[:first]
+    """Return the sorted concurrency groups, rotated by `turn`, so that each turn starts with another group."""
+    ordered = sorted(groups)
+    first = turn % max(1, len(ordered))
+    return ordered[first:] + ordered[:first]
 
 
 def fair_order(
     due: Sequence[tuple[ConcurrencyGroup, Sequence[T]]], capacity: Capacity
 ) -> list[tuple[ConcurrencyGroup, T]]:
-    """One of each short-lived lane in turn, then one of each other one, until the slots are taken.
+    """Pick jobs round-robin, first from the short-lived groups and then from the others, until the capacity is used.
 
     Args:
-        due: what waits in each lane, the longest waiting first, no more than the lane's free slots.
+        due: by group, the due jobs, longest wait first, at most the free capacity of the group.
+        capacity: free capacity of the worker.
+
+    Returns:
+        The picked jobs, each with its group.
     """
     free = dict(capacity.by_priority)
     tables = capacity.total
@@ -54,19 +56,17 @@ def fair_order(
 def _in_turn(
     due: Sequence[tuple[ConcurrencyGroup, Sequence[T]]], *, first: bool
 ) -> Iterator[tuple[ConcurrencyGroup, T]]:
-    """Of the lanes that go first, or of all others, one after the other."""
+    """Yield the jobs round-robin; of the short-lived groups if `first`, else of all others."""
     chosen = [(group, items) for group, items in due if (group.priority is Priority.SHORT_LIVED) is first]
     queues = [[(group, item) for item in items] for group, items in chosen]
     return (pair for pairs in itertools.zip_longest(*queues) for pair in pairs if pair is not None)
 
 
-# ── bell: The bell
-
-
 def makes_due(before: Job | None, after: Job) -> bool:
-    """Whether a hint may have made a row claimable, or sooner so: else the bell need not be rung for it.
+    """Return True if a notification may have made a job claimable, or claimable earlier.
 
-    One that was due already waits for a slot or for its lane's breaker, and a worker knows when it gets these.
+    Otherwise no worker is woken: a job that was due already waits for capacity or for a breaker, and the worker knows
+    when it gets these.
     """
     if before is None or before.notified_seq <= before.processed_seq:
         return True
@@ -74,9 +74,9 @@ def makes_due(before: Job | None, after: Job) -> bool:
 
 
 class WorkerSignal:
-    """One worker's bell, on one event loop.
+    """The wake-up signal of one worker, on one event loop.
 
-    It is cleared before the inbox is looked at, so what is put while the look is under way still rings.
+    The worker clears the signal before it claims, so a put during the claim still wakes it.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -84,19 +84,19 @@ class WorkerSignal:
         self._signalled = anyio.Event()
 
     def clear(self) -> None:
-        """About to look."""
+        """Clear the signal, before a claim."""
         if self._signalled.is_set():
             self._signalled = anyio.Event()
 
     def notify(self) -> None:
-        """Something changed."""
+        """Wake the worker, because a job may have become due."""
         self._signalled.set()
 
     async def wait(self, until: datetime | None) -> None:
-        """Return when it has been rung since it was last cleared, or at `until`.
+        """Return once the signal is set, at `until`, or at the time when a new intent is due first.
 
-        At the latest when an intent may be due that was noted meanwhile. To ring for each, which its answer mostly
-        closes long before, would cost every commit a look at the inbox while it is on its way.
+        Intents do not set the signal: an answer closes most of them long before they are due, and a signal for each
+        would cost every gateway commit a claim.
         """
         now = self._clock.now()
         latest = first_check_at(now)

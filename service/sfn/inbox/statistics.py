@@ -1,4 +1,4 @@
-"""The inbox in numbers: what a scrape and an operator see of all rows together."""
+"""Statistics of the inbox, for metrics and operators, and the rules by which the drop limit counts tables."""
 
 from __future__ import annotations
 
@@ -11,17 +11,15 @@ from typing import Final
 from sfn.domain.identifiers import JobKey, normal_uuid
 from sfn.domain.jobs import BackwardStep, StepKind
 
-# ── figures: The inbox in numbers
-
 STAT_STATES: Final = ("due", "scheduled", "retrying", "leased", "dead", "held")
-"""What a table's row may be counted as.
+"""States in which the job of a table is counted.
 
-    due        something was told of it, and it waits for its turn
-    scheduled  only time asks for its next look
-    retrying   its last attempt failed
-    leased     it is being looked at
-    dead       given up, until an event, an operator, or many hours
-    held       the brake holds it
+    due        a notification waits to be processed
+    scheduled  the job waits for its next refresh
+    retrying   the last attempt failed
+    leased     a worker has the job
+    dead       there is an open dead letter; an event, an operator or a late recheck makes the job due
+    held       the drop limit holds the job
 """
 
 
@@ -30,8 +28,8 @@ class MissingTableStats:
     """Tables of one catalog that have a live file, and that the catalog does not show any more.
 
     Attributes:
-        count: how many.
-        since: when the first of them was first seen missing.
+        count: number of tables.
+        since: when the first of them was found missing.
     """
 
     count: int
@@ -40,17 +38,16 @@ class MissingTableStats:
 
 @dataclass(frozen=True, slots=True)
 class QueueStats:
-    """How many of what.
+    """Counts of jobs, dead letters and intents. A catalog without any may be missing in each mapping.
 
     Attributes:
-        tables: rows of tables, by catalog and state (`STAT_STATES`); a pair without any may be missing.
-        oldest_due: by catalog, since when the row waits that has waited longest of those that something was told of,
-            however often it was tried; what waits on purpose does not count. A table that was given up counts from when
-            its open letter was opened. Missing: none does.
-        dead_letters: open dead letters, by catalog and reason; the catalog of a request that nobody understood is "".
-        limit_reached: catalogs whose brake is on: it holds tables, or would hold the next step.
-        open_intents: commits through a gateway whose outcome is not known, by catalog; missing where there is none.
-        oldest_intent: by catalog, from when the asks for the oldest of them are counted.
+        tables: number of table jobs, by catalog and state (`STAT_STATES`).
+        oldest_due: by catalog, the start of the longest wait of a job with unprocessed notifications, including its
+            retries but not deliberate pauses. A dead job counts from the time when its letter was opened.
+        dead_letters: number of open dead letters, by catalog and reason; the catalog of an undecodable request is "".
+        limit_reached: catalogs with a reached drop limit: it holds tables, or would hold the next step.
+        open_intents: number of gateway commits with unknown outcome, by catalog.
+        oldest_intent: by catalog, the start of the schedule of the oldest intent.
         missing: by catalog, the tables with a live file that the catalog does not show any more.
     """
 
@@ -64,7 +61,7 @@ class QueueStats:
 
 
 def earliest_by_catalog(one: Mapping[str, datetime], other: Mapping[str, datetime]) -> dict[str, datetime]:
-    """The earlier moment of each catalog."""
+    """Return the earlier of two times for each catalog."""
     return {
         catalog: min(at for at in (one.get(catalog), other.get(catalog)) if at is not None)
         for catalog in one.keys() | other.keys()
@@ -72,11 +69,13 @@ def earliest_by_catalog(one: Mapping[str, datetime], other: Mapping[str, datetim
 
 
 def catalogs_over_limit(tables: Mapping[tuple[str, str], int], limit_reached: Collection[str]) -> frozenset[str]:
-    """The catalogs whose brake is on. A sweep that finds too many tables gone has them held without tripping it.
+    """Return the catalogs with a reached drop limit, including those where a sweep holds tables.
+
+    A sweep that finds too many tables missing holds them without counting steps.
 
     Args:
-        tables: as in `Figures`.
-        limit_reached: the catalogs whose steps ask for leave in vain.
+        tables: see `QueueStats.tables`.
+        limit_reached: the catalogs in which no further step is allowed.
     """
     return frozenset(limit_reached) | {
         catalog for (catalog, state), count in tables.items() if state == "held" and count
@@ -85,13 +84,14 @@ def catalogs_over_limit(tables: Mapping[tuple[str, str], int], limit_reached: Co
 
 @dataclass(frozen=True, slots=True)
 class DropLimitState:
-    """One catalog's brake.
+    """State of the drop limit of one catalog.
 
     Attributes:
-        limit_reached: it is on: it holds tables, or lets nothing pass until it is released or a sweep is calm.
-        steps: drops and steps back within its window.
-        limit: how many drops it lets pass.
-        live_tables: tables of its catalog that have a live file, of which the limit is a part.
+        limit_reached: True if the limit holds tables, or allows no step until an operator releases it or a sweep stays
+            within the limit.
+        steps: drops and rollbacks within the window.
+        limit: number of drops that pass.
+        live_tables: tables of the catalog with a live file; the limit is a fraction of them.
     """
 
     limit_reached: bool
@@ -100,7 +100,7 @@ class DropLimitState:
     live_tables: int
 
 
-# ── names: Count tables
+# ── Tables with several names
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class NamedTable:
 
     Attributes:
         name: the name.
-        uuid: the table's uuid in its one spelling; None or empty where it is not known.
+        uuid: the table's uuid, normalised; None or empty if unknown.
         is_renamed: an event or a sweep reported that the table of this name has another name now.
     """
 
@@ -125,7 +125,7 @@ def dropped_table(subject: JobKey, step: BackwardStep, *, is_renamed: bool) -> N
     """Return the table that a step drops; None for a step that drops none.
 
     Args:
-        subject: the name whose files the step changes.
+        subject: name of the table with the changed files.
         step: the step.
         is_renamed: see `NamedTable`.
     """
@@ -133,10 +133,10 @@ def dropped_table(subject: JobKey, step: BackwardStep, *, is_renamed: bool) -> N
 
 
 def without_old_names(found: Iterable[NamedTable]) -> list[NamedTable]:
-    """Leave out the names that a table left by a rename, where another name stands for that table alone.
+    """Return the names without those that a rename left, if another name belongs to that table only.
 
-    An equal uuid alone proves no rename: two names may be registered for one metadata file, and each of them counts.
-    A name that stands for several tables, as after a swap of names, stands for none of them alone.
+    An equal uuid does not prove a rename: two names may be registered for one metadata file, and each of them counts. A
+    name of several tables, as after a swap of names, belongs to none of them only.
     """
     names = list(found)
     if not any(one.is_renamed for one in names):
@@ -148,7 +148,7 @@ def without_old_names(found: Iterable[NamedTable]) -> list[NamedTable]:
     for one in names:
         if one.uuid and len(uuids[one.name]) == 1:
             alone[one.uuid].append(one)
-    # Of old names only, the first one stays.
+    # If a table has only old names, the first one stays.
     first = {uuid: min((one.is_renamed, str(one.name)) for one in there) for uuid, there in alone.items()}
     return [
         one
@@ -158,7 +158,7 @@ def without_old_names(found: Iterable[NamedTable]) -> list[NamedTable]:
 
 
 def is_already_counted(drop: NamedTable | None, drops: Iterable[NamedTable]) -> bool:
-    """Return whether a step drops a table whose drop under another name was allowed and counted.
+    """Return True if a step drops a table that was already counted as dropped under another name.
 
     Args:
         drop: the table that the step drops; None for a step that drops none.
@@ -174,7 +174,8 @@ def counted_steps(steps: int, drops: Collection[NamedTable]) -> int:
     """Return how many of the allowed steps count.
 
     Args:
-        steps: how many steps were allowed.
-        drops: those of them that drop a table.
+        steps: number of allowed steps.
+        drops: the tables that these steps drop.
+
     """
     return steps - len(drops) + len(without_old_names(drops))

@@ -1,33 +1,35 @@
-"""How a row of the inbox changes: pure, and the same for every adapter.
+"""State transitions of a job. Pure, and shared by all adapters.
 
     from            event                        to
-    (none), queued  a hint                       queued, due now or when its pause ends; a retry keeps its time
-    leased          a hint                       leased; noticed when the claim settles
-    dead            a hint                       queued: at once where it waits for others, else one try a cap
-    queued and due  claim                        leased: token and attempt counted
-    leased          done, nothing newer came     queued, for a look of our own accord; or forgotten
-    leased          done, something newer came   queued, due now or when its pause ends
-    leased          later                        queued then; the wish stays
-    leased          retry                        queued then; the memo is dropped
-    leased          dead                         dead; queued, with its letter open, while it has files to look after
-    leased          released                     queued then, the attempt given back
-    leased          lease ran out                queued now, the crash counted; much later, as poison, after too many
-    any held        released by an operator      queued now, waived once
-    any given up    replayed by an operator      queued now, behind what was told since; waived once if it was held
+    (none), queued  notification                 queued, due now or when its pause ends; a retry keeps its time
+    leased          notification                 leased; the notification counts when the claim settles
+    dead            notification                 queued: at once if the cause is outside the table, else one retry per
+                                                 `retry_cap`
+    queued and due  claim                        leased: new token, attempt counted
+    leased          Done, nothing newer          queued for the next refresh; or deleted
+    leased          Done, newer notification     queued, due now or when its pause ends
+    leased          Rescheduled                  queued for the given time; the pending change stays
+    leased          Retry                        queued for the given time; the cache is dropped
+    leased          DeadLettered                 dead; or queued with an open letter, if a recheck is set
+    leased          Returned                     queued for the given time, the attempt not counted
+    leased          lease expired                queued now, crash counted; after too many crashes much later, as poison
+    held            released by an operator      queued now, limit overridden once
+    dead            replayed by an operator      queued now, behind newer events; limit overridden once if it was held
 
-No row is due before its pause ends (`Row.not_before`), whatever is said of its due time. A moment that is further away
-than any pause can be was set by a clock that was ahead, and does not count.
+No job is due before its pause ends (`Job.not_before`). A pause that ends later than the longest possible pause was set
+by a clock that was ahead, and is ignored.
+
+Start with `on_notification`, `on_claim` and `on_settle`. The last section is about event-only catalogs, where
+notifications carry the state itself.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
-from dataclasses import replace as tellings_replace
 from datetime import datetime, timedelta
 from typing import assert_never
 
-from msgspec import structs
 from msgspec.structs import replace
 
 from sfn.domain.events import EventHistory, Notification, ReportedChange, TableHistory, TableOrigin
@@ -54,8 +56,6 @@ from sfn.sfnfile import event_history
 from sfn.sfnfile.event_history import mark_doubtful
 from sfn.sfnfile.ordering import metadata_version, newer_floor
 
-# ── transitions: How a row of the inbox changes
-
 _IMMEDIATE_REASONS = frozenset(
     {
         None,
@@ -65,26 +65,27 @@ _IMMEDIATE_REASONS = frozenset(
         DeadLetterReason.LOCATION_REFUSED,
     }
 )
-"""Why a row may be dead that a hint brings back without a pause, as its cause lies beside the table; None for one that
-is not."""
+"""Reasons with a cause outside the table: a notification makes such a job due without a pause. None: not dead."""
 
 MAX_PAUSE = timedelta(hours=1)
-"""Between two publishes of a row."""
+"""Longest pause between two publishes of a table."""
 SWEEP_PAUSE = timedelta(seconds=30)
-"""Between two sweeps of a catalog, at most."""
+"""Longest enforced pause between two sweeps of a catalog."""
 
 
 def on_notification(job: Job | None, notification: Notification, seq: int, now: datetime, cap: timedelta) -> Job:
-    """The row after a hint.
+    """Return the job after a notification.
 
     Args:
-        job: as it was, None for a subject that has none.
-        seq: the hint's number.
-        cap: the longest pause of a retry.
+        job: the job before; None for a subject without one.
+        notification: the notification.
+        seq: number of the notification.
+        now: the present.
+        cap: longest pause between retries.
     """
     job = job or Job(notification.subject, now)
     pending = PendingChange(
-        # What a row was told of before it was given up may have been rolled back since.
+        # A location that was reported before the job became dead may have been rolled back since.
         min_metadata_location=(notification.min_metadata_location or job.pending.min_metadata_location)
         if job.reason is not None
         else newer_floor(job.pending.min_metadata_location, notification.min_metadata_location),
@@ -111,13 +112,17 @@ def on_notification(job: Job | None, notification: Notification, seq: int, now: 
 
 
 def on_wakeup(job: Job | None, wakeup: Wakeup, seq: int, now: datetime, cap: timedelta) -> Job | None:
-    """The row after another row's publish asked it to look; None where nothing changes.
+    """Return the job after a wakeup by another job's publish; None if nothing changes.
 
-    An ask with a location only teaches: a row that knows the location is left alone. One with news of the table does
-    what an event does.
+    A wakeup with a location only adds the location: a job that knows the location does not change. A wakeup that
+    reports a change of the table acts as an event.
 
     Args:
-        cap: as for `hinted`.
+        job: the job before; None for a table without one.
+        wakeup: the wakeup.
+        seq: number of the wakeup.
+        now: the present.
+        cap: longest pause between retries.
     """
     if wakeup.counts_as_event:
         notification = Notification(
@@ -143,10 +148,13 @@ def on_wakeup(job: Job | None, wakeup: Wakeup, seq: int, now: datetime, cap: tim
 
 
 def on_claim(job: Job, fencing_token: int, now: datetime, lease: timedelta) -> Job:
-    """The row leased once more; the attempt is counted before it starts.
+    """Return the job leased; the attempt is counted before it starts.
 
     Args:
-        fencing_token: greater than that of any claim before, of whatever row: one that is forgotten may come again.
+        job: the job before.
+        fencing_token: greater than the token of every earlier claim of any job, because a deleted job may come back.
+        now: the present.
+        lease: duration of the lease.
     """
     return replace(
         job,
@@ -159,15 +167,15 @@ def on_claim(job: Job, fencing_token: int, now: datetime, lease: timedelta) -> J
 
 
 def on_renew(job: Job, now: datetime, lease: timedelta) -> Job:
-    """The row with its lease prolonged."""
+    """Return the job with a renewed lease."""
     return replace(job, lease_until=now + lease)
 
 
 def on_lease_expired(job: Job, now: datetime, config: InboxConfig) -> Job:
-    """The row when its lease ran out: whoever had it died or hangs.
+    """Return the job after its lease expired: the worker died or hangs.
 
-    A table may then count as poison, and may only have been beside it: it is looked at again by and by. A catalog only
-    pauses; nobody would look at its tables any more.
+    After too many crashes a table counts as poison. It is claimed again after `poison_pause`, because another table may
+    have caused the crashes. A catalog only pauses, because without it no table of the catalog would be swept.
     """
     job = replace(_keep_pending_since(job), crashes=job.crashes + 1, lease_until=None, cache=PublishCache())
     if job.crashes < config.max_crashes:
@@ -179,34 +187,38 @@ def on_lease_expired(job: Job, now: datetime, config: InboxConfig) -> Job:
 
 
 def is_poison(job: Job, config: InboxConfig) -> bool:
-    """Whether a row that expired just now counts as poison."""
+    """Return True if a job counts as poison after its lease expired."""
     return job.reason is DeadLetterReason.POISON and job.crashes >= config.max_crashes
 
 
 def on_settle(job: Job, leased: LeasedJob, outcome: Outcome, now: datetime, cap: timedelta) -> Job | None:
-    """The row after its claim ended; None: it may go.
+    """Return the job after its claim ended; None if the job is deleted.
 
     Args:
-        cap: as for `hinted`.
+        job: the job before.
+        leased: the claim.
+        outcome: the outcome of the claim.
+        now: the present.
+        cap: longest pause between retries.
     """
     newer = job.notified_seq > leased.notified_seq
     job = replace(job, lease_until=None, crashes=0, last_result=LastResult(*describe(outcome), now))
     match outcome:
-        case Done(due_at, findings, forget):
+        case Done(due_at, result, forget):
             if forget and not newer:
                 return None
-            job = _mark_processed(_apply_result(job, leased, findings), leased)
+            job = _mark_processed(_apply_result(job, leased, result), leased)
             return (
                 _requeue_for_newer(job, leased, PendingChange(), now)
                 if newer
                 else _queued(replace(job, pending=PendingChange()), due_at, now)
             )
         case SweepCompleted(due_at):
-            # Whoever sends what can't be taken, time and again, must not have the catalog swept without end.
+            # A sender of many undecodable requests must not cause one sweep after another.
             job = _mark_processed(replace(job, not_before=now + min((due_at - now) / 10, SWEEP_PAUSE)), leased)
             return _queued(job, now, now) if newer else _queued(replace(job, pending=PendingChange()), due_at, now)
-        case Rescheduled(at, _, pending, findings):
-            job = _mark_processed(_apply_result(job, leased, findings), leased)
+        case Rescheduled(at, _, pending, result):
+            job = _mark_processed(_apply_result(job, leased, result), leased)
             return (
                 _requeue_for_newer(job, leased, pending, now)
                 if newer
@@ -214,20 +226,20 @@ def on_settle(job: Job, leased: LeasedJob, outcome: Outcome, now: datetime, cap:
             )
         case Retry(at, _):
             return _queued(replace(_keep_pending_since(job), cache=PublishCache()), at, now)
-        case DeadLettered(reason, _, findings, look_at):
-            job = _apply_result(job, leased, findings) if findings is not None else replace(job, cache=PublishCache())
+        case DeadLettered(reason, _, result, recheck_at):
+            job = _apply_result(job, leased, result) if result is not None else replace(job, cache=PublishCache())
             pending = dataclasses.replace(job.pending, reported_changes=mark_doubtful(job.pending.reported_changes))
             job = replace(job, state=JobState.DEAD, reason=reason, pending=pending, pending_since=None)
-            if look_at is not None:
+            if recheck_at is not None:
                 job = _queued(
-                    replace(job, attempt=0, failing_since=None, processed_seq=leased.notified_seq), look_at, now
+                    replace(job, attempt=0, failing_since=None, processed_seq=leased.notified_seq), recheck_at, now
                 )
             if newer:
                 state, due_at = _due_after_notification(job, now, cap)
                 job = replace(job, state=state, due_at=due_at)
             return job
         case Returned(at, _):
-            # Whose trouble it was spends nobody's budget: neither an attempt nor the time that it took.
+            # The problem is not the table's, so it costs the table neither an attempt nor time of its retry budget.
             job = replace(
                 _keep_pending_since(job), attempt=max(0, job.attempt - 1), failing_since=None, cache=PublishCache()
             )
@@ -236,7 +248,7 @@ def on_settle(job: Job, leased: LeasedJob, outcome: Outcome, now: datetime, cap:
 
 
 def on_release_hold(job: Job, now: datetime) -> Job:
-    """A held row that an operator lets pass once; whoever has it leased is fenced."""
+    """Return a held job released: its drop passes once, and a worker that has it leased loses the lease."""
     table_state = dataclasses.replace(job.table_state, on_hold=False, limit_overridden=True)
     job = replace(
         job, table_state=table_state, attempt=0, failing_since=None, pending_since=None, reason=None, lease_until=None
@@ -245,9 +257,9 @@ def on_release_hold(job: Job, now: datetime) -> Job:
 
 
 def on_replay(job: Job, now: datetime) -> Job:
-    """A row that was given up and that an operator wants to have looked at; whoever has it leased is fenced.
+    """Return a dead job queued again for an operator; a worker that has it leased loses the lease.
 
-    It takes its turn with what only time asks for: many replays at once must not hold up what was told since.
+    The job gets background priority, so that many replays do not delay newer events.
     """
     if job.reason is DeadLetterReason.HELD_DROP:
         return on_release_hold(job, now)
@@ -258,7 +270,7 @@ def on_replay(job: Job, now: datetime) -> Job:
 
 
 def _apply_result(job: Job, leased: LeasedJob, result: PublishResult) -> Job:
-    """The row with what its publish found; that it is to be held may have been said since."""
+    """Return the job with the result of its publish; a hold that a sweep set during the claim stays."""
     on_hold = job.table_state.on_hold and not leased.table_state.on_hold
     return replace(
         job,
@@ -270,9 +282,10 @@ def _apply_result(job: Job, leased: LeasedJob, result: PublishResult) -> Job:
 
 
 def _requeue_for_newer(job: Job, leased: LeasedJob, still_pending: PendingChange, now: datetime) -> Job:
-    """The row due for what was told during its claim; a drop that the claim saw through is not told once more.
+    """Return the job due for notifications that came during its claim, without a drop that the claim processed.
 
-    One that was told before and again meanwhile counts as the same: without it an absence takes longer, no more.
+    A drop that was reported before and during the claim counts as one drop. If that is wrong, the missing table is
+    only noticed later.
     """
     drop = job.pending.drop and (still_pending.drop or not leased.pending.drop)
     purge = job.pending.purge and (still_pending.purge or not leased.pending.purge)
@@ -286,13 +299,13 @@ def _mark_processed(job: Job, leased: LeasedJob) -> Job:
 
 
 def _start_pending(job: Job, now: datetime) -> Job:
-    """The row before a hint: where that does not make it due, since when it waits is to be remembered."""
+    """Return the job with the start of its wait, if a notification comes that does not make it due."""
     busy = job.state is JobState.LEASED or (job.state is JobState.QUEUED and job.attempt > 0)
     return replace(job, pending_since=now) if busy and job.notified_seq <= job.processed_seq else job
 
 
 def _keep_pending_since(job: Job) -> Job:
-    """The row before its due time is put off, though what was told of it is not seen through."""
+    """Return the job with the start of its wait, before its due time is moved while a notification is unprocessed."""
     first = job.pending_since is None and job.notified_seq > job.processed_seq
     return replace(job, pending_since=job.due_at) if first else job
 
@@ -307,7 +320,7 @@ def _after_pause(job: Job, at: datetime, now: datetime) -> datetime:
 
 
 def _due_after_notification(job: Job, now: datetime, cap: timedelta) -> tuple[JobState, datetime]:
-    """State and due time after a hint: it makes a row due, but not one that is leased or waits for its next attempt."""
+    """Return state and due time after a notification; a leased job and a retry do not become due."""
     if job.state is JobState.LEASED or (job.state is JobState.QUEUED and job.due_at <= now):
         return job.state, job.due_at
     if job.state is JobState.QUEUED and job.attempt > 0:
@@ -317,25 +330,25 @@ def _due_after_notification(job: Job, now: datetime, cap: timedelta) -> tuple[Jo
 
 
 def _recheck_at(job: Job, now: datetime, cap: timedelta) -> datetime:
-    """When a hint has a row looked at: one that was given up once a cap at most, however much is told of it."""
+    """Return when a notification makes a job due; a dead job at most once per `cap`, for any number of events."""
     if job.reason in _IMMEDIATE_REASONS:
         return now
     tried_at = job.last_result.at if job.last_result is not None else now
-    # A last try later than now was noted by a clock that was ahead.
+    # A last attempt later than now was recorded by a clock that was ahead.
     return max(now, min(tried_at, now) + cap)
 
 
-# ── tellings: What hints tell of names in a catalog that nobody can ask
+# ── Event-only catalogs
 
 MAX_REPORTED_CHANGES = 16
-"""Tellings of a row that wait to be heard."""
-_HOPS = 8
-"""Names that a table may have had since a late event named it."""
+"""Most reported changes of a job that wait for a publish."""
+_MAX_RENAMES = 8
+"""Most renames that are followed from the name in a late event."""
 
 
 def event_history_of(job: Job) -> EventHistory | None:
-    """All that was told of a row's name; None for nothing."""
-    history = tellings_replace(
+    """Return what events reported about the table of a job; None without any report."""
+    history = dataclasses.replace(
         job.table_state.event_history or EventHistory(), reported_changes=job.pending.reported_changes
     )
     return history if history != EventHistory() else None
@@ -344,11 +357,16 @@ def event_history_of(job: Job) -> EventHistory | None:
 def jobs_after_notification(
     notification: Notification, seq: int, now: datetime, config: InboxConfig, load: Callable[[JobKey], Job | None]
 ) -> dict[JobKey, Job]:
-    """The rows that a hint changes: its own, and in a catalog that nobody can ask those that it tells something too.
+    """Return the jobs that a notification changes, by subject.
+
+    These are the job of its subject and, in an event-only catalog, the jobs of other names of the table.
 
     Args:
-        seq: the hint's number.
-        load: a subject's row.
+        notification: the notification.
+        seq: number of the notification.
+        now: the present.
+        config: configuration of the inbox.
+        load: returns the job of a subject.
     """
     name = notification.subject
     jobs: dict[JobKey, Job] = {name: on_notification(load(name), notification, seq, now, config.retry_cap)}
@@ -369,9 +387,9 @@ def jobs_after_notification(
                     now,
                     config.retry_cap,
                 )
-            jobs[target] = structs.replace(
+            jobs[target] = replace(
                 job,
-                pending=tellings_replace(
+                pending=dataclasses.replace(
                     job.pending, reported_changes=_add_change(job.pending.reported_changes, addressed)
                 ),
             )
@@ -381,7 +399,7 @@ def jobs_after_notification(
 def _reported_changes(
     notification: Notification, seq: int, job_of: Callable[[TableIdentifier], Job | None]
 ) -> Iterator[ReportedChange]:
-    notification = tellings_replace(notification, uuid=normal_uuid(notification.uuid))
+    notification = dataclasses.replace(notification, uuid=normal_uuid(notification.uuid))
     if notification.renamed_from is not None:
         before = job_of(notification.renamed_from)
         yield from _changes_moved_by_rename(notification, seq, event_history_of(before) if before is not None else None)
@@ -394,7 +412,7 @@ def _reported_changes(
 def _changes_moved_by_rename(
     notification: Notification, seq: int, history: EventHistory | None
 ) -> Iterator[ReportedChange]:
-    """What a table takes along to its new name: the location that its rename told, and what was told before."""
+    """Yield the changes that move to the new name: the location in the rename event, and earlier reports."""
     origin: TableOrigin | None = TableOrigin.REGISTER
     if notification.min_metadata_location is not None:
         yield ReportedChange(seq, notification.min_metadata_location, notification.uuid, origin)
@@ -402,8 +420,8 @@ def _changes_moved_by_rename(
     if history is None:
         return
     if history.reported_changes and history.reported_changes[-1].renamed_to == notification.subject:
-        # The rename itself, under the old name.
-        history = tellings_replace(history, reported_changes=history.reported_changes[:-1])
+        # The last report under the old name is the rename itself.
+        history = dataclasses.replace(history, reported_changes=history.reported_changes[:-1])
     known = event_history.apply_known(history)
     table = (
         event_history.current(known)
@@ -418,7 +436,7 @@ def _changes_moved_by_rename(
 def _known_locations(
     history: EventHistory, known: EventHistory, table: TableHistory | None
 ) -> Iterator[tuple[str, str | None]]:
-    """Where a table's metadata lies, or may lie, with its uuid as far as it was told; what is sure first."""
+    """Yield the possible metadata locations of a table, each with its uuid if known, the certain one first."""
     before = event_history.history_of(history, table.uuid) if table is not None else None
     if before is not None and before.metadata_location is not None:
         yield before.metadata_location, before.uuid
@@ -426,7 +444,7 @@ def _known_locations(
     placed = [
         one for one in history.reported_changes if table is not None and one.uuid is not None and one.uuid == table.uuid
     ]
-    # By a birth it is this table more surely than by a commit, which may be a late one of a table before it.
+    # A creation is certainly of this table; a commit may be a late one of an earlier table of this name.
     created = [change for change in unplaced if change.origin is not None][-1:]
     for change in dict.fromkeys((*placed, *created, *unplaced)):
         if change.metadata_location is not None:
@@ -436,25 +454,25 @@ def _known_locations(
 def _address_change(
     name: TableIdentifier, change: ReportedChange, job_of: Callable[[TableIdentifier], Job | None]
 ) -> Iterator[tuple[TableIdentifier, ReportedChange]]:
-    """Whom a telling concerns: the row that it names, and that of the name which its table has by now."""
+    """Yield the names that a change is about: the name in the event, and the name that the table has now."""
     if change.uuid is None or change.is_end:
         yield name, change
         return
-    for _ in range(_HOPS):
+    for _ in range(_MAX_RENAMES):
         job = job_of(name)
         before = event_history.apply_known((event_history_of(job) if job is not None else None) or EventHistory())
         yield name, change
         table = event_history.history_of(before, change.uuid)
-        # A birth after an end that has its own birth is a return.
+        # The table was created before and has ended, so another creation means that the table came back.
         returns = change.origin is not None and table.created_seq >= 0
         if table.renamed_to is None or event_history.is_alive(before, table) or returns:
             return
         name = table.renamed_to
-        change = tellings_replace(change, origin=TableOrigin.REGISTER if change.origin is not None else None)
+        change = dataclasses.replace(change, origin=TableOrigin.REGISTER if change.origin is not None else None)
 
 
 def _add_change(changes: tuple[ReportedChange, ...], change: ReportedChange) -> tuple[ReportedChange, ...]:
-    if change.is_end and changes and tellings_replace(change, seq=changes[-1].seq) == changes[-1]:
+    if change.is_end and changes and dataclasses.replace(change, seq=changes[-1].seq) == changes[-1]:
         return changes
     remaining = [*(one for one in changes if not _is_superseded(one, change)), change]
     while len(remaining) > MAX_REPORTED_CHANGES:
@@ -463,7 +481,7 @@ def _add_change(changes: tuple[ReportedChange, ...], change: ReportedChange) -> 
 
 
 def _is_superseded(one: ReportedChange, by: ReportedChange) -> bool:
-    """Whether a commit need not be heard any more: it was told once more, or of the same table a higher number."""
+    """Return True if a later report makes a commit obsolete: a repetition, or a higher version of the same table."""
     if one.origin is not None or by.origin is not None or one.is_end or by.is_end:
         return False
     if (one.metadata_location, one.uuid) == (by.metadata_location, by.uuid):
@@ -472,7 +490,7 @@ def _is_superseded(one: ReportedChange, by: ReportedChange) -> bool:
 
 
 def _least_useful(changes: list[ReportedChange]) -> ReportedChange:
-    """Of too many the one to forget: the oldest commit, first one that a later told one has left behind by number."""
+    """Return the change to forget: the oldest commit that a later report outnumbers, else the oldest commit."""
     commits = [one for one in changes if one.origin is None and not one.is_end]
     oldest, highest = None, -1
     for one in reversed(commits):

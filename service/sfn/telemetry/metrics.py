@@ -60,7 +60,7 @@ class GatewayMetrics:
             buckets=_SECONDS,
         )
         self._unnoted = Counter(
-            "sfn_gateway_unnoted_total",
+            "sfn_gateway_unrecorded_total",
             "Commits forwarded without an intent, because the inbox did not accept one; the catalog is swept instead.",
             ("gateway",),
             registry=registry,
@@ -217,7 +217,7 @@ class PublicationMetrics:
             registry=registry,
         )
         self._fenced = Counter(
-            "sfn_fenced_writes_total",
+            "sfn_lost_leases_total",
             "Attempts without effect, because their lease was lost to another worker or to an operator.",
             registry=registry,
         )
@@ -273,7 +273,7 @@ class SweepMetrics:
         self._end = last("end_timestamp_seconds", "End of the last complete sweep of this process, as Unix time")
         self._duration = last("duration_seconds", "Duration of the last complete sweep")
         self._tables = last("tables", "Tables that the last complete sweep compared")
-        self._withheld = last("withheld", "Namespaces that the last complete sweep could not list")
+        self._withheld = last("unlisted_namespaces", "Namespaces that the last complete sweep could not list")
         self._differing = last("differing", "Tables that the last complete sweep found to differ from their files")
         for catalog in catalogs:
             for outcome in _SWEEP_OUTCOMES:
@@ -394,8 +394,8 @@ class EventMetrics:
         self._received = Counter(
             "sfn_events_received_total",
             "Events by event format and result; a rename counts as two. A request that fails counts as one event: "
-            "refused (4xx) or unavailable (5xx), with dialect none unless the path of the request names the format.",
-            ("dialect", "result"),
+            "refused (4xx) or unavailable (5xx), with format none unless the path of the request names the format.",
+            ("format", "result"),
             registry=registry,
         )
         self._refused = Counter(
@@ -405,7 +405,7 @@ class EventMetrics:
             registry=registry,
         )
         self._coalesced = Counter(
-            "sfn_superseded_total",
+            "sfn_coalesced_total",
             "Accepted events of tables with a notification that still waited; one publish covers both.",
             registry=registry,
         )

@@ -1,10 +1,10 @@
-"""Slots and breakers: how much work each lane may have running. Pure: state in, numbers out.
+"""Capacity of a worker and its circuit breakers, by concurrency group, and the log of outages.
 
-A breaker belongs to one catalog or one store, and so to every lane of it; or to the process, and so to all lanes.
+A breaker belongs to one catalog, one store or the process, and bounds every concurrency group of its owner.
 
-    closed      every slot
-    open        no slot until `until`: 0.5 s, doubling to `MAX_CACHE_LIFETIME`, or as long as the other side asks for
-    half open   `width` slots for tables and as many for sweeps: 1 at first, doubled by each success, until it is closed
+    closed      full capacity
+    open        no capacity until `open_until`: after 0.5 s, doubling to `MAX_PAUSE`, or after `Retry-After`
+    half open   capacity for `max_probes` tables and as many sweeps: 1 at first, doubled by each success until closed
 """
 
 from __future__ import annotations
@@ -25,30 +25,25 @@ from sfn.storage import ObjectStore, StoreRouter
 from sfn.storage.object_store import DenialReach, PermissionTracker
 from sfn.worker.retry import bounded_retry_after
 
-# ── lanes: Slots and breakers
-
 _Key: TypeAlias = tuple[ErrorScope, str, str]
-"""What a breaker belongs to: its scope, and the name of a catalog or of a store; the other one is empty.
-
-Both are empty for the process.
-"""
+"""Owner of a breaker: scope, name of the catalog, name of the store. A name that does not apply is empty."""
 _PROCESS: _Key = ErrorScope.PROCESS, "", ""
 
 FIRST_PAUSE = timedelta(seconds=0.5)
 MAX_PAUSE = timedelta(seconds=1)
-"""Short, because it bounds how late the first publish comes after an outage; the probe is a single claim."""
+"""Longest pause between probes. Short, because it delays the first publish after an outage; a probe is one claim."""
 
 
 @dataclass(frozen=True, slots=True)
 class CircuitBreaker:
-    """The breaker of one catalog or store that had trouble.
+    """A breaker after a failure.
 
     Attributes:
-        open_until: open until then.
-        pause: how long it was opened for.
-        failing_since: since when nothing has succeeded.
-        error: the last trouble, in words.
-        max_probes: how many claims may run once it is half open.
+        open_until: end of the open state.
+        pause: duration of the open state.
+        failing_since: start of the outage.
+        error: text of the last error.
+        max_probes: number of claims that may run while the breaker is half open.
     """
 
     open_until: datetime
@@ -60,15 +55,15 @@ class CircuitBreaker:
 
 @dataclass(frozen=True, slots=True)
 class CircuitBreakerState:
-    """A breaker that is not closed, for people.
+    """A breaker that is not closed, for operators.
 
     Attributes:
-        scope: of a catalog, of a store, or of the process.
-        name: of that catalog or store; of the catalog, for a store that is not known yet; "" for the process.
-        open_until: open until then; half open if that is over.
-        allowed_probes: how many claims it lets run; more than one: something has succeeded since the trouble.
-        failing_since: when the trouble began.
-        error: the last trouble, in words.
+        scope: catalog, store or process.
+        name: name of the catalog or store; of the catalog, if the store is not known yet; "" for the process.
+        open_until: end of the open state; in the past if the breaker is half open.
+        allowed_probes: number of claims that may run; above one if an attempt has succeeded since the failure.
+        failing_since: start of the outage.
+        error: text of the last error.
     """
 
     scope: ErrorScope
@@ -80,10 +75,10 @@ class CircuitBreakerState:
 
 
 class CapacityTracker:
-    """What is running, and what more may run.
+    """The running claims of a worker, its breakers, and the capacity that they leave.
 
     Args:
-        concurrency: tables at a time, over all lanes.
+        concurrency: most tables at a time, over all concurrency groups.
     """
 
     def __init__(self, concurrency: int) -> None:
@@ -93,27 +88,33 @@ class CapacityTracker:
         self._breakers: dict[_Key, CircuitBreaker] = {}
 
     def job_started(self, group: ConcurrencyGroup) -> None:
-        """A claim of the lane began."""
+        """Count the start of a claim."""
         self._running[group] += 1
         if group not in self._seen:
-            # What the same rows are claimed from next has the same breakers, before anything was.
+            # The same jobs may be claimed with another priority next, and the breakers apply to them as well.
             same = (
                 () if group.priority is Priority.SWEEP else (Priority.SHORT_LIVED, Priority.LIVE, Priority.BACKGROUND)
             )
-            self._seen |= {group, *(replace(group, priority=urgency) for urgency in same)}
+            self._seen |= {group, *(replace(group, priority=priority) for priority in same)}
 
     def job_ended(self, group: ConcurrencyGroup) -> None:
-        """A claim of the lane ended."""
+        """Count the end of a claim."""
         self._running[group] -= 1
 
     def record_failure(
         self, group: ConcurrencyGroup, scope: ErrorScope, now: datetime, retry_after: float | None, error: str = ""
     ) -> CircuitBreakerState:
-        """The lane's catalog or store failed, or the process: its breaker, which says when to try again.
+        """Open the breaker of the group's catalog or store, or of the process.
 
         Args:
-            retry_after: seconds that the other side asked for.
-            error: what went wrong, in words.
+            group: concurrency group of the failed attempt.
+            scope: what failed.
+            now: the present.
+            retry_after: seconds that the other side asked to wait.
+            error: text of the error.
+
+        Returns:
+            The breaker, which has the time of the next probe.
         """
         key = (
             _PROCESS
@@ -134,18 +135,20 @@ class CapacityTracker:
         return _breaker_state(key, new, now)
 
     def record_success(self, group: ConcurrencyGroup, now: datetime, *, store_used: bool) -> list[CircuitBreakerState]:
-        """The lane's catalog answered, and its store where it was asked; what is open does not believe it.
+        """Record that the group's catalog answered, and its store if it was used. Open breakers stay open.
 
         Args:
-            store_used: the store was asked.
+            group: concurrency group of the attempt.
+            now: the present.
+            store_used: True if the attempt used the store.
 
         Returns:
-            The breakers of what works again, as they were.
+            The breakers with a first success after the outage, as they were before.
         """
         recovered = []
         for key in _breaker_keys(group) if store_used else [_PROCESS, _catalog_key(group)]:
             breaker = self._breakers.get(key)
-            # Who was in flight when the trouble came knows less than the trouble.
+            # The attempt may have started before the failure, so its success proves nothing.
             if breaker is None or now < breaker.open_until:
                 continue
             if breaker.max_probes == 1:
@@ -157,12 +160,12 @@ class CapacityTracker:
         return recovered
 
     def capacity(self, now: datetime) -> Capacity:
-        """What may be claimed now."""
-        sweeps = sum(count for lane, count in self._running.items() if lane.priority is Priority.SWEEP)
-        live = sum(count for lane, count in self._running.items() if lane.is_event_driven)
-        short_lived = sum(count for lane, count in self._running.items() if lane.priority is Priority.SHORT_LIVED)
+        """Return what may be claimed now."""
+        sweeps = sum(count for group, count in self._running.items() if group.priority is Priority.SWEEP)
+        live = sum(count for group, count in self._running.items() if group.is_event_driven)
+        short_lived = sum(count for group, count in self._running.items() if group.priority is Priority.SHORT_LIVED)
         total = self._concurrency - (sum(self._running.values()) - sweeps)
-        per_group = {lane: free for lane in self._seen if (free := self._free_in(lane, now)) is not None}
+        per_group = {group: free for group in self._seen if (free := self._free_in(group, now)) is not None}
         most_live = max(1, self._concurrency - 1)
         most_sweeps = max(1, self._concurrency // 4)
         per_catalog = self._capacity_by_catalog(total)
@@ -171,7 +174,7 @@ class CapacityTracker:
         )
 
     def _capacity_by_catalog(self, free: int) -> dict[str, int]:
-        """What each catalog may take of the free slots: one that hangs must leave the others theirs."""
+        """Return the capacity of each catalog: one that hangs must not use the share of the others."""
         catalogs = {group.catalog for group in self._seen}
         share = self._concurrency // (2 * max(1, len(catalogs)))
         running: Counter[str] = Counter()
@@ -181,17 +184,17 @@ class CapacityTracker:
         return {catalog: max(0, free - sum(reserved.values()) + reserved[catalog]) for catalog in catalogs}
 
     def reopens_at(self, now: datetime) -> datetime | None:
-        """When the next open breaker becomes half open."""
+        """Return when the next open breaker becomes half open; None if none is open."""
         return min(
             (breaker.open_until for breaker in self._breakers.values() if breaker.open_until > now), default=None
         )
 
     def unclosed_breakers(self, now: datetime) -> list[CircuitBreakerState]:
-        """Those that are not closed, by name."""
+        """Return the breakers that are not closed, by scope and name."""
         return [_breaker_state(key, self._breakers[key], now) for key in sorted(self._breakers)]
 
     def _free_in(self, group: ConcurrencyGroup, now: datetime) -> int | None:
-        """The lane's free slots where a breaker bounds them."""
+        """Return the capacity that breakers leave for a group; None if no breaker bounds the group."""
         bounds = []
         for key in _breaker_keys(group):
             breaker = self._breakers.get(key)
@@ -209,17 +212,19 @@ class CapacityTracker:
 
 def _breaker_state(key: _Key, breaker: CircuitBreaker, now: datetime) -> CircuitBreakerState:
     scope, catalog, store = key
-    slots = 0 if now < breaker.open_until else breaker.max_probes
-    return CircuitBreakerState(scope, store or catalog, breaker.open_until, slots, breaker.failing_since, breaker.error)
+    probes = 0 if now < breaker.open_until else breaker.max_probes
+    return CircuitBreakerState(
+        scope, store or catalog, breaker.open_until, probes, breaker.failing_since, breaker.error
+    )
 
 
 def _are_both_sweeps_or_neither(one: ConcurrencyGroup, other: ConcurrencyGroup) -> bool:
-    """Whether both are sweeps, or neither is: a sweep takes minutes, and tables must not wait for it to probe."""
+    """Return True if both groups are sweeps or neither is: a sweep takes minutes, and must not delay table probes."""
     return (one.priority is Priority.SWEEP) == (other.priority is Priority.SWEEP)
 
 
 def _breaker_keys(group: ConcurrencyGroup) -> list[_Key]:
-    """A sweep asks no store."""
+    """Return the owners of the group's breakers; a sweep uses no store."""
     keys = [_PROCESS, _catalog_key(group)]
     return keys if group.priority is Priority.SWEEP else [*keys, _store_key(group)]
 
@@ -229,14 +234,14 @@ def _catalog_key(group: ConcurrencyGroup) -> _Key:
 
 
 def _store_key(group: ConcurrencyGroup) -> _Key:
-    """One that is not known yet may be any: what it refuses holds up its own catalog, not the others."""
+    """Return the owner of the store's breaker; an unknown store is counted by catalog, not to stop other catalogs."""
     return ErrorScope.STORE, "" if group.store else group.catalog, group.store
 
 
-# ── outages: The outages of catalogs and stores
+# ── Outages
 
 LOG_INTERVAL: Final = timedelta(minutes=1)
-"""From one record of a catalog or store that is away to the next: what is away is asked every second."""
+"""Pause between two records of one outage: there is a probe every second."""
 
 _ATTEMPT_ACTION: Final = "attempt"
 
@@ -245,12 +250,12 @@ _log = structlog.stdlib.get_logger(__name__)
 
 @dataclass(slots=True)
 class _LoggedOutage:
-    """What the log knows of one catalog or store.
+    """An outage as it was logged.
 
     Attributes:
-        logged_at: when it was last told that it is away.
-        suppressed: troubles since then.
-        is_ongoing: it was not told since that it works again.
+        logged_at: time of the last record.
+        suppressed: number of failures since then.
+        is_ongoing: True until the recovery is logged.
     """
 
     logged_at: datetime
@@ -259,10 +264,10 @@ class _LoggedOutage:
 
 
 class CircuitBreakers:
-    """Opens and closes breakers, and tells the log that something is away, and that it works again.
+    """The circuit breakers of a worker, with a log of outages and recoveries.
 
     Args:
-        lanes: the worker's.
+        capacity: the capacity of the worker.
         clock: the wall clock.
     """
 
@@ -272,30 +277,31 @@ class CircuitBreakers:
         self._attempts = PermissionTracker(lambda: clock.now().timestamp())
 
     def record_failure(self, group: ConcurrencyGroup, error: ExternalError) -> datetime:
-        """The lane's catalog or store failed: when to try again."""
+        """Record a failure of the group's catalog or store, or of the process; return the time of the next probe."""
         now = self._clock.now()
         breaker = self._capacity.record_failure(group, error.scope, now, error.retry_after, str(error))
         logged = self._logged.get((breaker.scope, breaker.name))
-        # A clock that was set back must not silence anything for longer.
+        # If the clock was set back, records are not suppressed for longer.
         if logged is not None and logged.logged_at <= now < logged.logged_at + LOG_INTERVAL:
             logged.suppressed += 1
         else:
             self._logged[breaker.scope, breaker.name] = _LoggedOutage(now)
             _log.warning(
-                "process short of resources" if breaker.scope is ErrorScope.PROCESS else f"{breaker.scope} away",
+                "process short of resources" if breaker.scope is ErrorScope.PROCESS else f"{breaker.scope} unreachable",
                 name=breaker.name,
                 since=breaker.failing_since.isoformat(),
                 error=breaker.error,
-                left_out=logged.suppressed if logged is not None else 0,
+                suppressed=logged.suppressed if logged is not None else 0,
             )
         return breaker.open_until
 
     def narrow_shortage(self, subject: JobKey, error: ExternalError) -> ExternalError:
-        """The trouble of an attempt that ended because this process lacks something.
+        """Narrow a shortage of the process to the table if other attempts succeeded since the table's last attempt.
+
+        One table that needs too much must not stop all others.
 
         Returns:
-            The same; or one of scope table, where other attempts succeeded since the table's last one. One table
-            that alone takes too much must not hold up all the others.
+            The same error, or one with scope table.
         """
         self._attempts.note_denied(_ATTEMPT_ACTION, _attempt_key(subject))
         if self._attempts.judge(_ATTEMPT_ACTION, _attempt_key(subject), elsewhere=None) is DenialReach.STORE:
@@ -305,11 +311,12 @@ class CircuitBreakers:
         )
 
     def record_success(self, group: ConcurrencyGroup, subject: JobKey, *, store_used: bool) -> None:
-        """The lane's catalog answered, and its store where it was asked.
+        """Record that the group's catalog answered, and its store if it was used.
 
         Args:
+            group: concurrency group of the attempt.
             subject: the table or catalog of the attempt.
-            store_used: the store was asked.
+            store_used: True if the attempt used the store.
         """
         now = self._clock.now()
         self._attempts.note_permitted(_ATTEMPT_ACTION, _attempt_key(subject))
@@ -321,36 +328,34 @@ class CircuitBreakers:
         if logged is not None and logged.is_ongoing:
             logged.is_ongoing = False
             seconds = round((now - breaker.failing_since).total_seconds(), 1)
-            _log.info(f"{breaker.scope} works again", name=breaker.name, seconds=seconds)
+            _log.info(f"{breaker.scope} recovered", name=breaker.name, seconds=seconds)
 
 
 def _attempt_key(subject: JobKey) -> str:
-    """A key of its own in a folder of its own, as `PermissionTracker` knows them."""
+    """Return a key for `PermissionTracker`, which expects a separate folder per subject."""
     return f"{quote(str(subject), safe='')}/"
 
 
-# ── asked: Whether a publish asked any store
-
-
 class StoreUsage:
-    """Notes whether any store is asked.
+    """A record of whether an attempt used any store.
 
     Attributes:
-        was_used: one was.
+        was_used: True once a store was used.
     """
 
     def __init__(self) -> None:
         self.was_used = False
 
     def watch(self, stores: StoreRouter) -> StoreRouter:
-        """The same stores, seen through this."""
+        """Return a router to the same stores that records their use."""
         return _WatchedStores(stores, self)
 
 
 class _WatchedStores:
-    """Implements `StoreRouter`."""
+    """A `StoreRouter` that records its use."""
 
     def __init__(self, stores: StoreRouter, usage: StoreUsage) -> None:
+
         self._stores, self._usage = stores, usage
 
     def store_for(self, location: str) -> ObjectStore:

@@ -1,4 +1,4 @@
-"""Where the truth about tables is, and what becomes of rows whose catalog is no source any more."""
+"""The configured catalogs of a worker, and the stores that open with vended credentials."""
 
 from __future__ import annotations
 
@@ -29,33 +29,33 @@ from sfn.publish.policy import Policy
 from sfn.sfnfile.locations import is_below, store_prefix
 from sfn.storage import Deleted, Guarantees, ObjectStore, PreconditionFailed, StoreRouter
 
-# ── vended: The stores of a catalog that vends credentials
+# ── Vended credentials
 
 T = TypeVar("T")
 
 OpenStore: TypeAlias = Callable[[VendedCredential, str], ObjectStore]
-"""A store with the credentials of a grant, for a location; raises `Permanent` for what they do not say."""
+"""Open a store with a vended credential, for a location; raise `Permanent` if the credential is incomplete."""
 
-_Place: TypeAlias = tuple[str | TableIdentifier, str, ObjectStore | None]
-"""The prefix of a grant, or the table that it was given for; the store; and the configured one, whose settings hold."""
+_StoreKey: TypeAlias = tuple[str | TableIdentifier, str, ObjectStore | None]
+"""Prefix of a credential, or its table; prefix of the store; and the configured store, for its settings."""
 MAX_CACHED: Final = 4096
-"""Grants that are known by their places, some kilobytes each; the least recently used go."""
+"""Most cached credentials, some kilobytes each, and most cached stores; the least recently used are evicted."""
 
 
 class VendedStores:
-    """The stores of one catalog's tables.
+    """The stores of a catalog that vends credentials.
 
-    What a catalog gives for a table opens no more than its prefix says. Where it gives nothing, as for a table that was
-    dropped, another name's grant for the same place is taken (a renamed table's), else the store that is configured for
-    it, else none.
+    A credential opens only locations below its prefix. If the catalog vends none for a table, for example after a drop,
+    the first of these is used: a credential that was vended under another name for the same place (of a renamed table),
+    the configured store, none.
 
     Args:
-        vendor: gives the credentials.
-        own: the configured stores.
-        opened: makes a store of a grant.
-        clock: tells which grants have ended.
-        root: canonical; below it are files of ours that lie apart from their tables, "" for none. What is vended for
-            wherever a table lies is not for them.
+        vendor: vends the credentials.
+        configured: the configured stores.
+        open_store: opens a store with a credential.
+        clock: the wall clock, for the expiry of credentials.
+        root: canonical location of SFN files outside the tables' directories, "" for none. A credential without a
+            prefix does not apply below it.
     """
 
     def __init__(
@@ -69,39 +69,47 @@ class VendedStores:
             root,
         )
         self._credentials_by_prefix: OrderedDict[str, VendedCredential] = OrderedDict()
-        self._stores: OrderedDict[_Place, tuple[VendedCredential, ObjectStore]] = OrderedDict()
+        self._stores: OrderedDict[_StoreKey, tuple[VendedCredential, ObjectStore]] = OrderedDict()
 
     def for_table(self, table: TableIdentifier) -> StoreRouter:
-        """As the principal that the catalog makes us for one table."""
+        """Return the stores that open with the credentials of one table."""
         return _TableStores(self, table)
 
     async def call(self, table: TableIdentifier, location: str, verb: Callable[[ObjectStore], Awaitable[T]]) -> T:
-        """What a verb of the store of a location gives; asked once more with new credentials where those are refused.
+        """Call an operation of the store of a location, and once more with new credentials if the store rejects it.
 
-        What is denied may be permitted by newer ones: a table lies elsewhere now, or more was granted since.
+        New credentials may permit what the cached ones do not: the table has moved, or permissions were added.
+
+        Args:
+            table: the table.
+            location: location that the operation accesses.
+            verb: the operation.
+
+        Returns:
+            The result of the operation.
 
         Raises:
-            Transient: scope catalog, where the store accepts none that the catalog vends.
-            DeniedNow, DeniedHere: it accepts them, and they are not for that.
-            NotVended: the catalog has no such table, and no store is configured.
-            Permanent: scope table, where it has, and vends none for that place.
+            Transient: scope catalog: the store accepts no credentials that the catalog vends.
+            Forbidden, ForbiddenForTable: the store accepts the credentials, but they do not permit the operation.
+            NoVendedCredentials: the catalog has no such table, and no store is configured.
+            Permanent: scope table: the catalog has the table, and vends no credentials for the location.
         """
         answer = self._cache(await self._vendor.vended_credentials(table))
-        grant = self._credential_for(location, answer)
-        if grant is None and not isinstance(answer, NoSuchTable) and self._configured_store(location) is None:
-            # The table may lie elsewhere since they were given.
+        credential = self._credential_for(location, answer)
+        if credential is None and not isinstance(answer, NoSuchTable) and self._configured_store(location) is None:
+            # The table may have moved since the credentials were vended.
             answer = self._cache(await self._vendor.renew_credentials(table, answer))
-            grant = self._credential_for(location, answer)
-        if grant is None:
+            credential = self._credential_for(location, answer)
+        if credential is None:
             return await verb(self._configured_store(location) or _raise_no_credentials(table, location, answer))
         try:
-            return await verb(self._store_with(table, grant, location))
+            return await verb(self._store_with(table, credential, location))
         except (Unauthenticated, *FORBIDDEN_ERRORS) as refused:
             if isinstance(refused, Unauthenticated):
-                self._credentials_by_prefix.pop(grant.prefix, None)
-            given = () if isinstance(answer, NoSuchTable) else answer
-            newer = self._credential_for(location, self._cache(await self._vendor.renew_credentials(table, given)))
-            if newer is None or newer == grant:
+                self._credentials_by_prefix.pop(credential.prefix, None)
+            vended = () if isinstance(answer, NoSuchTable) else answer
+            newer = self._credential_for(location, self._cache(await self._vendor.renew_credentials(table, vended)))
+            if newer is None or newer == credential:
                 if isinstance(refused, FORBIDDEN_ERRORS):
                     raise
                 raise _credentials_refused(table, refused) from refused
@@ -111,11 +119,11 @@ class VendedStores:
             raise _credentials_refused(table, refused) from refused
 
     def _cache(self, answer: tuple[VendedCredential, ...] | NoSuchTable) -> tuple[VendedCredential, ...] | NoSuchTable:
-        """What was given, known from now on by its places."""
-        for grant in () if isinstance(answer, NoSuchTable) else answer:
-            if grant.prefix and grant.expires_at is not None:
-                self._credentials_by_prefix.pop(grant.prefix, None)
-                self._credentials_by_prefix[grant.prefix] = grant
+        """Cache vended credentials by prefix, and return the answer."""
+        for credential in () if isinstance(answer, NoSuchTable) else answer:
+            if credential.prefix and credential.expires_at is not None:
+                self._credentials_by_prefix.pop(credential.prefix, None)
+                self._credentials_by_prefix[credential.prefix] = credential
         while len(self._credentials_by_prefix) > MAX_CACHED:
             self._credentials_by_prefix.popitem(last=False)
         return answer
@@ -123,28 +131,28 @@ class VendedStores:
     def _credential_for(
         self, location: str, answer: tuple[VendedCredential, ...] | NoSuchTable
     ) -> VendedCredential | None:
-        """The grant for a location, the one with the longest prefix (REST specification, "Storage Credentials")."""
-        grants = () if isinstance(answer, NoSuchTable) else answer
-        apart = bool(self._root) and is_below(location, self._root)
-        fitting = [grant for grant in grants if (is_below(location, grant.prefix) if grant.prefix else not apart)]
+        """Return the credential with the longest matching prefix (REST specification, "Storage Credentials")."""
+        vended = () if isinstance(answer, NoSuchTable) else answer
+        is_in_root = bool(self._root) and is_below(location, self._root)
+        fitting = [one for one in vended if (is_below(location, one.prefix) if one.prefix else not is_in_root)]
         if fitting:
-            return max(fitting, key=lambda grant: len(grant.prefix))
+            return max(fitting, key=lambda one: len(one.prefix))
         now = self._clock.now()
-        known = (
-            self._credentials_by_prefix[place]
-            for place in _parent_locations(location)
-            if place in self._credentials_by_prefix
+        cached = (
+            self._credentials_by_prefix[prefix]
+            for prefix in _parent_locations(location)
+            if prefix in self._credentials_by_prefix
         )
-        return next((grant for grant in known if grant.expires_at is not None and grant.expires_at > now), None)
+        return next((one for one in cached if one.expires_at is not None and one.expires_at > now), None)
 
-    def _store_with(self, table: TableIdentifier, grant: VendedCredential, location: str) -> ObjectStore:
-        """A store remembers what it was asked: the same one as long as the grant is the same, and where it answers."""
-        owner = grant.prefix or table
+    def _store_with(self, table: TableIdentifier, credential: VendedCredential, location: str) -> ObjectStore:
+        """Return the cached store of a credential, or open one; a store caches what it knows of its server."""
+        owner = credential.prefix or table
         cache_key = owner, store_prefix(location), self._configured_store(location)
         before, store = self._stores.pop(cache_key, (None, None))
-        if store is None or before != grant:
-            store = self._open_store(grant, location)
-        self._stores[cache_key] = grant, store
+        if store is None or before != credential:
+            store = self._open_store(credential, location)
+        self._stores[cache_key] = credential, store
         if len(self._stores) > MAX_CACHED:
             self._stores.popitem(last=False)
         return store
@@ -157,7 +165,7 @@ class VendedStores:
 
 
 class _TableStores:
-    """Implements `StoreRouter` for one table."""
+    """A `StoreRouter` for one table."""
 
     def __init__(self, vended: VendedStores, table: TableIdentifier) -> None:
         self._vended, self._table = vended, table
@@ -167,7 +175,7 @@ class _TableStores:
 
 
 class _TableStore:
-    """Implements `ObjectStore` with what the catalog gives when a verb is called."""
+    """An `ObjectStore` that gets its credentials from the catalog at each call."""
 
     def __init__(self, vended: VendedStores, table: TableIdentifier) -> None:
         self._vended, self._table = vended, table
@@ -192,7 +200,7 @@ class _TableStore:
 
 
 def _parent_locations(location: str) -> Iterator[str]:
-    """The places that a location lies in, the longest first."""
+    """Yield the parent folders of a location, the longest first."""
     scheme, _, path = location.partition("://")
     while "/" in path:
         path = path.rpartition("/")[0]
@@ -205,7 +213,7 @@ def _credentials_refused(table: TableIdentifier, refused: Unauthenticated) -> Tr
         scope=ErrorScope.CATALOG,
         expected=f"credentials that the store accepts, vended for {table}",
         found=refused.found,
-        remedy="see with which role, and for how long, the catalog vends them, and whether its clock is right",
+        remedy="check the role and the lifetime of the credentials that the catalog vends, and the catalog's clock",
     )
 
 
@@ -217,25 +225,25 @@ def _raise_no_credentials(
         raise NoVendedCredentials(
             location,
             scope=ErrorScope.TABLE,
-            expected="credentials for what lies there",
-            found=f"none: the catalog does not have {table} any more, and vends nothing for it",
-            remedy=f'{remedy}; or let the files of dropped tables be: on_drop = "keep"',
+            expected="credentials for this location",
+            found=f"none: the catalog does not have {table} any more, and vends none for it",
+            remedy=f'{remedy}; or leave the files of dropped tables unchanged: on_drop = "keep"',
         )
     raise Permanent(
         location,
         scope=ErrorScope.TABLE,
-        expected=f"credentials for what lies there, vended for {table}",
-        found="none" if not answer else f"some for {', '.join(grant.prefix for grant in answer)}",
-        remedy=f"let the catalog vend them to our principal; or {remedy}",
+        expected=f"credentials for this location, vended for {table}",
+        found="none" if not answer else f"some for {', '.join(credential.prefix for credential in answer)}",
+        remedy=f"let the catalog vend them to the listener's principal; or {remedy}",
     )
 
 
-# ── sources: Where the truth about tables is
+# ── Catalogs
 
-_EXPECTED: Final = "a configured catalog of that name, as the table's file still says that it is current"
+_EXPECTED: Final = "a configured catalog of that name, because the SFN file still says that the table is current"
 _REMEDY: Final = (
-    "put [catalogs.{0}] back into the configuration and `sfn retire {0}`, or replay this if the catalog is to stay; "
-    "or discard this, and the file stays as it is"
+    "put [catalogs.{0}] back into the configuration and `sfn retire {0}`, or replay this letter to keep the catalog; "
+    "or discard this letter, and the file stays unchanged"
 )
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -243,12 +251,12 @@ _log = structlog.stdlib.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ConnectedCatalog:
-    """A catalog and how its tables are published.
+    """A catalog with its publish policy.
 
     Attributes:
-        catalog: tells the truth.
+        catalog: the client of the catalog.
         policy: the settings.
-        vended_stores: what opens its tables' places, where the catalog says it.
+        vended_stores: the stores, if the catalog vends credentials.
     """
 
     catalog: Catalog
@@ -256,11 +264,7 @@ class ConnectedCatalog:
     vended_stores: VendedStores | None = None
 
     def stores_for(self, table: TableIdentifier, configured: StoreRouter) -> StoreRouter:
-        """Where the files of a table are.
-
-        Args:
-            configured: the configured stores.
-        """
+        """Return the stores of a table; `configured` if the catalog vends no credentials."""
         return configured if self.vended_stores is None else self.vended_stores.for_table(table)
 
 
@@ -268,26 +272,28 @@ class CatalogRegistry(Protocol):
     """The configured catalogs."""
 
     async def get(self, catalog: str) -> ConnectedCatalog | None:
-        """The source of that name, None where none is configured.
+        """Return the catalog of that name; None if none is configured.
 
         Raises:
-            Trouble: scope catalog, while nobody can tell yet whose tables they are.
+            ExternalError: scope catalog, while the identity of the catalog is not known yet.
         """
         ...
 
     def is_retired(self, catalog: str) -> bool:
-        """Whether a catalog retired, be it still configured or not."""
+        """Return True if a catalog is retired, configured or not."""
         ...
 
 
 def outcome_for_unconfigured(claim: LeasedJob, now: datetime, *, retired: bool) -> Done | DeadLettered:
-    """What becomes of a row whose catalog is not configured: nobody can publish it, and nobody will ask for it.
+    """Return the outcome of a job of a catalog that is not configured: the job cannot be published.
 
-    A letter only where readers are still told of a table, and nobody said that they should not be. It is the last word
-    of its row, or it would come back however often somebody discards it.
+    The job becomes a dead letter only if its SFN file still says that the table is current and the catalog was not
+    retired. There is no recheck: with one, the letter would open again after each discard.
 
     Args:
-        retired: the catalog retired before it went.
+        claim: the job.
+        now: the present.
+        retired: True if the catalog was retired before it left the configuration.
     """
     live = claim.table_state.live
     if live is not None and not retired:
@@ -297,5 +303,6 @@ def outcome_for_unconfigured(claim: LeasedJob, now: datetime, *, retired: bool) 
         return DeadLettered(DeadLetterReason.PERMANENT, str(error))
     if live is not None:
         remedy = "delete the SFN file below it, or put the catalog back into the configuration until none is live"
-        _log.warning("file left behind", table=str(claim.subject), location=live.location, remedy=remedy)
+        _log.warning("SFN file left behind", table=str(claim.subject), location=live.location, remedy=remedy)
+
     return Done(now, forget=True)

@@ -1,4 +1,4 @@
-"""One table looked at: the catalog's answer, our files beside it, and whether the two agree. Nothing is changed."""
+"""Read-only comparison of the catalog with the SFN files: of one table, and of a whole catalog as a dry-run sweep."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from sfn.storage import BatchReader, StoreRouter
 from sfn.worker.catalog_sources import ConnectedCatalog
 from sfn.worker.sweep import BoundedQueue
 
-# ── examination: One table looked at
+# ── One table
 
 T = TypeVar("T")
 
 _NO_TIME = datetime.min.replace(tzinfo=UTC)
-"""When the catalog was asked, which counts for nothing where nothing is written."""
+"""Time of a query; it does not matter, because nothing is written."""
 
 
 @dataclass(frozen=True, slots=True)
 class CachedAnswer:
-    """What the catalog said of a table an earlier time.
+    """An earlier answer of the catalog about a table.
 
     Attributes:
-        etag: of that answer.
-        table: it; its metadata log may be missing.
+        etag: the etag of the answer.
+        table: the table; its metadata log may be missing.
     """
 
     etag: str
@@ -44,13 +44,13 @@ class CachedAnswer:
 
 @dataclass(frozen=True, slots=True)
 class TableComparison:
-    """What was found of one table.
+    """Comparison of one table.
 
     Attributes:
-        answer: the catalog's.
-        table: as the catalog has it, by this answer or by the one that still holds; None where it has none.
-        comparison: our files beside it; None where they could not be compared.
-        difference: how they differ from what they should say.
+        answer: the answer of the catalog.
+        table: the table by this answer, or by the cached one if it is not modified; None if there is no table.
+        comparison: the comparison with the SFN files; None if they could not be compared.
+        difference: the difference, if any.
     """
 
     answer: LoadResult
@@ -60,34 +60,35 @@ class TableComparison:
 
 
 class TableComparer:
-    """Looks at one table after another of a catalog.
+    """Comparer of the tables of a catalog with their files.
 
     Args:
-        source: the catalog, and how its tables are published.
-        stores: the configured ones.
+        connected: the catalog with its policy.
+        stores: the configured stores.
     """
 
-    def __init__(self, source: ConnectedCatalog, stores: StoreRouter) -> None:
-        self._source, self._stores = source, stores
+    def __init__(self, connected: ConnectedCatalog, stores: StoreRouter) -> None:
+        self._connected, self._stores = connected, stores
 
     async def compare_table(self, name: TableIdentifier, cached: CachedAnswer | None = None) -> TableComparison:
-        """Look at one.
+        """Compare one table.
 
         Args:
-            cached: spares the catalog an answer that it gave before.
+            name: the table.
+            cached: an earlier answer, which the catalog need not send again.
 
         Raises:
-            Trouble: the catalog, or a store, can't be asked; with scope table it is this table's alone.
+            ExternalError: the catalog or a store failed; with scope table, only for this table.
         """
-        answer = await self._source.catalog.load(name, None if cached is None else cached.etag)
+        answer = await self._connected.catalog.load(name, None if cached is None else cached.etag)
         if isinstance(answer, NotModified) and cached is not None:
             found = await self._compare_files(name, cached.table, answer)
             if found.difference is None and found.comparison is not None and found.comparison.is_exact:
                 return found
-            # How far apart the two are only the metadata log tells.
-            answer = await self._source.catalog.load(name, None)
+            # The cached answer lacks the metadata log, which is needed to count the commits in between.
+            answer = await self._connected.catalog.load(name, None)
         if not isinstance(answer, Loaded):
-            # Dropped since it was listed, or not written yet: nothing that a file could say.
+            # The table was dropped after the listing, or is not written yet, so there is nothing to compare.
             return TableComparison(answer)
         return await self._compare_files(name, answer.table, answer)
 
@@ -107,75 +108,79 @@ class TableComparer:
         return TableComparison(answer, table, comparison, comparison.difference)
 
     async def _compare(self, name: TableIdentifier, table: Table) -> ComparisonResult:
-        policy = self._source.policy
+        policy = self._connected.policy
         check_location(table.metadata_location, policy.allowed_locations)
-        place = check_location(table.location, policy.allowed_locations)
-        stores = self._source.stores_for(name, self._stores)
-        facts = Observations()
-        keys = usual_keys(name, table, place, policy)
+        location = check_location(table.location, policy.allowed_locations)
+        stores = self._connected.stores_for(name, self._stores)
+        observed = Observations()
+        keys = usual_keys(name, table, location, policy)
         store = stores.store_for(keys[0])
         if _is_batched(type(store)):
-            for key, held in zip(keys, await cast("BatchReader", store).read_all(keys), strict=True):
-                facts.files[key] = ObservedFile(held, facts.next_sequence())
-        catalog = self._source.catalog
+            for key, stored in zip(keys, await cast("BatchReader", store).read_all(keys), strict=True):
+                observed.files[key] = ObservedFile(stored, observed.next_sequence())
+        catalog = self._connected.catalog
         return await decide_with_queries(
-            lambda known: compare(name, table, place, known, policy), stores, catalog, facts
+            lambda known: compare(name, table, location, known, policy), stores, catalog, observed
         )
 
 
 async def decide_with_queries(
-    decide: Callable[[Observations], T], stores: StoreRouter, catalog: Catalog, facts: Observations | None = None
+    decide: Callable[[Observations], T], stores: StoreRouter, catalog: Catalog, observed: Observations | None = None
 ) -> T:
-    """What is decided from files, and from what the catalog says of other tables, once those were looked at.
+    """Call `decide` until it raises no `NeedsQuery`, and run the queries that it needs: files, and other tables.
 
     Args:
-        facts: what is known so far.
+        decide: computes the result from observations.
+        stores: stores of the files.
+        catalog: catalog of the other tables.
+        observed: the observations so far.
 
     Raises:
-        Trouble: a store or the catalog failed.
-        LocationRefused: no store is configured for one of them.
+        ExternalError: a store or the catalog failed.
+        LocationRefused: no store is configured for a file.
     """
-    facts = facts or Observations()
+    observed = observed or Observations()
     while True:
         try:
-            return decide(facts)
-        except NeedsQuery as lacking:
-            query = lacking.query
+            return decide(observed)
+        except NeedsQuery as needed:
+            query = needed.query
         match query:
             case ReadFiles(keys):
                 for key in keys:
-                    facts.files[key] = ObservedFile(await stores.store_for(key).read(key), facts.next_sequence())
+                    stored = await stores.store_for(key).read(key)
+                    observed.files[key] = ObservedFile(stored, observed.next_sequence())
             case LoadTable(other):
                 answer = await catalog.load(other, None)
                 found = answer.table if isinstance(answer, Loaded) else NoSuchTable()
-                facts.answers[other] = CatalogAnswer(found, None, _NO_TIME, _NO_TIME, facts.next_sequence())
+                observed.answers[other] = CatalogAnswer(found, None, _NO_TIME, _NO_TIME, observed.next_sequence())
             case _:
                 raise TypeError(query)
 
 
 @cache
 def _is_batched(kind: type) -> bool:
-    # Looking through a protocol takes longer than reading a file.
+    # Cached, because `isinstance` with a protocol takes longer than reading a file.
     return issubclass(kind, BatchReader)
 
 
-# ── survey: One walk over a catalog that tells what a sweep would find
+# ── A whole catalog
 
 CONCURRENT_COMPARISONS = 32
-"""Tables that are looked at, at a time."""
+"""Tables that are compared at a time."""
 
 
 @dataclass(slots=True)
 class DryRunResult:
-    """What a walk found, as far as it is.
+    """The result so far of a dry-run sweep.
 
     Attributes:
-        listed: tables that the catalog lists and the policy covers.
-        is_fully_listed: no more will be listed.
-        tables: those that were looked at.
-        differences: what differs.
-        unlisted: namespaces that may not be listed, and why.
-        failed: tables that could not be looked at, and why.
+        listed: number of tables that the catalog lists and the policy covers.
+        is_fully_listed: True once the listing is complete.
+        tables: number of compared tables.
+        differences: the differences.
+        unlisted: namespaces that could not be listed, with the reason.
+        failed: tables that could not be compared, with the error.
     """
 
     listed: int = 0
@@ -187,12 +192,12 @@ class DryRunResult:
 
 
 class DryRunSweep:
-    """One walk.
+    """A sweep that compares every table of a catalog with its files, and changes nothing.
 
     Args:
-        source: the catalog, which is listed and asked for each table, and how its tables are published.
-        stores: hold the files.
-        moved: called after each table.
+        connected: the catalog with its policy.
+        stores: the configured stores.
+        on_progress: called after each table.
     """
 
     def __init__(
@@ -203,10 +208,10 @@ class DryRunSweep:
         self._queue = BoundedQueue[TableIdentifier]()
 
     async def run(self) -> DryRunResult:
-        """Walk.
+        """Compare all tables.
 
         Raises:
-            Trouble: the catalog can't be asked; what was found until then is lost.
+            ExternalError: the catalog failed; the result so far is lost.
         """
         try:
             async with anyio.create_task_group() as tasks:
@@ -214,22 +219,22 @@ class DryRunSweep:
                     tasks.start_soon(self._compare_each)
                 await self._list_tables()
         except ExceptionGroup as group:
-            trouble = next((error for error in group.exceptions if isinstance(error, ExternalError)), None)
-            if trouble is None:
+            first = next((error for error in group.exceptions if isinstance(error, ExternalError)), None)
+            if first is None:
                 raise
         else:
             self._result.differences.sort(key=lambda difference: difference.table)
             return self._result
-        raise trouble
+        raise first
 
     async def _list_tables(self) -> None:
-        interest = self._connected.policy.table_filter
-        async for one in self._connected.catalog.tables(interest.excludes_namespace):
-            if isinstance(one, UnlistedNamespace):
-                self._result.unlisted.append(one)
-            elif interest.covers(one):
+        table_filter = self._connected.policy.table_filter
+        async for found in self._connected.catalog.tables(table_filter.excludes_namespace):
+            if isinstance(found, UnlistedNamespace):
+                self._result.unlisted.append(found)
+            elif table_filter.covers(found):
                 self._result.listed += 1
-                await self._queue.put(one)
+                await self._queue.put(found)
         self._result.is_fully_listed = True
         self._queue.close()
 
@@ -237,10 +242,11 @@ class DryRunSweep:
         while (table := await self._queue.get()) is not None:
             try:
                 difference = (await self._comparer.compare_table(table)).difference
-            except ExternalError as trouble:
-                if trouble.scope is not ErrorScope.TABLE:
+            except ExternalError as error:
+                if error.scope is not ErrorScope.TABLE:
                     raise
-                self._result.failed.append((table, str(trouble)))
+                self._result.failed.append((table, str(error)))
+
             else:
                 self._result.differences += [difference] if difference is not None else []
             self._result.tables += 1

@@ -1,4 +1,4 @@
-"""Where the worker tells what became of its claims: one record an outcome."""
+"""Log records and metrics of the outcomes of claims."""
 
 from __future__ import annotations
 
@@ -27,84 +27,82 @@ from sfn.domain.jobs import (
 from sfn.inbox.model import NewDeadLetter
 from sfn.telemetry.metrics import PublicationMetrics
 
-# ── journal: Where the worker tells what became of its claims
-
 
 class OutcomeSink(Protocol):
-    """The worker's log."""
+    """Receiver of outcomes."""
 
     def on_settled(self, claim: LeasedJob, outcome: Outcome, seconds: float) -> None:
-        """A claim ended, after that many seconds."""
+        """Record that a claim ended after that many seconds."""
         ...
 
     def on_lease_lost(self, claim: LeasedJob) -> None:
-        """A claim's lease was lost; another worker has the row."""
+        """Record that a claim lost its lease: another worker, or an operator, has the job."""
         ...
 
     def on_leases_expired(self, leases: int) -> None:
-        """So many leases ran out, in this process or in the one before it."""
+        """Record that a number of leases expired, in this process or in the one before."""
         ...
 
     def on_poisoned(self, letter: NewDeadLetter) -> None:
-        """Nobody came back from a row, time and again."""
+        """Record that attempts of a job ended the process or lost their lease again and again."""
         ...
 
     def on_unexpected_error(self, claim: LeasedJob, error: Exception) -> None:
-        """An attempt raised what nobody expected."""
+        """Record that an attempt raised an unexpected error."""
         ...
 
 
 class OutcomeSinks:
-    """Implements `Journal`: tells each of several, in their order."""
+    """An `OutcomeSink` that passes outcomes on to several sinks, in their order."""
 
     def __init__(self, *sinks: OutcomeSink) -> None:
         self._sinks = sinks
 
     def on_settled(self, claim: LeasedJob, outcome: Outcome, seconds: float) -> None:
-        for journal in self._sinks:
-            journal.on_settled(claim, outcome, seconds)
+        for sink in self._sinks:
+            sink.on_settled(claim, outcome, seconds)
 
     def on_lease_lost(self, claim: LeasedJob) -> None:
-        for journal in self._sinks:
-            journal.on_lease_lost(claim)
+        for sink in self._sinks:
+            sink.on_lease_lost(claim)
 
     def on_leases_expired(self, leases: int) -> None:
-        for journal in self._sinks:
-            journal.on_leases_expired(leases)
+        for sink in self._sinks:
+            sink.on_leases_expired(leases)
 
     def on_poisoned(self, letter: NewDeadLetter) -> None:
-        for journal in self._sinks:
-            journal.on_poisoned(letter)
+        for sink in self._sinks:
+            sink.on_poisoned(letter)
 
     def on_unexpected_error(self, claim: LeasedJob, error: Exception) -> None:
-        for journal in self._sinks:
-            journal.on_unexpected_error(claim, error)
+        for sink in self._sinks:
+            sink.on_unexpected_error(claim, error)
 
 
-# ── logbook: The worker's log
+# ── Log
 
 _log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _LogFields:
-    """What a record says beside whose it is; the fields of every record."""
+    """Fields of every record except those that identify the claim."""
 
     outcome: str | None = None
     reason: str | None = None
     why: str | None = None
     seconds: float | None = None
     files: tuple[str, ...] = ()
-    hint: str | None = None
+    version_hint: str | None = None
 
 
 class OutcomeLog:
-    """Implements `Journal`.
+    """An `OutcomeSink` that writes log records.
 
-    Every record has the fields `event` (`on_settled`, `on_lease_lost` or `on_unexpected_error`), `catalog`, `table`
-    (null for a sweep), `attempt`, `outcome` (such as `done`), `reason` (of a dead letter), `why` (what is waited
-    for, or what went wrong), `seconds`, `files` (those written or deleted, in order) and `hint` (`foreign` where the
-    version hint at the table's place is somebody else's and is left alone).
+    Every record has these fields: `event` (`settled`, `lease lost` or `unexpected error`), `catalog`, `table` (null for
+    a sweep), `attempt`, `outcome` (such as `done`), `reason` (of a dead letter), `why` (the reason for waiting, or the
+    error), `seconds`, `files` (written or deleted, in order) and `version_hint` (`foreign` if the version hint in the
+    table's place is another program's and stays unchanged).
     """
 
     def on_settled(self, claim: LeasedJob, outcome: Outcome, seconds: float) -> None:
@@ -117,16 +115,16 @@ class OutcomeLog:
             why=why,
             seconds=round(seconds, 3),
             files=result.written_keys,
-            hint="foreign" if result.table_state.foreign_version_hint is not None else None,
+            version_hint="foreign" if result.table_state.foreign_version_hint is not None else None,
         )
         _log_record(_log_level(outcome), "settled", claim.subject, claim.attempt, fields)
 
     def on_lease_lost(self, claim: LeasedJob) -> None:
-        fields = _LogFields(why="the lease was lost: another worker has the row")
-        _log_record(logging.WARNING, "fenced", claim.subject, claim.attempt, fields)
+        fields = _LogFields(why="another worker, or an operator, has the job")
+        _log_record(logging.WARNING, "lease lost", claim.subject, claim.attempt, fields)
 
     def on_leases_expired(self, leases: int) -> None:
-        """Told already: as `inbox opened`, or of each claim as `fenced`."""
+        """Do nothing: the expired leases are logged as `inbox opened`, or per claim as `lease lost`."""
 
     def on_poisoned(self, letter: NewDeadLetter) -> None:
         fields = _LogFields(outcome=DeadLettered.label, reason=letter.reason.value, why=letter.detail)
@@ -134,7 +132,7 @@ class OutcomeLog:
 
     def on_unexpected_error(self, claim: LeasedJob, error: Exception) -> None:
         why = f"{type(error).__name__}: {error}"
-        _log_record(logging.ERROR, "surprised", claim.subject, claim.attempt, _LogFields(why=why), error)
+        _log_record(logging.ERROR, "unexpected error", claim.subject, claim.attempt, _LogFields(why=why), error)
 
 
 def _log_record(
@@ -151,13 +149,13 @@ def _log_record(
         why=fields.why,
         seconds=fields.seconds,
         files=list(fields.files),
-        hint=fields.hint,
+        version_hint=fields.version_hint,
         exc_info=error,
     )
 
 
 def _result_of(outcome: Outcome) -> PublishResult:
-    """What it leaves behind, empty for nothing."""
+    """Return the result of a publish; an empty one for an outcome without a result."""
     if isinstance(outcome, Done | Rescheduled | DeadLettered) and outcome.result is not None:
         return outcome.result
     return PublishResult()
@@ -167,10 +165,10 @@ def _log_level(outcome: Outcome) -> int:
     match outcome:
         case Done() | Rescheduled():
             return logging.INFO
-        case SweepCompleted(within_limit=calm):
-            return logging.INFO if calm else logging.WARNING
+        case SweepCompleted(within_limit=within_limit):
+            return logging.INFO if within_limit else logging.WARNING
         case Returned(cause=FailureCause.CATALOG | FailureCause.STORE | FailureCause.PROCESS):
-            # Told of all its tables together, by `CircuitBreakers`.
+            # `CircuitBreakers` logs the outage once for all tables.
             return logging.DEBUG
         case Retry() | Returned():
             return logging.WARNING
@@ -180,14 +178,14 @@ def _log_level(outcome: Outcome) -> int:
             assert_never(outcome)
 
 
-# ── meter: The worker's metrics
+# ── Metrics
 
 
 class OutcomeMetrics:
-    """Implements `Journal`.
+    """An `OutcomeSink` that counts in metrics.
 
     Args:
-        work: what it counts in.
+        metrics: the metrics of publishes and sweeps.
         clock: the wall clock.
     """
 
@@ -218,7 +216,7 @@ class OutcomeMetrics:
         self._metrics.count_attempt(letter.subject.catalog, DeadLettered.label, letter.reason.value)
 
     def on_unexpected_error(self, claim: LeasedJob, error: Exception) -> None:
-        """Counted by its outcome."""
+        """Do nothing: the outcome of the claim is counted."""
 
 
 def _error_class(outcome: Outcome) -> str:
@@ -234,11 +232,12 @@ def _error_class(outcome: Outcome) -> str:
 
 
 def _commit_age(claim: LeasedJob, result: PublishResult, now: datetime) -> float | None:
-    """Seconds since the commit whose pointer was written in place of an older one; None where none was."""
+    """Return the age in seconds of the commit that a publish made current; None if there is no such commit."""
     before, after, table = claim.table_state.live, result.table_state.live, result.cache.table
     if not result.written_keys or before is None or after is None or table is None:
         return None
     if after.metadata_location == before.metadata_location or after.metadata_location != table.metadata_location:
         return None
-    # Its clock is the writer's, which may be ahead of ours.
+    # The time of the commit is by the writer's clock, which may be ahead.
+
     return max(0.0, now.timestamp() - table.last_updated_ms / 1000)

@@ -1,4 +1,4 @@
-"""When a row's own trouble is tried again: pure."""
+"""Retry policy of a table or catalog."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from datetime import datetime, timedelta
 from typing import Final
 
 MAX_RETRY_AFTER: Final = timedelta(minutes=5)
-"""How long we wait because the other side asked for it: a mistaken date must not close a lane for years."""
+"""Longest wait that the other side can ask for: a wrong date in `Retry-After` must not stop a table for years."""
 
-_DOUBLINGS: Final = 70
-"""The shortest pause, doubled so often, is longer than any time that there is."""
+_MAX_DOUBLINGS: Final = 70
+"""Enough doublings to make the shortest pause longer than the longest `timedelta`."""
 
 
 def bounded_retry_after(seconds: float | None) -> timedelta:
-    """How much of a wish for a pause is heeded.
+    """Return the requested wait, between zero and `MAX_RETRY_AFTER`.
 
     Args:
-        seconds: seconds that the other side asked us to wait, as it said them: any number at all.
+        seconds: seconds that the other side asked to wait, unchecked; None for no request.
     """
     if seconds is None or not seconds > 0:
         return timedelta()
@@ -29,10 +29,10 @@ class RetryPolicy:
     """Exponential backoff with equal jitter, bounded in pause, attempts and age.
 
     Attributes:
-        base: the first pause.
-        cap: the longest pause.
-        budget: how long failures may go on.
-        max_attempts: how many.
+        base: first pause.
+        cap: longest pause.
+        budget: longest time from the first failure to the last attempt.
+        max_attempts: most attempts.
     """
 
     base: timedelta = timedelta(seconds=1)
@@ -41,25 +41,25 @@ class RetryPolicy:
     max_attempts: int = 500
 
     def pause(self, attempt: int, jitter: float) -> timedelta:
-        """The pause after a failed attempt.
+        """Return the pause after a failed attempt.
 
         Args:
-            attempt: its number, from 1.
-            jitter: in [0, 1).
+            attempt: number of the attempt, from 1.
+            jitter: random number in [0, 1).
         """
-        factor: int = 2 ** min(attempt - 1, _DOUBLINGS)
-        # Compared before it is multiplied: the product may be longer than any time that there is.
+        factor: int = 2 ** min(attempt - 1, _MAX_DOUBLINGS)
+        # Compare before multiplying: the product may be longer than the longest `timedelta`.
         pause = self.cap if factor > self.cap // self.base else self.base * factor
         return pause / 2 + pause / 2 * jitter
 
     def next_attempt(self, attempt: int, since: datetime, now: datetime, jitter: float) -> datetime | None:
-        """The next try after a failed one; None when the budget is spent.
+        """Return the time of the next attempt after a failed one; None when the budget is spent.
 
         Args:
-            attempt: number of the one that failed, from 1.
-            since: when the first of the row of failures began.
+            attempt: number of the failed attempt, from 1.
+            since: start of the first of consecutive failures.
             now: the present.
-            jitter: in [0, 1).
+            jitter: random number in [0, 1).
         """
         if attempt >= self.max_attempts or now - since >= self.budget:
             return None

@@ -1,4 +1,4 @@
-"""One walk over a catalog: finds what no event told of, and puts it into the inbox as hints."""
+"""Sweeps: compare every table of a catalog with the inbox, and put a notification for each difference."""
 
 from __future__ import annotations
 
@@ -24,19 +24,21 @@ from sfn.inbox import DropLimit, InboxWriter, TableIndex
 from sfn.inbox.statistics import NamedTable, without_old_names
 from sfn.publish.policy import OnDrop, Policy
 
-# ── feed: Hands what one finds to the many who work on it
+# ── Queue
 
 T = TypeVar("T")
 
 MAX_QUEUED: Final = 256
-"""Things that wait to be taken."""
+"""Items that wait in a `BoundedQueue`, unless it is created with another bound."""
 
 
 class BoundedQueue(Generic[T]):
-    """From one to many, in order. What is there is taken without a turn of the loop, which anyio's streams cost.
+    """A queue from one producer to many consumers, in order.
+
+    Unlike the streams of anyio, `get` does not yield to the event loop while items wait.
 
     Args:
-        ahead: how many may wait.
+        max_queued: most items that wait.
     """
 
     def __init__(self, max_queued: int = MAX_QUEUED) -> None:
@@ -46,7 +48,7 @@ class BoundedQueue(Generic[T]):
         self._is_closed = False
 
     async def put(self, item: T) -> None:
-        """Hand over one more, once there is room for it."""
+        """Add an item, once there is room."""
         while len(self._queued) >= self._max_queued:
             self._has_room = anyio.Event()
             await self._has_room.wait()
@@ -54,12 +56,12 @@ class BoundedQueue(Generic[T]):
         self._has_items.set()
 
     def close(self) -> None:
-        """Nothing more will come."""
+        """End the queue after the items that wait."""
         self._is_closed = True
         self._has_items.set()
 
     async def get(self) -> T | None:
-        """The next one; None at the end."""
+        """Return the next item; None at the end."""
         while not self._queued:
             if self._is_closed:
                 return None
@@ -72,14 +74,14 @@ class BoundedQueue(Generic[T]):
         return item
 
 
-# ── report: What a sweep has found so far
+# ── Report
 
 MAX_LISTED: Final = 1_000
-"""Tables that a report names; the others are only counted."""
+"""Most tables that a report names; the others are only counted."""
 
 
 class SweepPhase(StrEnum):
-    """Where a sweep is."""
+    """Phase of a sweep."""
 
     RUNNING = "running"
     ENDED = "ended"
@@ -88,38 +90,39 @@ class SweepPhase(StrEnum):
 
 
 class SweepDifference(StrEnum):
-    """How a table differs from what was published of it."""
+    """Difference between a table and its published state."""
 
     NEW = "new"
     CHANGED = "changed"
     ABSENT = "absent"
     RENAMED = "renamed"
-    """Gone, and found under another name."""
+    """Missing, and found under another name."""
     LEFT_ALONE = "left-alone"
     HELD = "held"
-    """Gone, or older than what was published, and the brake holds it."""
+    """Missing, or older than its published state, and held by the drop limit."""
 
 
 @dataclass(slots=True)
 class SweepReport:
-    """One sweep. Whoever has it sees it change.
+    """The progress and result of one sweep; updated while the sweep runs.
 
     Attributes:
-        started_at, ended_at: when; None while it runs.
-        phase: where it is.
-        known_tables: rows of tables that there were before, about as many as there are to look at.
-        tables: how many were looked at.
-        differences: the first of those that differed, each with how.
-        difference_count: how many did.
-        unlisted_namespaces: namespaces, dotted, that could not be listed: their tables, and those below, count as
+        started_at: start of the sweep.
+        ended_at: end of the sweep; None while it runs.
+        phase: phase of the sweep.
+        known_tables: number of tables known before the sweep, about as many as there are to check.
+        tables: number of checked tables.
+        differences: the first `MAX_LISTED` differing tables with their differences.
+        difference_count: number of differing tables.
+        unlisted_namespaces: dotted names of the namespaces that could not be listed. Tables in and below them count as
             present.
-        unlisted_reason: why the first of them could not be listed; a failure comes before a refusal.
-        listing_failed: those of them with a listing that failed; the others are forbidden.
-        failed_tables: the first of those tables that could not be looked at.
-        failed_count: how many could not.
-        error: why it failed.
-        missing_tables: tables with a live file that the catalog does not show any more, under whatever name.
-        previous: the previous sweep of this process, while this one runs. Its findings may be out of date.
+        unlisted_reason: reason for the first unlisted namespace; a failure takes precedence over a missing permission.
+        listing_failed: the unlisted namespaces with a failed listing; for the others the permission is missing.
+        failed_tables: the first `MAX_LISTED` tables that could not be checked.
+        failed_count: number of tables that could not be checked.
+        error: text of the error that ended the sweep.
+        missing_tables: number of tables with a live file that the catalog does not show under any name.
+        previous: the previous sweep of this process, while this one runs; its result may be out of date.
     """
 
     started_at: datetime
@@ -139,13 +142,13 @@ class SweepReport:
     previous: SweepReport | None = None
 
     def add_difference(self, table: TableIdentifier, how: SweepDifference) -> None:
-        """A table differs."""
+        """Add a differing table."""
         self.difference_count += 1
         if len(self.differences) < MAX_LISTED:
             self.differences.append((table, how))
 
     def add_unlisted(self, name: str, found: UnlistedNamespace) -> None:
-        """A namespace could not be listed, which is called so."""
+        """Add an unlisted namespace by its dotted name."""
         if self.unlisted_reason is None or (found.is_failure and not self.listing_failed):
             self.unlisted_reason = found.message
         self.unlisted_namespaces.append(name)
@@ -153,31 +156,31 @@ class SweepReport:
             self.listing_failed.append(name)
 
     def add_failed(self, table: TableIdentifier) -> None:
-        """A table could not be looked at."""
+        """Add a table that could not be checked."""
         self.failed_count += 1
         if len(self.failed_tables) < MAX_LISTED:
             self.failed_tables.append(table)
 
     def finish(self, phase: SweepPhase, at: datetime, error: str | None = None) -> None:
-        """It runs no more."""
+        """End the report and forget the previous one."""
         self.phase, self.ended_at, self.error, self.previous = phase, at, error, None
 
 
-# ── sweep: One walk over a catalog
+# ── Sweep
 
 CONCURRENT_LOADS = 16
-"""Loads in flight."""
+"""Tables that are loaded at a time."""
 BATCH_SIZE = 200
-"""Hints in one transaction."""
+"""Notifications per transaction."""
 MAX_LOGGED = 100
-"""Withheld namespaces, or tables, that one record names."""
+"""Most namespaces, or tables, that a log record names."""
 
 _log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class SweepPorts:
-    """What one sweep talks to."""
+    """Ports of a sweep."""
 
     catalog: Catalog
     writer: InboxWriter
@@ -187,16 +190,17 @@ class SweepPorts:
 
 
 class CatalogSweep:
-    """One sweep.
+    """One sweep of a catalog.
 
-    What differs becomes a hint as it is found. Absences become hints only after every table was looked at, all of them
-    marked `held` when they are more than the brake allows. A table that was found under another name is told of as
-    renamed: until that name's row has settled no other part knows. What the catalog withholds counts as present. A hint
-    of a held table that is there again ends the hold.
+    The sweep puts a notification for each difference as soon as it finds one. Missing tables get notifications only
+    after every table was checked; all of them are marked `hold_drops` if they are more than the drop limit allows. A
+    missing table that has another name now is reported as renamed, because no other part of the listener knows that
+    before the job of the new name has settled. Tables in unlisted namespaces count as present. A held table that is
+    back gets a notification, which ends the hold.
 
     Attributes:
         subject: the catalog.
-        report: what it has found so far.
+        report: the result so far.
     """
 
     def __init__(self, subject: CatalogName, ports: SweepPorts, policy: Policy) -> None:
@@ -213,14 +217,14 @@ class CatalogSweep:
         self._notified = 0
 
     async def run(self, jitter: float) -> SweepCompleted:
-        """Do it.
+        """Run the sweep.
 
         Args:
-            jitter: in [0, 1), spreads the next one.
+            jitter: random number in [0, 1), to spread the start of the next sweep.
 
         Raises:
-            Trouble: the catalog or the inbox failed; no absence was told of.
-            Broken: the inbox can't be trusted any more.
+            ExternalError: the catalog or the inbox failed; no missing table was reported.
+            FatalError: the inbox cannot be trusted any more.
         """
         began = self.report.started_at
         known = {row.table: row async for row in self._ports.table_index.tables(self.subject.catalog)}
@@ -235,7 +239,7 @@ class CatalogSweep:
         self._log_failed()
         within_limit = await self._report_missing(known)
         pause = self._policy.sweep_every * (0.9 + jitter / 5)
-        # One that takes longer than its interval leaves the catalog in peace for a while too.
+        # A sweep that takes longer than its interval is also followed by a pause.
         due_at = max(began + pause, self._ports.clock.now() + pause / 10)
         found = self.report
         return SweepCompleted(
@@ -253,10 +257,10 @@ class CatalogSweep:
                     self._listed.add(table)
                     await send.send(table)
         except ExceptionGroup as group:
-            gravest = _most_severe(group)
+            error = _most_severe(group)
         else:
             return
-        raise gravest
+        raise error
 
     async def _covered_tables(self) -> AsyncIterator[TableIdentifier]:
         async for found in self._ports.catalog.tables(self._policy.table_filter.excludes_namespace):
@@ -274,17 +278,17 @@ class CatalogSweep:
             async for table in tables:
                 try:
                     await self._check(table, known.get(table))
-                except ExternalError as trouble:
-                    if trouble.scope is not ErrorScope.TABLE:
+                except ExternalError as error:
+                    if error.scope is not ErrorScope.TABLE:
                         raise
                     self._unconfirmed.add(table)
                     self.report.add_failed(table)
-                    self._first_failure = self._first_failure or str(trouble)
+                    self._first_failure = self._first_failure or str(error)
 
     async def _check(self, table: TableIdentifier, row: IndexedTable | None) -> None:
         if self._policy.is_retired and (row is None or row.live is None):
             return
-        # Whether a held table is as it was published only a full answer says.
+        # A held table needs a full answer: "not modified" does not say whether the table equals its published state.
         etag = row.etag if row is not None and row.live is not None and not row.is_on_hold else None
         answer = await self._ports.catalog.load(table, etag)
         self.report.tables += 1
@@ -322,7 +326,10 @@ class CatalogSweep:
             self._notified += len(batch)
 
     async def _report_missing(self, known: Mapping[TableIdentifier, IndexedTable]) -> bool:
-        """Whether there were few enough: what is held already counts, it waits for the same operator."""
+        """Report the missing tables; return True if they are within the drop limit.
+
+        Tables that are held already count as well, because they wait for the same decision of an operator.
+        """
         gone = set(self._missing) | (set(known) - self._listed)
         missing: list[TableIdentifier] = []
         excluded: list[TableIdentifier] = []
@@ -334,13 +341,13 @@ class CatalogSweep:
                 excluded.append(table)
             elif self._current_name(known[table]) is not None:
                 self.report.add_difference(table, SweepDifference.RENAMED)
-            elif self._policy.on_drop is not OnDrop.KEEP and not self._is_withheld(table):
+            elif self._policy.on_drop is not OnDrop.KEEP and not self._is_unlisted(table):
                 missing.append(table)
         self.report.missing_tables = len(missing)
         self._report_renames(known, gone)
         limit = await self._ports.drop_limit.max_missing(self.subject.catalog)
-        # What is held where nothing could be listed may still be gone.
-        unknown = [table for table, row in known.items() if row.is_on_hold and self._is_withheld(table)]
+        # Held tables in unlisted namespaces may still be missing.
+        unknown = [table for table, row in known.items() if row.is_on_hold and self._is_unlisted(table)]
         lost = without_old_names(_named_table(known[table]) for table in {*missing, *unknown})
         within_limit = len(lost) <= limit
         notified = [table for table in (*missing, *excluded) if not known[table].is_stuck]
@@ -361,17 +368,17 @@ class CatalogSweep:
                 remedy=f"if the catalog lost tables, restore them; if they were dropped: sfn release {self.subject}",
             )
         _log.info(
-            "sweep told",
+            "sweep finished",
             catalog=self.subject.catalog,
             tables=len(self._listed),
-            hints=self._notified,
-            absences=len(missing),
+            notifications=self._notified,
+            missing=len(missing),
             limit=limit,
         )
         return within_limit
 
     def _report_renames(self, known: Mapping[TableIdentifier, IndexedTable], gone: set[TableIdentifier]) -> None:
-        """Also of a table whose name another one has by now, and of what a row has missed since before."""
+        """Report the new names of missing tables, of tables with a reused name, and of tables missing since before."""
         for table, row in sorted(known.items()):
             lost = set(row.missing_uuids)
             if row.live is not None and row.live.uuid is not None and (table in gone or table in self._replaced):
@@ -381,24 +388,24 @@ class CatalogSweep:
                 self._notifications += [Notification(table, sender="sweep", renamed_to=name) for name in sorted(names)]
 
     def _record_unchanged(self, known: Mapping[TableIdentifier, IndexedTable], gone: set[TableIdentifier]) -> None:
-        """Note under which names tables were found that are as they were published."""
+        """Record the names of the tables that equal their published state, by uuid."""
         for table in sorted(self._listed - gone - self._unconfirmed):
             row = known.get(table)
             if row is not None and row.live is not None and row.live.uuid is not None:
                 self._name_by_uuid.setdefault(row.live.uuid, table)
 
     def _current_name(self, row: IndexedTable) -> TableIdentifier | None:
-        """Under which other name a row's table was found, if its own has none."""
+        """Return the other name under which a missing table was found; None if there is none."""
         return self._name_by_uuid.get(row.live.uuid or "") if row.live is not None else None
 
-    def _is_withheld(self, table: TableIdentifier) -> bool:
-        """Whether nobody can tell that a table is gone that was not listed."""
+    def _is_unlisted(self, table: TableIdentifier) -> bool:
+        """Return True if a table may exist in a namespace that could not be listed."""
         return table not in self._listed and is_in_namespaces(table, self._unlisted)
 
     def _log_unlisted(self) -> None:
         if self._unlisted:
             _log.warning(
-                "namespaces withheld",
+                "namespaces not listed",
                 catalog=self.subject.catalog,
                 namespaces=[namespace or "(all)" for namespace in list(self._unlisted)[:MAX_LOGGED]],
                 number=len(self._unlisted),
@@ -406,10 +413,10 @@ class CatalogSweep:
             )
 
     def _log_failed(self) -> None:
-        """Nothing else does: the sweep goes on without them, and their rows are not claimed."""
+        # Nothing else logs these failures: the sweep continues, and no job of these tables is claimed.
         if self.report.failed_tables:
             _log.warning(
-                "tables not looked at",
+                "tables not checked",
                 catalog=self.subject.catalog,
                 tables=[table.dotted for table in self.report.failed_tables[:MAX_LOGGED]],
                 number=self.report.failed_count,
@@ -418,7 +425,7 @@ class CatalogSweep:
 
 
 def _most_severe(group: ExceptionGroup[Exception]) -> Exception:
-    """Of what was raised at once, what says most about what to do next."""
+    """Return the error that decides what happens next: a fatal one first, then an external one."""
     return min(
         group.exceptions, key=lambda error: (not isinstance(error, FatalError), not isinstance(error, ExternalError))
     )
@@ -429,12 +436,12 @@ def _named_table(row: IndexedTable) -> NamedTable:
 
 
 def _was_absent(row: IndexedTable) -> bool:
-    """Return whether a row is held as its table was missing, whatever events came meanwhile."""
+    """Return True if the published table was found missing before, in spite of later events."""
     return row.live is not None and (row.live.uuid or "") in row.missing_uuids
 
 
 def _shows(answer: LoadResult, live: PublishedPointer) -> bool:
-    """Return whether an answer shows the table that was published, and that it may have files."""
+    """Return True if an answer shows the published table, and the table may have files."""
     if isinstance(answer, Loaded):
         return answer.table.uuid == live.uuid and answer.table.skip_reason is None
     return isinstance(answer, NotModified)
@@ -447,9 +454,9 @@ def _difference(answer: Loaded, row: IndexedTable | None) -> SweepDifference:
 
 
 def _differs(answer: Loaded, row: IndexedTable | None) -> bool:
-    """Whether a row should look.
+    """Return True if a table needs a publish.
 
-    One that was given up looks by itself after a while, if it may heal: it is told only of what it was not told yet.
+    A dead job has its own recheck if the problem may go away, so it needs a notification only for a new location.
     """
     if row is not None and row.reason is not None and row.min_metadata_location == answer.table.metadata_location:
         return False
@@ -459,21 +466,21 @@ def _differs(answer: Loaded, row: IndexedTable | None) -> bool:
 
 
 def _is_published(answer: Loaded, row: IndexedTable) -> bool:
-    pointing = answer.table.metadata_location, answer.table.uuid
-    return row.live is not None and (row.live.metadata_location, row.live.uuid) == pointing
-
-
-# ── sweeps: The sweeps of one worker
+    found = answer.table.metadata_location, answer.table.uuid
+    return row.live is not None and (row.live.metadata_location, row.live.uuid) == found
 
 
 class SweepRunner:
-    """Ended by a stop at once: what they told is told, and the next process begins them anew.
+    """Runner of the sweeps of one worker.
+
+    A stop ends running sweeps at once. Notifications that were put stay, and the next process starts these sweeps
+    again.
 
     Args:
         clock: the wall clock.
 
     Attributes:
-        latest_reports: by catalog, the report of the sweep that runs, or of the last one.
+        latest_reports: by catalog, the report of the running sweep, or of the last one.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -483,19 +490,20 @@ class SweepRunner:
         self._stopped = False
 
     def stop(self) -> None:
-        """End what runs, and whatever is begun from now on."""
+        """Cancel running sweeps, and those that are started from now on."""
         self._stopped = True
         for scope in self._scopes:
             scope.cancel()
 
     async def run(self, sweep: CatalogSweep, jitter: float) -> SweepCompleted | None:
-        """As `Sweep.run`; None where a stop ended it."""
+        """Run a sweep as `CatalogSweep.run` does; return None if a stop ended it."""
         report, catalog = sweep.report, sweep.subject.catalog
         report.previous = self.latest_reports.get(catalog)
         self.latest_reports[catalog] = report
         with anyio.CancelScope() as scope:
             self._scopes.add(scope)
-            # Its claim may have been on its way when the stop came.
+            # The claim of the sweep may have been under way when the worker was stopped.
+
             if self._stopped:
                 scope.cancel()
             try:

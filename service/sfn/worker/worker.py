@@ -1,3 +1,5 @@
+"""The worker: claims jobs, publishes tables or sweeps catalogs, and settles the outcomes."""
+
 from __future__ import annotations
 
 import contextlib
@@ -51,20 +53,20 @@ from sfn.worker.outcome_log import OutcomeSink
 from sfn.worker.retry import MAX_RETRY_AFTER, RetryPolicy, bounded_retry_after
 from sfn.worker.sweep import CatalogSweep, SweepPorts, SweepReport, SweepRunner
 
-# ── lease: Leases of running claims
+# ── Leases
 
 RETRY_PAUSE: Final = 1.0
-"""Seconds until leases that could not be renewed are tried again."""
+"""Seconds until the next attempt to renew leases after a failure."""
 
 
 class Leases:
-    """The running claims of one worker.
+    """The leases of the running claims of one worker.
 
     Args:
-        worklist: renews them.
+        queue: the queue that renews leases.
         clock: the wall clock.
-        lease: how long one lasts unless it is renewed.
-        troubles: told when the inbox fails.
+        lease: duration of a lease.
+        error_log: the log of failed inbox calls.
     """
 
     def __init__(self, queue: JobQueue, clock: Clock, lease: timedelta, error_log: InboxErrorLog) -> None:
@@ -75,7 +77,7 @@ class Leases:
         self._idle.set()
 
     def add(self, claim: LeasedJob) -> None:
-        """A claim begins."""
+        """Add a claim that starts."""
         if not self._claims:
             self._idle = anyio.Event()
             self._busy.set()
@@ -83,15 +85,15 @@ class Leases:
         self._scopes[_lease_key(claim)] = anyio.CancelScope()
 
     def scope(self, claim: LeasedJob) -> anyio.CancelScope:
-        """What its work runs in: cancelled when the lease is lost."""
+        """Return the cancel scope for the work of a claim; it is cancelled when the lease is lost."""
         return self._scopes[_lease_key(claim)]
 
     def running(self) -> list[LeasedJob]:
-        """What is worked on: as long as anything is claimed for it, this process is alive."""
+        """Return the running claims."""
         return list(self._claims.values())
 
     def remove(self, claim: LeasedJob) -> None:
-        """A claim ended."""
+        """Remove a claim that ended."""
         del self._claims[_lease_key(claim)], self._scopes[_lease_key(claim)]
         if not self._claims:
             self._idle.set()
@@ -102,17 +104,17 @@ class Leases:
         await self._idle.wait()
 
     async def run(self) -> None:
-        """Renew for ever; who has no claim is not woken."""
+        """Renew leases forever, at a third of their duration; sleep while no claim is running."""
         third = self._lease.total_seconds() / 3
         pause = third
         while True:
             await self._busy.wait()
             await anyio.sleep(pause)
-            # A call that waited in vain for long leaves little of the lease.
+            # A failed call may have taken most of the lease, so the next attempt comes soon.
             pause = third if await self.renew_once() is not None else min(RETRY_PAUSE, third)
 
     async def renew_once(self) -> int | None:
-        """Renew all leases once; how many were lost. None: the inbox is in trouble, nothing is renewed or lost yet."""
+        """Renew all leases once; return how many are lost, or None if the inbox failed and nothing was renewed."""
         claims = dict(self._claims)
         if not claims:
             return 0
@@ -131,39 +133,38 @@ def _lease_key(claim: LeasedJob) -> tuple[object, int]:
     return claim.subject, claim.fencing_token
 
 
-# ── unforeseen: Sorts the exceptions that no adapter foresaw
+# ── Unexpected errors
 
 SHORTAGE_ERRNOS: Final = frozenset(
     {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOBUFS, errno.EUSERS, errno.ENOLCK}
 )
-"""What the system says when this process, or the machine, has too few descriptors, threads, locks or too little memory.
-"""
+"""Errors of the system when the process or the machine lacks descriptors, threads, locks or memory."""
 _NO_THREAD: Final = "can't start new thread"
 _MAX_CHAINED: Final = 20
-"""Exceptions of one chain that are looked at."""
+"""Most exceptions of one chain that are examined."""
 
 
 class UnexpectedErrorKind(Enum):
-    """What an exception that is no `ExternalError` means for the attempt that it ended."""
+    """Kind of an exception that is not an `ExternalError`."""
 
     SHORTAGE = auto()
-    """This process lacks something, whatever the table: nothing is wrong with the table."""
+    """The process lacks a resource; the table is not the cause."""
     TRANSIENT = auto()
-    """The system or a network refused something. It counts as the table's trouble, and is tried for a day."""
+    """The system or a network failed. The error counts as the table's, and is retried for a day."""
     DEFECT = auto()
-    """The code can't cope with this table: after a few attempts it is poison."""
+    """The code cannot handle this table: after a few attempts the table is poison."""
 
 
 def classify_error(error: BaseException) -> UnexpectedErrorKind:
-    """Sort an exception.
+    """Return the kind of an exception.
 
-    A library may wrap the system's error, or meet it while it handles another one. So a shortage is looked for in the
-    whole chain. Any other `OSError` counts only where it is the error itself or its stated cause: code that handles a
-    `FileNotFoundError` may still have a defect.
+    A library may wrap the system's error, or meet it while it handles another error. A shortage is therefore searched
+    in the whole chain. Any other `OSError` counts only if it is the error itself or its explicit cause, because code
+    that handles a `FileNotFoundError` may still have a defect.
     """
-    if any(_is_shortage(each) for each in _chain(error, contexts=True)):
+    if any(_is_shortage(one) for one in _chain(error, contexts=True)):
         return UnexpectedErrorKind.SHORTAGE
-    if any(isinstance(each, OSError) for each in _chain(error, contexts=False)):
+    if any(isinstance(one, OSError) for one in _chain(error, contexts=False)):
         return UnexpectedErrorKind.TRANSIENT
     return UnexpectedErrorKind.DEFECT
 
@@ -179,35 +180,35 @@ def _text(error: BaseException) -> str:
 
 
 def _chain(error: BaseException, *, contexts: bool) -> Iterator[BaseException]:
-    """An exception, what it is made of, and what led to it."""
+    """Yield an exception, the members of a group, its causes and, with `contexts`, its contexts."""
     pending, seen = [error], set[int]()
     while pending and len(seen) < _MAX_CHAINED:
-        each = pending.pop(0)
-        if id(each) in seen:
+        one = pending.pop(0)
+        if id(one) in seen:
             continue
-        seen.add(id(each))
-        yield each
-        if isinstance(each, BaseExceptionGroup):
-            pending += each.exceptions
-        if each.__cause__ is not None:
-            pending.append(each.__cause__)
-        elif contexts and each.__context__ is not None and not each.__suppress_context__:
-            pending.append(each.__context__)
+        seen.add(id(one))
+        yield one
+        if isinstance(one, BaseExceptionGroup):
+            pending += one.exceptions
+        if one.__cause__ is not None:
+            pending.append(one.__cause__)
+        elif contexts and one.__context__ is not None and not one.__suppress_context__:
+            pending.append(one.__context__)
 
 
-# ── worker: The worker
+# ── Worker
 
 MAX_UNEXPECTED_ERRORS = 3
-"""Attempts that may end in a defect."""
+"""Attempts of a table that may end in a defect, before the table is poison."""
 RECHECK_UNCONFIGURED_AFTER = timedelta(hours=8)
-"""When a table is looked at again whose catalog is not known: as long as `refresh_after` is where it is not set."""
+"""Time until the recheck of a dead table with an unknown catalog; the default of `refresh_after`."""
 _INBOX_RETRY_PAUSE = 1.0
 _STOP_REASON = "the service stops"
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerInbox:
-    """The four faces of the inbox that a worker sees."""
+    """Ports of the inbox that a worker uses."""
 
     queue: JobQueue
     writer: InboxWriter
@@ -217,13 +218,13 @@ class WorkerInbox:
 
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
-    """A worker's settings.
+    """Settings of a worker.
 
     Attributes:
-        concurrency: tables at a time.
-        lease: how long a claim lasts unless it is renewed.
-        drain: how long running claims may take to end after a stop.
-        retry: when a table's own trouble is tried again.
+        concurrency: most tables at a time.
+        lease: duration of a lease.
+        drain: time that running claims have to end after a stop.
+        retry: retry policy of tables and catalogs.
     """
 
     concurrency: int = 32
@@ -233,15 +234,16 @@ class WorkerOptions:
 
 
 class Worker:
-    """Turns hints into files.
+    """A worker: claims jobs, publishes or sweeps, and settles.
 
     Args:
-        inbox: where the work is.
-        sources: where the truth is.
-        stores: where files are.
-        clock, chance: time and jitter.
-        journal: where outcomes are told.
-        terms: settings.
+        inbox: the inbox.
+        catalogs: the configured catalogs.
+        stores: the configured stores.
+        clock: the wall clock.
+        chance: source of jitter.
+        sink: receiver of outcomes.
+        options: settings.
     """
 
     def __init__(
@@ -268,7 +270,7 @@ class Worker:
         self._stopped = anyio.Event()
 
     async def run(self, stop: anyio.Event) -> None:
-        """Work until stopped, then let tables that run end, at the longest for the drain; give the rest back."""
+        """Work until stopped, then let running claims end within the drain time, and return the others."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._leases.run)
             tasks.start_soon(self._claim_until, stop, tasks)
@@ -281,17 +283,17 @@ class Worker:
             tasks.cancel_scope.cancel()
 
     def breakers(self) -> list[CircuitBreakerState]:
-        """The breakers that are not closed."""
+        """Return the breakers that are not closed."""
         return self._capacity.unclosed_breakers(self._clock.now())
 
     def sweeps(self) -> Mapping[str, SweepReport]:
-        """By catalog, the sweep that runs, or the last one of this process."""
+        """Return the report of the running sweep, or the last one of this process, by catalog."""
         return self._sweeps.latest_reports
 
     async def claim_once(self, tasks: TaskGroup) -> datetime | None:
-        """Claim what is due and start it: when more may be due without the bell being rung."""
+        """Claim due jobs and start them; return when more may be due without a signal."""
         now = self._clock.now()
-        # By the same clock reading as the slots: a breaker that reopened in between would be waited for in vain.
+        # Read with the same clock reading as the capacity, or a breaker that reopens in between would be missed.
         reopens_at = self._capacity.reopens_at(now)
         with self._error_log.log_errors():
             claimed = await self._inbox.queue.claim(self._capacity.capacity(now), self._leases.running())
@@ -310,9 +312,9 @@ class Worker:
             self._has_freed_capacity = False
             try:
                 next_due = await self.claim_once(tasks)
-            except ExternalError as trouble:
-                # The inbox's, and nothing was leased: a full disk must not end the process.
-                next_due = self._clock.now() + bounded_retry_after(trouble.retry_after or _INBOX_RETRY_PAUSE)
+            except ExternalError as error:
+                # The inbox failed and nothing is leased. A full disk must not end the process.
+                next_due = self._clock.now() + bounded_retry_after(error.retry_after or _INBOX_RETRY_PAUSE)
             if not self._has_freed_capacity and not stop.is_set():
                 with anyio.CancelScope() as self._pause:
                     await self._inbox.queue.wait(next_due)
@@ -332,7 +334,7 @@ class Worker:
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True), anyio.move_on_after(5):
                 has_settled = await self._settle(claim, Returned(self._clock.now(), _STOP_REASON), began)
-                # What the stop interrupted may have settled it already: then nobody else has the row.
+                # If the stop interrupted a settle, the claim may be settled: then no other worker has the job.
                 if not has_settled and not settling:
                     await self._requeue_after_lost_lease(claim)
             raise
@@ -341,13 +343,13 @@ class Worker:
             self._release_capacity(claim)
 
     def _release_capacity(self, claim: LeasedJob) -> None:
-        """Its slot may be what a due row waits for, however the claim ended: look again, even before the next wait."""
+        """Free the capacity of a claim, and claim again: a due job may wait for it."""
         self._capacity.job_ended(claim.group)
         self._has_freed_capacity = True
         self._pause.cancel()
 
     async def _attempt(self, claim: LeasedJob) -> Outcome | None:
-        """What became of it; None where the lease turned out to be lost."""
+        """Return the outcome of an attempt; None if the lease was lost."""
         connected, store_usage = None, StoreUsage()
         try:
             connected = await self._catalogs.get(claim.subject.catalog)
@@ -356,16 +358,16 @@ class Worker:
             return None
         except FatalError:
             raise
-        except Exception as error:  # noqa: BLE001 - the one place where the unexpected is caught
+        except Exception as error:  # noqa: BLE001 - the only place that catches unexpected errors
             return self._outcome_of_error(claim, error, connected)
         self._breakers.record_success(claim.group, claim.subject, store_used=store_usage.was_used)
         return outcome
 
     async def _requeue_after_lost_lease(self, claim: LeasedJob) -> None:
-        """Who lost its lease may have written after the one that has it now: have the row looked at once more."""
+        """Queue the job once more: this attempt may have written after the worker that has the lease now."""
         self._sink.on_lease_lost(claim)
         with contextlib.suppress(ExternalError), self._error_log.log_errors():
-            await self._inbox.writer.put([Notification(claim.subject, sender="fenced", force=True)])
+            await self._inbox.writer.put([Notification(claim.subject, sender="lease-lost", force=True)])
 
     async def _publish_or_sweep(
         self, claim: LeasedJob, connected: ConnectedCatalog | None, store_usage: StoreUsage
@@ -378,7 +380,7 @@ class Worker:
         inbox = self._inbox
         if isinstance(claim.subject, CatalogName):
             if connected.policy.event_only:
-                return Done(self._clock.now(), forget=True)  # nobody can list it, and nothing calms its brake
+                return Done(self._clock.now(), forget=True)  # an event-only catalog cannot be listed
             sweep_ports = SweepPorts(connected.catalog, inbox.writer, inbox.table_index, inbox.drop_limit, self._clock)
             completed = await self._sweeps.run(CatalogSweep(claim.subject, sweep_ports, connected.policy), jitter)
             return completed or Returned(self._clock.now(), _STOP_REASON)
@@ -388,19 +390,19 @@ class Worker:
         return await publish(claim, ports, connected.policy, jitter=jitter)
 
     def _spellings_of(self, name: str, catalog: Catalog) -> Spellings:
-        """Return how a catalog lists names, as far as this process remembers it."""
-        known = self._spellings.get(name)
-        if known is None or known.catalog is not catalog:
-            known = self._spellings[name] = Spellings(catalog, self._clock)
-        return known
+        """Return the cached spellings of a catalog's names."""
+        cached = self._spellings.get(name)
+        if cached is None or cached.catalog is not catalog:
+            cached = self._spellings[name] = Spellings(catalog, self._clock)
+        return cached
 
     def _outcome_of_error(self, claim: LeasedJob, error: Exception, connected: ConnectedCatalog | None) -> Outcome:
-        """What becomes of an attempt that raised. Nothing that is wrong with the error itself ends the process."""
+        """Return the outcome of an attempt that raised. An error while handling the error does not end the process."""
         try:
             if isinstance(error, ExternalError):
                 return self._after_external_error(claim, error, connected)
             return self._after_unexpected(claim, error, connected)
-        except Exception as defect:  # noqa: BLE001 - as in `_attempt`, of what is done about it
+        except Exception as defect:  # noqa: BLE001 - as in `_attempt`, for errors of the error handling
             with contextlib.suppress(Exception):
                 self._sink.on_unexpected_error(claim, defect)
             return Retry(self._clock.now() + MAX_RETRY_AFTER, type(error).__name__, FailureCause.DEFECT)
@@ -416,7 +418,7 @@ class Worker:
         if error.scope is not ErrorScope.TABLE:
             return Returned(self._breakers.record_failure(claim.group, error), str(error), FailureCause(error.scope))
         if isinstance(error, NoVendedCredentials) and connected is not None and connected.policy.on_drop is OnDrop.KEEP:
-            # What is left alone need not be seen; a name that the table has now may be told of.
+            # The files of a dropped table stay unchanged, so no credentials are needed.
             return Done(now + connected.policy.refresh_after, PublishResult(claim.table_state))
         if (
             isinstance(error, UnaddressableTable)
@@ -428,7 +430,7 @@ class Worker:
                 DeadLetterReason.LOCATION_REFUSED if isinstance(error, LocationRefused) else DeadLetterReason.PERMANENT
             )
             dead = self._dead_letter(reason, str(error), connected)
-            # A permission may come back for many tables at once, without an event for each of them.
+            # Permissions may return for many tables at once, without an event for each table.
             return (
                 replace(dead, recheck_at=now + self._options.retry.cap)
                 if isinstance(error, ForbiddenForTable)
@@ -473,7 +475,7 @@ class Worker:
         if isinstance(claim.subject, TableIdentifier):
             at = retry.next_attempt(claim.attempt, claim.failing_since, now, jitter)
         else:
-            # Never given up: nobody would look at its tables any more.
+            # A catalog never becomes a dead letter, because then its tables would not be swept any more.
             at = now + retry.pause(claim.attempt, jitter)
         if at is None:
             detail = f"after {claim.attempt} attempts since {claim.failing_since:%F %T}: {error}"
@@ -481,15 +483,15 @@ class Worker:
         return Retry(max(at, now + bounded_retry_after(retry_after)), error, cause)
 
     def _dead_letter(self, reason: DeadLetterReason, detail: str, connected: ConnectedCatalog | None) -> DeadLettered:
-        """A dead letter of a table that heals without a new event, should it have been refused by mistake."""
+        """Return a dead letter with a recheck, so that a table recovers without an event if the error goes away."""
         after = connected.policy.refresh_after if connected is not None else RECHECK_UNCONFIGURED_AFTER
         return DeadLettered(reason, detail, recheck_at=self._clock.now() + after)
 
     async def _settle(self, claim: LeasedJob, outcome: Outcome, began: datetime) -> bool:
-        """Settle, however long the inbox is in trouble: a claim left leased would count as a crash.
+        """Settle a claim, with retries until the inbox works: an unsettled claim would count as a crash.
 
         Returns:
-            False: another worker has the row.
+            False if another worker has the job.
         """
         while True:
             try:
@@ -506,10 +508,10 @@ class Worker:
 def _redirect_to_addressed(
     claim: LeasedJob, error: UnaddressableTable, connected: ConnectedCatalog | None, now: datetime
 ) -> Done | None:
-    """Have the table looked at that the catalog's paths name so; None where this name needs a dead letter.
+    """Return an outcome that wakes the table which the catalog's path addresses; None if the name needs a dead letter.
 
-    Of a path that can be read in two ways a gateway tells of both tables, and one of them does not exist. A sender of
-    events says a name level by level: its event must not end without a trace.
+    A path may split into levels in two ways. A gateway then notifies both possible tables, and one of them
+    does not exist. Senders of events name each level, so their event must not disappear without a dead letter.
     """
     if (
         connected is None
@@ -518,7 +520,7 @@ def _redirect_to_addressed(
         or claim.locations
     ):
         return None
-    # A gateway's intent asks without a hint.
+    # The checks of a gateway's intent have no pending change.
     if not (claim.pending.is_guessed or claim.pending == PendingChange()):
         return None
     instead = replace(claim.subject, namespace=error.addressed_levels)

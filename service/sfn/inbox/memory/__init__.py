@@ -1,4 +1,4 @@
-"""The inbox in memory: for tests, and to say in few lines what an inbox is. Nothing of it outlives the process."""
+"""Inbox in memory, for tests, and as a short reference of an inbox. Its content ends with the process."""
 
 from sfn.inbox.memory.inbox import MemoryInbox
 

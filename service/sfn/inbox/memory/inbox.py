@@ -1,4 +1,4 @@
-"""All faces of the inbox in memory: what operators ask and tell, on top of the worklist."""
+"""All ports of the inbox in memory: queries and commands of operators, on top of the job queue."""
 
 from __future__ import annotations
 
@@ -41,10 +41,9 @@ from sfn.inbox.transitions import on_release_hold, on_replay
 
 
 class MemoryInbox(MemoryJobQueue):
-    """Intake, worklist, roster, brake, desk, dead letters and custody in one, for one event loop and one worker."""
+    """An inbox in memory that implements all ports, for one event loop and one worker."""
 
     async def release(self, catalog: str, command: AdminCommand) -> int:
-        """See `Brake.release`."""
         self._tripped.discard(catalog)
         self._permits = {asked: permit for asked, permit in self._permits.items() if asked[0].catalog != catalog}
         entry, count = self._letters.note("release", command, 0), 0
@@ -62,7 +61,6 @@ class MemoryInbox(MemoryJobQueue):
         return count
 
     async def stats(self) -> QueueStats:
-        """See `Desk.figures`."""
         now = self._clock.now()
         rows = [row for row in self._rows.values() if isinstance(row.subject, TableIdentifier)]
         pending_jobs = [row for row in self._rows.values() if self._lane(row).is_event_driven]
@@ -75,7 +73,6 @@ class MemoryInbox(MemoryJobQueue):
         return QueueStats(counts, oldest, self._letters.counts(), tripped, *intents, self._missing(rows))
 
     def _missing(self, rows: Sequence[Job]) -> dict[str, MissingTableStats]:
-        """See `Figures.missing`."""
         since: dict[str, list[datetime]] = defaultdict(list)
         for row in rows:
             if (at := table_missing_since(row.table_state)) is not None:
@@ -83,7 +80,6 @@ class MemoryInbox(MemoryJobQueue):
         return {catalog: MissingTableStats(len(times), min(times)) for catalog, times in since.items()}
 
     async def table_status(self, subject: JobKey) -> TableStatus | None:
-        """See `Desk.standing`."""
         row = self._rows.get(subject)
         if row is None:
             return None
@@ -94,7 +90,6 @@ class MemoryInbox(MemoryJobQueue):
         return to_table_status(row, LastEvent(hint.sender, hint.event_id, received_at, hint.body), intents)
 
     async def drop_limit_state(self, catalog: str) -> DropLimitState:
-        """See `Desk.brake`."""
         drops = self._drops(catalog)
         on, live = catalog in (await self.stats()).limit_reached, self._live_count(catalog)
         gone = {drop.name for drop in without_old_names(drops)} - self._live(catalog).keys()
@@ -103,28 +98,22 @@ class MemoryInbox(MemoryJobQueue):
         )
 
     async def audit_log(self, before: int | None, limit: int) -> list[AuditEntry]:
-        """See `Desk.audited`."""
         found = [entry for entry in self._letters.audited if before is None or entry.id < before]
         return found[::-1][:limit]
 
     async def list_after(self, letter_filter: DeadLetterFilter, after: int, limit: int) -> list[DeadLetter]:
-        """See `DeadLetters.find`."""
         return [letter for letter in self._letters.find(letter_filter) if letter.id > after][:limit]
 
     async def list_newest(self, letter_filter: DeadLetterFilter, limit: int) -> list[DeadLetter]:
-        """See `DeadLetters.newest`."""
         return self._letters.find(letter_filter)[::-1][:limit]
 
     async def get_many(self, ids: Sequence[int]) -> list[DeadLetter]:
-        """See `DeadLetters.numbered`."""
         return self._letters.numbered(ids)
 
     async def request_of(self, letter_id: int) -> UndecodableRequest | None:
-        """See `DeadLetters.event`."""
         return self._letters.event(letter_id)
 
     async def replay(self, ids: Sequence[int], notifications: Sequence[Notification], command: AdminCommand) -> int:
-        """See `DeadLetters.replay`."""
         count = 0
         for letter in self._letters.numbered(ids):
             if self._letters.end(letter.id, DeadLetterStatus.REPLAYED, command.at, command.actor):
@@ -137,7 +126,6 @@ class MemoryInbox(MemoryJobQueue):
         return count
 
     async def discard(self, ids: Sequence[int], command: AdminCommand) -> int:
-        """See `DeadLetters.discard`."""
         count = sum(
             self._letters.end(number, DeadLetterStatus.DISCARDED, command.at, command.actor) for number in set(ids)
         )
@@ -145,30 +133,24 @@ class MemoryInbox(MemoryJobQueue):
         return count
 
     async def reconcile(self, notifications: Sequence[Notification], command: AdminCommand) -> None:
-        """See `CatalogAdmin.reconcile`."""
         await self.put(notifications)
         self._letters.note("reconcile", command, len(notifications))
 
     async def adopt(self, notifications: Sequence[Notification], command: AdminCommand) -> None:
-        """See `CatalogAdmin.adopt`."""
         await self.put(notifications)
         self._letters.note("adopt", command, len(notifications))
 
     async def retire(self, catalog: str, *, retired: bool, command: AdminCommand) -> None:
-        """See `CatalogAdmin.retire`."""
         (self._retired.add if retired else self._retired.discard)(catalog)
         self._letters.note("retire" if retired else "unretire", command, 1)
 
     async def owner_id(self, catalog: str) -> str | None:
-        """See `CatalogAdmin.owner`."""
         return self._owners.get(catalog)
 
     async def record_owner(self, catalog: str, catalog_id: str) -> None:
-        """See `CatalogAdmin.own`."""
         self._owners[catalog] = catalog_id
 
     async def retired_catalogs(self) -> frozenset[str]:
-        """See `CatalogAdmin.retired`."""
         return frozenset(self._retired)
 
 

@@ -25,10 +25,10 @@ from sfn.inbox.intents import (
 
 
 class MemoryIntents:
-    """Open intents, and the shelf of those who note more.
+    """Open intents; also the `IntentStore` for new messages.
 
     Args:
-        has_job: whether the inbox has a row for a table.
+        has_row: returns True if the inbox has a job for a table.
     """
 
     def __init__(self, has_row: Callable[[TableIdentifier], bool]) -> None:
@@ -36,7 +36,7 @@ class MemoryIntents:
         self._rows: dict[IntentKey, OpenIntent] = {}
 
     def take(self, notes: Sequence[ReceivedIntent]) -> None:
-        """Take notes."""
+        """Apply messages."""
         closed, others = split_messages(notes)
         for row in [row for row in self._rows.values() if row.id in closed and not row.is_unresolved]:
             del self._rows[row.key]
@@ -50,7 +50,7 @@ class MemoryIntents:
                 del self._rows[before.key]
 
     def ask(self, now: datetime) -> tuple[list[Notification], datetime | None]:
-        """The hints of intents that are due, which are put off to their next ask; and when the next one is due."""
+        """Move due intents to their next check; return their notifications, and when the next intent is due."""
         due = sorted((row for row in self._rows.values() if is_due(row.due_at, now)), key=_turn)[:MAX_CHECKS_PER_CLAIM]
         for row in due:
             after = after_check(row, now)
@@ -59,36 +59,32 @@ class MemoryIntents:
             else:
                 del self._rows[row.key]
         moments = [row.due_at for row in self._rows.values()]
-        # More may have been due than are asked for at once.
+        # More intents may have been due than one claim checks.
         is_any_due = any(is_due(at, now) for at in moments)
         return notifications_for_due(due), now if is_any_due else min(moments, default=None)
 
     def counts(self) -> dict[str, OpenIntentStats]:
-        """What is open, by catalog."""
+        """Return the statistics of open intents, by catalog."""
         rows = defaultdict[str, list[OpenIntent]](list)
         for row in self._rows.values():
             rows[row.subject.catalog].append(row)
         return {catalog: one for catalog, of in rows.items() if (one := open_intent_stats(of)) is not None}
 
     def opened(self, subject: JobKey) -> OpenIntentStats | None:
-        """What is open of a subject; None for nothing."""
+        """Return the statistics of the open intents of a subject; None without any."""
         return open_intent_stats([row for row in self._rows.values() if row.subject == subject])
 
-    def with_id(self, number: str) -> Iterable[OpenIntent]:
-        """See `Shelf.of`."""
-        return [row for row in self._rows.values() if row.id == number]
+    def with_id(self, intent_id: str) -> Iterable[OpenIntent]:
+        return [row for row in self._rows.values() if row.id == intent_id]
 
     def unresolved_since(self, subject: JobKey) -> datetime | None:
-        """See `Shelf.left_at`."""
         left = [row.opened_at for row in self._rows.values() if row.subject == subject and row.is_unresolved]
         return max(left, default=None)
 
     def count_unknown_tables(self, peer: str) -> int:
-        """See `Shelf.unseen`."""
         return sum(row.peer == peer and row.is_for_unknown_table for row in self._rows.values())
 
     def has_job(self, table: TableIdentifier) -> bool:
-        """See `Shelf.has_row`."""
         return self._has_row(table)
 
 

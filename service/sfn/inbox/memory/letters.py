@@ -50,7 +50,7 @@ class MemoryDeadLetters:
             )
 
     def keep(self, note: UndecodableRequest, now: datetime) -> None:
-        """Open a letter for a request that nobody understood; the sender's oldest goes where it has too many."""
+        """Open a letter for an undecodable request; delete the sender's oldest letter if it has too many."""
         number = self._add(
             DeadLetter(0, None, note.sender, DeadLetterReason.UNDECODABLE, note.detail, 0, OPEN, now, now)
         )

@@ -88,7 +88,6 @@ class MemoryJobQueue:
         self._poisoned: list[NewDeadLetter] = []
 
     async def put(self, messages: Sequence[InboxMessage]) -> PutResult:
-        """See `Intake.put`."""
         now, new, superseded = self._clock.now(), 0, 0
         hints = [note for note in messages if isinstance(note, Notification)]
         for odd in (note for note in messages if isinstance(note, UndecodableRequest)):
@@ -103,11 +102,9 @@ class MemoryJobQueue:
         return PutResult(new, len(hints) - new, superseded)
 
     async def wait(self, until: datetime | None) -> None:
-        """See `JobQueue.wait`."""
         await self._bell.wait(until)
 
     async def claim(self, capacity: Capacity, running: Sequence[LeasedJob] = ()) -> ClaimResult:
-        """See `JobQueue.claim`."""
         self._bell.clear()
         now = self._clock.now()
         hints, next_ask = self._intents.ask(now)
@@ -126,7 +123,6 @@ class MemoryJobQueue:
         return ClaimResult(claims, min(moments, default=None), letters, len(lost))
 
     async def renew(self, claims: Sequence[LeasedJob]) -> list[LeasedJob]:
-        """See `JobQueue.renew`."""
         renewed = self._prolong(claims, self._clock.now())
         if len(renewed) < len(claims):
             self._bell.notify()
@@ -135,7 +131,6 @@ class MemoryJobQueue:
     async def record_location(
         self, claim: LeasedJob, layout_key: str, uuid: str | None
     ) -> frozenset[TableIdentifier] | None:
-        """See `JobQueue.remember`."""
         row = self._held_by(claim)
         if row is None:
             return None
@@ -151,7 +146,6 @@ class MemoryJobQueue:
         return others
 
     async def allow_step(self, claim: LeasedJob, step: BackwardStep, now: datetime) -> bool:
-        """See `JobQueue.permit`."""
         row = self._held_by(claim)
         if row is None:
             return False
@@ -169,7 +163,6 @@ class MemoryJobQueue:
         return True
 
     async def settle(self, claim: LeasedJob, outcome: Outcome, now: datetime) -> bool:
-        """See `JobQueue.settle`."""
         row = self._held_by(claim)
         if row is None:
             return False
@@ -183,30 +176,25 @@ class MemoryJobQueue:
         return True
 
     async def tables(self, catalog: str) -> AsyncIterator[IndexedTable]:
-        """See `Roster.known`."""
         for subject, row in list(self._rows.items()):
             if isinstance(subject, TableIdentifier) and subject.catalog == catalog:
                 yield _to_indexed_table(subject, row)
 
     async def with_uuid(self, catalog: str, uuid: str) -> list[IndexedTable]:
-        """See `Roster.carrying`."""
         live = self._live(catalog)
         return [
             _to_indexed_table(name, row) for name, (row, published) in sorted(live.items()) if published.uuid == uuid
         ]
 
     async def event_history(self, table: TableIdentifier) -> EventHistory | None:
-        """See `Roster.told`."""
         row = self._rows.get(table)
         return event_history_of(row) if row is not None else None
 
     async def at_location(self, table: TableIdentifier, location: str) -> frozenset[TableIdentifier]:
-        """See `Roster.neighbours`."""
         live = self._live(table.catalog)
         return frozenset(name for name, (_, at) in live.items() if at.location == location) - {table}
 
     async def max_missing(self, catalog: str) -> int:
-        """See `Brake.limit`."""
         return self._terms.allowed_drops(catalog, self._live_count(catalog))
 
     def _allows(self, catalog: str, drop: NamedTable | None, drops: Sequence[NamedTable]) -> bool:

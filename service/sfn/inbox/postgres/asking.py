@@ -11,7 +11,7 @@ from sfn.inbox.postgres.sheet import JobBatch
 from sfn.inbox.postgres.unit import InboxTransaction
 
 SOON: Final = timedelta(milliseconds=50)
-"""Until what another transaction had is looked for again: it may only have been told something of it."""
+"""Pause until jobs that another transaction had locked are read again: that transaction may only notify them."""
 
 
 async def ask(unit: InboxTransaction, intake: PostgresWriter, now: datetime) -> datetime | None:

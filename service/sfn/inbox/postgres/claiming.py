@@ -31,7 +31,7 @@ class ClaimRequest:
     Attributes:
         slots: how much.
         held: what it still works on.
-        unsure: claims that were made for it and never came to be known: nobody works on them.
+        unsure: claims with an unknown result of the transaction: no worker has them.
     """
 
     slots: Capacity
@@ -80,7 +80,6 @@ class Claiming:
         return ClaimResult(tuple(made), min(moments, default=None), tuple(letters), lost)
 
     async def renew(self, unit: InboxTransaction, claims: Sequence[LeasedJob]) -> list[LeasedJob]:
-        """See `JobQueue.renew`."""
         sheet = JobBatch(unit.rows)
         await sheet.lock({claim.subject for claim in claims})
         renewed = self._renewed(sheet, claims, self._clock())

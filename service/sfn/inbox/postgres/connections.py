@@ -1,4 +1,4 @@
-"""Connections to the database: made when they are needed, kept for whoever comes next, dropped when one is lost."""
+"""Pool of connections to the database: opened on demand, reused, and dropped when a connection is lost."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from sfn.inbox.postgres.faults import UNREACHABLE, PostgresConnectionLost, Postg
 MOST: Final = 7
 """Connections for transactions at a time."""
 PAUSE: Final = 0.25
-"""Seconds after a vain attempt within which none is made: whoever comes is told what the last one was told."""
+"""Seconds after a failed attempt to connect without another attempt: callers get the error of the last one."""
 IDLE: Final = 60.0
-"""Seconds without use until a connection is not used again: firewalls forget those of minutes, and tell nobody."""
+"""Seconds of idleness after which a connection is not reused: firewalls silently drop those idle for minutes."""
 _FORGOTTEN: Final = frozenset({"26000", "42P05"})
 """A pooler has come between: prepared statements are not where they were made, or were made by somebody else."""
 
@@ -49,17 +49,17 @@ class PostgresConnection(Protocol):
 
 
 Connect: TypeAlias = Callable[[bool], Awaitable[PostgresConnection]]
-"""Makes a connection; whose statements stay prepared, or do not."""
+"""Open a connection, with or without prepared statements."""
 
 
 class Connections:
     """The connections of one process, for one event loop.
 
     Args:
-        connect: makes one.
-        patience: seconds that may take.
-        settled: what is run in a new session that nobody else gets.
-        renewed: told of each new connection: another server may answer than before.
+        connect: opens a connection.
+        patience: seconds for an attempt to connect.
+        settled: statements that are run in each new session that is not shared.
+        renewed: called after each new connection: another server may answer than before.
     """
 
     def __init__(self, connect: Connect, patience: float, settled: str, renewed: Callable[[], None]) -> None:
@@ -101,7 +101,7 @@ class Connections:
                 self._put_back(connection)
 
     async def made(self) -> PostgresConnection:
-        """A new connection, which nobody else gets.
+        """Open a connection that is not shared.
 
         Raises:
             Fault: there is none to be had.
@@ -133,7 +133,7 @@ class Connections:
                 await connection.close()
 
     async def _suited(self) -> PostgresConnection:
-        """A connection whose statements stay prepared where they may."""
+        """Open a connection, with prepared statements if possible."""
         if self._prepares is None:
             connection = await self._connect(False)
             try:
@@ -169,13 +169,13 @@ class Connections:
             self.drop(connection)
 
     def drop(self, connection: PostgresConnection) -> None:
-        """End a connection that nobody else has."""
+        """Close a connection that is not shared."""
         self._all.discard(connection)
         connection.end()
 
 
 async def _is_direct(connection: PostgresConnection) -> bool:
-    """Whether it leads to a server, not to a pooler, which tells a number of its own instead of the session's."""
+    """Return True for a connection to a server; a pooler reports another process id than that of the session."""
     await connection.command("BEGIN")
     ((session,),) = await connection.fetch("SELECT pg_backend_pid()")
     await connection.command("COMMIT")

@@ -1,4 +1,4 @@
-"""The inbox in numbers, kept: to count them all rows are looked at, which takes long where they are many."""
+"""Cache of the inbox statistics: counting reads all jobs, which takes long if there are many."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sfn.inbox.statistics import QueueStats
 SHARE: Final = 20
 """Of this many seconds the database counts for one at most."""
 WANTED: Final = 300.0
-"""Seconds from the last time that somebody asked until nobody is taken to want them any more: most scrape oftener."""
+"""Seconds after the last read until the cache is not refreshed any more: most scrapers read more often."""
 
 
 class CachedStats:
@@ -32,7 +32,7 @@ class CachedStats:
         self._counting = anyio.Lock()
 
     async def __call__(self) -> QueueStats:
-        """The figures; they are counted for whoever asks first, or after nobody did for long."""
+        """Return the statistics; the first call, and a call after a long pause, waits until they are counted."""
         self._asked_at = now = anyio.current_time()
         # As long again: who asks is in a hurry, and `refresh` is not.
         if self._figures is None or now >= self._due_at + self._pause:
@@ -40,7 +40,7 @@ class CachedStats:
         return self._figures
 
     async def refresh(self) -> None:
-        """Count them, if it is time and somebody wants them: also for whoever gave up waiting for the first ones."""
+        """Count the statistics if they are due and were read recently, also if the first reader stopped waiting."""
         now = anyio.current_time()
         if self._due_at <= now < self._asked_at + WANTED:
             await self._counted()

@@ -35,7 +35,7 @@ from sfn.inbox.transitions import on_release_hold, on_replay
 
 
 class PostgresAdmin:
-    """What operators ask, and what they tell.
+    """The queries and commands of operators.
 
     Args:
         terms: settings.
@@ -46,7 +46,7 @@ class PostgresAdmin:
         self._terms, self._intake = terms, intake
 
     async def stats(self, unit: InboxTransaction, now: datetime) -> QueueStats:
-        """See `Desk.figures`; every row is looked at."""
+        """Return the statistics of the inbox; reads every job."""
         tables = await unit.table_index.counts()
         oldest = earliest_by_catalog(await unit.table_index.oldest(now), await unit.letters.oldest())
         letters = await unit.letters.counts()
@@ -56,7 +56,6 @@ class PostgresAdmin:
         )
 
     async def table_status(self, unit: InboxTransaction, subject: JobKey) -> TableStatus | None:
-        """See `Desk.standing`."""
         sheet = JobBatch(unit.rows)
         await sheet.take((await unit.rows.get({subject}, Locking.NONE)).rows.values(), memos=True)
         row = sheet.load(subject)
@@ -65,7 +64,6 @@ class PostgresAdmin:
         return to_table_status(row, await unit.events.last(event_seq_of(row)), await unit.intents.of(subject))
 
     async def drop_limit_state(self, unit: InboxTransaction, catalog: str, now: datetime) -> DropLimitState:
-        """See `Desk.brake`."""
         on = catalog in await unit.catalogs.tripped() or await unit.table_index.is_any_held(catalog)
         since = now - self._terms.drop_limit_window
         steps, live = await unit.catalogs.count_steps(catalog, since), await unit.table_index.live_count(catalog)
@@ -81,16 +79,16 @@ class PostgresAdmin:
         command: AdminCommand,
         also: set[JobKey],
     ) -> int:
-        """See `DeadLetters.replay`.
+        """Replay dead letters, see `DeadLetters.replay`.
 
         Args:
-            also: as of `Intake.put_all`.
+            also: more jobs to lock; extended by jobs that turn out to be needed.
         """
         letters = await unit.letters.get_many(ids)
         named = {letter.subject for letter in letters if letter.subject is not None}
         sheet = JobBatch(unit.rows)
         drawn = await sheet.lock(named | self._intake.subjects(notifications) | also, len(notifications), memos=True)
-        # Only now: whoever else ends one of them has its row no more.
+        # Close the letters only now: a transaction that closed one before does not have its job locked any more.
         ended = await unit.letters.end(ids, DeadLetterStatus.REPLAYED, command.at, command.actor)
         for subject in ended:
             if subject is not None:
@@ -102,7 +100,6 @@ class PostgresAdmin:
         return len(ended)
 
     async def discard(self, unit: InboxTransaction, ids: Sequence[int], command: AdminCommand) -> int:
-        """See `DeadLetters.discard`."""
         count = len(await unit.letters.end(ids, DeadLetterStatus.DISCARDED, command.at, command.actor))
         await unit.letters.note("discard", command, count)
         return count
@@ -110,7 +107,7 @@ class PostgresAdmin:
     async def release(
         self, unit: InboxTransaction, catalog: str, command: AdminCommand, before: CommandProgress | None = None
     ) -> CommandProgress:
-        """The next batch of `Brake.release`.
+        """Release the next batch, see `DropLimit.release`.
 
         Args:
             before: what the one before answered; None for the first.
@@ -140,11 +137,10 @@ class PostgresAdmin:
     async def notify(
         self, unit: InboxTransaction, action: str, hints: Sequence[Notification], order: AdminCommand, also: set[JobKey]
     ) -> None:
-        """See `CatalogAdmin.reconcile` and `CatalogAdmin.adopt`; `also` as of `Intake.put_all`."""
+        """Put the notifications of `CatalogAdmin.reconcile` or `CatalogAdmin.adopt`, with an audit entry."""
         await self._intake.put_all(unit, [(hints, order.at)], also)
         await unit.letters.note(action, order, len(hints))
 
     async def retire(self, unit: InboxTransaction, catalog: str, command: AdminCommand, *, retired: bool) -> None:
-        """See `CatalogAdmin.retire`."""
         await unit.catalogs.retire(catalog, retired=retired)
         await unit.letters.note("retire" if retired else "unretire", command, 1)

@@ -53,7 +53,7 @@ class AsyncpgConnection:
 
     @property
     def session(self) -> int:
-        """Which process of the server it was told that it speaks to: a pooler tells a number of its own."""
+        """The process id of the server that the connection reports; a pooler reports another number."""
         return int(self._raw.get_server_pid())
 
     async def fetch(self, statement: str, *values: object) -> Sequence[Sequence[Any]]:
@@ -74,7 +74,7 @@ class AsyncpgConnection:
             return tag
 
     async def listen(self, channel: str, on_notify: Callable[[str], None]) -> None:
-        """Have notifications told: what each of them says."""
+        """Call `heard` with the payload of each database notification."""
         with self._map_errors():
             await self._raw.add_listener(channel, lambda *payload: on_notify(payload[-1]))
 

@@ -1,4 +1,4 @@
-"""What other processes tell of the inbox: that there may be something to claim. Never the truth; that is the inbox."""
+"""Signals between processes that share an inbox: jobs may have become due. A lost signal only delays a claim."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from sfn.inbox.postgres.faults import PostgresFault
 
 CHANNEL: Final = "sfn_inbox"
 PATIENCE: Final = 2.0
-"""Seconds for a notification to be sent, or to begin to listen: what is not told is found by looking."""
+"""Seconds for sending a database notification, or for starting to listen: a lost one only delays a claim."""
 LISTEN_AGAIN: Final = 5.0
 """Seconds from one vain attempt to listen to the next."""
 _NOTIFY: Final = "BEGIN; SET LOCAL synchronous_commit = off; SET LOCAL lock_timeout = '1s'; NOTIFY {}, '{}'; COMMIT"
 
 
 class NotifyListener:
-    """Tells other processes, and hears from them; through a pooler it only tells.
+    """A sender and listener of NOTIFY signals; through a pooler it only sends.
 
     Args:
-        connections: where.
-        heard: called when another process told something.
+        connections: the connections of the process.
+        on_notify: called for a signal of another process.
     """
 
     def __init__(self, connections: Connections, on_notify: Callable[[], None]) -> None:
@@ -36,7 +36,7 @@ class NotifyListener:
         self._is_notifying = self._notifies_again = False
 
     async def listen(self) -> None:
-        """See to it that others are heard, as far as that can be had now."""
+        """Listen to other processes, if that is possible now."""
         if self._connection is not None:
             if self._connection.is_open:
                 return
@@ -58,7 +58,7 @@ class NotifyListener:
                     self._connections.drop(connection)
 
     async def notify(self) -> None:
-        """Tell others. Who comes while somebody tells them leaves it to that one."""
+        """Signal other processes; a call during another one only makes that one signal again."""
         self._notifies_again = True
         if self._is_notifying:
             return

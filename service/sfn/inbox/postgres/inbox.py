@@ -42,7 +42,7 @@ from sfn.inbox.statistics import DropLimitState, QueueStats
 STATS_MAX_AGE: Final = 5.0
 """Seconds."""
 LISTEN_CHECK_INTERVAL: Final = 5.0
-"""Seconds from one look at the schema's version to the next."""
+"""Seconds between two checks of the schema's version."""
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -52,7 +52,7 @@ def _ignore_commit(_: CommittedTransaction) -> None:
 
 
 class PostgresInbox(PostgresJobQueue):
-    """All faces of an inbox in one, for one event loop and one worker; others may be on the same database.
+    """An inbox that implements all ports, for one event loop and one worker; other processes may share the database.
 
     `opened` makes it.
     """
@@ -85,20 +85,20 @@ class PostgresInbox(PostgresJobQueue):
         stats_max_age: float = STATS_MAX_AGE,
         migrations: Sequence[Migration] = MIGRATIONS,
     ) -> AsyncIterator[PostgresInbox]:
-        """The inbox in a database, whose tables are made where there are none; all connections are closed in the end.
+        """Open the inbox in a database, and create missing tables; close all connections at the end.
 
         Args:
-            server: where the database is.
-            terms: settings.
-            clock: the wall clock: those of all processes must agree to a fraction of a lease.
-            queue_limit: how many notes may wait.
-            observe: told of every transaction.
-            stats_max_age: seconds that figures may be old; 0 for those of this moment.
-            migrations: this version's.
+            server: address of the database.
+            terms: the configuration.
+            clock: the wall clock; the clocks of all processes must agree to a fraction of a lease.
+            queue_limit: most messages that may wait.
+            observe: called after every transaction.
+            stats_max_age: greatest age of the statistics in seconds; 0 for current ones.
+            migrations: the migrations of this version.
 
         Raises:
-            Broken: it can't be kept there, or a newer version made the tables that does not know ours.
-            Transient: scope inbox: the server does not answer, and did not for a while.
+            FatalError: the database is not suitable, or a newer, incompatible version created the tables.
+            Transient: scope inbox: the server has not answered for a while.
         """
         async with reached(server, terms.stores) as there:
             new = await prepared(there, migrations)
@@ -121,7 +121,7 @@ class PostgresInbox(PostgresJobQueue):
             every: seconds from one turn to the next.
 
         Raises:
-            Broken: a newer version made tables of them that does not know ours.
+            FatalError: a newer version made tables of them that does not know ours.
         """
         troubles = InboxErrorLog(self._clock, "tending")
         tended_at = anyio.current_time()
@@ -143,86 +143,70 @@ class PostgresInbox(PostgresJobQueue):
         return total
 
     async def check_version(self) -> None:
-        """See whether this version may still work on the tables.
+        """Check that this version may still work on the tables.
 
         Raises:
-            Broken: it may not.
+            FatalError: it may not.
         """
         schema.check(await self._transactions.on_tables(schema.found), self._where, self._version)
 
     async def release(self, catalog: str, command: AdminCommand) -> int:
-        """See `Brake.release`."""
         batch = await self._released(catalog, command, None)
         while batch.has_more:
             batch = await self._released(catalog, command, batch)
         return batch.count
 
     async def stats(self) -> QueueStats:
-        """See `Desk.figures`; they may be some seconds old."""
+        """Return the statistics of the inbox; they may be some seconds old."""
         return await self._figures()
 
     async def table_status(self, subject: JobKey) -> TableStatus | None:
-        """See `Desk.standing`."""
         return await self._unhurried(lambda unit: self._ledger.admin.table_status(unit, subject))
 
     async def drop_limit_state(self, catalog: str) -> DropLimitState:
-        """See `Desk.brake`."""
         now = self._clock.now()
         return await self._unhurried(lambda unit: self._ledger.admin.drop_limit_state(unit, catalog, now))
 
     async def audit_log(self, before: int | None, limit: int) -> list[AuditEntry]:
-        """See `Desk.audited`."""
         return await self._unhurried(lambda unit: unit.letters.audit_log(before, limit))
 
     async def list_after(self, letter_filter: DeadLetterFilter, after: int, limit: int) -> list[DeadLetter]:
-        """See `DeadLetters.find`."""
         return await self._unhurried(lambda unit: unit.letters.list_after(letter_filter, after, limit))
 
     async def list_newest(self, letter_filter: DeadLetterFilter, limit: int) -> list[DeadLetter]:
-        """See `DeadLetters.newest`."""
         return await self._unhurried(lambda unit: unit.letters.list_newest(letter_filter, limit))
 
     async def get_many(self, ids: Sequence[int]) -> list[DeadLetter]:
-        """See `DeadLetters.numbered`."""
         return await self._unhurried(lambda unit: unit.letters.get_many(ids))
 
     async def request_of(self, letter_id: int) -> UndecodableRequest | None:
-        """See `DeadLetters.event`."""
         return await self._unhurried(lambda unit: unit.letters.request_of(letter_id))
 
     async def replay(self, ids: Sequence[int], notifications: Sequence[Notification], command: AdminCommand) -> int:
-        """See `DeadLetters.replay`."""
         also = set[JobKey]()
         count = await self._unhurried(lambda unit: self._ledger.admin.replay(unit, ids, notifications, command, also))
         await self._stir()
         return count
 
     async def discard(self, ids: Sequence[int], command: AdminCommand) -> int:
-        """See `DeadLetters.discard`."""
         return await self._unhurried(lambda unit: self._ledger.admin.discard(unit, ids, command))
 
     async def reconcile(self, notifications: Sequence[Notification], command: AdminCommand) -> None:
-        """See `CatalogAdmin.reconcile`."""
         await self._notify_all("reconcile", notifications, command)
 
     async def adopt(self, notifications: Sequence[Notification], command: AdminCommand) -> None:
-        """See `CatalogAdmin.adopt`."""
         await self._notify_all("adopt", notifications, command)
 
     async def retire(self, catalog: str, *, retired: bool, command: AdminCommand) -> None:
-        """See `CatalogAdmin.retire`."""
         await self._unhurried(lambda unit: self._ledger.admin.retire(unit, catalog, command, retired=retired))
 
     async def owner_id(self, catalog: str) -> str | None:
-        """See `CatalogAdmin.owner`."""
         return await self._unhurried(lambda unit: unit.catalogs.owner_id(catalog))
 
     async def record_owner(self, catalog: str, catalog_id: str) -> None:
-        """See `CatalogAdmin.own`."""
         await self._unhurried(lambda unit: unit.catalogs.record_owner(catalog, catalog_id))
 
     async def retired_catalogs(self) -> frozenset[str]:
-        """See `CatalogAdmin.retired`."""
         return await self._unhurried(lambda unit: unit.catalogs.retired_catalogs())
 
     async def _count(self) -> QueueStats:

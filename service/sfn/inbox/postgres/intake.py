@@ -54,10 +54,10 @@ class PostgresWriter:
         """Several puts in one transaction.
 
         Args:
-            also: rows that are needed beside; grows by those that turn out to be.
+            also: more jobs to lock; extended by jobs that turn out to be needed.
 
         Raises:
-            Again: it has grown, or somebody made a row meanwhile.
+            RetryTransaction: it has grown, or somebody made a row meanwhile.
         """
         noted = [(note, now) for notes, now in puts for note in notes if isinstance(note, Intent | IntentOutcome)]
         if noted:
@@ -74,7 +74,7 @@ class PostgresWriter:
         return [_summed([next(answers) for note in notes if isinstance(note, Notification)]) for notes, _ in puts]
 
     def subjects(self, hints: Iterable[Notification]) -> set[JobKey]:
-        """The rows that hints may change; of catalogs that nobody can ask there may be more."""
+        """Return the jobs that notifications may change; for event-only catalogs there may be more."""
         subjects: set[JobKey] = set()
         for hint in hints:
             subjects.add(hint.subject)

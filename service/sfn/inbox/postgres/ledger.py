@@ -34,7 +34,7 @@ class PostgresOperations:
         clock: read when a transaction has come to it.
 
     Attributes:
-        intake, claiming, desk: the verbs of receivers, of a worker that asks for more, and of operators.
+        writer, claiming, admin: the operations of receivers, of a worker that claims, and of operators.
     """
 
     def __init__(self, terms: InboxConfig, clock: Callable[[], datetime]) -> None:
@@ -44,13 +44,11 @@ class PostgresOperations:
         self.admin = PostgresAdmin(terms, self.intake)
 
     async def settle_all(self, unit: InboxTransaction, endings: Sequence[SettleRequest]) -> list[SettleResult]:
-        """See `settling.settle_all`."""
         return await settle_all(unit, endings, self._terms)
 
     async def record_location(
         self, unit: InboxTransaction, claim: LeasedJob, site: str, uuid: str | None
     ) -> frozenset[TableIdentifier] | None:
-        """See `JobQueue.remember`."""
         name, place = claim.subject, TableLocation(claim.subject.catalog, layout_location(site))
         row = (await unit.rows.get({name}, Locking.NONE)).rows.get(name)
         if row is None or not holds_lease(row, claim):
@@ -70,7 +68,6 @@ class PostgresOperations:
         return others
 
     async def allow_step(self, unit: InboxTransaction, claim: LeasedJob, step: BackwardStep, now: datetime) -> bool:
-        """See `JobQueue.permit`."""
         row = (await unit.rows.get({claim.subject}, Locking.WAIT)).rows.get(claim.subject)
         if row is None or not holds_lease(row, claim):
             return False
@@ -93,18 +90,15 @@ class PostgresOperations:
         return True
 
     async def event_history(self, unit: InboxTransaction, table: TableIdentifier) -> EventHistory | None:
-        """See `Roster.told`."""
         row = (await unit.rows.get({table}, Locking.NONE)).rows.get(table)
         return event_history_of(row) if row is not None else None
 
     async def at_location(
         self, unit: InboxTransaction, table: TableIdentifier, location: str
     ) -> frozenset[TableIdentifier]:
-        """See `Roster.neighbours`."""
         return frozenset(await unit.table_index.live_at(TableLocation(table.catalog, location))) - {table}
 
     async def max_missing(self, unit: InboxTransaction, catalog: str) -> int:
-        """See `Brake.limit`."""
         return self._terms.allowed_drops(catalog, await unit.table_index.live_count(catalog))
 
     async def _others(

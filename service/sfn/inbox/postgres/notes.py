@@ -24,13 +24,13 @@ from sfn.inbox.statistics import NamedTable
 
 @dataclass(frozen=True, slots=True)
 class IntentQuery:
-    """What notes of intents rest on.
+    """A query for what is needed to apply messages about intents.
 
     Attributes:
-        ids: whose open intents.
-        known: of which it is asked whether they have a row.
-        unresolved: of which it is asked when one was left open.
-        peers: of which it is asked how many count against them.
+        ids: ids of the open intents to read.
+        known: subjects to check for a job.
+        unresolved: subjects to check for unresolved intents.
+        peers: peers to count the unknown tables of.
     """
 
     ids: Collection[str]
@@ -41,13 +41,13 @@ class IntentQuery:
 
 @dataclass(slots=True)
 class FoundIntents:
-    """What there is of it; nothing of it is locked.
+    """The result of an `IntentQuery`; nothing is locked.
 
     Attributes:
         rows: open intents.
-        known: subjects that have a row.
-        unresolved_since: when the last one of a subject was left open that is there still.
-        unknown_tables: how many of a peer count against it; missing where none does.
+        known: subjects that have a job.
+        unresolved_since: by subject, when its newest unresolved intent became unresolved.
+        unknown_tables: by peer, the number of its intents for unknown tables.
     """
 
     rows: list[OpenIntent] = field(default_factory=list)
@@ -60,23 +60,23 @@ class DeadLetterStore(Protocol):
     """The dead letters, and the audit log."""
 
     async def open(self, letters: Sequence[tuple[NewDeadLetter, datetime]]) -> None:
-        """Open letters of subjects whose rows are locked, one of each, or bring their open ones up to date."""
+        """Open one letter per subject, or update its open letter; the jobs of the subjects are locked."""
         ...
 
     async def keep(self, notes: Sequence[tuple[UndecodableRequest, datetime]]) -> None:
-        """Open letters of requests that nobody understood; the oldest go of a sender that has too many."""
+        """Open letters of undecodable requests; delete the oldest letters of a sender with too many."""
         ...
 
     async def close(
         self, subjects: Mapping[JobKey, datetime], status: DeadLetterStatus, actor: str | None = None
     ) -> None:
-        """Close the open letters of subjects whose rows are locked, each at a moment."""
+        """Close the open letters of subjects at the given times; the jobs of the subjects are locked."""
         ...
 
     async def end(
         self, numbers: Collection[int], status: DeadLetterStatus, now: datetime, actor: str
     ) -> list[JobKey | None]:
-        """Close those of these letters that are open; of each, by number, whose it was."""
+        """Close the open ones of these letters; return their subjects, by number."""
         ...
 
     async def list_after(self, letter_filter: DeadLetterFilter, after: int, limit: int) -> list[DeadLetter]:
@@ -95,16 +95,14 @@ class DeadLetterStore(Protocol):
         """See `sfn.inbox.DeadLetters.request_of`."""
         ...
 
-    async def counts(self) -> Mapping[tuple[str, str], int]:
-        """See `Figures.letters`."""
-        ...
+    async def counts(self) -> Mapping[tuple[str, str], int]: ...
 
     async def oldest(self) -> Mapping[str, datetime]:
         """By catalog when the oldest open letter was opened of a table that is given up; held ones wait on purpose."""
         ...
 
     async def prune(self, before: datetime, most: int) -> int:
-        """Delete letters that were closed before a moment, so many at most; how many."""
+        """Delete at most `most` letters that were closed before a time; return their number."""
         ...
 
     async def note(self, action: str, order: AdminCommand, count: int) -> int:
@@ -128,7 +126,7 @@ class CatalogStore(Protocol):
         ...
 
     async def tripped(self) -> frozenset[str]:
-        """The catalogs whose steps ask for leave in vain."""
+        """Return the catalogs in which no further step is allowed."""
         ...
 
     async def trip(self, catalog: str, *, tripped: bool) -> None:
@@ -168,7 +166,7 @@ class CatalogStore(Protocol):
         ...
 
     async def retired_catalogs(self) -> frozenset[str]:
-        """The catalogs of which that was noted."""
+        """Return the retired catalogs."""
         ...
 
     async def record_owner(self, catalog: str, catalog_id: str) -> None:
@@ -181,14 +179,14 @@ class CatalogStore(Protocol):
 
 
 class OpenIntentStore(Protocol):
-    """The open intents: whose are locked is changed by nobody else until the transaction ends."""
+    """The open intents. No other transaction changes a locked one until this transaction ends."""
 
     async def span(self) -> DueRange:
         """When they are due; not locked."""
         ...
 
     async def due(self, now: datetime, most: int) -> list[OpenIntent]:
-        """So many of those that are due by now, the oldest first, locked; what another transaction has is left out."""
+        """Lock and return at most `most` due intents, the oldest first; skip those that another transaction has."""
         ...
 
     async def close(self, ids: Collection[str]) -> None:
@@ -212,7 +210,7 @@ class OpenIntentStore(Protocol):
         ...
 
     async def counts(self) -> Mapping[str, OpenIntentStats]:
-        """What is open, by catalog: every one is looked at."""
+        """Return the statistics of open intents, by catalog; reads every intent."""
         ...
 
     async def of(self, subject: JobKey) -> OpenIntentStats | None:

@@ -13,7 +13,7 @@ from sfn.inbox.postgres.unit import InboxTransaction
 
 
 class _LoadedIntents:
-    """What was read for a book: implements `Shelf`."""
+    """The rows that were read: an `IntentStore`."""
 
     def __init__(self, rows: Iterable[OpenIntent], found: FoundIntents) -> None:
         self._found = found
@@ -21,8 +21,8 @@ class _LoadedIntents:
         for row in rows:
             self._rows.setdefault(row.id, []).append(row)
 
-    def with_id(self, number: str) -> Iterable[OpenIntent]:
-        return self._rows.get(number, ())
+    def with_id(self, intent_id: str) -> Iterable[OpenIntent]:
+        return self._rows.get(intent_id, ())
 
     def unresolved_since(self, subject: JobKey) -> datetime | None:
         return self._found.unresolved_since.get(subject)
@@ -48,7 +48,7 @@ async def take(unit: InboxTransaction, notes: Sequence[ReceivedIntent]) -> None:
     answered = {note.intent_id for note, _ in others if isinstance(note, IntentOutcome)}
     locked = await unit.intents.get(answered) if answered else []
     found = await unit.intents.find(_sought([note for note, _ in others if isinstance(note, Intent)], locked))
-    # Of those that are both it is the locked ones that nobody has changed since.
+    # The locked rows come last: no other transaction has changed them since they were read.
     book = OpenIntents(_LoadedIntents({row.key: row for row in (*found.rows, *locked)}.values(), found))
     for note, now in others:
         book.apply(note, now)

@@ -48,7 +48,7 @@ async def reached(server: PostgresServer, stores: Collection[str] = ()) -> Async
     """The database; nothing was asked of it yet. All connections are closed in the end.
 
     Raises:
-        Broken: asyncpg is not installed.
+        FatalError: asyncpg is not installed.
     """
     try:
         from sfn.inbox.postgres.driver import connect
@@ -73,7 +73,7 @@ async def reached(server: PostgresServer, stores: Collection[str] = ()) -> Async
 async def prepared(
     there: OpenedDatabase, migrations: Sequence[Migration] = MIGRATIONS, patience: float = START_PATIENCE
 ) -> bool:
-    """See to it that the database is one that the inbox can be kept in, and has its tables.
+    """Check that the database is suitable for the inbox, and create missing tables.
 
     Args:
         migrations: this version's.
@@ -84,7 +84,7 @@ async def prepared(
 
     Raises:
         Transient: scope inbox: it does not answer, and did not for a while.
-        Broken: it never will do.
+        FatalError: it never will do.
     """
 
     async def prepare(sql: Sql) -> bool:
@@ -111,7 +111,7 @@ async def suits(sql: Sql, where: str) -> None:
     """Refuse a database that the inbox can't be kept in.
 
     Raises:
-        Broken: it is too old, or does not hold every text.
+        FatalError: it is too old, or does not hold every text.
     """
     ((version, encoding),) = await sql.fetch(
         "SELECT current_setting('server_version_num')::int, current_setting('server_encoding')"

@@ -61,7 +61,7 @@ async def preflight(server: PostgresServer, clock: Clock) -> PreflightResult:
     """Find out.
 
     Raises:
-        Broken: it can't be kept there.
+        FatalError: it can't be kept there.
         Transient: scope inbox: the server does not answer.
     """
     async with reached(server) as there:

@@ -20,7 +20,7 @@ class Migration:
 
     Attributes:
         script: SQL that leaves what was there usable for the versions that may go on.
-        oldest: the lowest version of the schema whose code may work on it afterwards.
+        oldest: lowest schema version with code that may work on the tables afterwards.
     """
 
     script: str
@@ -31,7 +31,7 @@ _OFTEN_VACUUMED: Final = (
     "autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, "
     "autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 1"
 )
-"""Every look at a table leaves some dead versions of its row."""
+"""Settings of tables with many dead row versions: every claim and settle leaves some."""
 
 _FIRST: Final = f"""
     CREATE SEQUENCE sfn.number;
@@ -91,7 +91,7 @@ _FIRST: Final = f"""
       action text NOT NULL, about text NOT NULL, count bigint NOT NULL);
 """
 
-# A version without it has no gateway whose commits it could have to ask for, and leaves those of others to others.
+# A version without this table has no gateway, so it has no commits to check, and leaves those of others alone.
 _INTENTS: Final = f"""
     CREATE TABLE sfn.intent(
       id text COLLATE "C" NOT NULL, key text COLLATE "C" NOT NULL, name text, catalog text NOT NULL,
@@ -138,11 +138,11 @@ _MIGRATING: Final = number_of("migrating")
 
 @dataclass(frozen=True, slots=True)
 class SchemaState:
-    """What there is of a schema.
+    """The state of a schema.
 
     Attributes:
-        version: 0 for none.
-        oldest: the lowest version whose code may work on it.
+        version: version of the schema; 0 if there is none.
+        oldest: lowest version with code that may work on the tables.
     """
 
     version: int
@@ -168,7 +168,7 @@ def check(there: SchemaState, where: str, version: int = len(MIGRATIONS)) -> Non
         version: this one's.
 
     Raises:
-        Broken: a newer one made it that does not know ours.
+        FatalError: a newer one made it that does not know ours.
     """
     if there.oldest > version:
         raise FatalError(
@@ -186,7 +186,7 @@ async def prepare(sql: Sql, where: str, migrations: Sequence[Migration] = MIGRAT
         Whether there were none.
 
     Raises:
-        Broken: see `check`.
+        FatalError: see `check`.
     """
     await sql.fetch("SELECT pg_advisory_xact_lock($1::bigint)", _MIGRATING)
     there = await found(sql)

@@ -43,7 +43,7 @@ class PostgresServer:
         return float(self._options().get("connect_timeout", CONNECTED_WITHIN))
 
     def arguments(self) -> dict[str, Any]:
-        """What the driver is told.
+        """Connection parameters for the driver.
 
         Raises:
             Fault: the password's file can't be read, or a certificate.

@@ -32,7 +32,7 @@ class SettleRequest:
 
     Attributes:
         claim, outcome, now: as of `JobQueue.settle`.
-        tried: what earlier tries leave on the row if they were taken, which nobody knows.
+        tried: the job states that earlier attempts left if they were committed, which is not known.
     """
 
     claim: LeasedJob

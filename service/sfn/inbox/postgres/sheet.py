@@ -25,7 +25,7 @@ class JobBatch:
         self.lacking: set[JobKey] = set()
 
     async def lock(self, subjects: Collection[JobKey], numbers: int = 0, *, memos: bool = False) -> Iterator[int]:
-        """Lock all rows that the transaction may need, once; and so many numbers, which no change of them has had.
+        """Lock all jobs that the transaction may need, once, and draw new numbers for their changes.
 
         Args:
             memos: read them too, as a change may drop them.
@@ -38,7 +38,7 @@ class JobBatch:
         return iter(found.numbers)
 
     async def lock_free(self, subjects: Collection[JobKey], numbers: int) -> tuple[set[JobKey], Iterator[int]]:
-        """Lock rows as `lock` does, without waiting; those that another transaction has are left out, and told."""
+        """Lock jobs as `lock` does, without waiting; return the skipped jobs, which another transaction has."""
         there = (await self._rows.get(subjects, Locking.NONE)).rows
         found = await self._rows.get(subjects, Locking.SKIP, numbers)
         self._before |= dict.fromkeys(subject for subject in subjects if subject not in there)
@@ -84,7 +84,7 @@ class JobBatch:
         """Write what was changed.
 
         Raises:
-            Again: more rows are needed than were locked, or one was made meanwhile.
+            RetryTransaction: more rows are needed than were locked, or one was made meanwhile.
         """
         if self.lacking:
             raise RetryTransaction

@@ -1,4 +1,4 @@
-"""Transactions: begun, committed or undone, begun anew where another one was quicker; what goes wrong is judged."""
+"""Transactions with retries after conflicts, and the classification of their errors."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ T = TypeVar("T")
 Verb: TypeAlias = Callable[[InboxTransaction], Awaitable[T]]
 
 ATTEMPTS: Final = 10
-"""At one transaction that another one gets in the way of."""
+"""Most attempts of a transaction that conflicts with others."""
 PATIENCE: Final = 15.0
 """Seconds for a transaction with all attempts, from the wait for a connection to the answer."""
 WIDE_PATIENCE: Final = 60.0
-"""Seconds for one that looks at every row."""
+"""Seconds for a transaction that reads every job."""
 _STEP: Final = 0.01
 _RETRYABLE: Final = frozenset({"40001", "40P01", "0A000", "26000", "42P05"})
-"""What begins anew: another transaction was let go on instead; or statements were prepared that are so no more, because
-the tables were changed, or a pooler came between."""
+"""SQLSTATEs that are retried: a conflict with another transaction; or invalid prepared statements, because the tables
+changed or a pooler switched the session."""
 
 _DURABLE: Final = {
     "synchronous_commit": "on",
-    # Whoever stops in the middle must not keep others from its rows for long.
+    # A process that stops inside a transaction must not hold its locks for long.
     "lock_timeout": "5s",
     "statement_timeout": "10s",
     "idle_in_transaction_session_timeout": "10s",
     "jit": "off",
 }
 _INDEXED: Final = {
-    # What fits many rows fits few as well, and of tables that just grew no statistics tell.
+    # A plan for many rows works for few as well, and the statistics of a table that just grew are out of date.
     "enable_seqscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
@@ -61,9 +61,9 @@ def _set(settings: Mapping[str, str], how: str) -> str:
 
 
 SETTLED: Final = _set(_DURABLE | _INDEXED, "SET")
-"""What is run in a session that nobody else gets."""
+"""Statements that are run in a session that is not shared."""
 _BEGIN: Final = {True: _PLAIN, False: f"{_PLAIN};{_set(_DURABLE | _INDEXED, 'SET LOCAL')}"}
-"""How a transaction begins: in a session of our own, or in one that others get."""
+"""Statement that starts a transaction, by whether the session is not shared."""
 _BEGIN_WIDE: Final = {
     True: f"{_PLAIN};{_set(_WIDE, 'SET LOCAL')}",
     False: f"{_PLAIN};{_set(_DURABLE | _WIDE, 'SET LOCAL')}",
@@ -77,7 +77,7 @@ class Transactions:
         connections: where they run.
         where: the database, in errors.
         lanes: what all of them learnt of the lanes.
-        stores: see `Terms.stores`.
+        stores: see `InboxConfig.stores`.
     """
 
     def __init__(self, connections: Connections, where: str, lanes: KnownGroups, stores: Collection[str]) -> None:
@@ -99,7 +99,7 @@ class Transactions:
             Transient: scope inbox: nothing of it was done.
             Unsure: scope inbox: nothing of it was done, or all.
             Permanent: scope inbox: it has a value that can't be stored.
-            Broken: the inbox can't be trusted any more, or never could.
+            FatalError: the inbox cannot be trusted any more, or never could.
         """
         return await self._judged(lambda unit: verb(unit.sql), wide=True, starting=starting)
 
@@ -125,7 +125,7 @@ class Transactions:
             except RetryTransaction:
                 continue
             except PostgresConnectionLost as gone:
-                # An idle connection does not tell that the server was started anew; the next one is no idle one.
+                # An idle connection does not show that the server was restarted; the next connection is a new one.
                 lost += 1
                 if gone.code == UNCERTAIN or lost > 1:
                     raise

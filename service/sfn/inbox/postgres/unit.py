@@ -1,21 +1,19 @@
-"""The port to the database: what the ledger asks of one transaction. `tables` says it in SQL.
+"""Port to the database: the operations of one transaction. `tables` implements the port in SQL.
 
-Transactions read what others committed before the statement, not before the transaction (READ COMMITTED): what must not
-change between two statements is locked, or held. No transaction waits for another in a circle, as all of them take what
-they wait for in one order:
+Each statement sees what others committed before the statement, not before the transaction (READ COMMITTED), so a
+transaction locks what must not change between two statements. To avoid deadlocks, all transactions lock in one order:
 
-    held places, by number    `Roster.hold`
+    locations, by number      `IndexStore.lock_locations`
     intents, by id and key    `OpenIntentStore.close`, `get` and `open`
-    rows, by key              `Rows.get` with `Locking.WAIT`, once
-    events, by their ids      `Events.log`
-    new rows, by key          `Rows.save`
+    jobs, by key              `JobStore.get` with `Locking.WAIT`, once
+    events, by their ids      `EventStore.log`
+    new jobs, by key          `JobStore.save`
     letters, catalogs         the rest
 
-What is taken with `Locking.SKIP` or `OpenIntentStore.due` waits for nobody. So a claim, which begins with intents
-and takes rows afterwards, may wait for who makes the same row, no more; and who waits for its intents has taken no
-row yet.
+`Locking.SKIP` and `OpenIntentStore.due` never wait. A claim locks intents first and jobs afterwards, so it may only
+wait for a transaction that inserts the same job; and a transaction that waits for its intents has not locked a job yet.
 
-Where two turn out to wait for each other all the same, the database ends one of them, and it is begun anew.
+If two transactions wait for each other nevertheless, the database ends one of them, and that one is retried.
 """
 
 from __future__ import annotations
@@ -34,18 +32,18 @@ from sfn.inbox.statistics import MissingTableStats
 
 
 class Locking(StrEnum):
-    """What becomes of rows that are read. A locked row is changed by nobody else until the transaction ends."""
+    """Locking of jobs that are read. No other transaction changes a locked job until this transaction ends."""
 
     NONE = ""
-    """They are read, no more."""
+    """Read without a lock."""
     WAIT = "FOR UPDATE"
-    """They are locked; those that another transaction has are waited for, and read as it left them."""
+    """Lock, and wait for jobs that another transaction has."""
     SKIP = "FOR UPDATE SKIP LOCKED"
-    """They are locked; those that another transaction has are left out."""
+    """Lock, and leave out jobs that another transaction has."""
 
 
 class RetryTransaction(Exception):
-    """The transaction is to be undone and begun anew: another one was quicker, or it needs what it did not lock."""
+    """A request to roll back and retry the transaction, after a conflict or because a lock is missing."""
 
 
 class JobChange(NamedTuple):
@@ -90,8 +88,8 @@ class Overdue(NamedTuple):
     """Leases that have run out.
 
     Attributes:
-        rows: whose, without their memos.
-        next: when the first of the others will.
+        rows: the jobs, without their caches.
+        next: when the next lease expires.
     """
 
     rows: list[Job]
@@ -123,7 +121,7 @@ class JobStore(Protocol):
     """The rows."""
 
     async def get(self, subjects: Collection[JobKey], locking: Locking, numbers: int = 0) -> LoadedJobs:
-        """Those of these rows that there are, and so many numbers."""
+        """Return the existing ones of these jobs, and that many new numbers."""
         ...
 
     async def memos(self, subjects: Collection[JobKey]) -> dict[JobKey, PublishCache]:
@@ -131,17 +129,17 @@ class JobStore(Protocol):
         ...
 
     async def overdue(self, now: datetime, most: int, locking: Locking) -> Overdue:
-        """So many of the rows whose lease ended by now."""
+        """Return at most `most` jobs with an expired lease."""
         ...
 
     async def queues(self, most: Callable[[ConcurrencyGroup], int]) -> dict[ConcurrencyGroup, list[Waiting]]:
-        """Every lane that ever had a row; so many of its queued rows, those first that are due first; not locked."""
+        """Return all concurrency groups that ever had a job, with their first queued jobs by due time, not locked."""
         ...
 
     async def due(
         self, most: Mapping[ConcurrencyGroup, int], now: datetime, locking: Locking
     ) -> dict[ConcurrencyGroup, list[Due]]:
-        """So many of each lane's queued rows that are due by now, those first that are due first."""
+        """Return, by concurrency group, at most that many due jobs, by due time."""
         ...
 
     async def save(self, changes: Sequence[JobChange]) -> None:
@@ -150,7 +148,7 @@ class JobStore(Protocol):
         A row's memo is written where the two differ by it: who may drop one must have read it.
 
         Raises:
-            Again: somebody made a row meanwhile that was not there.
+            RetryTransaction: somebody made a row meanwhile that was not there.
         """
         ...
 
@@ -159,7 +157,7 @@ class EventStore(Protocol):
     """The log of events."""
 
     async def log(self, entries: Sequence[LoggedEvent]) -> Collection[int]:
-        """Log events; the numbers of those that are new: (sender, event id) was not known, nor told of before."""
+        """Log events; return the numbers of the new ones, by sender and event id."""
         ...
 
     async def last(self, seq: int) -> LastEvent | None:
@@ -167,7 +165,7 @@ class EventStore(Protocol):
         ...
 
     async def prune(self, before: datetime, most: int) -> int:
-        """Delete the oldest events that were received before a moment, so many at most; how many."""
+        """Delete at most `most` of the oldest events from before a time; return their number."""
         ...
 
 
@@ -175,10 +173,10 @@ class IndexStore(Protocol):
     """What the rows say of all tables together: read, not locked."""
 
     async def lock_locations(self, places: Iterable[TableLocation]) -> None:
-        """Keep others that do the same from these places until the transaction ends: before anything else is locked.
+        """Lock locations until the transaction ends, before anything else is locked.
 
-        Who adds a row to those that may have files at a place, and who tells all of them that it is free, must see
-        one what the other did.
+        A transaction that adds a table to a location, and one that notifies all tables of a free location, must see
+        each other's changes.
         """
         ...
 
@@ -187,7 +185,7 @@ class IndexStore(Protocol):
         ...
 
     async def with_uuid(self, catalog: str, uuid: str) -> list[IndexedTable]:
-        """Rows whose live file carries the uuid, by name."""
+        """Return the tables with this uuid in their live file, by name."""
         ...
 
     async def live_at(self, place: TableLocation) -> dict[TableIdentifier, str | None]:
@@ -210,7 +208,7 @@ class IndexStore(Protocol):
         ...
 
     async def missing(self) -> Mapping[str, MissingTableStats]:
-        """See `Figures.missing`."""
+        """Return `QueueStats.missing`."""
         ...
 
     async def held(self, catalog: str, after: str, limit: int) -> list[tuple[str, JobKey]]:
@@ -222,11 +220,11 @@ class IndexStore(Protocol):
         ...
 
     async def counts(self) -> Mapping[tuple[str, str], int]:
-        """See `Figures.tables`: every row is looked at."""
+        """Return `QueueStats.tables`; reads every job."""
         ...
 
     async def oldest(self, now: datetime) -> dict[str, datetime]:
-        """See `Figures.oldest_due`."""
+        """Return the start of the longest wait of a job, by catalog."""
         ...
 
 
@@ -252,5 +250,5 @@ class InboxTransaction(Protocol):
     def table_index(self) -> IndexStore: ...
 
     async def alone(self) -> bool:
-        """Whether nobody else tends the inbox now; then nobody does until the transaction ends."""
+        """Return True, until the transaction ends, if no other process maintains the inbox now."""
         ...

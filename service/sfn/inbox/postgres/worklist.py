@@ -29,7 +29,7 @@ from sfn.inbox.scheduling import WorkerSignal
 T = TypeVar("T")
 
 POLLED: Final = timedelta(seconds=1)
-"""How long a worker waits that nobody rings for: what another process put, or left, is found by then."""
+"""Longest wait without a signal: a claim then finds what another process put or left."""
 NOTES_AT_ONCE: Final = 1_000
 ENDINGS_AT_ONCE: Final = 64
 """Of one transaction: while it runs its rows are locked."""
@@ -46,7 +46,7 @@ class PostgresJobQueue:
         terms: settings.
         clock: the wall clock.
         queue_limit: how many notes may wait.
-        observe: told of every transaction.
+        observe: called after every transaction.
     """
 
     def __init__(
@@ -78,7 +78,6 @@ class PostgresJobQueue:
         self._doubtful_until: dict[int, datetime] = {}
 
     async def put(self, messages: Sequence[InboxMessage]) -> PutResult:
-        """See `Intake.put`."""
         if self._queued and self._queued + len(messages) > self._queue_limit:
             raise queue_full_error(self._where, self._queue_limit, self._queued, len(messages), _FASTER)
         self._queued += len(messages)
@@ -94,7 +93,6 @@ class PostgresJobQueue:
         await self._bell.wait(poll if until is None else min(until, poll))
 
     async def claim(self, capacity: Capacity, running: Sequence[LeasedJob] = ()) -> ClaimResult:
-        """See `JobQueue.claim`."""
         self._bell.clear()
         self._forget_doubts()
         asked = ClaimRequest(capacity, running, list(self._unsure.values()))
@@ -102,14 +100,13 @@ class PostgresJobQueue:
         try:
             return await self._ran(lambda unit: self._ledger.claiming.claim(unit, asked, made))
         except BaseException:
-            # If they were made all the same, nobody works on them, and nobody could until their leases run out.
+            # If these claims were committed, no worker has their jobs, or could claim them before their leases expire.
             for claim in made:
                 self._doubt(claim)
                 self._unsure[claim.fencing_token] = claim
             raise
 
     async def renew(self, claims: Sequence[LeasedJob]) -> list[LeasedJob]:
-        """See `JobQueue.renew`."""
         renewed = await self._ran(lambda unit: self._ledger.claiming.renew(unit, claims))
         if len(renewed) < len(claims):
             self._bell.notify()
@@ -118,18 +115,15 @@ class PostgresJobQueue:
     async def record_location(
         self, claim: LeasedJob, layout_key: str, uuid: str | None
     ) -> frozenset[TableIdentifier] | None:
-        """See `JobQueue.remember`."""
         others = await self._unhurried(lambda unit: self._ledger.record_location(unit, claim, layout_key, uuid))
         if others:
             await self._stir()
         return others
 
     async def allow_step(self, claim: LeasedJob, step: BackwardStep, now: datetime) -> bool:
-        """See `JobQueue.permit`."""
         return await self._unhurried(lambda unit: self._ledger.allow_step(unit, claim, step, now))
 
     async def settle(self, claim: LeasedJob, outcome: Outcome, now: datetime) -> bool:
-        """See `JobQueue.settle`."""
         tried = self._tried.get(claim.fencing_token, ())
         try:
             settled = await self._endings(SettleRequest(claim, outcome, now, tried))
@@ -142,7 +136,6 @@ class PostgresJobQueue:
         return settled.has_settled
 
     async def tables(self, catalog: str) -> AsyncIterator[IndexedTable]:
-        """See `Roster.known`."""
         page: list[tuple[str, IndexedTable]] = []
         while page := await self._known_after(catalog, page[-1][0] if page else ""):
             for _, known in page:
@@ -152,19 +145,15 @@ class PostgresJobQueue:
         return await self._unhurried(lambda unit: unit.table_index.known(catalog, after, INDEX_PAGE_SIZE))
 
     async def with_uuid(self, catalog: str, uuid: str) -> list[IndexedTable]:
-        """See `Roster.carrying`."""
         return await self._unhurried(lambda unit: unit.table_index.with_uuid(catalog, uuid))
 
     async def event_history(self, table: TableIdentifier) -> EventHistory | None:
-        """See `Roster.told`."""
         return await self._unhurried(lambda unit: self._ledger.event_history(unit, table))
 
     async def at_location(self, table: TableIdentifier, location: str) -> frozenset[TableIdentifier]:
-        """See `Roster.neighbours`."""
         return await self._unhurried(lambda unit: self._ledger.at_location(unit, table, location))
 
     async def max_missing(self, catalog: str) -> int:
-        """See `Brake.limit`."""
         return await self._unhurried(lambda unit: self._ledger.max_missing(unit, catalog))
 
     def _doubt(self, claim: LeasedJob) -> None:

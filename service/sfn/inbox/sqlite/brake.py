@@ -49,7 +49,7 @@ class DropLimitTable:
         self._trip(catalog, tripped=False)
 
     def forget_steps(self, catalog: str) -> None:
-        """Start the hour anew."""
+        """Forget the counted steps."""
         self._db.execute("DELETE FROM permit WHERE catalog = ?", (catalog,))
 
     def swept_at(self, catalog: str) -> LastSweep | None:
@@ -73,7 +73,7 @@ class DropLimitTable:
         return DropLimitState(tripped, used, self._terms.allowed_drops(catalog, live, dropped), live)
 
     def tripped(self) -> frozenset[str]:
-        """The catalogs whose brake is on."""
+        """Return the catalogs in which no further step is allowed."""
         return self._named("SELECT name FROM catalog WHERE tripped = 1")
 
     def retire(self, catalog: str, *, retired: bool) -> None:
@@ -85,7 +85,7 @@ class DropLimitTable:
         )
 
     def retired_catalogs(self) -> frozenset[str]:
-        """The catalogs of which that was noted."""
+        """Return the retired catalogs."""
         return self._named("SELECT name FROM catalog WHERE retired = 1")
 
     def record_owner(self, catalog: str, catalog_id: str) -> None:

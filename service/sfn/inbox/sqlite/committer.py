@@ -28,7 +28,7 @@ CLOSED_WITHIN = 30.0
 """Seconds."""
 
 _Failure: TypeAlias = Callable[[], SfnError]
-"""Makes the error, anew for each caller: one that is raised in several tasks would gather all their tracebacks."""
+"""Create a new error for each caller: an error that is raised in several tasks would collect all tracebacks."""
 
 
 class GroupCommitter:
@@ -39,11 +39,11 @@ class GroupCommitter:
     would copy what may be damaged: the end of the process ends it.
 
     Args:
-        ledger: nobody else may use it from now on.
-        where: the database, in errors.
-        missing: names a file of the database that no longer lies where it did.
-        queue_limit: how many notes may wait.
-        committed: told of every transaction, on the event loop.
+        ledger: the operations; only the committer may use them from now on.
+        where: name of the database, for errors.
+        missing: returns a file of the database that was moved, removed or replaced.
+        queue_limit: most messages that may wait.
+        committed: called after every transaction, on the event loop.
     """
 
     def __init__(
@@ -68,7 +68,6 @@ class GroupCommitter:
         threading.Thread(target=self._work, name="inbox", daemon=True).start()
 
     async def put(self, notes: Sequence[InboxMessage], now: datetime) -> PutResult:
-        """See `Intake.put`."""
         if self._waiting and self._waiting + len(notes) > self._queue_limit:
             remedy = "raise `listener.queue_limit`, or give the inbox a faster disk"
             raise queue_full_error(self._where, self._queue_limit, self._waiting, len(notes), remedy)
@@ -78,7 +77,7 @@ class GroupCommitter:
         return await job.future
 
     async def run(self, verb: Callable[[SqliteOperations], T], *, stirring: bool = False, alone: bool = False) -> T:
-        """The result of a verb, once it is on disk. A verb whose caller is gone before it began is not run.
+        """Run an operation; return its result once it is on disk. Skip it if the caller stops waiting before the start.
 
         Args:
             verb: called in the thread; again if what it did was undone for another verb's sake.
@@ -87,14 +86,14 @@ class GroupCommitter:
 
         Raises:
             Transient: scope inbox: nothing of it was done.
-            Broken: the inbox can't be trusted any more.
+            FatalError: the inbox cannot be trusted any more.
         """
         future: asyncio.Future[T] = self._loop.create_future()
         self._submit(WriterCall(verb, future, stirring=stirring, alone=alone))
         return await future
 
     async def broken(self) -> SfnError:
-        """Wait until the inbox can't be trusted any more: why."""
+        """Wait until the inbox cannot be trusted any more: why."""
         await self._fell_silent.wait()
         return (self._broken or self._closed)()
 
@@ -132,9 +131,9 @@ class GroupCommitter:
             try:
                 self._loop.call_soon_threadsafe(partial(self._deliver, jobs, failure, seconds, last=last))
             except RuntimeError:
-                break  # the loop is closed: nobody is left to be told
+                break  # the loop is closed, so no caller waits
         if self._broken is not None:
-            # Holds on to the connection: one that is let go of is closed, and SQLite checkpoints then.
+            # Keep a reference to the connection: without one it would be closed, and SQLite would checkpoint.
             threading.Event().wait()
 
     def _shut_down(self) -> None:

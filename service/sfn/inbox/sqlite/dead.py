@@ -24,7 +24,7 @@ class SqliteDeadLetters:
     """The dead letters of one connection; the caller owns the transaction.
 
     Attributes:
-        open_ones: how many are open, by catalog ("" for a request that nobody understood) and reason.
+        open_ones: number of open letters, by catalog ("" for an undecodable request) and reason.
     """
 
     def __init__(self, db: sqlite3.Connection) -> None:
@@ -33,7 +33,7 @@ class SqliteDeadLetters:
         self.recount()
 
     def recount(self) -> None:
-        """Count the open ones anew: after a transaction was undone, or another connection has written."""
+        """Count the open letters again, after a rollback or a write by another connection."""
         query = "SELECT catalog, reason, count(*) FROM dead_letter WHERE status = 'open' GROUP BY catalog, reason"
         found = self._db.execute(query).fetchall()
         self.open_ones = Counter({(catalog or "", reason): count for catalog, reason, count in found})
@@ -58,7 +58,7 @@ class SqliteDeadLetters:
         self.open_ones[catalog, letter.reason.value] += 1
 
     def keep(self, note: UndecodableRequest, now: datetime) -> None:
-        """Open a letter for a request that nobody understood; the sender's oldest goes where it has too many."""
+        """Open a letter for an undecodable request; delete the sender's oldest letter if it has too many."""
         (number,) = self._db.execute(
             "INSERT INTO dead_letter(sender, reason, detail, attempts, status, opened_at, changed_at) "
             "VALUES(?, ?, ?, 0, 'open', ?, ?) RETURNING id",
@@ -108,14 +108,14 @@ class SqliteDeadLetters:
         return {catalog: from_micros(row[0]) for catalog, row in found.items() if row is not None}
 
     def list_after(self, letter_filter: DeadLetterFilter, after: int, limit: int) -> list[DeadLetter]:
-        """So many of those that are wanted, with greater ids than `after`, by id."""
+        """Return at most `limit` matching letters with ids above `after`, by id."""
         terms = dead_letter_conditions(letter_filter)
         chosen = " AND ".join(["id > ?", *(f"{term} ?" for term in terms)])
         query = f"SELECT {DEAD_LETTER_COLUMNS} FROM dead_letter WHERE {chosen} ORDER BY id LIMIT ?"
         return [parse_dead_letter(row) for row in self._db.execute(query, (after, *terms.values(), limit)).fetchall()]
 
     def list_newest(self, letter_filter: DeadLetterFilter, limit: int) -> list[DeadLetter]:
-        """So many of those that are wanted, the newest first."""
+        """Return at most `limit` matching letters, newest first."""
         terms = dead_letter_conditions(letter_filter)
         chosen = " AND ".join(["true", *(f"{term} ?" for term in terms)])
         query = f"SELECT {DEAD_LETTER_COLUMNS} FROM dead_letter WHERE {chosen} ORDER BY id DESC LIMIT ?"
@@ -137,6 +137,6 @@ class SqliteDeadLetters:
         return UndecodableRequest(*found) if found is not None else None
 
     def prune(self, before: datetime, most: int) -> int:
-        """Delete letters that were closed before a moment, so many at most; how many."""
+        """Delete at most `most` letters that were closed before a time; return their number."""
         chosen = "SELECT id FROM dead_letter WHERE status != 'open' AND changed_at < ? LIMIT ?"
         return self._db.execute(f"DELETE FROM dead_letter WHERE id IN ({chosen})", (to_micros(before), most)).rowcount

@@ -1,4 +1,4 @@
-"""What operators ask of the inbox and tell it, as SQL; every verb is one transaction, as the ledger's."""
+"""Queries and commands of operators in SQL; every operation is one transaction."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class SqliteAdmin:
         self._due, self._roster = DueRows(rows), IndexQueries(rows)
 
     def stats(self, now: datetime) -> QueueStats:
-        """See `Desk.figures`: the counts are kept; only open intents, which are few, are counted for it."""
+        """Return the statistics; the counts are cached, only open intents, which are few, are counted here."""
         catalogs = {catalog for catalog, _ in self._rows.counts}
         oldest = earliest_by_catalog(self._due.oldest(now), self._dead.oldest(catalogs))
         tables = {pair: count for pair, count in self._rows.counts.items() if count}
@@ -70,41 +70,33 @@ class SqliteAdmin:
         return QueueStats(tables, oldest, letters, tripped, *intents, missing)
 
     def table_status(self, subject: JobKey) -> TableStatus | None:
-        """See `Desk.standing`."""
         row = self._rows.load(encode_key(subject))
         if row is None:
             return None
         return to_table_status(row, self._last_event(row), self._intents.opened(subject))
 
     def drop_limit_state(self, catalog: str, now: datetime) -> DropLimitState:
-        """See `Desk.brake`."""
         on = catalog in catalogs_over_limit(self._rows.counts, self._brake.tripped())
         return self._brake.state(catalog, now, tripped=on)
 
     def audit_log(self, before: int | None, limit: int) -> list[AuditEntry]:
-        """See `Desk.audited`."""
         query = "SELECT id, at, actor, action, about, count FROM audit WHERE id < ? ORDER BY id DESC LIMIT ?"
         found = self._db.execute(query, (2**63 - 1 if before is None else before, limit)).fetchall()
         return [AuditEntry(number, from_micros(at), *rest) for number, at, *rest in found]
 
     def list_after(self, letter_filter: DeadLetterFilter, after: int, limit: int) -> list[DeadLetter]:
-        """See `DeadLetters.find`."""
         return self._dead.list_after(letter_filter, after, limit)
 
     def list_newest(self, letter_filter: DeadLetterFilter, limit: int) -> list[DeadLetter]:
-        """See `DeadLetters.newest`."""
         return self._dead.list_newest(letter_filter, limit)
 
     def get_many(self, ids: Sequence[int]) -> list[DeadLetter]:
-        """See `DeadLetters.numbered`."""
         return self._dead.get_many(ids)
 
     def request_of(self, letter_id: int) -> UndecodableRequest | None:
-        """See `DeadLetters.event`."""
         return self._dead.request_of(letter_id)
 
     def replay(self, ids: Sequence[int], notifications: Sequence[Notification], command: AdminCommand) -> int:
-        """See `DeadLetters.replay`."""
         with self._transaction():
             count = 0
             for letter in self._dead.get_many(ids):
@@ -117,7 +109,6 @@ class SqliteAdmin:
         return count
 
     def discard(self, ids: Sequence[int], command: AdminCommand) -> int:
-        """See `DeadLetters.discard`."""
         with self._transaction():
             count = sum(
                 self._dead.end(number, DeadLetterStatus.DISCARDED, command.at, command.actor) for number in set(ids)
@@ -126,12 +117,12 @@ class SqliteAdmin:
         return count
 
     def prune(self, before: datetime, most: int) -> int:
-        """Delete dead letters that were closed before a moment, so many at most; how many."""
+        """Delete at most `most` dead letters that were closed before a time; return their number."""
         with self._transaction():
             return self._dead.prune(before, most)
 
     def release(self, catalog: str, command: AdminCommand, before: CommandProgress | None = None) -> CommandProgress:
-        """The next batch of `Brake.release`.
+        """Release the next batch, see `DropLimit.release`.
 
         Args:
             before: what the one before answered; None for the first.
@@ -160,30 +151,24 @@ class SqliteAdmin:
         )
 
     def reconcile(self, notifications: Sequence[Notification], command: AdminCommand) -> None:
-        """See `CatalogAdmin.reconcile`."""
         self._notify_all("reconcile", notifications, command)
 
     def adopt(self, notifications: Sequence[Notification], command: AdminCommand) -> None:
-        """See `CatalogAdmin.adopt`."""
         self._notify_all("adopt", notifications, command)
 
     def retire(self, catalog: str, *, retired: bool, command: AdminCommand) -> None:
-        """See `CatalogAdmin.retire`."""
         with self._transaction():
             self._brake.retire(catalog, retired=retired)
             self._note("retire" if retired else "unretire", command, 1)
 
     def owner_id(self, catalog: str) -> str | None:
-        """See `CatalogAdmin.owner`."""
         return self._brake.owner_id(catalog)
 
     def record_owner(self, catalog: str, catalog_id: str) -> None:
-        """See `CatalogAdmin.own`."""
         with self._transaction():
             self._brake.record_owner(catalog, catalog_id)
 
     def retired_catalogs(self) -> frozenset[str]:
-        """See `CatalogAdmin.retired`."""
         return self._brake.retired_catalogs()
 
     def _notify_all(self, action: str, hints: Sequence[Notification], order: AdminCommand) -> None:

@@ -1,4 +1,4 @@
-"""Which rows may be claimed: by lane, so that a lane without slots is never looked at."""
+"""Due jobs by concurrency group, so that a group without capacity is never read."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ class DueRows:
         return [(lane, key) for lane, (key,) in fair_order(waiting, slots)]
 
     def oldest(self, now: datetime) -> dict[str, datetime]:
-        """See `Figures.oldest_due`."""
         queries = (
             "SELECT min(due_at) FROM subject WHERE lane = ? AND state = 'queued'",
             "SELECT min(waits_since) FROM subject WHERE lane = ? AND waits_since IS NOT NULL",
@@ -47,7 +46,7 @@ class DueRows:
         return oldest
 
     def run_out(self, now: datetime | None) -> list[str]:
-        """Keys of rows whose lease ended by now; of every leased row for None."""
+        """Return the keys of jobs with an expired lease; of every leased job for None."""
         if now is None:
             found = self._rows.select("SELECT key FROM subject WHERE state = 'leased'")
         else:

@@ -44,7 +44,7 @@ class EventLog:
         return {seq for some in batches(entries) for seq in self._write_at_once(some)}
 
     def prune(self, before: datetime, most: int) -> int:
-        """Delete the oldest events that were received before a moment, so many at most; how many.
+        """Delete at most `most` of the oldest events from before a time; return their number.
 
         Older is what has the lower number: the wall clock may have been set back in between.
         """

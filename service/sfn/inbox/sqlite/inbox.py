@@ -78,10 +78,10 @@ class SqliteInbox:
             terms: settings.
             clock: the wall clock.
             queue_limit: how many notes may wait for the disk.
-            observe: told of every transaction.
+            observe: called after every transaction.
 
         Raises:
-            Broken: another process has it, a newer version wrote it, it can't be read and written, or it is mounted
+            FatalError: another process has it, a newer version wrote it, it can't be read and written, or it is mounted
                 without its folder.
             Transient: scope inbox: the disk is full.
         """
@@ -110,7 +110,7 @@ class SqliteInbox:
             every: seconds from one turn to the next.
 
         Raises:
-            Broken: as soon as the inbox can't be trusted any more.
+            FatalError: as soon as the inbox cannot be trusted any more.
         """
         troubles = InboxErrorLog(self._clock, "tending")
         while True:
@@ -137,20 +137,16 @@ class SqliteInbox:
         return total
 
     async def put(self, messages: Sequence[InboxMessage]) -> PutResult:
-        """See `Intake.put`."""
         return await self._committer.put(messages, self._clock.now())
 
     async def wait(self, until: datetime | None) -> None:
-        """See `JobQueue.wait`."""
         await self._bell.wait(until)
 
     async def claim(self, capacity: Capacity, running: Sequence[LeasedJob] = ()) -> ClaimResult:
-        """See `JobQueue.claim`."""
         self._bell.clear()
         return await self._committer.run(lambda ledger: ledger.claim(capacity, self._clock.now(), running))
 
     async def renew(self, claims: Sequence[LeasedJob]) -> list[LeasedJob]:
-        """See `JobQueue.renew`."""
         renewed = await self._committer.run(lambda ledger: ledger.renew(claims, self._clock.now()))
         if len(renewed) < len(claims):
             self._bell.notify()
@@ -159,7 +155,6 @@ class SqliteInbox:
     async def record_location(
         self, claim: LeasedJob, layout_key: str, uuid: str | None
     ) -> frozenset[TableIdentifier] | None:
-        """See `JobQueue.remember`."""
         now = self._clock.now()
         others = await self._committer.run(lambda ledger: ledger.record_location(claim, layout_key, uuid, now))
         if others:
@@ -167,15 +162,12 @@ class SqliteInbox:
         return others
 
     async def allow_step(self, claim: LeasedJob, step: BackwardStep, now: datetime) -> bool:
-        """See `JobQueue.permit`."""
         return await self._committer.run(lambda ledger: ledger.allow_step(claim, step, now))
 
     async def settle(self, claim: LeasedJob, outcome: Outcome, now: datetime) -> bool:
-        """See `JobQueue.settle`."""
         return await self._committer.run(lambda ledger: ledger.settle(claim, outcome, now), stirring=True)
 
     async def tables(self, catalog: str) -> AsyncIterator[IndexedTable]:
-        """See `Roster.known`."""
         page: list[tuple[str, IndexedTable]] = []
         while page := await self._known_after(catalog, page[-1][0] if page else ""):
             for _, known in page:
@@ -185,23 +177,18 @@ class SqliteInbox:
         return await self._committer.run(lambda ledger: ledger.roster.known(catalog, after, INDEX_PAGE_SIZE))
 
     async def with_uuid(self, catalog: str, uuid: str) -> list[IndexedTable]:
-        """See `Roster.carrying`."""
         return await self._committer.run(lambda ledger: ledger.roster.with_uuid(catalog, uuid))
 
     async def event_history(self, table: TableIdentifier) -> EventHistory | None:
-        """See `Roster.told`."""
         return await self._committer.run(lambda ledger: ledger.event_history(table))
 
     async def at_location(self, table: TableIdentifier, location: str) -> frozenset[TableIdentifier]:
-        """See `Roster.neighbours`."""
         return await self._committer.run(lambda ledger: ledger.at_location(table, location))
 
     async def max_missing(self, catalog: str) -> int:
-        """See `Brake.limit`."""
         return await self._committer.run(lambda ledger: ledger.max_missing(catalog))
 
     async def release(self, catalog: str, command: AdminCommand) -> int:
-        """See `Brake.release`."""
         batch = await self._released(catalog, command, None)
         while batch.has_more:
             batch = await self._released(catalog, command, batch)
@@ -211,69 +198,53 @@ class SqliteInbox:
         return await self._committer.run(lambda ledger: ledger.admin.release(catalog, order, before), stirring=True)
 
     async def stats(self) -> QueueStats:
-        """See `Desk.figures`."""
         now = self._clock.now()
         return await self._committer.run(lambda ledger: ledger.admin.stats(now))
 
     async def table_status(self, subject: JobKey) -> TableStatus | None:
-        """See `Desk.standing`."""
         return await self._committer.run(lambda ledger: ledger.admin.table_status(subject))
 
     async def drop_limit_state(self, catalog: str) -> DropLimitState:
-        """See `Desk.brake`."""
         now = self._clock.now()
         return await self._committer.run(lambda ledger: ledger.admin.drop_limit_state(catalog, now))
 
     async def audit_log(self, before: int | None, limit: int) -> list[AuditEntry]:
-        """See `Desk.audited`."""
         return await self._committer.run(lambda ledger: ledger.admin.audit_log(before, limit))
 
     async def list_after(self, letter_filter: DeadLetterFilter, after: int, limit: int) -> list[DeadLetter]:
-        """See `DeadLetters.find`."""
         return await self._committer.run(lambda ledger: ledger.admin.list_after(letter_filter, after, limit))
 
     async def list_newest(self, letter_filter: DeadLetterFilter, limit: int) -> list[DeadLetter]:
-        """See `DeadLetters.newest`."""
         return await self._committer.run(lambda ledger: ledger.admin.list_newest(letter_filter, limit))
 
     async def get_many(self, ids: Sequence[int]) -> list[DeadLetter]:
-        """See `DeadLetters.numbered`."""
         return await self._committer.run(lambda ledger: ledger.admin.get_many(ids))
 
     async def request_of(self, letter_id: int) -> UndecodableRequest | None:
-        """See `DeadLetters.event`."""
         return await self._committer.run(lambda ledger: ledger.admin.request_of(letter_id))
 
     async def replay(self, ids: Sequence[int], notifications: Sequence[Notification], command: AdminCommand) -> int:
-        """See `DeadLetters.replay`."""
         return await self._committer.run(lambda ledger: ledger.admin.replay(ids, notifications, command), stirring=True)
 
     async def discard(self, ids: Sequence[int], command: AdminCommand) -> int:
-        """See `DeadLetters.discard`."""
         return await self._committer.run(lambda ledger: ledger.admin.discard(ids, command))
 
     async def reconcile(self, notifications: Sequence[Notification], command: AdminCommand) -> None:
-        """See `CatalogAdmin.reconcile`."""
         await self._committer.run(lambda ledger: ledger.admin.reconcile(notifications, command), stirring=True)
 
     async def adopt(self, notifications: Sequence[Notification], command: AdminCommand) -> None:
-        """See `CatalogAdmin.adopt`."""
         await self._committer.run(lambda ledger: ledger.admin.adopt(notifications, command), stirring=True)
 
     async def retire(self, catalog: str, *, retired: bool, command: AdminCommand) -> None:
-        """See `CatalogAdmin.retire`."""
         await self._committer.run(lambda ledger: ledger.admin.retire(catalog, retired=retired, command=command))
 
     async def owner_id(self, catalog: str) -> str | None:
-        """See `CatalogAdmin.owner`."""
         return await self._committer.run(lambda ledger: ledger.admin.owner_id(catalog))
 
     async def record_owner(self, catalog: str, catalog_id: str) -> None:
-        """See `CatalogAdmin.own`."""
         await self._committer.run(lambda ledger: ledger.admin.record_owner(catalog, catalog_id))
 
     async def retired_catalogs(self) -> frozenset[str]:
-        """See `CatalogAdmin.retired`."""
         return await self._committer.run(lambda ledger: ledger.admin.retired_catalogs())
 
 
@@ -296,7 +267,7 @@ async def _locked(named: Path, terms: InboxConfig, now: datetime) -> tuple[Inbox
 
 def _opened(path: Path, terms: InboxConfig, now: datetime) -> SqliteOperations:
     try:
-        # Whoever lost the inbox, or mounted another disk in its place, sees it by this.
+        # The log shows whether the inbox is new: its file may be lost, or another disk mounted in its place.
         new = not path.exists() or path.stat().st_size == 0
         ledger = SqliteOperations(str(path), terms)
         taken_back = ledger.recover(now)

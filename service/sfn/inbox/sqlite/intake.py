@@ -40,7 +40,6 @@ class SqliteWriter:
         self._terms, self._draw = terms, draw
 
     def put_all(self, puts: Sequence[tuple[Sequence[InboxMessage], datetime]]) -> list[tuple[PutResult, bool]]:
-        """See `Ledger.put_all`."""
         entries: list[list[EventRow]] = []
         for notes, now in puts:
             hints = [note for note in notes if isinstance(note, Notification)]

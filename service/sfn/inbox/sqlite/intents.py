@@ -33,7 +33,7 @@ _DUE = (
 
 
 class SqliteIntents:
-    """The open intents of one connection, and the shelf of those who note more; the caller owns the transaction.
+    """The open intents of one connection, also as the `IntentStore` for new messages; the caller owns the transaction.
 
     Args:
         has_job: whether the inbox has a row of that key.
@@ -67,7 +67,7 @@ class SqliteIntents:
         return notifications_for_due(due), now if span.is_any_due(now) else span.earliest
 
     def counts(self) -> dict[str, OpenIntentStats]:
-        """What is open, by catalog: every one is looked at."""
+        """Return the statistics of open intents, by catalog; reads every intent."""
         query = "SELECT catalog, count(DISTINCT id), min(opened_at), min(due_at) FROM intent GROUP BY catalog"
         return {
             catalog: OpenIntentStats(count, from_micros(at), from_micros(due))
@@ -80,23 +80,19 @@ class SqliteIntents:
         count, at, due = self._db.execute(query, (encode_key(subject),)).fetchone()
         return OpenIntentStats(count, from_micros(at), from_micros(due)) if count else None
 
-    def with_id(self, number: str) -> Iterable[OpenIntent]:
-        """See `Shelf.of`."""
-        return [_row(one) for one in self._db.execute(f"SELECT {_ROW} FROM intent WHERE id = ?", (number,))]
+    def with_id(self, intent_id: str) -> Iterable[OpenIntent]:
+        return [_row(one) for one in self._db.execute(f"SELECT {_ROW} FROM intent WHERE id = ?", (intent_id,))]
 
     def unresolved_since(self, subject: JobKey) -> datetime | None:
-        """See `Shelf.left_at`."""
         query = "SELECT max(opened_at) FROM intent WHERE key = ? AND left_open"
         (at,) = self._db.execute(query, (encode_key(subject),)).fetchone()
         return from_micros_or_none(at)
 
     def count_unknown_tables(self, peer: str) -> int:
-        """See `Shelf.unseen`."""
         (count,) = self._db.execute("SELECT count(*) FROM intent WHERE peer = ? AND unseen", (peer,)).fetchone()
         return int(count)
 
     def has_job(self, table: TableIdentifier) -> bool:
-        """See `Shelf.has_row`."""
         return self._has_row(encode_key(table))
 
     def _span(self) -> DueRange:

@@ -92,7 +92,7 @@ class WriterPut(WriterJob[PutResult]):
 
 
 def run_transaction(ledger: SqliteOperations, jobs: Sequence[WriterJob[Any]]) -> None:
-    """Run jobs in one transaction, which is on disk afterwards. A job whose verb raises has failed alone.
+    """Run calls in one transaction, which is on disk afterwards; a call that raises fails without the others.
 
     Raises:
         sqlite3.Error: nothing of it is on disk.

@@ -97,7 +97,7 @@ class SqliteOperations:
         self._db.close()
 
     def checkpoint(self) -> None:
-        """Bring what was written into the database: by and by SQLite does so itself, but keeps its errors to itself."""
+        """Copy the write-ahead log into the database. SQLite does so itself at times, but reports no error then."""
         self._db.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     @contextmanager
@@ -151,7 +151,6 @@ class SqliteOperations:
         return undo
 
     def put(self, messages: Sequence[InboxMessage], now: datetime) -> PutResult:
-        """See `Intake.put`."""
         return self.put_all([(messages, now)])[0][0]
 
     def put_all(self, puts: Sequence[tuple[Sequence[InboxMessage], datetime]]) -> list[tuple[PutResult, bool]]:
@@ -160,7 +159,6 @@ class SqliteOperations:
             return self._intake.put_all(puts)
 
     def claim(self, capacity: Capacity, now: datetime, running: Sequence[LeasedJob] = ()) -> ClaimResult:
-        """See `JobQueue.claim`."""
         with self.transaction():
             next_ask = self._intake.ask(now)
             if self._due.run_out(now):
@@ -173,7 +171,6 @@ class SqliteOperations:
         return ClaimResult(claims, next_due, letters, expired)
 
     def renew(self, claims: Sequence[LeasedJob], now: datetime) -> list[LeasedJob]:
-        """See `JobQueue.renew`."""
         prolonged = []
         with self.transaction():
             for claim, row in [(claim, self._load(claim.subject)) for claim in claims]:
@@ -191,7 +188,6 @@ class SqliteOperations:
     def record_location(
         self, claim: LeasedJob, layout_key: str, uuid: str | None, now: datetime
     ) -> frozenset[TableIdentifier] | None:
-        """See `JobQueue.remember`."""
         key = encode_key(claim.subject)
         with self.transaction():
             row = self._rows.load(key)
@@ -205,13 +201,11 @@ class SqliteOperations:
         return others
 
     def allow_step(self, claim: LeasedJob, step: BackwardStep, now: datetime) -> bool:
-        """See `JobQueue.permit`."""
         with self.transaction():
             row = self._rows.load(encode_key(claim.subject))
             return row is not None and holds_lease(row, claim) and self.brake.allow_step(row, step, now)
 
     def settle(self, claim: LeasedJob, outcome: Outcome, now: datetime) -> bool:
-        """See `JobQueue.settle`."""
         key = encode_key(claim.subject)
         with self.transaction():
             before = self._rows.load(key)
@@ -222,12 +216,10 @@ class SqliteOperations:
         return True
 
     def event_history(self, table: TableIdentifier) -> EventHistory | None:
-        """See `Roster.told`."""
         row = self._load(table)
         return event_history_of(row) if row is not None else None
 
     def at_location(self, table: TableIdentifier, location: str) -> frozenset[TableIdentifier]:
-        """See `Roster.neighbours`."""
         return frozenset(name for name, _ in self.roster.live_at(table.catalog, location)) - {table}
 
     def max_missing(self, catalog: str) -> int:
@@ -235,7 +227,7 @@ class SqliteOperations:
         return self._terms.allowed_drops(catalog, self.roster.live_count(catalog))
 
     def prune(self, before: datetime, most: int = 10_000) -> int:
-        """Delete the oldest events received before a moment, so many at most; how many."""
+        """Delete at most `most` of the oldest events from before a time; return their number."""
         with self.transaction():
             return self._events.prune(before, most)
 
@@ -243,7 +235,7 @@ class SqliteOperations:
         return self._rows.load(encode_key(subject))
 
     def _next(self) -> int:
-        """A number greater than all before; one whose transaction is undone is skipped."""
+        """Return a number greater than all before; a rollback skips the number."""
         self._seq += 1
         return self._seq
 

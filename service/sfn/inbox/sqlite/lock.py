@@ -22,7 +22,7 @@ class InboxLock:
         database: the inbox's file, by its real path: under every name that it has by links it is one inbox.
 
     Raises:
-        Broken: another process has the inbox, or the folder can't be written to.
+        FatalError: another process has the inbox, or the folder can't be written to.
     """
 
     def __init__(self, database: Path) -> None:
@@ -48,7 +48,7 @@ class InboxLock:
         """The database is open: remember which files it is made of.
 
         Args:
-            named: the path that it is configured by, which may be a link: the next start follows it anew.
+            named: the configured path, which may be a link: the next start follows the link again.
         """
         for path in (self._database, named, self._database.with_name(self._database.name + "-wal")):
             self._places[path] = _identity(path)
@@ -82,10 +82,10 @@ def held_by(database: Path) -> str | None:
     """Which process has an inbox just now, by its id; None for none. Writes nothing, and locks for an instant at most.
 
     Args:
-        database: as of `InboxLock`.
+        database: see `InboxLock`.
 
     Raises:
-        Broken: nobody can tell.
+        FatalError: the state of the lock cannot be read.
     """
     path = database.with_name(database.name + _SUFFIX)
     try:
@@ -95,7 +95,7 @@ def held_by(database: Path) -> str | None:
     except OSError as error:
         raise _unusable(path, error) from error
     try:
-        # Shared: it hinders nobody who asks the same.
+        # A shared lock does not block others that request a shared lock.
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return _holder(descriptor)
@@ -129,7 +129,7 @@ def _make(folder: Path) -> None:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Which file lies there, None for none that can be looked at."""
+    """Return the identity of the file at a path; None if there is none, or it cannot be read."""
     try:
         found = path.stat()
     except OSError:

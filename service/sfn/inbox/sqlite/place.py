@@ -33,14 +33,14 @@ def placed(database: Path, table: Path = MOUNTS) -> Doubt | None:
         table: the list of mounts.
 
     Raises:
-        Broken: the database itself is a mount point.
+        FatalError: the database itself is a mount point.
     """
     known = mounts(table)
     if any(mount.point == str(database) for mount in known):
         raise FatalError(
             str(database),
-            expected="an inbox whose folder is mounted",
-            found="a file that is mounted alone: SQLite's log beside it would go with the container",
+            expected="a mounted folder that holds the inbox",
+            found="a single mounted file: SQLite's log beside the file would be lost with the container",
             remedy=f"mount a folder (a volume at {database.parent}) in place of the file",
         )
     mount = mount_of(database, known)

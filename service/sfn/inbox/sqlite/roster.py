@@ -35,7 +35,7 @@ class IndexQueries:
         return _known(self._rows.select(query, (max(start, after), end, limit)))
 
     def with_uuid(self, catalog: str, uuid: str) -> list[IndexedTable]:
-        """Rows whose live file carries the uuid, by name."""
+        """Return the tables with this uuid in their live file, by name."""
         query = f"{_KNOWN} WHERE catalog = ? AND live_uuid = ?"
         found = [known for _, known in _known(self._rows.select(query, (catalog, uuid)))]
         return sorted(found, key=lambda known: known.table)
@@ -72,7 +72,6 @@ class IndexQueries:
         return len(keys) - int(count)
 
     def missing(self) -> dict[str, MissingTableStats]:
-        """See `Figures.missing`."""
         query = (
             "SELECT catalog, count(*), min(missing_since) FROM subject WHERE missing_since IS NOT NULL GROUP BY catalog"
         )

@@ -41,10 +41,10 @@ class SqliteJobs:
     transaction: it calls `begin` before the first verb, `flush` before it commits, and `forget` after a rollback.
 
     Args:
-        stores: see `Terms.stores`.
+        stores: see `InboxConfig.stores`.
 
     Attributes:
-        counts: how many rows of tables there are, by catalog and `counted_as`; whoever undoes a transaction puts back
+        counts: number of table jobs, by catalog and `stat_state`; a rollback must restore
             what it was before.
     """
 

@@ -73,9 +73,9 @@ MIGRATIONS = (
     ALTER TABLE catalog ADD COLUMN catalog_id TEXT;
     """,
     "ALTER TABLE subject ADD COLUMN told_seq INTEGER;",
-    # No older version knows the lanes of short-lived tables: it would fail at the first of them.
+    # An older version does not know the concurrency groups of short-lived tables, and would fail at the first of them.
     "",
-    # Nor did one know of commits whose outcome is not known: by it none would be asked for.
+    # An older version knows no intents, so it would never check commits with an unknown outcome.
     """
     CREATE TABLE intent(
       id TEXT NOT NULL, key TEXT NOT NULL, catalog TEXT NOT NULL, sender TEXT NOT NULL, peer TEXT NOT NULL,
@@ -120,7 +120,7 @@ def prepare(db: sqlite3.Connection, where: str) -> None:
         where: what to call it in an error.
 
     Raises:
-        Broken: the file system can't have a write-ahead log, or a newer version wrote the database.
+        FatalError: the file system can't have a write-ahead log, or a newer version wrote the database.
     """
     (mode,) = db.execute("PRAGMA journal_mode=WAL").fetchone()
     if mode not in _LOGGED:

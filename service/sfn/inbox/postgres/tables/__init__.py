@@ -25,7 +25,7 @@ class SqlTransaction:
     Args:
         sql: the transaction.
         known: what this process knows of the lanes.
-        stores: see `Terms.stores`.
+        stores: see `InboxConfig.stores`.
 
     Attributes:
         sql: the same transaction, for those who know that it is one of SQL.

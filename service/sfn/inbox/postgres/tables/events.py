@@ -12,7 +12,7 @@ from sfn.inbox.postgres.unit import LoggedEvent
 
 
 class EventTable:
-    """Implements `Events`."""
+    """An `EventStore` in SQL."""
 
     def __init__(self, sql: Sql) -> None:
         self._sql = sql

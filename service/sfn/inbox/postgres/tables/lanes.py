@@ -15,7 +15,7 @@ class KnownGroups:
         self.numbers: dict[ConcurrencyGroup, int] = {}
 
     def forget(self) -> None:
-        """Learn them anew: another server may answer now, which has less."""
+        """Forget the numbers: another server may answer now, and lack some of them."""
         self.numbers = {}
 
 

@@ -182,7 +182,7 @@ def _opened(letter: NewDeadLetter, now: datetime) -> tuple[Any, ...]:
 
 
 def _chosen(wanted: DeadLetterFilter) -> tuple[str, list[Any]]:
-    """Which letters are wanted, as a condition whose values come third and later."""
+    """Return the condition of a filter; its values are the third parameter and later ones."""
     terms = dead_letter_conditions(wanted)
     if wanted.table is not None:
         terms["key ="] = address(wanted.table)[0]

@@ -25,7 +25,7 @@ _OLD_NAMES: Final = (
 
 
 class IndexTable:
-    """Implements `Roster`."""
+    """An `IndexStore` in SQL."""
 
     def __init__(self, sql: Sql) -> None:
         self._sql = sql

@@ -40,12 +40,12 @@ _NOTHING = ", ".join(
 
 
 class JobTable:
-    """Implements `Rows`.
+    """A `JobStore` in SQL.
 
     Args:
         sql: the transaction.
         lanes: what is known of the lanes.
-        stores: see `Terms.stores`.
+        stores: see `InboxConfig.stores`.
     """
 
     def __init__(self, sql: Sql, lanes: GroupNumbers, stores: Collection[str]) -> None:
@@ -134,7 +134,7 @@ class JobTable:
         return [self._lanes.known[lane] for lane in most], list(most.values())
 
     def _moves(self, before: Job, after: Job) -> bool:
-        """Whether a row goes into another lane; most that change do not by the look of it."""
+        """Return True if a job changes its concurrency group; a cheap check rules most changes out."""
         alike = after.table_state is before.table_state and after.locations is before.locations
         if alike and (after.notified_seq > after.processed_seq) == (before.notified_seq > before.processed_seq):
             return False
