@@ -554,7 +554,7 @@ class ServiceClient:
         where, problem = f"{reply.request.method} {reply.url}", _problem(reply)
         match reply.status_code:
             case status if status in range(300, 400):
-                expected = "no redirect, which the token is not sent to"
+                expected = "no redirect, because its target would receive the token"
                 remedy = f"set --url to the redirect's target, {reply.headers.get('Location', 'which is not given')}"
             case _ if not problem:
                 expected, remedy = _SERVICE, _CHECK_URL
