@@ -20,7 +20,6 @@ from sfn.cli.options import FAILED, WRONG_USAGE
 from sfn.errors import SfnError
 
 
-
 def serve(config: options.Config = None, roles: options.Roles = "receiver,worker,gateway,facade,admin") -> None:
     """Run the listener: accept events, ask the catalog, and write SFN files and version hints.
 
@@ -49,7 +48,8 @@ def serve(config: options.Config = None, roles: options.Roles = "receiver,worker
 
 def demo(
     java: Annotated[
-        Path | None, typer.Option(envvar="SFN_JAVA", help="The java executable, version 17 or newer.", show_default=False)
+        Path | None,
+        typer.Option(envvar="SFN_JAVA", help="The java executable, version 17 or newer.", show_default=False),
     ] = None,
     jars: Annotated[
         Path | None,
@@ -137,7 +137,9 @@ def _unverified_connection(authority: str) -> HTTPSConnection:
 
 def healthcheck(
     *,
-    ready: Annotated[bool, typer.Option("--ready", help="Ask whether it is ready for traffic (/readyz), not only alive.")] = False,
+    ready: Annotated[
+        bool, typer.Option("--ready", help="Ask whether it is ready for traffic (/readyz), not only alive.")
+    ] = False,
     config: options.Config = None,
     url: options.Url = None,
 ) -> None:

@@ -316,7 +316,9 @@ REFRESH_INTERVAL: Final = 2.0
 def status(
     table: Annotated[
         str | None,
-        typer.Argument(metavar="NS.TABLE", help="A table, to see its state; a dot in a part is %2E.", show_default=False),
+        typer.Argument(
+            metavar="NS.TABLE", help="A table, to see its state; a dot in a part is %2E.", show_default=False
+        ),
     ] = None,
     *,
     catalog: options.Catalog = None,
