@@ -358,7 +358,7 @@ def status(
 
 
 def _watch(render: Callable[[], bool]) -> bool:
-    """Refresh until Ctrl-C, also while the service does not answer. Return whether the last refresh found no problem."""
+    """Refresh until Ctrl-C, even while the service does not answer. Return whether the last refresh was fine."""
     from sfn.cli.render import clear_screen, print_error
     from sfn.errors import SfnError
     from sfn.settings.sources import ConfigurationError
