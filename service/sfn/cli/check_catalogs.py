@@ -312,7 +312,7 @@ class CatalogCheck:
         return warning_finding(self._where, f"no permission to list the namespace {name}: {one.reason}", remedy)
 
     async def _check_vended(self, table: TableIdentifier) -> CheckFinding | None:
-        """Return a finding about vended credentials. The first existing table is enough to know if the catalog vends."""
+        """Return a finding about vended credentials; one existing table is enough for the whole catalog."""
         if not self._asks_for_grants or not isinstance(self._catalog, CredentialVendor):
             return None
         where = f"{self._where}: {encode_identifier(table.namespace, table.name)}"

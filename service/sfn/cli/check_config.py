@@ -1,4 +1,4 @@
-"""Checks of a configuration: secrets, stores, certificates, inbox, addresses and gateways; and the type of a finding."""
+"""Checks of secrets, stores, the certificate, the inbox, addresses and gateways; and the type `CheckFinding`."""
 
 from __future__ import annotations
 
@@ -394,7 +394,7 @@ async def _database_finding(settings: Settings) -> CheckFinding:
         return error_finding(where, error)
     state = f"schema version {proof.version} exists" if proof.version else "its tables will be created"
     facts = [f"{proof.where}: PostgreSQL {proof.server}, {state}"]
-    facts += ["through a pooler: replicas poll each other's changes once a second"] if proof.is_pooled else []
+    facts += ["through a pooler, so replicas poll for changes once a second"] if proof.is_pooled else []
     facts += [f"{pluralise(proof.others, 'connection')} of replicas"] if proof.others else []
     text = "; ".join(facts)
     if not proof.is_durable:
