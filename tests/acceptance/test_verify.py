@@ -55,7 +55,7 @@ async def test_the_catalog_is_asked_where_a_configuration_names_it(tmp_path: Pat
         assert f"expected {newer}, which prod has, found {pointer}, 1 commit behind" in told.out
         here.lake.drop("orders")
         told = await sfn("verify", directory, *config)
-        assert "expected that prod has sales.orders, found that it has no such table" in told.out
+        assert "expected the table sales.orders in prod, found no such table" in told.out
 
 
 async def test_a_catalog_that_nobody_configured_can_not_be_asked(tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ def _sender_finding(name: str, sender: SenderSettings) -> CheckFinding:
 
 
 def _signature_findings(name: str, sender: SenderSettings, settings: Settings) -> Iterator[CheckFinding]:
-    """Yield warnings about signed requests for event-only catalogs, whose events are published without a query."""
+    """Yield warnings about signed requests for event-only catalogs: their events are published without a query."""
     catalogs = ", ".join(sorted(settings.event_only_catalogs.intersection(settings.catalogs_of(name).values())))
     if sender.signature_scheme is None or not catalogs:
         return
