@@ -522,11 +522,11 @@ async def test_tables_whose_files_cannot_be_read_are_no_proof_of_a_store(catalog
 
 async def test_a_catalog_without_tables_is_no_proof_of_a_store(catalog: Vending, tmp_path: Path) -> None:
     finding = await dropped(catalog, tmp_path, f"{VENDED}exclude = ['**']\n")
-    assert (finding.severity, "no store covers its place" in finding.text) == (Severity.WARNING, True)
+    assert (finding.severity, "no store covers its location" in finding.text) == (Severity.WARNING, True)
 
 
 async def test_a_table_that_cannot_be_loaded_is_no_proof_of_a_store(catalog: Vending, tmp_path: Path) -> None:
     refusal = Transient("t", scope=ErrorScope.TABLE, expected="the table", found="403")
     catalog.refused = dict.fromkeys([FIRST, TableIdentifier("prod", ("items",), "items")], refusal)
     finding = await dropped(catalog, tmp_path)
-    assert (finding.severity, "no store covers its place" in finding.text) == (Severity.WARNING, True)
+    assert (finding.severity, "no store covers its location" in finding.text) == (Severity.WARNING, True)

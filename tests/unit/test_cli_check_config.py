@@ -487,7 +487,7 @@ async def test_a_prefix_that_maps_to_no_catalog_or_another_is_named(
     settings = ground.load(CATALOG + dev + MAPPED % keys)
     (one,) = await found_cli_gateway_check(settings, {"prefix": prefix} if prefix else {})
     assert (one.where, one.severity) == ("gateway.g", WARNING)
-    assert one.text.startswith(f"prod gives us {found_prefix}, and gateway.g.catalogs has ")
+    assert one.text.startswith(f"prod gives {found_prefix}, but gateway.g.catalogs has ")
     assert remedy in one.remedy
 
 
@@ -636,7 +636,7 @@ def test_a_certificate_that_is_valid_for_long_is_fine(tmp_path: Path, authority:
 def test_a_certificate_that_should_have_been_renewed_is_warned_of(tmp_path: Path, authority: trustme.CA) -> None:
     now = SystemClock().now()
     found = Pair(tmp_path, authority, now + timedelta(days=5, minutes=1)).found(now)
-    assert (found.severity, "valid for 5 d only" in found.text) == (WARNING, True)
+    assert (found.severity, "valid for only 5 d" in found.text) == (WARNING, True)
 
 
 def test_a_certificate_that_has_expired_is_an_error(tmp_path: Path, authority: trustme.CA) -> None:
@@ -715,9 +715,19 @@ def test_a_sender_that_shows_nothing_is_warned_of(ground: Ground) -> None:
 @pytest.mark.parametrize(
     ("scheme", "secret", "why", "remedy"),
     [
-        ("bearer", "abababababababab", "a token of fewer than 5 different characters", "the output of `openssl rand -hex 32`"),
+        (
+            "bearer",
+            "abababababababab",
+            "a token of fewer than 5 different characters",
+            "the output of `openssl rand -hex 32`",
+        ),
         ("bearer", "abc", "a token of fewer than 16 characters", "the output of `openssl rand -hex 32`"),
-        ("hmac-sha256", "1111111111111111", "a secret of fewer than 5 different characters", "the output of `openssl rand -hex"),
+        (
+            "hmac-sha256",
+            "1111111111111111",
+            "a secret of fewer than 5 different characters",
+            "the output of `openssl rand -hex",
+        ),
         (
             "standard-webhooks",
             f"whsec_{b64encode(bytes(25)).decode()}",
