@@ -55,7 +55,7 @@ def told_in_order(surroundings: dict[str, str], *parts: str) -> str:
 STORY = (
     "Create the table shop.orders",
     "the SFN file names 00000-",
-    "it says which metadata file is current",
+    "the file names the current metadata file",
     '"table_identifier": "shop.orders"',
     *[f"the SFN file names 0000{number}-" for number in (1, 2, 3)],
     "Rename shop.orders to shop.sales",

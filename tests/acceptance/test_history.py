@@ -26,7 +26,7 @@ async def test_it_prints_a_line_for_each_commit_and_what_is_lost(place: Director
     told = await sfn("history", str(place.path))
     assert told.status == 0
     head, first, second, lost = told.out.splitlines()
-    assert head.split() == ["ORDINAL", "SNAPSHOT", "GAP", "STATE", "TOLD", "BY", "METADATA", "FILE"]
+    assert head.split() == ["ORDINAL", "SNAPSHOT", "GAP", "STATE", "SOURCE", "METADATA", "FILE"]
     file = f"file:{place.path}/metadata/0000"
     assert first.split() == ["20231114T221420000", "1", "current", "commit", "file", f"{file}1-a.metadata.json"]
     assert second.split() == ["20231114T221620000", "3", "2", "current", "commit", "file", f"{file}3-a.metadata.json"]

@@ -126,7 +126,7 @@ async def test_a_dead_letter_is_listed_shown_and_replayed(here: Place) -> None:
     number = await here.letter("blocked")
     listed = await here.sfn("dead-letters", "list", "--reason", "foreign-file", "--newer-than", "1h")
     assert re.search(rf"^ *{number}  foreign-file  prod:sales\.blocked +\d+ .* ago", listed.out, re.MULTILINE)
-    assert (await here.sfn("dead-letters", "list", "--older-than", "1h")).out == "no dead letters\n"
+    assert (await here.sfn("dead-letters", "list", "--older-than", "1h")).out == "no open dead letters\n"
     shown = await here.sfn("dead-letters", "show", str(number))
     assert f"dead letter {number}: foreign-file, open" in shown.out
     assert str(file) in shown.out
@@ -246,7 +246,7 @@ async def test_ctrl_c_leaves_a_sweep_to_the_service(tmp_path: Path) -> None:
         pointer = here.lake.commit("orders")
         await here.lake.open()
         await until(lambda: here.lake.published("orders") == pointer)
-        assert (await here.sfn("reconcile", "--no-wait")).out.startswith("asked for: prod;")
+        assert (await here.sfn("reconcile", "--no-wait")).out.startswith("sweep requested: prod;")
 
 
 async def test_a_terminal_gets_colours_and_tables(here: Place) -> None:
@@ -274,5 +274,5 @@ async def test_a_wrong_token_says_what_to_do(here: Place, tmp_path: Path) -> Non
 async def test_a_configuration_is_proven_beside_the_service_that_has_it(here: Place) -> None:
     told = await sfn("check", "--config", str(here.configuration))
     assert (told.status, told.err) == (0, "")
-    assert f"process {here.daemon.process.pid} has it" in told.out
+    assert f"in use by process {here.daemon.process.pid};" in told.out
     assert told.out.endswith("passed: no errors, 0 warnings\n")

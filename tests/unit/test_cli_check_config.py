@@ -570,10 +570,10 @@ async def test_an_inbox_that_a_service_has_proves_itself(ground: Ground, tmp_pat
     async with SqliteInbox.opened(tmp_path / "inbox.db", TERMS, SystemClock()):
         holder, found = await inbox_finding(settings)
     assert (holder, found.severity) == (str(os.getpid()), OK)
-    assert f"process {os.getpid()} " in found.text
+    assert f"in use by process {os.getpid()}" in found.text
     holder, found = await inbox_finding(settings)
     assert holder is None
-    assert "is there" in found.text
+    assert "exists" in found.text
 
 
 async def test_a_folder_that_cannot_hold_an_inbox_is_an_error(ground: Ground, tmp_path: Path) -> None:
