@@ -3,16 +3,16 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
-# Where it is set, each of the many processes of a test run compiles all that it imports.
+# With this variable, each of the many processes of a test run would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
 PYTHON ?= python3
 BIN := .venv/bin
 N ?= 5000
-# Three for two processors: a third of what tests take is waiting.
+# Three jobs for two processors: tests wait for a third of their time.
 JOBS ?= 3
 
-# How many packages pip has fetched: on a terminal in one line that is written anew, elsewhere now and then.
+# Prints how many packages pip has downloaded: on a terminal in one line, elsewhere every 25 packages.
 define FETCHED
 /^ *(Downloading|Using cached) / && !/\.metadata/ {
   sub(/^ *(Downloading|Using cached) (.*\/)?/, ""); sub(/-[^ ]*/, "")
@@ -29,15 +29,16 @@ export FETCHED
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-venv: .venv/installed ## the virtual environment .venv, as deploy/requirements.lock pins it
+venv: .venv/installed ## create the virtual environment .venv from deploy/requirements.lock
 	@:
 
-# The lock has every package: a pip that looks for others by itself fails once one that is named with an extra has a newer
-# version than the lock. What pip compiles it compiles on one processor; as with it, what can't be compiled is no failure.
+# The lock has every package, so pip must not resolve dependencies: it fails if a package with an extra has a newer version
+# than the lock. Modules are compiled separately, because pip uses one processor. As in pip, a module that cannot be compiled
+# is no failure.
 .venv/installed: deploy/requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo >&2 "make: $(PYTHON) must be Python 3.11 or newer: make PYTHON=python3.12 …"; exit 1; }
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { echo >&2 "make: $(PYTHON) lacks ensurepip; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
-	@echo >&2 "make: $$(grep -c == $<) Python packages into .venv, for the tests and the demo (some 510 MB): a few minutes where pip has none of them yet"
+	@echo >&2 "make: $$(grep -c == $<) Python packages into .venv, for the tests and the demo (some 510 MB): this takes a few minutes if pip has none of them yet"
 	@$(PYTHON) -m venv .venv
 	@[[ -t 2 ]] && screen=1 || screen=0; \
 	$(BIN)/pip install --progress-bar off --no-compile --require-hashes --no-deps -r $< | awk -v screen=$$screen "$$FETCHED" >&2
@@ -46,76 +47,76 @@ venv: .venv/installed ## the virtual environment .venv, as deploy/requirements.l
 	@broken=$$($(BIN)/pip check) || { echo >&2 "$$broken"; exit 1; }
 	@touch $@
 
-jars: venv ## Iceberg's own REST catalog server and a Java to run it, in ~/.cache/iceberg-sfn
+jars: venv ## download Iceberg's own REST catalog server, and a Java to run it, to ~/.cache/iceberg-sfn
 	@$(BIN)/python deploy/fetch/jars.py
 
-rck: venv ## both of these, and Iceberg's REST compatibility kit, which the tests have a catalog tried by
+rck: venv ## the same, with Iceberg's REST compatibility kit, which a test runs against the facade and gateway
 	@$(BIN)/python deploy/fetch/jars.py --rck
 
-spark: .venv/spark ## PySpark in .venv, and Iceberg's runtime for it, in ~/.cache/iceberg-sfn
+spark: .venv/spark ## install PySpark in .venv, and download Iceberg's runtime for it to ~/.cache/iceberg-sfn
 	@$(BIN)/python deploy/fetch/jars.py --spark
 
-# Apart from the other packages: the demo does without. PySpark is sources alone, and what it is built with is a package like
-# the others, not a second, unpinned download. pip keeps what it built.
+# PySpark is separate, because the demo does not need it. PyPI has only its sources. Build isolation is off, so that the
+# build uses pinned packages and no second download. pip caches the build.
 .venv/spark: deploy/spark.lock .venv/installed
-	@echo >&2 "make: PySpark into .venv, for mypy and the tests of what runs in it (some 460 MB): half a minute more to build it where pip has not yet done so"
+	@echo >&2 "make: PySpark into .venv, for mypy and the tests on Spark (some 460 MB): the first build takes half a minute more"
 	@[[ -t 2 ]] && screen=1 || screen=0; \
 	$(BIN)/pip install --progress-bar off --no-compile --require-hashes --no-deps --no-build-isolation --use-pep517 -r $< | awk -v screen=$$screen "$$FETCHED" >&2
 	@$(BIN)/python -m compileall -qq -j 0 .venv/lib || true
 	@touch $@
 
-servers: venv ## the servers that the tests of stores, of PostgreSQL and of NATS run against, in ~/.cache/iceberg-sfn
+servers: venv ## download the servers for the tests of stores, PostgreSQL and NATS to ~/.cache/iceberg-sfn
 	@$(BIN)/python deploy/fetch/servers.py
 
-catalog: jars ## Iceberg's own REST catalog with a table, on port 8181, for five minutes against it
+catalog: jars ## run Iceberg's own REST catalog with a table on port 8181, to try the listener with
 	@$(BIN)/python deploy/rest-fixture/serve.py build/lake 8181
 
-demo: venv ## a real catalog, the service and a table, end to end; without Java or a network on PyIceberg's SQL catalog
-	@$(MAKE) jars || echo >&2 "make: no catalog server: the demo does without"
+demo: venv ## show a real catalog, the listener and a table, end to end (without Java: PyIceberg's SQL catalog)
+	@$(MAKE) jars || echo >&2 "make: no catalog server: the demo uses PyIceberg's SQL catalog"
 	@$(BIN)/sfn demo
 
-tour: spark jars ## the life of a table in Spark SQL, step by step (some two minutes)
+tour: spark jars ## show the life of a table in Spark SQL, step by step (about two minutes)
 	@$(BIN)/python -m tests.spark.tour
 
-# Not many more jobs than processors: some tests take times. A file's tests stay together since they share servers.
-# xdist's own order has files of few tests last, however long they take: tests/conftest.py has the long ones first.
-# A process that dies ends the run: one in its place would never be given the rest of its file, and all would wait for it.
-test: lint ## lint, then every test, JOBS at a time; without a network those that need no server
-	@$(MAKE) rck || { [[ "$${CI:-}" != true ]] && echo >&2 "make: no catalog server, or no compatibility kit: the tests that need it are skipped, and say so at the end"; }
-	@$(MAKE) servers || { [[ "$${CI:-}" != true ]] && echo >&2 "make: a server is missing: the tests of stores, of PostgreSQL or of NATS that need it are skipped, and say so at the end"; }
-	@$(MAKE) spark || { [[ "$${CI:-}" != true ]] && echo >&2 "make: no PySpark, or no runtime of Iceberg's for it: the tests that need them are skipped, and say so at the end"; }
+# Use few more jobs than processors, because some tests measure times. The tests of a file stay together: they share servers.
+# xdist would start files with few tests last, even slow ones, so tests/conftest.py starts the slow files first.
+# A worker that dies ends the run: its replacement would not get the rest of its file, and the run would wait forever.
+test: lint ## lint, then run every test, JOBS at a time; tests are skipped if their server is missing
+	@$(MAKE) rck || { [[ "$${CI:-}" != true ]] && echo >&2 "make: no catalog server, or no compatibility kit: the tests that need it are skipped, and listed at the end"; }
+	@$(MAKE) servers || { [[ "$${CI:-}" != true ]] && echo >&2 "make: a server is missing: the tests of stores, of PostgreSQL or of NATS that need it are skipped, and listed at the end"; }
+	@$(MAKE) spark || { [[ "$${CI:-}" != true ]] && echo >&2 "make: no PySpark, or no runtime of Iceberg's for it: the tests that need them are skipped, and listed at the end"; }
 	@$(BIN)/pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0 $(MEASURE)
 
-coverage: ## test, with branch coverage: it takes half as long again
+coverage: ## test with branch coverage, which takes 1.5 times as long
 	@$(MAKE) test MEASURE="--cov --cov-report=term --cov-report=xml:build/coverage/coverage.xml"
 
-lint: venv ## ruff, mypy, import-linter, hadolint, and the Compose Specification's schema
+lint: venv ## run ruff, mypy, import-linter and hadolint, and check docker-compose.yml
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
-	@$(MAKE) .venv/spark || { [[ "$${CI:-}" != true ]] && echo >&2 "make: no PySpark: mypy leaves out what imports it"; }
+	@$(MAKE) .venv/spark || { [[ "$${CI:-}" != true ]] && echo >&2 "make: no PySpark: mypy skips modules that import it"; }
 	@$(BIN)/mypy $$([[ -e .venv/spark ]] || echo '--exclude=/(pyspark_sfn|spark)(/|\.py$$)')
 	@$(BIN)/lint-imports --config .ci/importlinter.toml --no-logo
 	@$(BIN)/hadolint Dockerfile
 	@$(BIN)/check-jsonschema --quiet --builtin-schema vendor.compose-spec docker-compose.yml
 
-format: venv ## sort the imports and format
+format: venv ## sort imports and format the code
 	@$(BIN)/ruff check --fix-only --quiet
 	@$(BIN)/ruff format
 
-simulate: venv ## N random histories of the simulator (make simulate N=200)
+simulate: venv ## run N random histories in the simulator (make simulate N=200)
 	@$(BIN)/python -m tests.simulation $(N)
 
-fuzz: venv ## inputs that a fuzzer makes up, ten minutes for each target (SFN_FUZZ_SECONDS for less)
+fuzz: venv ## fuzz each target for ten minutes (set SFN_FUZZ_SECONDS for less)
 	@$(BIN)/python -m tests.fuzz --seconds "$${SFN_FUZZ_SECONDS:-600}"
 
-fuzz-readers: jars spark ## N odd tables, read in every way and compared with Iceberg's own library (make fuzz-readers N='2000 --from 5000')
+fuzz-readers: jars spark ## read N unusual tables in every way, and compare with Iceberg's own library (make fuzz-readers N='2000 --from 5000')
 	@$(BIN)/python -m tests.spark.differential $(N)
 
-faults: jars servers ## the tests that kill, pause, starve and cut off real processes: twenty minutes (SFN_FAULT_ROUNDS for less)
+faults: jars servers ## run the tests that kill, pause, starve and cut off processes: twenty minutes (SFN_FAULT_ROUNDS for less)
 	@SFN_FAULT_ROUNDS=$${SFN_FAULT_ROUNDS:-60} $(BIN)/pytest -rP tests/faults
 
-# Alone on the machine, or the figures are of something else.
-bench: servers ## measure against the goals, into build/bench.json (parts of it: make bench BENCH='accept --runs 1')
+# Run nothing else on the machine meanwhile: it would distort the figures.
+bench: servers ## measure against the goals, into build/bench.json (a part: make bench BENCH='accept --runs 1')
 	@$(BIN)/python -m tests.bench $(BENCH)
 
 bench-spark: spark ## measure reads on Spark against the goals, into the same file (less of it: make bench-spark BENCH='--rows 100000 --runs 1')
@@ -124,12 +125,13 @@ bench-spark: spark ## measure reads on Spark against the goals, into the same fi
 bench-audit: spark ## measure audits of 100,000 tables against the goals, into the same file: twelve minutes (less: make bench-audit BENCH='--tables 5000 --runs 1')
 	@$(BIN)/python -m tests.bench.audit $(BENCH)
 
-soak: venv ## ten minutes of load: memory and files stay bounded (SFN_SOAK_SECONDS for less)
+soak: venv ## run under load for ten minutes: memory and files must stay bounded (SFN_SOAK_SECONDS for less)
 	@$(BIN)/python -m tests.bench soak --soak-seconds "$${SFN_SOAK_SECONDS:-600}"
 
-# uv alone resolves for every platform at once, and it reads none of pip's settings. An image has what was tested: its own
-# locks have the versions of the first one. PySpark, half a gigabyte, has one beside it: what the demo fetches is without.
-lock: ## pin the dependencies anew; make lock UPGRADE=--upgrade for newer versions
+# Only uv resolves for all platforms at once; it does not read pip's settings, so the index is passed. The locks of the image
+# have the versions of the first lock, so an image has the tested versions. PySpark (half a gigabyte) has a lock of its own,
+# because the demo does not need it.
+lock: ## resolve and pin the dependencies again (newer versions: make lock UPGRADE=--upgrade)
 	@tools=$$(mktemp -d); trap 'rm -rf "$$tools"' EXIT; \
 	$(PYTHON) -m venv "$$tools"; \
 	"$$tools/bin/pip" install --quiet uv==0.13.9; \
@@ -139,16 +141,16 @@ lock: ## pin the dependencies anew; make lock UPGRADE=--upgrade for newer versio
 	  $${index:+env UV_DEFAULT_INDEX="$$index"} "$$tools/bin/uv" pip compile --quiet --universal --python-version 3.11 \
 	    --generate-hashes --no-emit-index-url --custom-compile-command 'make lock' $(UPGRADE) "$$@"; \
 	}; \
-	told() { \
+	read_project() { \
 	  "$$tools/bin/python" -c 'import tomllib; own = tomllib.load(open("pyproject.toml", "rb")); project, build = own["project"], own["build-system"]; '"print(*$$1, sep='\n')"; \
 	}; \
-	pin $$(told '("--extra=" + extra for extra in project["optional-dependencies"] if extra != "spark")') -o deploy/requirements.lock pyproject.toml; \
-	told '(one for one in project["optional-dependencies"]["spark"] if one.startswith("pyspark"))' | \
+	pin $$(read_project '("--extra=" + extra for extra in project["optional-dependencies"] if extra != "spark")') -o deploy/requirements.lock pyproject.toml; \
+	read_project '(one for one in project["optional-dependencies"]["spark"] if one.startswith("pyspark"))' | \
 	  pin --constraint deploy/requirements.lock -o deploy/spark.lock -; \
 	pin --extra pyiceberg --extra s3 --extra azure --extra gcs --extra postgres --extra nats --constraint deploy/requirements.lock -o deploy/image.lock pyproject.toml; \
-	told 'build["requires"]' | \
+	read_project 'build["requires"]' | \
 	  pin --constraint deploy/requirements.lock -o deploy/build.lock -
 
-clean: ## remove what the targets above made here
+clean: ## remove everything that these targets created in this folder
 	rm -rf .venv build dist .grimp_cache .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find deploy service tests -name __pycache__ -type d -prune -exec rm -rf {} +

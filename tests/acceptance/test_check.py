@@ -34,7 +34,7 @@ async def test_a_configuration_that_works_says_so_and_leaves_nothing(tmp_path: P
         told = await sfn("check", environ={"SFN_CONFIG": str(configuration)})
         assert (told.status, told.err) == (0, "")
         assert told.out.startswith(f"ok       settings: {configuration}: 1 catalog, 1 store, 1 sender\n")
-        assert told.out.endswith("it works: no error, 0 warnings\n")
+        assert told.out.endswith("passed: no errors, 0 warnings\n")
         assert entries(tmp_path) == before
 
 
@@ -80,7 +80,7 @@ async def test_a_table_that_soon_deletes_its_metadata_is_compared_with_how_late_
         await here.daemon.ended()
         (found,) = [one for one in (await sfn(*command)).json["findings"] if one["severity"] == "warning"]
         assert found["where"] == "catalogs.prod: sales.orders"
-        assert "by up to 15 min (sweep.every, where no event comes)" in found["text"]
+        assert "by up to 15 min (sweep.every, if no event comes)" in found["text"]
 
 
 async def test_wrong_settings_are_findings_too_and_2(tmp_path: Path) -> None:

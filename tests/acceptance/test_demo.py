@@ -54,36 +54,36 @@ def told_in_order(surroundings: dict[str, str], *parts: str) -> str:
 
 STORY = (
     "Create the table shop.orders",
-    "the file beside the table says 00000-",
-    "it says which metadata file is current",
+    "the SFN file names 00000-",
+    "the file names the current metadata file",
     '"table_identifier": "shop.orders"',
-    *[f"the file beside the table says 0000{number}-" for number in (1, 2, 3)],
+    *[f"the SFN file names 0000{number}-" for number in (1, 2, 3)],
     "Rename shop.orders to shop.sales",
-    "the old name's file says `renamed`",
+    "the old name's SFN file is a tombstone: `renamed`",
     "shop.sales stays in the folder ",
-    "it says the same of the other table",
+    "each table has an SFN file of its own",
     '"table_identifier": "shop.scratch"',
     "Drop shop.scratch",
-    "later readers are refused",
-    "a dead letter: the file is not ours",
+    "later readers get an error",
+    "the table is a dead letter: a foreign file is never changed",
     "$ sfn status",
     "1 thing needs attention",
-    "`LAST SWEEP` is that of the start",
+    "`LAST SWEEP` is the one of the start",
     "$ sfn status shop.returns",
     "foreign-file",
     "$ sfn dead-letters replay",
-    "queued 1 of 1 to be looked at again",
-    "the file beside the table says 00000-",
+    "queued 1 of 1 for another attempt",
+    "the SFN file names 00000-",
     "all is well",
     "late, not wrong",
     "Start the catalog again",
-    "the file beside the table says 00004-",
-    "the service drained and ended with 0",
+    "the SFN file names 00004-",
+    "the listener drained and ended with 0",
     "✓ DuckDB",
     "6  umbrella",
     "✓ PyIceberg",
     "6  umbrella",
-    "Everything was as it should be.",
+    "All checks passed.",
 )
 
 
@@ -98,7 +98,7 @@ def test_without_the_jars_it_says_so_first_and_does_with_another_catalog(tmp_pat
     empty = {"XDG_CACHE_HOME": str(tmp_path), "TMPDIR": str(tmp_path / "tmp")}
     without = {name: value for name, value in SURROUNDINGS.items() if name not in {"SFN_JAVA", "SFN_JARS"}}
     first = told_in_order({**without, **empty}, "PyIceberg's SQL catalog, in a SQLite file", *STORY)
-    assert first.startswith("Without a REST catalog server, on PyIceberg's SQL catalog: ")
+    assert first.startswith("No REST catalog server, so PyIceberg's SQL catalog is used: ")
     assert "make jars" in first
     assert not left_behind(tmp_path)
     assert not list((tmp_path / "tmp").iterdir())

@@ -26,11 +26,11 @@ async def test_it_prints_a_line_for_each_commit_and_what_is_lost(place: Director
     told = await sfn("history", str(place.path))
     assert told.status == 0
     head, first, second, lost = told.out.splitlines()
-    assert head.split() == ["ORDINAL", "SNAPSHOT", "GAP", "STATE", "TOLD", "BY", "METADATA", "FILE"]
+    assert head.split() == ["ORDINAL", "SNAPSHOT", "GAP", "STATE", "SOURCE", "METADATA", "FILE"]
     file = f"file:{place.path}/metadata/0000"
     assert first.split() == ["20231114T221420000", "1", "current", "commit", "file", f"{file}1-a.metadata.json"]
     assert second.split() == ["20231114T221620000", "3", "2", "current", "commit", "file", f"{file}3-a.metadata.json"]
-    assert lost == "2 commits in the gaps can't be known any more"
+    assert lost == "2 commits in gaps could not be rebuilt"
 
 
 async def test_it_prints_json(place: Directory) -> None:
@@ -49,7 +49,7 @@ async def test_it_prints_json(place: Directory) -> None:
 async def test_it_prints_the_newest_where_no_more_are_wanted(place: Directory) -> None:
     told = await sfn("history", str(place.path), "--limit", "1")
     assert "20231114T221420000" not in told.out
-    assert told.out.endswith("the newest 1; --limit shows more, if there are any\n")
+    assert told.out.endswith("only the newest 1 are shown; raise --limit for more\n")
     assert (await sfn("history", str(place.path), "--limit", "0")).status == 2
 
 

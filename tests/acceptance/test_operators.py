@@ -24,7 +24,7 @@ async def test_one_table_has_its_whole_story(here: Place) -> None:
     pointer = await here.publish("storied")
     told = await here.sfn("status", "sales.storied")
     assert (told.status, told.err) == (0, "")
-    assert told.out.startswith("prod:sales.storied is published, as the catalog said ")
+    assert told.out.startswith("prod:sales.storied: published; the file was written ")
     assert pointer in told.out
     assert "from etl" in told.out
     exact = await here.sfn("status", "sales.storied", "--json", "--catalog", "prod")
@@ -105,7 +105,7 @@ async def test_a_sweep_is_followed_to_its_end_and_tells_what_differed(here: Plac
     told = await here.sfn("reconcile")
     assert told.status == 0
     assert re.fullmatch(
-        r"prod: the sweep waits \d+ s, until [-\d]{10} [:\d]{8}Z, as two of a catalog are kept apart\n|", told.err
+        r"prod: the sweep starts in \d+ s, at [-\d]{10} [:\d]{8}Z: two sweeps of a catalog keep a distance\n|", told.err
     )
     assert re.search(r"^  sales\.found +new$", told.out, re.MULTILINE)
     await until(lambda: here.lake.published("found") == pointer)
@@ -115,7 +115,7 @@ async def test_a_sweep_is_followed_to_its_end_and_tells_what_differed(here: Plac
 
 async def test_a_catalog_that_is_not_configured_is_named_with_those_that_are(here: Place) -> None:
     told = await here.sfn("reconcile", "--catalog", "prd")
-    expected = "--catalog: expected a configured catalog that can be asked (prod), found prd; did you mean prod?\n"
+    expected = "--catalog: expected a configured catalog that can be queried (prod), found prd; did you mean prod?\n"
     assert (told.status, told.out, told.err) == (2, "", expected)
     offline = await sfn("reconcile", "--dry-run", "--catalog", "prd", "--config", str(here.configuration))
     assert offline == told
@@ -126,7 +126,7 @@ async def test_a_dead_letter_is_listed_shown_and_replayed(here: Place) -> None:
     number = await here.letter("blocked")
     listed = await here.sfn("dead-letters", "list", "--reason", "foreign-file", "--newer-than", "1h")
     assert re.search(rf"^ *{number}  foreign-file  prod:sales\.blocked +\d+ .* ago", listed.out, re.MULTILINE)
-    assert (await here.sfn("dead-letters", "list", "--older-than", "1h")).out == "no dead letters\n"
+    assert (await here.sfn("dead-letters", "list", "--older-than", "1h")).out == "no open dead letters\n"
     shown = await here.sfn("dead-letters", "show", str(number))
     assert f"dead letter {number}: foreign-file, open" in shown.out
     assert str(file) in shown.out
@@ -140,16 +140,16 @@ async def test_a_dead_letter_is_listed_shown_and_replayed(here: Place) -> None:
     file.unlink()
     replayed = await here.sfn("dead-letters", "replay", str(number))
     assert (replayed.status, replayed.err) == (0, "")
-    assert replayed.out.startswith("queued 1 of 1 to be looked at again;")
+    assert replayed.out.startswith("queued 1 of 1 for another attempt;")
     await here.lake.until_published("blocked")
     again = await here.sfn("dead-letters", "replay", str(number))
     assert (again.status, again.out) == (1, "")
     assert re.fullmatch(
-        rf"dead letter {number} is closed \(replayed .+ ago\); sales\.blocked has none open\n", again.err
+        rf"dead letter {number} is closed \(replayed .+ ago\); sales\.blocked has no open one\n", again.err
     )
     unknown = await here.sfn("dead-letters", "discard", "4711")
     assert (unknown.status, unknown.out) == (1, "")
-    assert unknown.err == "there is no dead letter 4711: `sfn dead-letters list` names those that are open\n"
+    assert unknown.err == "there is no dead letter 4711: `sfn dead-letters list` shows the open ones\n"
 
 
 async def test_many_are_discarded_only_by_who_says_so(here: Place) -> None:
@@ -159,14 +159,14 @@ async def test_many_are_discarded_only_by_who_says_so(here: Place) -> None:
     bulk = ("dead-letters", "discard", "--reason", "foreign-file", "--catalog", "prod")
     silent = await here.sfn(*bulk)
     assert (silent.status, silent.out) == (2, "")
-    assert silent.err == "discard 2 dead letters?: expected --yes, as nobody can be asked here, found none\n"
+    assert silent.err == "discard 2 dead letters? Refusing to ask on a non-interactive terminal. Pass --yes.\n"
     refused = await answered("n", *bulk, "--config", str(here.configuration), "--url", here.url)
-    assert (refused.status, refused.err.endswith("nothing was done\n")) == (1, True)
+    assert (refused.status, refused.err.endswith("canceled: nothing was changed\n")) == (1, True)
     discarded = await answered("y", *bulk, "--config", str(here.configuration), "--url", here.url)
     assert (discarded.status, discarded.out) == (0, "discarded 2 of 2\n")
     nothing = await here.sfn(*bulk, "--json")
     assert (nothing.status, nothing.json) == (0, {"discarded": 0, "passed": []})
-    assert nothing.err == "no open dead letter fits: there is nothing to discard\n"
+    assert nothing.err == "no open dead letter matches: nothing to discard\n"
     kept = (await here.sfn("dead-letters", "list", "--status", "discarded", "--json")).json["dead_letters"]
     assert {letter["table"] for letter in kept} >= {"sales.lost", "sales.missed"}
     assert all(letter["actor"].startswith(actor_name()) for letter in kept)
@@ -199,7 +199,7 @@ async def test_long_lists_come_a_page_at_a_time(here: Place) -> None:
         await here.letter(name)
     told = await here.sfn("dead-letters", "list", "--limit", "2", "--json")
     assert len(told.json["dead_letters"]) == 2
-    assert told.err == "there are more than 2: narrow it down, or --limit 0 for all\n"
+    assert told.err == "there are more than 2: add a filter, or pass --limit 0 for all\n"
     every = await here.sfn("dead-letters", "list", "--limit", "0", "--json")
     assert (len(every.json["dead_letters"]), every.json["next"], every.err) == (3, None, "")
     assert (await here.sfn("dead-letters", "discard", "--all", "--yes")).out == "discarded 3 of 3\n"
@@ -213,7 +213,7 @@ async def test_what_operators_did_is_on_record(here: Place) -> None:
     assert (newest["action"], newest["target"], newest["count"]) == ("release", "prod", 0)
     assert newest["actor"].startswith(actor_name())
     told = await here.sfn("audit", "--limit", "1")
-    assert f"there are more: --before {newest['id']}\n" == told.err
+    assert f"there are more: pass --before {newest['id']}\n" == told.err
 
 
 async def test_the_whole_service_is_one_page(here: Place) -> None:
@@ -236,17 +236,17 @@ async def test_ctrl_c_leaves_a_sweep_to_the_service(tmp_path: Path) -> None:
     async with place(tmp_path, more='[sweep]\nevery = "off"\n') as here:
         await here.lake.close()
         told = await interrupted(
-            "the sweep waits, as the catalog is in trouble",
+            "the sweep waits: the catalog does not answer",
             *("reconcile", "--config", str(here.configuration), "--url", here.url),
         )
         assert (told.status, told.out.splitlines()[-1]) == (
             130,
-            "the sweep goes on in the service: `sfn status` tells how far it is",
+            "stopped waiting: the sweep goes on in the service, `sfn status` shows its progress",
         )
         pointer = here.lake.commit("orders")
         await here.lake.open()
         await until(lambda: here.lake.published("orders") == pointer)
-        assert (await here.sfn("reconcile", "--no-wait")).out.startswith("asked for: prod;")
+        assert (await here.sfn("reconcile", "--no-wait")).out.startswith("sweep requested: prod;")
 
 
 async def test_a_terminal_gets_colours_and_tables(here: Place) -> None:
@@ -267,12 +267,12 @@ async def test_a_wrong_token_says_what_to_do(here: Place, tmp_path: Path) -> Non
     token.write_text("not-this-one")
     told = await sfn("status", "--url", here.url, "--token-file", str(token))
     assert (told.status, told.out) == (1, "")
-    assert "found status 401: a valid bearer token is needed; give --token-file, or the --config" in told.err
+    assert "found status 401: a valid bearer token is needed; pass --token-file, or the --config" in told.err
     assert "not-this-one" not in told.err
 
 
 async def test_a_configuration_is_proven_beside_the_service_that_has_it(here: Place) -> None:
     told = await sfn("check", "--config", str(here.configuration))
     assert (told.status, told.err) == (0, "")
-    assert f"process {here.daemon.process.pid} has it" in told.out
-    assert told.out.endswith("it works: no error, 0 warnings\n")
+    assert f"in use by process {here.daemon.process.pid};" in told.out
+    assert told.out.endswith("passed: no errors, 0 warnings\n")

@@ -15,7 +15,7 @@ async def test_several_catalogs_are_not_guessed(tmp_path: Path) -> None:
         told = await here.sfn("status", "sales.orders")
         assert (told.status, told.err) == (
             2,
-            "--catalog: expected one of prod, dev, as there are several, found none\n",
+            "--catalog: expected one of prod, dev, found none\n",
         )
 
 
@@ -26,10 +26,10 @@ async def test_what_the_brake_holds_is_looked_at_and_released(tmp_path: Path) ->
         await here.sfn("notify", "sales.orders", "--operation", "drop")
         await here.daemon.until_logged("settled", table="sales.orders", outcome="dead")
         status = await here.sfn("status")
-        assert "  ! prod: the brake holds 1 table until somebody looks" in status.out
+        assert "  ! prod: the drop limit holds 1 table for an operator" in status.out
         assert "sfn release prod" in status.out
         story = await here.sfn("status", "sales.orders", "--exit-code")
-        assert (story.status, "is held by the brake" in story.out) == (1, True)
+        assert (story.status, "held by the drop limit" in story.out) == (1, True)
         assert (await here.sfn("release", "prod", "--json")).json == {"released": 1}
         await until(lambda: here.lake.published("orders") is None)
         swept = (await here.sfn("reconcile", "--catalog", "prod", "--json")).json["catalogs"]
@@ -52,18 +52,18 @@ async def test_files_of_a_catalog_that_moved_are_warned_of_and_adopted(tmp_path:
             await here.sfn("notify", "sales.another")  # the sweep of the start waits for 30 s after the one before
             await daemon.until_logged("catalog changed", files=owner)
             status = await here.sfn("status")
-            assert f"  ! prod: its files were written for the catalog_id {owner}, and now it is new" in status.out
+            assert f"  ! prod: its files carry the catalog_id {owner}, but the catalog's is now new" in status.out
             assert f"→ sfn adopt prod --from {owner}" in status.out
             before.lake.commit("orders")
             await here.letter("orders")
-            assert "its files were written" in (await here.sfn("status")).out
+            assert "its files carry" in (await here.sfn("status")).out
             assert f"--from {owner}" in (await here.sfn("dead-letters", "list")).out
             assert f"→ sfn adopt prod --from {owner} sales.orders" in (await here.sfn("status", "sales.orders")).out
             adopted = await here.sfn("adopt", "prod", "sales.orders", "--from", owner, "--yes")
-            assert adopted.out.startswith("prod: 1 table to be looked at;")
+            assert adopted.out.startswith("prod: 1 table queued;")
             await before.lake.until_published("orders")
             assert (await here.sfn("adopt", "prod", "sales.oders", "--from", owner, "--yes")).status == 1
-            assert "its files were written" not in (await here.sfn("status")).out
+            assert "its files carry" not in (await here.sfn("status")).out
 
 
 async def test_a_catalog_that_moved_adopts_before_any_commit(tmp_path: Path) -> None:
@@ -79,11 +79,11 @@ async def test_a_catalog_that_moved_adopts_before_any_commit(tmp_path: Path) -> 
             await here.sfn("notify", "sales.another")  # the sweep of the start waits for 30 s after the one before
             await daemon.until_logged("catalog changed", files=owner)
             typed = await here.sfn("adopt", "prod", "--from", "nonsense", "--yes")
-            refusal = f"--from: expected {owner} (the catalog_id in its files), found nonsense; --force if you mean it"
+            refusal = f"--from: expected {owner} (the catalog_id in its files), found nonsense; pass --force to adopt anyway"
             assert (typed.status, typed.out, typed.err) == (2, "", f"{refusal}\n")
             adopted = await here.sfn("adopt", "prod", "--from", owner, "--yes")
-            assert adopted.out.startswith("prod: 1 table to be looked at;")
-            assert "its files were written" not in (await here.sfn("status")).out
+            assert adopted.out.startswith("prod: 1 table queued;")
+            assert "its files carry" not in (await here.sfn("status")).out
             await daemon.until_logged("settled", table="sales.orders", outcome="done")
             before.lake.commit("orders")
             await here.sfn("notify", "sales.orders")
@@ -100,8 +100,8 @@ async def test_a_catalog_that_retires_leaves_no_file_until_that_is_undone(tmp_pa
         assert "prod (retired)" in (await here.sfn("status")).out
         ignored = await here.sfn("notify", "sales.orders", "--wait")
         assert (ignored.status, ignored.err) == (0, "")
-        assert ignored.out.startswith("ignored: the catalog prod is retired, its tables get no files;")
-        assert (await here.sfn("retire", "prod", "--undo")).out.startswith("prod: kept again, ")
+        assert ignored.out.startswith("ignored: the catalog prod is retired, so its tables get no files;")
+        assert (await here.sfn("retire", "prod", "--undo")).out.startswith("prod: not retired any more, ")
         await here.lake.until_published("orders")
 
 
@@ -112,10 +112,10 @@ async def test_a_drop_is_waited_for_until_no_replica_can_lag(tmp_path: Path) -> 
         told = await here.sfn("notify", "sales.dropped", "--operation", "drop", "--wait")
         assert (told.status, told.out) == (
             0,
-            "sales.dropped: nothing to publish: it has no live file, as the catalog says\n",
+            "sales.dropped: nothing to publish: the table has no live file, as in the catalog\n",
         )
         # Nothing is said of what is over before the first look at it.
-        assert told.err == "" or told.err.startswith("sales.dropped: a drop is pending; looked at once more in ")
+        assert told.err == "" or told.err.startswith("sales.dropped: a drop is pending; next check in ")
         assert here.lake.published("dropped") is None
 
 
@@ -131,11 +131,11 @@ async def test_a_service_that_is_away_is_told_from_one_in_trouble(tmp_path: Path
         await here.sfn("notify", "sales.orders")
         await here.daemon.until_logged("catalog unreachable", name="prod")
         status = await here.sfn("status", "--exit-code")
-        assert (status.status, "the catalog prod is in trouble since " in status.out) == (1, True)
+        assert (status.status, "the catalog prod has failed since " in status.out) == (1, True)
         assert f"{here.lake.uri}" in status.out
         retired = await here.sfn("retire", "prod", "--yes")
         assert retired.status == 0
-        assert retired.err == "prod: it does not answer just now; nothing happens to its tables' files until it does\n"
+        assert retired.err == "prod: the catalog does not answer; its tables' files stay unchanged until it does\n"
         checked = await sfn("check", "--config", str(here.configuration))
         assert (checked.status, checked.out.splitlines()[-1]) == (1, "1 error, 0 warnings")
         assert "→ check whether the catalog is up and listens there" in checked.out
@@ -156,4 +156,4 @@ async def test_a_dry_run_of_what_is_told_of_alone_says_that_there_is_nothing_to_
     )
     told = await sfn("reconcile", "--dry-run", "--config", str(tmp_path / "sfn.toml"))
     assert (told.status, told.out) == (2, "")
-    assert told.err.startswith("outside: expected a catalog that can be asked, found one that is told of by events")
+    assert told.err.startswith("outside: expected a catalog that can be queried, found an event-only catalog")

@@ -86,7 +86,10 @@ def test_what_was_current_then_is_told_with_what_nobody_knows(tmp_path: Path) ->
     place.write(ordinal=FIRST_ORDINAL + 3 * 60_000)
     status, told, complaint = resolve(place.path, "--as-of", "20231114T221500")
     assert (status, told) == (0, f"file:{place.path}/metadata/00001-a.metadata.json\n")
-    assert complaint == "2 commits right after this one can't be known: any may have been current then\n"
+    assert (
+        complaint
+        == "2 commits right after this one could not be rebuilt: one of them may have been current at that time\n"
+    )
     for time in ("2023-11-14T22:15:00Z", "2023-11-14T23:15:00+01:00", f"{FIRST_ORDINAL + 100_000}"):
         assert resolve(place.path, "--as-of", time)[:2] == (status, told)
 

@@ -52,10 +52,10 @@ async def test_the_catalog_is_asked_where_a_configuration_names_it(tmp_path: Pat
         newer = here.lake.commit("orders")
         told = await sfn("verify", directory, *config)
         assert told.status == 1
-        assert f"expected {newer}, which prod has, found {pointer}, 1 commit behind" in told.out
+        assert f"expected {newer}, which is current in prod, found {pointer}, 1 commit behind" in told.out
         here.lake.drop("orders")
         told = await sfn("verify", directory, *config)
-        assert "expected that prod has sales.orders, found that it has no such table" in told.out
+        assert "expected the table sales.orders in prod, found no such table" in told.out
 
 
 async def test_a_catalog_that_nobody_configured_can_not_be_asked(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ async def test_what_was_found_is_not_lost_to_a_catalog_in_trouble(tmp_path: Path
     *found, asked = told["findings"]
     assert [one["what"] for one in found] == ["SFN file", "metadata file", "ref", "manifest list"]
     assert (told["ok"], asked["what"], asked["ok"]) == (False, "catalog", False)
-    assert asked["text"].count("can't be asked: catalog") == 2
+    assert asked["text"].count("does not answer: catalog") == 2
 
 
 async def test_a_catalog_that_cannot_be_asked_hides_no_other(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ async def test_a_check_proves_a_database_and_leaves_nothing_in_it(
     holder, found = await inbox_finding(settings)
     assert (holder, found.where) == (None, "inbox")
     assert f"/{database}: PostgreSQL " in found.text
-    assert "its tables will be made" in found.text
+    assert "its tables will be created" in found.text
     # The tests' own server may lose what it has.
     assert (found.severity, "fsync" in found.remedy) == (Severity.WARNING, True)
     assert await stored(postgres.dsn(database), "SELECT count(*) FROM pg_namespace WHERE nspname = 'sfn'") == [0]

@@ -185,7 +185,7 @@ async def test_of_catalogs_that_nobody_can_ask_core_nats_is_warned_of(ground: Gr
         ("pull.events.stream", "warning"),
         ("pull.events", "ok"),
     ]
-    assert "nobody can be asked of hive" in found[0][2]
+    assert "no catalog can be queried for hive" in found[0][2]
     others = await told(configured(ground, place, "catalog = 'prod'", durable=False, catalogs=catalogs))
     assert [severity for _, severity, *_ in others] == ["ok"]
 

@@ -125,8 +125,8 @@ async def test_a_catalog_that_is_right(world: World) -> None:
     world.write("ours")
     assert [(one.severity, one.text) for one in await world.found()] == [
         (Severity.OK, "reached; files carry the catalog_id ours"),
-        (Severity.OK, "listed; 1 table looked at, all that there are"),
-        (Severity.OK, "SFN files beside the 1 looked at: 1 ours"),
+        (Severity.OK, "listed; the only table checked"),
+        (Severity.OK, "SFN files of the 1 checked: 1 of this catalog"),
     ]
     assert world.places == ["file:///warehouse/sales/orders"]
 
@@ -135,7 +135,7 @@ async def test_files_of_another_catalog_id_are_warned_of_before_anything_is_fore
     world.write("before-it-moved")
     finding = await world.wrong()
     assert finding.severity is Severity.WARNING
-    assert "1 of the catalog_id before-it-moved" in finding.text
+    assert "1 with the catalog_id before-it-moved" in finding.text
     assert 'set catalogs.prod.catalog_id = "before-it-moved"' in finding.remedy
     assert "`sfn adopt prod --from before-it-moved`" in finding.remedy
 
@@ -151,7 +151,7 @@ async def test_a_namespace_that_may_not_be_listed_is_warned_of(world: World) -> 
     world.catalog.close_namespace("closed")
     finding = await world.wrong()
     assert finding.severity is Severity.WARNING
-    assert "may not list the namespace closed: " in finding.text
+    assert "no permission to list the namespace closed: " in finding.text
 
 
 async def test_a_table_that_may_not_be_loaded_is_an_error(world: World) -> None:
@@ -191,13 +191,13 @@ async def test_tables_that_are_all_refused_for_their_location_are_an_error(world
         (Severity.WARNING, "catalogs.prod: other.far"),
         (Severity.ERROR, "catalogs.prod"),
     ]
-    assert refused[-1].text.endswith("found none of the 2 looked at")
-    assert refused[-1].remedy == "set stores.NAME.prefix to where they lie, or catalogs.prod.allowed_locations"
+    assert refused[-1].text.endswith("found none of the 2 checked")
+    assert refused[-1].remedy == "set stores.NAME.prefix to a folder above them, or set catalogs.prod.allowed_locations"
 
 
 async def test_a_catalog_without_tables_is_warned_of(world: World) -> None:
     finding = await world.wrong(f"{LOCAL}exclude = ['sales.**']\n")
-    assert "lists no table that would get files" in finding.text
+    assert "no listed table would get files" in finding.text
 
 
 async def test_a_sample_is_looked_at_unless_all_are_wanted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,16 +205,16 @@ async def test_a_sample_is_looked_at_unless_all_are_wanted(world: World, monkeyp
     world.write("ours")
     for number in range(5):
         world.create("t", f"n{number}")
-    sampled = "listed; 6 of 7 tables looked at, a sample: one of each namespace; --all looks at all"
+    sampled = "listed; 6 of 7 tables checked, one of each namespace; --all checks all"
     assert [one.text for one in await world.found()][1] == sampled
     assert len(world.catalog.loads) == 6
     monkeypatch.setattr(check_catalogs, "MAX_SAMPLED_NAMESPACES", 3)
-    in_part = "listed in part; 3 tables looked at, a sample; --all looks at all"
+    in_part = "listed in part; 3 tables checked, a sample; --all checks all"
     assert [one.text for one in await world.found()][1] == in_part
     world.catalog.loads.clear()
     assert [one.text for one in await world.found(thorough=True)][1:] == [
-        "listed; 7 tables looked at, all that there are",
-        "SFN files beside the 7 looked at: 1 ours",
+        "listed; all 7 tables checked",
+        "SFN files of the 7 checked: 1 of this catalog",
     ]
     assert len(world.catalog.loads) == 7
 
@@ -274,17 +274,17 @@ async def test_a_table_that_forgets_within_the_time_of_a_sweep_is_warned_of(
         "catalogs.prod: sales.orders",
         Severity.WARNING,
         "its metadata files are deleted 40 s after the next commit (write.metadata.delete-after-commit.enabled, "
-        "20 previous files), and ours may be late by up to 15 min (sweep.every, where no event comes): readers may be "
-        "led to one that is gone",
+        "20 previous files), and the SFN file may be late by up to 15 min (sweep.every, if no event comes): readers "
+        "may find that the metadata file is gone",
         "raise the table's write.metadata.previous-versions-max, or set write.metadata.delete-after-commit.enabled to "
-        "false; or be in time: send events, shorten sweep.every",
+        "false; or reduce the lag: send events, shorten sweep.every",
     )
 
 
 @pytest.mark.anyio
 async def test_without_sweeps_files_may_be_late_without_bound(world_cli_retention: World) -> None:
     finding = await world_cli_retention.wrong(f"{LOCAL}[sweep]\nevery = 'off'\n")
-    assert "ours may be late without bound (sweep.every is off)" in finding.text
+    assert "the SFN file may be late without bound (sweep.every is off)" in finding.text
 
 
 @pytest.mark.anyio
@@ -314,19 +314,19 @@ def swept(*kinds: str) -> CatalogModel:
 @pytest.mark.parametrize(
     ("standing", "lag"),
     [
-        (PROD, Lag(timedelta(), "nothing waits in the running service")),
-        (swept("new", "absent"), Lag(timedelta(), "nothing waits in the running service")),
+        (PROD, Lag(timedelta(), "the queue of the running service is empty")),
+        (swept("new", "absent"), Lag(timedelta(), "the queue of the running service is empty")),
         (
             copied(PROD, sweep=None),
-            Lag(timedelta(minutes=15), "sweep.every, as no sweep has yet looked for what no event told of"),
+            Lag(timedelta(minutes=15), "sweep.every, because no sweep has looked for unreported changes yet"),
         ),
         (
             copied(PROD, oldest_due_at=NOON - timedelta(seconds=90)),
-            Lag(timedelta(seconds=90), "so long the oldest waits in the running service"),
+            Lag(timedelta(seconds=90), "the age of the oldest job in the running service"),
         ),
         (
             swept("changed", "new", "changed"),
-            Lag(timedelta(minutes=15), "sweep.every, and the last sweep found 2 tables that no event had told of"),
+            Lag(timedelta(minutes=15), "sweep.every, because the last sweep found 2 tables that no event reported"),
         ),
     ],
 )
@@ -337,7 +337,7 @@ def test_the_lag_is_what_a_running_service_says(tmp_path: Path, standing: Catalo
 @pytest.mark.anyio
 def test_the_lag_is_a_sweeps_where_none_runs(tmp_path: Path) -> None:
     settings = Ground(tmp_path).load(f"{CATALOG}[sweep]\nevery = '2h'\n")
-    assert assumed_lag(settings) == Lag(timedelta(hours=2), "sweep.every, where no event comes")
+    assert assumed_lag(settings) == Lag(timedelta(hours=2), "sweep.every, if no event comes")
 
 
 @pytest.mark.anyio
@@ -404,8 +404,8 @@ async def test_what_is_vended_for_the_first_table_is_told(catalog: Vending, tmp_
         CheckFinding(
             "catalogs.prod: orders.orders",
             Severity.OK,
-            "credentials are vended: for s3://lake/orders, not saying until when, "
-            "for wherever the table lies, good for 1 h",
+            "credentials are vended: for s3://lake/orders, without an expiry time, "
+            "for the table's location, valid for 1 h",
         )
     ]
     assert catalog.asked == [FIRST]
@@ -480,13 +480,19 @@ async def test_signatures_over_plain_http_are_warned_of(catalog: Vending, tmp_pa
 @pytest.mark.parametrize(
     ("on_drop", "prefix", "places", "severity", "said"),
     [
-        (OnDrop.KEEP, None, [ORDERS_AT], Severity.OK, "stay as they are"),
-        (OnDrop.KEEP, None, [], Severity.OK, "stay as they are"),
-        (OnDrop.TOMBSTONE, "s3://lake/wh", [ORDERS_AT], Severity.OK, "with its store's own keys"),
-        (OnDrop.TOMBSTONE, "s3://lake/wh", [], Severity.OK, "no table tells yet whether one does"),
+        (OnDrop.KEEP, None, [ORDERS_AT], Severity.OK, "its files stay unchanged"),
+        (OnDrop.KEEP, None, [], Severity.OK, "its files stay unchanged"),
+        (OnDrop.TOMBSTONE, "s3://lake/wh", [ORDERS_AT], Severity.OK, "with the store's own keys"),
+        (OnDrop.TOMBSTONE, "s3://lake/wh", [], Severity.OK, "there is no table yet to check this with"),
         (OnDrop.TOMBSTONE, "s3://lake/other", [ORDERS_AT], Severity.WARNING, f"no store covers {ORDERS_AT}"),
-        (OnDrop.DELETE, None, [ORDERS_AT], Severity.WARNING, "can't be ended"),
-        (OnDrop.DELETE, None, [], Severity.WARNING, "no store covers its place: its files there can't be ended"),
+        (OnDrop.DELETE, None, [ORDERS_AT], Severity.WARNING, "cannot become a tombstone"),
+        (
+            OnDrop.DELETE,
+            None,
+            [],
+            Severity.WARNING,
+            "no store covers its location: its SFN file there cannot become a tombstone",
+        ),
     ],
 )
 def test_what_becomes_of_a_dropped_tables_files_is_told(
@@ -516,11 +522,11 @@ async def test_tables_whose_files_cannot_be_read_are_no_proof_of_a_store(catalog
 
 async def test_a_catalog_without_tables_is_no_proof_of_a_store(catalog: Vending, tmp_path: Path) -> None:
     finding = await dropped(catalog, tmp_path, f"{VENDED}exclude = ['**']\n")
-    assert (finding.severity, "no store covers its place" in finding.text) == (Severity.WARNING, True)
+    assert (finding.severity, "no store covers its location" in finding.text) == (Severity.WARNING, True)
 
 
 async def test_a_table_that_cannot_be_loaded_is_no_proof_of_a_store(catalog: Vending, tmp_path: Path) -> None:
     refusal = Transient("t", scope=ErrorScope.TABLE, expected="the table", found="403")
     catalog.refused = dict.fromkeys([FIRST, TableIdentifier("prod", ("items",), "items")], refusal)
     finding = await dropped(catalog, tmp_path)
-    assert (finding.severity, "no store covers its place" in finding.text) == (Severity.WARNING, True)
+    assert (finding.severity, "no store covers its location" in finding.text) == (Severity.WARNING, True)

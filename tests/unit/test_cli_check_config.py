@@ -83,7 +83,7 @@ def test_tokens_that_are_soon_guessed_are_warned_of_by_their_settings(ground: Gr
     *fine, _, _, _, _ = found = list(secret_findings(settings))
     warned = found[len(fine) :]
     assert {one.severity for one in fine} == {OK}
-    text = "a token of fewer than 16 characters is soon guessed"
+    text = "a token of fewer than 16 characters is easy to guess"
     assert [(one.severity, one.where, one.text) for one in warned] == [
         (WARNING, "senders.etl.secrets.m", text),
         (WARNING, "admin.token", text),
@@ -119,7 +119,7 @@ def test_files_of_tokens_that_cannot_be_read_are_errors(ground: Ground, tmp_path
     ]
     assert all(str(absent) in one.text for one in found)
     assert all(
-        one.remedy == f"write the tokens there, one a line, for the service's user to read; or set {one.where}"
+        one.remedy == f"write the tokens there, one per line, readable for the service's user; or set {one.where}"
         for one in found
     )
 
@@ -136,7 +136,7 @@ async def test_files_that_catalogs_are_shown_must_be_there(ground: Ground, tmp_p
     assert [one.where for one in found] == ["catalogs.a.token_file", "catalogs.a.ca_file", "catalogs.b.credential_file"]
     assert "tokens" not in [one.where for one in secret_findings(settings)]
     assert found[0].text == f"{absent}: expected a readable file, found No such file or directory"
-    assert found[0].remedy == "put it there for the service's user to read, or set catalogs.a.token_file"
+    assert found[0].remedy == "put it there, readable for the service's user, or set catalogs.a.token_file"
     asked = [one.where async for one in run_checks(settings, thorough=False)]
     assert [where for where in asked if where in {"catalogs.a", "catalogs.b", "catalogs.a.c"}] == ["catalogs.a.c"]
 
@@ -285,7 +285,7 @@ async def test_a_configuration_without_a_store_can_publish_nothing(ground: Groun
     settings = ground.load(f"{closed}[inbox]\nurl = 'sqlite:///{tmp_path}/inbox.db'\n[listener]\nport = 0\n")
     (found,) = [one async for one in _all(settings) if one.where == "stores"]
     assert found == CheckFinding(
-        "stores", ERROR, "expected one at least, found none", 'set one: [stores.NAME] prefix = "/…"'
+        "stores", ERROR, "expected at least one, found none", 'set one: [stores.NAME] prefix = "/…"'
     )
 
 
@@ -306,7 +306,7 @@ async def test_a_root_is_there_and_written_into(tmp_path: Path) -> None:
     assert listed(tmp_path) == []
     (tmp_path / "root").mkdir()
     assert await rooted(tmp_path) == CheckFinding(
-        "catalogs.prod.root", OK, f"file://{tmp_path}/root: written, swapped on a condition, deleted on a condition"
+        "catalogs.prod.root", OK, f"file://{tmp_path}/root: written, swapped and deleted with conditional requests"
     )
     assert listed(tmp_path / "root") == []
 
@@ -343,13 +343,13 @@ def test_nothing_is_said_of_none(ground: Ground) -> None:
 
 
 def test_it_is_told_what_it_shows(ground: Ground) -> None:
-    assert found(ground, SHUT) == [(Severity.OK, "below /iceberg of the listener: tables below file:///warehouse")]
+    assert found(ground, SHUT) == [(Severity.OK, "at /iceberg of the listener: tables below file:///warehouse")]
     narrow = f'{SHUT}roots = ["/warehouse/sales"]\n'
     assert found(ground, narrow)[0][1].endswith("tables below file:///warehouse/sales")
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [(SHUT, "travel in clear text"), ("[facade]\nopen = true\n", "everybody who reaches 0.0.0.0")]
+    ("text", "said"), [(SHUT, "travel in clear text"), ("[facade]\nopen = true\n", "anyone who can reach 0.0.0.0")]
 )
 def test_who_else_could_read_is_told(ground: Ground, text: str, said: str) -> None:
     _, (severity, warning) = found(ground, ELSEWHERE + text)
@@ -395,7 +395,7 @@ async def found_cli_gateway_check(
 
 def test_a_gateway_below_the_listener_has_its_address(ground: Ground) -> None:
     (one,) = gateway_findings(ground.load(CATALOG + GATEWAY), is_running=False)
-    assert (one.where, one.severity, one.text) == ("gateway.prod", OK, "below /catalog/prod of the listener")
+    assert (one.where, one.severity, one.text) == ("gateway.prod", OK, "at /catalog/prod of the listener")
 
 
 def test_a_gateway_with_a_listener_of_its_own_needs_a_free_address(ground: Ground) -> None:
@@ -418,7 +418,7 @@ def test_credentials_in_clear_text_are_warned_of(ground: Ground) -> None:
 @pytest.mark.parametrize("told", [{}, {"uri": "https://catalog.example:443/api/"}])
 async def test_a_catalog_that_leads_to_itself_is_fine(ground: Ground, told: Mapping[str, str]) -> None:
     (one,) = await found_cli_gateway_check(ground.load(CATALOG + GATEWAY), told)
-    assert (one.where, one.severity, one.text) == ("gateway.prod", OK, "clients of prod stay with it")
+    assert (one.where, one.severity, one.text) == ("gateway.prod", OK, "clients of prod stay with the gateway")
 
 
 async def test_a_catalog_that_leads_past_it_is_warned_of(ground: Ground) -> None:
@@ -426,7 +426,7 @@ async def test_a_catalog_that_leads_past_it_is_warned_of(ground: Ground) -> None
         ground.load(CATALOG + GATEWAY), {"uri": "https://me:s3cret@elsewhere.example:8443/x?t=s3cret"}
     )
     assert one.severity is WARNING
-    assert one.text.startswith("prod leads its clients to https://elsewhere.example:8443/x, past the gateway, unless ")
+    assert one.text.startswith("prod sends its clients to https://elsewhere.example:8443/x, past the gateway, unless ")
     assert "gateway.prod.upstream" in one.remedy
 
 
@@ -436,7 +436,7 @@ async def test_a_catalog_that_names_itself_in_what_can_not_be_read_is_warned_of(
         ground.load(CATALOG + GATEWAY), {"uri": "https://catalog.example/api"}, coding=coding
     )
     assert one.severity is WARNING
-    assert one.text.endswith(f"encoded with {coding}, which the gateway can't read: clients are led past the gateway")
+    assert one.text.endswith(f"encoded with {coding}, which the gateway cannot read: clients bypass the gateway")
     (one,) = await found_cli_gateway_check(ground.load(CATALOG + GATEWAY), {}, coding=coding)
     assert one.severity is OK
 
@@ -454,7 +454,7 @@ async def test_signers_are_listed(ground: Ground) -> None:
     )
     assert (signing.severity, signing.text) == (
         OK,
-        "s3.signer.uri leads to https://signer.example/v1: clients have requests to stores signed there, not here",
+        "s3.signer.uri is https://signer.example/v1: clients have storage requests signed there, not by the gateway",
     )
 
 
@@ -487,7 +487,7 @@ async def test_a_prefix_that_maps_to_no_catalog_or_another_is_named(
     settings = ground.load(CATALOG + dev + MAPPED % keys)
     (one,) = await found_cli_gateway_check(settings, {"prefix": prefix} if prefix else {})
     assert (one.where, one.severity) == ("gateway.g", WARNING)
-    assert one.text.startswith(f"prod gives us {found_prefix}, and gateway.g.catalogs has ")
+    assert one.text.startswith(f"prod gives {found_prefix}, but gateway.g.catalogs has ")
     assert remedy in one.remedy
 
 
@@ -543,7 +543,7 @@ async def test_each_store_without_its_package_is_named_and_what_is_not_looked_at
     ]
     assert [one.remedy for one in found[-5:-3]] == ["pip install '.[s3]'", "pip install '.[gcs]'"]
     assert {(one.text, one.remedy) for one in found[-3:-1]} == {
-        ("not looked at: not all of the stores can be opened", "see to stores.a, stores.b first, and check again")
+        ("not checked: not all stores can be opened", "fix stores.a, stores.b first, and check again")
     }
 
 
@@ -561,7 +561,7 @@ async def test_an_inbox_is_tried_beside_the_one_that_will_be(ground: Ground, tmp
     path = tmp_path / "deep" / "er" / "inbox.db"
     holder, found = await inbox_finding(with_inbox(ground, path))
     assert (holder, found.severity) == (None, OK)
-    assert f"{path} will be made" in found.text
+    assert f"{path} will be created" in found.text
     assert listed(tmp_path) == ["sfn.toml"]
 
 
@@ -570,10 +570,10 @@ async def test_an_inbox_that_a_service_has_proves_itself(ground: Ground, tmp_pat
     async with SqliteInbox.opened(tmp_path / "inbox.db", TERMS, SystemClock()):
         holder, found = await inbox_finding(settings)
     assert (holder, found.severity) == (str(os.getpid()), OK)
-    assert f"process {os.getpid()} has it" in found.text
+    assert f"in use by process {os.getpid()}" in found.text
     holder, found = await inbox_finding(settings)
     assert holder is None
-    assert "is there" in found.text
+    assert "exists" in found.text
 
 
 async def test_a_folder_that_cannot_hold_an_inbox_is_an_error(ground: Ground, tmp_path: Path) -> None:
@@ -630,13 +630,13 @@ def test_a_certificate_that_is_valid_for_long_is_fine(tmp_path: Path, authority:
     now = SystemClock().now()
     until = now + timedelta(days=60, minutes=1)
     found = Pair(tmp_path, authority, until).found(now)
-    assert (found.severity, "valid for 60 d, and the key is its own" in found.text) == (OK, True)
+    assert (found.severity, "valid for 60 d, and the key fits" in found.text) == (OK, True)
 
 
 def test_a_certificate_that_should_have_been_renewed_is_warned_of(tmp_path: Path, authority: trustme.CA) -> None:
     now = SystemClock().now()
     found = Pair(tmp_path, authority, now + timedelta(days=5, minutes=1)).found(now)
-    assert (found.severity, "valid for 5 d only" in found.text) == (WARNING, True)
+    assert (found.severity, "valid for only 5 d" in found.text) == (WARNING, True)
 
 
 def test_a_certificate_that_has_expired_is_an_error(tmp_path: Path, authority: trustme.CA) -> None:
@@ -708,21 +708,31 @@ def test_each_sender_is_named_with_its_scheme_and_how_many_secrets_it_has(
 def test_a_sender_that_shows_nothing_is_warned_of(ground: Ground) -> None:
     (found,) = said(ground, "[senders.local]\nscheme = 'none'")
     assert (found.where, found.severity) == ("senders.local", Severity.WARNING)
-    assert found.text == "none: whoever shows nothing is this sender"
+    assert found.text == "none: any request without a token counts as this sender's"
     assert "set senders.local.scheme" in found.remedy
 
 
 @pytest.mark.parametrize(
     ("scheme", "secret", "why", "remedy"),
     [
-        ("bearer", "abababababababab", "a token of fewer than 5 different characters", "what `openssl rand -hex 32`"),
-        ("bearer", "abc", "a token of fewer than 16 characters", "what `openssl rand -hex 32`"),
-        ("hmac-sha256", "1111111111111111", "a secret of fewer than 5 different characters", "what `openssl rand -hex"),
+        (
+            "bearer",
+            "abababababababab",
+            "a token of fewer than 5 different characters",
+            "the output of `openssl rand -hex 32`",
+        ),
+        ("bearer", "abc", "a token of fewer than 16 characters", "the output of `openssl rand -hex 32`"),
+        (
+            "hmac-sha256",
+            "1111111111111111",
+            "a secret of fewer than 5 different characters",
+            "the output of `openssl rand -hex",
+        ),
         (
             "standard-webhooks",
             f"whsec_{b64encode(bytes(25)).decode()}",
             "a secret of fewer than 5 different characters",
-            "whsec_ before what `openssl rand -base64 32`",
+            "whsec_ before the output of `openssl rand -base64 32`",
         ),
     ],
 )
@@ -736,7 +746,7 @@ def test_a_secret_that_is_soon_guessed_is_warned_of(
     place = f"{tmp_path}/tokens, line 2: " if on_file else ""
     assert found.severity is Severity.WARNING
     assert found.where == ("senders.etl.secrets_file" if on_file else "senders.etl.secrets.m")
-    assert found.text == f"{place}{why} is soon guessed"
+    assert found.text == f"{place}{why} is easy to guess"
     assert remedy in found.remedy
     assert secret not in found.text + found.remedy
 
@@ -749,7 +759,7 @@ def test_a_file_of_secrets_that_cannot_be_used_is_an_error(ground: Ground, tmp_p
     (found,) = said(ground, text)
     assert (found.where, found.severity) == ("senders.etl.secrets_file", Severity.ERROR)
     if content is None:
-        assert found.remedy.startswith("write the secrets there, one a line")
+        assert found.remedy.startswith("write the secrets there, one per line")
     else:
         assert "a file of secrets, one per line: whsec_ and the base64 of 24 to 64 random bytes" in found.text
     assert SECRET[:-1] not in found.text
@@ -773,8 +783,8 @@ def test_a_signature_that_may_come_again_of_what_is_believed_is_warned_of(ground
     _, found = said(ground, f"{text}{BOTH}")
     assert (found.where, found.severity) == ("senders.etl", Severity.WARNING)
     assert found.text == (
-        "what is told of hive is believed, and who has a copy of a signed request can send it again: "
-        "it is known by its event_id alone, for 3 d"
+        "events of hive are published without a query, and a copy of a signed request can be sent again: "
+        "only its event_id shows a duplicate, for 3 d"
     )
     assert "senders.etl.scheme = standard-webhooks" in found.remedy
     assert len(said(ground, f"{text}catalog = 'prod'")) == 1
@@ -787,7 +797,8 @@ def test_notifications_of_one_that_signs_are_none_where_it_is_believed(ground: G
     _, found = said(ground, f"{text}{BOTH}")
     assert (found.where, found.severity) == ("senders.etl", Severity.WARNING)
     assert found.text == (
-        "none of its notifications is taken: no signature covers their path, and what is told of hive is believed"
+        "all its notifications are rejected: no signature covers their path, "
+        "and events of hive are published without a query"
     )
     assert len(said(ground, f"{text}catalog = 'prod'")) == 1
     plain = f"{TOLD}[senders.etl]\nsecrets = {{ m = 'sixteen-of-these' }}\ndialect = 'polaris'\n{BOTH}"

@@ -83,7 +83,7 @@ def test_the_url_is_the_one_by_which_this_machine_reaches_the_listener(host: str
 
 
 def test_a_port_of_the_systems_choice_is_not_guessed() -> None:
-    with pytest.raises(ConfigurationError, match="give --url"):
+    with pytest.raises(ConfigurationError, match="pass --url"):
         local_url(ListenerSettings(port=0))
 
 
@@ -131,7 +131,7 @@ def test_the_environment_counts_as_for_the_service(monkeypatch: pytest.MonkeyPat
 
 
 def test_without_a_token_it_says_where_one_belongs() -> None:
-    assert "name the configuration (--config FILE)" in complaint(ServiceOptions())
+    assert "pass a configuration (--config FILE)" in complaint(ServiceOptions())
 
 
 @pytest.mark.parametrize(
@@ -210,10 +210,10 @@ def test_whoever_may_speak_for_the_catalog_is_found(
 @pytest.mark.parametrize(
     ("catalog", "sender", "said"),
     [
-        (None, None, "--catalog: expected one of dev, prod, as there are several, found none"),
-        ("prd", None, "--catalog: expected a catalog that a sender speaks for (dev, prod), found prd"),
+        (None, None, "--catalog: expected one of dev, prod, found none"),
+        ("prd", None, "--catalog: expected a catalog of a sender (dev, prod), found prd"),
         (None, "c", "--sender: expected a configured sender (a, b), found c"),
-        ("dev", "a", "--catalog: expected a catalog that a sender speaks for (prod), found dev"),
+        ("dev", "a", "--catalog: expected a catalog of a sender (prod), found dev"),
     ],
 )
 def test_nobody_is_guessed(tmp_path: Path, catalog: str | None, sender: str | None, said: str) -> None:
@@ -260,7 +260,7 @@ def test_a_sender_that_signs_has_what_it_signs_with_and_shows_nothing(
 def test_a_file_whose_first_secret_is_of_another_form_is_refused(tmp_path: Path) -> None:
     file = written(tmp_path, "s3cret", "secrets")
     sender = f"[senders.a]\nscheme = 'standard-webhooks'\nsecrets_file = '{file}'\ncatalog = 'prod'\n"
-    with pytest.raises(ConfigurationError, match="whose first line is a secret, found none of whsec_ and") as caught:
+    with pytest.raises(ConfigurationError, match="with a secret in its first line, found none of whsec_ and") as caught:
         event_access(ServiceOptions(config=written(tmp_path, CATALOGS + sender)), None, None)
     assert "s3cret" not in str(caught.value)
 
@@ -302,7 +302,7 @@ def test_a_file_counts_as_what_the_named_sender_shows_itself_by(
 def test_a_secret_that_signs_is_not_shown_as_a_token(tmp_path: Path) -> None:
     file = written(tmp_path, SECRET, "given")
     with pytest.raises(
-        ConfigurationError, match="found a secret that signs; say which sender's, --sender NAME"
+        ConfigurationError, match="found a signing secret; pass the sender, too: --sender NAME"
     ) as caught:
         event_access(ServiceOptions(url="http://h", token_file=file), "theirs", None)
     assert SECRET not in str(caught.value)
@@ -311,7 +311,7 @@ def test_a_secret_that_signs_is_not_shown_as_a_token(tmp_path: Path) -> None:
 def test_who_shows_nothing_needs_no_file(tmp_path: Path) -> None:
     file = written(tmp_path, "x", "given")
     sender = "[senders.a]\nscheme = 'none'\ncatalog = 'prod'\n"
-    with pytest.raises(ConfigurationError, match="--token-file: expected none, as the sender a shows nothing"):
+    with pytest.raises(ConfigurationError, match="--token-file: expected no file: the sender a has no token"):
         event_access(ServiceOptions(config=written(tmp_path, CATALOGS + sender), token_file=file), None, "a")
 
 
@@ -409,8 +409,8 @@ def test_a_signature_that_is_refused_may_be_the_clocks_doing(server: AdminServer
         pytest.raises(SfnError) as caught,
     ):
         service.post_events({})
-    assert caught.value.expected == "a signature of now"
-    assert caught.value.remedy == "give the --config of that very service; and see that both machines' clocks are right"
+    assert caught.value.expected == "a valid, recent signature"
+    assert caught.value.remedy == "pass the --config of this service, and check the clocks of both machines"
 
 
 def test_a_sender_that_is_too_quick_is_told_of_its_limit(server: AdminServer, slept: list[float]) -> None:
@@ -428,7 +428,7 @@ def lowered(asked: Asked) -> list[tuple[bytes, bytes]]:
 def test_it_is_not_asked_for_ever(server: AdminServer, service: ServiceClient) -> None:
     server.tell("GET /admin/v1/status", Reply(503, {"detail": "the inbox is full"}, {"Retry-After": "1"}))
     said = refusal(service)
-    assert "found status 503: the inbox is full; see what is wrong: `sfn check` says it, or the service's log" in said
+    assert "found status 503: the inbox is full; find the cause with `sfn check`, or in the service's log" in said
     assert len(server.asked) == MAX_ATTEMPTS
 
 
@@ -436,7 +436,7 @@ def test_a_503_that_does_not_say_when_is_an_answer(
     server: AdminServer, service: ServiceClient, slept: list[float]
 ) -> None:
     server.tell("GET /admin/v1/status", Reply(503, b"<html>"))
-    assert "that is no problem document" in refusal(service)
+    assert "and no problem document" in refusal(service)
     assert slept == []
 
 
@@ -445,11 +445,14 @@ def test_a_503_that_does_not_say_when_is_an_answer(
     [
         (
             Reply(401, {"detail": "a valid bearer token is needed"}),
-            "give --token-file, or the --config of that very service",
+            "pass --token-file, or the --config of this service",
         ),
-        (Reply(302, b"", {"Location": "http://elsewhere/"}), "set --url to where it leads, http://elsewhere/"),
+        (Reply(302, b"", {"Location": "http://elsewhere/"}), "set --url to the redirect's target, http://elsewhere/"),
         (Reply(500, {"title": "Internal Server Error"}), "found status 500: Internal Server Error"),
-        (Reply(400, {"error": {"message": "No route", "code": 400}}), "that is no problem document; that is not this"),
+        (
+            Reply(400, {"error": {"message": "No route", "code": 400}}),
+            "and no problem document; another service or a proxy",
+        ),
         (Reply(401, b"<html>"), "expected an sfn service, found status 401: a body of application/json, 6 bytes, "),
         (Reply(422, {"detail": "catalog:\x1b[2J"}), r"found status 422: catalog:\x1b[2J"),
         (Reply(200, {"version": "9"}), "use the `sfn` of the service's own version"),
@@ -470,7 +473,7 @@ def test_a_service_without_admin_routes_is_told_from_another_server(
     assert "set admin.token or admin.token_file in the service's configuration" in refusal(service)
     for status in (400, 404):
         server.tell("GET /livez", Reply(status, b""))
-        assert "that is not this service" in refusal(service)
+        assert "another service or a proxy answered" in refusal(service)
 
 
 def test_a_thing_that_is_not_there_is_told_from_routes_that_are_not(
@@ -479,8 +482,8 @@ def test_a_thing_that_is_not_there_is_told_from_routes_that_are_not(
     server.tell("GET /admin/v1/dead-letters/7", Reply(404, {"detail": "no dead letter has the id 7"}))
     with pytest.raises(UnknownToService) as caught:
         service.dead_letter(7)
-    remedy = "`sfn dead-letters list --status all` has those that are kept"
-    assert str(caught.value) == f"dead letter 7: expected one that the service keeps, found none; {remedy}"
+    remedy = "`sfn dead-letters list --status all` shows all that the inbox still has"
+    assert str(caught.value) == f"dead letter 7: expected an id of the inbox, found none; {remedy}"
 
 
 def test_nobody_listens() -> None:
@@ -493,7 +496,7 @@ def test_nobody_listens() -> None:
 
 def test_a_port_without_tls_is_told_from_one_with(server: AdminServer) -> None:
     with ServiceClient(ServiceAccess(server.url.replace("http:", "https:"), "secret")) as service:
-        assert "see whether the port speaks TLS" in refusal(service)
+        assert "check whether the port speaks TLS" in refusal(service)
 
 
 def test_a_certificate_is_verified_and_can_be_trusted(tmp_path: Path) -> None:
@@ -506,7 +509,7 @@ def test_a_certificate_is_verified_and_can_be_trusted(tmp_path: Path) -> None:
     with admin_server(context) as server:
         server.tell("GET /admin/v1/status", STATUS)
         with ServiceClient(ServiceAccess(server.url, "secret")) as service:
-            assert "name its authority's certificates with --ca-file" in refusal(service)
+            assert "pass the certificates of its authority with --ca-file" in refusal(service)
         with ServiceClient(admin_access(ServiceOptions(url=server.url, token_file=token, ca_file=trusted))) as service:
             assert service.status() == WELL
 
@@ -537,7 +540,7 @@ def test_the_only_catalog_need_not_be_named(server: AdminServer, service: Servic
     assert service.resolve_catalog("other") == "other"
     both = copied(WELL, catalogs=[PROD, copied(PROD, name="dev")])
     server.tell("GET /admin/v1/status", Reply(200, to_jsonable_python(both)))
-    with pytest.raises(ConfigurationError, match="expected one of prod, dev, as there are several"):
+    with pytest.raises(ConfigurationError, match="expected one of prod, dev, found none"):
         service.resolve_catalog(None)
 
 

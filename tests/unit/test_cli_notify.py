@@ -17,7 +17,7 @@ from tests.unit.admin_server import AdminServer, Reply, admin_server
 from tests.unit.operators import LETTER, NOON, ORDERS, copied
 
 MINUTE = timedelta(minutes=1)
-TURN = "something new was told of"
+TURN = "a notification is pending"
 NEWS = PendingChangeModel(
     min_metadata_location="file:///w/m/2.json", drop=False, purge=False, renamed_to=None, has_unprocessed=True
 )
@@ -101,8 +101,8 @@ def test_a_look_that_comes_in_time_is_waited_for_and_told_of_once(server: AdminS
     found = wait_for_table(service, "prod", ("sales",), "orders", 2 * MINUTE, Hours().watch, told.append)
     assert found == table(published=None)
     assert told == [
-        "a drop is pending; looked at once more in 30 s (it may be older); Ctrl-C leaves it to the service",
-        "a drop is pending; looked at once more in 33 s (absent); Ctrl-C leaves it to the service",
+        "a drop is pending; next check in 30 s (it may be older); Ctrl-C stops waiting, the service goes on",
+        "a drop is pending; next check in 33 s (absent); Ctrl-C stops waiting, the service goes on",
     ]
 
 
@@ -127,7 +127,7 @@ def test_what_is_stuck_for_seconds_is_told_of(server: AdminServer, service: Serv
     server.tell(PATH, *[reply(pending=NEWS, due_at=NOON)] * 12, reply())
     told: list[str] = []
     wait_for_table(service, "prod", ("sales",), "orders", MINUTE, Hours().watch, told.append)
-    assert told == ["something new was told of; its turn: 2 s ago; Ctrl-C leaves it to the service"]
+    assert told == ["a notification is pending; its check was due 2 s ago; Ctrl-C stops waiting, the service goes on"]
 
 
 def test_a_table_that_the_service_forgot_again_is_settled(server: AdminServer, service: ServiceClient) -> None:
@@ -153,17 +153,17 @@ def test_nobody_waits_for_ever(server: AdminServer, service: ServiceClient) -> N
                 due_at=NOON + MINUTE,
             ),
             "published",
-            ["sales.orders: published file:///w/m/1.json; looked at once more in 1 min (an event that is not shown)"],
+            ["sales.orders: published file:///w/m/1.json; next check in 1 min (an event that is not shown)"],
         ),
         (
             None,
             "nothing-to-do",
-            ["sales.orders: nothing to publish: the catalog has no such table, and no file of ours lies there"],
+            ["sales.orders: nothing to publish: the catalog has no such table, and no file exists"],
         ),
         (
             table(published=None),
             "nothing-to-do",
-            ["sales.orders: nothing to publish: it has no live file, as the catalog says"],
+            ["sales.orders: nothing to publish: the table has no live file, as in the catalog"],
         ),
         (
             table(
@@ -173,8 +173,8 @@ def test_nobody_waits_for_ever(server: AdminServer, service: ServiceClient) -> N
             ),
             "waits",
             [
-                "sales.orders: a drop is pending; looked at once more in 1 min (missing: a sweep comes first)",
-                "  → `sfn status sales.orders` tells what comes of it",
+                "sales.orders: a drop is pending; next check in 1 min (absent: a sweep must come first)",
+                "  → `sfn status sales.orders` shows the result",
             ],
         ),
         (
@@ -185,8 +185,8 @@ def test_nobody_waits_for_ever(server: AdminServer, service: ServiceClient) -> N
             ),
             "waits",
             [
-                "sales.orders: has no live file; looked at once more in 1 min (neither a table nor a file)",
-                "  → `sfn status sales.orders` tells what comes of it",
+                "sales.orders: no live file; next check in 1 min (neither a table nor a file of ours)",
+                "  → `sfn status sales.orders` shows the result",
             ],
         ),
         (
@@ -201,7 +201,7 @@ def test_nobody_waits_for_ever(server: AdminServer, service: ServiceClient) -> N
             table(reason="permanent", pending=NEWS, dead_letters=[LETTER], due_at=NOON + 5 * MINUTE),
             "dead-letter",
             [
-                "sales.orders: dead letter 7, location-refused: it lies elsewhere; looked at again in 5 min",
+                "sales.orders: dead letter 7, location-refused: it lies elsewhere; next check in 5 min",
                 f"  → {remedy_for(LETTER)}",
             ],
         ),
@@ -213,8 +213,8 @@ def test_nobody_waits_for_ever(server: AdminServer, service: ServiceClient) -> N
             ),
             "unsettled",
             [
-                f"sales.orders: not settled within 1 min: {TURN}; its turn: 0 s ago (the catalog is away)",
-                "  → `sfn status sales.orders` tells what comes of it",
+                f"sales.orders: not processed within 1 min: {TURN}; its check was due 0 s ago (the catalog is away)",
+                "  → `sfn status sales.orders` shows the result",
             ],
         ),
     ],

@@ -21,7 +21,7 @@ def changed(**more: object) -> ServiceStatus:
 def test_all_is_well() -> None:
     assert attention_items(WELL, NOON) == []
     lines = to_plain_text(status_page(WELL, URL, NOON)).splitlines()
-    assert lines[0] == "all is well: 3 tables, nothing waits"
+    assert lines[0] == "all is well: 3 tables; the queue is empty"
     assert f"sfn 1.2.3 at {URL}, up 3 h" in lines
     assert " ".join(lines[-1].split()) == "prod 3 0 3 0 0 0 0 - 1 min ago: 3 tables, 0 differed"
 
@@ -32,15 +32,15 @@ def test_work_under_way_is_well() -> None:
         oldest_due_at=NOON - LATE_AFTER,
     )
     assert attention_items(busy, NOON) == []
-    said = "all is well: 3 tables and 4 without a file (dropped, left out, not published yet), 4 being seen to"
+    said = "all is well: 3 tables and 4 without a file (dropped, excluded, not published yet); 4 in the queue"
     assert to_plain_text(status_page(busy, URL, NOON)).splitlines()[0] == said
 
 
 def test_tables_whose_letters_were_discarded_are_counted_as_such() -> None:
     given_up = catalog(live_tables=3, tables=TableCountsModel(due=0, scheduled=3, retrying=0, leased=0, dead=1, held=0))
-    said = "3 tables and 1 without a file (dropped, left out, not published yet), nothing waits"
+    said = "3 tables and 1 without a file (dropped, excluded, not published yet); the queue is empty"
     first, second, *_ = to_plain_text(status_page(given_up, URL, NOON)).splitlines()
-    assert (first, second) == (f"all is well: {said}", "  1 table given up, with the dead letters discarded")
+    assert (first, second) == (f"all is well: {said}", "  1 table given up; the dead letters were discarded")
 
 
 @pytest.mark.parametrize(
@@ -49,17 +49,17 @@ def test_tables_whose_letters_were_discarded_are_counted_as_such() -> None:
         (changed(ready=False, not_ready_reasons=["draining"]), "not ready: draining", ""),
         (
             changed(breakers=[SILENT]),
-            f"the catalog prod is in trouble since 11:56:40 UTC (3 min 20 s), asked again in 4 s: {SILENT.error}",
+            f"the catalog prod has failed since 11:56:40 UTC (3 min 20 s); next attempt in 4 s: {SILENT.error}",
             "sfn check",
         ),
         (
             changed(breakers=[copied(SILENT, failing_since=NOON - timedelta(days=1))]),
-            "the catalog prod is in trouble since 2026-08-20 12:00:00 UTC (1 d)",
+            "the catalog prod has failed since 2026-08-20 12:00:00 UTC (1 d)",
             "sfn check",
         ),
         (
             changed(breakers=[copied(SILENT, scope="process", name="")]),
-            "the process is in trouble since 11:56:40 UTC (3 min 20 s)",
+            "the process has failed since 11:56:40 UTC (3 min 20 s)",
             "sfn check",
         ),
         (
@@ -67,57 +67,57 @@ def test_tables_whose_letters_were_discarded_are_counted_as_such() -> None:
             "3 dead letters: 2 exhausted, 1 poison",
             "dead-letters list --by-cause",
         ),
-        (catalog(catalog_id=None), "prod: not reached yet", "sfn check"),
+        (catalog(catalog_id=None), "prod: no answer from the catalog yet", "sfn check"),
         (
             catalog(foreign_catalog_id="old"),
-            "prod: its files were written for the catalog_id old, and now it is 0123:",
+            "prod: its files carry the catalog_id old, but the catalog's is now 0123:",
             "sfn adopt prod --from old",
         ),
         (
             catalog(drop_limit=DropLimitModel(limit_reached=True, on_hold=12, steps=0, limit=10)),
-            "prod: the brake holds 12 tables until somebody looks (no more than 10 may go within an hour): their",
+            "prod: the drop limit holds 12 tables for an operator (at most 10 drops or rollbacks per hour); their",
             "release prod",
         ),
         (
             catalog(live_tables=5, missing_tables=3, missing_since=NOON - timedelta(hours=9)),
-            "prod: 3 of its 5 tables are missing from the catalog since 03:00:00 UTC (9 h)",
+            "prod: 3 of its 5 tables have been missing from the catalog since 03:00:00 UTC (9 h)",
             "sfn reconcile --catalog prod",
         ),
         (
             catalog(drop_limit=DropLimitModel(limit_reached=True, on_hold=0, steps=12, limit=10)),
-            "prod: the brake is on",
+            "prod: the drop limit is reached",
             "sfn release prod",
         ),
-        (catalog(oldest_due_at=NOON - LATE_AFTER - timedelta(seconds=1)), "prod: late by 5 min 1 s", ""),
+        (catalog(oldest_due_at=NOON - LATE_AFTER - timedelta(seconds=1)), "prod: late for 5 min 1 s", ""),
         (
             catalog(
                 tables=TableCountsModel(due=1, scheduled=0, retrying=1, leased=0, dead=3, held=0),
                 oldest_due_at=NOON - LATE_AFTER - timedelta(seconds=1),
             ),
-            "prod: late by 5 min 1 s, 2 tables in the queue, 3 given up",
+            "prod: late for 5 min 1 s, 2 tables in the queue, 3 given up",
             "",
         ),
         (swept(state="failed", error="it said no"), "prod: the last sweep failed: it said no", "sfn check"),
-        (swept(unlisted_namespaces=["a", ""]), "prod: may not list 2 namespaces: a, (all)", "sfn check"),
+        (swept(unlisted_namespaces=["a", ""]), "prod: no permission to list 2 namespaces: a, (all)", "sfn check"),
         (
             swept(unlisted_namespaces=["b"], listing_failed=["b"], unlisted_reason="status 500"),
             "prod: could not list 1 namespace: b; nothing in them counts as dropped: status 500",
             "sfn check",
         ),
-        (swept(failed_tables=list("abcd")), "prod: could not look at 4 tables: a, b, c, …", "sfn check"),
+        (swept(failed_tables=list("abcd")), "prod: could not check 4 tables: a, b, c, …", "sfn check"),
         (
             swept(state="running", ended_at=None, previous=copied(ENDED, unlisted_namespaces=["a"])),
-            "prod: may not list 1 namespace: a",
+            "prod: no permission to list 1 namespace: a",
             "sfn check",
         ),
         (
             swept(state="running", ended_at=None, failed_tables=["a"], previous=copied(ENDED, failed_tables=["a"])),
-            "prod: could not look at 1 table: a",
+            "prod: could not check 1 table: a",
             "sfn check",
         ),
         (
             swept(state="running", ended_at=None, failed_tables=["a"], previous=ENDED),
-            "prod: could not look at 1 table: a",
+            "prod: could not check 1 table: a",
             "sfn check",
         ),
     ],
@@ -134,8 +134,8 @@ def test_a_single_table_that_somebody_dropped_is_said_and_alarms_nobody() -> Non
     """It is missing until its drop is certain."""
     status = catalog(live_tables=5, missing_tables=1, missing_since=NOON - timedelta(minutes=9))
     assert attention_items(status, NOON) == []
-    said = "prod: 1 of its 5 tables is missing from the catalog since 11:51:00 UTC (9 min)"
-    assert f"{said}; a table counts as dropped later" in to_plain_text(status_page(status, URL, NOON)).splitlines()
+    said = "prod: 1 of its 5 tables has been missing from the catalog since 11:51:00 UTC (9 min)"
+    assert f"{said}; not counted as dropped yet" in to_plain_text(status_page(status, URL, NOON)).splitlines()
 
 
 def test_what_the_brake_holds_is_said_once() -> None:
@@ -156,10 +156,10 @@ def test_a_catalog_that_nobody_asked_anything_needs_nobody() -> None:
         (
             9,
             [SILENT],
-            "9 of its tables still have files (the catalog is away, and is asked before one goes); leave it in",
+            "9 of its tables still have files (the catalog is unreachable, and is queried before each removal); leave",
         ),
-        (1, [], "1 of its tables still has a file (being withdrawn); leave it in the configuration until"),
-        (0, [SILENT], "no live table is left; take it out of the configuration, or have it back"),
+        (1, [], "1 of its tables still has a file (being removed); leave it in the configuration until"),
+        (0, [SILENT], "no live table is left; remove it from the configuration, or undo"),
     ],
 )
 def test_a_retired_catalog_stays_configured_until_no_table_has_a_file(
@@ -188,7 +188,7 @@ def test_commits_that_nobody_knows_the_outcome_of_are_said_but_alarm_nobody() ->
     waiting = catalog(open_intents=1_200, oldest_intent_at=NOON - timedelta(minutes=3))
     assert attention_items(waiting, NOON) == []
     told = to_plain_text(status_page(waiting, URL, NOON)).splitlines()
-    said = "prod: 1,200 commits through a gateway, whose outcome is not known yet, the oldest of 3 min ago"
+    said = "prod: 1,200 commits through a gateway with an outcome that is not known yet, the oldest from 3 min ago"
     assert told[-1] == said
     assert "gateway" not in to_plain_text(status_page(WELL, URL, NOON))
 

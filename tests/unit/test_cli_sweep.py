@@ -106,13 +106,13 @@ def test_a_sweeps_end_says_what_differed_and_what_it_could_not_do() -> None:
         )
     ).splitlines()
     assert page == [
-        "prod: 3 tables, 1,200 differed and are being seen to",
+        "prod: 3 tables, 1,200 differed, queued for publishing",
         "  TABLE         IS",
         "  sales.orders  changed",
         "  and 1,199 more",
-        "  may not list the namespace a",
-        "  may not list the namespace (all)",
-        "  could not look at sales.x",
+        "  no permission to list the namespace a",
+        "  no permission to list the namespace (all)",
+        "  could not check sales.x",
         "dev: the sweep failed after 3 tables: the catalog is away",
         "calm: 3 tables, nothing differed",
     ]
@@ -121,7 +121,7 @@ def test_a_sweeps_end_says_what_differed_and_what_it_could_not_do() -> None:
 def test_namespaces_that_could_not_be_listed_are_named_with_a_reason() -> None:
     found = sweep(0, unlisted_namespaces=["a", "b"], listing_failed=["b"], unlisted_reason="status 500")
     assert to_plain_text(sweep_page({"prod": found})).splitlines()[1:] == [
-        "  may not list the namespace a",
+        "  no permission to list the namespace a",
         "  could not list the namespace b",
         "    b: status 500",
     ]
@@ -133,7 +133,7 @@ def test_what_is_held_or_retired_is_not_said_to_be_seen_to() -> None:
     assert to_plain_text(sweep_page({"prod": held, "dev": new}, {"dev"})).splitlines() == [
         "prod: 3 tables, 1 differed",
         "  TABLE         IS",
-        "  sales.orders  held by the brake: sfn release prod",
+        "  sales.orders  held by the drop limit: sfn release prod",
         "dev: 3 tables, 1 differed; retired: nothing is written (`sfn retire dev --undo`)",
         "  TABLE         IS",
         "  sales.orders  new",
@@ -145,7 +145,7 @@ def test_missing_tables_are_counted_with_the_time_since_when() -> None:
     lost = sweep(0, differences=gone, differences_total=2, missing_tables=2)
     since = NOON - timedelta(hours=9)
     assert to_plain_text(sweep_page({"prod": lost}, (), {"prod": since})).splitlines()[1] == (
-        f"  2 tables are missing from the catalog since {since:%Y-%m-%d %H:%M:%S}Z"
+        f"  2 tables have been missing from the catalog since {since:%Y-%m-%d %H:%M:%S}Z"
     )
     assert to_plain_text(sweep_page({"prod": lost})).splitlines()[1].endswith(f"{lost.started_at:%Y-%m-%d %H:%M:%S}Z")
 
@@ -156,8 +156,8 @@ def test_a_sweep_that_is_kept_apart_from_the_last_one_says_until_when() -> None:
     until = NOON + timedelta(seconds=24)
     asked = SweepAccepted(catalogs=["prod", "dev", "calm"], requested_at=NOON, starts_at={"prod": until, "calm": NOON})
     assert describe_delays(asked, found) == [
-        f"prod: the sweep waits 24 s, until {until:%Y-%m-%d %H:%M:%S}Z, as two of a catalog are kept apart",
-        "dev: is being swept just now; another sweep follows it, two of a catalog are kept apart",
+        f"prod: the sweep starts in 24 s, at {until:%Y-%m-%d %H:%M:%S}Z: two sweeps of a catalog keep a distance",
+        "dev: a sweep is running; the requested one follows after a pause",
     ]
 
 
@@ -168,7 +168,7 @@ def test_a_catalog_that_can_not_be_swept_is_wrong_usage_with_the_nearest_name() 
     with pytest.raises(ConfigurationError) as refused:
         check_sweepable("prd", ["prod", "dev"], ["outside"])
     assert str(refused.value.problems[0]) == (
-        "--catalog: expected a configured catalog that can be asked (prod, dev), found prd; did you mean prod?"
+        "--catalog: expected a configured catalog that can be queried (prod, dev), found prd; did you mean prod?"
     )
 
 
@@ -181,8 +181,7 @@ def test_catalogs_that_are_told_of_by_events_are_compared_with_nothing(
     with pytest.raises(ConfigurationError) as refused:
         check_sweepable(catalog, known, frozenset({"outside", "hive"}))
     assert str(refused.value.problems[0]) == (
-        f"{named}: expected a catalog that can be asked, found one that is told of by events: "
-        "there is nothing to compare"
+        f"{named}: expected a catalog that can be queried, found an event-only catalog: there is nothing to compare"
     )
 
 
@@ -265,7 +264,7 @@ def test_a_letter_that_is_not_open_says_what_became_of_it(server: AdminServer, s
     )
     said = "dead letter 7 is closed (replayed 3 s ago); "
     assert dead_letters.explain_not_open(service, 7, NOON) == f"{said}the open one of sales.orders is 8"
-    assert dead_letters.explain_not_open(service, 7, NOON) == f"{said}sales.orders has none open"
+    assert dead_letters.explain_not_open(service, 7, NOON) == f"{said}sales.orders has no open one"
     request = copied(closed, catalog=None, namespace=None, name=None, table=None, sender="etl")
     server.tell("GET /admin/v1/dead-letters/7", Reply(200, to_jsonable_python(request)))
     assert dead_letters.explain_not_open(service, 7, NOON) == "dead letter 7 is closed (replayed 3 s ago)"
@@ -279,7 +278,7 @@ def test_a_letter_is_shown_whole() -> None:
     page = to_plain_text(list(dead_letters.letter_lines(letter, NOON))).splitlines()
     assert page[0] == "dead letter 7: location-refused, open"
     assert "changed   2026-08-21 11:30:00Z (30 min ago) by ann@host" in page
-    assert "request   POST /v1/events, no type said, 99,999 bytes, of which are kept:" in page
+    assert "request   POST /v1/events, no content type, 99,999 bytes; stored:" in page
     assert page[-2:] == ["  {", r'  "x": "\x1b[2J"']
     assert any(line.startswith("remedy    set stores.NAME.prefix or catalogs.prod.allowed_locations") for line in page)
     closed = to_plain_text(list(dead_letters.letter_lines(copied(letter, status="discarded"), NOON)))

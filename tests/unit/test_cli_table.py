@@ -33,81 +33,81 @@ def letter(reason: str) -> DeadLetterModel:
 @pytest.mark.parametrize(
     ("shown", "said", "tone", "command"),
     [
-        (table(), "is published, as the catalog said 5 min ago", Tone.GOOD, ""),
-        (table(state="leased"), "is being published just now", Tone.GOOD, ""),
-        (table(published=None), "has no file yet: nothing was found that could be published", Tone.WARNING, ""),
+        (table(), "published; the file was written 5 min ago", Tone.GOOD, ""),
+        (table(state="leased"), "a worker publishes the table now", Tone.GOOD, ""),
+        (table(published=None), "no file yet: the last check found nothing to publish", Tone.WARNING, ""),
         (
             without("retired"),
-            "is left without a file: the catalog prod is retired",
+            "no file: the catalog prod is retired",
             Tone.PLAIN,
             "sfn retire prod --undo",
         ),
-        (without("excluded"), "gets no files: the catalog's include or exclude leaves it out", Tone.PLAIN, ""),
-        (without("left-alone"), "gets no files: its own properties in the catalog say so", Tone.PLAIN, ""),
+        (without("excluded"), "no file: the catalog's include or exclude leaves the table out", Tone.PLAIN, ""),
+        (without("left-alone"), "no file: the table's own properties in the catalog exclude it", Tone.PLAIN, ""),
         (
             without("dropped"),
-            "was dropped or renamed: the catalog has it no more, and its files say so",
+            "dropped or renamed: the catalog has no such table, and its files say so",
             Tone.PLAIN,
             "",
         ),
         (
             table(published=None, unpublished="dropped", renamed_to="sales.sold"),
-            "was renamed to sales.sold: its files say so",
+            "renamed to sales.sold: its files lead there",
             Tone.PLAIN,
             "",
         ),
         (
             table(published=None, unpublished="spelling", listed_as="sales.orders"),
-            "is another spelling of sales.orders: the catalog lists it so, and that name has the files",
+            "another spelling of sales.orders: the catalog lists that name, which has the files",
             Tone.PLAIN,
             "sfn status sales.orders",
         ),
         (
             without("missing"),
-            "is not there: the catalog has no such table, nor is there a file of it",
+            "not found: the catalog has no such table, and no file exists",
             Tone.WARNING,
             "",
         ),
-        (table(pending=NEWS, due_at=NOON), "something new was told of; its turn: 0 s ago", Tone.WARNING, ""),
+        (table(pending=NEWS, due_at=NOON), "a notification is pending; its check was due 0 s ago", Tone.WARNING, ""),
         (
             table(failing_since=NOON - timedelta(minutes=2), attempt=4, due_at=NOON + timedelta(seconds=9)),
-            "fails since 2 min, attempt 4; again in 9 s",
+            "failing for 2 min, attempt 4; next attempt in 9 s",
             Tone.WARNING,
             "",
         ),
         (
             table(on_hold=True),
-            "a step that is not forward is held until somebody lets it pass",
+            "a drop or rollback is held by the drop limit until an operator acts",
             Tone.BAD,
             "sfn release prod",
         ),
         (
             table(state="dead", dead_letters=[letter("held-drop")]),
-            "is held by the brake until somebody looks; where it is right:",
+            "held by the drop limit until an operator acts; if it is right:",
             Tone.BAD,
             "sfn dead-letters replay 7",
         ),
         (
             table(state="dead", dead_letters=[letter("foreign-catalog")]),
-            "is kept from us by another catalog's file; where that is ours:",
+            "blocked by a file of another catalog_id; if that file is this catalog's:",
             Tone.BAD,
             "sfn adopt prod --from CATALOG_ID sales.orders",
         ),
         (
             table(state="dead", dead_letters=[letter("foreign-catalog")], foreign_catalog_id="b2'96"),
-            "is kept from us by another catalog's file; where that is ours:",
+            "blocked by a file of another catalog_id; if that file is this catalog's:",
             Tone.BAD,
             """sfn adopt prod --from 'b2'"'"'96' sales.orders""",
         ),
         (
             table(state="dead", dead_letters=[LETTER]),
-            "was given up (location-refused); once its cause is mended:",
+            "given up (location-refused); after its cause is fixed:",
             Tone.BAD,
             "sfn dead-letters replay 7",
         ),
         (
             table(state="dead", reason="poison"),
-            "was given up (poison); once its cause is mended:",
+            "given up (poison); after its cause is fixed:",
             Tone.BAD,
             "sfn dead-letters replay",
         ),
@@ -119,15 +119,15 @@ def test_the_verdict_says_how_it_stands_and_what_to_type(
     found = table_verdict(shown, NOON)
     assert (found.text, found.tone, found.command) == (said, tone, command)
     lines = to_plain_text(table_page(shown, NOON)).splitlines()
-    assert lines[0] == f"prod:sales.orders {said}"
+    assert lines[0] == f"prod:sales.orders: {said}"
     assert lines[1] == (f"  → {command}" if command else "")
 
 
 @pytest.mark.parametrize(
     ("wanted", "said", "tone"),
     [
-        ({}, "is published, as the catalog says; looked at once more in 9 s (a replica may lag)", Tone.GOOD),
-        ({"drop": True}, "a drop is pending; looked at once more in 9 s (a replica may lag)", Tone.WARNING),
+        ({}, "published; next check in 9 s (a replica may lag)", Tone.GOOD),
+        ({"drop": True}, "a drop is pending; next check in 9 s (a replica may lag)", Tone.WARNING),
     ],
 )
 def test_a_look_that_comes_again_says_what_it_waits_for(wanted: dict[str, object], said: str, tone: Tone) -> None:
@@ -138,14 +138,14 @@ def test_a_look_that_comes_again_says_what_it_waits_for(wanted: dict[str, object
     )
     assert table_verdict(shown, NOON) == TableVerdict(said, tone)
     told = to_plain_text(table_page(shown, NOON))
-    assert "last look  right as far as could be told, 3 s ago: a replica may lag" in told
-    assert ("wanted     a drop" in told) is bool(wanted)
+    assert "last check  checked 3 s ago: a replica may lag" in told
+    assert ("pending     a drop" in told) is bool(wanted)
 
 
 def test_a_table_of_a_retired_catalog_waits_for_nothing() -> None:
     last = LastResultModel(outcome="rescheduled", why="neither a table nor an SFN file was found", at=NOON)
     left = copied(without("retired"), last_result=last)
-    assert table_verdict(left, NOON).text == "is left without a file: the catalog prod is retired"
+    assert table_verdict(left, NOON).text == "no file: the catalog prod is retired"
 
 
 def test_a_letter_that_is_not_open_any_more_is_history() -> None:
@@ -175,10 +175,10 @@ def test_the_story_has_everything() -> None:
     for line in (
         "published   file:///w/m/1.json",
         "            uuid u1, written 5 min ago",
-        "wanted      at least file:///w/m/2.json; a rename to sales.sold; a drop with purge",
-        "last look   failed 3 s ago: the disk is full",
-        "fails       since 2 min, 1 attempt",
-        "next look   due, waits for its turn, not before 1 s from now",
+        "pending     at least file:///w/m/2.json; a rename to sales.sold; a drop with purge",
+        "last check  failed 3 s ago: the disk is full",
+        "failing     for 2 min, 1 attempt",
+        "next check  due, waits for a worker, not before 1 s from now",
         "refresh     in 8 h",
         "last event  9 s ago from etl, event e1",
         '            {"name": "orders"}',
@@ -189,13 +189,13 @@ def test_the_story_has_everything() -> None:
 
 def test_a_version_hint_of_somebody_elses_is_shown_with_what_to_do() -> None:
     told = to_plain_text(table_page(table(foreign_version_hint="7\n"), NOON))
-    assert 'version hint  not ours ("7"): left alone; remove it to have it kept' in told.splitlines()
+    assert 'version hint  foreign ("7"), never changed; delete it to have the service write one' in told.splitlines()
     assert "version hint" not in to_plain_text(table_page(table(), NOON))
 
 
 @pytest.mark.parametrize(
     ("number", "seconds", "said"),
-    [(1, 25, "1 commit whose outcome is not known: the catalog is asked again in 25 s"), (2, 0, "is asked now")],
+    [(1, 25, "1 commit with an unknown outcome: the catalog is asked again in 25 s"), (2, 0, "is asked now")],
 )
 def test_commits_through_a_gateway_that_nobody_knows_the_outcome_of(number: int, seconds: int, said: str) -> None:
     told = to_plain_text(table_page(table(open_intents=number, next_check_at=NOON + timedelta(seconds=seconds)), NOON))
@@ -217,9 +217,9 @@ def test_what_was_received_last_steers_no_terminal_and_fills_no_page() -> None:
 @pytest.mark.parametrize(
     ("shown", "said"),
     [
-        (table(state="leased"), "next look  now"),
-        (table(state="dead"), "next look  in 8 h, or with the next event"),
-        (table(state="dead", due_at=NOON), "next look  with the next event"),
+        (table(state="leased"), "next check  now"),
+        (table(state="dead"), "next check  in 8 h, or with the next event"),
+        (table(state="dead", due_at=NOON), "next check  with the next event"),
     ],
 )
 def test_the_next_look(shown: TableModel, said: str) -> None:
@@ -233,10 +233,10 @@ def test_the_next_look(shown: TableModel, said: str) -> None:
         ("foreign-catalog", "`sfn adopt prod --from CATALOG_ID sales.orders`"),
         ("foreign-file", "move the file away"),
         ("location-refused", "catalogs.prod.allowed_locations"),
-        ("permanent", "mend what the detail says"),
-        ("exhausted", "see its last error"),
-        ("poison", "why its attempts ended the process, or failed"),
-        ("undecodable", "mend the sender"),
+        ("permanent", "fix the problem in the detail"),
+        ("exhausted", "fix the last error"),
+        ("poison", "why its attempts failed or ended the process"),
+        ("undecodable", "fix the sender"),
     ],
 )
 def test_each_reason_has_a_remedy(reason: str, said: str) -> None:
@@ -244,7 +244,7 @@ def test_each_reason_has_a_remedy(reason: str, said: str) -> None:
     assert said in found
     assert ("`sfn dead-letters replay 7`" in found) is (reason != "foreign-catalog")
     assert "a%2Eb.c" in remedy_for(copied(letter("foreign-catalog"), namespace=["a.b"], name="c"))
-    assert f"what to do  {found}" in to_plain_text(table_page(table(dead_letters=[letter(reason)]), NOON))
+    assert f"remedy      {found}" in to_plain_text(table_page(table(dead_letters=[letter(reason)]), NOON))
 
 
 def test_the_id_of_the_file_in_the_way_is_filled_in_where_it_is_known() -> None:

@@ -1,4 +1,4 @@
-"""`sfn adopt`: take over the files of another catalog."""
+"""Commands for a catalog: `sfn adopt`, `sfn release` and `sfn retire`. Also `sfn audit`, the log of commands."""
 
 from __future__ import annotations
 
@@ -9,21 +9,19 @@ import typer
 from sfn.cli import options
 from sfn.cli.options import WRONG_USAGE, exit_on_error
 
-# ── adopt: `sfn adopt`
-
 
 def adopt(
     catalog: options.CatalogArgument,
     tables: Annotated[
         list[str] | None,
-        typer.Argument(metavar="NS.TABLE", help="Which tables; else all of the catalog.", show_default=False),
+        typer.Argument(metavar="NS.TABLE", help="The tables; default: all of the catalog.", show_default=False),
     ] = None,
     *,
     source: Annotated[
-        str, typer.Option("--from", metavar="CATALOG_ID", help="The catalog_id in their files.", show_default=False)
+        str, typer.Option("--from", metavar="CATALOG_ID", help="The catalog_id in the files.", show_default=False)
     ],
     force: Annotated[
-        bool, typer.Option("--force", help="Also where their files are known to carry another one.")
+        bool, typer.Option("--force", help="Adopt even if the files are known to carry another catalog_id.")
     ] = False,
     yes: options.Yes = False,
     as_json: options.AsJson = False,
@@ -32,10 +30,10 @@ def adopt(
     token_file: options.TokenFile = None,
     ca_file: options.CaFile = None,
 ) -> None:
-    """Take over files that carry another catalog_id: all tables of the catalog, or those named, are looked at.
+    """Take over files that carry another catalog_id, for all tables of the catalog or for the given ones.
 
-    For a catalog that moved to another URI: `sfn status` says so. Make sure that nobody else keeps these files: the two
-    would fight.
+    Use it after a catalog moved to another URI; `sfn status` shows when. Make sure that no other service writes these
+    files: the two would overwrite each other.
     """
     from sfn.admin.schemas import AdoptRequest
     from sfn.cli.client import ConflictingState, ServiceClient, admin_access
@@ -50,19 +48,16 @@ def adopt(
         ServiceClient(admin_access(options.ServiceOptions(config, url, token_file, ca_file))) as service,
     ):
         service.check_configured(catalog)
-        confirm(f"{catalog}: take over the files of {source}, of {which}?", yes=yes)
+        confirm(f"{catalog}: take over files of the catalog_id {source}, for {which}?", yes=yes)
         try:
             taken = service.adopt(catalog, AdoptRequest(from_=source, tables=named, force=force))
         except ConflictingState as error:
-            print_error(f"--from: {error.found}; --force if you mean it")
+            print_error(f"--from: {error.found}; pass --force to adopt anyway")
             raise typer.Exit(WRONG_USAGE) from None
     if as_json:
         print_json({"tables": taken})
     else:
-        typer.echo(f"{catalog}: {pluralise(taken, 'table')} to be looked at; `sfn status` tells what comes of it")
-
-
-# ── release: `sfn release`
+        typer.echo(f"{catalog}: {pluralise(taken, 'table')} queued; `sfn status` shows the result")
 
 
 def release(
@@ -74,9 +69,9 @@ def release(
     token_file: options.TokenFile = None,
     ca_file: options.CaFile = None,
 ) -> None:
-    """Let go what a catalog's brake holds: each held table may take its step, a drop or one back, once.
+    """Release the tables that a catalog's drop limit holds: each held drop or rollback passes once.
 
-    Look first: `sfn dead-letters list --reason held-drop`. One table alone: `sfn dead-letters replay ID`.
+    List them first: `sfn dead-letters list --reason held-drop`. For a single table use `sfn dead-letters replay ID`.
     """
     from sfn.cli.client import ServiceClient, admin_access
     from sfn.cli.render import pluralise, print_json
@@ -93,13 +88,10 @@ def release(
         typer.echo(f"{catalog}: {pluralise(released, 'table')} released")
 
 
-# ── retire: `sfn retire`
-
-
 def retire(
     catalog: options.CatalogArgument,
     *,
-    undo: Annotated[bool, typer.Option("--undo", help="Keep files for it again.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Publish the catalog again.")] = False,
     yes: options.Yes = False,
     as_json: options.AsJson = False,
     config: options.Config = None,
@@ -107,10 +99,10 @@ def retire(
     token_file: options.TokenFile = None,
     ca_file: options.CaFile = None,
 ) -> None:
-    """Withdraw all our files of a catalog, and write none until that is undone.
+    """Remove all SFN files and version hints of a catalog, and write none until that is undone.
 
-    Readers of its tables' directories find nothing any more. Do so before a catalog leaves the configuration, and while
-    it still answers: each table is asked for before its file goes.
+    Readers then find no table in the directories. Do this before you remove a catalog from the configuration, and while
+    the catalog answers: each table is queried before its file is removed.
     """
     from sfn.cli.client import ServiceClient, admin_access
     from sfn.cli.render import confirm, pluralise, print_error, print_json
@@ -122,27 +114,24 @@ def retire(
     ):
         service.check_configured(catalog)
         if not undo:
-            confirm(f"withdraw the files of all tables of {catalog}?", yes=yes)
+            confirm(f"remove the files of all tables of {catalog}?", yes=yes)
         tables = service.retire(catalog, undo=undo)
-        away = is_unreachable(service.status(), catalog)
+        does_not_answer = is_unreachable(service.status(), catalog)
     if as_json:
         print_json({"tables": tables})
     elif undo:
-        typer.echo(f"{catalog}: kept again, {pluralise(tables, 'table')} queued")
+        typer.echo(f"{catalog}: not retired any more, {pluralise(tables, 'table')} queued")
     else:
-        typer.echo(f"{catalog}: retired, {pluralise(tables, 'table')} queued; `sfn status` tells how far it is")
-    if away:
-        print_error(f"{catalog}: it does not answer just now; nothing happens to its tables' files until it does")
-
-
-# ── audit: `sfn audit`
+        typer.echo(f"{catalog}: retired, {pluralise(tables, 'table')} queued; `sfn status` shows the progress")
+    if does_not_answer:
+        print_error(f"{catalog}: the catalog does not answer; its tables' files stay unchanged until it does")
 
 
 def audit(
     *,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1_000, help="How many entries at most.")] = 100,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1_000, help="The most entries.")] = 100,
     before: Annotated[
-        int | None, typer.Option("--before", metavar="ID", help="Only entries before that one.", show_default=False)
+        int | None, typer.Option("--before", metavar="ID", help="Only entries older than this one.", show_default=False)
     ] = None,
     as_json: options.AsJson = False,
     config: options.Config = None,
@@ -150,7 +139,7 @@ def audit(
     token_file: options.TokenFile = None,
     ca_file: options.CaFile = None,
 ) -> None:
-    """List what operators did, newest first: when, who, what, to how many."""
+    """List the commands of operators, newest first: time, actor, action, number of tables or dead letters, target."""
     from sfn.cli.client import ServiceClient, admin_access
     from sfn.cli.render import Grid, escape, format_time, print_error, print_json, print_page
 
@@ -170,6 +159,7 @@ def audit(
         )
         for one in found.entries
     ]
-    print_page([Grid(("ID", "AT", "WHO", "DID", "COUNT", "TO"), rows, frozenset({"ID", "COUNT"}), "TO")])
+    columns = ("ID", "TIME", "ACTOR", "ACTION", "COUNT", "TARGET")
+    print_page([Grid(columns, rows, frozenset({"ID", "COUNT"}), "TARGET")])
     if found.next is not None:
-        print_error(f"there are more: --before {found.entries[-1].id}")
+        print_error(f"there are more: pass --before {found.entries[-1].id}")

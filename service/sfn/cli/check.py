@@ -1,4 +1,4 @@
-"""`sfn check`: proves a configuration."""
+"""`sfn check`: test a configuration. The checks are in `check_findings`, `check_config` and `check_catalogs`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import typer
 from sfn.cli import options
 from sfn.cli.options import FAILED, WRONG_USAGE
 from sfn.errors import SfnError
-
-# ── check: `sfn check`
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,21 +23,21 @@ if TYPE_CHECKING:
 def check(
     *,
     thorough: Annotated[
-        bool, typer.Option("--all", help="Look at every table, not at one of each namespace, of twenty at most.")
+        bool, typer.Option("--all", help="Check every table, not only one of each of the first 20 namespaces.")
     ] = False,
     roles: options.Roles = "receiver,worker,gateway,facade,admin",
     as_json: options.AsJson = False,
     config: options.Config = None,
 ) -> None:
-    """Prove a configuration before it is served: every finding with its remedy.
+    """Test a configuration before you run the listener. Each problem is shown with its remedy.
 
-    Looked at are the settings and the roles, files of tokens, the inbox's folder, the address, each source of events
-    (reached, let in, its subject or stream and consumer), each catalog (reached, who we are, listed, a sample of its
-    tables loaded, and whether their metadata files live as long as ours may be late) and each store (written, swapped
-    and deleted on conditions). Sources, gateways and the facade are those of the roles. Nothing is changed but for
-    probes, which are removed again.
+    The checks cover the settings and roles, token files, the inbox, the listener's address, pull sources (connection,
+    login, subject or stream and consumer), catalogs and stores. Each catalog is reached, authenticated with and listed,
+    and a sample of its tables is loaded; their metadata files must live longer than the lag. In each store a probe file
+    is written, swapped and deleted with conditional requests. Pull sources, gateways and the facade are checked if
+    --roles has them. Nothing is changed: the probe files are removed.
 
-    Ends with 1 where something would not work, and with 2 where the settings are wrong; warnings are no failure.
+    Ends with 1 if something would not work, and with 2 if the settings are wrong. Warnings are not failures.
     """
     from sfn.cli.check_config import Severity, error_finding, ok_finding
     from sfn.errors import SfnError
@@ -59,7 +57,7 @@ def check(
 
 
 def _load(config: Path | None, roles: str) -> tuple[Settings, frozenset[Role]]:
-    """The settings and the roles, as `sfn serve` would take them."""
+    """Return the settings and the roles, validated as in `sfn serve`."""
     from sfn.app import catalogs
     from sfn.settings import load
     from sfn.settings.model import check_roles, parse_roles
@@ -80,13 +78,13 @@ def _run(
     thorough: bool,
     as_json: bool,
 ) -> list[CheckFinding]:
-    """All findings; for people each is printed as it comes."""
+    """Run all checks. Without --json each finding is printed at once."""
     import anyio
 
     from sfn.cli.check_findings import run_checks
     from sfn.telemetry import logs
 
-    # What the adapters log would stand among what the command prints.
+    # Log records of the adapters would mix with the command's output.
     logs.configure_logging("error", "console")
     found: list[CheckFinding] = []
 
@@ -100,7 +98,7 @@ def _run(
 
 
 def _running_status(config: Path | None) -> ServiceStatus | None:
-    """How the service is; None where none answers, or not to us."""
+    """Return the state of the running service; None if none answers, or it rejects the token."""
     from sfn.cli.client import ServiceClient, admin_access
 
     try:
@@ -131,12 +129,12 @@ def _finish(found: list[CheckFinding], *, as_json: bool, shown: bool) -> None:
     if errors:
         page.append(Line(f"{pluralise(errors, 'error')}, {pluralise(warnings, 'warning')}", Tone.BAD))
     else:
-        page.append(Line(f"it works: no error, {pluralise(warnings, 'warning')}", Tone.GOOD))
+        page.append(Line(f"passed: no errors, {pluralise(warnings, 'warning')}", Tone.GOOD))
     print_page(page)
 
 
 def finding_lines(finding: CheckFinding) -> list[Line]:
-    """A finding, and beneath it what to do."""
+    """Return a finding as lines, with its remedy below."""
     from sfn.cli.check_config import Severity
     from sfn.cli.render import Line, Tone, escape
 

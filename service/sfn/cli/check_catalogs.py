@@ -1,4 +1,4 @@
-"""Catalogs: reached, who we are there, what we may list and load, what is vended, and whose files lie there."""
+"""Checks of catalogs: authentication, listing, a sample of tables, vended credentials, and existing SFN files."""
 
 from __future__ import annotations
 
@@ -32,11 +32,14 @@ from sfn.storage import StoreRouter
 from sfn.worker.catalog_sources import VendedStores
 from sfn.worker.compare import decide_with_queries
 
-# ── vending: As whom a catalog is asked
+# ── Authentication and vended credentials
 
 
 def describe_auth(name: str, catalog: CatalogSettings) -> str:
-    """How a catalog is told who asks, as the rest of a sentence; nothing where it is not, or PyIceberg does it."""
+    """Return how the listener authenticates with a catalog, as the end of a sentence.
+
+    The text is empty without authentication, and for catalogs that PyIceberg queries.
+    """
     match catalog.auth:
         case "sigv4":
             region, service = rest_settings(name, catalog).signing
@@ -54,19 +57,24 @@ def describe_auth(name: str, catalog: CatalogSettings) -> str:
 async def vending_finding(
     where: str, catalog: CredentialVendor, table: TableIdentifier, now: datetime
 ) -> CheckFinding | None:
-    """What a catalog vends for a table, None where it has no such table; raises trouble as the catalog does.
+    """Return a finding about the credentials that a catalog vends for a table; None if it has no such table.
 
     Args:
-        where: the table's place in the findings.
-        now: from which it is counted how long that is good.
+        where: the subject of the finding.
+        catalog: the catalog.
+        table: the table.
+        now: the present time, to state how long the credentials are valid.
+
+    Raises:
+        ExternalError: the catalog does not answer.
     """
     grants = await catalog.vended_credentials(table)
     if isinstance(grants, NoSuchTable):
         return None
     if not grants:
         remedy = (
-            "let the catalog vend them (a role that it may assume, and a grant for our principal to write to the "
-            "table's place), or set vended_credentials = false"
+            "have the catalog vend them (a role that it may assume, and a grant for the listener's principal to write "
+            "to the table's location), or set vended_credentials = false"
         )
         return warning_finding(where, "no credentials are vended", remedy)
     return ok_finding(
@@ -75,90 +83,89 @@ async def vending_finding(
 
 
 def dropped_files_finding(
-    where: str, on_drop: OnDrop, own: StoreRouter, places: Sequence[str], *, has_stores: bool
+    where: str, on_drop: OnDrop, stores: StoreRouter, locations: Sequence[str], *, has_stores: bool
 ) -> CheckFinding:
-    """What becomes of the files of dropped tables, for which nothing is vended.
+    """Return a finding about the files of dropped tables, for which a catalog vends no credentials.
 
     Args:
-        where: the catalog's place in the findings.
-        own: the configured stores.
-        places: canonical locations of tables; none where none could be loaded.
-        has_stores: there are any of those stores.
+        where: the subject of the finding.
+        on_drop: the catalog's setting.
+        stores: the configured stores.
+        locations: canonical locations of tables; empty if no table could be loaded.
+        has_stores: True if any store is configured.
     """
-    where = f"{where}.on_drop"
+    where, no_credentials = f"{where}.on_drop", "no credentials are vended for a dropped table"
     if on_drop is OnDrop.KEEP:
-        return ok_finding(where, "nothing is vended for a dropped table: its files stay as they are, as on_drop says")
-    bare = [place for place in places if not _covers(own, place)]
-    if has_stores and not places:
-        said = "its files are reached where a store covers them; no table tells yet whether one does"
-        return ok_finding(where, f"nothing is vended for a dropped table: {said}")
-    if has_stores and not bare:
-        return ok_finding(
-            where, "nothing is vended for a dropped table: its files are reached with its store's own keys"
-        )
+        return ok_finding(where, f"{no_credentials}: its files stay unchanged, as on_drop says")
+    uncovered = [location for location in locations if not _covers(stores, location)]
+    if has_stores and not locations:
+        text = "its files are updated if a store covers them; there is no table yet to check this with"
+        return ok_finding(where, f"{no_credentials}: {text}")
+    if has_stores and not uncovered:
+        return ok_finding(where, f"{no_credentials}: its files are updated with the store's own keys")
     remedy = 'configure a store that covers them, with keys of its own: [stores.NAME] prefix; or set on_drop = "keep"'
-    place = bare[0] if bare else "its place"
-    text = f"nothing is vended for a dropped table, and no store covers {place}: its files there can't be ended"
+    location = uncovered[0] if uncovered else "its location"
+    text = f"{no_credentials}, and no store covers {location}: its SFN file there cannot become a tombstone"
     return warning_finding(where, text, remedy)
 
 
-def _covers(own: StoreRouter, place: str) -> bool:
+def _covers(stores: StoreRouter, location: str) -> bool:
     try:
-        own.store_for(place)
+        stores.store_for(location)
     except LocationRefused:
         return False
     return True
 
 
 def _describe_credential(grant: VendedCredential, now: datetime) -> str:
-    place = grant.prefix or "wherever the table lies"
+    place = grant.prefix or "the table's location"
     if grant.expires_at is None:
-        return f"for {place}, not saying until when"
-    return f"for {place}, good for {format_duration(grant.expires_at - now)}"
+        return f"for {place}, without an expiry time"
+    return f"for {place}, valid for {format_duration(grant.expires_at - now)}"
 
 
-# ── retention: What is deleted too soon
+# ── Lag and retention
 
 MAX_REFRESH_AFTER: Final = timedelta(hours=12)
-"""Half of what cleaners spare: a refresh that fails has as long again to be tried."""
+"""Half of the age that orphan cleaners spare, so that a failed refresh can be retried for as long again."""
 
 _CHANGED = "changed"
 
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """How late our files may be.
+    """The lag of SFN files behind their catalog.
 
     Attributes:
-        time: how late; None: without bound.
-        source: where that is known from, for people.
+        time: the lag; None for no bound.
+        source: the source of this figure, in words.
     """
 
     time: timedelta | None
     source: str
 
 
-def assumed_lag(settings: Settings, why: str = "where no event comes") -> Lag:
-    """How late they are at the worst, while nothing is in trouble: the next sweep finds what no event told of."""
+def assumed_lag(settings: Settings, why: str = "if no event comes") -> Lag:
+    """Return the worst lag without an outage: the next sweep finds changes that no event reported."""
     every = settings.sweep.every
     return Lag(every, "sweep.every is off" if every is None else f"sweep.every, {why}")
 
 
 def observed_lag(status: CatalogModel, settings: Settings, now: datetime) -> Lag:
-    """How late they are by what the running service says of a catalog."""
+    """Return the lag of a catalog, from the state of the running service."""
     if status.sweep is None:
-        return assumed_lag(settings, "as no sweep has yet looked for what no event told of")
+        return assumed_lag(settings, "because no sweep has looked for unreported changes yet")
     if unreported := [one for one in status.sweep.differences if one.kind == _CHANGED]:
         return assumed_lag(
-            settings, f"and the last sweep found {pluralise(len(unreported), 'table')} that no event had told of"
+            settings, f"because the last sweep found {pluralise(len(unreported), 'table')} that no event reported"
         )
     if status.oldest_due_at is None:
-        return Lag(timedelta(), "nothing waits in the running service")
-    return Lag(now - status.oldest_due_at, "so long the oldest waits in the running service")
+        return Lag(timedelta(), "the queue of the running service is empty")
+    return Lag(now - status.oldest_due_at, "the age of the oldest job in the running service")
 
 
 def short_lived_finding(where: str, table: Table, lag: Lag) -> CheckFinding | None:
-    """A warning of a table whose files may lead to nothing; None for any other."""
+    """Return a warning if a table's metadata files may be deleted before its SFN file is updated; else None."""
     lives = metadata_lifetime(table)
     if lives is None or (lag.time is not None and lives >= lag.time):
         return None
@@ -166,37 +173,37 @@ def short_lived_finding(where: str, table: Table, lag: Lag) -> CheckFinding | No
     late = "without bound" if lag.time is None else f"by up to {format_duration(lag.time)}"
     text = (
         f"its metadata files are deleted {format_duration(lives)} after the next commit ("
-        f"write.metadata.delete-after-commit.enabled, {retained}), and ours may be late {late} ({lag.source}): "
-        "readers may be led to one that is gone"
+        f"write.metadata.delete-after-commit.enabled, {retained}), and the SFN file may be late {late} "
+        f"({lag.source}): readers may find that the metadata file is gone"
     )
     remedy = (
         "raise the table's write.metadata.previous-versions-max, or set write.metadata.delete-after-commit.enabled to "
-        "false; or be in time: send events, shorten sweep.every"
+        "false; or reduce the lag: send events, shorten sweep.every"
     )
     return warning_finding(where, text, remedy)
 
 
 def refresh_findings(name: str, catalog: CatalogSettings) -> Iterator[CheckFinding]:
-    """A warning of files that go unwritten for so long that cleaners may take them for orphans."""
+    """Yield a warning if files are rewritten so seldom that orphan cleaners may delete them."""
     if catalog.refresh_after >= MAX_REFRESH_AFTER:
         text = (
-            f"{format_duration(catalog.refresh_after)}: cleaners delete files that no metadata names once they are a "
-            "day old (Spark's remove_orphan_files refuses less than 24 h; Glue's and scripts may use one day), and a "
-            "refresh that fails needs time to be tried again"
+            f"{format_duration(catalog.refresh_after)}: orphan cleaners delete files that no metadata names once they "
+            "are a day old (Spark's remove_orphan_files refuses less than 24 h; Glue's and scripts may use one day), "
+            "and a failed refresh needs time for retries"
         )
-        yield warning_finding(f"catalogs.{name}.refresh_after", text, "leave it at 8h, or below 12h at least")
+        yield warning_finding(f"catalogs.{name}.refresh_after", text, "leave it at 8h, or at least below 12h")
 
 
-# ── catalogs: Catalogs
+# ── Catalogs
 
 MAX_SAMPLED_NAMESPACES: Final = 20
-"""Namespaces of which one table is looked at, unless all are wanted."""
+"""The most namespaces with a table in the sample, without --all."""
 MAX_LISTED: Final = 5_000
-"""Tables that are listed at most, unless all are wanted."""
+"""The most tables that are listed, without --all."""
 
 
 def is_local_host(host: str) -> bool:
-    """Whether a host is this machine, by its name alone."""
+    """Return whether a host name or address is this machine's, without resolving it."""
     try:
         return host.lower() == "localhost" or ip_address(host).is_loopback
     except ValueError:
@@ -204,15 +211,19 @@ def is_local_host(host: str) -> bool:
 
 
 class CatalogCheck:
-    """One catalog.
+    """The check of one catalog.
 
     Args:
-        thorough: look at every table.
-        lag: how late its files may be.
-        vended: what opens the tables' places, where the catalog says it.
+        name: the catalog's name.
+        catalog: the catalog.
+        stores: the configured stores.
+        settings: the configuration.
+        thorough: True to check every table.
+        lag: the lag of its files.
+        vended: opens stores with vended credentials; None if the catalog vends none.
 
     Attributes:
-        table_locations: canonical locations of the tables that were loaded, and lie below a store.
+        table_locations: canonical locations of the loaded tables that lie below a store.
     """
 
     def __init__(
@@ -236,10 +247,10 @@ class CatalogCheck:
         self._asks_for_grants = settings.catalogs[name].vended_credentials
         self.table_locations: list[str] = []
         self._known_locations: list[str] = []
-        """Where tables lie, whether their files can be read or not."""
+        """Canonical locations of all loaded tables, also if their files cannot be read."""
 
     async def findings(self) -> AsyncIterator[CheckFinding]:
-        """All that is found, until the catalog as a whole fails."""
+        """Yield all findings, until the catalog as a whole fails."""
         for finding in self._check_settings():
             yield finding
         try:
@@ -260,9 +271,9 @@ class CatalogCheck:
         uri = urlsplit(ours.uri or "")
         is_here = is_local_host(uri.hostname or "")
         if ours.uri is not None and ours.replica_lag == timedelta() and not is_here:
-            remedy = "leave it at 60s unless one instance alone answers, and its clock is ours"
+            remedy = "leave it at 60s unless a single instance answers, on the listener's clock"
             yield warning_finding(
-                f"{self._where}.replica_lag", "0: a lagging answer would be taken for a rollback", remedy
+                f"{self._where}.replica_lag", "0: a late answer of a replica would count as a rollback", remedy
             )
         secret = ours.auth or ours.token or ours.token_file or ours.credential or ours.credential_file or uri.password
         if secret and uri.scheme == "http" and not is_here:
@@ -296,12 +307,12 @@ class CatalogCheck:
         name = ".".join(one.namespace) or "(the whole catalog)"
         if one.is_failure:
             what = f"could not list the namespace {name}, so nothing in it counts as dropped: {one.reason}"
-            return warning_finding(self._where, what, "have the catalog mended, or exclude the namespace")
-        remedy = "grant our principal to list there, or exclude it"
-        return warning_finding(self._where, f"may not list the namespace {name}: {one.reason}", remedy)
+            return warning_finding(self._where, what, "have the catalog fixed, or exclude the namespace")
+        remedy = "permit the listener's principal to list it, or exclude it"
+        return warning_finding(self._where, f"no permission to list the namespace {name}: {one.reason}", remedy)
 
     async def _check_vended(self, table: TableIdentifier) -> CheckFinding | None:
-        """What is vended for one table of all: that tells whether this catalog does."""
+        """Return a finding about vended credentials; one existing table is enough for the whole catalog."""
         if not self._asks_for_grants or not isinstance(self._catalog, CredentialVendor):
             return None
         where = f"{self._where}: {encode_identifier(table.namespace, table.name)}"
@@ -315,7 +326,7 @@ class CatalogCheck:
         return found
 
     async def _check_table(self, table: TableIdentifier, policy: Policy) -> CheckFinding | None:
-        """What is wrong with a table, None where nothing is."""
+        """Return a problem of a table; None if there is none."""
         name = encode_identifier(table.namespace, table.name)
         try:
             answer = await self._catalog.load(table, None)
@@ -327,60 +338,60 @@ class CatalogCheck:
             return None
         try:
             check_location(answer.table.metadata_location, policy.allowed_locations)
-            place = check_location(answer.table.location, policy.allowed_locations)
-            self._known_locations.append(place)
-            site, uuid = policy.layout(table, place), answer.table.uuid
+            location = check_location(answer.table.location, policy.allowed_locations)
+            self._known_locations.append(location)
+            layout, uuid = policy.layout(table, location), answer.table.uuid
             stores = self._stores if self._vended is None else self._vended.for_table(table)
-            own = await decide_with_queries(
-                lambda facts: FileFinder(facts, policy, table).find_slot(site, uuid), stores, self._catalog
+            slot = await decide_with_queries(
+                lambda facts: FileFinder(facts, policy, table).find_slot(layout, uuid), stores, self._catalog
             )
         except LocationRefused as refused:
             self._refused += 1
             return error_finding(f"{self._where}: {name}", refused, Severity.WARNING)
         except ExternalError as trouble:
             return error_finding(f"{self._where}: {name}", trouble)
-        self.table_locations.append(place)
-        if own.main_document is not None:
-            self._owners[own.main_document.catalog_id] += 1
-        elif own.conflicting_document is not None and own.conflict is DeadLetterReason.FOREIGN_CATALOG:
-            self._owners[own.conflicting_document.catalog_id] += 1
+        self.table_locations.append(location)
+        if slot.main_document is not None:
+            self._owners[slot.main_document.catalog_id] += 1
+        elif slot.conflicting_document is not None and slot.conflict is DeadLetterReason.FOREIGN_CATALOG:
+            self._owners[slot.conflicting_document.catalog_id] += 1
         return short_lived_finding(f"{self._where}: {name}", answer.table, self._lag)
 
     def _describe_extent(self) -> str:
-        """How much was looked at: of each namespace the first table, unless all are wanted."""
+        """Return how many tables were checked."""
         if not self._complete:
-            return f"listed in part; {pluralise(self._checked, 'table')} looked at, a sample; --all looks at all"
+            return f"listed in part; {pluralise(self._checked, 'table')} checked, a sample; --all checks all"
         if self._checked == self._covered:
-            return f"listed; {pluralise(self._checked, 'table')} looked at, all that there are"
+            return f"listed; {'the only table' if self._checked == 1 else f'all {self._checked:,} tables'} checked"
         of = f"{self._checked:,} of {pluralise(self._covered, 'table')}"
-        return f"listed; {of} looked at, a sample: one of each namespace; --all looks at all"
+        return f"listed; {of} checked, one of each namespace; --all checks all"
 
     def _summary_findings(self, policy: Policy) -> Iterator[CheckFinding]:
-        """What the walk means as a whole."""
+        """Yield the findings about the catalog as a whole, after its tables."""
         if self._is_misnamed:
             return
         if not self._checked:
-            remedy = "check warehouse, include and exclude, and what our principal may list"
-            yield warning_finding(self._where, "lists no table that would get files", remedy)
+            remedy = "check warehouse, include and exclude, and what the listener's principal may list"
+            yield warning_finding(self._where, "no listed table would get files", remedy)
             yield from self._dropped_findings(policy)
             return
         yield ok_finding(self._where, self._describe_extent())
         if self._refused and not self.table_locations:
-            expected = "tables that lie below a store, where files may be written"
-            found = f"none of the {self._refused:,} looked at"
-            remedy = f"set stores.NAME.prefix to where they lie, or {self._where}.allowed_locations"
+            expected = "tables below a store, where files may be written"
+            found = f"none of the {self._refused:,} checked"
+            remedy = f"set stores.NAME.prefix to a folder above them, or set {self._where}.allowed_locations"
             yield error_finding(self._where, SfnError(self._where, expected=expected, found=found, remedy=remedy))
         yield from self._dropped_findings(policy)
         for owner, number in self._owners.items():
             if owner == policy.catalog_id:
-                yield ok_finding(self._where, f"SFN files beside the {self._checked:,} looked at: {number:,} ours")
+                yield ok_finding(self._where, f"SFN files of the {self._checked:,} checked: {number:,} of this catalog")
             else:
                 remedy = (
                     f'if this catalog only moved: set {self._where}.catalog_id = "{owner}", '
-                    f"or `sfn adopt {self._name} --from {owner}`; if another service keeps them, leave them to it"
+                    f"or `sfn adopt {self._name} --from {owner}`; if another service writes them, leave them alone"
                 )
-                found = f"{number:,} of the catalog_id {owner}, foreign to us and never replaced"
-                yield warning_finding(self._where, f"SFN files beside the {self._checked:,} looked at: {found}", remedy)
+                found = f"{number:,} with the catalog_id {owner}, which are foreign and never replaced"
+                yield warning_finding(self._where, f"SFN files of the {self._checked:,} checked: {found}", remedy)
 
     def _dropped_findings(self, policy: Policy) -> Iterator[CheckFinding]:
         if self._vended is not None:

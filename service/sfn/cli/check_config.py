@@ -1,4 +1,4 @@
-"""Gateways: whether their addresses are free, their catalogs lead clients past them, and who can listen in."""
+"""Checks of secrets, stores, the certificate, the inbox, addresses and gateways; and the type `CheckFinding`."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ from sfn.sfnfile.locations import is_below, scheme_of
 from sfn.sfnfile.naming import FileLayout
 from sfn.storage import Deleted, Guarantees, ObjectStore, PreconditionFailed, StoreRouter
 
-# ── findings: What a check found
+# ── Findings
 
 
 class Severity(StrEnum):
-    """What a finding means for a service with this configuration."""
+    """The severity of a finding."""
 
     OK = "ok"
     WARNING = "warning"
@@ -52,7 +52,14 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CheckFinding:
-    """One thing that was looked at; `remedy` is empty where nothing need be done."""
+    """The result of one check.
+
+    Attributes:
+        where: the subject, such as a section of the settings.
+        severity: the severity.
+        text: the result in words.
+        remedy: the remedy; empty if none is needed.
+    """
 
     where: str
     severity: Severity
@@ -61,37 +68,37 @@ class CheckFinding:
 
 
 def ok_finding(where: str, text: str) -> CheckFinding:
-    """All is as it should be."""
+    """Return a finding without a problem."""
     return CheckFinding(where, Severity.OK, text)
 
 
 def warning_finding(where: str, text: str, remedy: str) -> CheckFinding:
-    """It works, or the rest does; somebody should know."""
+    """Return a warning: the service works, but with a risk or in part."""
     return CheckFinding(where, Severity.WARNING, text, remedy)
 
 
 def error_finding(where: str, error: SfnError, severity: Severity = Severity.ERROR) -> CheckFinding:
-    """It does not work."""
+    """Return a finding about an error: this part does not work."""
     text, subject = f"expected {error.expected}, found {error.found}", _subject_beyond(where, error.where)
     return CheckFinding(where, severity, f"{subject}: {text}" if subject else text, error.remedy)
 
 
 def _subject_beyond(where: str, subject: str) -> str:
-    """What an error is about, less what the place of its finding says: `catalog prod` is `catalogs.prod`."""
+    """Return the subject of an error without the part that repeats the finding's: `catalog prod` is `catalogs.prod`."""
     place = where.partition(": ")[0]
     section, _, name = place.partition(".")
-    for said in (where, f"{section.removesuffix('s')} {name}".rstrip()):
-        rest = subject.removeprefix(said)
+    for repeated in (where, f"{section.removesuffix('s')} {name}".rstrip()):
+        rest = subject.removeprefix(repeated)
         if rest != subject and not rest[:1].isalnum():
             return rest.lstrip(": ")
     return subject
 
 
-# ── parties: Who may send events
+# ── Secrets
 
 
 def secret_findings(settings: Settings) -> Iterator[CheckFinding]:
-    """Each file of tokens that can't be used; else all of them together. Then what is open or shut for want of one."""
+    """Yield the findings about senders and tokens: unusable files, shared or weak secrets, and missing ones."""
     broken = list(_unusable_findings(settings))
     yield from broken
     if not broken:
@@ -102,14 +109,14 @@ def secret_findings(settings: Settings) -> Iterator[CheckFinding]:
         yield from _weak_findings(settings)
     if not settings.senders:
         remedy = 'configure one: [senders.NAME] secrets = { main = "…" }'
-        yield warning_finding("senders", "none: everybody on this machine may send events", remedy)
+        yield warning_finding("senders", "none: every process on this machine may send events", remedy)
     if settings.admin.token is None and settings.admin.token_file is None:
         remedy = "set admin.token or admin.token_file"
-        yield warning_finding("admin", "no token: `sfn status` and all that operators do will not work", remedy)
+        yield warning_finding("admin", "no token: `sfn status` and the commands of operators will not work", remedy)
 
 
 def _secret_files(settings: Settings) -> dict[str, tuple[Path, AuthScheme]]:
-    """The files of tokens and what they are for, by the settings that name them."""
+    """Return the files of tokens, and the scheme of each, by the setting that names the file."""
     files = {f"senders.{name}.secrets_file": (one.secrets_file, one.scheme) for name, one in settings.senders.items()}
     files["admin.token_file"] = settings.admin.token_file, AuthScheme.BEARER
     files["facade.token_file"] = settings.facade.token_file, AuthScheme.BEARER
@@ -118,11 +125,11 @@ def _secret_files(settings: Settings) -> dict[str, tuple[Path, AuthScheme]]:
 
 
 def _sender_finding(name: str, sender: SenderSettings) -> CheckFinding:
-    """How a sender shows who it is."""
+    """Return how a sender authenticates."""
     where, scheme = f"senders.{name}", sender.scheme
     if scheme is AuthScheme.NONE:
-        remedy = f"set {where}.scheme and a secret for it, unless all who reach this machine may send events"
-        return warning_finding(where, "none: whoever shows nothing is this sender", remedy)
+        remedy = f"set {where}.scheme and a secret for it, unless anyone who can reach the listener may send events"
+        return warning_finding(where, "none: any request without a token counts as this sender's", remedy)
     on_file = 0 if sender.secrets_file is None else len(read_secrets(sender.secrets_file, scheme))
     count = len(sender.secrets) + on_file
     header = f" in {sender.signature_header}" if scheme is AuthScheme.HMAC_SHA256 else ""
@@ -131,23 +138,24 @@ def _sender_finding(name: str, sender: SenderSettings) -> CheckFinding:
 
 
 def _signature_findings(name: str, sender: SenderSettings, settings: Settings) -> Iterator[CheckFinding]:
-    """What a signature is too little for, where what is told is believed."""
+    """Yield warnings about signed requests for event-only catalogs: their events are published without a query."""
     catalogs = ", ".join(sorted(settings.event_only_catalogs.intersection(settings.catalogs_of(name).values())))
     if sender.signature_scheme is None or not catalogs:
         return
-    where, believed = f"senders.{name}", f"what is told of {catalogs} is believed"
+    where, unchecked = f"senders.{name}", f"events of {catalogs} are published without a query"
     if sender.dialect == POLARIS_NOTIFICATIONS:
-        text = f"none of its notifications is taken: no signature covers their path, and {believed}"
+        text = f"all its notifications are rejected: no signature covers their path, and {unchecked}"
         yield warning_finding(where, text, f"set {where}.scheme = bearer, and a token for it")
     if sender.scheme is AuthScheme.HMAC_SHA256:
-        known = f"it is known by its event_id alone, for {format_duration(settings.inbox.event_retention)}"
-        text = f"{believed}, and who has a copy of a signed request can send it again: {known}"
-        remedy = f"set {where}.scheme = standard-webhooks, or have it send over TLS alone, each event with an event_id"
+        retention = format_duration(settings.inbox.event_retention)
+        known = f"only its event_id shows a duplicate, for {retention}"
+        text = f"{unchecked}, and a copy of a signed request can be sent again: {known}"
+        remedy = f"set {where}.scheme = standard-webhooks, or have it send over TLS only, each event with an event_id"
         yield warning_finding(where, text, remedy)
 
 
 def _weak_findings(settings: Settings) -> Iterator[CheckFinding]:
-    """Each token that is soon guessed, by its place."""
+    """Yield a warning for each secret that is easy to guess."""
     named = {
         f"senders.{name}.secrets.{key}": (token, sender.scheme)
         for name, sender in settings.senders.items()
@@ -166,9 +174,9 @@ def _weak_findings(settings: Settings) -> Iterator[CheckFinding]:
     for where, place, token, scheme in tokens:
         if why := describe_weakness(scheme, token):
             before = "whsec_ before " if scheme is AuthScheme.STANDARD_WEBHOOKS else ""
-            made = "`openssl rand -base64 32`" if before else "`openssl rand -hex 32`"
-            remedy = f"set a long and random one, such as {before}what {made} prints"
-            yield warning_finding(where, f"{place}{why} is soon guessed", remedy)
+            command = "`openssl rand -base64 32`" if before else "`openssl rand -hex 32`"
+            remedy = f"set a long random one, such as {before}the output of {command}"
+            yield warning_finding(where, f"{place}{why} is easy to guess", remedy)
 
 
 def _unusable_findings(settings: Settings) -> Iterator[CheckFinding]:
@@ -176,15 +184,15 @@ def _unusable_findings(settings: Settings) -> Iterator[CheckFinding]:
         try:
             read_secrets(file, scheme)
         except FatalError as error:
-            written = f"write the {scheme.word}s there, one a line, for the service's user to read; or set {where}"
-            remedy = error.remedy or written
+            write_it = f"write the {scheme.word}s there, one per line, readable for the service's user; or set {where}"
+            remedy = error.remedy or write_it
             yield error_finding(where, SfnError(error.where, expected=error.expected, found=error.found, remedy=remedy))
     for where, file in _catalog_secret_files(settings):
         try:
             file.read_bytes()
         except OSError as error:
             missing = unreadable_file_error(file, error)
-            remedy = f"put it there for the service's user to read, or set {where}"
+            remedy = f"put it there, readable for the service's user, or set {where}"
             yield error_finding(
                 where, SfnError(missing.where, expected=missing.expected, found=missing.found, remedy=remedy)
             )
@@ -202,32 +210,34 @@ def _distinct_finding(settings: Settings) -> CheckFinding:
         build_access_control(settings, SystemClock())
     except FatalError as error:
         return error_finding("tokens", error)
-    return ok_finding("tokens", "all are to be had, and none is two parties'")
+    return ok_finding("tokens", "all can be read, and no token is used twice")
 
 
-# ── stores: Stores
+# ── Stores
 
 _NAME = "sfn-check-"
 _BODY = b"written by `sfn check`, which removes it at once\n"
 _TABLES = 3
-"""Tables of a store whose metadata folder is tried at most."""
+"""The most tables of a store with a metadata folder that is tried."""
 
 
-async def store_finding(name: str, prefix: str, tried: ObjectStore, places: Sequence[str]) -> CheckFinding:
-    """Whether files can be written there, on conditions that hold.
+async def store_finding(name: str, prefix: str, store: ObjectStore, locations: Sequence[str]) -> CheckFinding:
+    """Check that files can be written to a store, and that it supports conditional writes.
 
     Args:
-        prefix: canonical, of the configuration.
-        places: canonical locations of tables; those below the prefix are tried, for there the service writes.
+        name: the store's name.
+        prefix: the store's canonical prefix.
+        store: the store.
+        locations: canonical locations of tables. The probe uses one below the prefix, because the service writes there.
     """
     where = f"stores.{name}"
     try:
-        folder = await _probe_folder(prefix, tried, places)
-        await tried.list(f"{folder}/", 1)
-        guarantees = await _probe(tried, f"{folder}/{_NAME}{secrets.token_hex(8)}")
+        folder = await _probe_folder(prefix, store, locations)
+        await store.list(f"{folder}/", 1)
+        guarantees = await _probe(store, f"{folder}/{_NAME}{secrets.token_hex(8)}")
     except Permanent as error:
-        if error.scope is ErrorScope.TABLE and not any(is_below(place, prefix) for place in places):
-            # Tables' folders may be somebody else's to make, and the service's to write in.
+        if error.scope is ErrorScope.TABLE and not any(is_below(location, prefix) for location in locations):
+            # Without a table below the prefix, another process may create the folders with the right permissions later.
             return error_finding(where, error, Severity.WARNING)
         return error_finding(where, error)
     except SfnError as error:
@@ -243,52 +253,53 @@ async def store_finding(name: str, prefix: str, tried: ObjectStore, places: Sequ
 
 
 async def root_finding(name: str, folder: str, stores: StoreRouter) -> CheckFinding:
-    """Whether the folder of a catalog with the placement `root` is there, and files can be written into it.
+    """Check that the folder of a catalog with the placement `root` exists, and that files can be written to it.
 
     Args:
-        name: of the catalog.
-        folder: canonical.
+        name: the catalog's name.
+        folder: the folder's canonical URL.
+        stores: the configured stores.
     """
     where = f"catalogs.{name}.root"
     try:
-        tried = stores.store_for(folder)
-        # A write would make it, and hide that its file system is not mounted.
+        store = stores.store_for(folder)
+        # A write would create the folder, and hide that its file system is not mounted.
         if scheme_of(folder) == "file" and not await StoresPath(folder.removeprefix("file://")).is_dir():
-            remedy = "make it, or mount its file system, or correct the setting"
+            remedy = "create it, or mount its file system, or correct the setting"
             return error_finding(where, SfnError(folder, expected="a folder", found="none", remedy=remedy))
-        return _guarantee_finding(where, folder, await _probe(tried, f"{folder}/{_NAME}{secrets.token_hex(8)}"))
+        return _guarantee_finding(where, folder, await _probe(store, f"{folder}/{_NAME}{secrets.token_hex(8)}"))
     except SfnError as error:
         return error_finding(where, error)
 
 
-async def _probe_folder(prefix: str, tried: ObjectStore, places: Sequence[str]) -> str:
-    """Where to try: where a table's files are, else the prefix. No folder is made."""
-    for place in [place for place in places if is_below(place, prefix)][:_TABLES]:
+async def _probe_folder(prefix: str, store: ObjectStore, locations: Sequence[str]) -> str:
+    """Return the folder for the probe: that of a table's files, or else the prefix. No folder is created."""
+    for location in [location for location in locations if is_below(location, prefix)][:_TABLES]:
         try:
-            is_there = await tried.list(f"{place}/metadata/", 1)
+            has_files = await store.list(f"{location}/metadata/", 1)
         except Permanent as error:
             if error.scope is not ErrorScope.TABLE:
                 raise
-            # Its own trouble, such as a link in a folder's place, is in its dead letter.
+            # A problem of this table, such as a link in place of a folder, becomes its dead letter.
             continue
-        if is_there:
-            # An object store has no folders to be made, and a policy may grant what is ours alone.
-            return f"{place}/metadata" if scheme_of(place) == "file" else FileLayout(place).folder.rstrip("/")
+        if has_files:
+            # An object store has no folders to create, and a policy may permit only the folder of SFN files.
+            return f"{location}/metadata" if scheme_of(location) == "file" else FileLayout(location).folder.rstrip("/")
     return prefix
 
 
-async def _probe(tried: ObjectStore, key: str) -> Guarantees:
-    guarantees = await tried.probe(key)
+async def _probe(store: ObjectStore, key: str) -> Guarantees:
+    guarantees = await store.probe(key)
     if not guarantees.conditional_delete:
-        # A file could be left behind. The proof has written and deleted one in this folder, or elsewhere in the bucket.
+        # Another file could stay behind. The store's own probe has written and deleted one already.
         return guarantees
-    made = await tried.write(key, _BODY, None)
-    if isinstance(made, PreconditionFailed):
+    written = await store.write(key, _BODY, None)
+    if isinstance(written, PreconditionFailed):
         raise Permanent(key, scope=ErrorScope.TABLE, expected="a name that no file has", found="a file of that name")
     try:
-        await tried.read(key)
+        await store.read(key)
     finally:
-        if not isinstance(await tried.delete(key, made), Deleted):
+        if not isinstance(await store.delete(key, written), Deleted):
             raise Permanent(
                 key, scope=ErrorScope.STORE, expected="a deleted file", found="one that was changed", remedy="delete it"
             )
@@ -297,28 +308,28 @@ async def _probe(tried: ObjectStore, key: str) -> Guarantees:
 
 def _guarantee_finding(where: str, folder: str, guarantees: Guarantees) -> CheckFinding:
     if not guarantees.swap:
-        remedy = "let one service alone write there, and no other process"
+        remedy = "let a single service write there, and no other process"
         return warning_finding(
-            where, f"{folder}: it ignores conditions, and unsafe_unconditional_writes is set", remedy
+            where, f"{folder}: the store ignores conditions, and unsafe_unconditional_writes is set", remedy
         )
     if not guarantees.conditional_delete:
-        remedy = "none is needed: tombstones stay where other stores delete them"
+        remedy = "no change is needed: tombstones stay that would be deleted in other stores"
         return warning_finding(where, f"{folder}: writes are conditional, deletes are not", remedy)
-    return ok_finding(where, f"{folder}: written, swapped on a condition, deleted on a condition")
+    return ok_finding(where, f"{folder}: written, swapped and deleted with conditional requests")
 
 
-# ── tls: The listener's certificate
+# ── The listener's certificate
 
 RENEW_BEFORE: Final = timedelta(days=14)
-"""What is valid for less should have been renewed by now."""
+"""A certificate that is valid for less than this should have been renewed."""
 
 _MAX_HANDSHAKE_STEPS: Final = 8
-"""Turns of a handshake; TLS takes three."""
+"""The most rounds of a handshake; TLS takes three."""
 
 
 def certificate_finding(chain: Path, key: Path, now: datetime) -> CheckFinding:
-    """Whether a client that trusts it would take it, now and for a while."""
-    where, renew = "listener.tls_certificate_file", "renew it: both files are read again when they change"
+    """Check that a client accepts the certificate, now and for the next 14 days."""
+    where, renew = "listener.tls_certificate_file", "renew it: the service reads both files again when they change"
     try:
         shown = Certificate(chain, key)
     except FatalError as error:
@@ -327,19 +338,21 @@ def certificate_finding(chain: Path, key: Path, now: datetime) -> CheckFinding:
         until = _valid_until(shown.context, chain)
     except ssl.SSLCertVerificationError as error:
         return CheckFinding(
-            where, Severity.ERROR, f"{chain}: expected a valid one, found: {error.verify_message}", renew
+            where, Severity.ERROR, f"{chain}: expected a valid certificate, found: {error.verify_message}", renew
         )
     if until - now < RENEW_BEFORE:
-        return warning_finding(where, f"{chain}: valid for {format_duration(until - now)} only", renew)
-    return ok_finding(where, f"{chain}: valid for {format_duration(until - now)}, and the key is its own")
+        return warning_finding(where, f"{chain}: valid for only {format_duration(until - now)}", renew)
+    return ok_finding(where, f"{chain}: valid for {format_duration(until - now)}, and the key fits")
 
 
 def _valid_until(shown: ssl.SSLContext, chain: Path) -> datetime:
-    """The end of its life, by a handshake in memory with a client that trusts just it: the standard library parses no
-    certificate but a peer's.
+    """Return the end of a certificate's validity.
+
+    The standard library only parses a peer's certificate, so this does a handshake in memory with a client that trusts
+    the certificate.
 
     Raises:
-        SSLCertVerificationError: it is not valid now.
+        SSLCertVerificationError: the certificate is not valid now.
     """
     trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     trusting.check_hostname = False
@@ -358,16 +371,16 @@ def _valid_until(shown: ssl.SSLContext, chain: Path) -> datetime:
     return datetime.fromtimestamp(ssl.cert_time_to_seconds(str((peer or {})["notAfter"])), UTC)
 
 
-# ── place: Where the service would run
+# ── Inbox, limits and addresses
 
 _PROBE = ".sfn-check-"
 
 MAX_CLOCK_SKEW: Final = timedelta(seconds=5)
-"""A part of a lease that is worth a warning."""
+"""The clock skew that causes a warning, because leases go by clocks."""
 
 
 async def inbox_finding(settings: Settings) -> tuple[str | None, CheckFinding]:
-    """Which process has the inbox, and whether one can be kept there."""
+    """Check that the inbox can be opened. Return the process that has it open, if any, and the finding."""
     if settings.inbox.path is None:
         return None, await _database_finding(settings)
     return await _file_finding(settings.inbox.path.resolve())
@@ -379,41 +392,40 @@ async def _database_finding(settings: Settings) -> CheckFinding:
         proof = await wiring.check_database(settings)
     except SfnError as error:
         return error_finding(where, error)
-    state = f"schema version {proof.version} is there" if proof.version else "its tables will be made"
+    state = f"schema version {proof.version} exists" if proof.version else "its tables will be created"
     facts = [f"{proof.where}: PostgreSQL {proof.server}, {state}"]
-    facts += ["through a pooler: other replicas are found by looking, once a second"] if proof.is_pooled else []
+    facts += ["through a pooler, so replicas poll for changes once a second"] if proof.is_pooled else []
     facts += [f"{pluralise(proof.others, 'connection')} of replicas"] if proof.others else []
     text = "; ".join(facts)
     if not proof.is_durable:
         remedy = "set fsync and full_page_writes to on in postgresql.conf"
-        return warning_finding(where, f"{text}; a power cut would ruin it: fsync or full_page_writes is off", remedy)
+        text = f"{text}; a power cut can destroy it: fsync or full_page_writes is off"
+        return warning_finding(where, text, remedy)
     if abs(proof.ahead) > MAX_CLOCK_SKEW:
         way = "ahead of" if proof.ahead > timedelta() else "behind"
         skew = format_duration(abs(proof.ahead))
-        text = f"{text}; its clock is {skew} {way} ours, and leases go by the clocks of replicas"
+        text = f"{text}; its clock is {skew} {way} this machine's, and leases go by the clocks of replicas"
         return warning_finding(where, text, "synchronise the clocks of all hosts")
     return ok_finding(where, text)
 
 
 async def _file_finding(path: Path) -> tuple[str | None, CheckFinding]:
-    """The same for a file: tried with another one beside it."""
+    """Check a file's folder with another inbox next to the file; results as in `inbox_finding`."""
     where = "inbox"
     try:
-        doubt = wiring.placement_problem(path)
+        problem = wiring.placement_problem(path)
         holder = wiring.process_holding(path)
     except FatalError as error:
         return None, error_finding(where, error)
     if holder is not None:
-        return holder, ok_finding(
-            where, f"{path}: process {holder} has it and so proves it; `sfn status` says how it is"
-        )
+        return holder, ok_finding(where, f"{path}: in use by process {holder}; `sfn status` shows its state")
     folder = _nearest_existing(path.parent)
     try:
         scratch = Path(tempfile.mkdtemp(prefix=_PROBE, dir=folder))
     except OSError as error:
-        remedy = "let the service's user write there, or set inbox.url"
+        remedy = "permit the service's user to write there, or set inbox.url"
         return None, CheckFinding(
-            where, Severity.ERROR, f"{folder}: expected a folder to write into, found {error.strerror}", remedy
+            where, Severity.ERROR, f"{folder}: expected a writable folder, found {error.strerror}", remedy
         )
     try:
         await wiring.try_inbox(scratch / path.name)
@@ -421,73 +433,78 @@ async def _file_finding(path: Path) -> tuple[str | None, CheckFinding]:
         return None, error_finding(where, error)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    if doubt is not None:
-        return None, warning_finding(where, doubt.found, doubt.remedy)
-    state = "is there" if _is_there(path) else "will be made"
-    return None, ok_finding(where, f"{path} {state}; one was opened beside it, locked, synced and removed")
+    if problem is not None:
+        return None, warning_finding(where, problem.found, problem.remedy)
+    state = "exists" if await StoresPath(path).exists() else "will be created"
+    return None, ok_finding(where, f"{path} {state}; a probe next to it was opened, locked, synced and removed")
 
 
 def file_limit_findings() -> Iterator[CheckFinding]:
-    """Whether the process could open enough files: it raises its own limit, as far as it may."""
-    if (most := limits.hard_limit()) < limits.LOW_LIMIT:
-        text = f"{most} at most, for connections, catalogs, stores and the inbox together"
+    """Yield a warning if the process could not open enough files. The service raises its soft limit itself."""
+    if (limit := limits.hard_limit()) < limits.LOW_LIMIT:
+        text = f"at most {limit}, for connections, catalogs, stores and the inbox together"
         yield warning_finding(
-            "open files", text, f"raise the limit to {limits.LOW_LIMIT} at least (ulimit -n, LimitNOFILE=)"
+            "open files", text, f"raise the limit to at least {limits.LOW_LIMIT} (ulimit -n, LimitNOFILE=)"
         )
 
 
 def listener_findings(settings: Settings, *, is_running: bool) -> Iterator[CheckFinding]:
-    """Whether the address is free, and who can listen in.
+    """Check that the address is free, and that traffic is encrypted.
 
     Args:
-        is_running: a service has the inbox, or answers, and so has the address too.
+        settings: the configuration.
+        is_running: True if a service uses the inbox or answers, so that it uses the address, too.
     """
-    ours, where = settings.listener, "listener"
+    listener, where = settings.listener, "listener"
     if not is_running:
-        yield address_finding(where, ours.host, ours.port)
-    if ours.tls_certificate_file is not None and ours.tls_key_file is not None:
-        yield certificate_finding(ours.tls_certificate_file, ours.tls_key_file, SystemClock().now())
-    elif not ours.is_loopback:
+        yield address_finding(where, listener.host, listener.port)
+    if listener.tls_certificate_file is not None and listener.tls_key_file is not None:
+        yield certificate_finding(listener.tls_certificate_file, listener.tls_key_file, SystemClock().now())
+    elif not listener.is_loopback:
         remedy = "set listener.tls_certificate_file and tls_key_file, or put a proxy with TLS before it"
-        yield warning_finding(where, f"{ours.host} is reached from elsewhere, and it speaks plain HTTP", remedy)
+        text = f"{listener.host} is reachable from other machines, and the listener speaks plain HTTP"
+        yield warning_finding(where, text, remedy)
 
 
 def address_finding(where: str, host: str, port: int) -> CheckFinding:
-    """Whether an address is free that a section of the settings says."""
+    """Check that an address is free.
+
+    Args:
+        where: the section of the settings that names the address.
+        host: the host.
+        port: the port; 0 for any free port.
+    """
     try:
         with listening_socket(host, port, where):
-            return ok_finding(where, f"{host} port {port or 'of its choice'} is free")
+            return ok_finding(where, f"{host} port {port or '0 (any)'} is free")
     except FatalError as error:
         return error_finding(where, error)
 
 
-def _is_there(path: Path) -> bool:
-    return path.exists()
-
-
 def _nearest_existing(folder: Path) -> Path:
-    """The folder, or of those above it the first that is there: the service makes what is missing."""
+    """Return the folder, or the nearest existing one above it: the service creates missing folders."""
     return next(above for above in (folder, *folder.parents) if above.exists())
 
 
-# ── gateways: Gateways
+# ── Gateways
 
 
 def gateway_findings(settings: Settings, *, is_running: bool) -> Iterator[CheckFinding]:
-    """Where clients come in.
+    """Check that the addresses of gateways are free, and that traffic is encrypted.
 
     Args:
-        is_running: a service has the inbox, or answers, and so has the addresses too.
+        settings: the configuration.
+        is_running: True if a service uses the inbox or answers, so that it uses the addresses, too.
     """
     for name, gateway in settings.gateway.items():
         where = f"gateway.{name}"
         if gateway.host is None:
-            yield ok_finding(where, f"below /catalog/{name} of the listener")
+            yield ok_finding(where, f"at /catalog/{name} of the listener")
             continue
         if not is_running:
             yield address_finding(where, gateway.host, gateway.port)
         if settings.listener.scheme == "http" and not is_loopback(gateway.host):
-            text = f"{gateway.host} is reached from elsewhere, and clients' credentials travel in clear text"
+            text = f"{gateway.host} is reachable from other machines, and clients' credentials travel in clear text"
             yield warning_finding(
                 where, text, "set listener.tls_certificate_file and tls_key_file, or put a proxy before it"
             )
@@ -496,11 +513,12 @@ def gateway_findings(settings: Settings, *, is_running: bool) -> Iterator[CheckF
 async def advertised_findings(
     catalog: str, adapter: IdentifiedCatalog, settings: Settings
 ) -> AsyncIterator[CheckFinding]:
-    """Where a catalog leads the clients of its gateways.
+    """Check which addresses a catalog gives to the clients of its gateways.
 
     Args:
-        catalog: our name of it.
+        catalog: the catalog's name.
         adapter: the catalog.
+        settings: the configuration.
     """
     names = [name for name in settings.gateway if catalog in settings.catalogs_behind(name).values()]
     if not names or not isinstance(adapter, ConfigAdvertiser):
@@ -508,7 +526,7 @@ async def advertised_findings(
     try:
         config, coding = await adapter.advertised_config(), await adapter.advertised_encoding()
     except ExternalError as trouble:
-        # The catalog's own check says so too, and what it means.
+        # The catalog's own check reports this, too, with more detail.
         yield error_finding(f"gateway.{names[0]}", trouble)
         return
     for name in names:
@@ -517,33 +535,42 @@ async def advertised_findings(
         if unmapped is not None:
             yield unmapped
         for key, signer in signer_addresses(config).items():
-            text = f"{key} leads to {_without_secrets(signer)}: clients have requests to stores signed there, not here"
+            text = (
+                f"{key} is {_without_secrets(signer)}: clients have storage requests signed there, not by the gateway"
+            )
             yield ok_finding(where, text)
         uri = config.get("uri")
         if uri is not None and not is_readable(coding):
-            text = f"{catalog} names its own address in an answer encoded with {coding}, which the gateway can't read"
-            remedy = "have the catalog, or what stands before it, not compress what is asked for as it is"
-            yield warning_finding(where, f"{text}: clients are led past the gateway", remedy)
+            text = f"{catalog} gives its own address in an answer encoded with {coding}, which the gateway cannot read"
+            remedy = "have the catalog, or its proxy, not compress answers to requests with Accept-Encoding: identity"
+            yield warning_finding(where, f"{text}: clients bypass the gateway", remedy)
         elif uri is None or is_same_address(uri, gateway.upstream):
             if unmapped is None:
-                yield ok_finding(where, f"clients of {catalog} stay with it")
+                yield ok_finding(where, f"clients of {catalog} stay with the gateway")
         else:
             address = _without_secrets(uri)
-            text = f"{catalog} leads its clients to {address}, past the gateway, unless it goes by X-Forwarded-Host"
+            text = f"{catalog} sends its clients to {address}, past the gateway, unless it honors X-Forwarded-Host"
             yield warning_finding(
-                where, text, f"set {where}.upstream to that address, or have the catalog not name any"
+                where, text, f"set {where}.upstream to that address, or have the catalog give no address"
             )
 
 
 def _unmapped_finding(where: str, catalog: str, given: str, behind: Mapping[str, str]) -> CheckFinding | None:
-    """Return that clients which are given the same prefix as we commit past us; None where their commits are seen."""
-    by_prefix = {unquote(prefix.strip("/")): ours for prefix, ours in behind.items()}
+    """Return a warning if the gateway does not recognise the catalog's prefix; None if it does.
+
+    Args:
+        where: the subject of the finding.
+        catalog: the catalog's name.
+        given: the prefix that the catalog gives to its clients.
+        behind: the catalogs behind the gateway, by prefix.
+    """
+    by_prefix = {unquote(prefix.strip("/")): name for prefix, name in behind.items()}
     prefix = unquote(given.strip("/"))
     if "" in by_prefix or by_prefix.get(prefix) == catalog:
         return None
     given = f"the prefix {json.dumps(prefix, ensure_ascii=False)}" if prefix else "no prefix"
     known = ", ".join(sorted(behind))
-    text = f"{catalog} gives us {given}, and {where}.catalogs has {known}: commits under it wait for a sweep"
+    text = f"{catalog} gives {given}, but {where}.catalogs has {known}: commits under it wait for a sweep"
     remedy = f"set {where}.catalog = {json.dumps(catalog)} in place of catalogs"
     if prefix:
         remedy = f"set {where}.catalogs = {{ {json.dumps(prefix, ensure_ascii=False)} = {json.dumps(catalog)} }}"
@@ -551,6 +578,6 @@ def _unmapped_finding(where: str, catalog: str, given: str, behind: Mapping[str,
 
 
 def _without_secrets(uri: str) -> str:
-    """A URI without what may be secret in it."""
+    """Return a URI without user, password and query, which may be secret."""
     parts = urlsplit(uri)
     return f"{parts.scheme}://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}{parts.path}"

@@ -1,4 +1,4 @@
-"""What `sfn check` checks: the facade, sources of events, and everything else in its order."""
+"""All checks of `sfn check` in their order (`run_checks`), with the checks of the facade and of pull sources."""
 
 from __future__ import annotations
 
@@ -35,36 +35,36 @@ from sfn.settings.model import ALL_ROLES, Role, Settings, pull_origin_name
 from sfn.settings.sections import PullSettings
 from sfn.storage import ObjectStore, PrefixRouter
 
-# ── facade: The facade
+# ── The facade
 
 _WHERE: Final = "facade"
 
 
 def facade_findings(settings: Settings) -> Iterator[CheckFinding]:
-    """What a reader gets; nothing where there is none."""
-    ours = settings.facade
-    if not ours.is_on:
+    """Yield what the facade shows, and who can read it; nothing if it is off."""
+    facade = settings.facade
+    if not facade.is_on:
         return
-    roots = ", ".join(ours.roots or (one.prefix for one in settings.stores.values()))
-    yield ok_finding(_WHERE, f"below /iceberg of the listener: tables below {roots}")
+    roots = ", ".join(facade.roots or (one.prefix for one in settings.stores.values()))
+    yield ok_finding(_WHERE, f"at /iceberg of the listener: tables below {roots}")
     if settings.listener.is_loopback:
         return
     host = settings.listener.host
-    if ours.open:
-        text = f"open: everybody who reaches {host} may read all tables' metadata"
+    if facade.open:
+        text = f"open: anyone who can reach {host} may read the metadata of all tables"
         yield warning_finding(_WHERE, text, "set facade.token_file instead of facade.open")
     elif settings.listener.scheme == "http":
-        text = f"{host} is reached from elsewhere, and readers' tokens travel in clear text"
+        text = f"{host} is reachable from other machines, and readers' tokens travel in clear text"
         yield warning_finding(
             _WHERE, text, "set listener.tls_certificate_file and tls_key_file, or put a proxy before it"
         )
 
 
-# ── pulls: Sources of events
+# ── Pull sources
 
 
 async def pull_findings(settings: Settings) -> AsyncIterator[CheckFinding]:
-    """Each source; nothing is fetched, and nothing made."""
+    """Yield the state of each pull source. No event is fetched, and no consumer is created."""
     for name, one in settings.pull.items():
         for finding in _settings_findings(name, one, settings):
             yield finding
@@ -75,10 +75,10 @@ async def pull_findings(settings: Settings) -> AsyncIterator[CheckFinding]:
 
 
 def _settings_findings(name: str, pull: PullSettings, settings: Settings) -> Iterator[CheckFinding]:
-    # What is in a file `.creds` is shown to nobody: it signs what the server makes up.
-    shown = pull.token_file is not None or pull.password_file is not None
+    # A `.creds` file is not sent: it signs a challenge of the server.
+    sends_secret = pull.token_file is not None or pull.password_file is not None
     is_here = all(is_local_host(urlsplit(one).hostname or "") for one in pull.servers)
-    if shown and not pull.is_encrypted and not is_here:
+    if sends_secret and not pull.is_encrypted and not is_here:
         yield warning_finding(
             f"pull.{name}.servers", "a secret may be sent without TLS", "use tls:// for each, or set ca_file"
         )
@@ -86,11 +86,12 @@ def _settings_findings(name: str, pull: PullSettings, settings: Settings) -> Ite
         settings.event_only_catalogs.intersection(settings.catalogs_of(pull_origin_name(name)).values())
     )
     if event_only and pull.stream is None:
-        text = f"what is published while nobody fetches it is lost, and nobody can be asked of {', '.join(event_only)}"
-        yield warning_finding(f"pull.{name}.stream", text, "have JetStream keep it: set stream and durable")
+        catalogs = ", ".join(event_only)
+        text = f"events are lost while the listener is down, and no catalog can be queried for {catalogs}"
+        yield warning_finding(f"pull.{name}.stream", text, "have JetStream store the events: set stream and durable")
 
 
-# ── checks: What `sfn check` looks at
+# ── All checks
 
 
 async def run_checks(
@@ -100,12 +101,13 @@ async def run_checks(
     running: Callable[[], ServiceStatus | None] = lambda: None,
     roles: AbstractSet[Role] = ALL_ROLES,
 ) -> AsyncIterator[CheckFinding]:
-    """Everything, in the order in which a start needs it.
+    """Yield all findings, in the order in which a start needs the checked parts.
 
     Args:
-        thorough: look at every table.
-        running: asks the service how it is, if one runs; may block.
-        roles: what the process is to do: what only others do is not looked at.
+        settings: the configuration.
+        thorough: True to check every table.
+        running: returns the state of a running service, or None; may block.
+        roles: the roles of the process; parts of other roles are not checked.
     """
     unreadable: set[str] = set()
     for finding in secret_findings(settings):
@@ -115,7 +117,7 @@ async def run_checks(
         yield finding
     holder, finding = await inbox_finding(settings)
     yield finding
-    # Who has a database can't be told from there.
+    # A lock shows who uses an inbox file. A database does not show it, so a service may run.
     may_run = holder is not None or settings.inbox.path is None
     service_status = await anyio.to_thread.run_sync(running) if may_run else None
     async for finding in _listener_findings(
@@ -130,7 +132,7 @@ async def run_checks(
     )
     if settings.lacks_stores:
         remedy = 'set one: [stores.NAME] prefix = "/…"'
-        yield error_finding("stores", SfnError("stores", expected="one at least", found="none", remedy=remedy))
+        yield error_finding("stores", SfnError("stores", expected="at least one", found="none", remedy=remedy))
     if closed := await _unopened_stores(settings):
         for finding in _skipped_findings(settings, closed):
             yield finding
@@ -143,7 +145,7 @@ async def run_checks(
 async def _listener_findings(
     settings: Settings, roles: AbstractSet[Role], *, is_running: bool
 ) -> AsyncIterator[CheckFinding]:
-    """Where it listens, and what comes from elsewhere."""
+    """Yield findings about the addresses, and about the parts that the roles select."""
     for finding in listener_findings(settings, is_running=is_running):
         yield finding
     if Role.GATEWAY in roles:
@@ -158,7 +160,7 @@ async def _listener_findings(
 
 
 async def _unopened_stores(settings: Settings) -> Mapping[str, CheckFinding]:
-    """The stores that can't be opened, as their packages are missing, each with why."""
+    """Return the errors of stores that cannot be opened, such as for a missing package, by store."""
     found: dict[str, CheckFinding] = {}
     for name, one in settings.stores.items():
         try:
@@ -170,26 +172,28 @@ async def _unopened_stores(settings: Settings) -> Mapping[str, CheckFinding]:
 
 
 def _skipped_findings(settings: Settings, closed: Mapping[str, CheckFinding]) -> Iterator[CheckFinding]:
-    """Why stores can't be opened; and all that is not looked at then: without each of them tables have no place."""
+    """Yield the errors of stores that cannot be opened, and warnings for the checks that need all stores."""
     yield from closed.values()
-    said = "not looked at: not all of the stores can be opened"
-    remedy = f"see to {', '.join(f'stores.{name}' for name in closed)} first, and check again"
+    text = "not checked: not all stores can be opened"
+    remedy = f"fix {', '.join(f'stores.{name}' for name in closed)} first, and check again"
     for name in sorted(settings.catalogs.keys() - settings.event_only_catalogs):
-        yield warning_finding(f"catalogs.{name}", said, remedy)
+        yield warning_finding(f"catalogs.{name}", text, remedy)
     for name in sorted(settings.stores.keys() - closed.keys()):
-        yield warning_finding(f"stores.{name}", said, remedy)
-    for name, ours in settings.catalogs.items():
-        yield from refresh_findings(name, ours)
+        yield warning_finding(f"stores.{name}", text, remedy)
+    for name, catalog in settings.catalogs.items():
+        yield from refresh_findings(name, catalog)
 
 
 async def _catalog_findings(
     settings: Settings, unreadable: AbstractSet[str], lags: Mapping[str, Lag], *, thorough: bool
 ) -> AsyncGenerator[CheckFinding]:
-    """What catalogs and stores say themselves.
+    """Yield the findings about catalogs and stores.
 
     Args:
-        unreadable: settings of files that can't be read.
-        lags: how late the files of catalogs are, as far as a running service says it.
+        settings: the configuration.
+        unreadable: settings that name files that cannot be read.
+        lags: the lag of catalogs that a running service knows.
+        thorough: True to check every table.
     """
     clock, worst, locations = SystemClock(), assumed_lag(settings), list[str]()
     async with AsyncExitStack() as stack:
@@ -199,10 +203,10 @@ async def _catalog_findings(
         for name, catalog in catalogs.build_catalogs(settings, clock, router.read_range).items():
             stack.push_async_callback(catalog.close)
             if name in settings.event_only_catalogs:
-                yield ok_finding(f"catalogs.{name}", "told of by events alone: there is nothing to ask")
+                yield ok_finding(f"catalogs.{name}", "an event-only catalog: there is nothing to query")
                 continue
             if any(where.rpartition(".")[0] == f"catalogs.{name}" for where in unreadable):
-                # It would be refused for that very reason.
+                # The catalog would reject the listener without this secret, which is reported already.
                 continue
             opened = vended(name, catalog)
             lag = lags.get(name, worst)
@@ -219,11 +223,11 @@ async def _catalog_findings(
 async def _store_findings(
     settings: Settings, stores: Mapping[str, ObjectStore], locations: Sequence[str]
 ) -> AsyncIterator[CheckFinding]:
-    """Where files are written, and whether they stay."""
+    """Yield the findings about stores, root folders and refreshes."""
     for name, one in settings.stores.items():
         yield await store_finding(name, one.prefix, stores[one.prefix], locations)
-    for name, ours in settings.catalogs.items():
-        if ours.root is not None:
-            yield await root_finding(name, ours.root, PrefixRouter(stores))
-        for finding in refresh_findings(name, ours):
+    for name, catalog in settings.catalogs.items():
+        if catalog.root is not None:
+            yield await root_finding(name, catalog.root, PrefixRouter(stores))
+        for finding in refresh_findings(name, catalog):
             yield finding

@@ -1,4 +1,4 @@
-"""The running service, asked over HTTP."""
+"""The HTTP client of a running service, and how a command finds the service's address and token."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ from sfn.settings.service import ListenerSettings
 from sfn.settings.sources import ConfigurationError
 from sfn.settings.types import validate_http_url
 
-# ── access: Where the service is
+# ── Address and token
 
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
-_ANY_ADDRESS = frozenset({"0.0.0.0", "::", "[::]"})  # noqa: S104 - what a configuration says, read and not bound
+_ANY_ADDRESS = frozenset({"0.0.0.0", "::", "[::]"})  # noqa: S104 - compared with a configuration, not bound
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceAccess:
-    """How the service is reached.
+    """The address of a service, and the credentials for it.
 
     Attributes:
-        url: where it listens, without a trailing slash.
-        token: bearer token; None where none is needed.
-        tls_verify: the certificates that its own is verified by; False without TLS.
-        signer: what events are signed with, where they are.
+        url: base URL, without a trailing slash.
+        token: bearer token; None if none is needed.
+        tls_verify: the certificates that verify the service's; False without TLS.
+        signer: the signer of events; None if events are not signed.
     """
 
     url: str
@@ -57,10 +57,10 @@ class ServiceAccess:
 
 
 def admin_access(flags: ServiceOptions) -> ServiceAccess:
-    """Access to the admin routes.
+    """Return access to the admin routes.
 
     Raises:
-        Misconfigured: there is no token, or no URL, to be found.
+        ConfigurationError: no token or no URL is configured or given.
     """
     known = None if flags.url is not None and flags.token_file is not None else load_client(flags.config)
     token = None if flags.token_file is None else read_first_token(flags.token_file)
@@ -71,12 +71,12 @@ def admin_access(flags: ServiceOptions) -> ServiceAccess:
 
 @dataclass(frozen=True, slots=True)
 class CatalogSender:
-    """Who may tell of a catalog's tables.
+    """A sender that may send events for a catalog.
 
     Attributes:
-        sender: its name; None for everybody.
-        sender_catalog: what it calls the catalog.
-        catalog: what the configuration calls it.
+        sender: the sender's name; None if no sender is configured and anyone may send.
+        sender_catalog: the sender's name for the catalog.
+        catalog: the catalog's name in the configuration.
     """
 
     sender: str | None
@@ -86,13 +86,13 @@ class CatalogSender:
 
 @dataclass(frozen=True, slots=True)
 class EventAccess:
-    """Access to the route of events.
+    """Access to the events route.
 
     Attributes:
-        access: how it is reached.
-        sender_catalog: what the sender whose token is shown calls the catalog; None for the only one.
+        access: the service's address and the sender's credentials.
+        sender_catalog: the sender's name for the catalog; None for the only one.
         catalog: the catalog's name in the configuration.
-        settings: its settings; None where the configuration was not read.
+        settings: the catalog's settings; None if the configuration was not read.
     """
 
     access: ServiceAccess
@@ -102,15 +102,16 @@ class EventAccess:
 
 
 def event_access(flags: ServiceOptions, catalog: str | None, sender: str | None) -> EventAccess:
-    """Access to the route of events.
+    """Return access to the events route.
 
     Args:
-        catalog: which one is meant, None for the only one.
-        sender: which configured sender to be, None for any that speaks for the catalog: then `flags.token_file` holds a
-            bearer token, else what that sender shows or signs with.
+        flags: the options of the command.
+        catalog: the catalog; None for the only one.
+        sender: the configured sender to use. Its token or signing secret is then in `flags.token_file`, if that is
+            given. None for any sender of the catalog; `flags.token_file` then holds a bearer token.
 
     Raises:
-        Misconfigured: there is no token or secret, no URL or no such sender.
+        ConfigurationError: no token, secret or URL is configured or given, or the sender is unknown.
     """
     if flags.token_file is not None and sender is None:
         listener = None if flags.url is not None else load_client(flags.config).listener
@@ -124,40 +125,42 @@ def event_access(flags: ServiceOptions, catalog: str | None, sender: str | None)
 
 
 def find_sender(settings: Settings, catalog: str | None, sender_name: str | None) -> CatalogSender:
-    """Which configured sender may tell of a catalog's tables.
+    """Return a configured sender that may send events for a catalog.
 
     Raises:
-        Misconfigured: none may, or it is not said which catalog.
+        ConfigurationError: no sender may, or several catalogs are possible and none was named.
     """
     if sender_name is not None and sender_name not in settings.senders:
         known = ", ".join(settings.senders) or "none"
         raise _configuration_error("--sender", f"a configured sender ({known})", sender_name)
-    everybody = {None: {name: name for name in settings.catalogs}}
+    anyone = {None: {name: name for name in settings.catalogs}}
     names_by_sender = {
         name: settings.catalogs_of(name) for name in settings.senders if sender_name in {None, name}
-    } or everybody
-    pairs = [(sender, theirs, ours) for sender, names in names_by_sender.items() for theirs, ours in names.items()]
-    catalogs = sorted({ours for _, _, ours in pairs})
+    } or anyone
+    candidates = [
+        CatalogSender(sender, sender_catalog, name)
+        for sender, names in names_by_sender.items()
+        for sender_catalog, name in names.items()
+    ]
+    catalogs = sorted({one.catalog for one in candidates})
     if catalog is None and len(catalogs) > 1:
-        raise _configuration_error("--catalog", f"one of {', '.join(catalogs)}, as there are several", "none")
-    for sender, theirs, ours in pairs:
-        if catalog in {None, ours}:
-            return CatalogSender(sender, theirs, ours)
-    remedy = "configure a sender for it, or give --token-file"
-    raise _configuration_error(
-        "--catalog", f"a catalog that a sender speaks for ({', '.join(catalogs)})", str(catalog), remedy
-    )
+        raise _configuration_error("--catalog", f"one of {', '.join(catalogs)}", "none")
+    for one in candidates:
+        if catalog in {None, one.catalog}:
+            return one
+    remedy = "configure a sender for it, or pass --token-file"
+    raise _configuration_error("--catalog", f"a catalog of a sender ({', '.join(catalogs)})", str(catalog), remedy)
 
 
 def read_first_token(file: Path, scheme: AuthScheme = AuthScheme.BEARER) -> str:
-    """The first token of a file of tokens, one a line; empty lines and remarks (`#`) are passed over.
+    """Return the first token of a file with one token per line. Empty lines and comments (`#`) are ignored.
 
     Args:
-        file: it.
-        scheme: what they are for.
+        file: the file.
+        scheme: the scheme that the tokens are for.
 
     Raises:
-        Misconfigured: there is none.
+        ConfigurationError: the file has no token, or cannot be read.
     """
     try:
         lines = file.read_text("utf-8").splitlines()
@@ -173,20 +176,18 @@ def read_first_token(file: Path, scheme: AuthScheme = AuthScheme.BEARER) -> str:
             found = f"none of {error}" if token else f"no {scheme.word}"
         else:
             return token
-    raise _configuration_error(str(file), f"a file whose first line is a {scheme.word}", found)
+    raise _configuration_error(str(file), f"a file with a {scheme.word} in its first line", found)
 
 
 def local_url(listener: ListenerSettings) -> str:
-    """Where this machine reaches a listener.
+    """Return the URL of a listener on this machine.
 
     Raises:
-        Misconfigured: it listens on whichever port is free.
+        ConfigurationError: the port is 0, so that it is not known.
     """
     if listener.port == 0:
-        remedy = "give --url; the service's record `listening` says it"
-        raise _configuration_error(
-            "listener.port", "the port that the service listens on", "0, which is any free one", remedy
-        )
+        remedy = "pass --url; the service logs the port with the event `listening`"
+        raise _configuration_error("listener.port", "the port of the service", "0, which means any free port", remedy)
     host = listener.host.removeprefix("[").removesuffix("]")
     if listener.host in _ANY_ADDRESS:
         host = "::1" if ":" in host else "127.0.0.1"
@@ -206,7 +207,7 @@ def _service_url(flags: ServiceOptions, listener: ListenerSettings | None) -> st
 def _access(flags: ServiceOptions, token: str | None, listener: ListenerSettings | None) -> ServiceAccess:
     url = _service_url(flags, listener)
     if url.startswith("http://"):
-        # There is nothing to verify, and certificates take long to load.
+        # Loading certificates takes long, and plain HTTP needs none.
         return ServiceAccess(url, token, tls_verify=False)
     own = None if listener is None or flags.url is not None else listener.tls_certificate_file
     file = flags.ca_file or own
@@ -215,19 +216,19 @@ def _access(flags: ServiceOptions, token: str | None, listener: ListenerSettings
             return ServiceAccess(url, token, _trust_only(own))
         return ServiceAccess(url, token, ssl.create_default_context(cafile=flags.ca_file))
     except (OSError, UnicodeDecodeError) as error:
-        # An SSLError is an OSError too: of a file that holds no certificate.
+        # SSLError is an OSError, too: the file holds no certificate.
         found = getattr(error, "strerror", None) or type(error).__name__
     raise _configuration_error(str(file), "a file of PEM certificates", found)
 
 
 def _trust_only(chain: Path) -> ssl.SSLContext:
-    """Trust in the listener's own certificate, the first one of its file, and in nothing that others of it signed.
+    """Return a context that trusts the listener's own certificate only, the first one in its file.
 
-    It is reached by an address that this certificate need not name.
+    Host names are not checked: the certificate may not name the local address.
     """
     own = _CERTIFICATE.search(chain.read_text("ascii"))
     if own is None:
-        raise _configuration_error(str(chain), "a file of PEM certificates", "none in it")
+        raise _configuration_error(str(chain), "a file of PEM certificates", "none")
     trust = ssl.create_default_context(cadata=own[0])
     trust.check_hostname = False
     trust.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
@@ -239,24 +240,24 @@ def _admin_token(admin: AdminSettings, config: Path | None) -> str:
         return admin.token.get_secret_value()
     if admin.token_file is not None:
         return read_first_token(admin.token_file)
-    remedy = "name the configuration (--config FILE) that has [admin] token or token_file, or give --token-file"
-    lacking = SfnError("admin.token", expected="the operators' token", found="none", remedy=remedy)
-    raise explain_no_settings(config, lacking)
+    remedy = "pass a configuration (--config FILE) with [admin] token or token_file, or pass --token-file"
+    missing = SfnError("admin.token", expected="the operators' token", found="none", remedy=remedy)
+    raise explain_no_settings(config, missing)
 
 
 def _read_bearer_token(file: Path) -> str:
     token = read_first_token(file)
     if token.startswith(WEBHOOK_PREFIX):
-        # Whoever reads it on the way could sign with it from then on.
-        remedy = "say which sender's, --sender NAME"
-        raise _configuration_error(str(file), "a file whose first line is a token", "a secret that signs", remedy)
+        # A signing secret must not travel: anyone who reads it can sign events.
+        remedy = "pass the sender, too: --sender NAME"
+        raise _configuration_error(str(file), "a file with a token in its first line", "a signing secret", remedy)
     return token
 
 
 def _with_secret(access: ServiceAccess, name: str, sender: SenderSettings, token_file: Path | None) -> ServiceAccess:
-    """As a sender, by what a file holds that was given, else by the first of its tokens or secrets."""
+    """Return access with a sender's token or signer, from a file or else from the sender's configuration."""
     if token_file is not None and sender.scheme is AuthScheme.NONE:
-        raise _configuration_error("--token-file", f"none, as the sender {name} shows nothing", str(token_file))
+        raise _configuration_error("--token-file", f"no file: the sender {name} has no token", str(token_file))
     secret = None if token_file is not None else next((one.get_secret_value() for one in sender.secrets.values()), None)
     file = token_file or sender.secrets_file
     if secret is None and file is not None:
@@ -270,7 +271,7 @@ def _configuration_error(where: str, expected: str, found: str, remedy: str = ""
     return ConfigurationError([SfnError(where, expected=expected, found=found, remedy=remedy)])
 
 
-# ── unreached: Why a service gives no answer
+# ── Connection errors
 
 CONNECT_TIMEOUT: Final = 5.0
 """Seconds to get a connection."""
@@ -279,24 +280,24 @@ RESPONSE_TIMEOUT: Final = 60.0
 
 
 def connection_error(url: str, error: httpx.TransportError) -> SfnError:
-    """What stands between us and an answer, and what to do about it."""
-    where = "start it with `sfn serve`, or say where it is: --url, or --config with its listener.host and port"
+    """Return the reason why a service does not answer, with a remedy."""
+    where = "start it with `sfn serve`, or pass its address: --url, or --config with its listener.host and port"
     for cause in _causes(error):
         if isinstance(cause, ssl.SSLCertVerificationError):
-            remedy = "name its authority's certificates with --ca-file, and its host in --url as its certificate does"
+            remedy = "pass the certificates of its authority with --ca-file, and the host of its certificate in --url"
             return SfnError(url, expected="a certificate that is trusted", found=cause.verify_message, remedy=remedy)
         if isinstance(cause, ssl.SSLError):
-            remedy = "see whether the port speaks TLS: https:// where it does, http:// where not"
+            remedy = "check whether the port speaks TLS: use https:// if it does, http:// if not"
             return SfnError(url, expected="a TLS connection", found=cause.reason or "another protocol", remedy=remedy)
         if isinstance(cause, OSError) and cause.strerror:
             return SfnError(url, expected="a running service", found=cause.strerror, remedy=where)
     if isinstance(error, httpx.ConnectTimeout):
         return SfnError(url, expected=f"a connection within {CONNECT_TIMEOUT:g} s", found="none", remedy=where)
     if isinstance(error, httpx.TimeoutException):
-        remedy = "see whether the machine or its disk is overloaded"
+        remedy = "check whether the machine or its disk is overloaded"
         return SfnError(url, expected=f"an answer within {RESPONSE_TIMEOUT:g} s", found="none", remedy=remedy)
-    remedy = "see whether the port speaks TLS (https://), and whether the service has just ended"
-    return SfnError(url, expected="an answer in HTTP", found=type(error).__name__, remedy=remedy)
+    remedy = "check whether the port speaks TLS (https://), and whether the service has just ended"
+    return SfnError(url, expected="an HTTP response", found=type(error).__name__, remedy=remedy)
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -305,27 +306,27 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-# ── service: The running service
+# ── Requests
 
 T = TypeVar("T", bound=BaseModel)
 
 MAX_ATTEMPTS: Final = 4
-"""Requests in all, where a 503 or a 429 says when to come again."""
+"""Requests in all, if a 503 or a 429 has a Retry-After header."""
 MAX_WAIT: Final = 10.0
-"""Seconds that are waited for one of these to pass, whatever it says."""
+"""The longest wait between two of these requests, in seconds."""
 
 _LEVELS: Final = "\x1f"
-"""Between the levels of a namespace in a path, as in Iceberg's REST API."""
+"""The separator of a namespace's levels in a path, as in Iceberg's REST API."""
 _ADMIN: Final = "/admin/v1"
 _DETAIL: Final = 300
 _RETRYABLE: Final = frozenset({HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS})
 _JSON: Final = {"Content-Type": "application/json"}
 _SERVICE: Final = "an sfn service"
-_CHECK_URL: Final = "that is not this service, or a proxy before it: check --url, or the --config that says where it is"
+_CHECK_URL: Final = "another service or a proxy answered: check --url, or the address in --config"
 
 
 class AcceptedEvents(BaseModel):
-    """What became of posted events."""
+    """The counts of posted events."""
 
     accepted: int
     duplicates: int
@@ -341,21 +342,22 @@ class ProblemDocument(BaseModel):
 
 
 class UnknownToService(SfnError):
-    """The service has no such thing."""
+    """The service does not know the requested table, dead letter or catalog."""
 
 
 class ConflictingState(SfnError):
-    """The service knows better; `found` says what."""
+    """The request conflicts with the service's state, which `found` describes."""
 
 
 class ServiceClient:
-    """One running service. To be closed; follows no redirect and trusts no proxy of the environment: it shows a token.
+    """A client of one running service, to be closed after use.
 
-    Every verb raises `SfnError` for whatever is not its answer.
+    The client sends a token, so it follows no redirects and ignores the proxy variables of the environment. Each method
+    raises `SfnError` if the service does not answer as expected.
 
     Args:
-        access: where it is, and what it is shown.
-        sleep: waits so many seconds.
+        access: address and credentials.
+        sleep: sleeps for a number of seconds.
     """
 
     def __init__(self, access: ServiceAccess, sleep: Callable[[float], None] = time.sleep) -> None:
@@ -382,34 +384,36 @@ class ServiceClient:
         self._client.close()
 
     def status(self) -> schemas.ServiceStatus:
-        """How it is."""
+        """Return the state of the service."""
         return self._get("/status", schemas.ServiceStatus)
 
     def table(self, catalog: str, namespace: tuple[str, ...], name: str) -> schemas.TableModel:
-        """A table's story; raises `UnknownToService` where the inbox has none."""
+        """Return the state of a table.
+
+        Raises:
+            UnknownToService: the inbox does not know the table.
+        """
         path = "/".join(quote(part, safe="") for part in (catalog, _LEVELS.join(namespace), name))
         return self._get(f"/tables/{path}", schemas.TableModel)
 
     def resolve_catalog(self, name: str | None) -> str:
-        """The catalog that is meant: the one that was named, else the only one.
+        """Return the name of a catalog: the given one, or else the only one that is configured.
 
         Raises:
-            Misconfigured: there are several.
+            ConfigurationError: several catalogs are configured.
         """
         if name is not None:
             return name
         configured = [catalog.name for catalog in self.status().catalogs]
         if len(configured) == 1:
             return configured[0]
-        raise ConfigurationError(
-            [SfnError("--catalog", expected=f"one of {', '.join(configured)}, as there are several", found="none")]
-        )
+        raise _configuration_error("--catalog", f"one of {', '.join(configured)}", "none")
 
     def check_configured(self, catalog: str) -> None:
-        """Refuse a catalog that the service does not have.
+        """Check that the service has a catalog.
 
         Raises:
-            Misconfigured: with the nearest name that it has.
+            ConfigurationError: the service has no such catalog; the remedy suggests the closest name.
         """
         known = [one.name for one in self.status().catalogs]
         if catalog not in known:
@@ -417,58 +421,69 @@ class ServiceClient:
             raise ConfigurationError([SfnError("CATALOG", expected=expected, found=escape(catalog), remedy=remedy)])
 
     def dead_letters(self, parameters: Mapping[str, str | int]) -> schemas.DeadLetterPage:
-        """A page of dead letters."""
+        """Return a page of dead letters."""
         return self._get("/dead-letters", schemas.DeadLetterPage, parameters)
 
     def dead_letter(self, number: int) -> schemas.DeadLetterDetails:
-        """One dead letter, with the event that nobody understood; raises `UnknownToService`."""
+        """Return one dead letter, with its undecodable request, if it has one.
+
+        Raises:
+            UnknownToService: the service has no dead letter with this id.
+        """
         try:
             return self._get(f"/dead-letters/{number}", schemas.DeadLetterDetails)
         except UnknownToService:
-            remedy = "`sfn dead-letters list --status all` has those that are kept"
+            remedy = "`sfn dead-letters list --status all` shows all that the inbox still has"
             raise UnknownToService(
-                f"dead letter {number}", expected="one that the service keeps", found="none", remedy=remedy
+                f"dead letter {number}", expected="an id of the inbox", found="none", remedy=remedy
             ) from None
 
     def replay(self, batch: schemas.DeadLetterSelection) -> schemas.ReplayResult:
-        """Have one batch tried again."""
+        """Replay one batch of dead letters."""
         return self._post("/dead-letters:replay", batch, schemas.ReplayResult)
 
     def discard(self, batch: schemas.DeadLetterSelection) -> schemas.DiscardResult:
-        """Have one batch put away."""
+        """Discard one batch of dead letters."""
         return self._post("/dead-letters:discard", batch, schemas.DiscardResult)
 
     def reconcile(self, catalogs: list[str]) -> schemas.SweepAccepted:
-        """Ask for a sweep of these catalogs, or of all where none is named."""
+        """Request a sweep of some catalogs, or of all for an empty list."""
         return self._post("/reconcile", schemas.SweepRequest(catalogs=catalogs), schemas.SweepAccepted)
 
     def release(self, catalog: str) -> int:
-        """Let go what a catalog's brake holds; how many tables."""
+        """Release the tables that a catalog's drop limit holds. Return their number."""
         return self._post(f"/drop-limits/{quote(catalog, safe='')}:release", None, schemas.ReleasedTables).released
 
     def retire(self, catalog: str, *, undo: bool) -> int:
-        """Withdraw all our files of a catalog, or begin to keep them again; how many tables."""
+        """Retire a catalog, or undo that. Return the number of its tables."""
         return self._post(
             f"/catalogs/{quote(catalog, safe='')}:retire", schemas.RetireRequest(undo=undo), schemas.AffectedTables
         ).tables
 
     def adopt(self, catalog: str, adoption: schemas.AdoptRequest) -> int:
-        """Take over files of another catalog id; how many tables. Raises `ConflictingState` where they carry a
-        third.
+        """Take over files of another `catalog_id`. Return the number of tables.
+
+        Raises:
+            ConflictingState: the files are known to carry a third `catalog_id`.
         """
         return self._post(f"/catalogs/{quote(catalog, safe='')}:adopt", adoption, schemas.AffectedTables).tables
 
     def audit(self, limit: int, before: int | None) -> schemas.AuditPage:
-        """What operators did, newest first."""
+        """Return a page of the audit log, newest entries first.
+
+        Args:
+            limit: the most entries.
+            before: an id; only older entries are returned. None for the newest.
+        """
         parameters = {"limit": limit} if before is None else {"limit": limit, "before": before}
         return self._get("/audit", schemas.AuditPage, parameters)
 
     def post_events(self, events: Mapping[str, object] | Sequence[Mapping[str, object]]) -> AcceptedEvents:
-        """Post one event, or up to 1,000, signed where the access says so."""
+        """Post one event, or up to 1,000, signed if the access has a signer."""
         content, headers = to_json(events), {**_JSON}
-        if (signing := self._signer) is not None:
-            # The same whenever it is sent again: what was taken is a duplicate then.
-            headers |= signing.headers(content)
+        if self._signer is not None:
+            # Retries send the same signed message id, so an event that was accepted is a duplicate then.
+            headers |= self._signer.headers(content)
         reply = self._exchange("POST", "/v1/events", content=content, headers=headers)
         if reply.status_code != HTTPStatus.ACCEPTED:
             raise self._error_of(reply)
@@ -478,8 +493,8 @@ class ServiceClient:
         return self._answer(self._exchange("GET", _ADMIN + path, params=parameters), kind)
 
     def _post(self, path: str, content: BaseModel | None, kind: type[T]) -> T:
-        order = b"{}" if content is None else content.model_dump_json(exclude_unset=True).encode()
-        return self._answer(self._exchange("POST", _ADMIN + path, content=order, headers=_JSON), kind)
+        body = b"{}" if content is None else content.model_dump_json(exclude_unset=True).encode()
+        return self._answer(self._exchange("POST", _ADMIN + path, content=body, headers=_JSON), kind)
 
     def _answer(self, reply: httpx.Response, kind: type[T]) -> T:
         if reply.is_success:
@@ -497,7 +512,7 @@ class ServiceClient:
         content: bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> httpx.Response:
-        """One request, made again while a 503 or a 429 says when; never raises for a status."""
+        """Send a request, and repeat it while a 503 or a 429 has a Retry-After header. Never raises for a status."""
         left = MAX_ATTEMPTS
         while True:
             left -= 1
@@ -518,45 +533,45 @@ class ServiceClient:
                 str(reply.url),
                 expected=f"an answer of sfn {version('iceberg-sfn')}",
                 found=_first_validation_error(error),
-                remedy="use the `sfn` of the service's own version, and see what listens at that URL",
+                remedy="use the `sfn` of the service's own version, and check what listens at that URL",
             ) from None
 
     def _not_found_error(self, reply: httpx.Response) -> SfnError:
-        """A 404: of a thing that does not exist, or of all these routes."""
+        """Return the error of a 404: an unknown table, no admin routes, or another service."""
         probe = self._exchange("GET", f"{_ADMIN}/status")
         if probe.status_code != HTTPStatus.NOT_FOUND:
             return UnknownToService(
                 str(reply.url), expected="one that exists", found=f"none: {_problem(reply) or _body(reply)}"
             )
         if self._exchange("GET", "/livez").status_code not in {HTTPStatus.OK, HTTPStatus.SERVICE_UNAVAILABLE}:
-            return SfnError(self.url, expected=_SERVICE, found="404 to what one answers", remedy=_CHECK_URL)
+            return SfnError(self.url, expected=_SERVICE, found="404 for /livez", remedy=_CHECK_URL)
         remedy = "set admin.token or admin.token_file in the service's configuration and restart it"
         return SfnError(
-            self.url, expected="a service with admin routes", found="one without, or of an old version", remedy=remedy
+            self.url, expected="a service with admin routes", found="one without, or an old version", remedy=remedy
         )
 
     def _error_of(self, reply: httpx.Response) -> SfnError:
         where, problem = f"{reply.request.method} {reply.url}", _problem(reply)
         match reply.status_code:
             case status if status in range(300, 400):
-                expected = "the service itself, and no redirect: a token would be sent along"
-                remedy = f"set --url to where it leads, {reply.headers.get('Location', 'which it does not say')}"
+                expected = "no redirect, because its target would receive the token"
+                remedy = f"set --url to the redirect's target, {reply.headers.get('Location', 'which is not given')}"
             case _ if not problem:
                 expected, remedy = _SERVICE, _CHECK_URL
             case HTTPStatus.UNAUTHORIZED | HTTPStatus.FORBIDDEN if self._signer is not None:
-                expected = "a signature of now"
-                remedy = "give the --config of that very service; and see that both machines' clocks are right"
+                expected = "a valid, recent signature"
+                remedy = "pass the --config of this service, and check the clocks of both machines"
             case HTTPStatus.UNAUTHORIZED | HTTPStatus.FORBIDDEN:
                 expected = "a token that the service knows"
-                remedy = "give --token-file, or the --config of that very service"
+                remedy = "pass --token-file, or the --config of this service"
             case HTTPStatus.SERVICE_UNAVAILABLE:
                 expected = f"an answer within {MAX_ATTEMPTS} tries"
-                remedy = "see what is wrong: `sfn check` says it, or the service's log"
+                remedy = "find the cause with `sfn check`, or in the service's log"
             case HTTPStatus.TOO_MANY_REQUESTS:
                 expected = f"an answer within {MAX_ATTEMPTS} tries"
-                remedy = "tell it of less at once, or raise the sender's rate_limit"
+                remedy = "send fewer events at once, or raise the sender's rate_limit"
             case HTTPStatus.CONFLICT:
-                return ConflictingState(where, expected="what fits what the service knows", found=problem)
+                return ConflictingState(where, expected="a request that fits the service's state", found=problem)
             case _:
                 expected, remedy = "an answer", ""
         found = f"status {reply.status_code}: {problem or _body(reply)}"
@@ -564,7 +579,7 @@ class ServiceClient:
 
 
 def actor_name() -> str:
-    """Who asks, for the service's audit log (RFC 9110, section 10.1.2): user and host, in ASCII."""
+    """Return user and host in ASCII, for the service's audit log and the From header (RFC 9110, section 10.1.2)."""
     try:
         user = getpass.getuser()
     except (OSError, KeyError):
@@ -574,14 +589,14 @@ def actor_name() -> str:
 
 
 def _first_validation_error(error: ValidationError) -> str:
-    """What is wrong with an answer, and where in it."""
+    """Return the first error of an answer, with its place."""
     wrong = error.errors(include_url=False, include_input=False)[0]
     where = ".".join(map(str, wrong["loc"]))
     return f"{where}: {wrong['msg']}" if where else wrong["msg"]
 
 
 def _problem(reply: httpx.Response) -> str:
-    """What a refusal says about itself; empty for one that is not the service's."""
+    """Return the text of a problem document; empty for an answer that is none."""
     try:
         problem = ProblemDocument.model_validate_json(reply.content)
     except ValidationError:
@@ -591,4 +606,4 @@ def _problem(reply: httpx.Response) -> str:
 
 def _body(reply: httpx.Response) -> str:
     kind = escape(reply.headers.get("Content-Type", "no type"))
-    return f"a body of {kind}, {len(reply.content)} bytes, that is no problem document"
+    return f"a body of {kind}, {len(reply.content)} bytes, and no problem document"

@@ -1,4 +1,4 @@
-"""`sfn dead-letters`: what could not be published, and what to do with it."""
+"""`sfn dead-letters`: list, show, replay and discard dead letters."""
 
 from __future__ import annotations
 
@@ -16,15 +16,34 @@ from sfn.cli.render import Grid, Line, Tone, escape, format_ago, format_time, pr
 from sfn.cli.status import remedy_for
 from sfn.domain.identifiers import encode_identifier
 
-# ── bulk: Dead letters by the page and by the batch
+if TYPE_CHECKING:
+    from sfn.admin.schemas import (
+        DeadLetterCriteria,
+        DeadLetterDetails,
+        DeadLetterModel,
+        DeadLetterPage,
+        DeadLetterSelection,
+        FailedReplay,
+    )
+    from sfn.cli.client import ServiceClient
+
+# ── Pages and batches
 
 MAX_IDS: Final = 100
-"""Letters that are named at once: each may be a request of many events, and one answer is waited for."""
+"""The most ids in one request. A dead letter may be a request of many events, so more could take too long."""
 
 
 @dataclass(frozen=True, slots=True)
 class CauseCount:
-    """Letters of one reason and one cause: how many, since when, and the id of one of them."""
+    """The dead letters of one reason and one cause.
+
+    Attributes:
+        reason: the reason.
+        cause: the cause.
+        count: the number of dead letters.
+        opened_at: the time of the oldest.
+        example: the id of one of them.
+    """
 
     reason: str
     cause: str
@@ -35,7 +54,13 @@ class CauseCount:
 
 @dataclass(slots=True)
 class BatchResult:
-    """What came of all batches: `skipped` are the ids of no open letters."""
+    """The result of all batches.
+
+    Attributes:
+        count: the number of dead letters that were replayed or discarded.
+        failed: the dead letters that could not be replayed.
+        skipped: the ids without an open dead letter.
+    """
 
     count: int = 0
     failed: list[FailedReplay] = field(default_factory=list)
@@ -45,10 +70,14 @@ class BatchResult:
 def fetch_letters(
     service: ServiceClient, criteria: DeadLetterCriteria, status: str, limit: int, cause: str | None = None
 ) -> DeadLetterPage:
-    """The letters of a filter, oldest first, at most `limit` where that is not 0.
+    """Return the dead letters that match, oldest first.
 
     Args:
-        cause: a part of the letters' cause, in any case.
+        service: the client of the service.
+        criteria: the filter.
+        status: the status of the dead letters.
+        limit: the most dead letters; 0 for all.
+        cause: a part of the cause, in upper or lower case; None for any cause.
     """
     from sfn.admin.schemas import MAX_BATCH, DeadLetterPage
 
@@ -66,7 +95,7 @@ def fetch_letters(
 
 
 def group_by_cause(letters: Sequence[DeadLetterModel]) -> list[CauseCount]:
-    """The letters by reason and cause, the most frequent first."""
+    """Count dead letters by reason and cause, the most frequent first."""
     groups: dict[tuple[str, str], list[DeadLetterModel]] = {}
     for one in letters:
         groups.setdefault((one.reason, one.cause), []).append(one)
@@ -78,7 +107,7 @@ def group_by_cause(letters: Sequence[DeadLetterModel]) -> list[CauseCount]:
 
 
 def causes_grid(found: Sequence[CauseCount], now: datetime) -> Grid:
-    """Causes, one a row."""
+    """Return a grid with one row per cause."""
     rows = [
         (f"{one.count:,}", one.reason, format_ago(one.opened_at, now), str(one.example), escape(one.cause))
         for one in found
@@ -87,7 +116,7 @@ def causes_grid(found: Sequence[CauseCount], now: datetime) -> Grid:
 
 
 def count_open(service: ServiceClient, criteria: DeadLetterCriteria) -> int:
-    """How many open letters a filter covers."""
+    """Return how many open dead letters match a filter."""
     from sfn.admin.schemas import MAX_BATCH
 
     total, after = 0, None
@@ -100,7 +129,7 @@ def count_open(service: ServiceClient, criteria: DeadLetterCriteria) -> int:
 
 
 def replay_all(service: ServiceClient, numbers: list[int], criteria: DeadLetterCriteria, total: int) -> BatchResult:
-    """Replay batch after batch: the letters with these numbers, or all open ones that a filter covers."""
+    """Replay dead letters in batches: those with the given ids, or else all open ones that match the filter."""
     done = BatchResult()
     with progress("queueing", total) as on_progress:
 
@@ -117,7 +146,7 @@ def replay_all(service: ServiceClient, numbers: list[int], criteria: DeadLetterC
 
 
 def discard_all(service: ServiceClient, numbers: list[int], criteria: DeadLetterCriteria, total: int) -> BatchResult:
-    """Discard batch after batch, as `replayed`."""
+    """Discard dead letters in batches: those with the given ids, or else all open ones that match the filter."""
     done = BatchResult()
     with progress("discarding", total) as on_progress:
 
@@ -133,28 +162,28 @@ def discard_all(service: ServiceClient, numbers: list[int], criteria: DeadLetter
 
 
 def explain_not_open(service: ServiceClient, number: int, now: datetime) -> str:
-    """Why there is nothing to do about a letter that is not open, and which one of the same table is."""
+    """Return why a dead letter cannot be replayed or discarded, and the open one of the same table."""
     from sfn.admin.schemas import DeadLetterCriteria
     from sfn.cli.client import UnknownToService
 
     try:
         letter = service.dead_letter(number)
     except UnknownToService:
-        return f"there is no dead letter {number}: `sfn dead-letters list` names those that are open"
-    said = f"dead letter {number} is closed ({escape(letter.status)} {format_ago(letter.changed_at, now)})"
+        return f"there is no dead letter {number}: `sfn dead-letters list` shows the open ones"
+    closed = f"dead letter {number} is closed ({escape(letter.status)} {format_ago(letter.changed_at, now)})"
     if letter.table is None or letter.namespace is None or letter.name is None:
-        return said
+        return closed
     name = encode_identifier(letter.namespace, letter.name)
     found = service.dead_letters(
         _query_parameters(DeadLetterCriteria(catalog=letter.catalog, table=name), "open", None, 1)
     ).dead_letters
-    return (
-        f"{said}; the open one of {escape(name)} is {found[0].id}" if found else f"{said}; {escape(name)} has none open"
-    )
+    if not found:
+        return f"{closed}; {escape(name)} has no open one"
+    return f"{closed}; the open one of {escape(name)} is {found[0].id}"
 
 
 def letter_lines(letter: DeadLetterDetails, now: datetime) -> Iterator[Line | Grid]:
-    """One letter, whole."""
+    """Yield the parts of a page about one dead letter."""
     from sfn.cli.table import describe_key
 
     actor = "" if letter.actor is None else f" by {escape(letter.actor)}"
@@ -171,8 +200,8 @@ def letter_lines(letter: DeadLetterDetails, now: datetime) -> Iterator[Line | Gr
         rows.append(("remedy", escape(remedy_for(letter, letter.foreign_catalog_id))))
     event = letter.request
     if event is not None:
-        kind = escape(event.content_type or "no type said")
-        rows.append(("request", f"POST {escape(event.path)}, {kind}, {event.size:,} bytes, of which are kept:"))
+        kind = escape(event.content_type or "no content type")
+        rows.append(("request", f"POST {escape(event.path)}, {kind}, {event.size:,} bytes; stored:"))
     yield Grid(("", " "), rows, wide_column=" ")
     if event is not None:
         for line in event.body.splitlines():
@@ -192,7 +221,14 @@ def _query_parameters(criteria: DeadLetterCriteria, status: str, after: int | No
 def _in_batches(
     send: Callable[[DeadLetterSelection], int | None], numbers: list[int], criteria: DeadLetterCriteria, total: int
 ) -> None:
-    """Ask as often as it takes, of none not at all; `send` answers after which letter to go on, None for the end."""
+    """Send all batches of a selection; no request if nothing is selected.
+
+    Args:
+        send: sends a batch, and returns the id after which the next batch starts, or None at the end.
+        numbers: the ids; empty to use the filter.
+        criteria: the filter.
+        total: the number of matching dead letters.
+    """
     from sfn.admin.schemas import MAX_BATCH, DeadLetterSelection
 
     for start in range(0, len(numbers), MAX_IDS):
@@ -202,29 +238,20 @@ def _in_batches(
         after = send(DeadLetterSelection(filter=criteria, after=after, limit=MAX_BATCH))
 
 
-# ── dead_letters: `sfn dead-letters`
-
-if TYPE_CHECKING:
-    from sfn.admin.schemas import (
-        DeadLetterCriteria,
-        DeadLetterDetails,
-        DeadLetterModel,
-        DeadLetterPage,
-        DeadLetterSelection,
-        FailedReplay,
-    )
-    from sfn.cli.client import ServiceClient
+# ── The commands
 
 MAX_EXPLAINED: Final = 10
-"""Ids of no open letters about which more is said than that."""
+"""The most ids without an open dead letter that are explained one by one."""
 
 app = typer.Typer(
-    name="dead-letters", no_args_is_help=True, help="List, show, replay or discard what could not be published."
+    name="dead-letters",
+    no_args_is_help=True,
+    help="List, show, replay or discard tables and requests that could not be published.",
 )
 
 
 class StatusOption(StrEnum):
-    """What became of a letter."""
+    """The status of a dead letter, as an option."""
 
     OPEN = "open"
     REPLAYED = "replayed"
@@ -234,28 +261,30 @@ class StatusOption(StrEnum):
 
 
 TableOption: TypeAlias = Annotated[
-    str | None, typer.Option("--table", metavar="NS.TABLE", help="Of that table.", show_default=False)
+    str | None, typer.Option("--table", metavar="NS.TABLE", help="Dead letters of this table.", show_default=False)
 ]
 CatalogOption: TypeAlias = Annotated[
     str | None,
     typer.Option(
         "--catalog",
         metavar="NAME",
-        help="Of that catalog.",
+        help="Dead letters of this catalog.",
         show_default=False,
         autocompletion=options.complete_catalog,
     ),
 ]
 SenderOption: TypeAlias = Annotated[
     str | None,
-    typer.Option("--sender", metavar="NAME", help="Undecodable requests of that sender.", show_default=False),
+    typer.Option("--sender", metavar="NAME", help="Undecodable requests of this sender.", show_default=False),
 ]
 CauseOption: TypeAlias = Annotated[
     str | None,
-    typer.Option("--cause", metavar="TEXT", help="With a cause that has this text in it.", show_default=False),
+    typer.Option("--cause", metavar="TEXT", help="Dead letters with this text in their cause.", show_default=False),
 ]
-IdsArgument: TypeAlias = Annotated[list[int] | None, typer.Argument(metavar="ID", show_default=False)]
-AllOption: TypeAlias = Annotated[bool, typer.Option("--all", help="All that are open; needed without ids and filters.")]
+IdsArgument: TypeAlias = Annotated[
+    list[int] | None, typer.Argument(metavar="ID", show_default=False, help="The dead letters' ids.")
+]
+AllOption: TypeAlias = Annotated[bool, typer.Option("--all", help="All open ones; required without ids and filters.")]
 
 
 @app.command("list")
@@ -268,18 +297,18 @@ def list_letters(
     sender: SenderOption = None,
     older_than: options.OlderThan = None,
     newer_than: options.NewerThan = None,
-    status: Annotated[StatusOption, typer.Option("--status", help="What became of them.")] = StatusOption.OPEN,
-    by_cause: Annotated[bool, typer.Option("--by-cause", help="Count them by reason and cause.")] = False,
-    limit: Annotated[int, typer.Option("--limit", min=0, help="How many at most; 0 for all.")] = 100,
+    status: Annotated[StatusOption, typer.Option("--status", help="The status.")] = StatusOption.OPEN,
+    by_cause: Annotated[bool, typer.Option("--by-cause", help="Count by reason and cause.")] = False,
+    limit: Annotated[int, typer.Option("--limit", min=0, help="The most dead letters; 0 for all.")] = 100,
     as_json: options.AsJson = False,
     config: options.Config = None,
     url: options.Url = None,
     token_file: options.TokenFile = None,
     ca_file: options.CaFile = None,
 ) -> None:
-    """List dead letters, oldest first: those that are open, unless --status says otherwise.
+    """List dead letters, oldest first. The default --status is open.
 
-    With --by-cause all of them are counted, whatever --limit says.
+    --by-cause counts all of them, and ignores --limit.
     """
     from sfn.cli.client import ServiceClient, admin_access
     from sfn.cli.render import Line, Tone, print_error, print_json, print_page
@@ -298,17 +327,18 @@ def list_letters(
     elif causes:
         print_page([causes_grid(causes, SystemClock().now())])
     elif not found.dead_letters:
-        print_page([Line("no dead letters" if status is StatusOption.OPEN else "none of that kind", Tone.GOOD)])
+        text = "no open dead letters" if status is StatusOption.OPEN else "no dead letters with this status"
+        print_page([Line(text, Tone.GOOD)])
     else:
         with_status = status is StatusOption.ALL
         print_page([dead_letters_grid(found.dead_letters, SystemClock().now(), with_status=with_status)])
     if found.next is not None:
-        print_error(f"there are more than {limit}: narrow it down, or --limit 0 for all")
+        print_error(f"there are more than {limit}: add a filter, or pass --limit 0 for all")
 
 
 @app.command()
 def show(
-    numbers: Annotated[list[int], typer.Argument(metavar="ID", help="Of which letters.", show_default=False)],
+    numbers: Annotated[list[int], typer.Argument(metavar="ID", help="The dead letters' ids.", show_default=False)],
     *,
     as_json: options.AsJson = False,
     config: options.Config = None,
@@ -316,7 +346,7 @@ def show(
     token_file: options.TokenFile = None,
     ca_file: options.CaFile = None,
 ) -> None:
-    """Show dead letters whole: what happened, what to do, and the event that nobody understood."""
+    """Show dead letters in full: what happened, the remedy, and the undecodable request."""
     from sfn.cli import render
     from sfn.cli.client import ServiceClient, admin_access
     from sfn.cli.status import remedy_for
@@ -354,9 +384,9 @@ def replay(
     token_file: options.TokenFile = None,
     ca_file: options.CaFile = None,
 ) -> None:
-    """Have dead letters tried again: those with these ids, or all open ones that fit the filters.
+    """Try dead letters again: those with the given ids, or all open ones that match the filters.
 
-    A held drop is let pass once. Ends with 1 where one could not be replayed.
+    A held drop passes once. Ends with 1 if a dead letter could not be replayed.
     """
     from sfn.cli.client import ServiceClient, admin_access
     from sfn.cli.render import print_error, print_json
@@ -374,7 +404,7 @@ def replay(
     if as_json:
         print_json({"replayed": done.count, "failed": done.failed, "passed": done.skipped})
     elif done.count:
-        typer.echo(f"queued {done.count:,} of {total:,} to be looked at again; `sfn status` tells what comes of them")
+        typer.echo(f"queued {done.count:,} of {total:,} for another attempt; `sfn status` shows the result")
     for line in (*(f"dead letter {failure.id}: {failure.why}" for failure in done.failed), *passed):
         print_error(line)
     if done.failed or passed:
@@ -400,9 +430,9 @@ def discard(
     token_file: options.TokenFile = None,
     ca_file: options.CaFile = None,
 ) -> None:
-    """Put dead letters away without trying them again: those with these ids, or all open ones that fit the filters.
+    """Close dead letters without another attempt: those with the given ids, or all open ones that match the filters.
 
-    Nothing is deleted, `sfn dead-letters list --status discarded` shows them. Ends with 1 where one was not open.
+    Nothing is deleted: `sfn dead-letters list --status discarded` shows them. Ends with 1 if one was not open.
     """
     from sfn.cli.client import ServiceClient, admin_access
     from sfn.cli.render import print_error, print_json
@@ -456,32 +486,36 @@ def _criteria(
 def _check_selection(
     numbers: list[int] | None, criteria: DeadLetterCriteria, cause: str | None, *, every: bool
 ) -> None:
-    """Refuse a command that says too little, or two things."""
+    """Check that a command selects dead letters in one way: by ids, by filters, or with --all.
+
+    Raises:
+        BadParameter: it selects in no way, or in two.
+    """
     from sfn.admin.schemas import DeadLetterCriteria
 
     ways = sum((bool(numbers), criteria != DeadLetterCriteria() or cause is not None, every))
     if ways == 0:
-        raise typer.BadParameter("which dead letters: ids, filters, or --all for all that are open")
+        raise typer.BadParameter("no dead letters selected: pass ids, filters, or --all for all open ones")
     if ways > 1 and (numbers or every):
-        raise typer.BadParameter("either ids, or filters, or --all: one of them")
+        raise typer.BadParameter("pass only one of: ids, filters, --all")
 
 
 def _explain_skipped(service: ServiceClient, done: BatchResult) -> list[str]:
-    """Why nothing was done about ids that were named; what a filter covers may change meanwhile."""
+    """Return why ids were skipped. What a filter matches may change meanwhile, so only ids are explained."""
     from sfn.clock import SystemClock
 
     explanations = [explain_not_open(service, number, SystemClock().now()) for number in done.skipped[:MAX_EXPLAINED]]
     more = len(done.skipped) - len(explanations)
-    return [*explanations, f"{more:,} more of these ids are not of open dead letters"] if more else explanations
+    return [*explanations, f"{more:,} more ids have no open dead letter"] if more else explanations
 
 
 def _confirm_selection(
     service: ServiceClient, verb: str, numbers: list[int], criteria: DeadLetterCriteria, cause: str | None, *, yes: bool
 ) -> tuple[int, list[int]]:
-    """Count the matching letters and ask for confirmation. Explicit ids are not confirmed.
+    """Count the matching dead letters and ask for confirmation. Explicit ids are not confirmed.
 
     Returns:
-        How many are meant, and their ids where a filter does not say it.
+        The number of dead letters, and their ids; no ids if the filter selects them.
     """
     from sfn.cli.render import confirm, pluralise, print_error
 
@@ -491,7 +525,7 @@ def _confirm_selection(
         numbers = [one.id for one in fetch_letters(service, criteria, StatusOption.OPEN, 0, cause).dead_letters]
     total = len(numbers) if cause is not None else count_open(service, criteria)
     if not total:
-        print_error(f"no open dead letter fits: there is nothing to {verb}")
+        print_error(f"no open dead letter matches: nothing to {verb}")
     else:
         confirm(f"{verb} {pluralise(total, 'dead letter')}?", yes=yes)
     return total, numbers

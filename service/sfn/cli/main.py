@@ -1,7 +1,4 @@
-"""The command line `sfn`: one file a command.
-
-Commands import what they need when they run: `sfn --version` should not wait for a web server.
-"""
+"""The command `sfn` with all its subcommands, among them `serve`, `demo` and `healthcheck`."""
 
 from __future__ import annotations
 
@@ -19,19 +16,14 @@ import typer
 from typer.core import TyperGroup, TyperOption
 
 from sfn.cli import catalog_commands, check, dead_letters, facade, notify, options, read, report, status, sweep
-from sfn.cli.options import FAILED
+from sfn.cli.options import FAILED, WRONG_USAGE
 from sfn.errors import SfnError
-
-# ── serve: `sfn serve`
-
-WRONG_USAGE = 2
 
 
 def serve(config: options.Config = None, roles: options.Roles = "receiver,worker,gateway,facade,admin") -> None:
-    """Hear of commits, ask the catalog, keep the pointer files.
+    """Run the listener: accept events, ask the catalog, and write SFN files and version hints.
 
-    Processes that share an inbox in PostgreSQL may each do a part of it: all, or some of receiver, worker, gateway,
-    facade and admin.
+    Several processes can share an inbox in PostgreSQL. Each of them runs all roles, or those that --roles names.
     """
     from sfn.errors import SfnError
     from sfn.settings import load
@@ -54,65 +46,61 @@ def serve(config: options.Config = None, roles: options.Roles = "receiver,worker
     raise typer.Exit(service.run(settings, roles=chosen))
 
 
-# ── demo: `sfn demo`
-
-_FAILED = 1
-
-
 def demo(
     java: Annotated[
-        Path | None, typer.Option(envvar="SFN_JAVA", help="A Java of version 17 or newer.", show_default=False)
+        Path | None,
+        typer.Option(envvar="SFN_JAVA", help="The java executable, version 17 or newer.", show_default=False),
     ] = None,
     jars: Annotated[
         Path | None,
-        typer.Option(envvar="SFN_JARS", help="The folder with the catalog server's jars.", show_default=False),
+        typer.Option(envvar="SFN_JARS", help="The folder with the jars of the catalog server.", show_default=False),
     ] = None,
     cache: Annotated[Path | None, typer.Option(envvar="XDG_CACHE_HOME", hidden=True)] = None,
 ) -> None:
-    """Show a real catalog, the service and a table, end to end, in a temporary folder.
+    """Run a real catalog, the listener and a table in a temporary folder, and show each step.
 
-    Java and jars are those that `make jars` fetched, unless they are given. Without them it says so in its first line,
-    and runs on PyIceberg's SQL catalog.
+    The default Java and jars are those that `make jars` downloaded. Without them the demo uses PyIceberg's SQL catalog,
+    and says so in its first line.
     """
     from sfn.demo.demo import run_demo
     from sfn.demo.environment import find_runtime
     from sfn.errors import Permanent, SfnError
 
-    # Else the temporary folder would outlive a demo that is told to end.
+    # Without a handler, SIGTERM would end the demo and leave its temporary folder behind.
     signal.signal(signal.SIGTERM, _end)
     runtime, without = None, ""
     try:
         try:
             runtime = find_runtime(java=java, jars=jars, cache=cache)
         except Permanent as error:
-            # Who names one wants that one.
+            # A Java or jars that the user named must not be replaced by another catalog.
             if java is not None or jars is not None:
                 raise
             without = str(error)
         run_demo(runtime, typer.echo, without)
     except SfnError as error:
         typer.echo(str(error), err=True)
-        raise typer.Exit(_FAILED) from None
+        raise typer.Exit(FAILED) from None
 
 
 def _end(number: int, _: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
-# ── liveness: Whether a service answers
+# ── Health check
 
 TIMEOUT: Final = 5.0
 """Seconds for the connection, and again for the answer."""
 
 
 def check_answers(url: str, path: str) -> None:
-    """Ask a path of a service, such as `/livez`. Proxies of the environment are passed by.
+    """Check that a path of a service, such as `/livez`, answers 200. Proxy variables of the environment are ignored.
 
     Args:
-        url: where it listens.
+        url: the service's base URL.
 
     Raises:
-        SfnError: there is another answer than 200, or none.
+        SfnError: the service does not answer, or with another status.
     """
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.netloc:
@@ -137,9 +125,9 @@ def check_answers(url: str, path: str) -> None:
 
 
 def _unverified_connection(authority: str) -> HTTPSConnection:
-    """A connection for which any certificate will do, as nothing secret is sent.
+    """Return a connection that accepts any certificate: the health check sends no secret.
 
-    The clients know the service by another name than this one, and by an authority that this machine need not trust.
+    The certificate names the host that clients use, and its authority may be unknown on this machine.
     """
     trusting = ssl.create_default_context()
     trusting.check_hostname = False
@@ -147,18 +135,17 @@ def _unverified_connection(authority: str) -> HTTPSConnection:
     return HTTPSConnection(authority, timeout=TIMEOUT, context=trusting)
 
 
-# ── healthcheck: `sfn healthcheck`
-
-
 def healthcheck(
     *,
-    ready: Annotated[bool, typer.Option("--ready", help="Whether it wants traffic (/readyz), not only lives.")] = False,
+    ready: Annotated[
+        bool, typer.Option("--ready", help="Ask whether it is ready for traffic (/readyz), not only alive.")
+    ] = False,
     config: options.Config = None,
     url: options.Url = None,
 ) -> None:
     """End with 0 if the service answers, and with 1 if not: `HEALTHCHECK CMD ["sfn", "healthcheck"]`.
 
-    Certificates are not verified: nothing secret is sent.
+    Certificates are not verified, because no secret is sent.
     """
     from sfn.errors import SfnError
     from sfn.settings.sources import ConfigurationError
@@ -173,21 +160,21 @@ def healthcheck(
     except SfnError as error:
         for problem in error.problems if isinstance(error, ConfigurationError) else [error]:
             typer.echo(str(problem), err=True)
-        # Also where the settings are wrong: 2 is a status that Docker reserves.
+        # 1 for wrong settings, too: Docker reserves the exit code 2.
         raise typer.Exit(FAILED) from None
 
 
-# ── cli: The command line `sfn`
+# ── The application
 
 DISTRIBUTION = "iceberg-sfn"
 
-_INSPECT, _ACT = "Look", "Act on the running service"
+_INSPECT, _ACT = "Inspect", "Act on the running service"
 
 app = typer.Typer(name="sfn", no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="markdown")
 
 
-def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer's callback
-    if wanted:
+def _print_version(is_set: bool) -> None:  # noqa: FBT001 - typer's callback
+    if is_set:
         typer.echo(f"sfn {version(DISTRIBUTION)}")
         raise typer.Exit
 
@@ -199,7 +186,7 @@ def sfn(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Keeps a small pointer file beside each Iceberg table, so that it can be read without its catalog."""
+    """Write the current metadata location of each Iceberg table next to the table, to read it without its catalog."""
 
 
 app.command("serve")(serve)
@@ -223,14 +210,14 @@ app.command("retire", rich_help_panel=_ACT)(catalog_commands.retire)
 
 
 def main() -> None:
-    """Run the command line: exit code 0 done, 1 failed, 2 wrong usage or wrong settings."""
+    """Run the command line. Exit codes: 0 done, 1 failed, 2 wrong usage or wrong settings."""
     command = typer.main.get_command(app)
     _hide_flag_types(typer.Context(command))
     command()
 
 
 def _hide_flag_types(context: typer.Context) -> None:
-    """Have the help of flags, which take no value, name no type of one: of a command and those below it."""
+    """Remove the value type from the help of flags, which take no value, for a command and its subcommands."""
     command = context.command
     for option in command.get_params(context):
         if isinstance(option, TyperOption) and option.is_flag:

@@ -1,4 +1,4 @@
-"""`sfn notify`: tell the service of a commit."""
+"""`sfn notify`: send an event about a table, and wait for its result."""
 
 from __future__ import annotations
 
@@ -18,18 +18,22 @@ from sfn.cli.render import Line, Tone, escape, format_ago
 from sfn.cli.status import remedy_for
 from sfn.clock import SystemClock, format_duration
 
-# ── settling: An event followed until its table has settled it
+if TYPE_CHECKING:
+    from sfn.admin.schemas import DeadLetterModel, TableModel
+    from sfn.cli.client import AcceptedEvents, EventAccess, ServiceAccess, ServiceClient
+
+# ── Waiting for the result of an event
 
 FIRST_PAUSE: Final = 0.05
-"""Seconds to the second look; each further pause is twice as long."""
+"""Seconds between the first two requests; each further pause is twice as long."""
 MAX_PAUSE: Final = 1.0
-"""Seconds between two looks at most."""
+"""The longest pause between two requests, in seconds."""
 _AT_ONCE: Final = timedelta(seconds=1)
-"""What may be waited without a word."""
+"""The longest wait that is not reported."""
 
 
 class WaitOutcome(StrEnum):
-    """What came of an event."""
+    """The result of an event for a table."""
 
     PUBLISHED = "published"
     NOTHING_TO_DO = "nothing-to-do"
@@ -40,7 +44,15 @@ class WaitOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WaitResult:
-    """How a table stands after an event; `table` is None for one that the service has forgotten again."""
+    """The state of a table after an event.
+
+    Attributes:
+        name: the table as it was typed.
+        outcome: the result.
+        text: the result in one line.
+        remedy: the next step; may be empty.
+        table: the table; None if the service does not know it any more.
+    """
 
     name: str
     outcome: WaitOutcome
@@ -50,13 +62,13 @@ class WaitResult:
 
     @property
     def is_ok(self) -> bool:
-        """Whether nobody has to do anything, or to wait."""
+        """Return whether the event is processed and needs no operator."""
         return self.outcome in {WaitOutcome.PUBLISHED, WaitOutcome.NOTHING_TO_DO}
 
 
 @dataclass(frozen=True, slots=True)
 class WaitClock:
-    """How time passes: the wall clock, one in seconds that never goes back, and what waits so many of them."""
+    """The clock of a wait: the present time, monotonic seconds, and a sleep of some seconds."""
 
     now: Callable[[], datetime] = SystemClock().now
     monotonic: Callable[[], float] = time.monotonic
@@ -72,12 +84,18 @@ def wait_for_table(
     clock: WaitClock = WaitClock(),
     on_waiting: Callable[[str], None] = lambda _: None,
 ) -> TableModel | None:
-    """A table's story once all that was told of it is followed, or when `timeout` is over; None for a forgotten one.
+    """Wait until every notification of a table is processed, and return the table; None if it is not known any more.
 
-    A look that only comes after that is not waited for.
+    Return earlier if the timeout is over, or if the next check is due after that.
 
     Args:
-        on_waiting: told what is waited for, once for each look that does not come at once.
+        service: the client of the service.
+        catalog: the catalog's name.
+        namespace: the levels of the table's namespace.
+        name: the table's name.
+        timeout: the longest time to wait.
+        clock: the clock.
+        on_waiting: called with a text once for each check that is not due within a second.
     """
     from sfn.cli.client import UnknownToService
     from sfn.cli.table import table_verdict
@@ -94,13 +112,13 @@ def wait_for_table(
             return table
         if table.due_at != reported_due_at and (table.due_at - now > _AT_ONCE or pause == MAX_PAUSE):
             reported_due_at = table.due_at
-            on_waiting(f"{escape(table_verdict(table, now).text)}; Ctrl-C leaves it to the service")
+            on_waiting(f"{escape(table_verdict(table, now).text)}; Ctrl-C stops waiting, the service goes on")
         clock.sleep(min(pause, left))
         pause = min(2 * pause, MAX_PAUSE)
 
 
 def _is_finished(table: TableModel, now: datetime, left: timedelta) -> bool:
-    """Whether no look within `left` will tell more of what was told."""
+    """Return whether no check within `left` will change the result."""
     is_pending = _is_pending(table, now)
     if is_settled(table, now) and not is_pending:
         return True
@@ -109,14 +127,14 @@ def _is_finished(table: TableModel, now: datetime, left: timedelta) -> bool:
 
 
 def _is_pending(table: TableModel, now: datetime) -> bool:
-    """Whether a table waits for another look until which it is not what it should be."""
+    """Return whether a table is not published correctly until its next check."""
     from sfn.cli.table import table_verdict, waiting_text
 
     return waiting_text(table, now) is not None and table_verdict(table, now).tone is Tone.WARNING
 
 
 def is_settled(table: TableModel, now: datetime) -> bool:
-    """Whether nothing that was told of a table waits for a look, and none that was to come again is due."""
+    """Return whether every notification of a table is processed, and no further check is due."""
     from sfn.cli.table import waiting_text
 
     if table.state != "queued":
@@ -125,19 +143,22 @@ def is_settled(table: TableModel, now: datetime) -> bool:
 
 
 def wait_result(name: str, table: TableModel | None, now: datetime, timeout: timedelta) -> WaitResult:
-    """What came of an event that `awaited` followed.
+    """Return the result of an event after `wait_for_table`.
 
     Args:
         name: the table as it was typed.
+        table: the table; None if the service does not know it any more.
+        now: the present time.
+        timeout: the time that was waited at most.
     """
     from sfn.cli.table import table_verdict, waiting_text
 
     if table is None:
-        said = "nothing to publish: the catalog has no such table, and no file of ours lies there"
-        return WaitResult(name, WaitOutcome.NOTHING_TO_DO, said, "", None)
+        text = "nothing to publish: the catalog has no such table, and no file exists"
+        return WaitResult(name, WaitOutcome.NOTHING_TO_DO, text, "", None)
     letter = next((one for one in table.dead_letters if one.status == "open"), None)
     if letter is not None:
-        again = f"; looked at again {format_ago(table.due_at, now)}" if table.state == "queued" else ""
+        again = f"; next check {format_ago(table.due_at, now)}" if table.state == "queued" else ""
         return WaitResult(
             name,
             WaitOutcome.DEAD_LETTER,
@@ -146,26 +167,25 @@ def wait_result(name: str, table: TableModel | None, now: datetime, timeout: tim
             table,
         )
     if not is_settled(table, now):
-        said = f"not settled within {format_duration(timeout)}: {table_verdict(table, now).text}{_why(table)}"
-        return WaitResult(name, WaitOutcome.UNSETTLED, said, f"`sfn status {name}` tells what comes of it", table)
+        text = f"not processed within {format_duration(timeout)}: {table_verdict(table, now).text}{_why(table)}"
+        return WaitResult(name, WaitOutcome.UNSETTLED, text, f"`sfn status {name}` shows the result", table)
     waits = waiting_text(table, now)
     if waits is not None and _is_pending(table, now):
-        return WaitResult(name, WaitOutcome.WAITING, waits, f"`sfn status {name}` tells what comes of it", table)
+        return WaitResult(name, WaitOutcome.WAITING, waits, f"`sfn status {name}` shows the result", table)
     if table.listed_as is not None:
-        said = f"another spelling of {escape(table.listed_as)}: the event is followed under that name"
+        text = f"another spelling of {escape(table.listed_as)}: the event is processed under that name"
         return WaitResult(
-            name, WaitOutcome.NOTHING_TO_DO, said, f"`sfn status {table.listed_as}` shows the result", table
+            name, WaitOutcome.NOTHING_TO_DO, text, f"`sfn status {table.listed_as}` shows the result", table
         )
     if table.published is None:
-        return WaitResult(
-            name, WaitOutcome.NOTHING_TO_DO, "nothing to publish: it has no live file, as the catalog says", "", table
-        )
+        text = "nothing to publish: the table has no live file, as in the catalog"
+        return WaitResult(name, WaitOutcome.NOTHING_TO_DO, text, "", table)
     again = "" if waits is None else f"; {waits.partition('; ')[2]}"
     return WaitResult(name, WaitOutcome.PUBLISHED, f"published {table.published.metadata_location}{again}", "", table)
 
 
 def result_lines(settled: WaitResult) -> list[Line]:
-    """It for people."""
+    """Return a result as lines of a page."""
     tones = {WaitOutcome.WAITING: Tone.WARNING, WaitOutcome.UNSETTLED: Tone.WARNING, WaitOutcome.DEAD_LETTER: Tone.BAD}
     page = [Line(f"{escape(settled.name)}: {escape(settled.text)}", tones.get(settled.outcome, Tone.GOOD))]
     return [*page, Line(f"  → {escape(settled.remedy)}")] if settled.remedy else page
@@ -179,20 +199,16 @@ def _why(table: TableModel) -> str:
     return f" ({table.last_result.why})" if table.last_result is not None and table.last_result.why else ""
 
 
-# ── notify: `sfn notify`
-
-if TYPE_CHECKING:
-    from sfn.admin.schemas import DeadLetterModel, TableModel
-    from sfn.cli.client import AcceptedEvents, EventAccess, ServiceAccess, ServiceClient
+# ── The command
 
 WAIT_TIMEOUT: Final = timedelta(seconds=60)
-"""How long `--wait` waits for what is published at once."""
+"""The default timeout of `--wait`."""
 DROP_WAIT_TIMEOUT: Final = timedelta(minutes=3)
-"""How long for a drop or a rename: one or two `replica_lag`, of a minute each unless set."""
+"""The default timeout for a drop or a rename, which take one or two `replica_lag` (60 s by default)."""
 
 
 class Operation(StrEnum):
-    """What happened to the table."""
+    """The change of the table."""
 
     COMMIT = "commit"
     CREATE = "create"
@@ -203,7 +219,7 @@ class Operation(StrEnum):
 
 def notify(
     table: Annotated[
-        str, typer.Argument(metavar="NS.TABLE", help="Which table; a dot in a part is %2E.", show_default=False)
+        str, typer.Argument(metavar="NS.TABLE", help="The table; a dot in a part is %2E.", show_default=False)
     ],
     *,
     catalog: options.Catalog = None,
@@ -213,25 +229,28 @@ def notify(
             "--metadata-location", metavar="LOCATION", help="Its new metadata file, if known.", show_default=False
         ),
     ] = None,
-    operation: Annotated[Operation, typer.Option("--operation", help="What happened.")] = Operation.COMMIT,
+    operation: Annotated[Operation, typer.Option("--operation", help="The change of the table.")] = Operation.COMMIT,
     destination: Annotated[
         str | None,
         typer.Option("--destination", metavar="NS.TABLE", help="With rename: its new name.", show_default=False),
     ] = None,
-    purge: Annotated[bool, typer.Option("--purge", help="With drop: its files were deleted too.")] = False,
+    purge: Annotated[bool, typer.Option("--purge", help="With drop: the files were deleted, too.")] = False,
     event_id: Annotated[
         str | None,
-        typer.Option("--event-id", metavar="ID", help="A repeat of the same id is a duplicate.", show_default=False),
+        typer.Option(
+            "--event-id",
+            metavar="ID",
+            help="The event's id; a second event with the same id is a duplicate.",
+            show_default=False,
+        ),
     ] = None,
     sender: Annotated[
         str | None,
         typer.Option(
-            "--sender", metavar="NAME", help="As which configured sender; else one that may.", show_default=False
+            "--sender", metavar="NAME", help="The configured sender; default: any of the catalog.", show_default=False
         ),
     ] = None,
-    wait: Annotated[
-        bool, typer.Option("--wait", help="Wait for what comes of it; needs the operators' token too.")
-    ] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the result; needs the operators' token, too.")] = False,
     timeout: options.WaitTimeout = None,
     as_json: options.AsJson = False,
     config: options.Config = None,
@@ -239,12 +258,13 @@ def notify(
     token_file: options.TokenFile = None,
     ca_file: options.CaFile = None,
 ) -> None:
-    """Post an event: the table may have changed. What is published is the catalog's own answer.
+    """Send an event: the table may have changed. The service then asks the catalog, and publishes its answer.
 
-    The token is a sender's, of the configuration or of --token-file; with --sender that file may hold its secret.
+    The token is a sender's, from the configuration or from --token-file. With --sender that file may hold the sender's
+    signing secret.
 
-    With --wait it ends with 0 once the table is published or there is nothing to do, and with 1 where it became a dead
-    letter, still waits, or is not settled in time.
+    With --wait it ends with 0 if the table is published or there is nothing to do. It ends with 1 if the table became a
+    dead letter, or if the event is not processed in time.
     """
     from sfn.cli.client import ServiceClient, admin_access, event_access
     from sfn.cli.options import parse_table_name
@@ -252,7 +272,7 @@ def notify(
     if timeout is not None and not wait:
         raise typer.BadParameter("--timeout needs --wait")
     if (destination is not None) != (operation is Operation.RENAME):
-        raise typer.BadParameter("--destination and --operation rename need each other")
+        raise typer.BadParameter("--destination needs --operation rename, and the other way round")
     if purge and operation is not Operation.DROP:
         raise typer.BadParameter("--purge needs --operation drop")
     namespace, name = parse_table_name(table)
@@ -264,7 +284,7 @@ def notify(
         event["purge"] = True
     tables = [table] if destination is None else [table, destination]
     with exit_on_error():
-        # Its token is another one, and of the configuration alone.
+        # Waiting needs the operators' token, which only the configuration has: --token-file is the sender's.
         watcher = admin_access(options.ServiceOptions(config, url, None, ca_file)) if wait else None
         access = event_access(options.ServiceOptions(config, url, token_file, ca_file), catalog, sender)
         optional = {"catalog": access.sender_catalog, "metadata_location": metadata_location, "event_id": event_id}
@@ -302,7 +322,7 @@ def _wait_for_tables(
     *,
     as_json: bool,
 ) -> bool:
-    """Whether the tables are published, or there is nothing to do."""
+    """Wait for the tables, and print the results. Return whether all of them need no operator."""
     from sfn.cli.client import ServiceClient
     from sfn.cli.options import parse_table_name
     from sfn.cli.render import print_error, print_json, print_page
@@ -320,7 +340,7 @@ def _wait_for_tables(
                 )
                 ends.append(wait_result(table, found, watch.now(), timeout))
         except KeyboardInterrupt:
-            print_error("the event is on disk: `sfn status` tells what comes of it")
+            print_error("stopped waiting: the event is stored, `sfn status` shows the result")
             raise typer.Exit(INTERRUPTED) from None
     if as_json:
         print_json({**accepted.model_dump(), "tables": ends})
@@ -337,20 +357,20 @@ def _report_waiting(table: str, what: str) -> None:
 
 def _describe_accepted(accepted: AcceptedEvents, table: str) -> str:
     if accepted.accepted:
-        return f"accepted, it is on disk; `sfn status {table}` tells what comes of it"
-    return "a duplicate: an event of this id was accepted before, and nothing is looked at"
+        return f"accepted and stored; `sfn status {table}` shows the result"
+    return "duplicate: an event with this id was accepted before, so nothing is checked"
 
 
 def _explain_ignored(access: EventAccess, tables: list[str]) -> str:
-    """Why the service ignores tables, as far as the configuration tells."""
+    """Return why the service ignores tables, as far as the configuration shows."""
     from sfn.cli.options import parse_table_name
     from sfn.domain.identifiers import TableIdentifier
     from sfn.publish.policy import TableFilter
 
     if access.settings is None or access.catalog is None:
         return "ignored: include and exclude leave the table out, or its catalog is retired"
-    section, interest = f"catalogs.{access.catalog}", TableFilter(access.settings.include, access.settings.exclude)
-    if any(interest.covers(TableIdentifier(access.catalog, *parse_table_name(table))) for table in tables):
+    section, selected = f"catalogs.{access.catalog}", TableFilter(access.settings.include, access.settings.exclude)
+    if any(selected.covers(TableIdentifier(access.catalog, *parse_table_name(table))) for table in tables):
         undo = f"`sfn retire {access.catalog} --undo`"
-        return f"ignored: the catalog {access.catalog} is retired, its tables get no files; {undo} has it back"
+        return f"ignored: the catalog {access.catalog} is retired, so its tables get no files; undo with {undo}"
     return f"ignored: {section}.include and exclude leave the table out"

@@ -1,4 +1,4 @@
-"""The options that several commands have, and what a shell completes them by."""
+"""Options, identifiers and exit codes that several commands share, with shell completion."""
 
 from __future__ import annotations
 
@@ -20,14 +20,12 @@ from sfn.errors import SfnError
 if TYPE_CHECKING:
     from sfn.http.signature import SignatureScheme
 
-# ── options: The options that several commands have
-
-_SERVICE: Final = "Which service"
+_SERVICE: Final = "Service"
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceOptions:
-    """The options of a command that talks to the service; each None where it was not given."""
+    """The options of a command that talks to the service; None for an option that was not given."""
 
     config: Path | None = None
     url: str | None = None
@@ -36,7 +34,7 @@ class ServiceOptions:
 
 
 def complete_catalog(context: typer.Context, incomplete: str) -> list[str]:
-    """The catalogs of the configuration that the command line names; none where that can't be read."""
+    """Return the catalogs of the configuration that the command line names, or none if it cannot be read."""
     try:
         tables = tomllib.loads(Path(context.params["config"]).read_text("utf-8"))
         return [name for name in tables["catalogs"] if name.startswith(incomplete)]
@@ -45,7 +43,7 @@ def complete_catalog(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def complete_reason(incomplete: str) -> list[str]:
-    """The reasons why something is a dead letter."""
+    """Return the reasons of dead letters that begin with a text."""
     return [reason for reason in _reasons() if reason.startswith(incomplete)]
 
 
@@ -62,7 +60,7 @@ def _reasons() -> list[str]:
 
 
 def parse_age(text: str) -> timedelta:
-    """A stretch of time that was typed, such as `5m`."""
+    """Return the duration that a text such as `5m` gives."""
     from sfn.settings.types import parse_duration
 
     try:
@@ -72,7 +70,12 @@ def parse_age(text: str) -> timedelta:
 
 
 def parse_pairs(option: str, given: Sequence[str] | None) -> dict[str, str]:
-    """What was given as `KEY=VALUE`, each of them by itself."""
+    """Return the values by key of texts `KEY=VALUE`.
+
+    Args:
+        option: the option's name, for the message.
+        given: the texts.
+    """
     found = {}
     for text in given or ():
         key, equals, value = text.partition("=")
@@ -88,7 +91,7 @@ Config: TypeAlias = Annotated[
         "--config",
         metavar="FILE",
         envvar="SFN_CONFIG",
-        help="The service's TOML file; without it the environment and the defaults.",
+        help="The service's TOML file; without one, environment variables and defaults apply.",
         show_default=False,
         rich_help_panel=_SERVICE,
     ),
@@ -99,7 +102,8 @@ Roles: TypeAlias = Annotated[
         "--roles",
         metavar="ROLE,…",
         envvar="SFN_ROLES",
-        help="What it does, of receiver, worker, gateway, facade and admin; others may share its inbox in PostgreSQL.",
+        help="The roles of the process: receiver, worker, gateway, facade, admin. Other processes with the same inbox "
+        "in PostgreSQL can have the rest.",
     ),
 ]
 Url: TypeAlias = Annotated[
@@ -107,7 +111,7 @@ Url: TypeAlias = Annotated[
     typer.Option(
         "--url",
         metavar="URL",
-        help="Where it listens, instead of what the configuration says.",
+        help="The service's base URL, instead of the address in the configuration.",
         show_default=False,
         rich_help_panel=_SERVICE,
     ),
@@ -117,7 +121,7 @@ TokenFile: TypeAlias = Annotated[
     typer.Option(
         "--token-file",
         metavar="FILE",
-        help="A file with the bearer token, of which the first line counts, instead of the configuration's.",
+        help="A file with a bearer token in its first line, instead of the token in the configuration.",
         show_default=False,
         rich_help_panel=_SERVICE,
     ),
@@ -127,7 +131,7 @@ CaFile: TypeAlias = Annotated[
     typer.Option(
         "--ca-file",
         metavar="FILE",
-        help="Certificates (PEM) to trust instead of the system's.",
+        help="Certificate authorities (PEM) to trust, instead of the system's.",
         show_default=False,
         rich_help_panel=_SERVICE,
     ),
@@ -137,18 +141,18 @@ ReportOptions: TypeAlias = Annotated[
     typer.Option(
         "--report-option",
         metavar="KEY=VALUE",
-        help="How PyIceberg opens the report, such as s3.endpoint=…; may be repeated.",
+        help="A PyIceberg property to open the report with, such as s3.endpoint=…; repeatable.",
         show_default=False,
     ),
 ]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 Catalog: TypeAlias = Annotated[
     str | None,
     typer.Option(
         "--catalog",
         metavar="NAME",
-        help="Which catalog; needed where there are several.",
+        help="The catalog; required if several are configured.",
         show_default=False,
         autocompletion=complete_catalog,
     ),
@@ -157,7 +161,7 @@ CatalogArgument: TypeAlias = Annotated[
     str,
     typer.Argument(
         metavar="CATALOG",
-        help="Which catalog, by its name in the configuration.",
+        help="The catalog's name in the configuration.",
         show_default=False,
         autocompletion=complete_catalog,
     ),
@@ -168,7 +172,7 @@ Reason: TypeAlias = Annotated[
         "--reason",
         parser=_parse_reason,
         metavar="REASON",
-        help="Given up for that reason, such as held-drop.",
+        help="Dead letters with this reason, such as held-drop.",
         show_default=False,
         autocompletion=complete_reason,
     ),
@@ -179,33 +183,35 @@ WaitTimeout: TypeAlias = Annotated[
         "--timeout",
         parser=parse_age,
         metavar="TIME",
-        help="With --wait: how long at most, such as 5m; else 60s, of a drop or rename 3m.",
+        help="With --wait: the longest time to wait, such as 5m. Default: 60s; for a drop or rename 3m.",
         show_default=False,
     ),
 ]
 OlderThan: TypeAlias = Annotated[
     timedelta | None,
     typer.Option(
-        "--older-than", parser=parse_age, metavar="AGE", help="Opened earlier, such as 1h.", show_default=False
+        "--older-than", parser=parse_age, metavar="AGE", help="Older than this age, such as 1h.", show_default=False
     ),
 ]
 NewerThan: TypeAlias = Annotated[
     timedelta | None,
-    typer.Option("--newer-than", parser=parse_age, metavar="AGE", help="Opened since, such as 1h.", show_default=False),
+    typer.Option(
+        "--newer-than", parser=parse_age, metavar="AGE", help="Newer than this age, such as 1h.", show_default=False
+    ),
 ]
 
 
-# ── tables: Tables as people name them
-
-
 def parse_identifier(text: str, hint: str) -> tuple[str, ...]:
-    """Levels and name of a dotted identifier, whose parts may be percent-encoded: `a%2Eb.c` is the table c of `a.b`.
+    """Return the levels and the name of a dotted identifier.
+
+    Parts may be percent-encoded: `a%2Eb.c` is the table `c` in the namespace `a.b`.
 
     Args:
-        hint: which argument or option it is, for the message.
+        text: the identifier.
+        hint: the name of the argument or option, for the message.
 
     Raises:
-        BadParameter: a part is empty, or no UTF-8.
+        BadParameter: a part is empty, or not UTF-8.
     """
     try:
         return decode_identifier(text)
@@ -215,10 +221,10 @@ def parse_identifier(text: str, hint: str) -> tuple[str, ...]:
 
 
 def parse_table_name(text: str, hint: str = "NS.TABLE") -> tuple[tuple[str, ...], str]:
-    """The namespace's levels and the name.
+    """Return the levels of the namespace, and the table's name.
 
     Raises:
-        BadParameter: as of `identifier`, or there is no namespace.
+        BadParameter: the identifier is malformed, or has no namespace.
     """
     *namespace, name = parse_identifier(text, hint)
     if not namespace:
@@ -226,39 +232,36 @@ def parse_table_name(text: str, hint: str = "NS.TABLE") -> tuple[tuple[str, ...]
     return tuple(namespace), name
 
 
-# ── signing: What a command signs its events with
-
-
 @dataclass(frozen=True, slots=True)
 class EventSigner:
-    """A sender's way to sign.
+    """A signer of events.
 
     Attributes:
-        scheme: how.
-        secret: what keys the signature.
+        scheme: the signature scheme.
+        secret: the key of the signature.
     """
 
     scheme: SignatureScheme
     secret: bytes = field(repr=False)
 
     def headers(self, body: bytes) -> dict[str, str]:
-        """The headers that sign a message of now, of an id of its own."""
+        """Return headers that sign a message with a new id and the current time."""
         from sfn.http.signature import sign
 
         return sign(self.scheme, self.secret, body, f"msg_{uuid4().hex}", SystemClock().now())
 
 
-# ── exits: How a command ends
+# ── Exit codes
 
 FAILED: Final = 1
 WRONG_USAGE: Final = 2
 INTERRUPTED: Final = 130
-"""128 and the number of SIGINT, as shells have it."""
+"""128 plus the number of SIGINT, as in shells."""
 
 
 @contextmanager
 def exit_on_error() -> Iterator[None]:
-    """Turn an error of the block into its message and its exit code."""
+    """Print the message of an error in the block, and exit with its code."""
     try:
         yield
     except SfnError as error:

@@ -1,4 +1,4 @@
-"""`sfn resolve`: where a table's current metadata file is."""
+"""Commands that read a table's directory: `sfn resolve`, `history`, `inspect` and `verify`."""
 
 from __future__ import annotations
 
@@ -23,32 +23,36 @@ from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.errors import ExternalError
 from sfn.sfnfile.locations import canonical
 
-# ── directory: What commands have in common that read a table's directory
-
 if TYPE_CHECKING:
     from sfn.app.catalogs import IdentifiedCatalog
+    from sfn.cli.render import Grid, Line, TreeNode
+    from sfn.reader import inspect as reader_inspect
+    from sfn.reader.history import HistoryEntry
+    from sfn.reader.inspect import WalkLimits
     from sfn.reader.resolve import Resolved
     from sfn.reader.verify import VerifyFinding
     from sfn.settings.model import Settings
 
+# ── Shared options
+
 
 @contextmanager
 def report_unreadable() -> Iterator[None]:
-    """Turn a reader's refusal into its message, and exit code 1."""
+    """Print the message of a reader's error in the block, and exit with 1."""
     from sfn.cli.render import escape
     from sfn.errors import Unreadable
 
     try:
         yield
-    except Unreadable as refusal:
-        # It may quote a file that somebody else wrote.
-        typer.echo(escape(str(refusal)), err=True)
+    except Unreadable as error:
+        # The message may quote a foreign file, so control characters are escaped.
+        typer.echo(escape(str(error)), err=True)
         raise typer.Exit(FAILED) from None
 
 
 @dataclass(frozen=True, slots=True)
 class DirectoryOptions:
-    """The options that say which table is looked at, as they were given."""
+    """The options that select a table, as given."""
 
     directory: str
     table: str | None
@@ -60,10 +64,10 @@ class DirectoryOptions:
     storage_options: Mapping[str, Any] | None
 
     def resolve(self) -> Resolved:
-        """Where its metadata file is.
+        """Find the metadata file.
 
         Raises:
-            Unreadable: see `sfn.errors` for its kinds.
+            Unreadable: the table cannot be resolved; `sfn.errors` lists the subclasses.
             BadParameter: `--table` is no identifier.
         """
         from sfn.reader import api
@@ -81,10 +85,10 @@ class DirectoryOptions:
 
 
 def parse_table_option(table: str | None) -> tuple[str, ...] | None:
-    """The identifier that `--table` was given.
+    """Return the parts of the identifier in `--table`, or None without that option.
 
     Raises:
-        BadParameter: it is none.
+        BadParameter: the text is no identifier.
     """
     return None if table is None else parse_identifier(table, "--table")
 
@@ -120,13 +124,13 @@ TableNameOption: TypeAlias = Annotated[
     typer.Option(
         "--table",
         metavar="NS.NAME",
-        help="Which table, where several share the directory: found without a listing, where its file has its name.",
+        help="The table, if several share the directory. Saves a listing if the file is named after the table.",
         show_default=False,
     ),
 ]
 UuidOption: TypeAlias = Annotated[
     str | None,
-    typer.Option("--uuid", metavar="UUID", help="Which table, by its table-uuid.", show_default=False),
+    typer.Option("--uuid", metavar="UUID", help="The table, by its table-uuid.", show_default=False),
 ]
 RefOption: TypeAlias = Annotated[str, typer.Option("--ref", metavar="REF", help="A branch or tag.")]
 AsOfOption: TypeAlias = Annotated[
@@ -135,21 +139,21 @@ AsOfOption: TypeAlias = Annotated[
         "--as-of",
         parser=_parse_time,
         metavar="TIME",
-        help="What was current then: an Ordinal (YYYYMMDDTHHMMSSmmm, UTC), an ISO 8601 time with a zone, or Unix "
+        help="The state at a time: an Ordinal (YYYYMMDDTHHMMSSmmm, UTC), an ISO 8601 time with a zone, or Unix "
         "milliseconds.",
         show_default=False,
     ),
 ]
 RelativeOption: TypeAlias = Annotated[
     bool,
-    typer.Option("--relative", help="Take the metadata file where it lies beside the SFN file: in a copy, on a mount."),
+    typer.Option("--relative", help="Find the metadata file relative to the SFN file, for a copy or a mount."),
 ]
 AllowOption: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
         "--allow",
         metavar="PREFIX",
-        help="Follow files below it, and below the directory, alone; may be repeated.",
+        help="Follow only files below this prefix or below the directory; repeatable.",
         show_default=False,
     ),
 ]
@@ -159,16 +163,13 @@ StorageOptionsOption: TypeAlias = Annotated[
         "--storage-options",
         parser=_parse_storage_options,
         metavar="FILE",
-        help="What fsspec's driver is given, as a JSON object in a file.",
+        help="A file with a JSON object of options for fsspec's driver.",
         show_default=False,
     ),
 ]
 
 
-# ── resolve: `sfn resolve`
-
-if TYPE_CHECKING:
-    from sfn.reader.resolve import Resolved
+# ── sfn resolve
 
 _FIELD_NAMES = (
     "metadata_location, table_identifier, namespace, name, guid, catalog_id, ref, snapshot_id, Ordinal, written_at, "
@@ -198,14 +199,14 @@ def resolve(
         return
     if found.missing_commits:
         print_error(
-            f"{pluralise(found.missing_commits, 'commit')} right after this one can't be known: "
-            "any may have been current then"
+            f"{pluralise(found.missing_commits, 'commit')} right after this one could not be rebuilt: "
+            "one of them may have been current at that time"
         )
     typer.echo(escape(found.metadata_location) if sys.stdout.isatty() else found.metadata_location)
 
 
 def resolved_fields(found: Resolved) -> dict[str, Any]:
-    """What was resolved, as JSON has it."""
+    """Return a resolved table as the fields of the JSON output."""
     from sfn.sfnfile.document import format_time, render_ordinal
 
     document = found.document
@@ -229,11 +230,7 @@ def resolved_fields(found: Resolved) -> dict[str, Any]:
     }
 
 
-# ── history: `sfn history`
-
-if TYPE_CHECKING:
-    from sfn.cli.render import Grid, Line
-    from sfn.reader.history import HistoryEntry
+# ── sfn history
 
 
 def history(
@@ -241,7 +238,9 @@ def history(
     table: TableNameOption = None,
     uuid: UuidOption = None,
     *,
-    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="As many of the newest.")] = 1_000,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, metavar="N", help="The most commits, the newest ones.")
+    ] = 1_000,
     relative: RelativeOption = False,
     allow: AllowOption = None,
     storage_options: StorageOptionsOption = None,
@@ -249,7 +248,7 @@ def history(
 ) -> None:
     """Print a table's commits, oldest first, read from its directory alone.
 
-    Where each commit has a file (naming `ordinal`) these tell of them; elsewhere the metadata file's own log does.
+    With the naming `ordinal` the commits come from their SFN files, otherwise from the metadata log.
     """
     from sfn.cli.render import print_json, print_page
     from sfn.reader import api
@@ -284,16 +283,16 @@ def _page(entries: list[HistoryEntry], limit: int) -> list[Line | Grid]:
 
     page: list[Line | Grid] = [
         Grid(
-            ("ORDINAL", "SNAPSHOT", "GAP", "STATE", "TOLD BY", "METADATA FILE"),
+            ("ORDINAL", "SNAPSHOT", "GAP", "STATE", "SOURCE", "METADATA FILE"),
             [_row(entry) for entry in entries],
             numeric_columns=frozenset({"SNAPSHOT", "GAP"}),
             wide_column="METADATA FILE",
         )
     ]
     if lost := sum(entry.gap for entry in entries):
-        page.append(Line(f"{pluralise(lost, 'commit')} in the gaps can't be known any more", Tone.WARNING))
+        page.append(Line(f"{pluralise(lost, 'commit')} in gaps could not be rebuilt", Tone.WARNING))
     if len(entries) >= limit:
-        page.append(Line(f"the newest {limit:,}; --limit shows more, if there are any", Tone.QUIET))
+        page.append(Line(f"only the newest {limit:,} are shown; raise --limit for more", Tone.QUIET))
     return page
 
 
@@ -306,13 +305,7 @@ def _row(entry: HistoryEntry) -> tuple[str, ...]:
     return render_ordinal(entry.ordinal), snapshot, str(entry.gap or ""), entry.state, entry.source, location
 
 
-# ── inspect: `sfn inspect`
-
-if TYPE_CHECKING:
-    from sfn.cli.render import TreeNode
-    from sfn.reader import inspect as reader_inspect
-    from sfn.reader.inspect import WalkLimits
-    from sfn.reader.resolve import Resolved
+# ── sfn inspect
 
 
 def inspect(
@@ -323,12 +316,17 @@ def inspect(
     as_of: AsOfOption = None,
     snapshot: Annotated[
         int | None,
-        typer.Option("--snapshot", metavar="ID", help="Walk this one, not the ref's head.", show_default=False),
+        typer.Option(
+            "--snapshot",
+            metavar="ID",
+            help="Show the files of this snapshot, not of the ref's head.",
+            show_default=False,
+        ),
     ] = None,
     *,
     files: Annotated[bool, typer.Option("--files", help="List the data and delete files.")] = False,
     limit: Annotated[
-        int, typer.Option("--limit", min=1, metavar="N", help="As many of each: snapshots, manifests, files of one.")
+        int, typer.Option("--limit", min=1, metavar="N", help="The most snapshots, manifests, and files per manifest.")
     ] = 100,
     relative: RelativeOption = False,
     allow: AllowOption = None,
@@ -337,10 +335,10 @@ def inspect(
 ) -> None:
     """Print a table as a tree, read from its directory alone.
 
-    SFN file, metadata file, branches and tags, snapshots, manifest list, manifests with their partition bounds, and
-    data and delete files: the walk that one would do by hand. It needs PyIceberg.
+    The tree has the SFN file, the metadata file, branches and tags, snapshots, the manifest list, manifests with their
+    partition bounds, and data and delete files. The command needs PyIceberg.
 
-    Ends with 1 where something in the way is missing or broken; what can be seen is printed all the same.
+    Ends with 1 if a file on the way is missing or broken; the rest is printed nevertheless.
     """
     from sfn.cli.render import print_json, print_tree, progress
     from sfn.reader.table import require_packages
@@ -361,7 +359,7 @@ def inspect(
 
 
 def _read_tree(found: Resolved, snapshot: int | None, extent: WalkLimits) -> reader_inspect.MetadataNode:
-    """What there is; below the ref's head, where no snapshot is wanted."""
+    """Read the metadata and its files, of the given snapshot or else of the ref's head."""
     from sfn.reader.inspect import MetadataWalk
     from sfn.reader.table import load_metadata, metadata_at_ref
 
@@ -380,7 +378,8 @@ def _tree_of(found: Resolved, seen: reader_inspect.MetadataNode) -> TreeNode:
     root = TreeNode(f"SFN file {escape(found.sfn_file)}")
     name = escape(".".join((*doc.namespace, doc.name)))
     root.add(
-        f"{name}, of catalog {escape(doc.catalog_id)}; the catalog said so {format_duration(found.age)} ago", Tone.QUIET
+        f"{name} of catalog_id {escape(doc.catalog_id)}; confirmed by the catalog {format_duration(found.age)} ago",
+        Tone.QUIET,
     )
     root.add(f"found by {found.found_by}, {found.requests}", Tone.QUIET)
     for key in found.via:
@@ -404,7 +403,7 @@ def _snapshot(above: TreeNode, one: reader_inspect.SnapshotNode, location: str) 
     from sfn.cli.render import Tone, escape
 
     heads = f", head of {', '.join(one.refs)}" if one.refs else ""
-    rows = f"; records in all: {one.summary['total-records']}" if "total-records" in one.summary else ""
+    rows = f"; total records: {one.summary['total-records']}" if "total-records" in one.summary else ""
     tone = Tone.QUIET if one.contents is None else Tone.GOOD
     node = above.add(escape(f"snapshot {one.snapshot_id}, {_at(one.timestamp_ms)}, {one.operation}{heads}{rows}"), tone)
     if one.contents is None:
@@ -439,7 +438,7 @@ def _manifest(above: TreeNode, one: reader_inspect.ManifestNode, location: str) 
 
 
 def _short(path: str, location: str) -> str:
-    """A file's path from the table's location on, if it lies there."""
+    """Return a file's path relative to the table's location, if the file lies below it."""
     from sfn.cli.render import escape
     from sfn.sfnfile.locations import canonical
 
@@ -458,7 +457,7 @@ def _number(count: int | None) -> str:
 
 
 def _at(milliseconds: int) -> str:
-    """The moment, or the number where no calendar reaches."""
+    """Return a time in UTC, or the number of milliseconds if it is out of the calendar's range."""
     from sfn.cli.render import format_time
 
     try:
@@ -467,18 +466,18 @@ def _at(milliseconds: int) -> str:
         return f"{milliseconds} ms"
 
 
-# ── currency: Whether an SFN file says what its catalog says now
+# ── sfn verify
 
 _WHAT: Final = "catalog"
 
 
 @dataclass(frozen=True, slots=True)
 class OwnerCatalogs:
-    """The catalogs that may be asked.
+    """The catalogs that may own a table.
 
     Attributes:
-        settings: of the configuration.
-        names: theirs there.
+        settings: the configuration.
+        names: the names of the catalogs.
     """
 
     settings: Settings
@@ -486,29 +485,31 @@ class OwnerCatalogs:
 
 
 def find_owners(config: Path | None, catalog: str | None) -> OwnerCatalogs:
-    """Which catalogs a configuration has that may own a table; none is asked yet.
+    """Return the configured catalogs that may own a table, without querying them.
 
     Args:
-        catalog: the only one; None to find it by its `catalog_id`.
+        config: the configuration file; None for the environment and defaults.
+        catalog: the catalog's name; None to find the catalog by its `catalog_id` later.
 
     Raises:
-        Misconfigured: the configuration is wrong, or has no such catalog.
+        ConfigurationError: the configuration is wrong, or has no such catalog.
     """
     from sfn.app import catalogs as app_catalogs
     from sfn.settings import load
 
     settings = load(config)
     app_catalogs.check_adapters(settings)
-    askable = [name for name in settings.catalogs if name not in settings.event_only_catalogs]
-    check_sweepable(catalog, askable, settings.event_only_catalogs)
-    return OwnerCatalogs(settings, tuple(name for name in askable if catalog in {None, name}))
+    sweepable = [name for name in settings.catalogs if name not in settings.event_only_catalogs]
+    check_sweepable(catalog, sweepable, settings.event_only_catalogs)
+    return OwnerCatalogs(settings, tuple(name for name in sweepable if catalog in {None, name}))
 
 
 def check_is_current(found: Resolved, owners: OwnerCatalogs) -> VerifyFinding:
-    """Ask the catalog that owns a table; what keeps it from answering is what was found.
+    """Compare an SFN file with the catalog that owns the table. A catalog that does not answer is a problem, too.
 
     Args:
-        found: what the directory says.
+        found: the resolved table.
+        owners: the catalogs that may own it.
     """
     import anyio
 
@@ -517,7 +518,7 @@ def check_is_current(found: Resolved, owners: OwnerCatalogs) -> VerifyFinding:
     from sfn.storage import PrefixRouter
     from sfn.telemetry import logs
 
-    # What the adapters log would stand among what the command prints.
+    # Log records of the adapters would mix with the command's output.
     logs.configure_logging("error", "console")
 
     async def ask() -> VerifyFinding:
@@ -539,13 +540,13 @@ async def _ask_owner(found: Resolved, catalogs: Mapping[str, IdentifiedCatalog])
         try:
             identity = await catalog.identity()
         except ExternalError as trouble:
-            # It may not be the owner.
-            others.append(f"{name} (can't be asked: {trouble})")
+            # Another catalog may be the owner.
+            others.append(f"{name} (does not answer: {trouble})")
             continue
         if identity == found.document.catalog_id:
             return await _compare_with_owner(found, catalog, name)
         others.append(f"{name} ({identity})")
-    known = ", ".join(others) or "none that can be asked"
+    known = ", ".join(others) or "none that can be queried"
     return _problem(found, f"a configured catalog with the catalog_id {found.document.catalog_id}", known)
 
 
@@ -562,9 +563,9 @@ async def _compare_with_owner(found: Resolved, owner: IdentifiedCatalog, name: s
         case Loaded(table):
             return _compared(found, table, name)
         case NoSuchTable():
-            return _problem(found, f"that {name} has {identifier_text(doc)}", "that it has no such table")
+            return _problem(found, f"the table {identifier_text(doc)} in {name}", "no such table")
         case StagedCreate() | NotModified():
-            return _problem(found, f"that {name} has a metadata file of {identifier_text(doc)}", "none yet")
+            return _problem(found, f"a metadata file of {identifier_text(doc)} in {name}", "none yet")
         case _:
             assert_never(answer)
 
@@ -572,30 +573,21 @@ async def _compare_with_owner(found: Resolved, owner: IdentifiedCatalog, name: s
 def _compared(found: Resolved, table: Table, owner: str) -> VerifyFinding:
     from sfn.reader.verify import VerifyFinding
 
-    ours, theirs = found.document.metadata_file_path, table.metadata_location
+    published, current = found.document.metadata_file_path, table.metadata_location
     if found.document.guid != table.uuid:
-        return _problem(found, f"the uuid {table.uuid}, which {owner}'s table has", f"{found.document.guid}")
-    if canonical(ours) == canonical(theirs):
+        return _problem(found, f"the uuid {table.uuid} of the table in {owner}", f"{found.document.guid}")
+    if canonical(published) == canonical(current):
         return VerifyFinding(_WHAT, ok=True, text=f"{owner} has the same metadata file")
     log = [canonical(file) for file in table.metadata_log]
-    since = len(log) - log.index(canonical(ours)) if canonical(ours) in log else 0
-    behind = f", {pluralise(since, 'commit')} behind" if since else ""
-    return _problem(found, f"{theirs}, which {owner} has", f"{ours}{behind}")
+    commits = len(log) - log.index(canonical(published)) if canonical(published) in log else 0
+    behind = f", {pluralise(commits, 'commit')} behind" if commits else ""
+    return _problem(found, f"{current}, which is current in {owner}", f"{published}{behind}")
 
 
 def _problem(found: Resolved, expected: str, what: str) -> VerifyFinding:
     from sfn.reader.verify import VerifyFinding
 
     return VerifyFinding(_WHAT, ok=False, text=f"{found.sfn_file}: expected {expected}, found {what}")
-
-
-# ── verify: `sfn verify`
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from sfn.cli.render import Line
-    from sfn.reader.verify import VerifyFinding
 
 
 def verify(
@@ -605,7 +597,7 @@ def verify(
     ref: RefOption = "main",
     *,
     deep: Annotated[
-        bool, typer.Option("--deep", help="Look at every manifest, data and delete file too; needs PyIceberg.")
+        bool, typer.Option("--deep", help="Check every manifest, data and delete file, too; needs PyIceberg.")
     ] = False,
     relative: RelativeOption = False,
     allow: AllowOption = None,
@@ -614,21 +606,24 @@ def verify(
     catalog: options.Catalog = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Prove that what lies in a table's directory is right.
+    """Check the files of a table's directory.
 
-    The SFN file is one, its uuid is the metadata's, and the files that the ref's head needs are there. With a
-    configuration the catalog that owns the table is asked as well, whether the file is current.
+    The SFN file must be valid, its uuid must be the metadata file's, and the files that the ref's head needs must
+    exist. With a configuration the catalog that owns the table is queried, too: the SFN file must be current.
 
-    Ends with 1 and a list where something is wrong, and with 2, before anything is looked at, where the configuration
-    is.
+    Ends with 1 if something is wrong. Ends with 2, before any check, if the configuration is wrong.
     """
     from sfn.cli.render import print_json, print_page, progress
-    from sfn.reader import verify as looking
+    from sfn.reader import verify as verifier
 
     selected = DirectoryOptions(directory, table, uuid, ref, None, relative, allow, storage_options)
-    owners = None if config is None and catalog is None else _find_owners(config, catalog)
+    owners = None
+    if config is not None or catalog is not None:
+        # Read first: a wrong setting must not spoil checks that may take an hour.
+        with exit_on_error():
+            owners = find_owners(config, catalog)
     with report_unreadable(), progress("manifests", None) as on_progress:
-        found, findings = looking.verify(selected.resolve, deep=deep, on_progress=on_progress)
+        found, findings = verifier.verify(selected.resolve, deep=deep, on_progress=on_progress)
     if found is not None and owners is not None:
         findings.append(check_is_current(found, owners))
     is_right = all(one.ok for one in findings)
@@ -638,12 +633,6 @@ def verify(
         print_page([line for one in findings for line in _lines(one)])
     if not is_right:
         raise typer.Exit(FAILED)
-
-
-def _find_owners(config: Path | None, catalog: str | None) -> OwnerCatalogs:
-    """Read before anything is looked at: what was found after an hour shall not be lost to a wrong setting."""
-    with exit_on_error():
-        return find_owners(config, catalog)
 
 
 def _lines(one: VerifyFinding) -> list[Line]:

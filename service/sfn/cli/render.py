@@ -1,4 +1,4 @@
-"""What a command says to a person, apart from how it gets to the screen."""
+"""Output of commands: pages of lines and grids, trees, JSON, progress bars and confirmations."""
 
 from __future__ import annotations
 
@@ -17,13 +17,17 @@ import typer
 from sfn.cli.options import FAILED, WRONG_USAGE
 from sfn.clock import format_duration
 
-# ── pages: What a command says to a person
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.tree import Tree
+
+# ── Pages
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 class Tone(StrEnum):
-    """How a line sounds; the value is rich's style."""
+    """The meaning of a line; the value is the style in rich."""
 
     PLAIN = ""
     GOOD = "bold green"
@@ -34,7 +38,7 @@ class Tone(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line."""
+    """A line of text."""
 
     text: str
     tone: Tone = Tone.PLAIN
@@ -42,12 +46,13 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A table.
+    """A table of cells.
 
     Attributes:
-        columns: their heads; those of `numeric_columns` stand right.
-        rows: as many cells each.
-        wide_column: the column that a screen may cut off or wrap.
+        columns: the heads of the columns.
+        rows: one cell per column each.
+        numeric_columns: the columns that are aligned right.
+        wide_column: the column that a terminal may wrap.
     """
 
     columns: tuple[str, ...]
@@ -57,7 +62,7 @@ class Grid:
 
     @property
     def has_heads(self) -> bool:
-        """Whether its columns have heads."""
+        """Return whether any column has a head."""
         return any(name.strip() for name in self.columns)
 
 
@@ -65,30 +70,28 @@ Page: TypeAlias = Sequence[Line | Grid]
 
 
 def to_plain_text(page: Page) -> str:
-    """The text that goes into files and pipes: columns aligned, nothing cut off."""
+    """Return a page as text for files and pipes: columns aligned, nothing cut off."""
     return "\n".join(line for part in page for line in _lines(part))
 
 
 def escape(text: str) -> str:
-    """A text of somebody else's as a terminal may have it: what would steer it, break the line, or
-    can't be written is spelled out.
-    """
+    """Return a foreign text that is safe to print: characters that control a terminal or break a line are escaped."""
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def pluralise(number: int, thing: str) -> str:
-    """`1 table`, `1,204 tables`."""
+    """Return a count with its noun, such as `1 table` or `1,204 tables`."""
     plural = thing if number == 1 else thing.removesuffix("y") + ("ies" if thing.endswith("y") else "s")
     return f"{number:,} {plural}"
 
 
 def format_ago(at: datetime, now: datetime) -> str:
-    """`45 s ago`, `in 45 s`."""
+    """Return a time relative to now, such as `45 s ago` or `in 45 s`."""
     return f"in {format_duration(at - now)}" if at > now else f"{format_duration(now - at)} ago"
 
 
 def format_time(at: datetime) -> str:
-    """`2026-11-22 18:43:36Z`, whatever the zone of the machine."""
+    """Return a time in UTC, such as `2026-11-22 18:43:36Z`."""
     return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}"
 
 
@@ -105,17 +108,14 @@ def _padded(cell: str, width: int, side: str) -> str:
     return f"{cell:{side}{width}}"
 
 
-# ── printing: The screen
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
+# ── The terminal
 
 
 class ProgressCallback(Protocol):
-    """How far something is."""
+    """A receiver of progress."""
 
     def __call__(self, done: int, total: int | None = None) -> None:
-        """So many are done; of so many in all, where that is known now."""
+        """Show that `done` items of `total` are done; None if the total is not known yet."""
         ...
 
 
@@ -141,13 +141,13 @@ def print_json(value: object) -> None:
     try:
         text.encode(sys.stdout.encoding)
     except UnicodeEncodeError:
-        # The path of a file may have bytes that are no UTF-8, and a terminal another encoding.
+        # A path may have bytes that are not UTF-8, and the terminal may have another encoding.
         text = json.dumps(built, indent=2)
     typer.echo(text)
 
 
 def clear_screen() -> None:
-    """Empty the screen, where there is one."""
+    """Clear the screen, if standard output is a terminal."""
     if sys.stdout.isatty():
         from rich.console import Console
 
@@ -160,29 +160,30 @@ def print_error(text: str) -> None:
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask, unless the answer was given with `--yes`.
+    """Ask for confirmation, unless `--yes` was passed.
 
     Raises:
-        Exit: 1 for a no; 2 where nobody can be asked.
+        Exit: 1 if the answer is no; 2 if standard input is not a terminal.
     """
     if yes:
         return
     if not sys.stdin.isatty():
-        print_error(f"{question}: expected --yes, as nobody can be asked here, found none")
+        print_error(f"{question} Refusing to ask on a non-interactive terminal. Pass --yes.")
         raise typer.Exit(WRONG_USAGE)
-    # Not typer's: it writes to standard output too.
+    # typer.confirm would write to standard output, which may be a pipe.
     typer.echo(f"{question} [y/N] ", err=True, nl=False)
     if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
-        print_error("nothing was done")
+        print_error("canceled: nothing was changed")
         raise typer.Exit(FAILED)
 
 
 @contextmanager
 def progress(label: str, total: int | None) -> Iterator[ProgressCallback]:
-    """A bar on standard error, where that is a terminal.
+    """Show a progress bar on standard error, if that is a terminal.
 
     Args:
-        total: how many there are in all, None where that is not known yet.
+        label: the text before the bar.
+        total: the number of items; None if it is not known yet.
     """
     if not sys.stderr.isatty():
         yield _ignore_progress
@@ -209,7 +210,7 @@ def _rich_part(part: Line | Grid) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
-    # A Text and no string: a table's name may look like rich's markup.
+    # A table's name may contain rich's markup, so it must not be parsed.
     if isinstance(part, Line):
         return Text(part.text, style=part.tone.value)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, show_header=part.has_heads)
@@ -225,10 +226,7 @@ def _rich_part(part: Line | Grid) -> RenderableType:
     return table
 
 
-# ── trees: A tree on the screen
-
-if TYPE_CHECKING:
-    from rich.tree import Tree
+# ── Trees
 
 _UNITS: Final = ("KiB", "MiB", "GiB", "TiB", "PiB")
 _STEP: Final = 1024
@@ -236,14 +234,14 @@ _STEP: Final = 1024
 
 @dataclass(slots=True)
 class TreeNode:
-    """A line, and what is below it."""
+    """A line of a tree, with its children."""
 
     text: str
     tone: Tone = Tone.PLAIN
     children: list[TreeNode] = field(default_factory=list)
 
     def add(self, text: str, tone: Tone = Tone.PLAIN) -> TreeNode:
-        """A line below this one."""
+        """Add a child with this text, and return it."""
         node = TreeNode(text, tone)
         self.children.append(node)
         return node
@@ -260,14 +258,14 @@ def print_tree(root: TreeNode) -> None:
 
 
 def tree_lines(node: TreeNode, depth: int = 0) -> Iterator[str]:
-    """The text that goes into files and pipes: two spaces a level, nothing cut off."""
+    """Yield the lines of a tree for files and pipes: two spaces per level, nothing cut off."""
     yield f"{'  ' * depth}{node.text}"
     for one in node.children:
         yield from tree_lines(one, depth + 1)
 
 
 def format_size(number: int) -> str:
-    """`939 B`, `1.2 MiB`."""
+    """Return a size in bytes as text, such as `939 B` or `1.2 MiB`."""
     if number < _STEP:
         return f"{number} B"
     amount = float(number)
@@ -282,7 +280,7 @@ def _rich_tree(node: TreeNode, above: Tree | None = None) -> Tree:
     from rich.text import Text
     from rich.tree import Tree
 
-    # A Text and no string: what a file says may look like rich's markup.
+    # The content of a file may contain rich's markup, so it must not be parsed.
     text = Text(node.text, style=node.tone.value, overflow="fold")
     tree = Tree(text, guide_style="dim") if above is None else above.add(text)
     for one in node.children:

@@ -1,4 +1,4 @@
-"""`sfn report`: what an audit found."""
+"""`sfn report`: show the report of an audit on Spark."""
 
 from __future__ import annotations
 
@@ -15,15 +15,20 @@ from sfn.cli.render import Grid, Line, Page, Tone, escape, format_time, pluralis
 from sfn.clock import format_duration
 from sfn.errors import NotInstalled, SfnError
 
-# ── reported: A report
+if TYPE_CHECKING:
+    from sfn.audit.read import AuditReport, ReportedTable, RunSummary
 
-_NUMBERS = frozenset({"TABLES", "LAG", "BEHIND", "KEPT", "LIVES", "DIFFER", "UNSEEN", "UNCHANGED", "WORST LAG"})
+# ── The page
+
+_NUMBERS = frozenset(
+    {"TABLES", "LAG", "BEHIND", "RETAINED", "LIFETIME", "DIFFER", "UNCHECKED", "UNCHANGED", "WORST LAG"}
+)
 
 
 def report_page(report: AuditReport) -> Page:
-    """All of it."""
+    """Return the page of a report."""
     found: list[Line | Grid] = []
-    whole = "" if report.is_whole else ", not at its end: the next audit goes on with it"
+    whole = "" if report.is_whole else ", incomplete: the next audit continues it"
     deep = ", with all files" if report.deep else ""
     found.append(Line(f"run {report.run} of {format_time(report.began_at)}{deep}{whole}", _tone(report)))
     states = [
@@ -33,15 +38,16 @@ def report_page(report: AuditReport) -> Page:
     ]
     found.append(Grid(("  CATALOG", "STATE", "TABLES"), states, _NUMBERS))
     found += _listed("the worst lag", report.worst_lag, len(report.worst_lag))
-    found += _listed("files that are not ours", report.foreign, report.foreign_total)
-    found += _listed("near their metadata's retention", report.near_retention, report.near_retention_total)
-    found += _listed("files of the current snapshot are missing", report.missing_files, report.missing_files_total)
-    found += _listed("not looked at", report.unchecked, report.unchecked_total)
+    found += _listed("foreign files", report.foreign, report.foreign_total)
+    found += _listed("near the end of their metadata retention", report.near_retention, report.near_retention_total)
+    found += _listed("missing files of the current snapshot", report.missing_files, report.missing_files_total)
+    found += _listed("not checked", report.unchecked, report.unchecked_total)
     if report.oldest_file_seconds is not None:
         oldest = format_duration(timedelta(seconds=report.oldest_file_seconds))
-        found.append(Line(f"the oldest SFN file was written {oldest} before the run looked at it"))
+        found.append(Line(f"the oldest SFN file was written {oldest} before the run read it"))
     found.append(Line("the last runs"))
-    found.append(Grid(("  RUN", "TABLES", "DIFFER", "UNSEEN", "UNCHANGED", "WORST LAG"), _past(report.trend), _NUMBERS))
+    columns = ("  RUN", "TABLES", "DIFFER", "UNCHECKED", "UNCHANGED", "WORST LAG")
+    found.append(Grid(columns, _past(report.trend), _NUMBERS))
     return found
 
 
@@ -68,7 +74,7 @@ def _listed(title: str, rows: Sequence[ReportedTable], total: int) -> list[Line 
         )
         for row in rows
     ]
-    heads = ("  TABLE", "STATE", "LAG", "BEHIND", "KEPT", "LIVES", "DETAIL")
+    heads = ("  TABLE", "STATE", "LAG", "BEHIND", "RETAINED", "LIFETIME", "DETAIL")
     return [Line(f"{title}{more}"), Grid(heads, cells, _NUMBERS, "DETAIL")]
 
 
@@ -79,7 +85,7 @@ def _time(seconds: float | None) -> str:
 def _past(trend: Sequence[RunSummary]) -> list[tuple[str, ...]]:
     return [
         (
-            f"  {one.run}{'' if one.is_whole else ' (in part)'}",
+            f"  {one.run}{'' if one.is_whole else ' (incomplete)'}",
             f"{one.tables:,}",
             f"{one.differing:,}",
             f"{one.unchecked:,}",
@@ -90,16 +96,13 @@ def _past(trend: Sequence[RunSummary]) -> list[tuple[str, ...]]:
     ]
 
 
-# ── reporting: A report
-
-if TYPE_CHECKING:
-    from sfn.audit.read import AuditReport, ReportedTable, RunSummary
+# ── The command
 
 
 def read_report(
     config: Path | None, where: str, opened_with: Mapping[str, str], run: str | None, most: int, past: int
 ) -> AuditReport:
-    """What it says; arguments as of `sfn.audit.read.read_report`.
+    """Read a report; arguments as in `sfn.audit.read.read_report`.
 
     Raises:
         NotInstalled: PyIceberg or PyArrow is missing.
@@ -113,39 +116,36 @@ def read_report(
     except ImportError as error:
         remedy = "pip install '.[read]'"
         raise NotInstalled("sfn report", expected="PyIceberg and PyArrow", found=str(error), remedy=remedy) from None
-    # A directory needs no configuration.
+    # A report in a directory needs no configuration.
     place = storage.parse_report_location(where, Settings() if config is None else load(config), opened_with)
-    with storage.map_report_errors(str(place), "see that it can be reached, and try again"):
+    with storage.map_report_errors(str(place), "check that it can be reached, and try again"):
         table = storage.find_report(place)
     if table is None:
         remedy = "write one: python -m sfn.audit --report …"
         raise SfnError(str(place), expected="a report", found="none", remedy=remedy)
-    with storage.map_report_errors(str(place), "see that its files can be read, and try again"):
+    with storage.map_report_errors(str(place), "check that its files can be read, and try again"):
         return read.read_report(table, str(place), run, most, past)
-
-
-# ── report: `sfn report`
 
 
 def report(
     report: Annotated[
         str,
-        typer.Argument(metavar="DIRECTORY|CATALOG:NS.TABLE", help="Where the audit wrote it.", show_default=False),
+        typer.Argument(metavar="DIRECTORY|CATALOG:NS.TABLE", help="The report's place.", show_default=False),
     ],
     *,
     run: Annotated[
-        str | None, typer.Option("--run", metavar="RUN", help="Which run; else the newest.", show_default=False)
+        str | None, typer.Option("--run", metavar="RUN", help="The run; default: the newest.", show_default=False)
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="How many tables each list names.")] = 10,
-    past: Annotated[int, typer.Option("--past", min=1, help="How many runs are compared.")] = 10,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="The most tables in each list.")] = 10,
+    past: Annotated[int, typer.Option("--past", min=1, help="The number of runs to compare.")] = 10,
     report_option: options.ReportOptions = None,
     as_json: options.AsJson = False,
     config: options.Config = None,
 ) -> None:
-    """Show what an audit (`python -m sfn.audit`) found: how tables stand, the worst lag, foreign files,
-    tables near their metadata's retention, what could not be looked at, and the trend over runs.
+    """Show the report of an audit (`python -m sfn.audit`): tables by state, the worst lag, foreign files, tables near
+    the end of their metadata retention, tables that could not be checked, and the trend over runs.
 
-    The report is an Iceberg table: whatever reads one has all of it in SQL.
+    The report is an Iceberg table, so any engine can query it in SQL.
     """
     from sfn.cli.render import print_json, print_page
 

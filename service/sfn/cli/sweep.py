@@ -1,4 +1,4 @@
-"""`sfn reconcile`: one sweep now."""
+"""`sfn reconcile`: request a sweep and show what differed, or compare tables without the service (--dry-run)."""
 
 from __future__ import annotations
 
@@ -24,53 +24,54 @@ if TYPE_CHECKING:
     from sfn.cli.client import ServiceClient
     from sfn.worker.compare import DryRunResult
 
-# ── sweeping: Sweeps of the running service
+# ── Sweeps of the running service
 
 FIRST_PAUSE: Final = 0.1
-"""Seconds to the second look; each further pause is twice as long."""
+"""Seconds between the first two requests; each further pause is twice as long."""
 MAX_PAUSE: Final = 2.0
-"""Seconds between two looks at most."""
+"""The longest pause between two requests, in seconds."""
 _AT_ONCE: Final = timedelta(seconds=1)
-"""What a sweep may wait without a word."""
+"""The longest wait that is not reported."""
 _HELD: Final = "held"
-_APART: Final = "two of a catalog are kept apart"
 
 
 def check_sweepable(catalog: str | None, sweepable: Sequence[str], event_only: Collection[str]) -> None:
-    """Refuse a catalog that can't be swept.
+    """Check that a catalog can be swept.
 
     Args:
-        catalog: as it was named; None for all.
-        sweepable: those that can.
-        event_only: those that can't, as events tell of them.
+        catalog: the catalog's name; None for all.
+        sweepable: the catalogs that can be swept.
+        event_only: the event-only catalogs, which cannot.
 
     Raises:
-        Misconfigured: it is none of these, or there are none.
+        ConfigurationError: the catalog cannot be swept, or no catalog can.
     """
     from sfn.settings.sources import ConfigurationError
 
-    mute = sorted(one for one in event_only if one == catalog or (catalog is None and not sweepable))
-    if mute:
-        found = "one that is told of by events: there is nothing to compare"
-        raise ConfigurationError([SfnError(", ".join(mute), expected="a catalog that can be asked", found=found)])
+    not_sweepable = sorted(one for one in event_only if one == catalog or (catalog is None and not sweepable))
+    if not_sweepable:
+        found = "an event-only catalog: there is nothing to compare"
+        where = ", ".join(not_sweepable)
+        raise ConfigurationError([SfnError(where, expected="a catalog that can be queried", found=found)])
     if catalog is not None and catalog not in sweepable:
-        expected = f"a configured catalog that can be asked ({', '.join(sweepable) or 'none'})"
+        expected = f"a configured catalog that can be queried ({', '.join(sweepable) or 'none'})"
         raise ConfigurationError(
             [SfnError("--catalog", expected=expected, found=catalog, remedy=suggest_name(catalog, sweepable))]
         )
 
 
 def describe_delays(accepted: SweepAccepted, status: ServiceStatus) -> list[str]:
-    """What holds up sweeps that were asked for, in words: how long, and until when."""
+    """Return why requested sweeps do not start at once, and when they start."""
     lines = []
     running = {one.name for one in status.catalogs if one.sweep is not None and one.sweep.is_running}
     for name in accepted.catalogs:
         begins = accepted.starts_at.get(name)
         if begins is None and name in running:
-            lines.append(f"{name}: is being swept just now; another sweep follows it, {_APART}")
+            lines.append(f"{name}: a sweep is running; the requested one follows after a pause")
         elif begins is not None and begins - accepted.requested_at > _AT_ONCE:
             wait = format_duration(begins - accepted.requested_at)
-            lines.append(f"{name}: the sweep waits {wait}, until {format_time(begins)}, as {_APART}")
+            at = format_time(begins)
+            lines.append(f"{name}: the sweep starts in {wait}, at {at}: two sweeps of a catalog keep a distance")
     return lines
 
 
@@ -81,12 +82,14 @@ def wait_for_sweeps(
     on_waiting: Callable[[str], None],
     sleep: Callable[[float], None] = time.sleep,
 ) -> dict[str, SweepModel]:
-    """The sweeps that were asked for, by catalog, once all of them ended.
+    """Wait until all requested sweeps ended, and return them by catalog.
 
     Args:
-        on_progress: told how far they are.
-        on_waiting: told once of each catalog that is in trouble, so that its sweep does not begin.
-        sleep: waits so many seconds.
+        service: the client of the service.
+        accepted: the accepted request.
+        on_progress: receives the number of tables.
+        on_waiting: called once with each catalog that does not answer, so that its sweep does not start.
+        sleep: sleeps for a number of seconds.
     """
     pause, reported = FIRST_PAUSE, set[str]()
     while True:
@@ -99,9 +102,8 @@ def wait_for_sweeps(
         if len(sweeps) == len(accepted.catalogs) and not any(sweep.is_running for sweep in sweeps.values()):
             return sweeps
         for breaker in status.breakers:
-            mine = breaker.scope == "catalog" and breaker.name in accepted.catalogs and breaker.name not in sweeps
-            stopped = mine and breaker.allowed_probes <= 1
-            if stopped and breaker.name not in reported:
+            is_awaited = breaker.scope == "catalog" and breaker.name in accepted.catalogs and breaker.name not in sweeps
+            if is_awaited and breaker.allowed_probes <= 1 and breaker.name not in reported:
                 reported.add(breaker.name)
                 on_waiting(breaker.name)
         sleep(pause)
@@ -109,7 +111,7 @@ def wait_for_sweeps(
 
 
 def sweeps_since(status: ServiceStatus, catalogs: Sequence[str], since: datetime) -> dict[str, SweepModel]:
-    """The sweeps of these catalogs that began no earlier."""
+    """Return the sweeps of some catalogs that started at a time or later."""
     return {
         one.name: one.sweep
         for one in status.catalogs
@@ -118,7 +120,7 @@ def sweeps_since(status: ServiceStatus, catalogs: Sequence[str], since: datetime
 
 
 def all_succeeded(sweeps: Mapping[str, SweepModel]) -> bool:
-    """Whether every table that may be seen was looked at."""
+    """Return whether every table that may be listed was checked."""
     return all(
         sweep.state == "ended" and not (sweep.failed_tables or sweep.listing_failed) for sweep in sweeps.values()
     )
@@ -127,21 +129,23 @@ def all_succeeded(sweeps: Mapping[str, SweepModel]) -> bool:
 def sweep_page(
     sweeps: Mapping[str, SweepModel], retired: Collection[str] = (), missing: Mapping[str, datetime] | None = None
 ) -> Page:
-    """What differed, and what could not be looked at.
+    """Return a page of what differed, and what could not be checked.
 
     Args:
-        retired: catalogs whose tables get no files.
-        missing: since when tables are missing, by catalog, as far as that is known; else since the sweep began.
+        sweeps: the sweeps, by catalog.
+        retired: the retired catalogs.
+        missing: the time since when tables are missing, by catalog; the default is the start of the sweep.
     """
     page: list[Line | Grid] = []
     for name, sweep in sweeps.items():
         page.append(_headline(name, sweep, retired=name in retired))
         if sweep.missing_tables:
-            verb = "table is" if sweep.missing_tables == 1 else "tables are"
+            verb = "table has" if sweep.missing_tables == 1 else "tables have"
             since = format_time((missing or {}).get(name, sweep.started_at))
-            page.append(Line(f"  {sweep.missing_tables:,} {verb} missing from the catalog since {since}", Tone.WARNING))
+            text = f"  {sweep.missing_tables:,} {verb} been missing from the catalog since {since}"
+            page.append(Line(text, Tone.WARNING))
         if sweep.differences:
-            held = f"held by the brake: sfn release {name}"
+            held = f"held by the drop limit: sfn release {name}"
             rows = [
                 (f"  {escape(one.table)}", held if one.kind == _HELD else escape(one.kind)) for one in sweep.differences
             ]
@@ -149,7 +153,7 @@ def sweep_page(
         if (more := sweep.differences_total - len(sweep.differences)) > 0:
             page.append(Line(f"  and {more:,} more"))
         page += list(_unlisted(sweep))
-        page += [Line(f"  could not look at {escape(one)}", Tone.BAD) for one in sweep.failed_tables]
+        page += [Line(f"  could not check {escape(one)}", Tone.BAD) for one in sweep.failed_tables]
     return page
 
 
@@ -157,8 +161,8 @@ def _unlisted(sweep: SweepModel) -> Iterator[Line]:
     failed = set(sweep.listing_failed)
     for one in sweep.unlisted_namespaces:
         has_failed = one in failed
-        may = "could not" if has_failed else "may not"
-        yield Line(f"  {may} list the namespace {escape(one) or '(all)'}", Tone.BAD if has_failed else Tone.WARNING)
+        problem = "could not" if has_failed else "no permission to"
+        yield Line(f"  {problem} list the namespace {escape(one) or '(all)'}", Tone.BAD if has_failed else Tone.WARNING)
     if sweep.unlisted_namespaces and sweep.unlisted_reason:
         yield Line(
             f"    {escape((sweep.listing_failed or sweep.unlisted_namespaces)[0])}: {escape(sweep.unlisted_reason)}",
@@ -173,18 +177,18 @@ def _headline(name: str, sweep: SweepModel, *, retired: bool) -> Line:
         return Line(f"{name}: the sweep {escape(sweep.state)} after {checked}{why}", Tone.BAD)
     if not sweep.differences_total:
         return Line(f"{name}: {checked}, nothing differed", Tone.GOOD)
-    said = f"{name}: {checked}, {sweep.differences_total:,} differed"
+    text = f"{name}: {checked}, {sweep.differences_total:,} differed"
     if retired:
-        return Line(f"{said}; retired: nothing is written (`sfn retire {name} --undo`)", Tone.WARNING)
+        return Line(f"{text}; retired: nothing is written (`sfn retire {name} --undo`)", Tone.WARNING)
     if sweep.differences and all(one.kind == _HELD for one in sweep.differences):
-        return Line(said, Tone.WARNING)
-    return Line(f"{said} and are being seen to", Tone.WARNING)
+        return Line(text, Tone.WARNING)
+    return Line(f"{text}, queued for publishing", Tone.WARNING)
 
 
-# ── rehearsal: What a sweep would find
+# ── Dry run
 
 MAX_SHOWN: Final = 1_000
-"""Tables of a catalog that a page names; JSON has them all."""
+"""The most tables of a catalog on a page; JSON has all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +202,13 @@ class DryRunDifference:
 
 @dataclass(frozen=True, slots=True)
 class DryRunFailure:
-    """A namespace that may not or could not be listed, or a table that could not be examined."""
+    """A namespace that was not listed, or a table that was not checked.
+
+    Attributes:
+        name: the namespace or table.
+        why: the reason.
+        is_failure: True for a failure, False for a missing permission.
+    """
 
     name: str
     why: str
@@ -207,7 +217,7 @@ class DryRunFailure:
 
 @dataclass(frozen=True, slots=True)
 class CatalogDryRun:
-    """What one catalog's walk found."""
+    """The result of a dry run for one catalog."""
 
     name: str
     tables: int
@@ -217,7 +227,7 @@ class CatalogDryRun:
 
     @property
     def is_in_sync(self) -> bool:
-        """Whether nothing differs, as far as tables may be seen."""
+        """Return whether nothing differs among the tables that may be listed."""
         return (
             not self.differences
             and not self.failed_tables
@@ -226,11 +236,11 @@ class CatalogDryRun:
 
 
 def dry_run_catalogs(config: Path | None, catalog: str | None) -> list[CatalogDryRun]:
-    """Look at the tables of all configured catalogs, or of one.
+    """Compare the tables of all configured catalogs, or of one, with their files.
 
     Raises:
-        Misconfigured: the configuration is wrong, or has no such catalog.
-        Trouble: a catalog or a store can't be asked.
+        ConfigurationError: the configuration is wrong, or has no such catalog.
+        ExternalError: a catalog or a store does not answer.
     """
     import anyio
 
@@ -244,10 +254,10 @@ def dry_run_catalogs(config: Path | None, catalog: str | None) -> list[CatalogDr
     catalogs.check_adapters(settings)
     names = [name for name in settings.catalogs if name not in settings.event_only_catalogs]
     check_sweepable(catalog, names, settings.event_only_catalogs)
-    # What the adapters log would stand among what the command prints.
+    # Log records of the adapters would mix with the command's output.
     logs.configure_logging("error", "console")
 
-    # Of what was imported nothing is garbage, and to look through it again and again took a sixth of the time.
+    # Imported modules are never garbage: scanning them in each collection took a sixth of the time.
     gc.freeze()
 
     async def walk() -> list[CatalogDryRun]:
@@ -268,7 +278,7 @@ def dry_run_catalogs(config: Path | None, catalog: str | None) -> list[CatalogDr
 
 
 def dry_run_page(found: list[CatalogDryRun]) -> Page:
-    """What differs, catalog by catalog."""
+    """Return a page of what differs in each catalog."""
     page: list[Line | Grid] = []
     for one in found:
         checked = pluralise(one.tables, "table")
@@ -287,10 +297,11 @@ def dry_run_page(found: list[CatalogDryRun]) -> Page:
             for each in one.unlisted_namespaces
         ]
         page += [
-            Line(f"  could not look at {escape(each.name)}: {escape(each.why)}", Tone.BAD) for each in one.failed_tables
+            Line(f"  could not check {escape(each.name)}: {escape(each.why)}", Tone.BAD) for each in one.failed_tables
         ]
     if not all(one.is_in_sync for one in found):
-        page.append(Line("what the brake holds, or a retired catalog leaves alone, `sfn status` knows", Tone.QUIET))
+        text = "a dry run does not know the drop limit and retired catalogs: see `sfn status`"
+        page.append(Line(text, Tone.QUIET))
     return page
 
 
@@ -307,7 +318,7 @@ def _to_catalog_dry_run(name: str, found: DryRunResult) -> CatalogDryRun:
     )
 
 
-# ── reconcile: `sfn reconcile`
+# ── The command
 
 
 def reconcile(
@@ -317,13 +328,13 @@ def reconcile(
         typer.Option(
             "--catalog",
             metavar="NAME",
-            help="Of that catalog alone.",
+            help="Only this catalog.",
             show_default=False,
             autocompletion=options.complete_catalog,
         ),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only look, in this process: see below.", show_default=False)
+        bool, typer.Option("--dry-run", help="Compare in this process, and write nothing.", show_default=False)
     ] = False,
     wait: Annotated[bool, typer.Option(help="Wait for the end of the sweep.")] = True,
     as_json: options.AsJson = False,
@@ -332,17 +343,17 @@ def reconcile(
     token_file: options.TokenFile = None,
     ca_file: options.CaFile = None,
 ) -> None:
-    """Have the running service compare every table with its catalog now, and tell what differed.
+    """Have the running service sweep its catalogs now, and show what differed.
 
-    Ends with 1 if the sweep failed, or could not list a namespace or examine a table. Ctrl-C leaves it running.
+    Ends with 1 if the sweep failed, or could not list a namespace or check a table. After Ctrl-C the sweep goes on.
 
-    With --dry-run the service is not asked: this process lists the catalog, loads each table and reads the files beside
-    it, from the configuration. It touches no inbox, writes nothing, and ends as `diff` does: 0 nothing differs,
-    1 something does or could not be looked at. Files of tables that are gone are not found this way.
+    With --dry-run this process lists the catalog, loads each table and reads its files, as the configuration says. It
+    needs no service and no inbox, and writes nothing. It ends like `diff`: with 0 if nothing differs, with 1 if
+    something differs or could not be checked. It does not find files of tables that the catalog no longer has.
     """
     if dry_run:
         if url is not None or token_file is not None:
-            raise typer.BadParameter("--dry-run asks no service: it takes neither --url nor --token-file")
+            raise typer.BadParameter("--dry-run does not use the service: do not pass --url or --token-file")
         good = _dry_run(config, catalog, as_json=as_json)
     else:
         good = _run_sweep(options.ServiceOptions(config, url, token_file, ca_file), catalog, wait=wait, as_json=as_json)
@@ -375,21 +386,21 @@ def _run_sweep(flags: options.ServiceOptions, catalog: str | None, *, wait: bool
             if as_json:
                 print_json(accepted)
             else:
-                typer.echo(f"asked for: {', '.join(accepted.catalogs)}; `sfn status` tells how far it is")
+                typer.echo(f"sweep requested: {', '.join(accepted.catalogs)}; `sfn status` shows its progress")
             return True
 
         def waits(name: str) -> None:
-            print_error(f"{name}: the sweep waits, as the catalog is in trouble; Ctrl-C leaves it queued")
+            print_error(f"{name}: the sweep waits: the catalog does not answer; Ctrl-C leaves it in the queue")
 
         for delay in describe_delays(accepted, service.status()):
             print_error(delay)
         try:
-            with progress("sweeping", None) as moved:
-                sweeps = wait_for_sweeps(service, accepted, moved, waits)
+            with progress("sweeping", None) as on_progress:
+                sweeps = wait_for_sweeps(service, accepted, on_progress, waits)
             catalogs = service.status().catalogs
             retired = {one.name for one in catalogs if one.retired}
         except KeyboardInterrupt:
-            print_error("the sweep goes on in the service: `sfn status` tells how far it is")
+            print_error("stopped waiting: the sweep goes on in the service, `sfn status` shows its progress")
             raise typer.Exit(INTERRUPTED) from None
     if as_json:
         found = [{"name": name, "retired": name in retired, **sweeps[name].model_dump()} for name in sweeps]

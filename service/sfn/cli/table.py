@@ -1,38 +1,38 @@
-"""One table's whole story on a page, pure: how it stands and what to do, then what is held, wanted and was tried."""
+"""The page of `sfn status NS.TABLE`: a verdict with the next command, then the facts about the table."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
-from sfn.admin.schemas import DeadLetterModel, PendingChangeModel, TableModel
+from sfn.admin.schemas import CircuitBreakerModel, DeadLetterModel, PendingChangeModel, TableModel
 from sfn.cli.render import Grid, Line, Page, Tone, escape, format_ago, pluralise
-from sfn.cli.status import adopt_command, remedy_for
+from sfn.cli.status import adopt_command, format_since, remedy_for
 from sfn.clock import format_duration
 from sfn.domain.identifiers import encode_identifier
 from sfn.domain.jobs import DeadLettered, DeadLetterReason, Rescheduled, Retry, Returned
 
 _OUTCOME_TEXTS: Final = {
-    Rescheduled.label: "right as far as could be told,",
+    Rescheduled.label: "checked",
     Retry.label: "failed",
     DeadLettered.label: "given up",
-    Returned.label: "put off",
+    Returned.label: "postponed",
 }
-"""How a look ended, where its name in JSON says that to insiders alone."""
+"""Outcomes of checks in plain words, where the name in JSON is not plain."""
 _MAX_EVENT_SHOWN: Final = 400
-"""Characters of an event."""
+"""The most characters of an event that are printed."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableVerdict:
-    """How a table stands.
+    """The state of a table in one line.
 
     Attributes:
-        text: in one line.
-        tone: GOOD where nobody has to do anything.
-        command: what to type next, where there is something.
+        text: the state.
+        tone: GOOD if no operator is needed.
+        command: the next command to run; may be empty.
     """
 
     text: str
@@ -40,56 +40,73 @@ class TableVerdict:
     command: str = ""
 
 
-def table_verdict(table: TableModel, now: datetime) -> TableVerdict:
-    """What a tired reader needs first."""
+def table_verdict(table: TableModel, now: datetime, breakers: Sequence[CircuitBreakerModel] = ()) -> TableVerdict:
+    """Return the state of a table in one line.
+
+    Args:
+        table: the table.
+        now: the present time.
+        breakers: the service's circuit breakers, which explain a delay.
+    """
     letter = next((one for one in table.dead_letters if one.status == "open"), None)
     if table.state == "dead" or letter is not None:
         return _given_up(table, letter)
     if table.on_hold:
         command = f"sfn release {table.catalog}"
-        return TableVerdict("a step that is not forward is held until somebody lets it pass", Tone.BAD, command)
+        return TableVerdict("a drop or rollback is held by the drop limit until an operator acts", Tone.BAD, command)
     if table.failing_since is not None:
-        long = format_duration(now - table.failing_since)
-        return TableVerdict(
-            f"fails since {long}, attempt {table.attempt}; again {format_ago(table.due_at, now)}", Tone.WARNING
-        )
+        lasting = format_duration(now - table.failing_since)
+        text = f"failing for {lasting}, attempt {table.attempt}; next attempt {format_ago(table.due_at, now)}"
+        return TableVerdict(text, Tone.WARNING)
     if table.state == "leased":
-        return TableVerdict("is being published just now", Tone.GOOD)
+        return TableVerdict("a worker publishes the table now", Tone.GOOD)
     if table.pending.has_unprocessed:
-        return TableVerdict(f"something new was told of; its turn: {format_ago(table.due_at, now)}", Tone.WARNING)
+        return TableVerdict(_pending_text(table, now, breakers), Tone.WARNING)
     if (waits := waiting_text(table, now)) is not None:
         is_right = table.published is not None and not _has_pending_change(table.pending)
         return TableVerdict(waits, Tone.GOOD if is_right else Tone.WARNING)
     if table.published is None:
         return _without_file(table)
-    return TableVerdict(f"is published, as the catalog said {format_ago(table.published.written_at, now)}", Tone.GOOD)
+    return TableVerdict(f"published; the file was written {format_ago(table.published.written_at, now)}", Tone.GOOD)
+
+
+def _pending_text(table: TableModel, now: datetime, breakers: Sequence[CircuitBreakerModel]) -> str:
+    """Return why a notification is not processed yet."""
+    failing = next((one for one in breakers if one.scope == "catalog" and one.name == table.catalog), None)
+    if failing is None or failing.allowed_probes > 1:
+        is_due = "is due" if table.due_at > now else "was due"
+        return f"a notification is pending; its check {is_due} {format_ago(table.due_at, now)}"
+    since = table.due_at if table.last_event is None else min(table.due_at, table.last_event.received_at)
+    late = format_duration(max(now - since, timedelta()))
+    unreachable = f"catalog `{table.catalog}` has not answered since {format_since(failing.failing_since, now)}"
+    return f"late for {late}: {unreachable}; next attempt {format_ago(max(failing.open_until, now), now)}"
 
 
 def _without_file(table: TableModel) -> TableVerdict:
     match table.unpublished:
         case "retired":
-            why = f"is left without a file: the catalog {table.catalog} is retired"
+            why = f"no file: the catalog {table.catalog} is retired"
             return TableVerdict(why, Tone.PLAIN, f"sfn retire {table.catalog} --undo")
         case "excluded":
-            return TableVerdict("gets no files: the catalog's include or exclude leaves it out", Tone.PLAIN)
+            return TableVerdict("no file: the catalog's include or exclude leaves the table out", Tone.PLAIN)
         case "left-alone":
-            return TableVerdict("gets no files: its own properties in the catalog say so", Tone.PLAIN)
+            return TableVerdict("no file: the table's own properties in the catalog exclude it", Tone.PLAIN)
         case "dropped" if table.renamed_to is not None:
-            return TableVerdict(f"was renamed to {escape(table.renamed_to)}: its files say so", Tone.PLAIN)
+            return TableVerdict(f"renamed to {escape(table.renamed_to)}: its files lead there", Tone.PLAIN)
         case "dropped":
-            return TableVerdict("was dropped or renamed: the catalog has it no more, and its files say so", Tone.PLAIN)
+            return TableVerdict("dropped or renamed: the catalog has no such table, and its files say so", Tone.PLAIN)
         case "spelling":
             listed = escape(table.listed_as or "another name")
-            why = f"is another spelling of {listed}: the catalog lists it so, and that name has the files"
+            why = f"another spelling of {listed}: the catalog lists that name, which has the files"
             return TableVerdict(why, Tone.PLAIN, f"sfn status {listed}")
         case "missing":
-            return TableVerdict("is not there: the catalog has no such table, nor is there a file of it", Tone.WARNING)
+            return TableVerdict("not found: the catalog has no such table, and no file exists", Tone.WARNING)
         case _:
-            return TableVerdict("has no file yet: nothing was found that could be published", Tone.WARNING)
+            return TableVerdict("no file yet: the last check found nothing to publish", Tone.WARNING)
 
 
 def waiting_text(table: TableModel, now: datetime) -> str | None:
-    """What a table waits for whose last look was well as far as could be told; None for one that waits for nothing."""
+    """Return the reason for the next check of a table that was rescheduled; None for other tables."""
     last = table.last_result
     if table.state != "queued" or table.pending.has_unprocessed or last is None or last.outcome != Rescheduled.label:
         return None
@@ -98,17 +115,17 @@ def waiting_text(table: TableModel, now: datetime) -> str | None:
     if _has_pending_change(table.pending):
         so_far = f"{_pending_changes(table.pending)} is pending"
     elif table.published is None:
-        so_far = "has no live file"
+        so_far = "no live file"
     else:
-        so_far = "is published, as the catalog says"
-    return f"{so_far}; looked at once more {format_ago(table.due_at, now)} ({last.why})"
+        so_far = "published"
+    return f"{so_far}; next check {format_ago(table.due_at, now)} ({last.why})"
 
 
-def table_page(table: TableModel, now: datetime) -> Page:
-    """The page."""
-    summary = table_verdict(table, now)
+def table_page(table: TableModel, now: datetime, breakers: Sequence[CircuitBreakerModel] = ()) -> Page:
+    """Return the page about a table; arguments as in `table_verdict`."""
+    summary = table_verdict(table, now, breakers)
     name = escape(f"{table.catalog}:{encode_identifier(table.namespace, table.name)}")
-    page: list[Line | Grid] = [Line(f"{name} {summary.text}", summary.tone)]
+    page: list[Line | Grid] = [Line(f"{name}: {summary.text}", summary.tone)]
     if summary.command:
         page.append(Line(f"  → {summary.command}"))
     page.append(Line(""))
@@ -120,7 +137,7 @@ def table_page(table: TableModel, now: datetime) -> Page:
 
 
 def dead_letters_grid(letters: Sequence[DeadLetterModel], now: datetime, *, with_status: bool) -> Grid:
-    """Dead letters, one a row."""
+    """Return a grid with one row per dead letter."""
     columns = ("ID", *(("STATUS",) if with_status else ()), "REASON", "ABOUT", "OPENED", "TRIED", "DETAIL")
     rows = [
         (
@@ -138,7 +155,7 @@ def dead_letters_grid(letters: Sequence[DeadLetterModel], now: datetime, *, with
 
 
 def describe_key(letter: DeadLetterModel) -> str:
-    """What a letter is about: a table, a catalog, or the sender of what nobody understood."""
+    """Return the table of a dead letter, or its catalog, or the sender of an undecodable request."""
     if letter.namespace is not None and letter.name is not None:
         return f"{letter.catalog}:{encode_identifier(letter.namespace, letter.name)}"
     return letter.catalog or f"sender {letter.sender or 'unknown'}"
@@ -151,12 +168,13 @@ def _given_up(table: TableModel, letter: DeadLetterModel | None) -> TableVerdict
     name = encode_identifier(table.namespace, table.name)
     match reason:
         case DeadLetterReason.HELD_DROP:
-            return TableVerdict("is held by the brake until somebody looks; where it is right:", Tone.BAD, replay)
+            return TableVerdict("held by the drop limit until an operator acts; if it is right:", Tone.BAD, replay)
         case DeadLetterReason.FOREIGN_CATALOG:
             command = adopt_command(table.catalog, table.foreign_catalog_id, name)
-            return TableVerdict("is kept from us by another catalog's file; where that is ours:", Tone.BAD, command)
+            text = "blocked by a file of another catalog_id; if that file is this catalog's:"
+            return TableVerdict(text, Tone.BAD, command)
         case _:
-            return TableVerdict(f"was given up ({escape(reason)}); once its cause is mended:", Tone.BAD, replay)
+            return TableVerdict(f"given up ({escape(reason)}); after its cause is fixed:", Tone.BAD, replay)
 
 
 def _facts(table: TableModel, now: datetime) -> Iterator[tuple[str, str]]:
@@ -167,45 +185,45 @@ def _facts(table: TableModel, now: datetime) -> Iterator[tuple[str, str]]:
         yield "", f"uuid {table.published.table_uuid or 'none'}, written {format_ago(table.published.written_at, now)}"
     if table.foreign_version_hint is not None:
         hint = table.foreign_version_hint.strip()
-        yield "version hint", f'not ours ("{hint}"): left alone; remove it to have it kept'
-    yield "wanted", _describe_pending(table.pending)
+        yield "version hint", f'foreign ("{hint}"), never changed; delete it to have the service write one'
+    yield "pending", _describe_pending(table.pending)
     if table.last_result is not None:
         why = f": {table.last_result.why}" if table.last_result.why else ""
         outcome = _OUTCOME_TEXTS.get(table.last_result.outcome, table.last_result.outcome)
-        yield "last look", f"{outcome} {format_ago(table.last_result.at, now)}{why}"
+        yield "last check", f"{outcome} {format_ago(table.last_result.at, now)}{why}"
     if table.failing_since is not None:
-        yield "fails", f"since {format_duration(now - table.failing_since)}, {pluralise(table.attempt, 'attempt')}"
+        yield "failing", f"for {format_duration(now - table.failing_since)}, {pluralise(table.attempt, 'attempt')}"
     yield from _upcoming(table, now)
     if table.last_event is not None:
         event = table.last_event
         number = "" if event.event_id is None else f", event {event.event_id}"
-        yield "last event", f"{format_ago(event.received_at, now)} from {event.sender or 'nobody'}{number}"
+        yield "last event", f"{format_ago(event.received_at, now)} from {event.sender or 'no named sender'}{number}"
         if event.body:
             yield "", event.body if len(event.body) <= _MAX_EVENT_SHOWN else f"{event.body[:_MAX_EVENT_SHOWN]} …"
     for location in table.locations:
         yield "location", location
     if (letter := next((one for one in table.dead_letters if one.status == "open"), None)) is not None:
-        yield "what to do", remedy_for(letter, table.foreign_catalog_id)
+        yield "remedy", remedy_for(letter, table.foreign_catalog_id)
 
 
 def _upcoming(table: TableModel, now: datetime) -> Iterator[tuple[str, str]]:
     if table.next_check_at is not None:
         commits = pluralise(table.open_intents, "commit")
         again = f"again {format_ago(table.next_check_at, now)}" if table.next_check_at > now else "now"
-        yield "gateway", f"{commits} whose outcome is not known: the catalog is asked {again}"
-    yield "next look", _describe_next(table, now)
+        yield "gateway", f"{commits} with an unknown outcome: the catalog is asked {again}"
+    yield "next check", _describe_next(table, now)
     if table.refresh_at is not None:
         yield "refresh", format_ago(table.refresh_at, now)
 
 
 def _describe_pending(pending: PendingChangeModel) -> str:
     if not pending.has_unprocessed and not _has_pending_change(pending):
-        return "nothing more: all that was told is seen through"
-    return _pending_changes(pending) or "to be looked at; no more was told"
+        return "nothing: every notification is processed"
+    return _pending_changes(pending) or "a check of the table"
 
 
 def _has_pending_change(pending: PendingChangeModel) -> bool:
-    """Whether something that was told is not followed yet."""
+    """Return whether a reported change is not published yet."""
     return pending.drop or pending.renamed_to is not None or pending.min_metadata_location is not None
 
 
@@ -231,4 +249,4 @@ def _describe_next(table: TableModel, now: datetime) -> str:
         case _:
             wait = table.not_before
             early = f", not before {format_duration(wait - now)} from now" if wait is not None and wait > now else ""
-            return f"{format_ago(table.due_at, now) if table.due_at > now else 'due, waits for its turn'}{early}"
+            return f"{format_ago(table.due_at, now) if table.due_at > now else 'due, waits for a worker'}{early}"

@@ -1,4 +1,4 @@
-"""A real catalog, the service and a table on one machine: what `sfn demo` shows and what tests stand on."""
+"""The steps of `sfn demo`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ from sfn.reader.api import resolve
 from sfn.sfnfile import document, version_hint
 from sfn.sfnfile.naming import FileLayout, FileOwner
 
-# ── narrator: Tells what happens
+if TYPE_CHECKING:
+    from pyiceberg.catalog.sql import SqlCatalog
 
 T = TypeVar("T")
 
@@ -41,7 +42,7 @@ _PAUSE = 0.01
 
 @dataclass(slots=True)
 class Narrator:
-    """One telling.
+    """A printer of numbered steps with times, which checks results.
 
     Attributes:
         say: prints a line.
@@ -52,43 +53,45 @@ class Narrator:
     _steps: int = 0
 
     def step(self, what: str) -> None:
-        """A new step begins."""
+        """Begin a step."""
         self._steps += 1
         self.say("")
         self._line(f"{self._steps}. {what}")
 
     def note(self, what: str) -> None:
-        """Something to know within a step."""
+        """Print a remark within a step."""
         self._line(f"   {what}")
 
     def show(self, *lines: str) -> None:
-        """What there is to see, without times."""
+        """Print lines without times, such as the output of a command."""
         for line in lines:
             self.say(f"{'':16}{line}")
 
     def check(self, what: str, *, expected: object, found: object) -> None:
-        """A result that must be the expected one.
+        """Check that a result is the expected one, and print that.
 
         Raises:
-            SfnError: it is another.
+            SfnError: the result is another.
         """
         if found != expected:
             raise SfnError(f"step {self._steps}, {what}", expected=str(expected), found=str(found))
         self.note(f"✓ {what}")
 
     def wait_for(self, what: str, probe: Callable[[], T], expected: T) -> float:
-        """Wait until a look finds the expected; after how many seconds it did. What a reader refuses is waited out.
+        """Repeat a probe until it returns the expected value, and return the seconds that took.
+
+        An `Unreadable` error of the probe is waited out, like a wrong value.
 
         Raises:
-            SfnError: it takes too long.
+            SfnError: the value does not come in time.
         """
         began = time.monotonic()
         found: T | Unreadable | None = None
         while time.monotonic() - began < _PATIENCE:
             try:
                 found = probe()
-            except Unreadable as refusal:
-                found = refusal
+            except Unreadable as error:
+                found = error
             if found == expected:
                 return time.monotonic() - began
             time.sleep(_PAUSE)
@@ -98,13 +101,13 @@ class Narrator:
         self.say(f"{time.monotonic() - self._began:6.1f} s  {text}")
 
 
-# ── direct: PyIceberg's client of a catalog on this machine
+# ── Clients of catalogs
 
 
 class DirectCatalog(RestCatalog):
-    """A client that asks no proxy, whatever `HTTP_PROXY` is."""
+    """A client that uses no proxy, even if `HTTP_PROXY` is set."""
 
-    # PyIceberg has no setting for it, and its first request is sent while the client is made.
+    # PyIceberg has no setting for this, and its constructor sends the first request already.
     @override
     def _create_session(self) -> Session:
         session = super()._create_session()
@@ -112,17 +115,12 @@ class DirectCatalog(RestCatalog):
         return session
 
 
-# ── sql: PyIceberg's SQL catalog in a SQLite file
-
-if TYPE_CHECKING:
-    from pyiceberg.catalog.sql import SqlCatalog
-
 SQL_CATALOG_NAME = "demo"
-"""The database may hold several catalogs, told apart by this."""
+"""The catalog's name in the database, which may hold several."""
 
 
 class SqlCatalogFile:
-    """A catalog in `folder`: its database and its warehouse. While it is stopped somebody keeps its database locked."""
+    """PyIceberg's SQL catalog in a folder, with its database and warehouse. An outage is a lock on the database."""
 
     title = "PyIceberg's SQL catalog, in a SQLite file"
 
@@ -144,7 +142,7 @@ class SqlCatalogFile:
         self.start()
 
     def start(self) -> None:
-        """Let go of the database."""
+        """Unlock the database."""
         if self._lock is not None:
             self._lock.close()
             self._lock = None
@@ -155,13 +153,13 @@ class SqlCatalogFile:
         self._lock.execute("BEGIN EXCLUSIVE")
 
     def client(self, through: str | None = None) -> SqlCatalog:
-        """For those who use its tables; the first one makes the database. No gateway leads to it."""
+        """Return a client; the first one creates the database. There is no gateway, so `through` is ignored."""
         from pyiceberg.catalog.sql import SqlCatalog  # noqa: PLC0415 - an optional dependency
 
         return SqlCatalog(SQL_CATALOG_NAME, uri=self.place, warehouse=self.warehouse)
 
 
-# ── story: What the demo shows
+# ── The steps
 
 _COMMITS: tuple[tuple[ItemRow, ...], ...] = (
     ((1, "anvil", 19.5), (2, "rope", 4.25)),
@@ -173,26 +171,26 @@ _OUTAGE = 2.0
 
 
 def run_demo(runtime: ServerRuntime | None, say: Callable[[str], None], reason_without_runtime: str = "") -> None:
-    """Show it all, in a temporary folder that is gone afterwards, as are all processes.
+    """Run all steps in a temporary folder. The folder and all processes are removed at the end.
 
     Args:
-        runtime: what the catalog server needs; None to do with PyIceberg's SQL catalog.
+        runtime: Java and jars of the catalog server; None to use PyIceberg's SQL catalog.
         say: prints a line.
-        reason_without_runtime: why there is no runtime.
+        reason_without_runtime: the reason why there is no runtime.
 
     Raises:
-        SfnError: something is not as it should be.
+        SfnError: a result is not the expected one.
     """
     environment.require_packages()
     narrator = Narrator(say)
     if runtime is None:
-        narrator.say(f"Without a REST catalog server, on PyIceberg's SQL catalog: {reason_without_runtime}")
-    narrator.step("What this takes: PyIceberg and DuckDB, a temporary folder")
+        narrator.say(f"No REST catalog server, so PyIceberg's SQL catalog is used: {reason_without_runtime}")
+    narrator.step("Check the requirements: PyIceberg, DuckDB and a temporary folder")
     with TemporaryDirectory(prefix="sfn-demo-") as folder:
         narrator.note(folder)
         _Demo(narrator, Path(folder).resolve()).run(runtime)
     narrator.say("")
-    narrator.note("All processes are gone, and the folder too. Everything was as it should be.")
+    narrator.note("All checks passed. All processes and the folder were removed.")
 
 
 @dataclass(slots=True)
@@ -208,38 +206,39 @@ class _Demo:
             server = SqlCatalogFile(folder) if runtime is None else RestCatalogServer(folder, runtime)
             self.narrator.step(f"Start a catalog: {server.title}")
             stack.enter_context(server)
-            self.narrator.note(f"it answers at {server.place}; tables lie below {server.warehouse}")
-            self.narrator.step("Start the service: sfn serve, as a process of its own")
+            self.narrator.note(f"the catalog answers at {server.place}; its tables are below {server.warehouse}")
+            self.narrator.step("Start the listener: sfn serve, in a process of its own")
             service = stack.enter_context(running_service(self.folder, server))
-            self.narrator.note(f"it is ready at {service.url}; its inbox is a SQLite file beside its configuration")
+            self.narrator.note(f"the listener is ready at {service.url}; its inbox is a SQLite file")
             if service.gateway is not None:
-                self.narrator.note(f"its gateway is {service.gateway}: the catalog's users change this address alone")
+                self.narrator.note(f"the gateway is {service.gateway}: clients only change the catalog's address")
             users = _TableUsers(self.narrator, Lake.connect(server, service.gateway), service)
             users.create(
-                "orders", "which metadata file is current; `guid` is the table, `AsOfOrdinal` says which file is newer"
+                "orders",
+                "the file names the current metadata file; `guid` is the table, `AsOfOrdinal` orders the versions",
             )
             for rows in _COMMITS:
                 users.append("orders", rows)
             users.rename("orders", "sales")
             users.create_and_drop("scratch")
-            users.block_and_replay("returns", beside=users.lake.directory("sales"))
-            users.outlast(server, "sales", _ROW_DURING_OUTAGE)
+            users.block_and_replay("returns", sibling=users.lake.directory("sales"))
+            users.survive_outage(server, "sales", _ROW_DURING_OUTAGE)
             self._switch_off(users, server, service)
 
     def _switch_off(self, users: _TableUsers, server: CatalogServer, service: RunningService) -> None:
         directory = users.lake.directory("sales")
-        self.narrator.step("Switch off the service and the catalog")
+        self.narrator.step("Stop the listener and the catalog")
         service.stop()
-        self.narrator.note("✓ the service drained and ended with 0")
+        self.narrator.note("✓ the listener drained and ended with 0")
         server.stop()
-        self.narrator.note(f"what is left of {NAMESPACE}.sales is a directory: {directory}")
+        self.narrator.note(f"of {NAMESPACE}.sales only a directory is left: {directory}")
         expected = [*(row for rows in _COMMITS for row in rows), _ROW_DURING_OUTAGE]
-        self.narrator.step("Read the table by its directory alone")
+        self.narrator.step("Read the table from its directory alone")
         found = environment.read_with_duckdb(directory)
         self.narrator.check("DuckDB: SELECT * FROM iceberg_scan('<directory>')", expected=expected, found=found)
         self._show(found)
         found = environment.read_with_pyiceberg(directory)
-        self.narrator.check("PyIceberg: StaticTable, by sfn.resolve('<directory>')", expected=expected, found=found)
+        self.narrator.check("PyIceberg: StaticTable with sfn.resolve('<directory>')", expected=expected, found=found)
         self._show(found)
 
     def _show(self, rows: Sequence[ItemRow]) -> None:
@@ -248,7 +247,7 @@ class _Demo:
 
 @dataclass(slots=True)
 class _TableUsers:
-    """Those who use the tables: through the gateway, or telling the service of it."""
+    """The clients of the tables. They commit through the gateway, or send events to the listener."""
 
     narrator: Narrator
     lake: Lake
@@ -256,16 +255,16 @@ class _TableUsers:
 
     @property
     def _route_text(self) -> str:
-        """How the service hears of what is done."""
-        return ", and tell the service" if self.service.gateway is None else ", through the gateway"
+        """Return how the listener learns of a commit."""
+        return ", and send an event" if self.service.gateway is None else ", through the gateway"
 
-    def create(self, name: str, meaning: str) -> None:
+    def create(self, name: str, explanation: str) -> None:
         self.narrator.step(f"Create the table {NAMESPACE}.{name} with PyIceberg{self._route_text}")
         pointer = self.lake.create(name)
         self._notify_and_wait(name, "create", pointer)
         file = self._sfn_file(self.lake.directory(name), name)
-        self.narrator.note(f"the file: {file}")
-        self.narrator.note(f"it says {meaning}")
+        self.narrator.note(f"the SFN file: {file}")
+        self.narrator.note(explanation)
         self.narrator.show(*file.read_text().splitlines())
 
     def append(self, name: str, rows: Sequence[ItemRow]) -> None:
@@ -283,41 +282,41 @@ class _TableUsers:
             return document.parse(self._sfn_file(directory, old).read_bytes()).state.value
 
         waited = self.narrator.wait_for("the old name's file", state_of_the_old, document.DocumentState.RENAMED.value)
-        self.narrator.note(f"✓ {waited:.2f} s after that the old name's file says `renamed`")
+        self.narrator.note(f"✓ {waited:.2f} s later the old name's SFN file is a tombstone: `renamed`")
         found = resolve(directory, (NAMESPACE, old)).metadata_location
-        self.narrator.check("whoever asks for the old name is led to the table", expected=pointer, found=found)
-        self.narrator.note(f"a rename moves no file: {NAMESPACE}.{new} stays in the folder {directory.name}")
+        self.narrator.check("readers of the old name find the table", expected=pointer, found=found)
+        self.narrator.note(f"a rename moves no files: {NAMESPACE}.{new} stays in the folder {directory.name}")
 
     def create_and_drop(self, name: str) -> None:
-        self.create(name, "the same of the other table, as each table has a file of its own")
+        self.create(name, "each table has an SFN file of its own")
         self.narrator.step(f"Drop {NAMESPACE}.{name}{self._route_text}")
         directory = self.lake.directory(name)
         self.lake.drop(name)
         self._notify(name, "drop")
-        waited = self.narrator.wait_for("the reader's refusal", lambda: _is_dropped(directory), expected=True)
-        self.narrator.note(f"✓ {waited:.2f} s later readers are refused: the catalog was asked twice, and listed")
+        waited = self.narrator.wait_for("the error of readers", lambda: _is_dropped(directory), expected=True)
+        self.narrator.note(f"✓ {waited:.2f} s later readers get an error: two queries and a listing confirmed the drop")
         hint = self._version_hint_file(directory)
         self.narrator.check("the version hint is gone", expected=False, found=hint.exists())
 
-    def block_and_replay(self, name: str, beside: Path) -> None:
+    def block_and_replay(self, name: str, sibling: Path) -> None:
         self.narrator.step(
-            f"Put a strange file where the one of {NAMESPACE}.{name} belongs, and create that{self._route_text}"
+            f"Put a foreign file in the place of an SFN file, and create {NAMESPACE}.{name}{self._route_text}"
         )
-        directory = beside.parent / name
-        stray = self._sfn_file(directory, name)
-        stray.parent.mkdir(parents=True)
-        stray.write_text("somebody's notes")
+        directory = sibling.parent / name
+        foreign = self._sfn_file(directory, name)
+        foreign.parent.mkdir(parents=True)
+        foreign.write_text("notes of another user")
         pointer = self.lake.create(name)
         self._notify(name, "create", metadata_location=pointer)
         waited = self.narrator.wait_for(
             "a dead letter", lambda: self.service.count_log_records(outcome="dead") > 0, expected=True
         )
-        self.narrator.note(f"✓ {waited:.2f} s later it is a dead letter: the file is not ours, and is left alone")
+        self.narrator.note(f"✓ {waited:.2f} s later the table is a dead letter: a foreign file is never changed")
         self._run_command("status")
-        self.narrator.note("`LAST SWEEP` is that of the start: the tables came later, and were heard of at once")
+        self.narrator.note("`LAST SWEEP` is the one of the start: the tables came later, and were published at once")
         self._run_command("status", f"{NAMESPACE}.{name}")
-        self.narrator.step("Take the file away, and replay the dead letter")
-        stray.unlink()
+        self.narrator.step("Remove the file, and replay the dead letter")
+        foreign.unlink()
         self._run_command("dead-letters", "replay", "--table", f"{NAMESPACE}.{name}", "--yes")
         self._await_pointer(directory, name, pointer)
         self._run_command("status")
@@ -326,33 +325,33 @@ class _TableUsers:
         self.narrator.note(f"$ sfn {' '.join(command)}")
         self.narrator.show(*self.service.run_command(*command))
 
-    def outlast(self, server: CatalogServer, name: str, row: ItemRow) -> None:
+    def survive_outage(self, server: CatalogServer, name: str, row: ItemRow) -> None:
         directory, before = self.lake.directory(name), self.lake.pointer(name)
         if self.service.gateway is None:
-            self.narrator.step(f"Commit to {NAMESPACE}.{name}, and stop the catalog before the service has heard of it")
+            self.narrator.step(f"Commit to {NAMESPACE}.{name}, and stop the catalog before the event is sent")
             pointer = self.lake.append(name, row)
             server.stop()
             self._notify(name, "commit", metadata_location=pointer)
-            self.narrator.note("✓ the event was accepted: it is on disk")
+            self.narrator.note("✓ the event was accepted: it is stored in the inbox")
         else:
-            self.narrator.step(f"Kill the service, commit to {NAMESPACE}.{name} past it, and stop the catalog too")
+            self.narrator.step(f"Kill the listener, commit to {NAMESPACE}.{name} without it, and stop the catalog, too")
             self.service.kill()
             pointer = Lake(server.client()).append(name, row)
             server.stop()
             self.service.restart()
-            self.narrator.note("✓ the service is there again, and has heard of nothing")
+            self.narrator.note("✓ the listener runs again, and no event reported the commit")
         time.sleep(_OUTAGE)
         found = resolve(directory).metadata_location
         self.narrator.check(
-            f"{_OUTAGE:g} s later the file says what it said: late, not wrong", expected=before, found=found
+            f"{_OUTAGE:g} s later the SFN file is unchanged: late, not wrong", expected=before, found=found
         )
         self.narrator.wait_for(
-            "an answer in vain", lambda: self.service.count_log_records(event="catalog away") > 0, expected=True
+            "a failed query", lambda: self.service.count_log_records(event="catalog away") > 0, expected=True
         )
-        self.narrator.note("✓ the service has asked the catalog in vain")
-        self.narrator.step("Start the catalog again, and tell nobody")
+        self.narrator.note("✓ the listener could not reach the catalog")
+        self.narrator.step("Start the catalog again, and send no event")
         server.start()
-        self.narrator.note("it answers")
+        self.narrator.note("the catalog answers")
         self._await_pointer(directory, name, pointer)
 
     def _notify_and_wait(self, name: str, operation: str, pointer: str) -> None:
@@ -365,15 +364,17 @@ class _TableUsers:
             self.service.post_event({"namespace": [NAMESPACE], "name": name, "operation": operation, **more})
 
     def _await_pointer(self, directory: Path, name: str, pointer: str) -> None:
-        """The file beside the table, and the version hint, come to say what the catalog says."""
-        what = f"the pointer of {NAMESPACE}.{name}"
+        """Wait until the SFN file and the version hint name the catalog's current metadata file."""
+        what = f"the SFN file of {NAMESPACE}.{name}"
         waited = self.narrator.wait_for(what, lambda: resolve(directory, (NAMESPACE, name)).metadata_location, pointer)
-        self.narrator.note(f"✓ {waited:.2f} s later the file beside the table says {pointer.rsplit('/', 1)[-1]}")
+        self.narrator.note(f"✓ {waited:.2f} s later the SFN file names {pointer.rsplit('/', 1)[-1]}")
         hint = self._version_hint_file(directory)
         stem = version_hint.text_for(pointer)
         waited = self.narrator.wait_for("the version hint", lambda: hint.read_text() if hint.exists() else None, stem)
-        self.narrator.note(f"✓ {waited:.2f} s after that the version hint says so too, for readers that know only that")
-        self.narrator.check("that is the catalog's pointer", expected=pointer, found=self.lake.pointer(name))
+        self.narrator.note(
+            f"✓ {waited:.2f} s after that the version hint names it, too, for engines that use only that"
+        )
+        self.narrator.check("the catalog names the same file", expected=pointer, found=self.lake.pointer(name))
 
     @staticmethod
     def _version_hint_file(directory: Path) -> Path:

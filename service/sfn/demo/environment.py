@@ -1,4 +1,4 @@
-"""What the demo needs of a catalog, whichever it has: to start it, to stop it in the middle, to use it."""
+"""The processes of the demo: catalog servers and the listener; and the client that uses the tables."""
 
 from __future__ import annotations
 
@@ -22,22 +22,23 @@ from sfn.errors import ErrorScope, Permanent, SfnError
 from sfn.reader.api import resolve
 from sfn.sfnfile.locations import canonical
 
-# ── catalog: What the demo needs of a catalog
-
 if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
     from pyiceberg.catalog import MetastoreCatalog
     from pyiceberg.catalog.rest import RestCatalog
 
+# ── Catalogs and tables
+
 
 class CatalogServer(Protocol):
-    """A catalog in a folder.
+    """A catalog in a folder, which can be stopped and started again.
 
     Attributes:
-        title: what it is.
-        place: where it answers.
-        warehouse: the location below which tables lie.
-        settings: how the service is told to ask it: lines of the section `catalogs.NAME`.
-        upstream: where a gateway finds it; None: no gateway can stand before it.
+        title: the catalog's kind, in words.
+        place: its address.
+        warehouse: the location of its tables.
+        settings: the lines of the listener's section `catalogs.NAME`.
+        upstream: the address for a gateway; None if no gateway is possible.
     """
 
     title: str
@@ -47,28 +48,20 @@ class CatalogServer(Protocol):
     upstream: str | None
 
     def start(self) -> None:
-        """Have it answer."""
+        """Start to answer."""
         ...
 
     def stop(self) -> None:
-        """Have it answer nobody."""
+        """Stop to answer, without a warning."""
         ...
 
     def client(self, through: str | None = None) -> RestCatalog | MetastoreCatalog:
-        """For those who use its tables.
+        """Return a client.
 
         Args:
-            through: the gateway that they use; None for none.
+            through: the gateway's URL; None for the catalog itself.
         """
         ...
-
-
-# ── lake: The tables' users
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-    from pyiceberg.catalog import MetastoreCatalog
-    from pyiceberg.catalog.rest import RestCatalog
 
 
 NAMESPACE = "shop"
@@ -78,7 +71,7 @@ ItemRow = tuple[int, str, float]
 
 
 def require_packages() -> None:
-    """Import what the demo needs beside the service.
+    """Import the optional packages of the demo.
 
     Raises:
         SfnError: the optional dependencies are not installed.
@@ -97,19 +90,19 @@ def require_packages() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """The tables of one namespace, through their catalog."""
+    """A client of the tables of one namespace."""
 
     catalog: RestCatalog | MetastoreCatalog
 
     @classmethod
     def connect(cls, server: CatalogServer, through: str | None) -> Lake:
-        """Connect, through a gateway if one is named, and create the namespace."""
+        """Connect, through a gateway if one is given, and create the namespace."""
         catalog = server.client(through)
         catalog.create_namespace(NAMESPACE)
         return cls(catalog)
 
     def create(self, name: str) -> str:
-        """Make an empty table; its pointer."""
+        """Create an empty table. Return its metadata location."""
         from pyiceberg.schema import Schema  # noqa: PLC0415 - an optional dependency
         from pyiceberg.types import DoubleType, LongType, NestedField, StringType  # noqa: PLC0415 - an optional dependency
 
@@ -121,7 +114,7 @@ class Lake:
         return str(self.catalog.create_table((NAMESPACE, name), schema).metadata_location)
 
     def append(self, name: str, *rows: ItemRow) -> str:
-        """Commit rows; the new pointer."""
+        """Commit rows. Return the new metadata location."""
         import pyarrow as pa  # noqa: PLC0415 - an optional dependency
 
         table = self.catalog.load_table((NAMESPACE, name))
@@ -130,25 +123,25 @@ class Lake:
         return str(table.metadata_location)
 
     def rename(self, old: str, new: str) -> None:
-        """Give a table another name."""
+        """Rename a table."""
         self.catalog.rename_table((NAMESPACE, old), (NAMESPACE, new))
 
     def drop(self, name: str) -> None:
-        """Remove a table from the catalog; its files stay."""
+        """Drop a table without deleting its files."""
         self.catalog.drop_table((NAMESPACE, name))
 
     def pointer(self, name: str) -> str:
-        """What the catalog says is the current metadata file."""
+        """Return the metadata location in the catalog."""
         return str(self.catalog.load_table((NAMESPACE, name)).metadata_location)
 
     def directory(self, name: str) -> Path:
-        """Where a table lies."""
+        """Return a table's directory."""
         location = self.catalog.load_table((NAMESPACE, name)).location()
         return Path(canonical(location).removeprefix("file://"))
 
 
 def read_with_pyiceberg(directory: Path) -> list[ItemRow]:
-    """A table's rows by its directory: our reader finds the metadata file."""
+    """Read a table's rows from its directory with PyIceberg and `sfn.resolve`."""
     from pyiceberg.table import StaticTable  # noqa: PLC0415 - an optional dependency
 
     table = StaticTable.from_metadata(resolve(directory).metadata_location)
@@ -156,7 +149,7 @@ def read_with_pyiceberg(directory: Path) -> list[ItemRow]:
 
 
 def read_with_duckdb(directory: Path) -> list[ItemRow]:
-    """A table's rows by its directory: DuckDB reads the version hint."""
+    """Read a table's rows from its directory with DuckDB, which uses the version hint."""
     with duckdb_for_iceberg() as connection:
         return connection.execute(
             "SELECT id, item, price FROM iceberg_scan(?) ORDER BY id", [str(directory)]
@@ -164,7 +157,7 @@ def read_with_duckdb(directory: Path) -> list[ItemRow]:
 
 
 def duckdb_for_iceberg() -> DuckDBPyConnection:
-    """DuckDB, in memory, with the extensions that read Iceberg."""
+    """Open DuckDB in memory with the extensions for Iceberg."""
     import duckdb  # noqa: PLC0415 - an optional dependency
 
     connection = duckdb.connect(config={"autoinstall_known_extensions": "false"})
@@ -174,26 +167,27 @@ def duckdb_for_iceberg() -> DuckDBPyConnection:
 
 
 def _extension(name: str) -> Path:
-    """The file of an extension that PyPI brought: nothing is downloaded."""
+    """Return the file of an extension from its PyPI package, so that DuckDB downloads nothing."""
     package = importlib.import_module(f"duckdb_extension_{name}")
     (file,) = Path(str(package.__file__)).parent.glob(f"extensions/*/{name}.duckdb_extension")
     return file
 
 
-# ── guard: Processes that do not outlive ours
+# ── Processes
 
-# Kills its own process group when its standard input ends: as the pipe's other end is ours alone, that is when we end,
-# however we do. PR_SET_PDEATHSIG would do so on Linux only, and already at the end of the *thread* that started it.
+# The guard kills its process group when its standard input ends. Only this process has the other end of the pipe, so
+# that happens when this process ends in any way. PR_SET_PDEATHSIG works on Linux only, and already acts when the
+# *thread* ends that started the process.
 _GUARD = ("/bin/sh", "-c", "read -r _; kill -KILL 0")
 
 
 class GuardedProcess:
-    """One process and its guard, which share a process group of their own.
+    """A process that does not outlive this one: a guard in its process group kills it.
 
     Args:
-        command: what to run, the program first.
-        env: its whole environment.
-        log: file that its output is appended to.
+        command: the program and its arguments.
+        env: the whole environment.
+        log: the file to append the output to.
     """
 
     def __init__(self, command: Sequence[str | Path], *, env: Mapping[str, str], log: Path) -> None:
@@ -213,14 +207,14 @@ class GuardedProcess:
             raise
 
     def status(self) -> int | None:
-        """What it ended with, None while it runs."""
+        """Return the exit status; None while the process runs."""
         return self._process.poll()
 
     def terminate(self, patience: float) -> int:
-        """Ask it to end; what it ended with.
+        """Terminate the process. Return its exit status, or -1 if it had to be killed.
 
         Args:
-            patience: seconds until it is killed instead.
+            patience: seconds until it is killed.
         """
         self._process.terminate()
         try:
@@ -231,7 +225,7 @@ class GuardedProcess:
             self.kill()
 
     def kill(self) -> None:
-        """End it as a power cut would. Does nothing where it has ended."""
+        """Kill the process, like a power cut. Do nothing if it has ended."""
         self._end(self._process)
         self._end(self._guard)
 
@@ -243,22 +237,19 @@ class GuardedProcess:
             process.stdin.close()
 
 
-# ── fixture: Iceberg's own REST catalog server
+# ── Iceberg's own REST catalog server
 
-if TYPE_CHECKING:
-    from pyiceberg.catalog.rest import RestCatalog
-
-# Up sooner and at less cost: it lives for a minute. No file of the JVM's own outlives the killed process.
+# The server lives for a minute, so it should start fast. UsePerfData would leave a file of the killed JVM behind.
 _JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 _MAIN = "org.apache.iceberg.rest.RESTCatalogServer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerRuntime:
-    """What the server needs.
+    """Java and jars of the server.
 
     Args:
-        java: the executable, of version 17 or newer.
+        java: the java executable, version 17 or newer.
         jars: the folder with the server's jars.
     """
 
@@ -267,12 +258,15 @@ class ServerRuntime:
 
 
 def find_runtime(*, java: Path | None = None, jars: Path | None = None, cache: Path | None = None) -> ServerRuntime:
-    """Find what `make jars` fetched, where `java` and `jars` do not say otherwise.
+    """Return the given Java and jars, or those that `make jars` downloaded.
 
     Args:
         java: `$SFN_JAVA`, if set.
         jars: `$SFN_JARS`, if set.
         cache: `$XDG_CACHE_HOME`, if set.
+
+    Raises:
+        Permanent: Java or the jars are missing.
     """
     fetched = (cache or Path.home() / ".cache") / "iceberg-sfn" / "rest-fixture-1.11.0" / "env"
     lines = fetched.read_text().splitlines() if fetched.is_file() else []
@@ -291,16 +285,16 @@ def find_runtime(*, java: Path | None = None, jars: Path | None = None, cache: P
 
 
 class RestCatalogServer:
-    """A strict REST catalog in `folder`: its database, its warehouse and its log.
+    """Iceberg's REST catalog server, with its database, warehouse and log in a folder.
 
-    It has no authentication and cannot be told to listen on the loopback interface alone.
-    `stop` and `start` again make an outage: port, database and warehouse stay the same.
+    The server has no authentication, and listens on all interfaces: it has no setting for that. `stop` and `start` make
+    an outage: port, database and warehouse stay the same.
 
     Args:
-        folder: what it keeps; one that was used before goes on where it was.
-        runtime: what runs it.
-        port: where it listens; 0 for any that is free.
-        patience: seconds that it has to answer.
+        folder: the folder for its files; a used folder continues with its tables.
+        runtime: Java and jars.
+        port: the port; 0 for any free port.
+        patience: the most seconds until it answers.
     """
 
     title = "Iceberg's own REST catalog server"
@@ -329,7 +323,7 @@ class RestCatalogServer:
         try:
             _bind_port(self._port).close()
         except OSError as error:
-            # The server would start all the same, and share the requests with whoever has the port.
+            # The server would start nevertheless, and share the requests with the process that has the port.
             raise self._not_ready_error("a free port", f"port {self._port}: {error.strerror}") from error
         scratch = self.folder / "tmp"
         scratch.mkdir(parents=True, exist_ok=True)
@@ -351,13 +345,13 @@ class RestCatalogServer:
             raise
 
     def stop(self) -> None:
-        """Kill the server, as a power cut would."""
+        """Kill the server, like a power cut."""
         if self._server is not None:
             self._server.kill()
             self._server = None
 
     def client(self, through: str | None = None) -> RestCatalog:
-        """For those who use its tables, through a gateway if one is named."""
+        """Return a client, through a gateway if one is given."""
         from sfn.demo.demo import DirectCatalog  # noqa: PLC0415 - an optional dependency
 
         return DirectCatalog("demo", uri=through or self.uri)
@@ -388,11 +382,11 @@ def _free_port() -> int:
 
 
 def _bind_port(port: int) -> socket.socket:
-    """Take a port that nobody listens on, on any interface, as the server will."""
+    """Bind a free port on all interfaces, as the server does."""
     return socket.create_server(("", port))
 
 
-# ── listener: The service as a process of its own
+# ── The listener
 
 DEMO_CATALOG = "demo"
 _PATIENCE = 20.0
@@ -438,14 +432,16 @@ upstream = "{upstream}"
 
 @dataclass(slots=True)
 class RunningService:
-    """A running service.
+    """A running listener.
 
     Attributes:
-        url: where it listens.
-        gateway: where the catalog's users find it; None: they use the catalog itself.
-        reader_token: the token of those who read through its facade.
-        configuration: its file.
-        log: its log, JSON lines.
+        url: its base URL.
+        gateway: the URL of its gateway; None if there is no gateway.
+        reader_token: the token for its facade.
+        configuration: its configuration file.
+        log: its log file, JSON lines.
+        process: its process.
+        client: an HTTP client with the sender's token.
     """
 
     url: str
@@ -458,27 +454,27 @@ class RunningService:
 
     @property
     def facade(self) -> str:
-        """Where its facade is: a catalog that nobody can write to."""
+        """Return the URL of its facade."""
         return f"{self.url}/iceberg"
 
     def post_event(self, event: Mapping[str, object]) -> None:
-        """Post an event.
+        """Send an event.
 
         Raises:
-            SfnError: it was not accepted.
+            SfnError: the event was not accepted.
         """
         answer = self.client.post("/v1/events", json=event)
         if answer.status_code != httpx.codes.ACCEPTED or answer.json()["accepted"] < 1:
-            raise SfnError(f"{self.url}/v1/events", expected="202 and an event taken", found=answer.text)
+            raise SfnError(f"{self.url}/v1/events", expected="202 and an accepted event", found=answer.text)
 
     def run_command(self, *command: str) -> list[str]:
-        """Run `sfn` as its operators do; what it prints.
+        """Run a command of `sfn` with the operators' token. Return the lines that it prints.
 
         Raises:
-            SfnError: it failed.
+            SfnError: the command failed.
         """
         line = [sys.executable, "-m", "sfn", *command, "--config", str(self.configuration), "--url", self.url]
-        # As for the service: no variable of the user's.
+        # The user's environment variables must not override the configuration.
         done = subprocess.run(line, env={"COLUMNS": "110"}, capture_output=True, text=True, check=False)  # noqa: S603
         if done.returncode != 0:
             raise SfnError(
@@ -487,11 +483,11 @@ class RunningService:
         return done.stdout.splitlines()
 
     def kill(self) -> None:
-        """End it as a power cut would."""
+        """Kill the process, like a power cut."""
         self.process.kill()
 
     def restart(self) -> None:
-        """Start it again at the same address.
+        """Start the listener again at the same address.
 
         Raises:
             SfnError: it does not get ready.
@@ -503,26 +499,26 @@ class RunningService:
         _wait_until_ready(self.process, self.log, known)
 
     def stop(self) -> None:
-        """Ask it to end, as an orchestrator does.
+        """Terminate the listener, as an orchestrator does.
 
         Raises:
-            SfnError: it did not end well.
+            SfnError: it did not end with 0.
         """
         status = self.process.terminate(_DRAIN)
         if status != 0:
             raise SfnError(str(self.log), expected="a service that drains and ends with 0", found=f"{status}")
 
-    def count_log_records(self, **wanted: str) -> int:
-        """How many records with these values its log has."""
-        return sum(wanted.items() <= record.items() for record in _log_records(self.log))
+    def count_log_records(self, **fields: str) -> int:
+        """Return how many log records have these fields."""
+        return sum(fields.items() <= record.items() for record in _log_records(self.log))
 
 
 @contextmanager
 def running_service(folder: Path, server: CatalogServer) -> Iterator[RunningService]:
-    """A service in a folder, killed in the end if it still runs.
+    """Run a listener in a folder; at the end it is killed, if it still runs.
 
     Args:
-        folder: for its configuration, inbox and log.
+        folder: the folder for its configuration, inbox and log.
         server: the catalog.
 
     Raises:
@@ -558,12 +554,18 @@ def running_service(folder: Path, server: CatalogServer) -> Iterator[RunningServ
 
 
 def _start_process(configuration: Path, log: Path) -> GuardedProcess:
-    # No environment: a variable of the user's would win over the file.
+    # Environment variables of the user would override the configuration file.
     return GuardedProcess([sys.executable, "-m", "sfn", "serve", "--config", configuration], env={}, log=log)
 
 
 def _wait_until_ready(process: GuardedProcess, log: Path, known: int = 0) -> str:
-    """Wait until it is ready; its address. So many records are of a process before."""
+    """Wait until a listener is ready, and return its URL.
+
+    Args:
+        process: the listener's process.
+        log: its log file.
+        known: the number of log records of an earlier process, to skip.
+    """
     deadline = time.monotonic() + _PATIENCE
     while time.monotonic() < deadline and process.status() is None:
         events = {record.get("event"): record for record in islice(_log_records(log), known, None)}

@@ -1,1 +1,1 @@
-"""The life of a table in Spark SQL: told step by step on a terminal, and tried as tests."""
+"""The life of a table in Spark SQL, step by step: printed on a terminal by `make tour`, and run as tests."""

@@ -1,4 +1,4 @@
-"""`python -m tests.spark.tour [CHAPTER …]`: the life of a table in Spark SQL, told on a terminal."""
+"""`python -m tests.spark.tour [CHAPTER …]`: print the life of a table in Spark SQL, step by step."""
 
 from __future__ import annotations
 
@@ -26,50 +26,50 @@ from tests.spark.tour.stage import Stage
 DONE, FAILED = 0, 1
 _RULE: Final = "─"
 _PREFACE: Final = """\
-The life of a table in Spark SQL: Spark, a real REST catalog, and the service before it.
-Spark writes through the service's gateway, as the catalog `gated`; `lake` is the catalog itself, and `sfn` the facade,
-which asks no catalog and goes by the SFN files beside the tables."""
+The life of a table in Spark SQL, with a real REST catalog and the listener.
+Spark has three catalogs: `gated` writes through the listener's gateway, `lake` is the catalog itself, and `sfn` is the
+facade, which needs no catalog and reads SFN files."""
 
 
 def main() -> int:
-    """Tell the chapters; 1 where something is not as it should be."""
+    """Run the chapters. Return 1 if a check failed."""
     parser = ArgumentParser(prog="python -m tests.spark.tour", description=__doc__)
     known = {one.name: one for one in CHAPTERS}
     listed = "; ".join(f"{one.name}: {one.title}" for one in CHAPTERS)
-    parser.add_argument("chapters", nargs="*", metavar="CHAPTER", help=f"which; all without. {listed}")
-    wanted: list[str] = parser.parse_args().chapters
-    for name in wanted:
+    parser.add_argument("chapters", nargs="*", metavar="CHAPTER", help=f"the chapters; default: all. {listed}")
+    names: list[str] = parser.parse_args().chapters
+    for name in names:
         if name not in known:
             parser.error(
                 f"expected a chapter, one of {', '.join(known)}; found {name!r}; {suggest_name(name, [*known])}"
             )
-    return told([known[name] for name in wanted] or CHAPTERS)
+    return run_chapters([known[name] for name in names] or CHAPTERS)
 
 
-def told(chapters: Sequence[Chapter]) -> int:
-    """Tell them, in a temporary folder that is gone afterwards, as are all processes."""
+def run_chapters(chapters: Sequence[Chapter]) -> int:
+    """Run chapters in a temporary folder. The folder and all processes are removed at the end."""
     began = time.monotonic()
     print(_PREFACE)
     try:
         with TemporaryDirectory(prefix="sfn-tour-") as name, ExitStack() as stack:
             shared = _started(Path(name).resolve(), stack)
-            print(f"Up in {time.monotonic() - began:.0f} s; all of it lies in {name}.")
+            print(f"Started in {time.monotonic() - began:.0f} s, in the folder {name}.")
             for number, chapter in enumerate(chapters, 1):
                 print(f"\n{_RULE * 4} {number} of {len(chapters)}. {chapter.title} ({chapter.name}) {_RULE * 4}")
-                if wrong := _trouble(chapter, Stage(shared, Narrator(print))):
+                if wrong := _error_of(chapter, Stage(shared, Narrator(print))):
                     print(f"\nthe chapter `{chapter.name}`: {wrong}", file=sys.stderr)
                     return FAILED
-    # What the tests would be skipped for is told too.
+    # Where the tests would be skipped, such as without Java, the reason is printed.
     except (SfnError, pytest.skip.Exception) as error:
         print(f"\nthe start: {error}", file=sys.stderr)
         return FAILED
-    print(f"\n✓ Everything was as it should be, in {time.monotonic() - began:.0f} s.")
-    print("All processes are gone, and the folder too.")
+    print(f"\n✓ All checks passed, in {time.monotonic() - began:.0f} s.")
+    print("All processes and the folder were removed.")
     return DONE
 
 
 def _started(folder: Path, stack: ExitStack) -> Place:
-    """What chapters share, until the stack ends."""
+    """Start the processes that the chapters share, until the stack ends."""
     for part in ("catalog", "spark", "service"):
         (folder / part).mkdir()
     catalog = stack.enter_context(RestCatalogServer(folder / "catalog", runtime()))
@@ -77,15 +77,15 @@ def _started(folder: Path, stack: ExitStack) -> Place:
     return stack.enter_context(place(spark, catalog, folder / "service"))
 
 
-def _trouble(chapter: Chapter, stage: Stage) -> str:
-    """Tell a chapter; what is not as it should be, in one line without a JVM's stack."""
+def _error_of(chapter: Chapter, stage: Stage) -> str:
+    """Run a chapter. Return its error in one line without the JVM's stack, or an empty text."""
     try:
-        chapter.tell(stage)
+        chapter.run(stage)
     except SfnError as error:
         return " ".join(f"{error}".split())
-    except Exception as error:  # noqa: BLE001 - whatever Spark raises; it asks the JVM what to say, so long as that lives
-        said = f"{error}".partition("\n\tat ")[0]
-        return f"{type(error).__name__}: {' '.join(said.split())}"
+    except Exception as error:  # noqa: BLE001 - Spark raises many types; the text comes from the JVM
+        message = f"{error}".partition("\n\tat ")[0]
+        return f"{type(error).__name__}: {' '.join(message.split())}"
     return ""
 
 

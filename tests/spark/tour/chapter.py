@@ -1,4 +1,4 @@
-"""A part of the story."""
+"""A chapter of the tour."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tests.spark.tour.stage import Stage
 
 @dataclass(frozen=True, slots=True)
 class Chapter:
-    """One file each, and a line in `chapters.CHAPTERS`.
+    """A chapter of the tour: a module, and an entry in `chapters.CHAPTERS`.
 
     Attributes:
-        name: what it is chosen by.
-        title: what it tells.
-        tell: tells it; an `SfnError` where something is not as it should be.
+        name: the name on the command line.
+        title: the printed title.
+        run: runs and prints the steps; raises `SfnError` if a check fails.
     """
 
     name: str
     title: str
-    tell: Callable[[Stage], None]
+    run: Callable[[Stage], None]

@@ -1,4 +1,4 @@
-"""All of the story, in its order."""
+"""All chapters, in their order."""
 
 from __future__ import annotations
 

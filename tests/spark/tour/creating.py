@@ -1,4 +1,4 @@
-"""Managed tables: partitions that are made of columns by value mappings."""
+"""Managed tables: partitions by transforms of columns."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ _OF_VALUES: Final = _Mapped(
 )
 
 
-def tell(stage: Stage) -> None:
+def run(stage: Stage) -> None:
     stage.narrator.step("Partitions by years, months, days and hours of a time")
     _mapped(stage, _OF_TIMES)
-    stage.narrator.step("Partitions by buckets, by beginnings of words, and by a value as it is")
+    stage.narrator.step("Partitions by buckets, by prefixes of words, and by the value itself")
     _mapped(stage, _OF_VALUES)
     _later(stage)
 
@@ -77,7 +77,7 @@ def _mapped(stage: Stage, one: _Mapped) -> None:
 
 
 def _later(stage: Stage) -> None:
-    stage.narrator.step("A partition field that is added later: files of before stay where they are")
+    stage.narrator.step("A partition field that is added later: old files keep their layout")
     table = Table(stage, "mapped_later")
     table.create(_COLUMNS, "days(at)")
     table.run(f"INSERT INTO {{t}} VALUES {_ROW}")
@@ -89,9 +89,9 @@ def _later(stage: Stage) -> None:
     )
     day = ("at_day", "2026-11-01")
     stage.narrator.check(
-        "it has files of both layouts", expected={(day,), (day, ("shard", "0"))}, found=found.partitions
+        "there are files of both layouts", expected={(day,), (day, ("shard", "0"))}, found=found.partitions
     )
     table.same("SELECT partition, record_count FROM {t}.partitions")
 
 
-CHAPTER: Final = Chapter("create", "Managed tables: partitions by value mappings of columns", tell)
+CHAPTER: Final = Chapter("create", "Managed tables: partitions by value mappings of columns", run)

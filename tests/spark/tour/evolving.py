@@ -1,4 +1,4 @@
-"""What changes in the metadata and what does not in the data: schema, partitions, order, ways to delete, retention."""
+"""Changes of metadata without a rewrite of data: schema, partitions, sort order; deletes; metadata retention."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _PARTITIONS: Final = (
 _KEPT: Final = 1
 
 
-def tell(stage: Stage) -> None:
+def run(stage: Stage) -> None:
     table = Table(stage, "people")
-    stage.narrator.step("Schema evolution: no file of data is written anew")
+    stage.narrator.step("Schema evolution: no data file is rewritten")
     table.create("id INT, name STRING, age INT")
     table.run("INSERT INTO {t} SELECT /*+ COALESCE(1) */ * FROM VALUES (1, 'Ada', 36), (2, 'Emmy', 53)")
     for text, columns in _SCHEMAS:
@@ -38,7 +38,7 @@ def tell(stage: Stage) -> None:
         stage.narrator.check(f"columns {', '.join(columns)}", expected=columns, found=found.columns)
     table.run("INSERT INTO {t} VALUES ('Rome', 30000000000, 'Maria')")
     table.same("SELECT * FROM {t}")
-    stage.narrator.step("Partition evolution: files of before keep their layout, new ones get the new")
+    stage.narrator.step("Partition evolution: old files keep their layout, new files get the new one")
     for text, fields in _PARTITIONS:
         found = _metadata_alone(table, text)
         stage.narrator.check(
@@ -54,7 +54,7 @@ def tell(stage: Stage) -> None:
 
 def _sorts(table: Table) -> None:
     narrator = table.stage.narrator
-    narrator.step("Sort order: what is written later is sorted")
+    narrator.step("Sort order: rows written later are sorted")
     before = _metadata_alone(table, "ALTER TABLE {t} WRITE ORDERED BY id DESC")
     metadata = json.loads(Path(table.pointer.removeprefix("file://")).read_text())
     (order,) = (one for one in metadata["sort-orders"] if one["order-id"] == metadata["default-sort-order-id"])
@@ -98,23 +98,24 @@ def _deletes(stage: Stage) -> None:
 
 
 def _retains(stage: Stage) -> None:
-    stage.narrator.step("Metadata retention: old metadata files are deleted with each commit, and no data")
+    stage.narrator.step("Metadata retention: each commit deletes old metadata files, but no data")
     table = Table(stage, "forgetful")
-    told = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": f"{_KEPT}"}
-    table.create("id BIGINT", properties=told)
+    properties = {
+        "write.metadata.delete-after-commit.enabled": "true",
+        "write.metadata.previous-versions-max": f"{_KEPT}",
+    }
+    table.create("id BIGINT", properties=properties)
     for number in range(1, 4):
         table.run(f"INSERT INTO {{t}} VALUES ({number})")
         left = table.lying("metadata/*.metadata.json")
         expected = min(number, _KEPT) + 1
         stage.narrator.check(f"{expected} metadata files are left", expected=expected, found=len(left))
-        stage.narrator.check(
-            "among them the one of the SFN file", expected=True, found=table.inspect().metadata in left
-        )
+        stage.narrator.check("one of them is the SFN file's", expected=True, found=table.inspect().metadata in left)
     found = table.lying("data/*.parquet")
-    stage.narrator.check("every file of data is there", expected=table.inspect().data, found=found)
+    stage.narrator.check("every data file exists", expected=table.inspect().data, found=found)
     first = table.snapshots()[0]
     stage.narrator.check(
-        "the first snapshot is readable yet",
+        "the first snapshot is still readable",
         expected=[(1,)],
         found=table.same(f"SELECT * FROM {{t}} VERSION AS OF {first}", shown=False),
     )
@@ -133,4 +134,4 @@ def _metadata_alone(table: Table, text: str) -> Inspection:
     return after
 
 
-CHAPTER: Final = Chapter("evolve", "Evolution, two ways to delete, and how long metadata files live", tell)
+CHAPTER: Final = Chapter("evolve", "Evolution, two ways to delete, and how long metadata files live", run)

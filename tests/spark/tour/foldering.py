@@ -1,4 +1,4 @@
-"""The classic layout: tables that are nothing but a folder (Hadoop's), with a version hint that their writers keep."""
+"""The classic layout: tables of a Hadoop catalog, a folder with a version hint of its writers."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ class _Folder:
     def hint(self) -> tuple[str, int, int]:
         """What its version hint says; that it is the same file, written when it was."""
         file = Path(version_hint.key_of(str(self.directory)))
-        told = file.stat()
-        return file.read_text(), told.st_ino, told.st_mtime_ns
+        stat = file.stat()
+        return file.read_text(), stat.st_ino, stat.st_mtime_ns
 
     def rows(self) -> list[Row]:
         """As its own catalog reads it."""
         return rows(self.stage.sql(f"SELECT * FROM {self.name}"))
 
 
-def tell(stage: Stage) -> None:
+def run(stage: Stage) -> None:
     _beside(stage)
     folder = _Folder(stage, "journal")
     stage.narrator.step(
-        "Another one gets a name in the real catalog: the service keeps its SFN file, and leaves its hint alone"
+        "Another one is registered in the real catalog: it gets an SFN file, and its version hint stays unchanged"
     )
     stage.run(f"CREATE TABLE {folder.name} USING iceberg AS SELECT 1 AS id")
     hint = folder.hint()
@@ -64,25 +64,29 @@ def tell(stage: Stage) -> None:
     stage.narrator.check("SFN file and hint lead to one file", expected=folder.metadata(1), found=table.published())
     _left_alone(folder, hint)
     stage.narrator.step(
-        "A commit through the catalog: to those who read by the SFN file it is there, to the folder's own it is not"
+        "A commit through the catalog: readers of the SFN file see it, the folder's own catalog does not"
     )
     table.run("INSERT INTO {t} VALUES (2)")
     stage.narrator.check("the table has both rows", expected=[(1,), (2,)], found=table.rows)
     stage.narrator.check("the folder's own catalog has the first", expected=[(1,)], found=folder.rows())
-    told = [line for line in stage.place.service.run_command("status", table.identifier) if "version hint" in line]
-    stage.narrator.show(f"$ sfn status {table.identifier}", *told)
-    stage.narrator.check("the service says so", expected=True, found='not ours ("1")' in "".join(told))
+    shown = [line for line in stage.place.service.run_command("status", table.identifier) if "version hint" in line]
+    stage.narrator.show(f"$ sfn status {table.identifier}", *shown)
+    stage.narrator.check(
+        "the status says that the version hint is foreign", expected=True, found='foreign ("1")' in "".join(shown)
+    )
     _left_alone(folder, hint)
-    stage.narrator.step("The name goes from the catalog: so does what the SFN file leads to, and the hint stays")
+    stage.narrator.step(
+        "The table is dropped from the catalog: the SFN file becomes a tombstone, and the version hint stays"
+    )
     stage.run(f"DROP TABLE {GATED}.{table.identifier}")
     waited = stage.narrator.wait_for("a reader's refusal", lambda: _refusal(folder.directory), "Dropped")
-    stage.narrator.note(f"✓ {waited:.2f} s later those who go by the SFN file are refused: Dropped")
-    stage.narrator.check("the folder's own catalog reads on", expected=[(1,)], found=folder.rows())
+    stage.narrator.note(f"✓ {waited:.2f} s later readers of the SFN file get the error Dropped")
+    stage.narrator.check("the folder's own catalog still reads it", expected=[(1,)], found=folder.rows())
     _left_alone(folder, hint)
 
 
 def _beside(stage: Stage) -> None:
-    """No catalog but the folder, and nobody who follows it."""
+    """Show a table without a catalog and without a listener."""
     narrator, session = stage.narrator, stage.place.session
     narrator.step("A table that is nothing but a folder")
     folder = _Folder(stage, "ledger")
@@ -94,9 +98,9 @@ def _beside(stage: Stage) -> None:
     expected = folder.rows()
     found = rows(session.read.format("iceberg").load(str(folder.directory)))
     narrator.check("Spark reads it by its path", expected=expected, found=found)
-    narrator.step("Our readers go by an SFN file, and say that there is none")
+    narrator.step("Readers of SFN files report that there is none")
     narrator.check("sfn.resolve refuses: NotFound", expected="NotFound", found=_refusal(folder.directory))
-    narrator.step("With an SFN file beside its metadata it is read like any other")
+    narrator.step("With an SFN file the table is read like any other")
     name = f"{NAMESPACE}.{folder.title}"
     beside(StaticTable.from_metadata(folder.metadata(2)), name)
     for engine in ("iceberg", "files"):
@@ -105,7 +109,7 @@ def _beside(stage: Stage) -> None:
     found = stage.run(f"SELECT * FROM {SFN}.dir.`{folder.directory}`")
     narrator.check("the facade shows it by its directory", expected=expected, found=found)
     _left_alone(folder, hint)
-    narrator.step("Its writers go on: the SFN file says what it said, until whoever keeps it writes it anew")
+    narrator.step("Its writers commit: the SFN file stays the same until it is written again")
     stage.run(f"INSERT INTO {folder.name} VALUES (3, 30)")
     hint = folder.hint()
     narrator.check("the hint follows its own writers", expected="3", found=hint[0])
@@ -113,12 +117,12 @@ def _beside(stage: Stage) -> None:
     narrator.check("late, not wrong", expected=expected, found=found)
     beside(StaticTable.from_metadata(folder.metadata(3)), name)
     found = rows(sfn.spark.read(session, folder.directory))
-    narrator.check("written anew, it has all rows", expected=folder.rows(), found=found)
+    narrator.check("after the SFN file is rewritten, all rows are there", expected=folder.rows(), found=found)
     _left_alone(folder, hint)
 
 
 def _left_alone(folder: _Folder, hint: tuple[str, int, int]) -> None:
-    what = f"version-hint.text is Hadoop's, says {hint[0]}, and was not touched"
+    what = f"version-hint.text is Hadoop's, says {hint[0]}, and was not changed"
     folder.stage.narrator.check(what, expected=hint, found=folder.hint())
 
 
@@ -130,4 +134,4 @@ def _refusal(directory: Path) -> str:
         return type(refusal).__name__
 
 
-CHAPTER: Final = Chapter("folders", "The classic layout: Hadoop's tables and their own version hint", tell)
+CHAPTER: Final = Chapter("folders", "The classic layout: Hadoop's tables and their own version hint", run)

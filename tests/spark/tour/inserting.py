@@ -58,7 +58,7 @@ _STEPS: Final = (
 )
 
 
-def tell(stage: Stage) -> None:
+def run(stage: Stage) -> None:
     narrator = stage.narrator
     narrator.step("Create a table")
     table = Table(stage, "sales")
@@ -71,23 +71,23 @@ def tell(stage: Stage) -> None:
         narrator.show(*lines(("region", "id", "amount"), table.rows))
         narrator.check("these are the rows that the statement meant", expected=step.rows, found=table.rows)
         states[_snapshot(table, known=states)] = table.rows
-    narrator.step("Every older snapshot is readable yet, through the facade too")
+    narrator.step("Every older snapshot is still readable, through the facade, too")
     for snapshot, expected in states.items():
         found = table.same(f"SELECT * FROM {{t}} VERSION AS OF {snapshot}", shown=False)
         narrator.check(f"snapshot {snapshot}: rows of its time, {len(expected)}", expected=expected, found=found)
 
 
 def _snapshot(table: Table, known: dict[int, list[Row]]) -> int:
-    """The newest, which must be one more, and the one that the SFN file tells of."""
+    """Return the newest snapshot, which must be a new one and that of the SFN file."""
     narrator = table.stage.narrator
     *earlier, newest = table.snapshots()
-    narrator.check(f"it is one more snapshot, {newest}", expected=[*known], found=earlier)
-    told = resolve(table.directory, table.identifier)
-    narrator.check("the SFN file tells of it", expected=newest, found=told.snapshot_id)
+    narrator.check(f"there is one more snapshot, {newest}", expected=[*known], found=earlier)
+    resolved = resolve(table.directory, table.identifier)
+    narrator.check("the SFN file names it", expected=newest, found=resolved.snapshot_id)
     if not known:
-        file = Path(told.sfn_file.removeprefix("file://"))
+        file = Path(resolved.sfn_file.removeprefix("file://"))
         narrator.show(f"$ cat {file}", *file.read_text().splitlines())
     return newest
 
 
-CHAPTER: Final = Chapter("insert", "Insert, snapshot, SFN file; overwrites, static and dynamic", tell)
+CHAPTER: Final = Chapter("insert", "Insert, snapshot, SFN file; overwrites, static and dynamic", run)

@@ -1,4 +1,4 @@
-"""What `sfn inspect` and `sfn verify` say of a directory, which knows no catalog."""
+"""The results of `sfn inspect` and `sfn verify` for a directory."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class Inspection:
     partitions: frozenset[tuple[tuple[str, str], ...]]
 
     @classmethod
-    def parse(cls, told: Mapping[str, Any]) -> Self:
-        metadata = told["metadata"]
+    def parse(cls, printed: Mapping[str, Any]) -> Self:
+        metadata = printed["metadata"]
         walked = next((one["contents"] for one in metadata["snapshots"] if one["contents"] is not None), None)
         manifests = [] if walked is None else walked["manifests"]
         files = [file for one in manifests for file in one["files"]]
@@ -59,34 +59,36 @@ class Inspection:
 
 
 def inspected(directory: str, table: str) -> Inspection:
-    """See `sfn inspect --files`."""
+    """Return the result of `sfn inspect --files`."""
     return Inspection.parse(json.loads(_ran("inspect", directory, "--table", table, "--files", "--json")))
 
 
 def tree(directory: str, table: str) -> list[str]:
-    """What that prints, from the metadata file on, with names that begin in the table's directory."""
+    """Return the printed lines from the metadata file on, with paths relative to the table's directory."""
     lines = _ran("inspect", directory, "--table", table, "--files").splitlines()
     first = next(at for at, line in enumerate(lines) if line.lstrip().startswith("metadata file"))
     return [re.sub(rf"file:(//)?{re.escape(directory)}/", "", line) for line in lines[first:]]
 
 
 def verified(directory: str, table: str) -> None:
-    """See `sfn verify --deep`: every file that the current snapshot needs is there.
+    """Run `sfn verify --deep`: every file that the current snapshot needs must exist.
 
     Raises:
-        SfnError: one is not.
+        SfnError: a file is missing.
     """
     _ran("verify", directory, "--table", table, "--deep")
 
 
 def name(path: str) -> str:
-    """A file's own."""
+    """Return the name of a file."""
     return path.rsplit("/", 1)[-1]
 
 
 def _ran(command: str, directory: str, *arguments: str) -> str:
-    # In this process: as one of its own it would take a second, most of it to import PyIceberg.
-    told = CliRunner().invoke(app, [command, directory, *arguments])
-    if told.exit_code != 0:
-        raise SfnError(f"sfn {command} {directory}", expected="exit code 0", found=f"{told.exit_code}: {told.output}")
-    return told.output
+    # A new process would take a second, most of it to import PyIceberg.
+    result = CliRunner().invoke(app, [command, directory, *arguments])
+    if result.exit_code != 0:
+        raise SfnError(
+            f"sfn {command} {directory}", expected="exit code 0", found=f"{result.exit_code}: {result.output}"
+        )
+    return result.output

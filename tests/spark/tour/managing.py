@@ -1,4 +1,4 @@
-"""Management statements on the real catalog: each leaves those who read by directory right."""
+"""Management statements on the real catalog: after each, readers of the directory are right."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _VIEWS: Final = (
 _LATER: Final = "older_than => TIMESTAMP '2999-01-01 00:00:00'"
 
 
-def tell(stage: Stage) -> None:
+def run(stage: Stage) -> None:
     stage.narrator.step("A table of three snapshots, the first of which has a tag")
     table = Table(stage, "stock")
     table.create("id BIGINT, item STRING")
@@ -35,7 +35,7 @@ def tell(stage: Stage) -> None:
     _rewrites(table)
     _expires(table)
     _cleans(table)
-    stage.narrator.step("After all of it each engine reads the directory as the catalog reads the table")
+    stage.narrator.step("After all statements each engine reads the same rows from the directory as the catalog does")
     expected = table.asked("SELECT * FROM {t}")
     for engine in ("iceberg", "files"):
         found = rows(sfn.spark.read(stage.place.session, table.directory, engine=engine))
@@ -43,7 +43,7 @@ def tell(stage: Stage) -> None:
 
 
 def _heads(table: Table) -> None:
-    """The table's head goes back, and forward again: to those who read by directory each is one more commit."""
+    """Move the table's head back and forward. For readers of the directory each step is a commit."""
     narrator = table.stage.narrator
     first, second, third = table.snapshots()
     narrator.step("rollback_to_snapshot, set_current_snapshot")
@@ -99,7 +99,7 @@ def _rewrites(table: Table) -> None:
     done = table.called("rewrite_data_files", "options => map('rewrite-all', 'true')")
     after = table.inspect()
     narrator.check(
-        "the files of before are rewritten as one", expected=len(before.data), found=done["rewritten_data_files_count"]
+        "the old files are rewritten as one", expected=len(before.data), found=done["rewritten_data_files_count"]
     )
     narrator.check("sfn inspect finds that one", expected=(1, set()), found=(len(after.data), after.data & before.data))
     _ids(table, [1, 2, 3, 4, 5, 6])
@@ -117,7 +117,7 @@ def _rewrites(table: Table) -> None:
 
 def _expires(table: Table) -> None:
     narrator = table.stage.narrator
-    narrator.step("expire_snapshots: what no snapshot needs is deleted, but for what the tag keeps")
+    narrator.step("expire_snapshots: files that no snapshot needs are deleted, except those of the tag")
     second = table.snapshots()[1]
     done = table.called("expire_snapshots", f"{_LATER}, retain_last => 1")
     narrator.check("data files were deleted", expected=True, found=done["deleted_data_files_count"] > 0)
@@ -130,31 +130,31 @@ def _expires(table: Table) -> None:
 
 
 def _cleans(table: Table) -> None:
-    """What is nobody's goes; SFN files and the version hint are nobody's of Iceberg's either, and stay."""
+    """Remove orphan files. No metadata names SFN files and the version hint either, but they must stay."""
     narrator, folder = table.stage.narrator, Path(table.directory)
     narrator.step("remove_orphan_files")
     cleaner = f"CALL {GATED}.system.remove_orphan_files(table => '{table.identifier}', {_LATER})"
     table.stage.refused(cleaner, "less than 24 hours")
     stray, ours = folder / "data" / "stray.parquet", Path(resolve(table.directory).sfn_file.removeprefix("file://"))
-    stray.write_text("nobody's")
+    stray.write_text("of no table")
     at = datetime.fromtimestamp(ours.stat().st_mtime, UTC)
     old, yesterday = at - timedelta(days=9), at - timedelta(days=2)
     kept = [ours, Path(version_hint.key_of(table.directory))]
     for file in folder.rglob("*"):
         os.utime(file, (old.timestamp(), old.timestamp()))
-    narrator.note("every file in the directory is made to look nine days old, and one is added that is nobody's")
+    narrator.note("all files are made nine days old, and a file is added that belongs to no table")
     table.called("remove_orphan_files", f"older_than => TIMESTAMP '{yesterday:%Y-%m-%d %H:%M:%S}'")
-    narrator.check("that one is gone", expected=False, found=stray.exists())
+    narrator.check("that file is deleted", expected=False, found=stray.exists())
     for file in kept:
-        narrator.check(f"{file.relative_to(folder)} is there", expected=True, found=file.exists())
+        narrator.check(f"{file.relative_to(folder)} still exists", expected=True, found=file.exists())
     _ids(table, [1, 2, 3, 4, 5, 6, 7])
 
 
 def _ids(table: Table, expected: list[int], clause: str = "") -> None:
-    """These are its rows, now or as of another state, and every file is there by the directory alone."""
+    """Check the ids of the rows, now or in another state, and that every file exists."""
     found = table.same(f"SELECT * FROM {{t}} {clause}", shown=False) if clause else table.rows
     table.stage.narrator.check(f"ids {expected} {clause}".rstrip(), expected=expected, found=[row[0] for row in found])
     table.verify()
 
 
-CHAPTER: Final = Chapter("manage", "Management views and statements, on the real catalog", tell)
+CHAPTER: Final = Chapter("manage", "Management views and statements, on the real catalog", run)

@@ -1,4 +1,4 @@
-"""What all chapters share: a real catalog, the service before it, and a session that knows both and the facade."""
+"""The shared parts of all chapters: a real catalog, a listener with a gateway and a facade, and a Spark session."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Place:
 
 @contextmanager
 def place(spark: SparkSession, catalog: RestCatalogServer, folder: Path) -> Iterator[Place]:
-    """A running service, and a session of its own.
+    """Run a listener, with a session of its own.
 
     Args:
         spark: knows the catalog as `lake`, which has no namespace `tour` yet.
@@ -59,13 +59,13 @@ def place(spark: SparkSession, catalog: RestCatalogServer, folder: Path) -> Iter
     warehouse = Path(catalog.warehouse.removeprefix("file://"))
     with running_service(folder, followed) as service, catalog.client() as client:
         session = spark.newSession()
-        told = {
+        properties = {
             **_SETTINGS,
             **_catalog(GATED, type="rest", uri=f"{service.gateway}"),
             **_catalog(SFN, type="rest", uri=service.facade, token=service.reader_token),
             **_catalog(FOLDERS, type="hadoop", warehouse=f"{catalog.warehouse}/{FOLDERS}"),
         }
-        for name, value in told.items():
+        for name, value in properties.items():
             session.conf.set(name, value)
         session.sql(f"CREATE NAMESPACE {GATED}.{NAMESPACE}")
         yield Place(session, service, client, warehouse)
@@ -73,5 +73,5 @@ def place(spark: SparkSession, catalog: RestCatalogServer, folder: Path) -> Iter
 
 def _catalog(name: str, **properties: str) -> Mapping[str, str]:
     own = {"": "org.apache.iceberg.spark.SparkCatalog", ".cache-enabled": "false"}
-    told = own | {f".{key}": value for key, value in properties.items()}
-    return {f"spark.sql.catalog.{name}{key}": value for key, value in told.items()}
+    options = own | {f".{key}": value for key, value in properties.items()}
+    return {f"spark.sql.catalog.{name}{key}": value for key, value in options.items()}

@@ -1,4 +1,4 @@
-"""Statements and rows as they are shown on a terminal."""
+"""Statements and rows as text for a terminal."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _ROWS: Final = 8
 
 
 def statement(sql: str) -> list[str]:
-    """A statement in lines that are not too long."""
+    """Return a statement, wrapped."""
     return textwrap.wrap(sql, WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
-    """Rows below their columns' names, the first few of them."""
+    """Yield the first rows below the names of the columns."""
     shown = [[*columns], *([_cell(value) for value in row] for row in rows[:_ROWS])]
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
     for line in shown:

@@ -1,4 +1,4 @@
-"""What a query does not open: partitions, files, columns."""
+"""Partitions, files and columns that a query does not read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _INSERTS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _Query:
-    """What must come of it.
+    """A query with its expected result.
 
     Attributes:
         opened: manifests, and data files.
@@ -45,7 +45,7 @@ _QUERIES: Final = (
         _ALL,
     ),
     _Query(
-        "hours of one day, of which one file's statistics have some",
+        "hours of one day, which only one file's statistics contain",
         "SELECT * FROM {t} WHERE at BETWEEN TIMESTAMP '2026-11-01 08:30:00' AND TIMESTAMP '2026-11-01 09:30:00'",
         [2],
         (2, 1),
@@ -69,19 +69,19 @@ _QUERIES: Final = (
 )
 
 
-def tell(stage: Stage) -> None:
-    stage.narrator.step("A table of three days in four files, each of a commit")
+def run(stage: Stage) -> None:
+    stage.narrator.step("A table with three days in four files, one per commit")
     table = Table(stage, "events")
     table.create("id BIGINT, amount INT, note STRING, at TIMESTAMP", "days(at)")
     table.run(*(f"INSERT INTO {{t}} SELECT /*+ COALESCE(1) */ * FROM VALUES {values}" for values in _INSERTS))
-    stage.narrator.step("What the plan of a query through `sfn` opens of it, by its own metrics")
+    stage.narrator.step("The files that a query through `sfn` opens, by the metrics of its plan")
     for query in _QUERIES:
         _opened(table, query)
-    stage.narrator.step("The same with one manifest for all files: what a manifest tells of files rules them out")
+    stage.narrator.step("The same with one manifest for all files: its statistics exclude files")
     table.called("rewrite_manifests")
     merged = table.scan("SELECT * FROM {t} WHERE at >= TIMESTAMP '2026-11-03 00:00:00'")
     stage.narrator.check(
-        "one manifest read; one file read, three ruled out",
+        "one manifest read; one file read, three excluded",
         expected=(1, 1, 3),
         found=(merged.manifests, merged.files, merged.skipped),
     )
@@ -94,9 +94,9 @@ def _opened(table: Table, query: _Query) -> None:
     found, catalogs = table.scan(query.text), table.scan(query.text, LAKE)
     ids = [row[0] for row in found.rows]
     narrator.check("the rows are right", expected=(query.ids, catalogs.rows), found=(ids, found.rows))
-    narrator.check("no more is opened than must be", expected=query.opened, found=(found.manifests, found.files))
+    narrator.check("only the necessary files are opened", expected=query.opened, found=(found.manifests, found.files))
     narrator.check("no other column is read", expected=set(query.columns), found=set(found.columns))
-    narrator.check("as through the catalog itself", expected=catalogs, found=found)
+    narrator.check("the same through the catalog itself", expected=catalogs, found=found)
     narrator.show(
         *lines(
             ["manifests read", "files read", "files in the table", "columns read"],
@@ -112,4 +112,4 @@ def _opened(table: Table, query: _Query) -> None:
     )
 
 
-CHAPTER: Final = Chapter("select", "Select: partitions, files and columns that are not read", tell)
+CHAPTER: Final = Chapter("select", "Select: partitions, files and columns that are not read", run)

@@ -1,4 +1,4 @@
-"""What a chapter acts on."""
+"""The catalogs and the printer that a chapter uses."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ Row: TypeAlias = tuple[object, ...]
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A place, and who tells what happens there.
+    """A place, with the printer of the steps.
 
     Attributes:
         place: shared by all chapters: each has tables of its own.
-        narrator: insists on what it tells.
+        narrator: prints and checks.
     """
 
     place: Place
     narrator: Narrator
 
     def sql(self, text: str) -> DataFrame:
-        """What a statement gives; nothing is told of it."""
+        """Run a statement without printing it."""
         return self.place.session.sql(text)
 
     def run(self, text: str) -> list[Row]:
-        """A statement, which is told."""
+        """Print and run a statement."""
         self.narrator.show(*statement(f"> {text}"))
         return rows(self.sql(text))
 
     def refused(self, text: str, saying: str) -> None:
-        """A statement that must fail with these words.
+        """Run a statement that must fail with a message.
 
         Raises:
-            SfnError: it does not.
+            SfnError: it does not fail so.
         """
         self.narrator.show(*statement(f"> {text}"))
         found = "it passed"
@@ -52,17 +52,17 @@ class Stage:
             self.sql(text).collect()
         except (PySparkException, Py4JJavaError) as error:
             found = str(error)
-        said = next((line.strip() for line in found.splitlines() if saying in line), None)
-        if said is None:
+        message = next((line.strip() for line in found.splitlines() if saying in line), None)
+        if message is None:
             raise SfnError(text, expected=f"a refusal that says {saying!r}", found=found.partition("\n")[0])
         self.narrator.note(f"✓ refused: {saying}")
 
     def same(self, what: str, query: Callable[[str], DataFrame], *, shown: bool = True) -> list[Row]:
-        """What a query gives, which must be the same through the facade as through the catalog.
+        """Return the rows of a query, which must be the same through the facade as through the catalog.
 
         Args:
             query: takes a catalog's name.
-            shown: tell the rows, too.
+            shown: True to print the rows.
         """
         with ThreadPoolExecutor(2) as pool:
             theirs = pool.submit(lambda: rows(query(LAKE)))
@@ -76,10 +76,10 @@ class Stage:
 
 
 def rows(found: DataFrame) -> list[Row]:
-    """Plain rows, in an order that does not depend on that of files."""
+    """Return plain rows, sorted, so that the order of files does not matter."""
     return sorted((tuple(row) for row in found.collect()), key=repr)
 
 
 def qualified(catalog: str, name: str) -> str:
-    """A table of the tour, as SQL has it."""
+    """Return the name of a table in SQL."""
     return f"{catalog}.{NAMESPACE}.{name}"

@@ -1,4 +1,4 @@
-"""A table of the tour: written through the gateway, compared through the facade, looked at by its directory."""
+"""A table of the tour: written through the gateway, compared through the facade, inspected by its directory."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ class Scan:
 
 
 class Table:
-    """A table to be.
+    """A table of the tour.
 
     Args:
         title: its name below the tour's namespace.
 
     Attributes:
-        rows: what it had when it was compared last.
+        rows: the rows at the last comparison.
     """
 
     def __init__(self, stage: Stage, title: str) -> None:
@@ -61,7 +61,7 @@ class Table:
         """Create it, and wait for its SFN file.
 
         Args:
-            then: a statement that is run before anybody looks.
+            then: a statement to run before the first check.
         """
         clause = f" PARTITIONED BY ({partitioned})" if partitioned else ""
         listed = ", ".join(f"'{key}' = '{value}'" for key, value in (properties or {}).items())
@@ -69,7 +69,7 @@ class Table:
         self.run(f"CREATE TABLE {{t}} ({columns}) USING iceberg{clause}{tail}", *filter(None, [then]))
 
     def run(self, *statements: str) -> None:
-        """Run statements through the gateway; those who read by directory then see what the catalog says.
+        """Run statements through the gateway, and wait for the SFN file.
 
         Args:
             statements: `{t}` stands for the table, `{q}` for its name as procedures take it.
@@ -95,7 +95,7 @@ class Table:
         """
         narrator, pointer = self.stage.narrator, self.pointer
         waited = narrator.wait_for("the SFN file", self.published, pointer)
-        narrator.note(f"✓ {waited:.2f} s later the SFN file says {name(pointer)}")
+        narrator.note(f"✓ {waited:.2f} s later the SFN file names {name(pointer)}")
         if not self._is_shown:
             shown = partial(self.stage.place.session.catalog.tableExists, qualified(SFN, self.title))
             narrator.wait_for("the facade's table", shown, expected=True)
@@ -103,11 +103,11 @@ class Table:
         self.rows = self.same(shown=False)
 
     def same(self, query: str = "SELECT * FROM {t}", *, shown: bool = True) -> list[Row]:
-        """What a query gives, which must be the same through the facade as through the catalog.
+        """Return the rows of a query, which must be the same through the facade as through the catalog.
 
         Args:
             query: `{t}` stands for the table.
-            shown: tell of the query and its rows, not only that they are the same.
+            shown: True to print the query and its rows.
         """
         if shown:
             self.stage.narrator.show(f"> {query.replace('{t}', qualified(SFN, self.title))}")
@@ -119,11 +119,11 @@ class Table:
         return self.stage.sql(query.replace("{t}", qualified(catalog, self.title)))
 
     def asked(self, query: str) -> list[Row]:
-        """What the catalog itself answers; nothing is told of it."""
+        """Return the rows through the catalog itself, without printing."""
         return rows(self.queried(query, LAKE))
 
     def scan(self, query: str, catalog: str = SFN) -> Scan:
-        """What a query opens, by the metrics of its plan."""
+        """Return the files that a query opens, by the metrics of its plan."""
         found = self.queried(query, catalog)
         got = rows(found)
         leaf = found._jdf.queryExecution().executedPlan().collectLeaves().head()  # noqa: SLF001 - what EXPLAIN prints
@@ -138,7 +138,7 @@ class Table:
 
     @cached_property
     def directory(self) -> str:
-        """Where it lies."""
+        """Return the table's directory."""
         return canonical(str(self.stage.place.client.load_table(self.identifier).location())).removeprefix("file://")
 
     def published(self) -> str:
@@ -146,13 +146,13 @@ class Table:
         return canonical(resolve(self.directory, self.identifier).metadata_location)
 
     def inspect(self, *, shown: bool = False) -> Inspection:
-        """What `sfn inspect` finds, which goes by the directory alone."""
+        """Return the result of `sfn inspect`."""
         if shown:
             self.stage.narrator.show(f"$ sfn inspect {self.directory} --files", *tree(self.directory, self.identifier))
         return inspected(self.directory, self.identifier)
 
     def verify(self) -> None:
-        """Every file that the current snapshot needs is there, by the directory alone."""
+        """Check that every file of the current snapshot exists."""
         verified(self.directory, self.identifier)
         self.stage.narrator.note("✓ sfn verify --deep finds every manifest and file")
 
@@ -161,7 +161,7 @@ class Table:
         return frozenset(path.name for path in Path(self.directory).glob(pattern))
 
     def snapshots(self) -> list[int]:
-        """All that the catalog's metadata has, the oldest first."""
+        """Return the ids of all snapshots, the oldest first."""
         metadata = self.stage.place.client.load_table(self.identifier).metadata
         return [one.snapshot_id for one in sorted(metadata.snapshots, key=lambda one: one.sequence_number or 0)]
 

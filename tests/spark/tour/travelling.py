@@ -1,4 +1,4 @@
-"""What a table was: by snapshot, time, branch, tag and Ordinal."""
+"""Earlier states of a table: by snapshot, time, branch, tag and Ordinal."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.spark.tour.stage import Stage, rows
 from tests.spark.tour.table import Table
 
 
-def tell(stage: Stage) -> None:
-    stage.narrator.step("A table with a tag, a branch that goes its own way, and a column that came later")
+def run(stage: Stage) -> None:
+    stage.narrator.step("A table with a tag, a branch with a commit of its own, and a later column")
     table = Table(stage, "prices")
     table.create("id BIGINT, price DECIMAL(9, 2)")
     ordinals = []
@@ -36,7 +36,7 @@ def tell(stage: Stage) -> None:
     }.items():
         found = table.same(f"SELECT * FROM {{t}} {clause}".rstrip())
         stage.narrator.check(f"ids {expected}", expected=expected, found=[row[0] for row in found])
-    stage.narrator.step("The same by directory, without any name of a catalog")
+    stage.narrator.step("The same by directory, without a name in a catalog")
     query = f"SELECT id FROM {SFN}.dir.`{table.directory}` VERSION AS OF 'audit'"
     found = stage.run(query)
     stage.narrator.check("ids of the branch", expected=[(1,), (2,), (9,)], found=found)
@@ -44,7 +44,7 @@ def tell(stage: Stage) -> None:
 
 
 def _by_ordinal(table: Table, moments: dict[str, int]) -> None:
-    """An Ordinal is a moment of the catalog's, not of a snapshot: it also tells states that made none."""
+    """Read by an Ordinal, which is a time of the catalog: states without a new snapshot have one, too."""
     narrator, session = table.stage.narrator, table.stage.place.session
     narrator.step("As of an Ordinal, with sfn.spark.read")
     for ordinal, snapshot in moments.items():
@@ -54,7 +54,9 @@ def _by_ordinal(table: Table, moments: dict[str, int]) -> None:
         narrator.check(f"the rows of snapshot {snapshot}", expected=expected, found=rows(read))
         narrator.show(*lines(read.columns, expected))
     now = sfn.spark.read(session, table.directory, as_of=_ordinal(table))
-    narrator.check("the Ordinal of now is the table of now", expected=table.asked("SELECT * FROM {t}"), found=rows(now))
+    narrator.check(
+        "the present Ordinal gives the present table", expected=table.asked("SELECT * FROM {t}"), found=rows(now)
+    )
 
 
 def _ordinal(table: Table) -> str:
@@ -68,4 +70,4 @@ def _committed(table: Table, snapshot: int) -> str:
     return f"{datetime.fromtimestamp(found.timestamp_ms / 1000, UTC):%Y-%m-%d %H:%M:%S.%f}"
 
 
-CHAPTER: Final = Chapter("as-of", "As of: snapshot, time, branch, tag and Ordinal", tell)
+CHAPTER: Final = Chapter("as-of", "As of: snapshot, time, branch, tag and Ordinal", run)

@@ -1,4 +1,4 @@
-"""The classic walk: after each statement, exactly these files, and who names whom."""
+"""The classic walk: after each statement, exactly these files, and how they refer to each other."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FORGET: Final = (
 )
 
 
-def tell(stage: Stage) -> None:
+def run(stage: Stage) -> None:
     narrator = stage.narrator
     narrator.step("CREATE TABLE: one metadata file, and no snapshot")
     orders = Table(stage, "orders")
@@ -33,14 +33,14 @@ def tell(stage: Stage) -> None:
     first = _walk(orders, metadata=2, lists=1, manifests=1, data=1)
     hours = {(("order_ts_hour", "2021-01-26-08"),)}
     narrator.check("the row is in the partition of its hour", expected=hours, found=first.partitions)
-    narrator.step("A table of what is to be merged")
+    narrator.step("A table with rows to merge")
     staging = Table(stage, "orders_staging")
     staging.create(_COLUMNS)
     staging.run(
         "INSERT INTO {t} VALUES (123, 456, 50.00, TIMESTAMP '2021-01-26 08:10:23'), "
         "(124, 326, 60.00, TIMESTAMP '2021-01-27 10:21:46')"
     )
-    narrator.step("MERGE: copy-on-write, so the order that is updated gets another data file")
+    narrator.step("MERGE: copy-on-write, so the updated order gets another data file")
     orders.run(_MERGE)
     merged = _walk(orders, metadata=3, lists=2, manifests=3, data=3)
     narrator.check(
@@ -51,12 +51,12 @@ def tell(stage: Stage) -> None:
     hours |= {(("order_ts_hour", "2021-01-27-10"),)}
     narrator.check("one in each hour", expected=hours, found=merged.partitions)
     _select(orders)
-    narrator.step("Garbage collection: the first metadata file goes; data and older snapshots stay")
+    narrator.step("Garbage collection: the first metadata file is deleted; data and older snapshots stay")
     before = orders.lying("metadata/*.metadata.json")
     orders.run(_FORGET)
     after = _walk(orders, metadata=3, lists=2, manifests=3, data=3)
     gone = before - orders.lying("metadata/*.metadata.json")
-    narrator.check("it was the first that went", expected={min(before)}, found=gone)
+    narrator.check("the first file was deleted", expected={min(before)}, found=gone)
     narrator.check("no data changed", expected=merged.data, found=after.data)
     orders.same(f"SELECT * FROM {{t}} VERSION AS OF {orders.snapshots()[0]}")
 
@@ -73,7 +73,7 @@ def _select(orders: Table) -> None:
 
 
 def _walk(table: Table, **lying: int) -> Inspection:
-    """What `sfn inspect` shows is what the catalog's metadata tables name, and so is what lies in the directory.
+    """Check that `sfn inspect`, the directory and the catalog's metadata tables name the same files.
 
     Args:
         lying: how many files of each kind.
@@ -101,7 +101,7 @@ def _walk(table: Table, **lying: int) -> Inspection:
     narrator.check("these are the files that the catalog names", expected=named, found=found)
     current = _current(table)
     narrator.check(
-        "sfn inspect shows those of now",
+        "sfn inspect shows the current files",
         expected=(name(table.pointer), *current),
         found=(shown.metadata, shown.manifest_list, shown.manifests, shown.data),
     )
@@ -123,4 +123,4 @@ def _names(table: Table, query: str) -> frozenset[str]:
     return frozenset(name(str(path)) for path in paths)
 
 
-CHAPTER: Final = Chapter("walk", "The classic walk from metadata file to data, statement by statement", tell)
+CHAPTER: Final = Chapter("walk", "The classic walk from metadata file to data, statement by statement", run)
