@@ -378,8 +378,7 @@ async def test_no_path_is_believed_that_nobody_signed() -> None:
         reply = await answer(connect, hooked(NOTE, path=POLARIS))
         assert (reply.status, reply.json["error"]["type"]) == (400, "BadRequestException")
         assert (
-            "expected a sender with a token, because the catalogs prod are event-only"
-            in reply.json["error"]["message"]
+            "expected a sender with a token, because the catalogs prod are event-only" in reply.json["error"]["message"]
         )
         assert (await answer(connect, hooked(TOLD))).status == 202
         assert (await answer(connect, request(path=POLARIS, body=NOTE))).status == 204

@@ -189,7 +189,9 @@ def _inbox_gauges(stats: ScrapedStats, now: datetime, names: LabelNames) -> Iter
     )
     yield from _missing_gauges(stats, now, names)
     held = [((catalog,), count) for (catalog, state), count in tables.items() if state == HELD_STATE]
-    yield _gauge("sfn_tables_on_hold", "Tables held by the drop limit until an operator releases it.", ("catalog",), held)
+    yield _gauge(
+        "sfn_tables_on_hold", "Tables held by the drop limit until an operator releases it.", ("catalog",), held
+    )
     limit_reached = [((catalog,), catalog in stats.limit_reached) for catalog in names.catalogs]
     yield _gauge(
         "sfn_drop_limit_reached",
