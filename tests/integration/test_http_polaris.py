@@ -11,7 +11,8 @@ from structlog.testing import capture_logs
 
 from sfn.domain.events import Notification, TableOrigin
 from sfn.domain.identifiers import TableIdentifier
-from sfn.errors import ICEBERG_ERROR_TYPES, ErrorScope, FatalError, Transient
+from sfn.errors import ErrorScope, FatalError, Transient
+from sfn.iceberg_errors import ICEBERG_ERROR_TYPES
 from tests.integration.listening import (
     CHUNKED,
     DEADLINE,

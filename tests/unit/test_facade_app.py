@@ -15,7 +15,7 @@ import pytest
 from structlog.testing import capture_logs
 
 import sfn
-from sfn import errors
+from sfn import iceberg_errors
 from sfn.errors import (
     Ambiguous,
     Dropped,
@@ -476,7 +476,7 @@ def test_each_refusal_says_what_its_client_is_to_do() -> None:
 def test_each_answer_has_a_body_and_a_count() -> None:
     for kind in (NotFound, Unsafe, Ambiguous, Stale, Unreachable):
         status, name = status_and_exception(made(kind))
-        assert errors.iceberg_error_body(status, "why", name)
+        assert iceberg_errors.iceberg_error_body(status, "why", name)
     readers = Metrics(version="1", catalogs=["prod"]).readers
     for code in (200, 304, 401, 405, 418, 599):
         readers.count_answer(code)
@@ -492,4 +492,4 @@ def test_every_refusal_of_a_reader_is_told() -> None:
     for kind in kinds:
         if kind.__module__ == "sfn.errors":
             status, _ = status_and_exception(made(kind))
-            assert status in errors.ICEBERG_ERROR_TYPES
+            assert status in iceberg_errors.ICEBERG_ERROR_TYPES

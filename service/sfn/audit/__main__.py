@@ -14,12 +14,12 @@ from msgspec import Struct
 from pyspark.sql import SparkSession
 
 from sfn.app import catalogs as app_catalogs
-from sfn.audit.report import MAX_SLICES, is_valid_count
+from sfn.audit.report import FINE_STATES, MAX_SLICES, is_valid_count
 from sfn.audit.spark_job import AuditFindings, AuditRequest, EventPoster, event_senders, run_audit, spark_error_text
 from sfn.audit.storage import parse_report_location
 from sfn.cli import options
 from sfn.cli.options import FAILED, INTERRUPTED, ServiceOptions, exit_on_error
-from sfn.cli.render import progress
+from sfn.cli.render import Grid, Line, Page, Tone, escape, pluralise, progress
 from sfn.cli.sweep import check_sweepable
 from sfn.errors import SfnError
 from sfn.settings import load
@@ -249,7 +249,6 @@ def audit(
     """
     with exit_on_error():
         check_packages()
-        from sfn.audit.read import render_summary
         from sfn.cli.render import print_json, print_page
 
         arguments = AuditArguments(
@@ -279,6 +278,54 @@ def audit(
         print_page(render_summary(summary))
     if not summary.is_whole:
         raise typer.Exit(FAILED)
+
+
+def render_summary(summary: AuditSummary) -> Page:
+    """Return the page with a run's result."""
+    page: list[Line | Grid] = []
+    checked = f"run {summary.run}: {pluralise(summary.tables, 'row')}"
+    before = f", after {pluralise(summary.slices_resumed, 'finished slice')}" if summary.slices_resumed else ""
+    page.append(
+        Line(f"{checked}{before}; {summary.unchanged:,} unchanged", Tone.GOOD if _is_fine(summary) else Tone.WARNING)
+    )
+    if summary.states:
+        rows = [(f"  {state}", f"{number:,}") for state, number in summary.states.items()]
+        page.append(Grid(("  STATE", "TABLES"), rows, frozenset({"TABLES"})))
+    if summary.notified or summary.notifications_ignored:
+        ignored = (
+            f"; it ignored {summary.notifications_ignored:,}: include, exclude or retired"
+            if summary.notifications_ignored
+            else ""
+        )
+        page.append(Line(f"the listener was notified of {pluralise(summary.notified, 'table')}{ignored}"))
+    if summary.missing_files:
+        page.append(Line(f"{pluralise(summary.missing_files, 'table')} lack files: see `sfn report`", Tone.BAD))
+    if summary.notifications_failed:
+        why = summary.notifications_error or "before this run was resumed"
+        page.append(Line(f"{summary.notifications_failed:,} notifications failed: {escape(why)}", Tone.BAD))
+    page += [Line(f"  could not check {escape(one.name)}: {escape(one.why)}", Tone.BAD) for one in summary.failures]
+    if (more := summary.failures_total - len(summary.failures)) > 0:
+        page.append(Line(f"  and {more:,} more: `sfn report` lists all", Tone.BAD))
+    for number, why in summary.slices_failed.items():
+        page.append(Line(f"  slice {number} failed: {escape(why)}; the next run repeats it", Tone.BAD))
+    if summary.slices_unread:
+        why = next(iter(summary.slices_unread.values()))
+        which = pluralise(len(summary.slices_unread), "slice")
+        unread = f"rows of the last run could not be read for {which}, so dropped tables are unknown"
+        page.append(Line(f"{unread}: {escape(why)}", Tone.BAD))
+    if summary.runs_removed:
+        page.append(Line(f"{pluralise(summary.runs_removed, 'old run')} removed from the report", Tone.QUIET))
+    page.append(Line(f"the report: sfn report {escape(summary.report)}", Tone.QUIET))
+    return page
+
+
+def _is_fine(summary: AuditSummary) -> bool:
+    return (
+        summary.is_whole
+        and not summary.missing_files
+        and not summary.slices_unread
+        and summary.states.keys() <= FINE_STATES
+    )
 
 
 if __name__ == "__main__":

@@ -14,10 +14,8 @@ import pyarrow.compute as pc
 from msgspec import Struct
 from pyiceberg.table import Table
 
-from sfn.audit.__main__ import AuditSummary
-from sfn.audit.report import FINE_STATES, RUN_COLUMN
+from sfn.audit.report import RUN_COLUMN
 from sfn.audit.writer import RunProgress, list_runs
-from sfn.cli.render import Grid, Line, Page, Tone, escape, pluralise
 from sfn.errors import SfnError, suggest_name
 from sfn.publish.comparison import DifferenceKind
 
@@ -230,55 +228,4 @@ def _to_run_summary(one: RunProgress) -> RunSummary:
         unchecked=totals.unchecked,
         unchanged=totals.unchanged,
         worst_lag_seconds=totals.worst_lag_seconds,
-    )
-
-
-# ── The page
-
-
-def render_summary(summary: AuditSummary) -> Page:
-    """Return the page with a run's result."""
-    page: list[Line | Grid] = []
-    checked = f"run {summary.run}: {pluralise(summary.tables, 'row')}"
-    before = f", after {pluralise(summary.slices_resumed, 'finished slice')}" if summary.slices_resumed else ""
-    page.append(
-        Line(f"{checked}{before}; {summary.unchanged:,} unchanged", Tone.GOOD if _is_fine(summary) else Tone.WARNING)
-    )
-    if summary.states:
-        rows = [(f"  {state}", f"{number:,}") for state, number in summary.states.items()]
-        page.append(Grid(("  STATE", "TABLES"), rows, frozenset({"TABLES"})))
-    if summary.notified or summary.notifications_ignored:
-        ignored = (
-            f"; it ignored {summary.notifications_ignored:,}: include, exclude or retired"
-            if summary.notifications_ignored
-            else ""
-        )
-        page.append(Line(f"the listener was notified of {pluralise(summary.notified, 'table')}{ignored}"))
-    if summary.missing_files:
-        page.append(Line(f"{pluralise(summary.missing_files, 'table')} lack files: see `sfn report`", Tone.BAD))
-    if summary.notifications_failed:
-        why = summary.notifications_error or "before this run was resumed"
-        page.append(Line(f"{summary.notifications_failed:,} notifications failed: {escape(why)}", Tone.BAD))
-    page += [Line(f"  could not check {escape(one.name)}: {escape(one.why)}", Tone.BAD) for one in summary.failures]
-    if (more := summary.failures_total - len(summary.failures)) > 0:
-        page.append(Line(f"  and {more:,} more: `sfn report` lists all", Tone.BAD))
-    for number, why in summary.slices_failed.items():
-        page.append(Line(f"  slice {number} failed: {escape(why)}; the next run repeats it", Tone.BAD))
-    if summary.slices_unread:
-        why = next(iter(summary.slices_unread.values()))
-        which = pluralise(len(summary.slices_unread), "slice")
-        unread = f"rows of the last run could not be read for {which}, so dropped tables are unknown"
-        page.append(Line(f"{unread}: {escape(why)}", Tone.BAD))
-    if summary.runs_removed:
-        page.append(Line(f"{pluralise(summary.runs_removed, 'old run')} removed from the report", Tone.QUIET))
-    page.append(Line(f"the report: sfn report {escape(summary.report)}", Tone.QUIET))
-    return page
-
-
-def _is_fine(summary: AuditSummary) -> bool:
-    return (
-        summary.is_whole
-        and not summary.missing_files
-        and not summary.slices_unread
-        and summary.states.keys() <= FINE_STATES
     )

@@ -18,7 +18,7 @@ import anyio
 import anyio.lowlevel
 import structlog
 
-from sfn import errors
+from sfn import iceberg_errors
 from sfn.errors import OutcomeUnknown, Rejected, Transient
 from sfn.formats import MAX_STORED_EVENT
 from sfn.gateway import commits, connection, routes
@@ -182,8 +182,8 @@ class ResponseWriter:
 
     async def send_error(self, status: int, message: str, fields: Iterable[tuple[bytes, bytes]] = ()) -> None:
         """Send an error of the gateway."""
-        kind = (b"content-type", errors.ICEBERG_ERROR_MEDIA_TYPE)
-        await self.send_whole(status, errors.iceberg_error_body(status, message), [*fields, kind])
+        kind = (b"content-type", iceberg_errors.ICEBERG_ERROR_MEDIA_TYPE)
+        await self.send_whole(status, iceberg_errors.iceberg_error_body(status, message), [*fields, kind])
 
 
 # ── Proxy
