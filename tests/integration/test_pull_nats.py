@@ -83,7 +83,7 @@ async def test_a_consumer_of_another_kind_is_left_alone(
             await until(lambda: logs)
     assert told in logs[0]["error"]
     assert "pull.events.durable" in logs[0]["error"]
-    assert "name another one" in logs[0]["error"]
+    assert "set another name" in logs[0]["error"]
     assert inbox.taken == []
 
 

@@ -33,7 +33,7 @@ async def test_unavailable_inbox_is_answered_with_503_and_its_cause_is_logged(wa
         reply = await answered(trouble)
     assert (reply.status_code, reply.headers["retry-after"]) == (503, header)
     assert reply.json()["detail"] == "the inbox is unavailable"
-    assert [(entry["event"], entry["error"]) for entry in logs] == [("request failed", str(trouble))]
+    assert [(entry["event"], entry["error"]) for entry in logs] == [("inbox unavailable", str(trouble))]
 
 
 async def test_broken_inbox_ends_the_process() -> None:

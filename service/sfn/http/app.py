@@ -193,7 +193,7 @@ def _answer_errors(api: FastAPI, on_fatal: Callable[[FatalError], None]) -> None
         return _problem(HTTPStatus.UNPROCESSABLE_ENTITY, describe_errors(found))
 
     async def transient(_: Request, error: Exception) -> Response:
-        _log.warning("request failed", error=str(error))
+        _log.warning("inbox unavailable", error=str(error))
         seconds = responses.retry_after_seconds(error.retry_after if isinstance(error, Transient) else None)
         return _problem(HTTPStatus.SERVICE_UNAVAILABLE, "the inbox is unavailable", {"Retry-After": str(seconds)})
 
