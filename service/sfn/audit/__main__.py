@@ -82,7 +82,7 @@ class AuditSummary:
 
     @property
     def is_whole(self) -> bool:
-        """Whether every table was checked, and every notification accepted."""
+        """True if every table was checked, and every notification accepted."""
         return not (self.failures_total or self.slices_failed or self.notifications_failed)
 
 
