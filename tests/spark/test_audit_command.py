@@ -78,7 +78,7 @@ def test_a_catalog_without_files_gets_them_and_the_next_run_finds_nothing(
     first = typed(*command, "--json")
     assert first.exit_code == 0, first.output
     told = json.loads(first.stdout)
-    assert (told["states"], told["hints"]) == ({"missing": TABLES}, TABLES)
+    assert (told["states"], told["notified"]) == ({"missing": TABLES}, TABLES)
     files = [made.publish(namespace, name, None) for namespace, name in made.all()]
     waited(lambda: all(file.exists() for file in files))
     second = typed(*command)

@@ -134,7 +134,7 @@ def test_spark_connect_is_told_what_can_be_used_there() -> None:
 def test_a_jar_that_is_not_there_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(start, "check_java", lambda _home: None)
     text = refusal(NotInstalled, lambda: sfn.spark.session(jar=tmp_path / "none.jar"))
-    assert text.startswith(f"{tmp_path}/none.jar: expected the file of Iceberg's runtime, found none; fetch ")
+    assert text.startswith(f"{tmp_path}/none.jar: expected the file of Iceberg's runtime, found none; download ")
     assert "leave `jar` out: then Spark does" in text
 
 

@@ -10,7 +10,6 @@ from datetime import timedelta
 from typing import Annotated
 
 import typer
-from msgspec import Struct
 from pyspark.sql import SparkSession
 
 from sfn.app import catalogs as app_catalogs
@@ -52,14 +51,16 @@ class AuditArguments:
     flags: ServiceOptions
 
 
-class AuditFailure(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class AuditFailure:
     """A table or namespace that could not be checked."""
 
     name: str
     why: str
 
 
-class AuditSummary(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class AuditSummary:
     """The result of a run; for a resumed run, missing files, failures and failed notifications count from its start."""
 
     run: str
@@ -81,7 +82,7 @@ class AuditSummary(Struct, frozen=True):
 
     @property
     def is_whole(self) -> bool:
-        """Whether every table was checked, and every notification accepted."""
+        """True if every table was checked, and every notification accepted."""
         return not (self.failures_total or self.slices_failed or self.notifications_failed)
 
 

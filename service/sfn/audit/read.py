@@ -6,12 +6,12 @@ import functools
 import heapq
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from msgspec import Struct
 from pyiceberg.table import Table
 
 from sfn.audit.report import RUN_COLUMN
@@ -31,7 +31,8 @@ _COLUMNS_OF_A_RUN: Final = (
 )
 
 
-class ReportedTable(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class ReportedTable:
     """A table in a list of the report."""
 
     catalog: str
@@ -44,7 +45,8 @@ class ReportedTable(Struct, frozen=True):
     lifetime_seconds: float | None
 
 
-class RunSummary(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class RunSummary:
     """The totals of one run."""
 
     run: str
@@ -57,7 +59,8 @@ class RunSummary(Struct, frozen=True):
     worst_lag_seconds: float | None
 
 
-class AuditReport(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class AuditReport:
     """One run. Each list is cut off at the requested length; its full length is in the attribute `…_total`."""
 
     report: str

@@ -89,7 +89,7 @@ T = TypeVar("T")
 MAX_TRIES: Final = 3
 """The number of attempts for a table with an error of its own that may pass."""
 FIRST_PATIENCE: Final = 10.0
-"""How many seconds to wait for a catalog or store that has not answered yet."""
+"""The patience in seconds for a catalog or store that has not answered yet."""
 _MIN_PAUSE: Final = 0.1
 _MAX_PAUSE: Final = 5.0
 

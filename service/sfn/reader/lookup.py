@@ -164,7 +164,7 @@ class TableSelector:
 
     @property
     def is_any(self) -> bool:
-        """Whether neither a name nor a uuid is given, so the directory must hold only one table."""
+        """True if neither a name nor a uuid is given, so the directory must hold only one table."""
         return self.table is None and self.uuid is None
 
     def matches(self, doc: Document) -> bool:

@@ -120,7 +120,7 @@ class _UuidScanner:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether the scan has used all its steps."""
+        """True once the scan has used all its steps."""
         return self._left <= 0
 
     def feed(self, part: bytes) -> None:

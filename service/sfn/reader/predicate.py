@@ -325,7 +325,7 @@ class _Column:
 
     @property
     def is_prunable(self) -> bool:
-        """Whether statistics count its NULLs, and are written only if the column may have NULLs."""
+        """True if statistics count its NULLs, and are written only if the column may have NULLs."""
         return len(self.path) == 1 and self.kind.is_primitive and not self.path[0].required
 
     def of(self, batch: pa.RecordBatch) -> pa.Array:
