@@ -131,8 +131,8 @@ def test_jars_that_are_named_are_wanted(tmp_path: Path) -> None:
 
 
 def test_without_its_dependencies_it_says_what_to_do() -> None:
-    without = "import sys; sys.modules['pyiceberg'] = None; sys.argv[1:] = ['demo']; from sfn.cli import main; main()"
-    command = [sys.executable, "-c", without]
+    block = "import sys; sys.modules['pyiceberg'] = None; sys.argv[1:] = ['demo']"
+    command = [sys.executable, "-c", f"{block}; from sfn.cli.main import main; main()"]
     done = subprocess.run(command, env=SURROUNDINGS, capture_output=True, text=True, timeout=MINUTE, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "sfn demo: expected PyIceberg and DuckDB, found no pyiceberg; pip install '.[demo]'\n"

@@ -79,9 +79,7 @@ async def test_a_catalog_that_moved_adopts_before_any_commit(tmp_path: Path) -> 
             await here.sfn("notify", "sales.another")  # the sweep of the start waits for 30 s after the one before
             await daemon.until_logged("catalog changed", files=owner)
             typed = await here.sfn("adopt", "prod", "--from", "nonsense", "--yes")
-            refusal = (
-                f"--from: expected {owner} (the catalog_id in its files), found nonsense; pass --force to adopt anyway"
-            )
+            refusal = f"--from: expected {owner} (the catalog_id in its files), found nonsense; pass --force to adopt"
             assert (typed.status, typed.out, typed.err) == (2, "", f"{refusal}\n")
             adopted = await here.sfn("adopt", "prod", "--from", owner, "--yes")
             assert adopted.out.startswith("prod: 1 table queued;")

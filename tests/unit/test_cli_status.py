@@ -21,7 +21,7 @@ def changed(**more: object) -> ServiceStatus:
 def test_all_is_well() -> None:
     assert attention_items(WELL, NOON) == []
     lines = to_plain_text(status_page(WELL, URL, NOON)).splitlines()
-    assert lines[0] == "all is well: 3 tables; the queue is empty"
+    assert lines[0] == "all is well: 3 tables; queue empty"
     assert f"sfn 1.2.3 at {URL}, up 3 h" in lines
     assert " ".join(lines[-1].split()) == "prod 3 0 3 0 0 0 0 - 1 min ago: 3 tables, 0 differed"
 
@@ -38,7 +38,7 @@ def test_work_under_way_is_well() -> None:
 
 def test_tables_whose_letters_were_discarded_are_counted_as_such() -> None:
     given_up = catalog(live_tables=3, tables=TableCountsModel(due=0, scheduled=3, retrying=0, leased=0, dead=1, held=0))
-    said = "3 tables and 1 without a file (dropped, excluded, not published yet); the queue is empty"
+    said = "3 tables and 1 without a file (dropped, excluded, not published yet); queue empty"
     first, second, *_ = to_plain_text(status_page(given_up, URL, NOON)).splitlines()
     assert (first, second) == (f"all is well: {said}", "  1 table given up; the dead letters were discarded")
 

@@ -52,7 +52,7 @@ def adopt(
         try:
             taken = service.adopt(catalog, AdoptRequest(from_=source, tables=named, force=force))
         except ConflictingState as error:
-            print_error(f"--from: {error.found}; pass --force to adopt anyway")
+            print_error(f"--from: {error.found}; pass --force to adopt")
             raise typer.Exit(WRONG_USAGE) from None
     if as_json:
         print_json({"tables": taken})

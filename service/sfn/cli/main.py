@@ -62,8 +62,7 @@ def demo(
     The default Java and jars are those that `make jars` downloaded. Without them the demo uses PyIceberg's SQL catalog,
     and says so in its first line.
     """
-    from sfn.demo.demo import run_demo
-    from sfn.demo.environment import find_runtime
+    from sfn.demo.environment import find_runtime, require_packages
     from sfn.errors import Permanent, SfnError
 
     # Without a handler, SIGTERM would end the demo and leave its temporary folder behind.
@@ -77,6 +76,9 @@ def demo(
             if java is not None or jars is not None:
                 raise
             without = str(error)
+        require_packages()
+        from sfn.demo.demo import run_demo
+
         run_demo(runtime, typer.echo, without)
     except SfnError as error:
         typer.echo(str(error), err=True)

@@ -171,7 +171,7 @@ def _headline(status: ServiceStatus, wrong: list[Attention]) -> Line:
     live = sum(one.live_tables for one in status.catalogs)
     others = sum(one.tables.total for one in status.catalogs) - live
     waiting = sum(one.tables.due + one.tables.retrying + one.tables.leased for one in status.catalogs)
-    work = f"{waiting:,} in the queue" if waiting else "the queue is empty"
+    work = f"{waiting:,} in the queue" if waiting else "queue empty"
     without = f" and {others:,} without a file (dropped, excluded, not published yet)" if others > 0 else ""
     return Line(f"all is well: {pluralise(live, 'table')}{without}; {work}", Tone.GOOD)
 

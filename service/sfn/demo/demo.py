@@ -181,7 +181,6 @@ def run_demo(runtime: ServerRuntime | None, say: Callable[[str], None], reason_w
     Raises:
         SfnError: a result is not the expected one.
     """
-    environment.require_packages()
     narrator = Narrator(say)
     if runtime is None:
         narrator.say(f"No REST catalog server, so PyIceberg's SQL catalog is used: {reason_without_runtime}")
@@ -346,7 +345,7 @@ class _TableUsers:
             f"{_OUTAGE:g} s later the SFN file is unchanged: late, not wrong", expected=before, found=found
         )
         self.narrator.wait_for(
-            "a failed query", lambda: self.service.count_log_records(event="catalog away") > 0, expected=True
+            "a failed query", lambda: self.service.count_log_records(event="catalog unreachable") > 0, expected=True
         )
         self.narrator.note("✓ the listener could not reach the catalog")
         self.narrator.step("Start the catalog again, and send no event")
