@@ -15,9 +15,9 @@ SOONER: Final = 30
 ASKS: Final = tuple(pause / SOONER for pause in intents.CHECK_DELAYS)
 
 if __name__ == "__main__":
-    assert vars(intents)["MERGED_WITHIN"] is intents.MERGE_WINDOW, (
+    assert vars(intents)["MERGE_WINDOW"] is intents.MERGE_WINDOW, (
         "it is looked up elsewhere now, and would not be shorter"
     )
-    vars(intents)["ASKS"] = ASKS
-    vars(intents)["MERGED_WITHIN"] = intents.MERGE_WINDOW / SOONER
+    vars(intents)["CHECK_DELAYS"] = ASKS
+    vars(intents)["MERGE_WINDOW"] = intents.MERGE_WINDOW / SOONER
     main.main()
