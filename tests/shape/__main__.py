@@ -12,6 +12,8 @@ def main() -> int:
     found = measured()
     for one in found:
         limit = f"at most {one.high:,.0f}" if not one.low else f"{one.low:,.0f} to {one.high:,.0f}"
+        if one.goal is not None:
+            limit += f", {one.goal:,.0f} one day"
         print(f"{'ok ' if one.fits else 'BAD'} {one.value:>10,.0f}  {one.name} ({limit})")
         if not one.fits:
             for example in one.examples:

@@ -12,6 +12,7 @@ from typing import Final
 
 import anyio
 import httpx
+from structlog.testing import capture_logs
 from typing_extensions import override
 
 from sfn.catalogs.memory import MemoryCatalog
@@ -66,7 +67,7 @@ class _Settled(OutcomeLog):
 
 def modules_of_an_event() -> set[str]:
     """Return the modules of the package with a function that runs for one event."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, capture_logs():
         return anyio.run(_publish_one, Path(folder).resolve())
 
 
