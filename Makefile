@@ -24,7 +24,7 @@ define FETCHED
 endef
 export FETCHED
 
-.PHONY: help venv jars rck spark servers catalog demo tour test coverage lint format simulate fuzz fuzz-readers faults bench bench-spark bench-audit soak lock clean
+.PHONY: help venv jars rck spark servers catalog demo tour test check coverage shape lint format simulate fuzz fuzz-readers faults bench bench-spark bench-audit soak lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -86,6 +86,13 @@ test: lint ## lint, then run every test, JOBS at a time; tests are skipped if th
 	@$(MAKE) servers || { [[ "$${CI:-}" != true ]] && echo >&2 "make: a server is missing: the tests of stores, of PostgreSQL or of NATS that need it are skipped, and listed at the end"; }
 	@$(MAKE) spark || { [[ "$${CI:-}" != true ]] && echo >&2 "make: no PySpark, or no runtime of Iceberg's for it: the tests that need them are skipped, and listed at the end"; }
 	@$(BIN)/pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0 $(MEASURE)
+
+# For everyday work: what needs no server and no Java, and ends within minutes.
+check: lint ## lint, then the unit tests and the contract tests that need no server
+	@$(BIN)/pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0 tests/unit tests/dialects tests/promises -k 'not (PostgreSQL or S3 or Azure or GCS or catalog)'
+
+shape: venv ## print sizes, names and wording of the code base beside their limits
+	@$(BIN)/python -m tests.shape
 
 coverage: ## test with branch coverage, which takes 1.5 times as long
 	@$(MAKE) test MEASURE="--cov --cov-report=term --cov-report=xml:build/coverage/coverage.xml"
