@@ -198,7 +198,7 @@ class PublicationMetrics:
         )
         self._durations = Histogram(
             "sfn_publication_duration_seconds",
-            "Duration of attempts that processed their table (outcomes done and later).",
+            "Duration of attempts that processed their table (outcomes done and rescheduled).",
             ("catalog",),
             registry=registry,
             buckets=_DURATION_BUCKETS,
