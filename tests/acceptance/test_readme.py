@@ -132,7 +132,7 @@ async def test_its_other_settings_are_understood(tmp_path: Path) -> None:
     file.write_text((FIRST + others).replace("[senders.ci]", '[senders.ci]\ncatalog = "prod"'))
     settings = load(file, {})
     catalogs.check_adapters(settings)
-    assert [one.type for one in settings.catalogs.values()] == ["rest", "pyiceberg", "told"]
+    assert [one.type for one in settings.catalogs.values()] == ["rest", "pyiceberg", "events"]
     vending, stored = blocks(FIRST_TABLE, "toml")
     for page in (vending, *blocks("docs/stores/vended-credentials.md", "toml")):
         file.write_text(page)

@@ -79,7 +79,7 @@ NAMINGS = (
         "07-tombstone-stays-where-it-is",
         7,
         f"{FOUND_AGAIN}::test_a_tombstone_leads_on_once_its_table_is_there_at_another_place[asyncio]",
-        'assert line.document(A)["moved_to"]["sfn_file_path"].startswith(ELSEWHERE)',
+        'assert restored.document(A)["moved_to"]["sfn_file_path"].startswith(ELSEWHERE)',
     ),
     Mutant(
         "07-old-name-again-leads-by-the-other",
@@ -91,7 +91,7 @@ NAMINGS = (
         "08-drop-is-of-every-table",
         8,
         f"{FOUND_AGAIN}::test_a_drop_is_not_told_of_what_the_row_missed_before_it_had_that_table[asyncio]",
-        'assert line.document(A)["state"] == "current"',
+        'assert restored.document(A)["state"] == "current"',
     ),
     Mutant(
         "08-drop-is-told-once-more",
@@ -116,14 +116,14 @@ NAMINGS = (
         "09-copy-is-another-name",
         9,
         f"{ALIASED}::test_a_copy_of_the_directory_is_no_other_name_of_it[asyncio]",
-        "assert left is None or hintfile.is_cleared(left.body)",
+        "assert left is None or version_hint.is_cleared(left.body)",
     ),
     Mutant(
         "09-refreshed-hint-is-another-name",
         9,
         f"{ALIASED}::test_a_copied_table_keeps_its_file_names_when_its_refresh_is_due"
         "[asyncio-file:///lake/elsewhere-identifier-True]",
-        "assert left is None or hintfile.is_cleared(left.body)",
+        "assert left is None or version_hint.is_cleared(left.body)",
     ),
     Mutant(
         "09-hint-goes-by-what-is-remembered",
@@ -194,13 +194,13 @@ NAMINGS = (
         9,
         f"{FOUND_AGAIN}"
         "::test_a_tombstone_leads_on_at_once_where_only_the_new_name_at_another_place_was_told_of[asyncio]",
-        'assert line.document(A)["state"] == "renamed"',
+        'assert restored.document(A)["state"] == "renamed"',
     ),
     Mutant(
         "07-broken-lead-stays",
         7,
         f"{FOUND_AGAIN}::test_what_leads_to_a_file_that_is_gone_leads_on_once_the_table_has_another_name[asyncio]",
-        'assert (line.document(A)["state"], line.document(A)["moved_to"]["name"]) == ("renamed", "c")',
+        'assert (restored.document(A)["state"], restored.document(A)["moved_to"]["name"]) == ("renamed", "c")',
     ),
     Mutant(
         "09-older-elsewhere-is-overlooked",
@@ -213,7 +213,7 @@ NAMINGS = (
         "09-hint-of-the-old-name-stays",
         9,
         f"{RENAMED}::test_no_hint_says_what_only_the_old_names_file_said[asyncio]",
-        "assert store.hints[key_of(B)] in {None, hintfile.content(first)}",
+        "assert store.hints[key_of(B)] in {None, version_hint.content(first)}",
     ),
     Mutant(
         "13-old-place-is-the-newest",

@@ -137,7 +137,7 @@ TABLE = (
         "05-echo-skips-on-memory",
         5,
         f"{ORDER}::test_memory_skips_nothing_for_an_event_that_says_no_more_than_look",
-        "assert sorted(line.store.files) == [key_of(A), hintfile.key_of(AT)]",
+        "assert sorted(line.store.files) == [key_of(A), version_hint.key_of(AT)]",
     ),
     Mutant(
         "06-location-remembered-afterwards",

@@ -412,7 +412,7 @@ LONG = 700
 
 
 @pytest.fixture
-def line_publish_found_again() -> Line:
+def restored() -> Line:
     return Line()
 
 
@@ -428,47 +428,41 @@ async def replaced(line: Line, *, told: bool) -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("told", [True, False], ids=["told of the first", "not told"])
-async def test_a_drop_that_was_told_of_one_table_is_not_told_of_the_next(
-    line_publish_found_again: Line, told: bool
-) -> None:
-    await replaced(line_publish_found_again, told=told)
-    line_publish_found_again.catalog.drop(A)
-    await line_publish_found_again.hear(Notification(A), seconds=60)
-    assert line_publish_found_again.document(A)["state"] == "current"
-    await line_publish_found_again.work(LONG)
-    assert line_publish_found_again.document(A)["state"] == "dropped"
+async def test_a_drop_that_was_told_of_one_table_is_not_told_of_the_next(restored: Line, told: bool) -> None:
+    await replaced(restored, told=told)
+    restored.catalog.drop(A)
+    await restored.hear(Notification(A), seconds=60)
+    assert restored.document(A)["state"] == "current"
+    await restored.work(LONG)
+    assert restored.document(A)["state"] == "dropped"
 
 
 @pytest.mark.anyio
-async def test_a_drop_that_was_told_of_the_next_table_counts(line_publish_found_again: Line) -> None:
-    await replaced(line_publish_found_again, told=True)
-    line_publish_found_again.catalog.drop(A)
-    await line_publish_found_again.hear(Notification(A, drop=True), seconds=60)
-    assert line_publish_found_again.document(A)["state"] == "dropped"
+async def test_a_drop_that_was_told_of_the_next_table_counts(restored: Line) -> None:
+    await replaced(restored, told=True)
+    restored.catalog.drop(A)
+    await restored.hear(Notification(A, drop=True), seconds=60)
+    assert restored.document(A)["state"] == "dropped"
 
 
 @pytest.mark.anyio
 async def test_a_drop_is_not_told_of_what_the_row_missed_before_it_had_that_table(
-    line_publish_found_again: Line,
+    restored: Line,
 ) -> None:
     """The name had one table, then another elsewhere that nobody published, which is what was dropped."""
-    line_publish_found_again.store.files[line_publish_found_again.catalog.create(A).metadata_location] = b"{}"
-    await line_publish_found_again.hear(Notification(A), seconds=20)
-    line_publish_found_again.catalog.rename(A, B)
-    second = line_publish_found_again.catalog.create(A, location=ELSEWHERE)
-    line_publish_found_again.store.files[second.metadata_location] = b"{}"
-    await line_publish_found_again.inbox.put([Notification(A)])
-    await line_publish_found_again.work()
-    assert (
-        line_publish_found_again.document(A, ELSEWHERE)["state"]
-        == line_publish_found_again.document(A)["state"]
-        == "current"
-    )
-    line_publish_found_again.catalog.drop(A)
-    await line_publish_found_again.inbox.put([Notification(A, drop=True)])
-    await line_publish_found_again.work(60, only=lambda table: table == A)
-    assert line_publish_found_again.document(A, ELSEWHERE)["state"] == "dropped"
-    assert line_publish_found_again.document(A)["state"] == "current"
+    restored.store.files[restored.catalog.create(A).metadata_location] = b"{}"
+    await restored.hear(Notification(A), seconds=20)
+    restored.catalog.rename(A, B)
+    second = restored.catalog.create(A, location=ELSEWHERE)
+    restored.store.files[second.metadata_location] = b"{}"
+    await restored.inbox.put([Notification(A)])
+    await restored.work()
+    assert restored.document(A, ELSEWHERE)["state"] == restored.document(A)["state"] == "current"
+    restored.catalog.drop(A)
+    await restored.inbox.put([Notification(A, drop=True)])
+    await restored.work(60, only=lambda table: table == A)
+    assert restored.document(A, ELSEWHERE)["state"] == "dropped"
+    assert restored.document(A)["state"] == "current"
 
 
 @pytest.mark.anyio
@@ -504,66 +498,61 @@ async def dropped(line: Line) -> Table:
 
 
 @pytest.mark.anyio
-async def test_a_tombstone_leads_on_once_its_table_is_there_at_another_place(line_publish_found_again: Line) -> None:
-    table = await dropped(line_publish_found_again)
+async def test_a_tombstone_leads_on_once_its_table_is_there_at_another_place(restored: Line) -> None:
+    table = await dropped(restored)
     pointer = f"{ELSEWHERE}/metadata/00001-{table.uuid}.metadata.json"
-    line_publish_found_again.catalog.register(A, replace(table, location=ELSEWHERE, metadata_location=pointer))
-    await line_publish_found_again.hear(Notification(A), seconds=60)
-    assert line_publish_found_again.document(A)["moved_to"]["sfn_file_path"].startswith(ELSEWHERE)
+    restored.catalog.register(A, replace(table, location=ELSEWHERE, metadata_location=pointer))
+    await restored.hear(Notification(A), seconds=60)
+    assert restored.document(A)["moved_to"]["sfn_file_path"].startswith(ELSEWHERE)
     assert (
-        line_publish_found_again.document(A)["state"],
-        line_publish_found_again.document(A, ELSEWHERE)["state"],
+        restored.document(A)["state"],
+        restored.document(A, ELSEWHERE)["state"],
     ) == ("moved", "current")
 
 
 @pytest.mark.anyio
 async def test_a_tombstone_leads_on_at_once_where_only_the_new_name_at_another_place_was_told_of(
-    line_publish_found_again: Line,
+    restored: Line,
 ) -> None:
     """The table's log says where it was before."""
-    table = await dropped(line_publish_found_again)
+    table = await dropped(restored)
     pointer = f"{ELSEWHERE}/metadata/00001-{table.uuid}.metadata.json"
     log = (table.metadata_location, "no location\0", f"{AT}/elsewhere/00000-x.metadata.json")
-    line_publish_found_again.catalog.register(
-        B, replace(table, location=ELSEWHERE, metadata_location=pointer, metadata_log=log)
-    )
-    await line_publish_found_again.hear(Notification(B), seconds=60)
-    assert line_publish_found_again.document(A)["state"] == "renamed"
-    assert line_publish_found_again.document(A)["moved_to"]["name"] == "b"
+    restored.catalog.register(B, replace(table, location=ELSEWHERE, metadata_location=pointer, metadata_log=log))
+    await restored.hear(Notification(B), seconds=60)
+    assert restored.document(A)["state"] == "renamed"
+    assert restored.document(A)["moved_to"]["name"] == "b"
 
 
 @pytest.mark.anyio
 async def test_what_leads_to_a_file_that_is_gone_leads_on_once_the_table_has_another_name(
-    line_publish_found_again: Line,
+    restored: Line,
 ) -> None:
-    table = line_publish_found_again.catalog.create(A)
-    line_publish_found_again.store.files[table.metadata_location] = b"{}"
-    await line_publish_found_again.hear(Notification(A), seconds=20)
-    line_publish_found_again.catalog.rename(A, B)
-    await line_publish_found_again.hear(Notification(A, renamed_to=B), Notification(B), seconds=60)
-    assert line_publish_found_again.document(A)["moved_to"]["name"] == "b"
-    line_publish_found_again.catalog.commit(B, left_alone="it is switched off")
-    await line_publish_found_again.hear(Notification(B), seconds=60)
-    assert line_publish_found_again.document(B) == {}
-    line_publish_found_again.catalog.commit(B)
-    line_publish_found_again.catalog.rename(B, C)
-    await line_publish_found_again.hear(Notification(C), seconds=60)
-    assert (
-        line_publish_found_again.document(A)["state"],
-        line_publish_found_again.document(A)["moved_to"]["name"],
-    ) == ("renamed", "c")
+    table = restored.catalog.create(A)
+    restored.store.files[table.metadata_location] = b"{}"
+    await restored.hear(Notification(A), seconds=20)
+    restored.catalog.rename(A, B)
+    await restored.hear(Notification(A, renamed_to=B), Notification(B), seconds=60)
+    assert restored.document(A)["moved_to"]["name"] == "b"
+    restored.catalog.commit(B, left_alone="it is switched off")
+    await restored.hear(Notification(B), seconds=60)
+    assert restored.document(B) == {}
+    restored.catalog.commit(B)
+    restored.catalog.rename(B, C)
+    await restored.hear(Notification(C), seconds=60)
+    assert (restored.document(A)["state"], restored.document(A)["moved_to"]["name"]) == ("renamed", "c")
 
 
 @pytest.mark.anyio
-async def test_a_tombstone_that_leads_on_expires_all_the_same(line_publish_found_again: Line) -> None:
-    table = line_publish_found_again.catalog.create(A)
-    line_publish_found_again.store.files[table.metadata_location] = b"{}"
-    await line_publish_found_again.hear(Notification(A), seconds=20)
-    line_publish_found_again.catalog.drop(A)
-    await line_publish_found_again.hear(Notification(A, drop=True), seconds=60)
-    line_publish_found_again.catalog.register(B, table)
-    await line_publish_found_again.hear(Notification(B), Notification(A), seconds=60)
-    assert line_publish_found_again.document(A)["state"] == "renamed"
-    await line_publish_found_again.work(line_publish_found_again.policy.expire_after.total_seconds() + 86400)
-    assert line_publish_found_again.document(A) == {}
-    assert line_publish_found_again.document(B)["state"] == "current"
+async def test_a_tombstone_that_leads_on_expires_all_the_same(restored: Line) -> None:
+    table = restored.catalog.create(A)
+    restored.store.files[table.metadata_location] = b"{}"
+    await restored.hear(Notification(A), seconds=20)
+    restored.catalog.drop(A)
+    await restored.hear(Notification(A, drop=True), seconds=60)
+    restored.catalog.register(B, table)
+    await restored.hear(Notification(B), Notification(A), seconds=60)
+    assert restored.document(A)["state"] == "renamed"
+    await restored.work(restored.policy.expire_after.total_seconds() + 86400)
+    assert restored.document(A) == {}
+    assert restored.document(B)["state"] == "current"
