@@ -30,6 +30,6 @@ def transact_slowly(ledger: SqliteOperations, jobs: Sequence[WriterJob[Any]]) ->
 
 if __name__ == "__main__":
     names = vars(committer)
-    assert names["transact"] is run_transaction, "the committer calls something else now, and would not be slow"
-    names["transact"] = transact_slowly
+    assert names["run_transaction"] is run_transaction, "the committer calls something else now, and would not be slow"
+    names["run_transaction"] = transact_slowly
     raise SystemExit(service.run(load(Path(sys.argv[-1])), wrap_store=partial(SlowStore, seconds=HALF_A_CALL)))
