@@ -101,7 +101,7 @@ def canonical_root(text: str) -> str:
         # A root may be a whole bucket, which is no location of a table. So a table below it is checked.
         check_any_scheme(f"{url}/table")
     except ValueError as error:
-        raise SfnError("ROOT", expected=str(error), found="another text") from None
+        raise SfnError("ROOT", expected="a path or a URL of a directory", found=str(error)) from None
     except LocationRefused as refused:
         raise SfnError(text, expected=refused.expected, found=refused.found, remedy="check the path or URL") from None
     if url == "file://":
