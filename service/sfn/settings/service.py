@@ -58,7 +58,7 @@ class FacadeSettings(Section):
 
 def _require_server(value: Path | None, info: ValidationInfo) -> Path | None:
     if value is not None and not types.is_postgres(info.data.get("url", "postgresql://")):
-        raise ValueError("no password_file with an inbox in SQLite")
+        raise ValueError("no such key with an inbox in SQLite")
     return value
 
 
