@@ -173,7 +173,7 @@ def test_nobody_waits_for_ever(server: AdminServer, service: ServiceClient) -> N
             ),
             "waits",
             [
-                "sales.orders: a drop is pending; next check in 1 min (absent: a sweep must come first)",
+                "sales.orders: a drop is pending; next check in 1 min (missing: a sweep comes first)",
                 "  → `sfn status sales.orders` shows the result",
             ],
         ),
@@ -185,7 +185,7 @@ def test_nobody_waits_for_ever(server: AdminServer, service: ServiceClient) -> N
             ),
             "waits",
             [
-                "sales.orders: no live file; next check in 1 min (neither a table nor a file of ours)",
+                "sales.orders: no live file; next check in 1 min (neither a table nor a file)",
                 "  → `sfn status sales.orders` shows the result",
             ],
         ),
