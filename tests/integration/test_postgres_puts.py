@@ -173,7 +173,7 @@ async def test_more_than_may_wait_is_refused_at_once(dsn: str) -> None:
             await other.execute("LOCK TABLE sfn.subject")
             tasks.start_soon(inbox.put, [Notification(named(0)), Notification(named(1))])
             await anyio.sleep(0.1)
-            with pytest.raises(Transient, match="at most 3 notes") as refused:
+            with pytest.raises(Transient, match="at most 3 messages") as refused:
                 await inbox.put([Notification(named(2)), Notification(named(3))])
             assert refused.value.retry_after == 1.0
         assert await inbox.put([Notification(named(number)) for number in range(5)]) == PutResult(5, 0, 2)
