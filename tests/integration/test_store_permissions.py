@@ -71,7 +71,7 @@ async def test_the_least_is_enough(s3: S3) -> None:
         store = table.stores.store_for(table.at)
         finding = await checked("lake", f"s3://{bucket}/warehouse", store, [table.at])
         assert finding.severity is Severity.OK, finding
-        assert "deleted on a condition" in finding.text
+        assert "deleted with conditional requests" in finding.text
         table.catalog.drop(NAME)
         await table.told(drop=True)
         await table.looked(hours=1)
@@ -166,7 +166,7 @@ async def test_where_nothing_may_be_listed_a_creation_tells_the_difference(
         with pytest.raises(Transient) as denied:
             await store.write(key, b"2", None)
         assert denied.value.expected == "permission to read here"
-        assert "there and may not be read" in denied.value.found
+        assert "an object that exists and may not be read" in denied.value.found
     assert await owner.read(key) == held
 
 
