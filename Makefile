@@ -81,15 +81,18 @@ tour: spark jars ## show the life of a table in Spark SQL, step by step (about t
 # Use few more jobs than processors, because some tests measure times. The tests of a file stay together: they share servers.
 # xdist would start files with few tests last, even slow ones, so tests/conftest.py starts the slow files first.
 # A worker that dies ends the run: its replacement would not get the rest of its file, and the run would wait forever.
+PARALLEL := --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 test: lint ## lint, then run every test, JOBS at a time; tests are skipped if their server is missing
 	@$(MAKE) rck || { [[ "$${CI:-}" != true ]] && echo >&2 "make: no catalog server, or no compatibility kit: the tests that need it are skipped, and listed at the end"; }
 	@$(MAKE) servers || { [[ "$${CI:-}" != true ]] && echo >&2 "make: a server is missing: the tests of stores, of PostgreSQL or of NATS that need it are skipped, and listed at the end"; }
 	@$(MAKE) spark || { [[ "$${CI:-}" != true ]] && echo >&2 "make: no PySpark, or no runtime of Iceberg's for it: the tests that need them are skipped, and listed at the end"; }
-	@$(BIN)/pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0 $(MEASURE)
+	@$(BIN)/pytest $(PARALLEL) $(MEASURE)
 
-# For everyday work: what needs no server and no Java, and ends within minutes.
+# For everyday work: left out are suites, and adapters of contract tests, that need a server.
 check: lint ## lint, then the unit tests and the contract tests that need no server
-	@$(BIN)/pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0 tests/unit tests/dialects tests/promises -k 'not (PostgreSQL or S3 or Azure or GCS or catalog)'
+	@$(BIN)/pytest $(PARALLEL) --ignore-glob='tests/unit/*_server.py' tests/unit tests/dialects
+	@$(BIN)/pytest $(PARALLEL) --ignore-glob='tests/promises/test_*quirks.py' --ignore=tests/promises/test_catalog.py --ignore=tests/promises/test_inbox_alike.py \
+	  -k 'not (asyncio-S3 or asyncio-Azure or asyncio-GCS or asyncio-PostgreSQL)' tests/promises
 
 shape: venv ## print sizes, names and wording of the code base beside their limits
 	@$(BIN)/python -m tests.shape
