@@ -20,7 +20,7 @@ BACKENDS: Final = (PACKAGE / "inbox" / "sqlite", PACKAGE / "inbox" / "postgres",
 """Packages whose names and sizes the redesign of the inbox decides."""
 SHOWN: Final = 20
 
-_SEE: Final = re.compile(r"See [^.]+\.?")
+_SEE: Final = re.compile(r"(?:See|As) `[^`]+`[.;]?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +71,11 @@ def measured() -> list[Measure]:
     ]
 
 
+def is_reference(docstring: str) -> bool:
+    """Return whether a docstring says nothing but where another one stands."""
+    return _SEE.fullmatch(docstring.strip()) is not None
+
+
 def _counted(name: str, found: Iterator[str]) -> Measure:
     examples = list(found)
     return Measure(name, len(examples), 0, 0, tuple(examples[:SHOWN]))
@@ -118,5 +123,5 @@ def _references() -> Iterator[str]:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 said = ast.get_docstring(node)
-                if said is not None and _SEE.fullmatch(said.strip()):
+                if said is not None and is_reference(said):
                     yield f"{path.relative_to(PACKAGE)}: {node.name}: {said}"

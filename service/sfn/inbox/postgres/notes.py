@@ -80,19 +80,19 @@ class DeadLetterStore(Protocol):
         ...
 
     async def list_after(self, letter_filter: DeadLetterFilter, after: int, limit: int) -> list[DeadLetter]:
-        """See `sfn.inbox.DeadLetters.list_after`."""
+        """Return the dead letters above the id `after`, by id, at most `limit`."""
         ...
 
     async def list_newest(self, letter_filter: DeadLetterFilter, limit: int) -> list[DeadLetter]:
-        """See `sfn.inbox.DeadLetters.list_newest`."""
+        """Return the newest dead letters first, at most `limit`."""
         ...
 
     async def get_many(self, ids: Collection[int]) -> list[DeadLetter]:
-        """See `sfn.inbox.DeadLetters.get_many`."""
+        """Return the dead letters with these ids, by id."""
         ...
 
     async def request_of(self, letter_id: int) -> UndecodableRequest | None:
-        """See `sfn.inbox.DeadLetters.request_of`."""
+        """Return the request that the dead letter is about; None if it is about none."""
         ...
 
     async def counts(self) -> Mapping[tuple[str, str], int]: ...
@@ -114,7 +114,7 @@ class DeadLetterStore(Protocol):
         ...
 
     async def audit_log(self, before: int | None, limit: int) -> list[AuditEntry]:
-        """See `sfn.inbox.AdminQueries.audit_log`."""
+        """Return the newest entries of the audit log below the id `before`, at most `limit`."""
         ...
 
 

@@ -87,7 +87,7 @@ class PostgresJobQueue:
             self._queued -= len(messages)
 
     async def wait(self, until: datetime | None) -> None:
-        """See `JobQueue.wait`; returns after a second at the latest."""
+        """Wait for a wake-up or until a time, a second at most: a lost wake-up must not delay a job for longer."""
         await self._ear.listen()
         poll = self._clock.now() + POLLED
         await self._bell.wait(poll if until is None else min(until, poll))
