@@ -1,4 +1,4 @@
-"""Links of the pages: each leads to a file or a heading that exists."""
+"""Links and paths in pages: each leads to a file or a heading that exists."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Final
 
 _LINK: Final = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
+_PATH: Final = re.compile(r"`((?:tests|service|docs|deploy)/[\w/.-]+\.\w+)`")
+"""A file of the repository in a code span. `NAME` in it stands for any name."""
 _FENCE: Final = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 _HEADING: Final = re.compile(r"^#{1,6} +(.+?) *#*$", re.MULTILINE)
 _ANCHOR: Final = re.compile(r'<a (?:id|name)="([^"]+)"')
@@ -19,9 +21,12 @@ def pages(root: Path) -> list[Path]:
 
 
 def broken(root: Path) -> Iterator[str]:
-    """Yield each relative link whose file or heading does not exist."""
+    """Yield each relative link, and each path in a code span, whose file or heading does not exist."""
     for page in pages(root):
         text = _FENCE.sub("", page.read_text())
+        for path in _PATH.findall(text):
+            if "NAME" not in path and not (root / path).exists():
+                yield f"{page.relative_to(root)}: {path}"
         for match in _LINK.finditer(text):
             target = match[1] or match[2]
             if "://" in target or target.startswith("mailto:"):

@@ -22,9 +22,7 @@ def test_banned_words_and_phrases_are_found_in_prose_also_across_lines() -> None
 
 
 def test_banned_words_are_found_in_every_kind_of_name() -> None:
-    source = (
-        "class Desk:\n    def tell_all(s, wish): s.kept = [told for told in wish]\nimport os as heir\nfirstLook = 1"
-    )
+    source = "class Desk:\n    def tell_all(s, wish): s.kept = [told for told in wish]\nimport os as heir\nHeirTo = 1"
     assert {name for _, name in private_names(source)} == {
         "Desk",
         "tell_all",
@@ -32,7 +30,7 @@ def test_banned_words_are_found_in_every_kind_of_name() -> None:
         "kept",
         "told",
         "heir",
-        "firstLook",
+        "HeirTo",
     }
 
 
@@ -53,11 +51,17 @@ def test_a_docstring_that_only_refers_to_another_is_found(docstring: str, *, exp
     assert is_reference(docstring) is expected
 
 
-def test_links_to_missing_files_and_headings_are_found(tmp_path: Path) -> None:
+def test_links_and_paths_to_missing_files_and_headings_are_found(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a.md").write_text("# Who may send?\n\n## Twice\n\n## Twice\n")
     (tmp_path / "README.md").write_text(
         "[1](docs/a.md#who-may-send) [2](docs/a.md#twice-1) [3](docs/b.md) [4](docs/a.md#thrice) [5](#none)\n"
         "```\n[6](nothing.md)\n```\n[7](https://example.org/x)\n"
+        "`tests/unit/test_a.py`, `tests/NAME.py`, `docs/a.md`\n"
     )
-    assert list(links.broken(tmp_path)) == ["README.md: docs/b.md", "README.md: docs/a.md#thrice", "README.md: #none"]
+    assert list(links.broken(tmp_path)) == [
+        "README.md: tests/unit/test_a.py",
+        "README.md: docs/b.md",
+        "README.md: docs/a.md#thrice",
+        "README.md: #none",
+    ]
